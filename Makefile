@@ -1,0 +1,58 @@
+# Everything here works from a fresh clone: the first target that needs it makes `.venv`.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest --quiet -n $(WORKERS)
+
+# The package is installed in place and compiled on first use; every start would pay for it anew otherwise.
+unexport PYTHONDONTWRITEBYTECODE
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help run test check lint format bench constraints clean
+
+help:  ## Show the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: $(READY)  ## Take a guided tour in a temporary home
+	@$(BIN)/python tools/tour.py
+
+test: $(READY)  ## Run every test (ARGS="-k words" for some)
+	@tools/system-packages
+	@$(PYTEST) $(ARGS)
+
+check: lint  ## Lint and the fast tests
+	@$(PYTEST) -m "not slow" $(ARGS)
+
+lint: $(READY)  ## Rules, format, types and import arrows
+	@$(BIN)/ruff check --quiet --output-format concise .
+	@$(BIN)/ruff format --quiet --check . || { echo "make format puts the files right" >&2; exit 1; }
+	@$(BIN)/mypy --no-error-summary
+	@out=$$($(BIN)/lint-imports --no-logo 2>&1) || { printf '%s\n' "$$out" >&2; exit 1; }
+
+format: $(READY)  ## Format the code, and mend what ruff can
+	@$(BIN)/ruff check --quiet --fix-only .
+	@$(BIN)/ruff format --quiet .
+
+bench: $(READY)  ## Measure, each figure beside its reference
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+constraints:  ## Pin the newest versions that the project allows
+	@tools/pin-versions $(PYTHON)
+
+clean:  ## Remove everything that was made here
+	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@echo "Making $(VENV), once ..." >&2
+	@$(PYTHON) -m venv --clear $(VENV) || \
+	  { echo "on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@$(PIP) install --root-user-action=ignore --constraint constraints.txt --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,84 @@
+"""`python -m benchmarks`: measure, show a table, and give the figures as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import commonplace
+from benchmarks.adding import batch, parallel_add, single_add
+from benchmarks.bench import FULL, QUICK, Bench, Scale, bench
+from benchmarks.figures import HEADING, Figure, cells, line
+from benchmarks.starting import cold_status, open_unchanged
+
+BENCHMARKS: Final[dict[str, Callable[[Bench], Iterator[Figure]]]] = {
+    "single_add": single_add,
+    "parallel_add": parallel_add,
+    "batch": batch,
+    "open_unchanged": open_unchanged,
+    "cold_status": cold_status,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmarks that are asked for; 1 with `--strict` when a bar is missed."""
+    asked = _parser().parse_args(arguments)
+    figures = []
+    print(line(HEADING), file=sys.stderr)
+    for figure in measured(asked.names or list(BENCHMARKS), QUICK if asked.quick else FULL):
+        print(line(cells(figure)), file=sys.stderr, flush=True)
+        figures.append(figure)
+    missed = [f"{figure.what} ({figure.n:,}): {figure.ratio:.2f}" for figure in figures if figure.ok is False]
+    print("MISSED: " + "; ".join(missed) if missed else "every bar is met", file=sys.stderr)
+    _write(asked.json, json.dumps(_report(figures, quick=asked.quick), indent=2))
+    return 1 if missed and asked.strict else 0
+
+
+def measured(names: Sequence[str], scale: Scale) -> Iterator[Figure]:
+    """Yield the figures of some benchmarks, as they come."""
+    with bench(scale) as here:
+        for name in names:
+            yield from BENCHMARKS[name](here)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Each figure stands beside its reference, measured in the same run; the ratio is what counts."
+        " TMPDIR says which disk is measured. The table goes to standard error, the JSON to standard output.",
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of: {', '.join(BENCHMARKS)}; all by default")
+    parser.add_argument("--json", default="-", metavar="FILE", help="where the JSON goes (- is standard output)")
+    parser.add_argument("--quick", action="store_true", help="a glance at small sizes, in seconds")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 when a bar is missed")
+    return parser
+
+
+def _report(figures: Sequence[Figure], *, quick: bool) -> dict[str, object]:
+    return {
+        "commonplace": commonplace.__version__,
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+        "system": platform.system(),
+        "cpus": os.cpu_count(),
+        "quick": quick,
+        "figures": [figure.as_json() for figure in figures],
+    }
+
+
+def _write(place: str, text: str) -> None:
+    if place == "-":
+        print(text)
+        return
+    with open(place, "w", encoding="utf-8") as file:
+        file.write(text + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""What every benchmark is handed: how large a run is, a place on the disk, and homes of any size."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import commonplace
+from benchmarks.bare import BareLoop
+from benchmarks.texts import texts
+from commonplace.model import Draft
+
+_AT_ONCE: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How many of everything."""
+
+    small: int
+    middle: int
+    large: int
+    batch: int
+    adds: int
+    processes: tuple[int, ...]
+    write_rounds: int
+    batch_rounds: int
+    start_rounds: int
+
+
+FULL: Final = Scale(
+    small=5,
+    middle=1_000,
+    large=10_000,
+    batch=1_000,
+    adds=60,
+    processes=(2, 4, 8),
+    write_rounds=9,
+    batch_rounds=5,
+    start_rounds=15,
+)
+QUICK: Final = Scale(
+    small=5,
+    middle=200,
+    large=1_000,
+    batch=200,
+    adds=25,
+    processes=(4,),
+    write_rounds=3,
+    batch_rounds=3,
+    start_rounds=5,
+)
+
+
+@dataclass(slots=True)
+class Bench:
+    """A place on the disk for one run; what is costly to make is made once."""
+
+    place: str
+    scale: Scale
+    _made: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    def home(self, n: int) -> str:
+        """Return a home that had this many memories when it was made."""
+        return self._once("home", n, _fill_home)
+
+    def bare(self, n: int) -> str:
+        """Return the folder of a bare loop that had this many texts when it was made."""
+        return self._once("bare", n, _fill_bare)
+
+    def fresh(self, name: str) -> str:
+        """Return an empty folder that nobody else uses."""
+        folder = os.path.join(self.place, f"{name}-{len(self._made)}")
+        self._made[folder, 0] = folder
+        os.mkdir(folder)
+        return folder
+
+    def _once(self, kind: str, n: int, fill: Callable[[str, int], None]) -> str:
+        if (kind, n) not in self._made:
+            folder = self.fresh(kind)
+            fill(folder, n)
+            # What is still on its way to the disk would be paid for by whoever syncs next.
+            os.sync()
+            self._made[kind, n] = folder
+        return self._made[kind, n]
+
+
+@contextmanager
+def bench(scale: Scale) -> Iterator[Bench]:
+    """Make the place for a run, where TMPDIR says, and remove it afterwards."""
+    with TemporaryDirectory(prefix="commonplace-bench-") as place:
+        yield Bench(place, scale)
+
+
+def drafts(source: Iterator[str], n: int) -> list[Draft]:
+    """Return the next drafts to remember."""
+    return [Draft(text=text) for text in islice(source, n)]
+
+
+def _fill_home(folder: str, n: int) -> None:
+    source = texts(f"home {n}")
+    with commonplace.open(folder) as book:
+        for left in range(n, 0, -_AT_ONCE):
+            book.remember_many(drafts(source, min(left, _AT_ONCE)))
+
+
+def _fill_bare(folder: str, n: int) -> None:
+    loop = BareLoop(folder)
+    loop.fill(list(islice(texts(f"home {n}"), n)))
+    loop.close()
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return the environment of a program that starts as a user's would: nothing of ours set, compiled code kept."""
+    ours = ("PYTHONDONTWRITEBYTECODE", "PYTHONPROFILEIMPORTTIME")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("COMMONPLACE_")}
+    return {name: value for name, value in kept.items() if name not in ours} | more
+
+
+def milliseconds(command: Sequence[str], **more: str) -> float:
+    """Run a program to its end and return how long it took."""
+    begun = time.perf_counter()
+    done = subprocess.run(command, env=environment(**more), capture_output=True, text=True, check=False)
+    took = time.perf_counter() - begun
+    if done.returncode != 0:
+        raise RuntimeError(f"{command[-1]} ended with {done.returncode}: {done.stderr.strip()}")
+    return took * 1_000
+
+
+def python(code: str, *arguments: str) -> list[str]:
+    """Return the command that runs a piece of Python in a fresh interpreter."""
+    return [sys.executable, "-c", code, *arguments]
+
+
+def rate(count: int, seconds: float) -> float:
+    """Return how many there were in a second."""
+    return count / seconds

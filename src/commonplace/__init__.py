@@ -1,0 +1,22 @@
+"""Commonplace: long-term memory for AI agents, kept as Markdown that people can read and edit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from commonplace.version import __version__
+
+if TYPE_CHECKING:
+    import os
+
+    from commonplace.book import Commonplace
+
+__all__ = ["__version__", "open"]
+
+
+def open(home: str | os.PathLike[str] | None = None, *, space: str | None = None) -> Commonplace:  # noqa: A001 - the name is the point
+    """Open a book: the home named here, else COMMONPLACE_HOME, else `~/commonplace`; made if it is not there."""
+    from commonplace.compose import open_book
+    from commonplace.settings import Settings
+
+    return open_book(Settings.load(home, space=space))

@@ -1,0 +1,71 @@
+"""Making and renaming spaces."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from commonplace import files, grants, memories, paths, spaces
+from commonplace.desk import Desk
+from commonplace.errors import BadInput, NotFound, SpaceExists
+from commonplace.model import Memory, Space
+from commonplace.ports import Parts
+from commonplace.remember import free_path
+from commonplace.writing import write
+
+
+def create(parts: Parts, actor: str, name: str) -> Space:
+    """Make a space; one that is there already is a conflict."""
+    paths.require_space_name(name)
+
+    def story(desk: Desk) -> Space:
+        if spaces.named(desk.tx, name) is not None:
+            grants.require_create(actor, name)
+            raise SpaceExists(f"the space {name!r} is there already", fix="use it, or choose another name")
+        return desk.space(name)
+
+    return write(parts, actor, story)
+
+
+def rename(parts: Parts, actor: str, old: str, new: str) -> Space:
+    """Give a space another name; everything below goes along, files and all, and ids stay."""
+    paths.require_space_name(old)
+    paths.require_space_name(new)
+    if paths.below(new, old):
+        raise BadInput(f"{new!r} lies in {old!r} itself", fix="choose a name outside of it")
+    return write(parts, actor, lambda desk: _rename(desk, old, new))
+
+
+def _rename(desk: Desk, old: str, new: str) -> Space:
+    going = [space for space in desk.writable.values() if paths.below(space.name, old)]
+    if old not in {space.name for space in going}:
+        grants.require_create(desk.actor, old)
+        raise NotFound(f"there is no space {old!r}", fix="`commonplace space list` shows the spaces")
+    taken = {space.name for space in desk.spaces.values()}
+    renamed = {}
+    for space in sorted(going, key=lambda one: one.name):
+        name = paths.require_space_name(new + space.name.removeprefix(old))
+        if name in taken:
+            raise SpaceExists(
+                f"the space {name!r} is there already", fix="choose another name, or move memories singly"
+            )
+        renamed[space.id] = spaces.rename(desk.tx, space, name)
+        desk.spaces[space.id] = renamed[space.id]
+        desk.log(space, "space.rename", (), old=space.name, new=name)
+    for space in going:
+        _take_along(desk, space, renamed[space.id])
+    return next(space for space in renamed.values() if space.name == new)
+
+
+def _take_along(desk: Desk, old: Space, new: Space) -> None:
+    after = ""
+    while found := memories.in_space(desk.tx, {new.id: new}, new.id, after=after):
+        after = found[-1].id
+        desk.issue([_relocated(desk, memory, old, new) for memory in found if memory.deleted is None])
+
+
+def _relocated(desk: Desk, memory: Memory, old: Space, new: Space) -> Memory:
+    path = free_path(desk, paths.moved(memory.path, old.name, new.name))
+    files.leave(desk.tx, memory.path, memory.id)
+    files.arrive(desk.tx, path)
+    memories.relocate(desk.tx, memory, path)
+    return replace(memory, path=path)

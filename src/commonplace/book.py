@@ -1,0 +1,255 @@
+"""The facade: every public verb of a book, each one line into a flow."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from types import TracebackType
+from typing import Self
+
+from commonplace import arrange, checkup, exporting, importing, reading, remember, settings, sync
+from commonplace import rebuild as rebuilding
+from commonplace.model import (
+    UNSET,
+    Changes,
+    Deleted,
+    Draft,
+    Filter,
+    Finding,
+    Link,
+    LogEntry,
+    LogReport,
+    Memory,
+    Page,
+    Progress,
+    Receipt,
+    Revision,
+    Space,
+    Status,
+    SyncReport,
+    TransferReport,
+    Unset,
+)
+from commonplace.ports import Parts
+from commonplace.settings import Settings
+from commonplace.sync import quiet
+
+
+class Commonplace:
+    """A book of memories. Use it from any thread; close it, or use it in a `with` statement."""
+
+    def __init__(self, parts: Parts, chosen: Settings, *, actor: str) -> None:
+        """Act on these parts in the name of the actor; `commonplace.open` makes one."""
+        self._parts = parts
+        self._settings = chosen
+        self._actor = actor
+
+    @property
+    def home(self) -> str:
+        """The folder with the Markdown."""
+        return self._settings.home
+
+    @property
+    def default_space(self) -> str:
+        """The space that is meant when none is named: asked for, of the project, or `personal`."""
+        return settings.default_space(self._settings)
+
+    # --- memories
+
+    def remember(
+        self,
+        text: str,
+        *,
+        space: str | None = None,
+        kind: str = "note",
+        title: str | None = None,
+        tags: Iterable[str] = (),
+        importance: float | None = None,
+        occurred: datetime | str | None = None,
+        valid_from: datetime | str | None = None,
+        valid_until: datetime | str | None = None,
+        expires: datetime | str | None = None,
+        links: Iterable[tuple[str, str]] = (),
+        replaces: str | None = None,
+        key: str | None = None,
+    ) -> Receipt:
+        """Store a new memory; with a `key` used before, return the first receipt and store nothing."""
+        draft = Draft(
+            text=text,
+            space=space,
+            kind=kind,
+            title=title,
+            tags=tuple(tags),
+            importance=importance,
+            occurred=occurred,
+            valid_from=valid_from,
+            valid_until=valid_until,
+            expires=expires,
+            links=tuple(links),
+            replaces=replaces,
+            key=key,
+        )
+        return self.remember_many([draft])[0]
+
+    def remember_many(self, drafts: Sequence[Draft]) -> list[Receipt]:
+        """Store many memories in one transaction, all or none."""
+        return remember.remember(self._parts, self._actor, drafts, default_space=self.default_space)
+
+    def get(self, memory_id: str) -> Memory:
+        """Return one memory."""
+        return reading.get(self._parts, self._actor, memory_id)
+
+    def find_id(self, part: str) -> str:
+        """Return the id that begins or ends with these digits, or that a file's name ends with."""
+        return reading.find_id(self._parts, self._actor, part)
+
+    def edit(
+        self,
+        memory_id: str,
+        *,
+        text: str | Unset = UNSET,
+        title: str | None | Unset = UNSET,
+        kind: str | Unset = UNSET,
+        tags: Iterable[str] | Unset = UNSET,
+        importance: float | None | Unset = UNSET,
+        occurred: datetime | str | None | Unset = UNSET,
+        valid_from: datetime | str | None | Unset = UNSET,
+        valid_until: datetime | str | None | Unset = UNSET,
+        expires: datetime | str | None | Unset = UNSET,
+        expected_version: int | None = None,
+    ) -> Receipt:
+        """Change what is given; None takes a value away. With `expected_version`, only that version."""
+        changes = Changes(
+            text=text,
+            title=title,
+            kind=kind,
+            tags=tags if isinstance(tags, Unset) else tuple(tags),
+            importance=importance,
+            occurred=occurred,
+            valid_from=valid_from,
+            valid_until=valid_until,
+            expires=expires,
+        )
+        return remember.edit(self._parts, self._actor, memory_id, changes, expected_version=expected_version)
+
+    def move(self, memory_id: str, space: str, *, expected_version: int | None = None) -> Receipt:
+        """Move a memory into another space, with its file and its history."""
+        return remember.move(self._parts, self._actor, memory_id, space, expected_version=expected_version)
+
+    def delete(self, *ids: str, expected_version: int | None = None, dry_run: bool = False) -> Deleted:
+        """Delete memories, all or none; tombstones and history stay."""
+        return remember.delete(self._parts, self._actor, ids, expected_version=expected_version, dry_run=dry_run)
+
+    def delete_where(self, chosen: Filter, *, dry_run: bool = False) -> Deleted:
+        """Delete every memory that the filter lets through, all or none."""
+        return remember.delete_where(self._parts, self._actor, chosen, dry_run=dry_run)
+
+    def list(self, chosen: Filter | None = None, *, limit: int = 50, after: str | None = None) -> Page:
+        """Return memories, newest first, of all spaces or as the filter says."""
+        return reading.page(self._parts, self._actor, chosen or Filter(), limit=limit, after=after)
+
+    def history(self, memory_id: str) -> tuple[Revision, ...]:
+        """Return every title and text that a memory had, oldest first, also of a deleted one."""
+        return reading.history(self._parts, self._actor, memory_id)
+
+    def link(self, source: str, relation: str, target: str) -> Receipt:
+        """Link a memory to another."""
+        return remember.link(self._parts, self._actor, source, relation, target)
+
+    def unlink(self, source: str, relation: str, target: str) -> Receipt:
+        """Take a link away."""
+        return remember.unlink(self._parts, self._actor, source, relation, target)
+
+    def links(self, memory_id: str) -> tuple[Link, ...]:
+        """Return the links of a memory in both directions, those that go out first."""
+        return reading.links_of(self._parts, self._actor, memory_id)
+
+    # --- spaces
+
+    def spaces(self) -> tuple[Space, ...]:
+        """Return the spaces, by name."""
+        return reading.all_spaces(self._parts, self._actor)
+
+    def create_space(self, name: str) -> Space:
+        """Make a space."""
+        return arrange.create(self._parts, self._actor, name)
+
+    def rename_space(self, old: str, new: str) -> Space:
+        """Give a space, and everything below it, another name; ids stay."""
+        return arrange.rename(self._parts, self._actor, old, new)
+
+    # --- the folder
+
+    def sync(self, *, progress: Progress = quiet) -> SyncReport:
+        """Carry out what is pending and take in what people did to the files."""
+        return sync.look(self._parts, progress=progress)
+
+    @contextmanager
+    def watching(self, noticed: Callable[[SyncReport], None] | None = None) -> Iterator[None]:
+        """Take in what people do to the files, as it happens, for as long as the block lasts."""
+        stop = threading.Event()
+        told = noticed or (lambda _report: None)
+        watcher = threading.Thread(target=sync.watch, args=(self._parts, stop, told), name="commonplace-watch")
+        watcher.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            watcher.join()
+
+    def import_folder(
+        self, folder: str, *, space: str | None = None, dry_run: bool = False, progress: Progress = quiet
+    ) -> TransferReport:
+        """Take in a folder of Markdown, as if it lay in the home or in a space's folder; again changes nothing."""
+        return importing.import_folder(
+            self._parts, self._actor, folder, space=space, dry_run=dry_run, progress=progress
+        )
+
+    def export(self, target: str, *, space: str | None = None, progress: Progress = quiet) -> TransferReport:
+        """Write a space or all of them as a folder of Markdown, or as an archive (.zip, .tar.gz)."""
+        return exporting.export(self._parts, self._actor, target, space=space, progress=progress)
+
+    def rebuild(self, *, progress: Progress = quiet) -> SyncReport:
+        """Make anew everything that only serves search, from files and rows."""
+        return rebuilding.rebuild(self._parts, progress=progress)
+
+    def accept_deletions(self) -> int:
+        """Delete the memories whose files are gone and were kept back for a person to agree; return how many."""
+        return sync.accept_deletions(self._parts)
+
+    # --- how it is
+
+    def status(self) -> Status:
+        """Return numbers, what is pending and what is wrong."""
+        return checkup.status(self._parts, self._actor, self.home)
+
+    def doctor(self, *, progress: Progress = quiet) -> tuple[Finding, ...]:
+        """Look at everything and return what is wrong, each with its fix."""
+        return checkup.doctor(self._parts, self._actor, progress=progress)
+
+    def verify_log(self, *, space: str | None = None, progress: Progress = quiet) -> LogReport:
+        """Walk the signed log and name the first bad entry of each space."""
+        return checkup.verify_log(self._parts, self._actor, space, progress=progress)
+
+    def log(self, *, space: str, after: int = 0, limit: int = 100) -> tuple[LogEntry, ...]:
+        """Return entries of a space's log, in order."""
+        return checkup.log(self._parts, self._actor, space, after=after, limit=limit)
+
+    # --- life
+
+    def close(self) -> None:
+        """Let go of everything; nothing is held that a crash could take."""
+        self._parts.db.close()
+        self._parts.folder.close()
+
+    def __enter__(self) -> Self:
+        """Use the book in a `with` statement."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the book."""
+        self.close()

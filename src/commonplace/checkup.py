@@ -1,0 +1,117 @@
+"""How the home is: the numbers of `status`, and the findings of `doctor`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from commonplace import audit, files, links, memories, paths, reading, spaces
+from commonplace.errors import BadInput, NotFound
+from commonplace.model import Finding, LogEntry, LogReport, Progress, Status
+from commonplace.ports import Parts, Reading
+from commonplace.version import __version__
+
+_LARGEST: Final = 1 << 62
+_MEND: Final = "mend the front matter (docs/FRONT-MATTER.md), or take the file out of the home"
+
+
+def status(parts: Parts, actor: str, home: str) -> Status:
+    """Return the state of the home in numbers, with what is pending and what is wrong."""
+    with parts.db.reading() as tx:
+        allowed = reading.readable(tx, actor)
+        kinds, deleted = memories.counts(tx, allowed)
+        schema = tx.row("PRAGMA user_version")
+        return Status(
+            home=home,
+            program=__version__,
+            schema=schema[0] if schema else 0,
+            spaces=len(allowed),
+            memories=sum(kinds.values()),
+            kinds=kinds,
+            deleted=deleted,
+            links=links.count(tx, allowed),
+            log_entries=audit.count(tx),
+            database_bytes=parts.folder.bytes_used(),
+            markdown_bytes=files.counts(tx)[1],
+            pending_files=len(files.pending(tx)),
+            pending_deletions=sum(base.trouble == files.MISSING for base in files.troubles(tx)),
+            wrong=_file_findings(tx),
+        )
+
+
+def verify_log(parts: Parts, actor: str, space: str | None, *, progress: Progress) -> LogReport:
+    """Walk the signed log of one space or of all, and name the first bad entry of each."""
+    with parts.db.reading() as tx:
+        chosen = _spaces(tx, actor, space) if space else tuple(reading.readable(tx, actor))
+        return audit.verify(tx, parts.keys, chosen, progress, every=frozenset(spaces.everything(tx)))
+
+
+def doctor(parts: Parts, actor: str, *, progress: Progress) -> tuple[Finding, ...]:
+    """Look at everything and return what is wrong, each with its fix; nothing is changed."""
+    with parts.db.reading() as tx:
+        damaged = _database_findings(tx)
+        if damaged:
+            return damaged
+        troubles = (*_file_findings(tx), *_content_findings(tx, parts, progress))
+    return (*troubles, *verify_log(parts, actor, None, progress=progress).findings, *_key_findings(parts))
+
+
+def _database_findings(tx: Reading) -> tuple[Finding, ...]:
+    said = [row[0] for row in tx.rows("PRAGMA integrity_check(20)")]
+    fix = "restore a back-up, or move state.db away and open the home again: the Markdown brings the memories back"
+    return tuple(Finding(what="damaged database", where="state.db", why=one, fix=fix) for one in said if one != "ok")
+
+
+def _file_findings(tx: Reading) -> tuple[Finding, ...]:
+    return tuple(
+        Finding(
+            what="missing file",
+            where=base.path,
+            why="many files vanished at once, so their memories are kept until a person agrees",
+            fix="bring the files back (mount the folder, check out the commit), or run `commonplace doctor --accept`",
+        )
+        if base.trouble == files.MISSING
+        else Finding(what="malformed file", where=base.path, why=base.trouble or "", fix=_MEND)
+        for base in files.troubles(tx)
+    )
+
+
+def _content_findings(tx: Reading, parts: Parts, progress: Progress) -> list[Finding]:
+    """Compare every file with what its memory says."""
+    findings = []
+    bases = files.bases(tx)
+    waiting = set(files.pending(tx))
+    for done, (path, base) in enumerate(sorted(bases.items()), start=1):
+        if done % 100 == 0 or done == len(bases):
+            progress("comparing files", done, len(bases))
+        if base.trouble or base.memory in waiting:
+            continue
+        data = parts.folder.read(path)
+        if data is None or files.content_hash(data) != base.hash:
+            why = "the file is gone" if data is None else "the file is not what its memory says"
+            findings.append(
+                Finding(what="unread change", where=path, why=why, fix="run `commonplace status`, which looks again")
+            )
+    return findings
+
+
+def _key_findings(parts: Parts) -> tuple[Finding, ...]:
+    return tuple(
+        Finding(what="open key", where=path, why="others may read it", fix=f"chmod go-rwx {path}")
+        for path in parts.keys.loose()
+    )
+
+
+def log(parts: Parts, actor: str, space: str, *, after: int, limit: int) -> tuple[LogEntry, ...]:
+    """Return entries of a space's log, in order."""
+    if not 1 <= limit <= _LARGEST or not 0 <= after <= _LARGEST:
+        raise BadInput("no such page of the log", fix="ask for one or more entries after a number from 0 on")
+    with parts.db.reading() as tx:
+        (chosen,) = _spaces(tx, actor, paths.require_space_name(space))
+        return tuple(audit.entries(tx, chosen, after=after, limit=limit))
+
+
+def _spaces(tx: Reading, actor: str, name: str) -> tuple[str, ...]:
+    chosen = tuple(reading.readable(tx, actor, name))
+    if not chosen:
+        raise NotFound(f"there is no space {name!r}", fix="`commonplace space list` shows the spaces")
+    return chosen

@@ -1,0 +1,109 @@
+"""The desk that every story in the writing transaction works at: who acts, on which spaces, and what it notes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from commonplace import dates, files, grants, memories, paths, spaces
+from commonplace.documents import rendered
+from commonplace.errors import DiskFull, NotFound
+from commonplace.model import Change, Memory, Space, Spaces, new_id
+from commonplace.ports import Parts, Transaction
+
+_ROOM: Final = 2 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class Desk:
+    """What a story works with: the transaction, who acts, and the spaces there are."""
+
+    tx: Transaction
+    parts: Parts
+    actor: str
+    spaces: dict[str, Space]
+    carry: dict[str, bytes | None] = field(default_factory=dict)
+
+    @property
+    def readable(self) -> Spaces:
+        """The spaces that the actor may read."""
+        return grants.readable(self.actor, self.spaces)
+
+    @property
+    def writable(self) -> Spaces:
+        """The spaces that the actor may write to."""
+        return grants.writable(self.actor, self.spaces)
+
+    def require(self, memory_id: str) -> Memory:
+        """Return a live memory that the actor may write to; one that it may not even read is not found."""
+        found = memories.find(self.tx, self.readable, memory_id)
+        if found is None or found.deleted is not None:
+            raise no_memory(memory_id)
+        if found.space.id not in self.writable:
+            raise grants.refusal(self.actor, found.space.name)
+        return found
+
+    def space(self, name: str, *, origin: str = "new") -> Space:
+        """Return the space of that name, made now if the actor may make it."""
+        for space in self.spaces.values():
+            if space.name == name:
+                if space.id not in self.writable:
+                    raise grants.refusal(self.actor, name)
+                return space
+        return self._create(paths.require_space_name(name), origin)
+
+    def _create(self, name: str, origin: str) -> Space:
+        grants.require_create(self.actor, name)
+        space = Space(new_id(), name, self.tx.now)
+        spaces.add(self.tx, space)
+        self.spaces[space.id] = space
+        self.log(space, "space.create", (), name=name, origin=origin)
+        return space
+
+    def time(self, name: str, value: datetime | str | None) -> datetime | None:
+        """Read a time that a caller gave for this field, in the home's zone where it has none."""
+        if value is None:
+            return None
+        return dates.read_time(value, zone=self.parts.zone, edge=dates.field_edge(name), now=self.tx.now)
+
+    def log(self, space: Space, action: str, subjects: Sequence[str], **payload: object) -> None:
+        """Note a change for the seal."""
+        self.tx.record(
+            Change(space=space.id, actor=self.actor, action=action, subjects=tuple(subjects), payload=payload)
+        )
+
+    def log_memory(self, memory: Memory, action: str, *others: str, **payload: object) -> None:
+        """Note a change of a memory: what it says now goes in as a keyed hash."""
+        said = self.parts.keys.keyed_hash(memory.title, memory.text)
+        versions = {"revision": memory.revision, "version": memory.version, "said": said}
+        self.log(memory.space, action, (memory.id, *others), **versions, **payload)
+
+    def issue(self, changed: Iterable[Memory], *, seen: int | None = None) -> None:
+        """Ask for the files of memories as they are now, or for their removal if they are deleted.
+
+        `seen` is the version that a file named whose save was just taken in, and is only written back.
+        """
+        wanted: list[tuple[str, int, str | None, str | None]] = []
+        for memory in changed:
+            data = None if memory.deleted else rendered(memory, self.parts)
+            path = None if memory.deleted else memory.path
+            if path is not None:
+                self.parts.folder.require_place(path)
+            self.carry[memory.id] = data
+            hash_ = None if data is None else files.content_hash(data)
+            wanted.append((memory.id, memory.version, path, hash_))
+        files.issue(self.tx, wanted, seen=seen)
+        self.require_room()
+
+    def require_room(self) -> None:
+        """Refuse while nothing is changed yet, rather than commit what the disk has no room to write out."""
+        needed = _ROOM + 3 * sum(len(data) for data in self.carry.values() if data)
+        if self.parts.folder.free_bytes() < needed:
+            raise DiskFull("the disk of the home is full", fix=f"free at least {needed:,} bytes and try again")
+
+
+def no_memory(memory_id: str) -> NotFound:
+    """Return the one answer for an id that is not there, is deleted, or may not be seen."""
+    return NotFound(f"there is no memory {memory_id}", fix="`commonplace list` shows what there is")

@@ -1,0 +1,63 @@
+"""Between a memory and its Markdown: what a file would say, and what a file said."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from commonplace import dates, markdown
+from commonplace.errors import BadTime
+from commonplace.markdown import Dialect, Document
+from commonplace.model import Link, Memory
+from commonplace.ports import Parts
+
+
+def dialect(parts: Parts) -> Dialect:
+    """Return how this home reads front matter: its YAML reader and its time zone."""
+
+    def read_time(field: str, value: str) -> datetime:
+        try:
+            return dates.read_time(value, zone=parts.zone, edge=dates.field_edge(field))
+        except BadTime as error:
+            raise ValueError(error.message) from error
+
+    return Dialect(parts.yaml, read_time)
+
+
+def parsed(data: bytes, parts: Parts) -> Document:
+    """Read a file; raises BadFile."""
+    return markdown.parse(data, dialect(parts))
+
+
+def rendered(memory: Memory, parts: Parts) -> bytes:
+    """Write the file of a memory."""
+    return markdown.render(document_of(memory), dialect(parts))
+
+
+def document_of(memory: Memory) -> Document:
+    """Return what a memory's file says."""
+    return Document(
+        id=memory.id,
+        title=memory.title,
+        kind=memory.kind,
+        tags=memory.tags,
+        created=memory.created,
+        updated=memory.updated,
+        occurred=memory.occurred,
+        valid_from=memory.valid_from,
+        valid_until=memory.valid_until,
+        expires=memory.expires,
+        importance=memory.importance,
+        author=memory.author,
+        links=tuple((link.relation, link.target, link.revision) for link in memory.links),
+        revision=memory.revision,
+        version=memory.version,
+        text=memory.text,
+        layout=memory.layout,
+        has_front=True,
+    )
+
+
+def links_of(document: Document, source: str) -> tuple[Link, ...]:
+    """Return the links that a file names, each once, in the file's order."""
+    named = {(relation, target): revision for relation, target, revision in document.links}
+    return tuple(Link(source, relation, target, revision) for (relation, target), revision in named.items())

@@ -1,0 +1,309 @@
+"""What can be typed: the commands of the command line and their options."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+from commonplace.errors import BadInput
+from commonplace.version import __version__
+
+_LARGEST = 2**63 - 1
+
+
+class _Unmeasured(argparse.HelpFormatter):
+    """A formatter that does not ask how wide the terminal is: argparse makes one for every argument it adds."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=80)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are errors of ours, and that takes options and words in any order."""
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - as in argparse
+        """Make a parser that knows options by their full names only."""
+        super().__init__(**options, allow_abbrev=False, formatter_class=_Unmeasured)
+
+    def format_help(self) -> str:
+        """Return the help, as wide as the terminal."""
+        self.formatter_class = argparse.HelpFormatter
+        return super().format_help()
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse what was typed."""
+        raise BadInput(message, fix=f"`{self.prog} --help` shows what can be typed")
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201 - as in argparse
+        """Parse; where no command follows, words may stand between options."""
+        return super().parse_known_args(self._in_order(args or ()), namespace)
+
+    def _in_order(self, args: Sequence[str]) -> list[str]:
+        """Put the options first and the words behind `--`: argparse would take words from one place only."""
+        if self._subparsers is not None:
+            return list(args)
+        options: list[str] = []
+        words: list[str] = []
+        left = list(args)
+        while left:
+            arg = left.pop(0)
+            if arg == "--":
+                words += left
+                break
+            if not _is_option(arg):
+                words.append(arg)
+                continue
+            options.append(arg)
+            action = self._option_string_actions.get(arg)
+            if action is not None and action.nargs is None and left:
+                options.append(left.pop(0))
+        return [*options, "--", *words] if words else options
+
+
+def parser(typed: Sequence[str] | None = None) -> Parser:
+    """Return the parser of the whole command line, or of as much of it as what was typed needs.
+
+    A parser for every command takes as long to make as the book to open.
+    """
+    top = Parser(
+        prog="commonplace",
+        description="A memory for people and their agents: Markdown files, one durable book over them, a signed log.",
+        epilog="`commonplace COMMAND --help` explains a command. The home is --home, else COMMONPLACE_HOME, "
+        "else ~/commonplace.",
+    )
+    top.add_argument("--version", action="version", version=f"commonplace {__version__}")
+    _everywhere(top, home=None, space=None, json=False, no_color=False)
+    commands = top.add_subparsers(
+        dest="command", metavar="COMMAND", required=True, title="commands", prog="commonplace", parser_class=Parser
+    )
+    named = _command_in(typed or ())
+    for name, (summary, add) in _COMMANDS.items():
+        if name == named or named not in _COMMANDS:
+            add(_command(commands, name, summary))
+    return top
+
+
+def _command_in(typed: Sequence[str]) -> str | None:
+    """Return the first word that is neither an option nor the value of one."""
+    words = iter(typed)
+    for word in words:
+        if word in ("--home", "--space"):
+            next(words, None)
+        elif not word.startswith("-"):
+            return word
+    return None
+
+
+def _is_option(arg: str) -> bool:
+    """Tell an option from a text that begins with a dash, such as an item of a list or a front matter."""
+    name = arg.partition("=")[0].lstrip("-")
+    return arg.startswith("-") and name[:1].isalpha() and name.replace("-", "").isalnum() and arg[:3] != "---"
+
+
+def _everywhere(to: argparse.ArgumentParser, **defaults: object) -> None:
+    """Add the options that stand before or behind the command; behind it, what is not given must not undo."""
+
+    def default(name: str) -> object:
+        return defaults.get(name, argparse.SUPPRESS)
+
+    group = to.add_argument_group("everywhere")
+    group.add_argument("--home", metavar="DIR", default=default("home"), help="the folder with the Markdown")
+    group.add_argument("--space", metavar="SPACE", default=default("space"), help="the space; with a final / all below")
+    group.add_argument("--json", action="store_true", default=default("json"), help="print JSON, errors too")
+    group.add_argument("--no-color", action="store_true", default=default("no_color"), help="no colour on a terminal")
+
+
+def _command(commands: argparse._SubParsersAction[Parser], name: str, summary: str) -> Parser:
+    made = commands.add_parser(name, help=summary, description=summary)
+    _everywhere(made)
+    return made
+
+
+def _actions(to: Parser) -> argparse._SubParsersAction[Parser]:
+    return to.add_subparsers(dest="action", metavar="ACTION", required=True, title="actions", prog=to.prog)
+
+
+# --- the commands
+
+
+def _remember(to: Parser) -> None:
+    _text(to)
+    _fields(to)
+    to.add_argument("--link", action="append", default=[], metavar="RELATION:ID", help="a link to another (repeatable)")
+    to.add_argument("--replaces", metavar="ID", help="the memory that this one supersedes")
+    to.add_argument("--key", help="an idempotency key: sent again, it is stored once")
+    to.add_argument(
+        "--batch", metavar="FILE", help="a file of JSON lines (or -), each an object with the fields of a memory"
+    )
+
+
+def _edit(to: Parser) -> None:
+    _id(to)
+    _text(to)
+    _fields(to, takes_away=" (none takes it away)")
+    to.add_argument("--add-tag", action="append", default=[], metavar="TAG", help="one tag more (repeatable)")
+    to.add_argument("--remove-tag", action="append", default=[], metavar="TAG", help="one tag less (repeatable)")
+    _expected(to)
+
+
+def _move(to: Parser) -> None:
+    _id(to)
+    to.add_argument("to", metavar="SPACE", help="where it goes")
+    _expected(to)
+
+
+def _delete(to: Parser) -> None:
+    to.add_argument("ids", metavar="ID", nargs="*", help=_ID_HELP)
+    _filter(to)
+    to.add_argument("--dry-run", action="store_true", help="only say which")
+    to.add_argument("--yes", action="store_true", help="do not ask")
+    _expected(to)
+
+
+def _link(to: Parser) -> None:
+    _id(to)
+    to.add_argument("relation", metavar="RELATION", help="such as related_to, derived_from, contradicts or supersedes")
+    to.add_argument("target", metavar="OTHER", help="the id of the other memory")
+
+
+def _list(to: Parser) -> None:
+    _filter(to)
+    to.add_argument("--deleted", action="store_true", help="those that were deleted")
+    to.add_argument("--limit", type=int, default=50, metavar="N", help="how many (50)")
+    to.add_argument("--after", metavar="CURSOR", help="go on behind a page: its `next`")
+
+
+def _history(to: Parser) -> None:
+    _id(to)
+    to.add_argument(
+        "--diff", action=argparse.BooleanOptionalAction, default=True, help="show what each revision changed"
+    )
+
+
+def _space(to: Parser) -> None:
+    actions = _actions(to)
+    _command(actions, "list", "list the spaces")
+    _command(actions, "create", "make a space").add_argument("name", metavar="NAME")
+    rename = _command(actions, "rename", "give a space, and all below it, another name")
+    rename.add_argument("old", metavar="OLD")
+    rename.add_argument("new", metavar="NEW")
+    _command(actions, "which", "say which space is meant here when none is named")
+
+
+def _import(to: Parser) -> None:
+    to.add_argument("folder", metavar="FOLDER", help="such as an Obsidian vault")
+    to.add_argument("--dry-run", action="store_true", help="only say what would be done")
+
+
+def _export(to: Parser) -> None:
+    to.add_argument("target", metavar="TARGET", help="a folder, or an archive (.zip, .tar.gz)")
+
+
+def _doctor(to: Parser) -> None:
+    to.add_argument("--accept", action="store_true", help="delete the memories whose files are gone")
+
+
+def _audit(to: Parser) -> None:
+    actions = _actions(to)
+    _command(actions, "verify", "walk the log of --space, or of all spaces, and find what was changed in it")
+    entries = _command(actions, "list", "list the entries of a space's log")
+    entries.add_argument("--after", type=_number, default=0, metavar="N", help="those behind number N")
+    entries.add_argument("--limit", type=_amount, default=100, metavar="N", help="how many (100)")
+
+
+def _completion(to: Parser) -> None:
+    to.add_argument("shell", choices=("bash", "zsh", "tcsh"), help="your shell")
+
+
+def _nothing(_to: Parser) -> None:
+    pass
+
+
+# --- options that several commands share
+
+
+def _id(to: Parser) -> None:
+    to.add_argument("id", metavar="ID", help=_ID_HELP)
+
+
+def _text(to: Parser) -> None:
+    to.add_argument("text", metavar="TEXT", nargs="?", help="the text; - reads it from standard input")
+    to.add_argument("--file", metavar="FILE", help="read the text from a file")
+
+
+def _fields(to: Parser, *, takes_away: str = "") -> None:
+    to.add_argument("--title", help="the title; else the text's first line")
+    to.add_argument("--kind", help="note, fact, preference, decision, procedure, episode or reflection")
+    to.add_argument("--tag", action="append", metavar="TAG", help="a tag, or several with commas (repeatable)")
+    to.add_argument("--importance", metavar="0..1", help=f"how much it matters{takes_away}")
+    for name, summary in _TIMES:
+        to.add_argument(f"--{name}", metavar="TIME", help=f"{summary}{takes_away}")
+
+
+_ID_HELP: Final = "an id, its first or last digits, or its file's name"
+_TIMES: Final = (
+    ("occurred", "when it happened"),
+    ("valid-from", "from when on it is true"),
+    ("valid-until", "until when it is true"),
+    ("expires", "when it may be left out"),
+)
+
+
+def _filter(to: Parser) -> None:
+    to.add_argument("--tag", action="append", default=[], metavar="TAG", help="with this tag (repeatable: with all)")
+    to.add_argument("--kind", action="append", default=[], metavar="KIND", help="of this kind (repeatable: of any)")
+    to.add_argument("--since", metavar="TIME", help="that happened, or else were made, at this time or later")
+    to.add_argument("--until", metavar="TIME", help="… or before")
+
+
+def _expected(to: Parser) -> None:
+    to.add_argument("--expected-version", type=_number, metavar="N", help="only if the memory is at this version")
+
+
+def _number(text: str) -> int:
+    return _bounded(text, range(_LARGEST))
+
+
+def _amount(text: str) -> int:
+    return _bounded(text, range(1, 10_001))
+
+
+def _bounded(text: str, allowed: range) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
+    if value not in allowed:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {allowed[0]} to {allowed[-1]}")
+    return value
+
+
+def every_parser(top: argparse.ArgumentParser) -> Iterable[argparse.ArgumentParser]:
+    """Yield a parser and all parsers below it."""
+    yield top
+    for action in top._actions:  # noqa: SLF001 - argparse shows them in no other way
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - the same
+            for below in action.choices.values():
+                yield from every_parser(below)
+
+
+_COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
+    "remember": ("store a new memory", _remember),
+    "show": ("show one memory", _id),
+    "edit": ("change a memory; on a terminal, without anything else, in your editor", _edit),
+    "move": ("move a memory into another space", _move),
+    "delete": ("delete memories, by id or by what they have in common", _delete),
+    "list": ("list memories, newest first, of all spaces or of --space", _list),
+    "history": ("show what a memory said before, and who changed it", _history),
+    "link": ("link a memory to another", _link),
+    "unlink": ("take a link away", _link),
+    "space": ("list, create and rename spaces", _space),
+    "import": ("take in a folder of Markdown files", _import),
+    "export": ("write a space, or all of them, as a folder or an archive", _export),
+    "rebuild": ("make anew what only serves search", _nothing),
+    "doctor": ("look at everything and say what is wrong", _doctor),
+    "status": ("show numbers, what is pending and what is wrong", _nothing),
+    "audit": ("verify and read the signed log", _audit),
+    "completion": ("print a script that completes commands in your shell", _completion),
+}

@@ -1,0 +1,193 @@
+"""Values of the book as JSON. The keys are a promise to every program that reads them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from commonplace.errors import CommonplaceError
+from commonplace.model import (
+    Deleted,
+    Finding,
+    Link,
+    LogEntry,
+    LogReport,
+    Memory,
+    Page,
+    Receipt,
+    Revision,
+    Space,
+    Status,
+    SyncReport,
+    TransferReport,
+    stamp,
+)
+
+
+def dumps(value: object, *, encoding: str | None) -> str:
+    """Write one line of JSON that the encoding can hold and a terminal can be shown."""
+    if (encoding or "").lower().replace("-", "") != "utf8":
+        return json.dumps(value)
+    line = json.dumps(value, ensure_ascii=False)
+    # JSON escapes the control characters below U+0020 itself; the others would reach a terminal as they are.
+    return re.sub("[\x7f-\x9f\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", line)
+
+
+def error(problem: CommonplaceError) -> dict[str, Any]:
+    """An error as it goes to standard error."""
+    return {"error": {"type": problem.type, "message": problem.message, "fix": problem.fix}}
+
+
+def receipt(said: Receipt) -> dict[str, Any]:
+    """What a write returned."""
+    return {
+        "id": said.id,
+        "revision": said.revision,
+        "version": said.version,
+        "space": said.space,
+        "path": said.path,
+        "new": said.new,
+        "durable": said.durable,
+        "searchable": said.searchable,
+        "duplicate_of": said.duplicate_of,
+        "near": list(said.near),
+    }
+
+
+def memory(said: Memory) -> dict[str, Any]:
+    """All that a memory says, and what is to be said of it."""
+    return {
+        "id": said.id,
+        "space": said.space.name,
+        "kind": said.kind,
+        "title": said.title,
+        "text": said.text,
+        "tags": list(said.tags),
+        "author": said.author,
+        "created": stamp(said.created),
+        "updated": stamp(said.updated),
+        "importance": said.importance,
+        "occurred": _time(said.occurred),
+        "valid_from": _time(said.valid_from),
+        "valid_until": _time(said.valid_until),
+        "expires": _time(said.expires),
+        "revision": said.revision,
+        "version": said.version,
+        "revised_by": said.revised_by,
+        "revised_at": stamp(said.revised_at),
+        "revised_how": said.revised_how,
+        "path": said.path,
+        "deleted": _time(said.deleted),
+        "links": [{"relation": one.relation, "target": one.target, "revision": one.revision} for one in said.links],
+        "marks": list(said.marks),
+        "superseded_by": said.superseded_by,
+    }
+
+
+def shown(said: Memory, incoming: Iterable[Link]) -> dict[str, Any]:
+    """A memory with the links that lead to it."""
+    leading_here = [{"relation": one.relation, "source": one.source, "revision": one.revision} for one in incoming]
+    return {**memory(said), "linked_from": leading_here}
+
+
+def page(said: Page) -> dict[str, Any]:
+    """A page of a list."""
+    return {"items": [memory(one) for one in said.items], "next": said.next}
+
+
+def deleted(said: Deleted) -> dict[str, Any]:
+    """Which memories a delete removed, or would remove."""
+    return {"ids": list(said.ids), "dry_run": said.dry_run}
+
+
+def history(memory_id: str, revisions: Iterable[Revision], diffs: Iterable[str | None]) -> dict[str, Any]:
+    """Every revision of a memory, with what it changed."""
+    told = [
+        {
+            "revision": one.revision,
+            "title": one.title,
+            "text": one.text,
+            "author": one.author,
+            "at": stamp(one.at),
+            "how": one.how,
+            "current": one.current,
+            "diff": diff,
+        }
+        for one, diff in zip(revisions, diffs, strict=True)
+    ]
+    return {"id": memory_id, "revisions": told}
+
+
+def space(said: Space) -> dict[str, Any]:
+    """One space."""
+    return {"id": said.id, "name": said.name, "created": stamp(said.created)}
+
+
+def spaces(said: Iterable[Space]) -> dict[str, Any]:
+    """The spaces."""
+    return {"spaces": [space(one) for one in said]}
+
+
+def status(said: Status) -> dict[str, Any]:
+    """How the home is."""
+    return {
+        "home": said.home,
+        "versions": {"program": said.program, "schema": said.schema},
+        "counts": {
+            "spaces": said.spaces,
+            "memories": said.memories,
+            "kinds": dict(said.kinds),
+            "deleted": said.deleted,
+            "links": said.links,
+            "log_entries": said.log_entries,
+        },
+        "sizes": {"database_bytes": said.database_bytes, "markdown_bytes": said.markdown_bytes},
+        "pending": {"files": said.pending_files, "deletions": said.pending_deletions},
+        "wrong": findings(said.wrong),
+    }
+
+
+def findings(said: Iterable[Finding]) -> list[dict[str, str]]:
+    """What is wrong, where, why, and what to do about it."""
+    return [{"what": one.what, "where": one.where, "why": one.why, "fix": one.fix} for one in said]
+
+
+def doctor(said: tuple[Finding, ...], accepted: int | None) -> dict[str, Any]:
+    """What a look at everything found; `accepted` only where deletions were to be accepted."""
+    told = {"ok": not said, "findings": findings(said)}
+    return told if accepted is None else {**told, "accepted": accepted}
+
+
+def log_report(said: LogReport) -> dict[str, Any]:
+    """What a walk over the log found."""
+    return {"ok": said.ok, "spaces": said.spaces, "entries": said.entries, "findings": findings(said.findings)}
+
+
+def log(space_name: str, entries: Iterable[LogEntry]) -> dict[str, Any]:
+    """Entries of a log, each field exactly as it was hashed and signed."""
+    names = tuple(LogEntry.__dataclass_fields__)
+    return {"space": space_name, "entries": [{name: getattr(one, name) for name in names} for one in entries]}
+
+
+def transfer(said: TransferReport) -> dict[str, Any]:
+    """What an import or export did."""
+    return {
+        "done": said.done,
+        "unchanged": said.unchanged,
+        "updated": said.updated,
+        "links": said.links,
+        "skipped": findings(said.skipped),
+        "ids": list(said.ids),
+    }
+
+
+def sync(said: SyncReport) -> dict[str, Any]:
+    """What a look at the folder took in."""
+    return {name: getattr(said, name) for name in SyncReport.__dataclass_fields__}
+
+
+def _time(value: datetime | None) -> str | None:
+    return stamp(value) if value else None

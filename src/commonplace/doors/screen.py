@@ -1,0 +1,95 @@
+"""Output for a terminal: colour, tables, and times as people say them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from commonplace.doors.plain import clean, one_line
+
+_TAIL = 8
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_LONG_AGO = 30 * _DAY
+
+
+class Screen:
+    """The Output for a terminal."""
+
+    def __init__(self, *, colour: bool) -> None:
+        """Write to standard output, in colour or not."""
+        self._console = Console(
+            file=sys.stdout, color_system="auto" if colour else None, markup=False, highlight=False, emoji=False
+        )
+
+    def line(self, text: str, style: str = "") -> None:
+        """Say one line."""
+        self._console.print(Text(clean(text), style))
+
+    def note(self, text: str) -> None:
+        """Say something beside the answer, on standard error."""
+        print(clean(text), file=sys.stderr)
+
+    def body(self, text: str) -> None:
+        """Show a text, wrapped between words."""
+        self._console.print(Text(clean(text.removesuffix("\n"))))
+
+    def diff(self, text: str) -> None:
+        """Show a unified diff in its usual colours."""
+        for line in clean(text).splitlines():
+            self._console.print(Text(line, _DIFF.get(line[:1], "")))
+
+    def table(self, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        """Show a table."""
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+        for header in headers:
+            table.add_column(header, style="cyan" if header == "id" else "", overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(one_line(value)) for value in row))
+        self._console.print(table)
+
+    def facts(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Show names and their values in two columns."""
+        table = Table.grid(padding=(0, 2))
+        table.add_column(style="dim", no_wrap=True)
+        table.add_column(overflow="fold")
+        for name, value in pairs:
+            table.add_row(Text(name), Text(one_line(value)))
+        self._console.print(table)
+
+    def moment(self, time: datetime) -> str:
+        """Word a time as it is here, and how long ago that was."""
+        return ago(time, datetime.now(UTC))
+
+    def name(self, memory_id: str) -> str:
+        """Word an id by its last digits, which every command takes."""
+        return memory_id[-_TAIL:]
+
+    def receipt(self, did: str, *, memory_id: str, space: str, path: str, version: int) -> None:
+        """Say what was stored where."""
+        said = Text.assemble((did, "green"), " ", (self.name(memory_id), "cyan"), f" in {one_line(space)}")
+        said.append(f" (version {version})" if version > 1 else "")
+        self._console.print(said)
+        self.line(f"  {path}", "dim")
+
+
+_DIFF = {"+": "green", "-": "red", "@": "cyan"}
+
+
+def ago(time: datetime, now: datetime) -> str:
+    """Say how long ago a time was, or the local date of one that is far away or to come."""
+    seconds = (now - time).total_seconds()
+    if not 0 <= seconds < _LONG_AGO:
+        return f"{time.astimezone():%Y-%m-%d %H:%M}"
+    if seconds < _MINUTE:
+        return "just now"
+    for size, word in ((_DAY, "day"), (_HOUR, "hour"), (_MINUTE, "minute")):
+        if seconds >= size:
+            count = int(seconds // size)
+            return f"{count} {word}{'s' if count > 1 else ''} ago"
+    return "just now"

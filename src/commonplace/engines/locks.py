@@ -1,0 +1,137 @@
+"""A lock file that processes take in turn, that ends with its holder, and that knows who holds it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+from weakref import WeakSet
+
+from commonplace.errors import Busy
+
+_HOLDER_BYTES: Final = 200
+_LOCKS: Final[WeakSet[FairLock]] = WeakSet()
+
+
+class FairLock:
+    """A lock between processes and threads, on two files.
+
+    Everybody passes the turnstile (`NAME.turn`) before the lock itself, and stands in it while waiting
+    for the lock: so one who has just released the lock cannot barge in front of one who waits. The
+    kernel releases both when a process dies.
+    """
+
+    def __init__(self, path: str) -> None:
+        """Remember the path; the files are opened at the first use."""
+        self._path = path
+        self._threads = threading.Lock()
+        self._fds: tuple[int, int] | None = None
+        _LOCKS.add(self)
+
+    @contextmanager
+    def hold(self, wait: float) -> Iterator[None]:
+        """Hold the lock; raise Busy, naming the holder, when it is not to be had in `wait` seconds."""
+        deadline = time.monotonic() + wait
+        if not self._threads.acquire(timeout=wait):
+            raise self._busy(wait)
+        try:
+            fds = self._open()
+            if not self._try(fds) and not self._queue(fds, deadline):
+                raise self._busy(wait)
+            try:
+                os.pwrite(fds[1], _whoami().ljust(_HOLDER_BYTES), 0)
+                yield
+            finally:
+                fcntl.flock(fds[1], fcntl.LOCK_UN)
+        finally:
+            self._threads.release()
+
+    def close(self) -> None:
+        """Close the files."""
+        if self._fds is not None:
+            for fd in self._fds:
+                os.close(fd)
+        self._fds = None
+
+    def forget_parent(self) -> None:
+        """In a forked child: let go of the parent's open files, with which its lock would outlive it."""
+        self._threads = threading.Lock()
+        self.close()
+
+    def _open(self) -> tuple[int, int]:
+        if self._fds is None:
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+            self._fds = (os.open(self._path + ".turn", flags, 0o600), os.open(self._path, flags, 0o600))
+        return self._fds
+
+    @staticmethod
+    def _try(fds: tuple[int, int]) -> bool:
+        turn, lock = fds
+        try:
+            fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        finally:
+            fcntl.flock(turn, fcntl.LOCK_UN)
+        return True
+
+    def _queue(self, fds: tuple[int, int], deadline: float) -> bool:
+        """Wait in the kernel's queue, which is in order; a thread does it, since flock knows no time limit."""
+        turn, lock = fds
+        decided = threading.Lock()
+        done = threading.Event()
+        abandoned = False
+
+        def stand_in_line() -> None:
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            fcntl.flock(turn, fcntl.LOCK_UN)
+            with decided:
+                if abandoned:
+                    os.close(turn)
+                    os.close(lock)
+                else:
+                    done.set()
+
+        threading.Thread(target=stand_in_line, name="commonplace-lock", daemon=True).start()
+        if done.wait(max(0.0, deadline - time.monotonic())):
+            return True
+        with decided:
+            if done.is_set():
+                return True
+            # The thread still stands in the queue with these files: it closes them when its turn comes.
+            abandoned = True
+            self._fds = None
+        return False
+
+    def _busy(self, wait: float) -> Busy:
+        holder = "another process"
+        with suppress(OSError), open(self._path, "rb") as file:
+            holder = file.read(_HOLDER_BYTES).decode("utf-8", "replace").strip() or holder
+        name = os.path.basename(self._path)
+        return Busy(
+            f"{name} was held for {wait:.0f} s by {holder}",
+            fix="wait for that process or end it; COMMONPLACE_BUSY_SECONDS sets how long to wait",
+        )
+
+
+def _in_a_forked_child() -> None:
+    for lock in list(_LOCKS):
+        lock.forget_parent()
+
+
+os.register_at_fork(after_in_child=_in_a_forked_child)
+
+
+def _whoami() -> bytes:
+    program = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "python"
+    return f"process {os.getpid()} ({program})".encode("utf-8", "replace")[:_HOLDER_BYTES]

@@ -1,0 +1,75 @@
+"""The schema of the embedded database, version by version: a released version is never edited, only followed.
+
+Each table has one owner, the module named above it; nobody else writes to it.
+"""
+
+from typing import Final
+
+VERSION_1: Final = """
+-- home
+CREATE TABLE home (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL);
+
+-- spaces
+CREATE TABLE space (id TEXT NOT NULL PRIMARY KEY, name TEXT NOT NULL UNIQUE, created TEXT NOT NULL);
+
+-- memories
+CREATE TABLE place (id TEXT NOT NULL PRIMARY KEY, space TEXT NOT NULL);
+CREATE TABLE memory (
+  space TEXT NOT NULL, id TEXT NOT NULL, kind TEXT NOT NULL, title TEXT NOT NULL, text TEXT NOT NULL,
+  tags TEXT NOT NULL, links TEXT NOT NULL, author TEXT NOT NULL, created TEXT NOT NULL, updated TEXT NOT NULL,
+  importance REAL,
+  occurred TEXT, valid_from TEXT, valid_until TEXT, expires TEXT, revision INTEGER NOT NULL, version INTEGER NOT NULL,
+  revised_by TEXT NOT NULL, revised_at TEXT NOT NULL, revised_how TEXT NOT NULL,
+  path TEXT NOT NULL, layout TEXT NOT NULL, digest TEXT NOT NULL, deleted TEXT,
+  PRIMARY KEY (space, id));
+CREATE INDEX memory_by_time ON memory (space, created, id);
+CREATE INDEX memory_by_path ON memory (path);
+CREATE INDEX memory_by_digest ON memory (space, digest);
+CREATE TABLE memory_tag (
+  space TEXT NOT NULL, tag TEXT NOT NULL, memory TEXT NOT NULL, PRIMARY KEY (space, tag, memory)) WITHOUT ROWID;
+CREATE INDEX memory_tag_by_memory ON memory_tag (space, memory);
+
+-- revisions
+CREATE TABLE revision (
+  space TEXT NOT NULL, memory TEXT NOT NULL, revision INTEGER NOT NULL, title TEXT NOT NULL, text TEXT NOT NULL,
+  author TEXT NOT NULL, at TEXT NOT NULL, how TEXT NOT NULL, PRIMARY KEY (space, memory, revision));
+
+-- links
+CREATE TABLE link (
+  space TEXT NOT NULL, source TEXT NOT NULL, relation TEXT NOT NULL, target TEXT NOT NULL, revision INTEGER,
+  PRIMARY KEY (space, source, relation, target)) WITHOUT ROWID;
+CREATE INDEX link_by_target ON link (target, relation);
+
+-- idempotency
+CREATE TABLE idempotency (
+  space TEXT NOT NULL, principal TEXT NOT NULL, key TEXT NOT NULL, content TEXT NOT NULL, answer TEXT NOT NULL,
+  at TEXT NOT NULL, PRIMARY KEY (space, principal, key)) WITHOUT ROWID;
+
+-- changes
+CREATE TABLE change_count (space TEXT NOT NULL PRIMARY KEY, last INTEGER NOT NULL);
+CREATE TABLE change (
+  space TEXT NOT NULL, subject TEXT NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (space, subject)) WITHOUT ROWID;
+CREATE UNIQUE INDEX change_by_number ON change (space, number);
+
+-- audit
+CREATE TABLE log_entry (
+  space TEXT NOT NULL, seq INTEGER NOT NULL, time TEXT NOT NULL, actor TEXT NOT NULL, action TEXT NOT NULL,
+  subjects TEXT NOT NULL, payload TEXT NOT NULL, previous TEXT NOT NULL, hash TEXT NOT NULL,
+  signature TEXT NOT NULL, key_id TEXT NOT NULL, PRIMARY KEY (space, seq));
+CREATE TABLE log_head (
+  space TEXT NOT NULL PRIMARY KEY, seq INTEGER NOT NULL, hash TEXT NOT NULL, signature TEXT NOT NULL,
+  key_id TEXT NOT NULL);
+
+-- files
+CREATE TABLE file (
+  path TEXT NOT NULL PRIMARY KEY, memory TEXT, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
+  young INTEGER NOT NULL, hash TEXT NOT NULL, version INTEGER NOT NULL, trouble TEXT) WITHOUT ROWID;
+CREATE INDEX file_by_memory ON file (memory);
+CREATE TABLE file_journal (
+  memory TEXT NOT NULL PRIMARY KEY, version INTEGER NOT NULL, path TEXT, hash TEXT, issued TEXT NOT NULL,
+  seen INTEGER);
+CREATE TABLE file_left (path TEXT NOT NULL PRIMARY KEY, memory TEXT NOT NULL, at TEXT NOT NULL);
+"""
+
+MIGRATIONS: Final = (VERSION_1,)
+"""Migration n takes a database from version n to version n + 1."""

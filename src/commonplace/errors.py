@@ -1,0 +1,154 @@
+"""Every error of ours, in one tree. Each says what is wrong and how to mend it.
+
+CommonplaceError                 exit code 1
+├── BadInput                     2   what was asked cannot be: nothing was changed
+│   ├── BadSpaceName
+│   ├── BadText
+│   ├── TooLarge
+│   ├── BadTime
+│   └── BadFile                      a Markdown file that does not parse
+├── NotFound                     3
+├── NotAllowed                   4
+├── Conflict                     5
+│   ├── VersionConflict
+│   ├── KeyConflict                  an idempotency key used again for other content
+│   ├── SpaceExists
+│   └── FileInTheWay                 a memory whose file is malformed, or a taken path
+├── Busy                         1   somebody else holds the lock for too long
+└── HomeError                    1
+    ├── HomeIsNewer
+    ├── HomeReadOnly
+    ├── HomeDamaged
+    ├── DiskFull
+    ├── KeyMissing                   the signing key of an existing log
+    └── NetworkFileSystem
+"""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+
+class CommonplaceError(Exception):
+    """The root of the tree: a message for people, and a fix."""
+
+    exit_code: ClassVar[int] = 1
+    item: int | None = None
+    """Which of several things that were asked for at once is meant, counted from 0."""
+
+    def __init__(self, message: str, *, fix: str = "") -> None:
+        """Say what is wrong, and how to mend it."""
+        super().__init__(message)
+        self.message = message
+        self.fix = fix
+
+    @property
+    def type(self) -> str:
+        """The name of the error for machines: `version_conflict`, `not_found`."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower()
+
+
+class BadInput(CommonplaceError):
+    """What was asked cannot be done as it was asked."""
+
+    exit_code = 2
+
+
+class BadSpaceName(BadInput):
+    """A name that no space can have."""
+
+
+class BadText(BadInput):
+    """Text that cannot be stored as given."""
+
+
+class TooLarge(BadInput):
+    """More than one memory, title or tag may hold."""
+
+
+class BadTime(BadInput):
+    """A time or date that cannot be read."""
+
+
+class BadFile(BadInput):
+    """A Markdown file that does not parse; if that is for one field alone, which one, and on which line."""
+
+    def __init__(self, message: str, *, fix: str = "", field: str = "", line: int = 0) -> None:
+        """Say what is wrong, and where."""
+        super().__init__(message, fix=fix)
+        self.field, self.line = field, line
+
+
+class NotFound(CommonplaceError):
+    """No such thing, or none that the actor may see."""
+
+    exit_code = 3
+
+
+class NotAllowed(CommonplaceError):
+    """The actor lacks the right."""
+
+    exit_code = 4
+
+
+class Conflict(CommonplaceError):
+    """The book is not in the state that the caller believed."""
+
+    exit_code = 5
+
+
+class VersionConflict(Conflict):
+    """The memory has changed since the caller read it."""
+
+    def __init__(self, *, memory: str, expected: int, found: int) -> None:
+        """Name the memory and both versions."""
+        super().__init__(
+            f"memory {memory} is at version {found}, not {expected}",
+            fix="read the memory again and repeat the change on its present version",
+        )
+        self.memory, self.expected, self.found = memory, expected, found
+
+
+class KeyConflict(Conflict):
+    """An idempotency key that was used before, for other content."""
+
+
+class SpaceExists(Conflict):
+    """A space of that name is there already."""
+
+
+class FileInTheWay(Conflict):
+    """A file stands in the way of the change and must be mended first."""
+
+
+class Busy(CommonplaceError):
+    """Another process held the lock for longer than we wait."""
+
+
+class HomeError(CommonplaceError):
+    """The home itself cannot be used."""
+
+
+class HomeIsNewer(HomeError):
+    """The home was written by a newer program."""
+
+
+class HomeReadOnly(HomeError):
+    """The home cannot be written to."""
+
+
+class HomeDamaged(HomeError):
+    """The database is not one that we can read."""
+
+
+class DiskFull(HomeError):
+    """There is no room left."""
+
+
+class KeyMissing(HomeError):
+    """The log was signed with a key that is not there."""
+
+
+class NetworkFileSystem(HomeError):
+    """The home is on a file system whose locks cannot be trusted."""

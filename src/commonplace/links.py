@@ -1,0 +1,67 @@
+"""Links between memories, found from their target: what each memory itself names is in its row and its file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from commonplace.model import RELATIONS, Link, Memory, Spaces
+from commonplace.ports import Reading, Row, Transaction
+
+
+def incoming(tx: Reading, spaces: Spaces, targets: Sequence[str], *, relation: str | None = None) -> list[Link]:
+    """Return the links that come in from memories of the given spaces."""
+    if not spaces or not targets:
+        return []
+    rows = tx.rows(
+        "SELECT source, relation, target, revision FROM link"
+        " WHERE target IN :targets AND space IN :spaces AND relation IN :relations ORDER BY target, relation, source",
+        targets=targets,
+        spaces=tuple(spaces),
+        relations=RELATIONS if relation is None else (relation,),
+    )
+    return [_link(row) for row in rows]
+
+
+def add(tx: Transaction, space: str, links: Iterable[Link]) -> None:
+    """Add links that go out from memories of one space; one that is there keeps its revision."""
+    tx.run_many(
+        "INSERT INTO link (space, source, relation, target, revision)"
+        " VALUES (:space, :source, :relation, :target, :revision) ON CONFLICT DO NOTHING",
+        [
+            {
+                "space": space,
+                "source": link.source,
+                "relation": link.relation,
+                "target": link.target,
+                "revision": link.revision,
+            }
+            for link in links
+        ],
+    )
+
+
+def replace(tx: Transaction, space: str, memory: Memory) -> None:
+    """Let exactly the links that a memory names go out from it, and from its new space alone."""
+    tx.run("DELETE FROM link WHERE space = :space AND source = :source", space=space, source=memory.id)
+    add(tx, memory.space.id, memory.links)
+
+
+def derive(tx: Transaction, space: str, memories: Sequence[Memory], *, after: str, last: bool) -> None:
+    """Make the links anew, for a run of a space's memories in the order of their ids."""
+    tx.run(
+        "DELETE FROM link WHERE space = :space AND source > :after AND source <= :upto",
+        space=space,
+        after=after,
+        upto="\U0010ffff" if last else memories[-1].id,
+    )
+    add(tx, space, [link for memory in memories for link in memory.links])
+
+
+def count(tx: Reading, spaces: Spaces) -> int:
+    """Count the links that go out from the given spaces."""
+    row = tx.row("SELECT count(*) FROM link WHERE space IN :spaces", spaces=tuple(spaces))
+    return int(row[0]) if row else 0
+
+
+def _link(row: Row) -> Link:
+    return Link(row[0], row[1], row[2], row[3])

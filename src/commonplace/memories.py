@@ -1,0 +1,304 @@
+"""Memories: the rows that say what each memory says now, where it is, and which ones are gone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from hashlib import blake2b
+from typing import Final
+
+from commonplace.model import Filter, Link, Memory, Spaces, moment, stamp
+from commonplace.ports import Reading, Row, Transaction
+
+_COLUMNS: Final = (
+    "space, id, kind, title, text, tags, links, author, created, updated, importance, occurred, valid_from,"
+    " valid_until, expires, revision, version, revised_by, revised_at, revised_how, path, layout, deleted"
+)
+_NAMES: Final = _COLUMNS.replace(",", " ").split()
+_INSERT: Final = f"INSERT INTO memory ({_COLUMNS}, digest) VALUES ({', '.join(':' + name for name in _NAMES)}, :digest)"  # noqa: S608 - our own names
+_UPDATE: Final = (
+    f"UPDATE memory SET {', '.join(f'{name} = :{name}' for name in _NAMES[2:])}, digest = :digest"  # noqa: S608 - our own names
+    " WHERE space = :space AND id = :id"
+)
+
+
+# --- writing
+
+
+def add(tx: Transaction, memories: Sequence[Memory]) -> None:
+    """Add new memories."""
+    tx.run_many(
+        "INSERT INTO place (id, space) VALUES (:id, :space)",
+        [{"id": memory.id, "space": memory.space.id} for memory in memories],
+    )
+    tx.run_many(_INSERT, [_values(memory) for memory in memories])
+    _add_tags(tx, memories)
+
+
+def replace(tx: Transaction, memory: Memory) -> None:
+    """Let the row of a memory say this."""
+    tx.run(_UPDATE, **_values(memory))
+    _drop_tags(tx, memory)
+    if memory.deleted is None:
+        _add_tags(tx, [memory])
+
+
+def move(tx: Transaction, old: Memory, new: Memory) -> None:
+    """Take a memory out of one space and put it into another."""
+    _drop_tags(tx, old)
+    tx.run("DELETE FROM memory WHERE space = :space AND id = :id", space=old.space.id, id=old.id)
+    tx.run("UPDATE place SET space = :space WHERE id = :id", space=new.space.id, id=new.id)
+    tx.run(_INSERT, **_values(new))
+    if new.deleted is None:
+        _add_tags(tx, [new])
+
+
+def relocate(tx: Transaction, memory: Memory, path: str) -> None:
+    """Note that the file of a memory lies elsewhere, which changes nothing of what the memory says."""
+    tx.run(
+        "UPDATE memory SET path = :path WHERE space = :space AND id = :id",
+        path=path,
+        space=memory.space.id,
+        id=memory.id,
+    )
+
+
+def derive(tx: Transaction, space: str, memories: Sequence[Memory], *, after: str, last: bool) -> None:
+    """Make anew what only serves search, for a run of a space's memories in the order of their ids."""
+    upto = "\U0010ffff" if last else memories[-1].id
+    tx.run(
+        "DELETE FROM memory_tag WHERE space = :space AND memory > :after AND memory <= :upto",
+        space=space,
+        after=after,
+        upto=upto,
+    )
+    tx.run_many(
+        "UPDATE memory SET digest = :digest WHERE space = :space AND id = :id",
+        [{"digest": digest(memory.text), "space": space, "id": memory.id} for memory in memories],
+    )
+    _add_tags(tx, [memory for memory in memories if memory.deleted is None])
+
+
+def _drop_tags(tx: Transaction, memory: Memory) -> None:
+    tx.run(
+        "DELETE FROM memory_tag WHERE space = :space AND memory = :memory",
+        space=memory.space.id,
+        memory=memory.id,
+    )
+
+
+def _add_tags(tx: Transaction, memories: Iterable[Memory]) -> None:
+    tags = [
+        {"space": memory.space.id, "tag": tag, "memory": memory.id} for memory in memories for tag in set(memory.tags)
+    ]
+    if tags:
+        tx.run_many("INSERT INTO memory_tag (space, tag, memory) VALUES (:space, :tag, :memory)", tags)
+
+
+# --- reading
+
+
+def find(tx: Reading, spaces: Spaces, memory_id: str) -> Memory | None:
+    """Return a memory of the given spaces, a deleted one too, or None."""
+    row = tx.row("SELECT space FROM place WHERE id = :id", id=memory_id)
+    if row is None or row[0] not in spaces:
+        return None
+    found = tx.row(
+        f"SELECT {_COLUMNS} FROM memory WHERE space = :space AND id = :id",  # noqa: S608 - our own names
+        space=row[0],
+        id=memory_id,
+    )
+    return _memory(found, spaces) if found else None
+
+
+def known(tx: Reading, memory_id: str) -> bool:
+    """Tell whether the id is in use, by a deleted memory too, in any space."""
+    return tx.row("SELECT 1 FROM place WHERE id = :id", id=memory_id) is not None
+
+
+def several(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, Memory]:
+    """Return those of the memories that are in the given spaces, by id."""
+    if not ids or not spaces:
+        return {}
+    rows = tx.rows(
+        f"SELECT {_COLUMNS} FROM memory WHERE space IN :spaces AND id IN :ids",  # noqa: S608 - our own names
+        spaces=tuple(spaces),
+        ids=tuple(ids),
+    )
+    return {row[1]: _memory(row, spaces) for row in rows}
+
+
+def page(
+    tx: Reading,
+    spaces: Spaces,
+    chosen: Filter,
+    *,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    after: tuple[str, str] | None = None,
+    limit: int,
+) -> list[Memory]:
+    """Return the newest memories of the given spaces that the filter lets through, after a cursor (created, id)."""
+    if not spaces:
+        return []
+    conditions = ["space IN :spaces", "deleted IS NOT NULL" if chosen.deleted else "deleted IS NULL"]
+    params: dict[str, object] = {"spaces": tuple(spaces), "limit": limit}
+    if chosen.kinds:
+        conditions.append("kind IN :kinds")
+        params["kinds"] = chosen.kinds
+    # When something happened: as it says itself, else when it was written down.
+    if since is not None:
+        conditions.append("coalesce(occurred, created) >= :since")
+        params["since"] = stamp(since)
+    if until is not None:
+        conditions.append("coalesce(occurred, created) <= :until")
+        params["until"] = stamp(until)
+    if after is not None:
+        conditions.append("(created, id) < (:created, :id)")
+        params["created"], params["id"] = after
+    for at, tag in enumerate(chosen.tags):
+        name = "tag_" + "abcdefghijklmnopqrstuvwxyz"[at % 26] * (at // 26 + 1)
+        conditions.append(f"id IN (SELECT memory FROM memory_tag WHERE space = memory.space AND tag = :{name})")  # noqa: S608 - our own names
+        params[name] = tag
+    rows = tx.rows(
+        f"SELECT {_COLUMNS} FROM memory WHERE {' AND '.join(conditions)} ORDER BY created DESC, id DESC LIMIT :limit",  # noqa: S608 - our own names
+        **params,
+    )
+    return [_memory(row, spaces) for row in rows]
+
+
+def starting(tx: Reading, spaces: Spaces, part: str, *, limit: int) -> list[str]:
+    """Return ids that begin or end with these digits: those of live memories, or if there are none, of deleted ones."""
+    if not spaces:
+        return []
+    rows = tx.rows(
+        "SELECT id, deleted IS NULL FROM memory WHERE space IN :spaces AND (id LIKE :head OR id LIKE :tail)"
+        " ORDER BY deleted IS NULL DESC, id LIMIT :limit",
+        spaces=tuple(spaces),
+        head=part + "%",
+        tail="%" + part,
+        limit=limit,
+    )
+    live = [row[0] for row in rows if row[1]]
+    return live or [row[0] for row in rows]
+
+
+def same_text(tx: Reading, spaces: Spaces, text: str) -> str | None:
+    """Return the oldest live memory of the given spaces with this text, or None."""
+    if not spaces:
+        return None
+    row = tx.row(
+        "SELECT id FROM memory WHERE space IN :spaces AND digest = :digest AND deleted IS NULL"
+        " ORDER BY created, id LIMIT 1",
+        spaces=tuple(spaces),
+        digest=digest(text),
+    )
+    return str(row[0]) if row else None
+
+
+def in_space(tx: Reading, spaces: Spaces, space: str, *, after: str = "", limit: int = 500) -> list[Memory]:
+    """Return the memories of one space, deleted ones too, in the order of their ids."""
+    rows = tx.rows(
+        f"SELECT {_COLUMNS} FROM memory WHERE space = :space AND id > :after ORDER BY id LIMIT :limit",  # noqa: S608 - our own names
+        space=space,
+        after=after,
+        limit=limit,
+    )
+    return [_memory(row, spaces) for row in rows]
+
+
+def counts(tx: Reading, spaces: Spaces) -> tuple[dict[str, int], int]:
+    """Return how many live memories there are of each kind, and how many deleted ones."""
+    kinds: dict[str, int] = {}
+    deleted = 0
+    rows = tx.rows(
+        "SELECT kind, deleted IS NULL, count(*) FROM memory WHERE space IN :spaces GROUP BY kind, deleted IS NULL"
+        " ORDER BY kind",
+        spaces=tuple(spaces),
+    )
+    for kind, live, count in rows:
+        if live:
+            kinds[kind] = count
+        else:
+            deleted += count
+    return kinds, deleted
+
+
+def at_path(tx: Reading, path: str) -> str | None:
+    """Return the live memory whose file is meant to lie there, or None."""
+    row = tx.row("SELECT id FROM memory WHERE path = :path AND deleted IS NULL", path=path)
+    return str(row[0]) if row else None
+
+
+def digest(text: str) -> str:
+    """Return what two memories of the same text share, white space at the ends aside."""
+    return blake2b(text.strip().encode(), digest_size=16).hexdigest()
+
+
+# --- rows and values
+
+
+def _values(memory: Memory) -> dict[str, object]:
+    return {
+        "space": memory.space.id,
+        "id": memory.id,
+        "kind": memory.kind,
+        "title": memory.title,
+        "text": memory.text,
+        "tags": json.dumps(memory.tags, ensure_ascii=False),
+        "links": json.dumps([(link.relation, link.target, link.revision) for link in memory.links]),
+        "author": memory.author,
+        "created": stamp(memory.created),
+        "updated": stamp(memory.updated),
+        "importance": memory.importance,
+        "occurred": _stamp(memory.occurred),
+        "valid_from": _stamp(memory.valid_from),
+        "valid_until": _stamp(memory.valid_until),
+        "expires": _stamp(memory.expires),
+        "revision": memory.revision,
+        "version": memory.version,
+        "revised_by": memory.revised_by,
+        "revised_at": stamp(memory.revised_at),
+        "revised_how": memory.revised_how,
+        "path": memory.path,
+        "layout": memory.layout,
+        "digest": digest(memory.text),
+        "deleted": _stamp(memory.deleted),
+    }
+
+
+def _memory(row: Row, spaces: Spaces) -> Memory:
+    return Memory(
+        space=spaces[row[0]],
+        id=row[1],
+        kind=row[2],
+        title=row[3],
+        text=row[4],
+        tags=tuple(json.loads(row[5])),
+        links=tuple(Link(row[1], *link) for link in json.loads(row[6])),
+        author=row[7],
+        created=moment(row[8]),
+        updated=moment(row[9]),
+        importance=row[10],
+        occurred=_moment(row[11]),
+        valid_from=_moment(row[12]),
+        valid_until=_moment(row[13]),
+        expires=_moment(row[14]),
+        revision=row[15],
+        version=row[16],
+        revised_by=row[17],
+        revised_at=moment(row[18]),
+        revised_how=row[19],
+        path=row[20],
+        layout=row[21],
+        deleted=_moment(row[22]),
+    )
+
+
+def _stamp(time: datetime | None) -> str | None:
+    return stamp(time) if time else None
+
+
+def _moment(text: str | None) -> datetime | None:
+    return moment(text) if text else None

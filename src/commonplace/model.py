@@ -1,0 +1,299 @@
+"""The words of the book as frozen values: what crosses a border between two modules."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Final, TypeAlias
+
+LOCAL_OWNER: Final = "user:local"
+FILESYSTEM: Final = "user:filesystem"
+
+KINDS: Final = ("note", "fact", "preference", "decision", "procedure", "episode", "reflection", "notice")
+RELATIONS: Final = ("shared_from", "reflects_on", "derived_from", "supersedes", "contradicts", "related_to")
+
+MAX_TEXT_BYTES: Final = 4 * 1024 * 1024
+MAX_FRONT_BYTES: Final = 64 * 1024
+MAX_TITLE: Final = 200
+MAX_TAG: Final = 64
+MAX_TAGS: Final = 64
+MAX_KEY: Final = 200
+
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Told (what is being done, how many are done, how many there are) while long work goes on."""
+
+
+class Unset(Enum):
+    """The mark of an argument that was not given, where None already means 'take it away'."""
+
+    UNSET = "unset"
+
+
+UNSET: Final = Unset.UNSET
+
+
+def new_id() -> str:
+    """Make a UUIDv7: ids sort by the time they were made, and their tail is random."""
+    stamp = time.time_ns() // 1_000_000
+    number = (stamp << 80) | int.from_bytes(os.urandom(10), "big")
+    number = (number & ~(0xF << 76)) | (0x7 << 76)
+    number = (number & ~(0x3 << 62)) | (0x2 << 62)
+    digits = f"{number:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def stamp(time: datetime) -> str:
+    """Write a moment as text of one width, which sorts as the moments do: `2026-11-15T20:18:24.123456Z`."""
+    return time.astimezone(UTC).isoformat(timespec="microseconds")[:26] + "Z"
+
+
+def moment(text: str) -> datetime:
+    """Read what `stamp` wrote."""
+    return datetime.fromisoformat(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """A named part of the book; the id stays when the name changes."""
+
+    id: str
+    name: str
+    created: datetime
+
+
+Spaces: TypeAlias = Mapping[str, Space]
+"""The spaces that a question may reach, by id: it goes through every query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """(source, relation, target), with the target's revision when the link was made."""
+
+    source: str
+    relation: str
+    target: str
+    revision: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """One memory, as the database and its Markdown file both say it."""
+
+    id: str
+    space: Space
+    kind: str
+    title: str
+    text: str
+    tags: tuple[str, ...]
+    author: str
+    created: datetime
+    updated: datetime
+    importance: float | None
+    occurred: datetime | None
+    valid_from: datetime | None
+    valid_until: datetime | None
+    expires: datetime | None
+    revision: int
+    version: int
+    revised_by: str
+    revised_at: datetime
+    revised_how: str
+    path: str
+    layout: str
+    deleted: datetime | None = None
+    links: tuple[Link, ...] = ()
+    marks: tuple[str, ...] = ()
+    superseded_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """What somebody asks to be remembered; the rest of a memory is ours to fill in."""
+
+    text: str
+    space: str | None = None
+    kind: str = "note"
+    title: str | None = None
+    tags: tuple[str, ...] = ()
+    importance: float | None = None
+    occurred: datetime | str | None = None
+    valid_from: datetime | str | None = None
+    valid_until: datetime | str | None = None
+    expires: datetime | str | None = None
+    links: tuple[tuple[str, str], ...] = ()
+    replaces: str | None = None
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What an edit changes; a field that is UNSET stays as it is."""
+
+    text: str | Unset = UNSET
+    title: str | None | Unset = UNSET
+    kind: str | Unset = UNSET
+    tags: tuple[str, ...] | Unset = UNSET
+    importance: float | None | Unset = UNSET
+    occurred: datetime | str | None | Unset = UNSET
+    valid_from: datetime | str | None | Unset = UNSET
+    valid_until: datetime | str | None | Unset = UNSET
+    expires: datetime | str | None | Unset = UNSET
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What a write returns: what was stored where, whether it was new, and how far it is."""
+
+    id: str
+    revision: int
+    version: int
+    space: str
+    path: str
+    new: bool
+    durable: bool = True
+    searchable: bool = False
+    duplicate_of: str | None = None
+    near: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which memories a list or a delete means; everything given must hold."""
+
+    space: str | None = None
+    kinds: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    since: datetime | str | None = None
+    until: datetime | str | None = None
+    deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some memories, newest first, and the cursor of the next page if there is one."""
+
+    items: tuple[Memory, ...]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revision:
+    """One title and text that a memory had: by whom, when, and how it came about."""
+
+    revision: int
+    title: str
+    text: str
+    author: str
+    at: datetime
+    how: str
+    current: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One change to be numbered and logged when the transaction is sealed."""
+
+    space: str
+    actor: str
+    action: str
+    subjects: tuple[str, ...]
+    payload: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEntry:
+    """One signed entry of a space's log, exactly as stored."""
+
+    space: str
+    seq: int
+    time: str
+    actor: str
+    action: str
+    subjects: str
+    payload: str
+    previous: str
+    hash: str
+    signature: str
+    key_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something that is wrong, where, and what to do about it."""
+
+    what: str
+    where: str
+    why: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogReport:
+    """What a walk over the log found: how much was read, and the first bad entry of each space."""
+
+    spaces: int
+    entries: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.findings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncReport:
+    """What a look at the folder took in."""
+
+    new: int = 0
+    edited: int = 0
+    moved: int = 0
+    deleted: int = 0
+    restored: int = 0
+    malformed: int = 0
+    held_back: int = 0
+    read: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferReport:
+    """What an import or export did, file by file in numbers, and what it could not take."""
+
+    done: int = 0
+    unchanged: int = 0
+    updated: int = 0
+    links: int = 0
+    skipped: tuple[Finding, ...] = ()
+    ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deleted:
+    """Which memories a delete removed, or would remove."""
+
+    ids: tuple[str, ...]
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """The state of a home in numbers, with what is pending and what is wrong."""
+
+    home: str
+    program: str
+    schema: int
+    spaces: int
+    memories: int
+    kinds: Mapping[str, int]
+    deleted: int
+    links: int
+    log_entries: int
+    database_bytes: int
+    markdown_bytes: int
+    pending_files: int
+    pending_deletions: int
+    wrong: tuple[Finding, ...]

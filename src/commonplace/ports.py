@@ -1,0 +1,285 @@
+"""Every seam of the house on one page: what the flows are handed, and engines fulfil."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from threading import Event
+from typing import Any, Literal, NamedTuple, Protocol
+
+from commonplace.model import Change, Finding
+
+Row = tuple[Any, ...]
+
+
+class Clock(Protocol):
+    """Tells the time; tests hand in their own."""
+
+    def now(self) -> datetime:
+        """Return the present moment, in UTC with its zone."""
+        ...
+
+
+class Reading(Protocol):
+    """One consistent view of the database. A sequence as a parameter stands for a list: `IN :ids`."""
+
+    def rows(self, sql: str, /, **params: object) -> list[Row]:
+        """Return all rows of a query."""
+        ...
+
+    def row(self, sql: str, /, **params: object) -> Row | None:
+        """Return the first row of a query, or None."""
+        ...
+
+
+class Transaction(Reading, Protocol):
+    """The writing transaction: everything in it is committed together, or nothing is."""
+
+    now: datetime
+    recorded: list[Change]
+
+    def run(self, sql: str, /, **params: object) -> int:
+        """Run one statement and return how many rows it touched."""
+        ...
+
+    def run_many(self, sql: str, params: Sequence[Mapping[str, object]], /) -> None:
+        """Run one statement for each set of parameters."""
+        ...
+
+    def record(self, change: Change) -> None:
+        """Note a change, to be numbered and logged when the transaction is sealed."""
+        ...
+
+
+class Database(Protocol):
+    """Where rows live."""
+
+    def reading(self) -> AbstractContextManager[Reading]:
+        """Open a consistent view."""
+        ...
+
+    def writing(self, *, durable: bool = True) -> AbstractContextManager[Transaction]:
+        """Open the writing transaction; committed on leaving, rolled back by any error.
+
+        What is not `durable` may be lost in a power cut (never in a crash of ours): only for
+        what the next process would find out again by itself.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of everything."""
+        ...
+
+
+class Keys(Protocol):
+    """Signs the log and hashes what the log may not say."""
+
+    @property
+    def key_id(self) -> str:
+        """The id of the signing key."""
+        ...
+
+    def sign(self, message: bytes) -> bytes:
+        """Sign with Ed25519."""
+        ...
+
+    def verify(self, key_id: str, signature: bytes, message: bytes) -> bool:
+        """Tell whether the signature is that key's; False for a key that is not known."""
+        ...
+
+    def keyed_hash(self, *parts: str) -> str:
+        """Hash the parts under the home's hashing key: equal texts match, nothing can be guessed."""
+        ...
+
+    def load(self, *, create: bool) -> None:
+        """Read the keys now; with `create`, make them if there are none: only right while the log is empty."""
+        ...
+
+    def loose(self) -> list[str]:
+        """Return the paths of keys that others than the owner have rights on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class YamlField:
+    """One top-level field of a YAML mapping, and the lines it stands on (first, one past the last)."""
+
+    name: str
+    value: object
+    first_line: int
+    end_line: int
+
+
+class Yaml(Protocol):
+    """Reads front matter that is not in our own plain form."""
+
+    def fields(self, text: str) -> list[YamlField]:
+        """Return the top-level fields, in order.
+
+        Every scalar is the string as written (null and empty are None); lists and maps nest.
+        Raises BadFile for what does not parse, aliases, tags, and anything nested too deep.
+        """
+        ...
+
+
+class FileStat(NamedTuple):
+    """What a directory listing tells about a file without reading it (a tuple: there are many of them)."""
+
+    size: int
+    mtime_ns: int
+
+
+class Folder(Protocol):
+    """The Markdown side of a home. Paths are relative to the home, with `/`."""
+
+    def walk(self) -> dict[str, FileStat]:
+        """Return every Markdown file that is ours to look at."""
+        ...
+
+    def stat(self, path: str) -> FileStat | None:
+        """Look at one file, or None if there is none."""
+        ...
+
+    def read(self, path: str) -> bytes | None:
+        """Return what a file holds, or None if there is none."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Tell whether anything is at the path, a placeholder of a cloud drive included."""
+        ...
+
+    def is_ours(self, path: str) -> bool:
+        """Tell whether a walk would return this path if it were a file."""
+        ...
+
+    def lock(self, *, wait: float) -> AbstractContextManager[bool]:
+        """Take `files.lock`; yields False when it could not be had in time."""
+        ...
+
+    def require_place(self, path: str) -> None:
+        """Raise FileInTheWay unless the path can be written without leaving the home."""
+        ...
+
+    def put(self, path: str, data: bytes, *, owner: str) -> tuple[FileStat, str | None]:
+        """Put data at the path in one step; return its stat and the name of what came out, if anything did."""
+        ...
+
+    def take(self, path: str, *, owner: str) -> str | None:
+        """Take the file away in one step; return the name of what came out, if there was a file."""
+        ...
+
+    def shift(self, old: str, new: str) -> bool:
+        """Rename a file unless something is at the new path; tell whether it is done."""
+        ...
+
+    def secure(self, path: str) -> None:
+        """Make durable, at the next flush, what is or is no longer at a path, whoever did it."""
+        ...
+
+    def flush(self) -> None:
+        """Make durable every put, take and shift since the last flush."""
+        ...
+
+    def came_out(self) -> list[tuple[str, str]]:
+        """Return (name, owner) of everything that came out and was not dropped."""
+        ...
+
+    def is_tidy(self) -> bool:
+        """Tell whether nothing is on its way in or out."""
+        ...
+
+    def sweep(self) -> None:
+        """Remove what a crash left half written; only under the lock, where nobody is writing."""
+        ...
+
+    def read_out(self, name: str) -> bytes | None:
+        """Return what came out."""
+        ...
+
+    def drop_out(self, name: str) -> None:
+        """Throw away what came out."""
+        ...
+
+    def put_back(self, name: str, path: str) -> None:
+        """Put what came out at the path again, or beside it if that is taken."""
+        ...
+
+    def prune(self, path: str) -> None:
+        """Remove the folders that became empty above a path that was left."""
+        ...
+
+    def free_bytes(self) -> int:
+        """Return the room left on the disk."""
+        ...
+
+    def bytes_used(self) -> int:
+        """Return the size of the database and its log."""
+        ...
+
+    def present(self) -> bool:
+        """Tell whether the home is still there, as the folder it was when it was opened."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything."""
+        ...
+
+
+class Watcher(Protocol):
+    """Tells which files change while a process lives."""
+
+    def changes(self, stop: Event) -> Iterator[set[str]]:
+        """Yield sets of paths that changed, and an empty set now and then, until stop is set.
+
+        From the first set on, whatever it holds, no change goes unnoticed.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A Markdown file outside the home: its path in its folder or archive, when it was changed, what it holds."""
+
+    path: str
+    mtime_ns: int
+    data: bytes
+
+
+class Target(Protocol):
+    """A folder or archive that an export is written to."""
+
+    def put(self, path: str, data: bytes, *, changed: datetime) -> Literal["new", "changed", "same", "foreign"]:
+        """Write one file, unless somebody else's is there; tell what it was."""
+        ...
+
+
+class Outside(Protocol):
+    """Folders and archives outside the home."""
+
+    def source(self, place: str) -> str:
+        """Return the real path of what is to be read, or refuse it."""
+        ...
+
+    def files(self, place: str, *, only: Collection[str] | None = None) -> Iterator[SourceFile | Finding]:
+        """Yield the Markdown files, and a finding for each that cannot be read."""
+        ...
+
+    def target(self, place: str) -> AbstractContextManager[Target]:
+        """Open a folder or archive for writing; what is there becomes whole on leaving, or stays as it was."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What every flow is handed: the engines of this book."""
+
+    db: Database
+    folder: Folder
+    watcher: Watcher
+    outside: Outside
+    keys: Keys
+    yaml: Yaml
+    clock: Clock
+    zone: tzinfo

@@ -1,0 +1,176 @@
+"""Looking things up: nothing here changes anything."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from commonplace import dates, files, grants, links, memories, paths, revisions, spaces, wording
+from commonplace.desk import no_memory
+from commonplace.errors import BadInput
+from commonplace.model import KINDS, Filter, Link, Memory, Page, Revision, Space, Spaces, stamp
+from commonplace.ports import Parts, Reading
+
+MAX_PAGE: Final = 1000
+
+
+def readable(tx: Reading, actor: str, name: str | None = None) -> Spaces:
+    """Return the spaces that a question reaches: one by its name, with a final '/' all below it too, or all."""
+    allowed = grants.readable(actor, spaces.everything(tx))
+    if name is None:
+        return allowed
+    top = paths.require_space_name(name.removesuffix("/"))
+    if name.endswith("/"):
+        chosen = {id_: space for id_, space in allowed.items() if paths.below(space.name, top)}
+    else:
+        chosen = {id_: space for id_, space in allowed.items() if space.name == top}
+    if not chosen:
+        grants.require_create(actor, top)
+    return chosen
+
+
+def get(parts: Parts, actor: str, memory_id: str) -> Memory:
+    """Return one memory with its links and marks."""
+    memory_id = wording.memory_id(memory_id)
+    with parts.db.reading() as tx:
+        allowed = readable(tx, actor)
+        found = memories.find(tx, allowed, memory_id)
+        if found is None or found.deleted is not None:
+            raise no_memory(memory_id)
+        return _marked(tx, allowed, [found], parts.clock.now())[0]
+
+
+def find_id(parts: Parts, actor: str, part: str) -> str:
+    """Return the id that begins or ends with these digits, or the one whose file this is."""
+    name = part.strip().lower()
+    tail = re.search(r"--([0-9a-f]{8,12})\.md\Z", name)
+    digits = tail[1] if tail else name
+    if not re.fullmatch(r"[0-9a-f-]{4,36}", digits):
+        return wording.memory_id(part)
+    with parts.db.reading() as tx:
+        found = memories.starting(tx, readable(tx, actor), digits, limit=3)
+    if not found:
+        raise no_memory(part)
+    if len(found) > 1:
+        raise BadInput(f"{part!r} means several memories: {', '.join(found)} …", fix="give more digits of the id")
+    return found[0]
+
+
+def page(parts: Parts, actor: str, chosen: Filter, *, limit: int, after: str | None) -> Page:
+    """Return the newest memories that the filter lets through, and the cursor of the next page."""
+    if not 1 <= limit <= MAX_PAGE:
+        raise BadInput(f"limit {limit} is out of range", fix=f"ask for 1 to {MAX_PAGE} at a time, and page on")
+    for kind in chosen.kinds:
+        if kind not in KINDS:
+            raise BadInput(f"{kind!r} is not a kind of memory", fix=f"use one of {', '.join(KINDS)}")
+    cursor = _read_cursor(after) if after else None
+    chosen = replace(chosen, tags=wording.tags(chosen.tags))
+    with parts.db.reading() as tx:
+        allowed = readable(tx, actor, chosen.space)
+        found = memories.page(
+            tx,
+            allowed,
+            chosen,
+            since=_time(parts, "since", chosen.since),
+            until=_time(parts, "until", chosen.until),
+            after=cursor,
+            limit=limit + 1,
+        )
+        items = _marked(tx, readable(tx, actor), found[:limit], parts.clock.now())
+    following = _cursor(items[-1]) if len(found) > limit else None
+    return Page(tuple(items), following)
+
+
+def history(parts: Parts, actor: str, memory_id: str) -> tuple[Revision, ...]:
+    """Return every title and text that a memory had, oldest first; a deleted memory has its history still."""
+    memory_id = wording.memory_id(memory_id)
+    with parts.db.reading() as tx:
+        memory = memories.find(tx, readable(tx, actor), memory_id)
+        if memory is None:
+            raise no_memory(memory_id)
+        past = revisions.past(tx, memory)
+    present = Revision(
+        revision=memory.revision,
+        title=memory.title,
+        text=memory.text,
+        author=memory.revised_by,
+        at=memory.revised_at,
+        how=memory.revised_how,
+        current=memory.deleted is None,
+    )
+    return (*past, present)
+
+
+def links_of(parts: Parts, actor: str, memory_id: str) -> tuple[Link, ...]:
+    """Return the links of a memory in both directions, those that go out first."""
+    memory = get(parts, actor, memory_id)
+    with parts.db.reading() as tx:
+        incoming = links.incoming(tx, readable(tx, actor), [memory.id])
+        live = _live(tx, readable(tx, actor), [link.source for link in incoming])
+    return (*memory.links, *(link for link in incoming if link.source in live))
+
+
+def all_spaces(parts: Parts, actor: str) -> tuple[Space, ...]:
+    """Return the spaces that the actor may read, by name."""
+    with parts.db.reading() as tx:
+        return tuple(sorted(readable(tx, actor).values(), key=lambda space: space.name))
+
+
+def _marked(tx: Reading, allowed: Spaces, found: Sequence[Memory], now: datetime) -> list[Memory]:
+    """Return the memories with what supersedes them and what is to be said of them."""
+    ids = tuple(memory.id for memory in found)
+    successors: dict[str, str] = {}
+    superseding = links.incoming(tx, allowed, ids, relation="supersedes")
+    live = _live(tx, allowed, [link.source for link in superseding])
+    for link in superseding:
+        if link.source in live:
+            successors[link.target] = max(link.source, successors.get(link.target, ""))
+    bases = files.bases_of(tx, ids)
+    shown = []
+    for memory in found:
+        troubles = [base.trouble for base in bases.get(memory.id, []) if base.path == memory.path and base.trouble]
+        marks = list(_marks(memory, now, troubles, superseded=memory.id in successors))
+        shown.append(replace(memory, marks=tuple(marks), superseded_by=successors.get(memory.id)))
+    return shown
+
+
+def _marks(memory: Memory, now: datetime, troubles: Sequence[str], *, superseded: bool) -> Iterable[str]:
+    if memory.deleted:
+        yield "deleted"
+    if superseded:
+        yield "superseded"
+    if memory.expires and memory.expires < now:
+        yield "expired"
+    for trouble in troubles:
+        yield "missing" if trouble == files.MISSING else "malformed"
+
+
+def _live(tx: Reading, allowed: Spaces, ids: Sequence[str]) -> frozenset[str]:
+    found = memories.several(tx, allowed, tuple(dict.fromkeys(ids)))
+    return frozenset(id_ for id_, memory in found.items() if memory.deleted is None)
+
+
+def _time(parts: Parts, name: str, value: datetime | str | None) -> datetime | None:
+    if value is None:
+        return None
+    return dates.read_time(value, zone=parts.zone, edge=dates.field_edge(name), now=parts.clock.now())
+
+
+def _cursor(memory: Memory) -> str:
+    return base64.urlsafe_b64encode(f"{stamp(memory.created)} {memory.id}".encode()).decode().rstrip("=")
+
+
+def _read_cursor(cursor: str) -> tuple[str, str]:
+    try:
+        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
+    except (binascii.Error, ValueError):
+        text = ""
+    created, _, memory_id = text.partition(" ")
+    if not re.fullmatch(r"[0-9T:.Z-]{27}", created) or not memory_id:
+        raise BadInput(f"{cursor!r} is not a cursor", fix="pass on the `next` of the page before, as it is")
+    return created, memory_id

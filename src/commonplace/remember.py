@@ -1,0 +1,342 @@
+"""Remembering, editing, moving, linking and deleting memories: each a story in one transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, fields, replace
+
+from commonplace import amend, files, idempotency, links, memories, paths, reading, sync, takein, titles, wording
+from commonplace.desk import Desk, no_memory
+from commonplace.errors import BadInput, BadText, CommonplaceError, Conflict, NotFound, VersionConflict
+from commonplace.model import (
+    UNSET,
+    Changes,
+    Deleted,
+    Draft,
+    Filter,
+    Link,
+    Memory,
+    Receipt,
+    Space,
+    new_id,
+)
+from commonplace.ports import Parts
+from commonplace.writing import write
+
+# --- remember
+
+
+def remember(parts: Parts, actor: str, drafts: Sequence[Draft], *, default_space: str) -> list[Receipt]:
+    """Store new memories, all or none; a draft whose key was used before gets its first receipt again."""
+    checked = []
+    for at, draft in enumerate(drafts):
+        with _naming(at):
+            checked.append(_checked(draft, default_space))
+    return write(parts, actor, lambda desk: _remember_all(desk, checked))
+
+
+def _checked(draft: Draft, default_space: str) -> Draft:
+    """Return the draft with everything that can be decided without the book, or refuse it."""
+    text = wording.text(draft.text)
+    title = wording.title(draft.title) if draft.title else ""
+    if not title and not text.strip():
+        raise BadText("there is nothing to remember", fix="give a text, or at least a title")
+    return replace(
+        draft,
+        text=text,
+        title=title or titles.title_from(text),
+        space=paths.require_space_name(draft.space or default_space),
+        kind=wording.kind(draft.kind),
+        tags=wording.tags(draft.tags),
+        importance=wording.importance(draft.importance),
+        links=tuple((wording.relation(relation), wording.memory_id(target)) for relation, target in draft.links),
+        replaces=wording.memory_id(draft.replaces) if draft.replaces else None,
+        key=wording.key(draft.key) if draft.key is not None else None,
+    )
+
+
+def _remember_all(desk: Desk, drafts: Sequence[Draft]) -> list[Receipt]:
+    receipts: list[Receipt] = []
+    added: list[Memory] = []
+    for at, draft in enumerate(drafts):
+        with _naming(at):
+            receipt, memory = _remember_one(desk, draft)
+        receipts.append(receipt)
+        if memory is not None:
+            added.append(memory)
+    desk.issue(added)
+    return receipts
+
+
+@contextmanager
+def _naming(at: int) -> Iterator[None]:
+    """Let an error say which of several drafts it is about."""
+    try:
+        yield
+    except CommonplaceError as error:
+        error.item = at
+        raise
+
+
+def _remember_one(desk: Desk, draft: Draft) -> tuple[Receipt, Memory | None]:
+    """Store one memory, its file aside; or return the first receipt of its key and no memory."""
+    space = desk.space(draft.space or paths.PERSONAL)
+    if draft.key is None:
+        return _store(desk, draft, space)
+    asked = {"space": space.id, "principal": desk.actor, "key": draft.key, "content": _fingerprint(desk, draft)}
+    answer = idempotency.first_answer(desk.tx, **asked)
+    if answer is not None:
+        return replace(_receipt_from(answer), new=False), None
+    receipt, memory = _store(desk, draft, space)
+    idempotency.remember(desk.tx, **asked, answer=json.dumps(asdict(receipt)))
+    return receipt, memory
+
+
+def _store(desk: Desk, draft: Draft, space: Space) -> tuple[Receipt, Memory]:
+    memory = _in_order(_new_memory(desk, draft, space))
+    duplicate = memories.same_text(desk.tx, desk.readable, memory.text)
+    memories.add(desk.tx, [memory])
+    links.add(desk.tx, space.id, memory.links)
+    desk.log_memory(memory, "remember", **_logged_links(memory))
+    return replace(receipt_of(memory, new=True), duplicate_of=duplicate), memory
+
+
+def _new_memory(desk: Desk, draft: Draft, space: Space) -> Memory:
+    memory_id = new_id()
+    title = draft.title or ""
+    wanted = [*draft.links, *([("supersedes", draft.replaces)] if draft.replaces else [])]
+    slug = titles.slug(title)
+    path = paths.path_for(space.name, desk.tx.now, slug, memory_id)
+    if memories.at_path(desk.tx, path):
+        path = paths.path_for(space.name, desk.tx.now, slug, memory_id, taken=True)
+    return Memory(
+        id=memory_id,
+        space=space,
+        kind=draft.kind,
+        title=title,
+        text=draft.text,
+        tags=draft.tags,
+        author=desk.actor,
+        created=desk.tx.now,
+        updated=desk.tx.now,
+        importance=draft.importance,
+        revision=1,
+        version=1,
+        revised_by=desk.actor,
+        revised_at=desk.tx.now,
+        revised_how="remember",
+        path=path,
+        layout="",
+        links=_resolved(desk, memory_id, wanted),
+        occurred=desk.time("occurred", draft.occurred),
+        valid_from=desk.time("valid_from", draft.valid_from),
+        valid_until=desk.time("valid_until", draft.valid_until),
+        expires=desk.time("expires", draft.expires),
+    )
+
+
+def _in_order(memory: Memory) -> Memory:
+    if memory.valid_from and memory.valid_until and memory.valid_until < memory.valid_from:
+        raise BadInput("valid_until is before valid_from", fix="exchange the two")
+    return memory
+
+
+def _resolved(desk: Desk, source: str, wanted: Iterable[tuple[str, str]]) -> tuple[Link, ...]:
+    """Return links to memories that are there, with the revision that they have now."""
+    found = {}
+    for relation, target in wanted:
+        memory = memories.find(desk.tx, desk.readable, target)
+        if memory is None or memory.deleted is not None:
+            raise no_memory(target)
+        if relation == "supersedes" and memory.space.id not in desk.writable:
+            raise no_memory(target)
+        found[relation, target] = Link(source, relation, target, memory.revision)
+    return tuple(found.values())
+
+
+def _logged_links(memory: Memory) -> dict[str, object]:
+    return {"links": [[link.relation, link.target] for link in memory.links]} if memory.links else {}
+
+
+def _fingerprint(desk: Desk, draft: Draft) -> str:
+    """Return a keyed hash of everything that was asked, so that a repeat is known and nothing can be guessed."""
+    said = {field.name: str(getattr(draft, field.name)) for field in fields(draft) if field.name != "key"}
+    return desk.parts.keys.keyed_hash(json.dumps(said, sort_keys=True))
+
+
+def receipt_of(memory: Memory, *, new: bool) -> Receipt:
+    """Return the receipt for a memory as it is now."""
+    return Receipt(
+        id=memory.id,
+        revision=memory.revision,
+        version=memory.version,
+        space=memory.space.name,
+        path=memory.path,
+        new=new,
+    )
+
+
+def _receipt_from(answer: str) -> Receipt:
+    said = json.loads(answer)
+    return Receipt(**{**said, "near": tuple(said["near"])})
+
+
+# --- change
+
+
+def edit(parts: Parts, actor: str, memory_id: str, changes: Changes, *, expected_version: int | None) -> Receipt:
+    """Change fields of a memory; an edit that changes nothing leaves the version as it is."""
+
+    def story(desk: Desk, memory: Memory) -> Memory:
+        said = _edited(desk, memory, changes)
+        changed = [field.name for field in fields(Changes) if getattr(said, field.name) != getattr(memory, field.name)]
+        return amend.amend(desk, memory, said, changed, how="edit") if changed else memory
+
+    return _change(parts, actor, memory_id, story, expected_version=expected_version)
+
+
+def move(parts: Parts, actor: str, memory_id: str, to: str, *, expected_version: int | None) -> Receipt:
+    """Move a memory into another space, with its file and its history."""
+    paths.require_space_name(to)
+
+    def story(desk: Desk, memory: Memory) -> Memory:
+        space = desk.space(to)
+        if space.id == memory.space.id:
+            return memory
+        path = free_path(desk, paths.moved(memory.path, memory.space.name, space.name))
+        files.leave(desk.tx, memory.path, memory.id)
+        files.arrive(desk.tx, path)
+        return amend.amend(desk, memory, replace(memory, space=space, path=path), ["space"], how="move")
+
+    return _change(parts, actor, memory_id, story, expected_version=expected_version)
+
+
+def link(parts: Parts, actor: str, source: str, relation: str, target: str) -> Receipt:
+    """Link a memory to another; a link that is there already is left as it is."""
+    wording.relation(relation)
+    target = wording.memory_id(target)
+
+    def story(desk: Desk, memory: Memory) -> Memory:
+        if target == memory.id:
+            raise BadInput("a memory cannot be linked to itself", fix="name another memory")
+        if any((one.relation, one.target) == (relation, target) for one in memory.links):
+            return memory
+        added = _resolved(desk, memory.id, [(relation, target)])
+        said = replace(memory, links=(*memory.links, *added))
+        return amend.amend(desk, memory, said, ["links"], how="link")
+
+    return _change(parts, actor, source, story)
+
+
+def unlink(parts: Parts, actor: str, source: str, relation: str, target: str) -> Receipt:
+    """Take a link away."""
+    wording.relation(relation)
+    target = wording.memory_id(target)
+
+    def story(desk: Desk, memory: Memory) -> Memory:
+        rest = tuple(one for one in memory.links if (one.relation, one.target) != (relation, target))
+        if len(rest) == len(memory.links):
+            raise NotFound(
+                f"memory {memory.id} has no link {relation} to {target}", fix="`commonplace show` lists its links"
+            )
+        return amend.amend(desk, memory, replace(memory, links=rest), ["links"], how="unlink")
+
+    return _change(parts, actor, source, story)
+
+
+def delete(
+    parts: Parts, actor: str, ids: Sequence[str], *, expected_version: int | None = None, dry_run: bool = False
+) -> Deleted:
+    """Delete memories, all or none: files go, tombstones and history stay."""
+    wanted = tuple(dict.fromkeys(wording.memory_id(memory_id) for memory_id in ids))
+
+    def story(desk: Desk, *, looked: bool) -> Deleted:
+        for memory_id in wanted:
+            memory = takein.fresh(desk, desk.require(memory_id), looked=looked)
+            _require_version(memory, expected_version)
+            if not dry_run:
+                amend.remove(desk, memory, how="delete")
+        return Deleted(ids=wanted, dry_run=dry_run)
+
+    return sync.write_with_a_look(parts, actor, story)
+
+
+def free_path(desk: Desk, path: str) -> str:
+    """Return the path, or one beside it if a file is there or is meant to be."""
+    place = path.removesuffix(".md")
+    for number in range(1, 1000):
+        candidate = path if number == 1 else f"{place}-{number}.md"
+        if memories.at_path(desk.tx, candidate) is None and not desk.parts.folder.exists(candidate):
+            return candidate
+    raise Conflict(f"there is no free name beside {path}", fix="move some of those files away")
+
+
+def _change(
+    parts: Parts,
+    actor: str,
+    memory_id: str,
+    story: Callable[[Desk, Memory], Memory],
+    *,
+    expected_version: int | None = None,
+) -> Receipt:
+    memory_id = wording.memory_id(memory_id)
+
+    def whole(desk: Desk, *, looked: bool) -> Receipt:
+        memory = takein.fresh(desk, desk.require(memory_id), looked=looked)
+        _require_version(memory, expected_version)
+        return receipt_of(story(desk, memory), new=False)
+
+    return sync.write_with_a_look(parts, actor, whole)
+
+
+def _require_version(memory: Memory, expected: int | None) -> None:
+    if expected is not None and memory.version != expected:
+        raise VersionConflict(memory=memory.id, expected=expected, found=memory.version)
+
+
+def _edited(desk: Desk, memory: Memory, changes: Changes) -> Memory:
+    said = memory
+    if changes.text is not UNSET:
+        said = replace(said, text=wording.text(changes.text))
+        if memory.title == titles.title_from(memory.text):
+            # A title that was only ever the text's first line goes on being that.
+            said = replace(said, title=titles.title_from(said.text))
+    if changes.title is not UNSET:
+        title = wording.title(changes.title) if changes.title else ""
+        said = replace(said, title=title or titles.title_from(said.text))
+    if changes.kind is not UNSET:
+        said = replace(said, kind=wording.kind(changes.kind))
+    if changes.tags is not UNSET:
+        said = replace(said, tags=wording.tags(changes.tags))
+    if changes.importance is not UNSET:
+        said = replace(said, importance=wording.importance(changes.importance))
+    return _in_order(_timed(desk, said, changes))
+
+
+def _timed(desk: Desk, said: Memory, changes: Changes) -> Memory:
+    if changes.occurred is not UNSET:
+        said = replace(said, occurred=desk.time("occurred", changes.occurred))
+    if changes.valid_from is not UNSET:
+        said = replace(said, valid_from=desk.time("valid_from", changes.valid_from))
+    if changes.valid_until is not UNSET:
+        said = replace(said, valid_until=desk.time("valid_until", changes.valid_until))
+    if changes.expires is not UNSET:
+        said = replace(said, expires=desk.time("expires", changes.expires))
+    return said
+
+
+def delete_where(parts: Parts, actor: str, chosen: Filter, *, dry_run: bool) -> Deleted:
+    """Delete every memory that a filter lets through; a filter that lets everything through is refused."""
+    if chosen == Filter():
+        raise BadInput("nothing says which memories to delete", fix="give ids, a tag, a kind, a space or a time")
+    ids: list[str] = []
+    after = None
+    while True:
+        page = reading.page(parts, actor, chosen, limit=reading.MAX_PAGE, after=after)
+        ids += [memory.id for memory in page.items]
+        after = page.next
+        if after is None:
+            break
+    return delete(parts, actor, ids, dry_run=dry_run)

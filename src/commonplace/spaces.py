@@ -1,0 +1,37 @@
+"""Spaces: named parts of the book, with an id that stays when the name changes."""
+
+from __future__ import annotations
+
+from commonplace.model import Space, moment, stamp
+from commonplace.ports import Reading, Row, Transaction
+
+
+def everything(tx: Reading) -> dict[str, Space]:
+    """Return all spaces by id."""
+    return {row[0]: _space(row) for row in tx.rows("SELECT id, name, created FROM space ORDER BY name")}
+
+
+def named(tx: Reading, name: str) -> Space | None:
+    """Return the space of that name, or None."""
+    row = tx.row("SELECT id, name, created FROM space WHERE name = :name", name=name)
+    return _space(row) if row else None
+
+
+def add(tx: Transaction, space: Space) -> None:
+    """Add a space."""
+    tx.run(
+        "INSERT INTO space (id, name, created) VALUES (:id, :name, :created)",
+        id=space.id,
+        name=space.name,
+        created=stamp(space.created),
+    )
+
+
+def rename(tx: Transaction, space: Space, name: str) -> Space:
+    """Give a space another name."""
+    tx.run("UPDATE space SET name = :name WHERE id = :id", id=space.id, name=name)
+    return Space(space.id, name, space.created)
+
+
+def _space(row: Row) -> Space:
+    return Space(row[0], row[1], moment(row[2]))

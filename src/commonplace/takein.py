@@ -1,0 +1,354 @@
+"""Taking in what people did to files: every save becomes a revision, and none overwrites what it did not see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, Literal
+
+from commonplace import amend, files, links, memories, paths, revisions, titles
+from commonplace.carry import Typed
+from commonplace.desk import Desk
+from commonplace.documents import links_of, parsed, rendered
+from commonplace.errors import BadFile, FileInTheWay
+from commonplace.files import Verdict
+from commonplace.markdown import Document
+from commonplace.model import FILESYSTEM, MAX_FRONT_BYTES, Memory, Revision, Space, new_id
+from commonplace.ports import FileStat
+
+Outcome = Literal["new", "edited", "moved", "restored", "malformed", "known", "copied", "none"]
+
+_OUR_FIELDS: Final = 4096
+_FIELDS: Final = (
+    "title",
+    "text",
+    "kind",
+    "tags",
+    "author",
+    "created",
+    "importance",
+    "occurred",
+    "valid_from",
+    "valid_until",
+    "expires",
+    "links",
+    "layout",
+)
+
+
+def take_in(desk: Desk, path: str) -> Outcome:
+    """Look at the file at a path and let the book say what it says; tell what it was."""
+    base = files.base(desk.tx, path)
+    stat = desk.parts.folder.stat(path)
+    if stat is None:
+        return "none"
+    try:
+        data = desk.parts.folder.read(path)
+    except OSError as error:
+        return _refuse(desk, path, stat, base.hash if base else "", base, f"cannot be read: {error.strerror}")
+    if data is None:
+        return "none"
+    hash_ = files.content_hash(data)
+    if base is not None and base.hash == hash_:
+        trouble = None if base.trouble == files.MISSING else base.trouble
+        files.set_base(desk.tx, path, stat, hash_, memory=base.memory, version=base.version, trouble=trouble)
+        return "known"
+    try:
+        document = parsed(data, desk.parts)
+    except BadFile as error:
+        return _refuse(desk, path, stat, hash_, base, str(error))
+    if len(document.layout) > MAX_FRONT_BYTES - _OUR_FIELDS:
+        return _refuse(desk, path, stat, hash_, base, "the front matter is too long: no room is left for our fields")
+    memory, how = _whose(desk, path, base, document)
+    if memory is None:
+        return _add(desk, path, stat, hash_, document, fresh_id=how == "copied")
+    return _update(desk, memory, path, stat, hash_, document)
+
+
+class FileGone(Exception):
+    """A file is not where its memory says: before it is changed, somebody has to look where it went."""
+
+
+def fresh(desk: Desk, memory: Memory, *, looked: bool) -> Memory:
+    """Take in what a person did to the file of a memory that is about to be changed; return it as it is then."""
+    base, stat = files.base(desk.tx, memory.path), desk.parts.folder.stat(memory.path)
+    if stat is None:
+        if base is not None and not looked and not files.journal(desk.tx, [memory.id]):
+            raise FileGone
+        return memory
+    if base is not None and base.matches(stat) and base.trouble is None:
+        return memory
+    if take_in(replace(desk, actor=FILESYSTEM), memory.path) == "malformed" or _in_trouble(desk, memory.path):
+        raise FileInTheWay(
+            f"{memory.path} does not parse, and we do not write over what a person is mending",
+            fix=f"mend the front matter of {memory.path}; `commonplace doctor` says what is wrong with it",
+        )
+    return desk.require(memory.id)
+
+
+def _in_trouble(desk: Desk, path: str) -> bool:
+    base = files.base(desk.tx, path)
+    return base is not None and base.trouble is not None
+
+
+def typed(desk: Desk, found: Sequence[Typed]) -> None:
+    """Take in what came out of an exchange: on top of what the memory says, or into its history."""
+    for one in found:
+        data = desk.parts.folder.read_out(one.name)
+        memory = memories.find(desk.tx, desk.spaces, one.memory)
+        if data is None or memory is None:
+            continue
+        document = _legible(desk, data)
+        if document.id not in (None, memory.id):
+            # Another memory's file lay at our path: it goes beside it, where the next look finds it.
+            desk.parts.folder.put_back(one.name, one.path or memory.path)
+            continue
+        if files.content_hash(data) in files.known_hashes(desk.tx, memory.id):
+            continue
+        if document.version != memory.version and _is_known(desk, memory, document):
+            # A text of ours that another process wrote out late, or one that a person went back to: it is kept already.
+            continue
+        verdict = files.judge(version=document.version, row_version=memory.version, journal=one.journal)
+        if one.journal is not None and verdict is Verdict.NEWER and memory.deleted is None:
+            _revise(desk, memory, _said(memory, document), seen=document.version)
+        else:
+            _record_earlier(desk, memory, document)
+
+
+def _refuse(desk: Desk, path: str, stat: FileStat, hash_: str, base: files.Base | None, reason: str) -> Outcome:
+    """Leave a file that does not parse alone, and remember what is wrong with it."""
+    memory = base.memory if base else memories.at_path(desk.tx, path)
+    version = base.version if base else 0
+    files.set_base(desk.tx, path, stat, hash_, memory=memory, version=version, trouble=reason)
+    return "malformed"
+
+
+def _whose(desk: Desk, path: str, base: files.Base | None, document: Document) -> tuple[Memory | None, str]:
+    """Decide which memory a file means: the known path keeps its id, a moved file takes its own along."""
+    here = memories.find(desk.tx, desk.spaces, base.memory) if base and base.memory else None
+    if here is not None and here.deleted is not None:
+        here = None
+    named = memories.find(desk.tx, desk.spaces, document.id) if document.id else None
+    if named is not None and here is not None and named.id != here.id:
+        # An id edited by hand is put back, unless the file that it belongs to was really moved over this one.
+        moved_over = named.deleted is None and not desk.parts.folder.exists(named.path)
+        return (named, "moved") if moved_over else (here, "known")
+    if here is not None:
+        return here, "known"
+    if named is None:
+        return None, "new"
+    if named.deleted is not None:
+        return named, "restored"
+    pending = files.journal(desk.tx, [named.id]).get(named.id)
+    if named.path == path or (pending and path in pending.paths) or files.left(desk.tx, path) == named.id:
+        return named, "known"
+    if desk.parts.folder.exists(named.path) or pending:
+        return None, "copied"
+    return named, "moved"
+
+
+def _legible(desk: Desk, data: bytes) -> Document:
+    """Read what a person typed; what does not parse is kept as plain text."""
+    try:
+        return parsed(data, desk.parts)
+    except BadFile:
+        text = data.decode("utf-8", "replace").replace("\0", "\ufffd")
+        return replace(_EMPTY, text=text)
+
+
+_EMPTY: Final = Document(
+    id=None,
+    title=None,
+    kind=None,
+    tags=(),
+    created=None,
+    updated=None,
+    occurred=None,
+    valid_from=None,
+    valid_until=None,
+    expires=None,
+    importance=None,
+    author=None,
+    links=(),
+    revision=None,
+    version=None,
+    text="",
+    layout="",
+    has_front=False,
+)
+
+
+# --- a file that is new
+
+
+def _add(desk: Desk, path: str, stat: FileStat, hash_: str, document: Document, *, fresh_id: bool) -> Outcome:
+    memory_id = document.id if document.id and not fresh_id else new_id()
+    space = desk.space(paths.space_of(path), origin="folder")
+    numbers = (document.revision, document.version) if document.id == memory_id else (None, None)
+    memory = Memory(
+        id=memory_id,
+        space=space,
+        kind=document.kind or "note",
+        title=document.title or titles.title_from(document.text),
+        text=document.text,
+        tags=document.tags,
+        author=document.author or FILESYSTEM,
+        created=document.created or desk.tx.now,
+        updated=document.updated or desk.tx.now,
+        importance=document.importance,
+        occurred=document.occurred,
+        valid_from=document.valid_from,
+        valid_until=document.valid_until,
+        expires=document.expires,
+        revision=numbers[0] or 1,
+        version=numbers[1] or 1,
+        revised_by=FILESYSTEM,
+        revised_at=desk.tx.now,
+        revised_how="file",
+        path=path,
+        layout=document.layout,
+        links=links_of(document, memory_id),
+    )
+    memories.add(desk.tx, [memory])
+    links.add(desk.tx, space.id, memory.links)
+    files.set_base(desk.tx, path, stat, hash_, memory=memory.id, version=memory.version)
+    files.arrive(desk.tx, path)
+    desk.log_memory(memory, "remember", how="file")
+    if files.content_hash(rendered(memory, desk.parts)) != hash_:
+        desk.issue([memory])
+    return "copied" if fresh_id else "new"
+
+
+# --- a file of a memory that we know
+
+
+def _update(desk: Desk, memory: Memory, path: str, stat: FileStat, hash_: str, document: Document) -> Outcome:
+    journal = files.journal(desk.tx, [memory.id]).get(memory.id)
+    elsewhere = path != memory.path
+    if elsewhere and files.left(desk.tx, path) == memory.id and desk.parts.folder.exists(memory.path):
+        return _save_at_left_path(desk, memory, path, stat, hash_, document)
+    if not elsewhere and memory.deleted is None:
+        if journal is not None and hash_ in journal.hashes:
+            return "known"
+        if hash_ == files.content_hash(rendered(memory, desk.parts)):
+            files.set_base(desk.tx, path, stat, hash_, memory=memory.id, version=memory.version)
+            return "known"
+    _replace_base(desk, path, stat, hash_, memory)
+    verdict = files.judge(version=document.version, row_version=memory.version, journal=journal)
+    if verdict is Verdict.EARLIER and memory.deleted is None and not elsewhere:
+        _record_earlier(desk, memory, document)
+        return "edited"
+    if elsewhere:
+        files.drop_base(desk.tx, memory.path)
+        files.arrive(desk.tx, path)
+    said = replace(_said(memory, document), path=path, deleted=None)
+    _revise(desk, memory, said, to=desk.space(paths.space_of(path), origin="folder"), seen=document.version)
+    return "restored" if memory.deleted else "moved" if elsewhere else "edited"
+
+
+def _replace_base(desk: Desk, path: str, stat: FileStat, hash_: str, memory: Memory) -> None:
+    """Let the path be this memory's; one whose file lay there before has none any more."""
+    base = files.base(desk.tx, path)
+    files.set_base(desk.tx, path, stat, hash_, memory=memory.id, version=memory.version)
+    if base is not None and base.memory not in {None, memory.id}:
+        vanish(desk, path, base.memory)
+
+
+def vanish(desk: Desk, path: str, memory_id: str | None) -> bool:
+    """Delete the memory whose file was at this path and is gone, unless its file is meant to be elsewhere now."""
+    memory = memories.find(desk.tx, desk.spaces, memory_id) if memory_id else None
+    if memory is None or memory.deleted is not None or memory.path != path or files.journal(desk.tx, [memory.id]):
+        return False
+    amend.remove(desk, memory, how="file")
+    return True
+
+
+def _save_at_left_path(
+    desk: Desk, memory: Memory, path: str, stat: FileStat, hash_: str, document: Document
+) -> Outcome:
+    """Take a save at a path that we left for an edit of the moved memory; the stray file is then taken away."""
+    known = hash_ in files.known_hashes(desk.tx, memory.id)
+    files.set_base(desk.tx, path, stat, hash_, memory=memory.id, version=memory.version)
+    if known:
+        desk.issue([memory])
+    else:
+        _revise(desk, memory, _said(memory, document), seen=document.version)
+    return "edited"
+
+
+def _said(memory: Memory, document: Document) -> Memory:
+    """Return the memory as its file says it now; without front matter only the text is said."""
+    if not document.has_front:
+        return replace(memory, text=document.text, layout=document.layout)
+    return replace(
+        memory,
+        kind=document.kind or memory.kind,
+        title=document.title or titles.title_from(document.text),
+        text=document.text,
+        tags=document.tags,
+        author=document.author or memory.author,
+        created=document.created or memory.created,
+        importance=document.importance,
+        occurred=document.occurred,
+        valid_from=document.valid_from,
+        valid_until=document.valid_until,
+        expires=document.expires,
+        layout=document.layout,
+        links=links_of(document, memory.id),
+    )
+
+
+def changed_fields(old: Memory, new: Memory) -> list[str]:
+    """Return the names of the fields that a file can change and that differ."""
+    return [name for name in _FIELDS if getattr(old, name) != getattr(new, name)]
+
+
+def _revise(desk: Desk, old: Memory, said: Memory, *, seen: int | None, to: Space | None = None) -> None:
+    """Let the memory say this from now on, in the name of the file system."""
+    changed = changed_fields(old, said)
+    space = to or old.space
+    if space.id != old.space.id:
+        changed.append("space")
+    if old.deleted is not None:
+        changed.append("deleted")
+    if changed:
+        amend.amend(desk, old, replace(said, space=space), changed, how="file", seen=seen)
+        return
+    if said.path != old.path:
+        memories.relocate(desk.tx, old, said.path)
+    if said.path == old.path or files.journal(desk.tx, [old.id]):
+        desk.issue([said])
+
+
+def _is_known(desk: Desk, memory: Memory, document: Document) -> bool:
+    """Tell whether the memory says or ever said what a file says."""
+    said = (document.title or memory.title, document.text)
+    past = ((one.title, one.text) for one in revisions.past(desk.tx, memory))
+    return said == (memory.title, memory.text) or said in past
+
+
+def _record_earlier(desk: Desk, memory: Memory, document: Document) -> None:
+    """Keep a text that was typed before the present one and came in after it, then let the present one stand."""
+    title = document.title or memory.title
+    if _is_known(desk, memory, document):
+        if memory.deleted is None:
+            desk.issue([memory])
+        return
+    revisions.archive(desk.tx, memory)
+    earlier = Revision(
+        revision=memory.revision + 1,
+        title=title,
+        text=document.text,
+        author=FILESYSTEM,
+        at=desk.tx.now,
+        how="file, overtaken",
+    )
+    revisions.keep(desk.tx, memory, earlier)
+    said = replace(memory, title=title, text=document.text, revision=earlier.revision, version=memory.version + 1)
+    desk.log_memory(said, "edit", overtaken=True)
+    stands = replace(
+        memory, revision=memory.revision + 2, version=memory.version + 2, updated=desk.tx.now, revised_at=desk.tx.now
+    )
+    memories.replace(desk.tx, stands)
+    desk.log_memory(stands, "edit", stands=True)
+    desk.issue([stands])

@@ -1,0 +1,66 @@
+"""The one writing transaction: a story at a desk, sealed, committed, and its files carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Final, TypeVar
+
+from commonplace import audit, carry, changes, files, spaces, takein
+from commonplace.desk import Desk
+from commonplace.errors import Busy, DiskFull
+from commonplace.files import Carried
+from commonplace.model import FILESYSTEM, Change
+from commonplace.ports import Parts, Transaction
+
+Told = TypeVar("Told")
+
+# A person who saves just while we write is taken in at once; one who saves all the time, by the next look.
+_ROUNDS: Final = 5
+
+
+def write(parts: Parts, actor: str, story: Callable[[Desk], Told]) -> Told:
+    """Let a story happen whole or not at all; when this returns it is durable, logged, and in its files."""
+    told, wanted = _commit(parts, actor, story)
+    for _ in range(_ROUNDS):
+        if not wanted:
+            break
+        done = carry.carry_out(parts, wanted)
+        strike_off(parts, done.done)
+        if not done.typed:
+            break
+        # What a person typed while we wrote came out of the exchange: it goes into the history, or on top.
+        _, wanted = _commit(parts, FILESYSTEM, partial(takein.typed, found=done.typed))
+        carry.drop(parts, done.typed)
+    return told
+
+
+def _commit(parts: Parts, actor: str, story: Callable[[Desk], Told]) -> tuple[Told, dict[str, bytes | None]]:
+    with parts.db.writing() as tx:
+        desk = Desk(tx, parts, actor, spaces.everything(tx))
+        told = story(desk)
+        seal(tx, parts)
+    return told, desk.carry
+
+
+def seal(tx: Transaction, parts: Parts) -> None:
+    """Number and log everything that the story recorded, space by space in the order of their ids."""
+    by_space: dict[str, list[Change]] = {}
+    for change in tx.recorded:
+        by_space.setdefault(change.space, []).append(change)
+    for space in sorted(by_space):
+        subjects = dict.fromkeys(change.subjects[0] for change in by_space[space] if change.subjects)
+        if subjects:
+            changes.number(tx, space, tuple(subjects))
+        audit.append(tx, parts.keys, space, by_space[space])
+
+
+def strike_off(parts: Parts, carried: Sequence[Carried]) -> None:
+    """Strike what was carried out off the journal, without waiting for the disk or insisting.
+
+    The change itself is durable: whoever looks next would find the files right, and strike them off then.
+    """
+    if carried:
+        with suppress(Busy, DiskFull), parts.db.writing(durable=False) as tx:
+            files.strike_off(tx, carried)

@@ -1,0 +1,51 @@
+"""What every test may use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import commonplace
+from commonplace.book import Commonplace
+
+pytest_plugins = ("tests.no_skips", "pytester")
+
+OpenBook = Callable[[], Commonplace]
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Work where no project decides the space, and with no settings of the machine's own."""
+    desk = tmp_path / "desk"
+    desk.mkdir()
+    monkeypatch.chdir(desk)
+    for name in ("HOME", "SPACE", "ZONE", "BUSY_SECONDS"):
+        monkeypatch.delenv(f"COMMONPLACE_{name}", raising=False)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home that nobody has opened yet."""
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def open_book(home: Path) -> Iterator[OpenBook]:
+    """Open the home as another process would: each call is a book of its own, closed at the end."""
+    opened: list[Commonplace] = []
+
+    def opening() -> Commonplace:
+        opened.append(commonplace.open(home))
+        return opened[-1]
+
+    yield opening
+    for book in opened:
+        book.close()
+
+
+@pytest.fixture
+def book(open_book: OpenBook) -> Commonplace:
+    """A book of the home."""
+    return open_book()

@@ -1,0 +1,205 @@
+"""The commands on spaces and the home, and what holds for every command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+
+from tests.test_cli import cli
+
+__all__ = ["cli"]
+
+# --- spaces and the home
+
+
+def test_spaces_are_created_listed_and_renamed(cli):
+    made = cli("space", "create", "team/backend", "--json").json
+    assert made.keys() == {"id", "name", "created"}
+    renamed = cli("space", "rename", "team/backend", "team/server", "--json").json
+    assert (renamed["id"], renamed["name"]) == (made["id"], "team/server")
+    listed = cli("space", "list", "--json").json
+    assert {space["name"]: space["id"] for space in listed["spaces"]}["team/server"] == made["id"]
+    assert cli("space", "create", "team/server").code == 5
+    assert "team/server\t" in cli("space", "list").out
+
+
+def test_space_which_names_the_space_of_the_surroundings_and_makes_no_home(cli, tmp_path):
+    assert cli("space", "which", "--json").json == {"space": "personal"}
+    (tmp_path / ".commonplace.toml").write_text('space = "team/backend"')
+    assert cli("space", "which").out == "team/backend\n"
+    assert cli("--space", "x", "space", "which").out == "x\n"
+    assert not cli.home.exists()
+
+
+def test_status_has_counts_sizes_versions_what_is_pending_and_what_is_wrong(cli):
+    receipt = cli.remember("one", "--kind", "fact")
+    cli("delete", cli.remember("two")["id"])
+    path = cli.home / receipt["path"]
+    path.write_text("---\nid: [\n---\n")
+    said = cli("status", "--json").json
+    assert said.keys() == {"home", "versions", "counts", "sizes", "pending", "wrong"}
+    assert said["home"] == str(cli.home.resolve())
+    assert said["versions"].keys() == {"program", "schema"}
+    assert said["counts"].keys() == {"spaces", "memories", "kinds", "deleted", "links", "log_entries"}
+    assert (said["counts"]["memories"], said["counts"]["kinds"], said["counts"]["deleted"]) == (1, {"fact": 1}, 1)
+    assert said["sizes"].keys() == {"database_bytes", "markdown_bytes"}
+    assert said["pending"] == {"files": 0, "deletions": 0}
+    assert [wrong.keys() for wrong in said["wrong"]] == [{"what", "where", "why", "fix"}]
+    assert said["wrong"][0]["where"] == receipt["path"]
+    plain = cli("status")
+    assert plain.code == 0
+    assert "memories: 1\n" in plain.out
+    assert "malformed file" in plain.out
+
+
+def test_doctor_ends_with_one_when_something_is_wrong(cli):
+    receipt = cli.remember("one")
+    assert cli("doctor", "--json").json == {"ok": True, "findings": []}
+    (cli.home / receipt["path"]).write_text("---\nid: [\n---\n")
+    said = cli("doctor", "--json")
+    assert (said.code, said.json["ok"]) == (1, False)
+    assert said.json["findings"][0].keys() == {"what", "where", "why", "fix"}
+    assert cli("doctor").code == 1
+
+
+def test_doctor_accepts_deletions_that_were_held_back(cli):
+    lines = "".join(json.dumps({"text": f"memory {number}"}) + "\n" for number in range(12))
+    cli("remember", "--batch", "-", stdin=lines.encode())
+    for path in cli.home.glob("personal/**/*.md"):
+        path.unlink()
+    assert cli("status", "--json").json["pending"]["deletions"] == 12
+    assert len(cli.ids()) == 12
+    assert cli("doctor", "--accept", "--json").json == {"ok": True, "findings": [], "accepted": 12}
+    assert cli.ids() == []
+
+
+def test_rebuild_reports_what_it_took_in(cli):
+    cli.remember("one")
+    said = cli("rebuild", "--json")
+    assert said.code == 0
+    assert said.json.keys() == {
+        "new", "edited", "moved", "deleted", "restored", "malformed", "held_back", "read",
+    }  # fmt: skip
+
+
+def test_the_log_is_verified_and_listed(cli):
+    cli.remember("one")
+    cli.remember("two", "--space", "team")
+    said = cli("audit", "verify", "--json").json
+    assert said.keys() == {"ok", "spaces", "entries", "findings"}
+    assert (said["ok"], said["spaces"], said["findings"]) == (True, 2, [])
+    one = cli("audit", "verify", "--space", "team", "--json").json
+    assert (one["ok"], one["spaces"]) == (True, 1)
+    listed = cli("audit", "list", "--json").json
+    assert [entry["action"] for entry in listed["entries"]][-1] == "remember"
+    after = cli("audit", "list", "--after", "1", "--limit", "1", "--json").json
+    assert [entry["seq"] for entry in after["entries"]] == [2]
+    assert cli("audit", "list").out.splitlines()[-1].split("\t")[3] == "remember"
+    assert cli("audit", "list", "--space", "nowhere").code == 3
+
+
+def test_import_and_export_report_in_the_same_words(cli, tmp_path):
+    vault = tmp_path / "vault"
+    vault.mkdir()
+    (vault / "One.md").write_text("See [[Two]]. #idea\n")
+    (vault / "Two.md").write_text("The second.\n")
+    keys = {"done", "unchanged", "updated", "links", "skipped", "ids"}
+    dry = cli("import", str(vault), "--dry-run", "--json")
+    assert (dry.code, dry.json.keys()) == (0, keys)
+    assert cli.ids() == []
+    assert cli("import", str(vault), "--space", "vault", "--json").json["done"] == 2
+    assert len(cli.ids("--space", "vault")) == 2
+    assert cli("import", str(vault), "--space", "vault", "--json").json["unchanged"] == 2
+    said = cli("export", str(tmp_path / "out"), "--json")
+    assert (said.code, said.json.keys()) == (0, keys)
+    assert len(list((tmp_path / "out").rglob("*.md"))) == 2
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_completion_prints_a_script_that_knows_every_command(cli, shell):
+    said = cli("completion", shell)
+    assert said.code == 0
+    assert "remember" in said.out
+    assert "verify" in said.out
+    assert not cli.home.exists()
+    if shell == "bash":
+        assert subprocess.run(["bash", "-n"], input=said.out, text=True, check=False).returncode == 0
+
+
+# --- what holds everywhere
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("--json", "--home", "{}", "--space", "team", "--no-color", "remember", "tea"),
+        ("remember", "tea", "--json", "--home", "{}", "--space", "team", "--no-color"),
+        ("--space=wrong", "remember", "--json", "--home={}", "tea", "--space=team"),
+        ("--json", "--space", "team", "remember", "tea", "--home", "{}"),
+    ],
+)
+def test_options_that_hold_everywhere_stand_before_or_behind_the_command(cli, tmp_path, args):
+    said = cli(*(arg.format(tmp_path / "elsewhere") for arg in args))
+    assert said.json["space"] == "team"
+    assert (tmp_path / "elsewhere" / said.json["path"]).exists()
+    assert not cli.home.exists()
+
+
+def test_they_also_hold_for_commands_of_two_words(cli, tmp_path):
+    other = str(tmp_path / "elsewhere")
+    for args in (("--json", "space", "list"), ("space", "--json", "list"), ("space", "list", "--json")):
+        assert cli(*args, "--home", other).json == {"spaces": []}
+    assert not cli.home.exists()
+
+
+def test_version_and_help_need_no_home(cli):
+    assert cli("--version").out.startswith("commonplace ")
+    assert "remember" in cli("--help").out
+    assert "--importance" in cli("remember", "--help").out
+    assert not cli.home.exists()
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        (), ("no-such-command",), ("remember", "a", "--no-such-option"), ("space",), ("list", "--limit", "many"),
+        ("list", "--limit", "0"), ("audit", "list", "--after", "9" * 30), ("audit", "list", "--limit", "-1"),
+        ("edit", "x", "--expected-version", "one"), ("remember", "a", "b"), ("completion", "fish"), ("list", "--tag"),
+        ("remember", "a", "--importance", "high"), ("remember", "a", "--link", "nonsense"), ("--home", "", "status"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_meant_is_refused_in_words_and_in_json(cli, args):
+    said = cli(*args)
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("commonplace: ")
+    assert "\nfix: " in said.err
+    said = cli("--json", *args)
+    assert (said.code, said.out) == (2, "")
+    assert said.error.keys() == {"type", "message", "fix"}
+    assert all(said.error.values())
+
+
+def test_json_is_readable_and_one_line(cli):
+    cli.remember("grün 🍵\nzwei")
+    said = cli("list", "--json")
+    assert said.out.count("\n") == 1
+    assert "grün 🍵\\nzwei" in said.out
+
+
+def test_an_unexpected_error_is_not_hidden(cli, monkeypatch):
+    def broken(*_args: object, **_options: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("commonplace.book.Commonplace.status", broken)
+    with pytest.raises(ZeroDivisionError):
+        cli("status")
+
+
+def test_an_interrupt_ends_quietly(cli, monkeypatch):
+    def interrupted(*_args: object, **_options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("commonplace.book.Commonplace.status", interrupted)
+    assert (cli("status").code, cli("status").err) == (130, "")

@@ -1,0 +1,149 @@
+"""The command line as a real process: streams, encodings, signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+
+@pytest.fixture
+def run(tmp_path):
+    def run(
+        *args: str | bytes, env: dict[str, str] | None = None, given: bytes = b""
+    ) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [sys.executable, "-m", "commonplace", *args],
+            cwd=tmp_path,
+            env={**environ(tmp_path), **(env or {})},
+            check=False,
+            input=given,
+            capture_output=True,
+            timeout=60,
+        )
+
+    return run
+
+
+def environ(tmp_path) -> dict[str, str]:
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("COMMONPLACE_")}
+    return {**ours, "COMMONPLACE_HOME": str(tmp_path / "home")}
+
+
+def test_exit_codes_and_streams(run):
+    assert run("status").returncode == 0
+    for args, code in ((("remember",), 2), (("show", "deadbeef"), 3), (("show", "x y"), 2)):
+        done = run(*args)
+        assert (done.returncode, done.stdout) == (code, b"")
+        assert done.stderr.startswith(b"commonplace: ")
+
+
+def test_an_undecodable_argument_is_refused_and_the_complaint_can_be_printed(run):
+    for env in ({"PYTHONUTF8": "1"}, {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}):
+        for args in ((b"remember", b"caf\xe9"), (b"remember", b"--file", b"caf\xe9", b"--json")):
+            done = run(*args, env=env)
+            assert done.returncode == 3 if b"--json" in args else 2
+            assert b"Traceback" not in done.stderr
+            if b"--json" in args:
+                assert json.loads(done.stderr)["error"]["fix"]
+    assert json.loads(run("list", "--json").stdout)["items"] == []
+
+
+def test_a_terminal_that_is_not_utf8_gets_every_character_as_it_can(run):
+    memory_id = json.loads(run("remember", "grün 🍵", "--json").stdout)["id"]
+    env = {"PYTHONIOENCODING": "ascii"}
+    assert b"gr\\xfcn \\U0001f375" in run("show", memory_id, env=env).stdout
+    assert json.loads(run("show", memory_id, "--json", env=env).stdout)["text"] == "grün 🍵"
+    assert run("list", env=env).returncode == 0
+
+
+def test_a_reader_that_goes_away_is_no_drama(run, tmp_path):
+    lines = "".join(json.dumps({"text": f"memory {number} " + "x" * 1000}) + "\n" for number in range(300))
+    assert run("remember", "--batch", "-", given=lines.encode()).returncode == 0
+    listing = subprocess.Popen(
+        [sys.executable, "-m", "commonplace", "list", "--limit", "300", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environ(tmp_path),
+        cwd=tmp_path,
+    )
+    assert listing.stdout is not None
+    assert listing.stderr is not None
+    listing.stdout.close()
+    assert listing.stderr.read() == b""
+    listing.stderr.close()
+    assert listing.wait(60) == 141
+
+
+def test_closed_streams_are_no_drama(tmp_path):
+    closing = (
+        "import os, sys\n"
+        "os.close(0), os.close(1)\n"
+        "os.execv(sys.executable, [sys.executable, '-m', 'commonplace', *sys.argv[1:]])"
+    )
+    for args, code in ((("status",), 0), (("remember", "tea"), 0), (("remember", "-"), 2), (("remember",), 2)):
+        done = subprocess.run(
+            [sys.executable, "-c", closing, *args],
+            env=environ(tmp_path),
+            cwd=tmp_path,
+            capture_output=True,
+            check=False,
+        )
+        assert done.returncode == code, done.stderr
+        assert b"Traceback" not in done.stderr
+
+
+def test_an_interrupt_ends_with_130_and_no_traceback(run, tmp_path):
+    assert run("status").returncode == 0
+    process = subprocess.Popen(
+        [sys.executable, "-m", "commonplace", "remember", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environ(tmp_path),
+        cwd=tmp_path,
+    )
+    time.sleep(0.7)  # It waits for standard input by then.
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, b"", b"")
+
+
+def test_an_unexpected_error_shows_itself_and_ends_with_1(tmp_path):
+    code = (
+        "import sys, commonplace.book as book, commonplace.doors.cli as cli\n"
+        "book.Commonplace.status = lambda self: 1 / 0\n"
+        "sys.exit(cli.main(['status']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environ(tmp_path), cwd=tmp_path, capture_output=True, check=False
+    )
+    assert done.returncode == 1
+    assert b"ZeroDivisionError" in done.stderr
+
+
+def test_long_work_tells_how_far_it_is_on_standard_error_only(run, tmp_path):
+    slow = (
+        "import sys, time, commonplace.book as book, commonplace.doors.cli as cli\n"
+        "def rebuild(self, *, progress):\n"
+        "    for done in range(30):\n"
+        "        progress('rebuilding', done, 30)\n"
+        "        time.sleep(0.1)\n"
+        "    from commonplace.model import SyncReport\n"
+        "    return SyncReport()\n"
+        "book.Commonplace.rebuild = rebuild\n"
+        "sys.exit(cli.main(['rebuild', '--json']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", slow], env=environ(tmp_path), cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert json.loads(done.stdout)["read"] == 0
+    lines = done.stderr.splitlines()
+    assert 1 <= len(lines) <= 3
+    assert all(line.startswith("rebuilding: ") and line.endswith(" of 30") for line in lines)
+    assert run("rebuild").stderr == b""

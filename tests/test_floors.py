@@ -1,0 +1,23 @@
+"""The import contracts agree with each other; that the code keeps them is for `make lint`."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8"))
+CONTRACTS = {contract["id"]: contract for contract in PROJECT["tool"]["importlinter"]["contracts"]}
+
+
+def floor_with(module: str) -> set[str]:
+    """The full names of the modules on the same floor."""
+    floors = [layer.replace("|", " ").replace(":", " ").split() for layer in CONTRACTS["floors"]["layers"]]
+    return {f"commonplace.{name}" for floor in floors if module in floor for name in floor}
+
+
+@pytest.mark.parametrize(("contract", "beside"), [("engines", "book"), ("doors", "engines")])
+def test_a_contract_that_forbids_flows_and_mechanisms_names_all_of_them(contract, beside):
+    forbidden = set(CONTRACTS[contract]["forbidden_modules"])
+    assert forbidden == {f"commonplace.{beside}"} | floor_with("writing") | floor_with("memories")

@@ -1,0 +1,273 @@
+"""Many processes and threads on one home: everybody is acknowledged, nobody is told "database is locked".
+
+COMMONPLACE_ADDS      how many memories each of 4 processes remembers (60; the full setting is 250)
+COMMONPLACE_ROUNDS    how many transactions of 20 ms each of 16 processes holds (4)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import commonplace
+from commonplace.errors import Busy
+from tests import crashing
+from tests.crashing import look_at, start
+
+ADDS = int(os.environ.get("COMMONPLACE_ADDS", "60"))
+ROUNDS = int(os.environ.get("COMMONPLACE_ROUNDS", "4"))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+def _all_found(home: Path, told: list[dict], *, each: int) -> None:
+    """Check that everything that the writers were told is there, once."""
+    assert [one["error"] for one in told if one["error"]] == []
+    receipts = {id_: path for one in told for id_, path in one["receipts"]}
+    assert len(receipts) == len(told) * each, "two writers were given the same id"
+    assert len(set(receipts.values())) == len(receipts), "two memories were given the same file"
+    found = look_at(home)
+    assert found.wrong == []
+    assert found.memories.keys() == receipts.keys()
+    texts = Counter(memory.text for memory in found.memories.values())
+    assert texts == Counter(f"memory {number} of writer {one['who']}" for one in told for number in range(each))
+
+
+@pytest.mark.timeout(120 + ADDS)
+@pytest.mark.parametrize("new", [True, False], ids=["in a new home", "in an old home"])
+def test_four_processes_remember_into_one_home_and_nothing_is_lost(home, new):
+    if not new:
+        commonplace.open(home).close()
+    told = crashing.run("many", home, 4, ADDS, 0, 1, deadline=60 + ADDS)
+    assert len(told) == 4
+    _all_found(home, told, each=ADDS)
+
+
+@pytest.mark.timeout(120 + 5 * ROUNDS)
+def test_sixteen_processes_hold_transactions_of_20_ms_and_nobody_is_refused(home, record_property):
+    commonplace.open(home).close()
+    told = crashing.run("many", home, 16, ROUNDS * 2, 0.02, 2, deadline=60 + 5 * ROUNDS)
+    assert len(told) == 16
+    _all_found(home, told, each=ROUNDS * 2)
+    # Fair means: one round of all the others, and a little.
+    longest = max(one["longest"] for one in told)
+    record_property("longest wait in seconds", longest)
+    assert longest < 16 * 0.02 * 10, f"somebody waited {longest:.1f} s"
+
+
+def test_sixteen_processes_make_one_new_home_at_the_same_time(home):
+    told = crashing.run("many", home, 16, 1, 0, 1)
+    assert len(told) == 16
+    _all_found(home, told, each=1)
+
+
+def test_who_waits_too_long_is_told_who_holds_the_book(home):
+    with closing(commonplace.open(home)) as book:
+        id_ = book.remember("first", title="one", space="a").id
+    holder = start("stop", home, "in the transaction", 10)
+    try:
+        holder.stdin.write(json.dumps({"verb": "edit", "id": id_, "text": "second"}).encode())
+        holder.stdin.close()
+        holder.stdin = None
+        crashing.wait_until_stopped(holder)
+        begun = time.monotonic()
+        waiting = crashing.run(
+            "one", home, said={"verb": "edit", "id": id_, "text": "third"}, COMMONPLACE_BUSY_SECONDS="0.5"
+        )[0]
+        assert time.monotonic() - begun < 10
+        assert waiting["error"] == "Busy"
+        assert f"process {holder.pid}" in waiting["message"]
+        assert "COMMONPLACE_BUSY_SECONDS" in waiting["fix"]
+        holder.send_signal(signal.SIGCONT)
+        crashing.finish(holder)
+    finally:
+        holder.kill()
+        holder.communicate()
+    assert crashing.run("one", home, said={"verb": "edit", "id": id_, "text": "third"})[0]["answer"]["version"] == 3
+    found = look_at(home)
+    assert found.wrong == []
+    assert [text for _, text in found.memories[id_].said] == ["first", "second", "third"]
+
+
+def test_who_gave_up_waiting_does_not_hold_the_lock_afterwards(home, monkeypatch):
+    monkeypatch.setenv("COMMONPLACE_BUSY_SECONDS", "0.2")
+    first, second = commonplace.open(home), commonplace.open(home)
+    held, let_go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with first._parts.db.writing():
+            held.set()
+            let_go.wait(30)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert held.wait(10)
+    for _ in range(3):
+        with pytest.raises(Busy):
+            second.remember("never", space="a")
+    let_go.set()
+    holder.join()
+    time.sleep(0.1)
+    assert second.remember("now", space="a").version == 1
+    assert first.remember("and now", space="a").version == 1
+    first.close()
+    second.close()
+    found = look_at(home)
+    assert found.wrong == []
+    assert {memory.text for memory in found.memories.values()} == {"now", "and now"}
+
+
+def test_one_book_serves_eight_threads_that_read_and_write_at_once(home):
+    book = commonplace.open(home)
+    shared = book.remember("shared 0", title="shared", space="a").id
+    errors: list[BaseException] = []
+    made: list[str] = []
+    each = 12
+
+    def live(who: int) -> None:
+        try:
+            for number in range(each):
+                mine = book.remember(f"thread {who}, {number}", title=f"{who} {number}", space=f"s{who % 3}").id
+                made.append(mine)
+                assert book.get(mine).text == f"thread {who}, {number}", "a thread does not read its own writes"
+                book.edit(mine, tags=[f"t{who}"])
+                book.edit(shared, text=f"shared by {who}, {number}")
+                assert book.get(shared).text.startswith("shared")
+                assert len(book.list(limit=200).items) > number
+                if number % 4 == 0:
+                    book.sync()
+        except BaseException as error:  # noqa: BLE001 - it is raised again below
+            errors.append(error)
+
+    threads = [threading.Thread(target=live, args=(who,)) for who in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    book.close()
+    assert errors == []
+    found = look_at(home)
+    assert found.wrong == []
+    assert found.memories.keys() == {shared, *made}
+    said = [text for _, text in found.memories[shared].said]
+    assert sorted(said) == sorted(["shared 0", *(f"shared by {who}, {n}" for who in range(8) for n in range(each))])
+    assert found.memories[shared].version == 8 * each + 1
+    assert all(memory.version == 2 for id_, memory in found.memories.items() if id_ != shared)
+
+
+# --- forks: in a process of their own, since the one that runs the tests may have threads
+
+_FORKS = {
+    "a forked child uses its parent's book": """
+book.remember("before", space="a")
+if (child := os.fork()) == 0:
+    assert book.remember("by the child", space="a").version == 1
+    assert len(book.list().items) == 2
+    os._exit(0)
+wait_for(child)
+assert len(book.list().items) == 2
+book.remember("after", space="a")
+expected = {"before", "by the child", "after"}
+""",
+    "parent and child write at once": """
+book.remember("before", space="a")
+if (child := os.fork()) == 0:
+    for number in range(20):
+        book.remember(f"child {number}", space="a")
+    book.close()
+    os._exit(0)
+for number in range(20):
+    book.remember(f"parent {number}", space="a")
+wait_for(child)
+expected = {"before", *(f"{who} {number}" for who in ("child", "parent") for number in range(20))}
+""",
+    "a fork while another thread writes": """
+book.remember("before", space="a")
+begun = threading.Event()
+def hold():
+    with book._parts.db.writing():
+        begun.set()
+        time.sleep(0.5)
+thread = threading.Thread(target=hold)
+thread.start()
+begun.wait(30)
+if (child := os.fork()) == 0:
+    book.remember("by the child", space="a")
+    os._exit(0)
+thread.join()
+wait_for(child)
+book.remember("after", space="a")
+expected = {"before", "by the child", "after"}
+""",
+    "a child outlives its parent's book": """
+book.remember("before", space="a")
+told, tell = os.pipe()
+if (child := os.fork()) == 0:
+    os.read(told, 1)
+    assert len(book.list().items) == 6, "a child does not see what others committed"
+    for number in range(3):
+        book.remember(f"child {number}", space="a")
+    os._exit(0)
+book.close()
+if (other := os.fork()) == 0:
+    book = commonplace.open(home)
+    for number in range(5):
+        book.remember(f"other {number}", space="a")
+    os.kill(os.getpid(), 9)
+os.waitpid(other, 0)
+os.write(tell, b"x")
+wait_for(child)
+book = commonplace.open(home)
+assert {entry.actor for entry in book.log(space="a")} == {"user:local"}, "rows were lost and read back from files"
+expected = {"before", *(f"other {n}" for n in range(5)), *(f"child {n}" for n in range(3))}
+""",
+    "a killed parent's lock does not live on in its child": """
+book.remember("before", space="a")
+told, tell = os.pipe()
+if (parent := os.fork()) == 0:
+    book = commonplace.open(home)
+    with book._parts.db.writing():
+        if (child := os.fork()) == 0:
+            time.sleep(20)
+            os._exit(0)
+        os.write(tell, str(child).encode())
+        os.kill(os.getpid(), 9)
+os.waitpid(parent, 0)
+child = int(os.read(told, 20))
+try:
+    book.remember("after", space="a")
+finally:
+    os.kill(child, 9)
+expected = {"before", "after"}
+""",
+}
+
+_AROUND = """
+import os, sys, threading, time
+import commonplace
+home = sys.argv[1]
+def wait_for(child):
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, "the child failed"
+book = commonplace.open(home)
+{story}
+assert {{memory.text for memory in book.list(limit=200).items}} == expected
+assert book.verify_log().ok
+book.close()
+"""
+
+
+@pytest.mark.parametrize("what", _FORKS)
+def test_a_book_survives_a_fork(home, what):
+    crashing.script(_AROUND.format(story=_FORKS[what]), home, COMMONPLACE_BUSY_SECONDS="5")
+    assert look_at(home).wrong == []

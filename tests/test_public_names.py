@@ -1,0 +1,69 @@
+"""What others may rely on: a name that goes or comes here is a decision, not an accident."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import commonplace
+from commonplace.book import Commonplace
+
+
+def test_the_package_offers_just_this():
+    assert commonplace.__all__ == ["__version__", "open"]
+
+
+def test_a_book_has_just_these_verbs():
+    public = {name for name in vars(Commonplace) if not name.startswith("_")}
+    assert public == {
+        "accept_deletions",
+        "close",
+        "create_space",
+        "default_space",
+        "delete",
+        "delete_where",
+        "doctor",
+        "edit",
+        "export",
+        "find_id",
+        "get",
+        "history",
+        "home",
+        "import_folder",
+        "link",
+        "links",
+        "list",
+        "log",
+        "move",
+        "rebuild",
+        "remember",
+        "remember_many",
+        "rename_space",
+        "spaces",
+        "status",
+        "sync",
+        "unlink",
+        "verify_log",
+        "watching",
+    }
+
+
+def test_importing_the_package_and_its_facade_imports_nothing_slow():
+    said = subprocess.run(
+        [sys.executable, "-c", "import sys, commonplace.compose; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = set(said.stdout.split())
+    assert not loaded & {
+        "cryptography",
+        "yaml",
+        "watchfiles",
+        "rich",
+        "shtab",
+        "asyncio",
+        "zipfile",
+        "tarfile",
+        "tomllib",
+    }

@@ -1,0 +1,345 @@
+"""What the surroundings decide: the home, the space, the zone, the patience."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from commonplace import settings
+from commonplace.errors import BadInput, BadSpaceName
+from commonplace.settings import Settings, default_space
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> Path:
+    """A user's folder, with nothing in it."""
+    folder = tmp_path / "user"
+    folder.mkdir()
+    return folder
+
+
+def load(user: Path, cwd: Path | None = None, **variables: str) -> Settings:
+    return Settings.load(environ={"HOME": str(user), **variables}, cwd=cwd or user)
+
+
+def space_at(user: Path, cwd: Path, **variables: str) -> str:
+    return default_space(load(user, cwd, **variables))
+
+
+def repository(folder: Path, origin: str | None = None) -> Path:
+    git = folder / ".git"
+    git.mkdir(parents=True)
+    (git / "HEAD").write_text("ref: refs/heads/main\n")
+    remote = f'[remote "origin"]\n\turl = {origin}\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n' if origin else ""
+    (git / "config").write_text(f'[core]\n\tbare = false\n[remote "fork"]\n\turl = git@host:me/fork.git\n{remote}')
+    return folder
+
+
+def configure(home: Path, text: str) -> None:
+    (home / ".commonplace").mkdir(parents=True)
+    (home / ".commonplace" / "config.toml").write_text(text)
+
+
+# The home
+
+
+def test_the_home_is_a_folder_of_the_user_when_nothing_else_is_said(user):
+    assert load(user).home == str(user / "commonplace")
+
+
+def test_an_argument_wins_over_the_environment(user, tmp_path):
+    environ = {"HOME": str(user), "COMMONPLACE_HOME": "/elsewhere", "COMMONPLACE_SPACE": "work"}
+    found = Settings.load(tmp_path / "mine", space="asked", environ=environ, cwd=user)
+    assert (found.home, found.space) == (str(tmp_path / "mine"), "asked")
+
+
+def test_a_variable_that_is_empty_counts_as_not_set(user):
+    found = load(user, COMMONPLACE_HOME="", COMMONPLACE_SPACE="", COMMONPLACE_ZONE="", COMMONPLACE_BUSY_SECONDS="")
+    assert found == load(user)
+
+
+@pytest.mark.parametrize("value", ["notes", "./notes", "~/project/notes"])
+def test_the_home_may_be_relative_or_begin_with_a_tilde(user, value):
+    assert load(user, user / "project", COMMONPLACE_HOME=value).home == str(user / "project" / "notes")
+
+
+def test_the_home_is_the_same_by_whichever_link_it_is_reached(user, tmp_path):
+    (tmp_path / "link").symlink_to(user)
+    assert load(user, COMMONPLACE_HOME=str(tmp_path / "link" / "notes")).home == str(user / "notes")
+
+
+@pytest.mark.parametrize("home", ["", "  ", "a\0b", "~\0x", "\ud800"])
+def test_a_home_that_cannot_be_a_folder_is_bad_input(user, home):
+    with pytest.raises(BadInput) as caught:
+        Settings.load(home, environ={}, cwd=user)
+    assert caught.value.fix
+
+
+def test_an_empty_space_is_bad_input_and_not_the_default(user):
+    with pytest.raises(BadInput, match="space is empty"):
+        Settings.load(space="", environ={}, cwd=user)
+
+
+def test_a_working_directory_that_was_removed_is_no_obstacle_to_an_absolute_home(user, monkeypatch):
+    gone = user / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    found = Settings.load(user / "notes", environ={})
+    assert (found.home, default_space(found)) == (str(user / "notes"), "personal")
+    with pytest.raises(BadInput, match="relative"):
+        Settings.load("notes", environ={})
+
+
+# The zone, the patience, and the rest
+
+
+def test_the_home_can_have_a_zone_and_a_patience_of_its_own(user):
+    configure(user / "commonplace", 'zone = "Europe/Berlin"\nbusy_seconds = 5\n')
+    assert (load(user).zone, load(user).busy_seconds) == ("Europe/Berlin", 5.0)
+
+
+def test_the_environment_wins_over_the_homes_configuration(user):
+    configure(user / "commonplace", 'zone = "Europe/Berlin"\nbusy_seconds = 5\n')
+    found = load(user, COMMONPLACE_ZONE="Asia/Tokyo", COMMONPLACE_BUSY_SECONDS="0.5")
+    assert (found.zone, found.busy_seconds) == ("Asia/Tokyo", 0.5)
+
+
+def test_the_systems_zone_never_passes_for_the_homes(user):
+    found = load(user, TZ="Asia/Tokyo")
+    assert (found.zone, found.system_zone) == (None, "Asia/Tokyo")
+
+
+@pytest.mark.parametrize("value", ["soon", "-1", "nan", "inf", "1 minute"])
+def test_a_patience_that_is_no_number_of_seconds_is_bad_input(user, value):
+    with pytest.raises(BadInput, match="COMMONPLACE_BUSY_SECONDS"):
+        load(user, COMMONPLACE_BUSY_SECONDS=value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "zone = 5",
+        'zone = ""',
+        "busy_seconds = true",
+        'busy_seconds = "5"',
+        "busy_seconds = -1",
+        "busy_seconds = nan",
+        "zone",
+    ],
+)
+def test_a_configuration_that_makes_no_sense_is_bad_input_that_names_the_file(user, text):
+    configure(user / "commonplace", text)
+    with pytest.raises(BadInput, match=r"config\.toml") as caught:
+        load(user)
+    assert caught.value.fix
+
+
+def test_an_unknown_key_is_bad_input_with_a_fix_that_names_the_known_ones(user):
+    configure(user / "commonplace", 'timezone = "Europe/Berlin"')
+    with pytest.raises(BadInput, match="timezone") as caught:
+        load(user)
+    assert "busy_seconds, zone" in caught.value.fix
+
+
+def test_a_configuration_that_is_not_utf_8_or_not_a_file_is_bad_input(user):
+    configure(user / "commonplace", "")
+    config = user / "commonplace" / ".commonplace" / "config.toml"
+    config.write_bytes(b'zone = "\xff"')
+    with pytest.raises(BadInput, match="not TOML"):
+        load(user)
+    config.unlink()
+    config.mkdir()
+    with pytest.raises(BadInput, match="cannot be read"):
+        load(user)
+
+
+def test_the_editor_is_visual_or_else_editor(user):
+    assert load(user).editor is None
+    assert load(user, EDITOR="vi").editor == "vi"
+    assert load(user, EDITOR="vi", VISUAL="code --wait").editor == "code --wait"
+
+
+def test_colour_is_welcome_unless_the_environment_says_otherwise(user):
+    assert load(user).colour
+    assert not load(user, NO_COLOR="1").colour
+    assert not load(user, TERM="dumb").colour
+
+
+# Which space
+
+
+def test_outside_of_any_project_the_space_is_personal(user):
+    assert space_at(user, user) == "personal"
+
+
+def test_a_space_in_the_environment_wins_over_every_project(user):
+    repository(user / "code")
+    (user / "code" / ".commonplace.toml").write_text('space = "team/backend"')
+    assert space_at(user, user / "code", COMMONPLACE_SPACE="work") == "work"
+
+
+def test_the_nearest_project_file_names_the_space_for_everything_below_it(user):
+    inner = user / "code" / "inner" / "deep"
+    inner.mkdir(parents=True)
+    (user / ".commonplace.toml").write_text('space = "outer"')
+    (user / "code" / "inner" / ".commonplace.toml").write_text('space = "team/backend"\ncapture = "off"\n')
+    assert space_at(user, inner) == "team/backend"
+    assert space_at(user, user / "code") == "outer"
+
+
+def test_a_project_file_wins_over_the_repository_it_is_in(user):
+    repository(user / "code")
+    (user / ".commonplace.toml").write_text('space = "outer"')
+    assert space_at(user, user / "code") == "outer"
+
+
+def test_a_project_file_without_a_space_leaves_it_to_the_repository(user):
+    repository(user / "code")
+    (user / "code" / ".commonplace.toml").write_text('capture = "off"')
+    assert space_at(user, user / "code") == "projects/code"
+
+
+@pytest.mark.parametrize(
+    "text", ['capture = "maybe"', "capture = true", "space = 5", 'spaces = "a"', "space", 'space = "x"\nspace = "y"']
+)
+def test_a_bad_project_file_is_bad_input_that_names_the_file(user, text):
+    (user / ".commonplace.toml").write_text(text)
+    with pytest.raises(BadInput, match=r"\.commonplace\.toml"):
+        space_at(user, user)
+
+
+@pytest.mark.parametrize("space", ["", "Team", "../up", "a//b", "/a", "a/", "a/2026-05", "_system", "é", "a\\n"])
+def test_a_project_file_can_only_name_a_space_that_can_be(user, space):
+    (user / ".commonplace.toml").write_text(f'space = "{space}"')
+    with pytest.raises(BadSpaceName, match=r"\.commonplace\.toml"):
+        space_at(user, user)
+
+
+@pytest.mark.parametrize(
+    ("origin", "name"),
+    [
+        ("https://host.example/alice/Widgets.git", "widgets"),
+        ("https://host.example/alice/widgets", "widgets"),
+        ("https://host.example/alice/widgets.git/", "widgets"),
+        ("https://user:secret@host.example:8443/alice/widgets//", "widgets"),
+        ("ssh://git@host.example:22/alice/widgets.git", "widgets"),
+        ("git@host.example:alice/widgets.git", "widgets"),
+        ("git@host.example:widgets.git", "widgets"),
+        ("host:widgets/", "widgets"),
+        ("/srv/git/widgets.git", "widgets"),
+        ("/home/alice/widgets/.git", "widgets"),
+        ("C:\\\\repos\\\\widgets.git", "widgets"),
+        ('"https://host.example/alice/widgets.git" # ours', "widgets"),
+        ("https://host.example/alice/My Great_App!.git", "my-great_app"),
+        ("https://host.example/alice/.github", "github"),
+        ("https://host.example/alice/2026-05.git", "repo-2026-05"),
+    ],
+)
+def test_a_repository_is_named_by_its_origin_however_that_is_written(user, origin, name):
+    repository(user / "folder" / "checkout", origin)
+    (user / "folder" / "checkout" / "src").mkdir()
+    assert space_at(user, user / "folder" / "checkout" / "src") == f"projects/{name}"
+
+
+@pytest.mark.parametrize(("folder", "name"), [("Widgets", "widgets"), ("My App (2)", "my-app-2"), ("_x", "x")])
+def test_a_repository_without_origin_is_named_by_its_folder(user, folder, name):
+    assert space_at(user, repository(user / folder)) == f"projects/{name}"
+
+
+def test_names_in_other_scripts_come_out_legal_stable_and_different(user):
+    one, other = space_at(user, repository(user / "日記")), space_at(user, repository(user / "料理"))
+    assert one.startswith("projects/repo-")
+    assert one != other
+    assert one == space_at(user, user / "日記")
+
+
+@given(st.text(min_size=1, max_size=300))
+def test_any_repository_name_comes_out_as_a_legal_space_name(name):
+    assert settings._legal(settings._as_space_name(name))
+
+
+def test_a_folder_of_the_user_under_git_counts_as_a_project(user):
+    repository(user, "git@host:alice/dotfiles.git")
+    assert space_at(user, user) == "projects/dotfiles"
+
+
+def test_inside_the_home_the_space_is_personal_even_when_the_home_is_under_git(user):
+    home = repository(user / "commonplace")
+    (home / "team" / "backend").mkdir(parents=True)
+    assert space_at(user, home) == "personal"
+    assert space_at(user, home / "team" / "backend") == "personal"
+    assert space_at(user, repository(user / "commonplace-tools")) == "projects/commonplace-tools"
+
+
+def test_what_only_looks_like_a_repository_is_passed_over(user):
+    outer = repository(user / "outer")
+    (outer / "empty" / ".git").mkdir(parents=True)
+    (outer / "garbage").mkdir()
+    (outer / "garbage" / ".git").write_bytes(b"\xff\x00nonsense")
+    (outer / "dangling").mkdir()
+    (outer / "dangling" / ".git").write_text("gitdir: /no/such/folder\n")
+    assert {space_at(user, outer / name) for name in ("empty", "garbage", "dangling")} == {"projects/outer"}
+
+
+def git(*args: str | Path, cwd: Path) -> None:
+    environ = {
+        "PATH": os.environ["PATH"],
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_SYSTEM": os.devnull,
+        **{f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
+    }
+    command = ["git", "-c", "protocol.file.allow=always", *args]
+    subprocess.run(command, cwd=cwd, env=environ, check=True, capture_output=True)
+
+
+def test_all_worktrees_of_a_repository_share_its_space(user):
+    main = user / "Widgets"
+    main.mkdir()
+    git("init", cwd=main)
+    git("commit", "--allow-empty", "-m", "first", cwd=main)
+    git("worktree", "add", user / "elsewhere" / "feature", cwd=main)
+    assert space_at(user, user / "elsewhere" / "feature") == space_at(user, main) == "projects/widgets"
+    git("remote", "add", "origin", "git@host:alice/gadgets.git", cwd=main)
+    assert space_at(user, user / "elsewhere" / "feature") == space_at(user, main) == "projects/gadgets"
+
+
+@pytest.mark.parametrize(("bare", "name"), [("widgets.git", "widgets"), ("widgets/.bare", "widgets")])
+def test_worktrees_of_a_bare_repository_are_named_by_it(user, bare, name):
+    (user / "seed").mkdir()
+    git("init", cwd=user / "seed")
+    git("commit", "--allow-empty", "-m", "first", cwd=user / "seed")
+    git("clone", "--bare", user / "seed", user / bare, cwd=user)
+    git("remote", "remove", "origin", cwd=user / bare)
+    git("worktree", "add", "-b", "topic", user / "somewhere" / "topic", cwd=user / bare)
+    assert space_at(user, user / "somewhere" / "topic") == f"projects/{name}"
+
+
+def test_a_submodule_is_a_project_of_its_own(user):
+    for name in ("library", "widgets"):
+        (user / name).mkdir()
+        git("init", cwd=user / name)
+        git("commit", "--allow-empty", "-m", "first", cwd=user / name)
+    git("submodule", "add", user / "library", "vendored", cwd=user / "widgets")
+    assert space_at(user, user / "widgets" / "vendored") == "projects/library"
+    git("remote", "remove", "origin", cwd=user / "widgets" / "vendored")
+    assert space_at(user, user / "widgets" / "vendored") == "projects/vendored"
+
+
+# Starting fast
+
+
+def test_nothing_parses_toml_where_there_is_no_toml(user):
+    program = (
+        "import sys\n"
+        "from commonplace.settings import Settings, default_space\n"
+        f"default_space(Settings.load({str(user)!r}, environ={{}}, cwd={str(user)!r}))\n"
+        "sys.exit('tomllib' in sys.modules)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

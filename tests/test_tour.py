@@ -1,0 +1,34 @@
+"""The guided tour of `make run` does what it says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+TOUR = Path(__file__).parent.parent / "tools" / "tour.py"
+
+
+def test_the_tour_shows_everything_and_leaves_nothing_behind(tmp_path):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    env = {**os.environ, "TMPDIR": str(temporary), "COMMONPLACE_SPACE": "elsewhere"}
+    done = subprocess.run(
+        [sys.executable, str(TOUR)], env=env, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    for said in ("$ commonplace remember", "+Bob owns billing", "the log is whole", "COMMONPLACE_HOME"):
+        assert said in done.stdout
+    assert list(temporary.iterdir()) == []
+
+
+def test_the_tour_fails_when_a_step_fails(tmp_path):
+    package = tmp_path / "commonplace"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "__main__.py").write_text("raise SystemExit(7)")
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, str(TOUR)], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "the tour stopped: that ended with 7" in done.stderr

@@ -1,0 +1,144 @@
+"""A guided tour through Commonplace, in a temporary home that is removed at the end.
+
+Every command is really run. The tour ends with an error as soon as one does not do what the tour says.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import textwrap
+from contextlib import closing
+from pathlib import Path
+
+
+class Tour:
+    """One walk: a home, and a working directory outside of any project."""
+
+    def __init__(self, folder: Path) -> None:
+        """Begin in an empty folder."""
+        self.home = folder / "commonplace"
+        self._folder = folder
+        # What is set on this machine for a home of its own must not lead the tour elsewhere.
+        self._env = {name: value for name, value in os.environ.items() if not name.startswith("COMMONPLACE_")}
+        self._env["COMMONPLACE_HOME"] = str(self.home)
+
+    def say(self, text: str) -> None:
+        """Tell what comes."""
+        print("\n" + textwrap.fill(text, 92) + "\n")
+
+    def run(self, *args: str, code: int = 0) -> str:
+        """Type a command, show what it answers, and insist on its exit code."""
+        print(f"  $ commonplace {shlex.join(args)}")
+        done = subprocess.run(
+            [sys.executable, "-m", "commonplace", *args],
+            cwd=self._folder,
+            env=self._env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=120,
+            check=False,
+        )
+        self.quote(done.stdout + done.stderr)
+        if done.returncode != code:
+            sys.exit(f"the tour stopped: that ended with {done.returncode}, not {code}")
+        return done.stdout
+
+    def remember(self, text: str, *options: str) -> tuple[str, Path]:
+        """Remember something and return its id and its file."""
+        memory_id, _space, path, _version = self.run("remember", text, *options).strip().split("\t")
+        return memory_id[-8:], Path(path)
+
+    def quote(self, text: str) -> None:
+        """Show what a command or a file says."""
+        print(textwrap.indent(text.rstrip("\n"), "    "))
+
+    def insist(self, wanted: str, said: str) -> None:
+        """Stop the tour where the answer is not what was promised."""
+        if wanted not in said:
+            sys.exit(f"the tour stopped: {wanted!r} was expected here")
+
+
+def main() -> int:
+    """Walk through everything once."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    with tempfile.TemporaryDirectory(prefix="commonplace-tour-") as folder:
+        tour = Tour(Path(os.path.realpath(folder)))
+        print("Commonplace: a memory for people and their agents. This tour takes half a minute.")
+        billing, file = _remembering(tour)
+        _editing_by_hand(tour, billing, file)
+        _moving(tour, billing)
+        _the_log(tour)
+        _going_on(tour)
+    return 0
+
+
+def _remembering(tour: Tour) -> tuple[str, Path]:
+    tour.say("Remember a few things. Each is durable when the command returns, and lies in a space.")
+    billing, file = tour.remember("Alice owns billing.", "--space", "team/backend", "--tag", "people,billing")
+    tour.remember("Invoices go out on the first working day.", "--space", "team/backend", "--kind", "procedure")
+    tour.remember("I prefer tea in the afternoon.", "--kind", "preference")
+    tour.say("A memory is a Markdown file, to be read and edited with anything:")
+    print(f"  $ cat {file}")
+    tour.quote((tour.home / file).read_text(encoding="utf-8"))
+    return billing, file
+
+
+def _editing_by_hand(tour: Tour, billing: str, file: Path) -> None:
+    tour.say("Now somebody corrects the file in an editor: Bob has taken over. (The tour just did that.)")
+    path = tour.home / file
+    path.write_text(
+        path.read_text(encoding="utf-8").replace("Alice owns billing.", "Bob owns billing, since November."),
+        encoding="utf-8",
+    )
+    tour.say("The book knows at once. A memory is named by the last digits of its id:")
+    tour.run("list")
+    tour.insist("Bob owns billing", tour.run("show", billing))
+    tour.say("Nothing is lost: the history says who changed what.")
+    said = tour.run("history", billing)
+    tour.insist("-Alice owns billing.", said)
+    tour.insist("+Bob owns billing, since November.", said)
+
+
+def _moving(tour: Tour, billing: str) -> None:
+    tour.say("A memory moves to another space with its file and its history.")
+    tour.insist("team/billing", tour.run("move", billing, "team/billing"))
+    tour.run("list", "--space", "team/")
+
+
+def _the_log(tour: Tour) -> None:
+    tour.say("Every change is in a signed log.")
+    tour.insist("the log is whole", tour.run("audit", "verify"))
+    tour.say("What if somebody changes that log? On a copy of this home, the tour alters one byte of one entry:")
+    copy = tour.home.with_name("tampered")
+    shutil.copytree(tour.home, copy)
+    with closing(sqlite3.connect(copy / ".commonplace" / "state.db")) as database, database:
+        changed = database.execute("UPDATE log_entry SET action = 'remembeR' WHERE action = 'remember' AND seq = 2")
+        if changed.rowcount < 1:
+            sys.exit("the tour stopped: there was no entry to alter")
+    tour.run("--home", str(copy), "audit", "verify", code=1)
+    tour.say("The home itself is well:")
+    tour.run("doctor")
+
+
+def _going_on(tour: Tour) -> None:
+    tour.say("That was the tour; its home is removed now. To go on:")
+    tour.quote(
+        "commonplace --help                        all commands\n"
+        'commonplace remember "…"                  begin your own book in ~/commonplace\n'
+        "export COMMONPLACE_HOME=~/notes/book      … or keep it elsewhere\n"
+        'eval "$(commonplace completion bash)"     complete commands with the tab key'
+    )
+    print()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
