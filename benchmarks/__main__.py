@@ -28,7 +28,10 @@ BENCHMARKS: Final[dict[str, Callable[[Bench], Iterator[Figure]]]] = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmarks that are asked for; 1 with `--strict` when a bar is missed."""
-    asked = _parser().parse_args(arguments)
+    parser = _parser()
+    asked = parser.parse_args(arguments)
+    if unknown := [name for name in asked.names if name not in BENCHMARKS]:
+        parser.error(f"there is no benchmark {unknown[0]}; there are {', '.join(BENCHMARKS)}")
     figures = []
     print(line(HEADING), file=sys.stderr)
     for figure in measured(asked.names or list(BENCHMARKS), QUICK if asked.quick else FULL):

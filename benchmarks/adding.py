@@ -15,7 +15,7 @@ from typing import IO, Final
 
 import commonplace
 from benchmarks.bare import BareLoop
-from benchmarks.bench import Bench, drafts, environment, rate
+from benchmarks.bench import ROOT, Bench, drafts, environment, rate
 from benchmarks.figures import AT_LEAST, Bar, Figure, in_turns
 from benchmarks.texts import texts
 from commonplace.book import Commonplace
@@ -23,13 +23,14 @@ from commonplace.book import Commonplace
 _QUARTER: Final = Bar(AT_LEAST, 1 / 4)
 _THIRD: Final = Bar(AT_LEAST, 1 / 3)
 _BARRED_PROCESSES: Final = 4
+_BARRED_BATCH: Final = 1_000
 _SMALL_BATCH: Final = 10
 
 
 def single_add(bench: Bench) -> Iterator[Figure]:
     """Measure one durable `remember` after another against one commit and one atomic file write."""
     for n in (0, bench.scale.middle, bench.scale.large):
-        with commonplace.open(bench.home(n)) as book, closing(BareLoop(bench.bare(n))) as loop:
+        with commonplace.open(bench.home_to_write(n)) as book, closing(BareLoop(bench.bare(n))) as loop:
             ours, reference = in_turns(
                 bench.scale.write_rounds,
                 partial(_add_ours, book, texts(f"single {n}"), bench.scale.adds),
@@ -66,7 +67,7 @@ def batch(bench: Bench) -> Iterator[Figure]:
     """Measure `remember_many` against rows in one commit and the same files, each with its fsync."""
     scale = bench.scale
     for size, n in ((_SMALL_BATCH, 0), (scale.batch // 10, 0), (scale.batch, 0), (scale.batch, scale.large)):
-        home, bare = (bench.home(n), bench.bare(n)) if n else (bench.fresh("home"), bench.fresh("bare"))
+        home, bare = (bench.home_to_write(n), bench.bare(n)) if n else (bench.fresh("home"), bench.fresh("bare"))
         with commonplace.open(home) as book, closing(BareLoop(bare)) as loop:
             ours, reference = in_turns(
                 scale.batch_rounds,
@@ -80,7 +81,7 @@ def batch(bench: Bench) -> Iterator[Figure]:
             unit="/s",
             ours_rounds=ours,
             reference_rounds=reference,
-            bar=_THIRD if size == scale.batch else None,
+            bar=_THIRD if size >= _BARRED_BATCH else None,
         )
 
 
@@ -101,11 +102,12 @@ def _batch_bare(loop: BareLoop, source: Iterator[str], count: int) -> float:
 def parallel_add(bench: Bench) -> Iterator[Figure]:
     """Measure single adds of n processes on one home against n bare loops on one database and folder."""
     for n in bench.scale.processes:
+        each = max(1, _BARRED_PROCESSES * bench.scale.adds // n)
         with _workers(n, bench.fresh("home"), bench.fresh("bare")) as workers:
             ours, reference = in_turns(
                 bench.scale.write_rounds,
-                partial(_together, workers, "ours", bench.scale.adds),
-                partial(_together, workers, "bare", bench.scale.adds),
+                partial(_together, workers, "ours", each),
+                partial(_together, workers, "bare", each),
             )
         yield Figure(
             benchmark="parallel_add",
@@ -124,6 +126,7 @@ class _Worker:
     def __init__(self, home: str, bare: str) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.adding", home, bare],
+            cwd=ROOT,
             env=environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -143,7 +146,8 @@ class _Worker:
         assert answers is not None
         said = answers.readline()
         if not said:
-            raise RuntimeError(f"a process that adds ended with {self._process.wait()}")
+            self.close()
+            raise RuntimeError(f"a process that adds ended with {self._process.returncode}")
         begun, ended = json.loads(said)
         return begun, ended
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -18,7 +19,11 @@ from benchmarks.bare import BareLoop
 from benchmarks.texts import texts
 from commonplace.model import Draft
 
+ROOT: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _AT_ONCE: Final = 1_000
+# Where our modules are found must not depend on the folder in which a program is started.
+_SEARCHED: Final = [os.path.abspath(place) for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
+_NOT_A_USERS: Final = ("PYTHONDONTWRITEBYTECODE", "PYTHONPROFILEIMPORTTIME", "PYTHONPATH")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +46,10 @@ FULL: Final = Scale(
     middle=1_000,
     large=10_000,
     batch=1_000,
-    adds=60,
+    adds=50,
     processes=(2, 4, 8),
-    write_rounds=9,
-    batch_rounds=5,
+    write_rounds=7,
+    batch_rounds=4,
     start_rounds=15,
 )
 QUICK: Final = Scale(
@@ -69,8 +74,13 @@ class Bench:
     _made: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def home(self, n: int) -> str:
-        """Return a home that had this many memories when it was made."""
+        """Return a home of this many memories, to look at only."""
         return self._once("home", n, _fill_home)
+
+    def home_to_write(self, n: int) -> str:
+        """Return a home that had this many memories before the first benchmark wrote to it."""
+        original = self.home(n)
+        return self._once("copy", n, lambda folder, _: _copy(original, folder))
 
     def bare(self, n: int) -> str:
         """Return the folder of a bare loop that had this many texts when it was made."""
@@ -112,6 +122,11 @@ def _fill_home(folder: str, n: int) -> None:
             book.remember_many(drafts(source, min(left, _AT_ONCE)))
 
 
+def _copy(original: str, folder: str) -> None:
+    """Carry a home elsewhere, times and all: so it is as unchanged as the original."""
+    shutil.copytree(original, folder, dirs_exist_ok=True)
+
+
 def _fill_bare(folder: str, n: int) -> None:
     loop = BareLoop(folder)
     loop.fill(list(islice(texts(f"home {n}"), n)))
@@ -120,9 +135,9 @@ def _fill_bare(folder: str, n: int) -> None:
 
 def environment(**more: str) -> dict[str, str]:
     """Return the environment of a program that starts as a user's would: nothing of ours set, compiled code kept."""
-    ours = ("PYTHONDONTWRITEBYTECODE", "PYTHONPROFILEIMPORTTIME")
     kept = {name: value for name, value in os.environ.items() if not name.startswith("COMMONPLACE_")}
-    return {name: value for name, value in kept.items() if name not in ours} | more
+    kept = {name: value for name, value in kept.items() if name not in _NOT_A_USERS}
+    return kept | ({"PYTHONPATH": os.pathsep.join(_SEARCHED)} if _SEARCHED else {}) | more
 
 
 def milliseconds(command: Sequence[str], **more: str) -> float:

@@ -14,6 +14,7 @@ from benchmarks.figures import AT_MOST, Bar, Figure, in_turns
 
 _OPEN: Final = "import sys, commonplace; commonplace.open(sys.argv[1]).close()"
 _OPEN_BAR: Final = Bar(AT_MOST, 3.0)
+_BARRED_FILES: Final = 10_000
 _STATUS_BAR: Final = Bar(AT_MOST, 6.0)
 
 
@@ -34,7 +35,7 @@ def open_unchanged(bench: Bench) -> Iterator[Figure]:
             unit="ms",
             ours_rounds=ours,
             reference_rounds=reference,
-            bar=_OPEN_BAR if n == scale.large else None,
+            bar=_OPEN_BAR if n >= _BARRED_FILES else None,
         )
 
 

@@ -179,7 +179,7 @@ def crash(home: str) -> None:
 def stop(home: str, point: str, wait: str) -> None:
     """Do one operation and stop in the middle of it, until somebody lets us go on."""
     op = json.load(sys.stdin)
-    carry._WAIT = float(wait)
+    vars(carry)["_WAIT"] = float(wait)
     book = commonplace.open(home)
     match point:
         case "in the transaction":
@@ -245,8 +245,7 @@ def _writer(home: str, who: int, each: int, batch: int, go_out: int, go_in: int)
         for number in range(0, each, batch):
             begun = time.monotonic()
             drafts = [
-                Draft(text=f"memory {number + at} of writer {who}", space=f"s{(who + at) % 3}")
-                for at in range(batch)
+                Draft(text=f"memory {number + at} of writer {who}", space=f"s{(who + at) % 3}") for at in range(batch)
             ]
             receipts += [[one.id, one.path] for one in book.remember_many(drafts)]
             longest = max(longest, time.monotonic() - begun)
@@ -299,6 +298,4 @@ def scans(home: str) -> None:
 
 
 if __name__ == "__main__":
-    {mode.__name__: mode for mode in (work, crash, stop, ops, many, one, edits, scans)}[sys.argv[1]](
-        *sys.argv[2:]
-    )
+    {mode.__name__: mode for mode in (work, crash, stop, ops, many, one, edits, scans)}[sys.argv[1]](*sys.argv[2:])

@@ -54,8 +54,7 @@ def do(book: Commonplace, op: Op) -> Any:
         case "remember_many":
             return [_plain(one) for one in book.remember_many([Draft(**_draft(draft)) for draft in op["drafts"]])]
         case "edit":
-            changes = {name: op[name] for name in ("title", "tags") if name in op}
-            return _plain(book.edit(op["id"], **({"text": text_of(op["text"])} if "text" in op else {}), **changes))
+            return _plain(book.edit(op["id"], **_changes(op)))
         case "move":
             return _plain(book.move(op["id"], op["space"]))
         case "delete":
@@ -80,6 +79,11 @@ def _draft(op: Op) -> dict[str, Any]:
         "tags": tuple(op.get("tags", ())),
         "key": op.get("key"),
     }
+
+
+def _changes(op: Op) -> dict[str, Any]:
+    changes: dict[str, Any] = {name: op[name] for name in ("text", "title", "tags") if name in op}
+    return {**changes, "text": text_of(op["text"])} if "text" in op else changes
 
 
 def _plain(receipt: Receipt) -> dict[str, Any]:
@@ -125,6 +129,21 @@ class Expected:
         self.version += 1
         self.logged[action, actor, self.version] += 1
 
+    def change(self, op: Op) -> None:
+        """Do to this memory what the operation says."""
+        if op["verb"] == "move":
+            self.space = op["space"]
+            self.next("move.in")
+            self.logged["move.out", LOCAL_OWNER, self.version] += 1
+        elif op["verb"] == "delete":
+            self.deleted = True
+            self.next("delete")
+        else:
+            self.tags = tuple(op.get("tags", self.tags))
+            if "title" in op or "text" in op:
+                self.say(op.get("title", self.title), text_of(op["text"]) if "text" in op else self.text)
+            self.next("edit", FILESYSTEM if op["verb"] == "save" else LOCAL_OWNER)
+
     def say(self, title: str, text: str) -> None:
         """Let the memory say this, and its history too."""
         self.title, self.text = title, text
@@ -146,35 +165,19 @@ class Ledger:
 
     def write(self, op: Op, answer: Any) -> None:
         """Write down an operation that was acknowledged with this answer."""
-        memory = self.memories.get(op.get("id", ""))
         match op["verb"]:
             case "remember":
                 self._add(op, answer)
             case "remember_many":
                 for draft, receipt in zip(op["drafts"], answer, strict=True):
                     self._add(draft, receipt)
-            case "edit" if memory:
-                memory.tags = tuple(op.get("tags", memory.tags))
-                if "title" in op or "text" in op:
-                    memory.say(op.get("title", memory.title), text_of(op["text"]) if "text" in op else memory.text)
-                memory.next("edit")
-            case "save" if memory:
-                memory.say(memory.title, text_of(op["text"]))
-                memory.next("edit", FILESYSTEM)
-            case "move" if memory:
-                memory.space = op["space"]
-                memory.next("move.in")
-                memory.logged["move.out", LOCAL_OWNER, memory.version] += 1
-            case "delete" if memory:
-                memory.deleted = True
-                memory.next("delete")
             case "rename":
                 for one in self.memories.values():
                     one.space = op["new"] if one.space == op["old"] else one.space
-            case "reopen" | "sync":
-                pass
-            case _:
-                raise AssertionError(op)
+            case "edit" | "save" | "move" | "delete":
+                self.memories[op["id"]].change(op)
+            case other:
+                assert other in {"reopen", "sync"}, op
 
     def _add(self, draft: Op, receipt: Any) -> None:
         said = (draft["title"], text_of(draft["text"]))
@@ -227,7 +230,8 @@ def look_at(home: Path) -> Home:
 
 
 def _all(book: Commonplace, chosen: Filter) -> list[Any]:
-    found, after = [], None
+    found: list[Any] = []
+    after = None
     while True:
         page = book.list(chosen, limit=500, after=after)
         found += page.items
@@ -310,7 +314,8 @@ def differences(expected: Ledger, home: Home) -> list[str]:
     for id_ in sorted(expected.memories.keys() | home.memories.keys()):
         want, have = expected.memories.get(id_), home.memories.get(id_)
         if want is None or have is None:
-            told.append(f"{id_} is {'lost' if have is None else 'there though nobody was told so'}: {_short(want or have)}")
+            what = "lost" if have is None else "there though nobody was told so"
+            told.append(f"{id_} is {what}: {_short(want or have)}")
         elif want != have:
             told += [
                 f"{id_} {name}: expected {_short(getattr(want, name))}, found {_short(getattr(have, name))}"
@@ -366,6 +371,14 @@ def start(mode: str, *args: object, **env: str) -> subprocess.Popen[bytes]:
     )
 
 
+def say(child: subprocess.Popen[bytes], said: object) -> None:
+    """Tell a child what to do, on its standard input."""
+    assert child.stdin
+    child.stdin.write(json.dumps(said).encode())
+    child.stdin.close()
+    child.stdin = None
+
+
 def finish(child: subprocess.Popen[bytes], said: bytes = b"", *, deadline: float = _DEADLINE) -> list[Any]:
     """Wait for a child to end well; return what it told."""
     try:
@@ -387,7 +400,7 @@ def script(text: str, *args: object, **env: str) -> None:
     """Run some lines of Python in a process of their own."""
     child = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", text, *map(str, args)]
     done = subprocess.run(child, env=environment(**env), timeout=_DEADLINE, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    assert done.returncode == 0, f"{done.returncode}: {done.stderr.decode()[-2000:]}"
 
 
 def wait_until_stopped(child: subprocess.Popen[bytes]) -> None:

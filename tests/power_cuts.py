@@ -51,8 +51,10 @@ class Call:
 
 def read_trace(path: Path) -> list[Call]:
     """Read what `strace -f -y -xx` wrote: every call that succeeded, in order."""
-    calls, begun = [], {}
-    for line in path.read_text().splitlines():
+    calls: list[Call] = []
+    begun: dict[str, str] = {}
+    for written in path.read_text().splitlines():
+        line = written
         if found := _UNFINISHED.match(line):
             begun[found["pid"]] = found["begin"]
             continue

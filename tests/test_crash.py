@@ -13,7 +13,7 @@ import shutil
 import signal
 import sqlite3
 import time
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -27,7 +27,7 @@ from commonplace.errors import HomeDamaged, HomeIsNewer, KeyMissing
 from commonplace.model import FILESYSTEM
 from tests import crashing
 from tests.crash_child import POINTS
-from tests.crashing import Ledger, do, look_at, settle, start, text_of
+from tests.crashing import Ledger, Op, do, look_at, settle, start, text_of
 
 KILLS = int(os.environ.get("COMMONPLACE_KILLS", "10"))
 SEED = os.environ.get("COMMONPLACE_SEED") or str(time.time_ns())
@@ -51,17 +51,18 @@ def test_what_was_acknowledged_survives_kill_minus_nine_at_any_moment(home):
         for line in said:
             if "begin" in line:
                 under_way = line["begin"]
-            else:
+            elif under_way:
                 ledger.write(under_way, line["done"])
                 under_way, operations = None, operations + 1
         ledger = settle(ledger, under_way, home)
     assert operations > KILLS, "the child never got far enough to prove anything"
 
 
-def _killed(home: Path, seed: str, dice: random.Random) -> list[dict]:
+def _killed(home: Path, seed: str, dice: random.Random) -> list[Op]:
     """Let a child work until a random moment; return everything that it managed to say."""
     child = start("work", home, seed)
-    lines = []
+    lines: list[bytes] = []
+    assert child.stdout
     try:
         if dice.random() < 0.2:
             time.sleep(dice.uniform(0, 0.5))  # while it starts, opens the home, repairs it
@@ -81,9 +82,9 @@ def _killed(home: Path, seed: str, dice: random.Random) -> list[dict]:
 
 # --- crashes at chosen points
 
-_TITLE = {"title": "one", "tags": ["x"], "space": "a"}
+_TITLE: Op = {"title": "one", "tags": ["x"], "space": "a"}
 
-VERBS = {
+VERBS: dict[str, Op] = {
     "remember": {"verb": "remember", "text": "new*6000", "title": "new", "space": "a", "tags": ["y"]},
     "remember in a new space": {"verb": "remember", "text": "new*20", "title": "new", "space": "new/space"},
     "remember many": {
@@ -103,7 +104,8 @@ VERBS = {
 def test_a_crash_at_any_point_leaves_all_of_a_change_or_nothing(tmp_path, verb):
     original, ledger = tmp_path / "original", Ledger()
     with closing(commonplace.open(original)) as book:
-        for op in ({"verb": "remember", "text": "first*60", **_TITLE}, {"verb": "remember", "text": "other*60", **_TITLE}):
+        for text in ("first*60", "other*60"):
+            op = {"verb": "remember", "text": text, **_TITLE}
             ledger.write(op, do(book, op))
         first = next(iter(ledger.memories))
         op = {"verb": "edit", "id": first, "text": "second*60"}
@@ -151,7 +153,7 @@ def test_crashing_again_while_repairing_a_crash_changes_nothing(tmp_path, verb, 
 
 
 def _crash(folder: Path, **case: object) -> int:
-    return crashing.run("crash", folder, said=[case])[0]
+    return int(crashing.run("crash", folder, said=[case])[0])
 
 
 def test_a_hand_edit_stays_on_top_through_two_crashes(home):
@@ -184,9 +186,7 @@ def stopped():
     def begin(home, point, op, wait=10.0):
         child = start("stop", home, point, wait)
         children.append(child)
-        child.stdin.write(json.dumps(op).encode())
-        child.stdin.close()
-        child.stdin = None
+        crashing.say(child, op)
         crashing.wait_until_stopped(child)
         return child
 
@@ -228,10 +228,11 @@ def test_a_journal_entry_that_was_overtaken_never_overwrites_what_is_newer(home,
 def test_who_carries_out_an_overtaken_entry_writes_what_is_newer(home, stopped, monkeypatch):
     id_, file = _remembered(home)
     child = stopped(home, "after the commit", {"verb": "edit", "id": id_, "text": "from the stopped one*3000"})
-    with closing(commonplace.open(home)) as book, monkeypatch.context() as patch:
+    with monkeypatch.context() as patch:
         # This one cannot have the files, so its entry is still in the journal when the stopped one goes on.
         patch.setattr(HomeFolder, "lock", lambda _self, *, wait: nullcontext(enter_result=False))
-        book.edit(id_, text="newer")
+        with closing(commonplace.open(home)) as book:
+            book.edit(id_, text="newer")
         assert crashing.read(file)[1] == "first"
         _go_on(child)
         assert crashing.read(file)[1] == "newer"
@@ -443,10 +444,8 @@ def test_an_open_book_stops_cleanly_when_a_newer_program_migrates_its_home(home)
         with pytest.raises(HomeIsNewer):
             verb()
     assert crashing.read(file)[1] == "second"
-    try:
+    with suppress(HomeIsNewer):
         book.close()
-    except HomeIsNewer:
-        pass  # The strike-off could not be written; everything is let go of all the same.
     _run_sql(home, f"PRAGMA user_version={len(MIGRATIONS)}")
     _run_sql(home, "DROP TABLE from_the_future")
     found = look_at(home)

@@ -22,6 +22,7 @@ import commonplace
 from commonplace import carry, files
 from commonplace.book import Commonplace
 from commonplace.engines.disk import HomeFolder
+from commonplace.errors import VersionConflict
 from commonplace.model import FILESYSTEM, LOCAL_OWNER, Revision
 from tests import crashing
 from tests.crashing import look_at, save, start
@@ -170,7 +171,8 @@ def test_what_is_saved_between_commit_and_file_becomes_the_earlier_text(home, mo
     assert look_at(home).wrong == []
 
 
-def test_what_two_processes_carry_out_at_once_is_not_taken_for_a_persons_text(home, monkeypatch):
+@pytest.mark.parametrize("third", [False, True], ids=["alone", "while a third looks"])
+def test_what_two_processes_carry_out_at_once_is_not_taken_for_a_persons_text(home, monkeypatch, third):
     """One writes a file, another has just written the same and strikes it off, and a person saves between the two."""
     writer, scanner = commonplace.open(home), commonplace.open(home)
     id_, file = _remembered(writer)
@@ -182,8 +184,11 @@ def test_what_two_processes_carry_out_at_once_is_not_taken_for_a_persons_text(ho
             committed.set()
             struck_off.wait(2)
         elif saved.is_set() and threading.current_thread() is not edit:
+            monkeypatch.setattr(carry, "carry_out", real_carry)
             writing.set()
             edit.join(10)
+            if third:
+                commonplace.open(home).close()
         return real_carry(*args, **named)
 
     def put(*args, **named):
@@ -226,9 +231,12 @@ def test_what_is_saved_just_before_an_edit_is_taken_in_before_it(home):
         save(file, "hand")
         assert book.edit(id_, tags=["x"]).version == 3
         assert book.get(id_).text == "hand"
-        with pytest.raises(commonplace.errors.VersionConflict):
-            save(file, "hand again")
+        save(file, "hand again")
+        with pytest.raises(VersionConflict):
             book.edit(id_, text="blind", expected_version=3)
+        assert book.get(id_).text == "hand"
+        book.sync()
+        assert book.get(id_).text == "hand again"
     assert look_at(home).wrong == []
 
 
@@ -246,6 +254,7 @@ def test_a_file_renamed_away_and_back_by_an_editor_is_not_deleted(home):
         book.sync()
         backup.unlink()
         assert book.get(id_).text == "hand"
+        assert "delete" not in {entry.action for entry in book.log(space="a")}
     assert look_at(home).wrong == []
 
 

@@ -1,12 +1,11 @@
 """Many processes and threads on one home: everybody is acknowledged, nobody is told "database is locked".
 
 COMMONPLACE_ADDS      how many memories each of 4 processes remembers (60; the full setting is 250)
-COMMONPLACE_ROUNDS    how many transactions of 20 ms each of 16 processes holds (4)
+COMMONPLACE_ROUNDS    how many transactions of 20 ms each of 16 processes holds (6)
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import threading
@@ -14,16 +13,18 @@ import time
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import commonplace
 from commonplace.errors import Busy
+from commonplace.model import LOCAL_OWNER
 from tests import crashing
 from tests.crashing import look_at, start
 
 ADDS = int(os.environ.get("COMMONPLACE_ADDS", "60"))
-ROUNDS = int(os.environ.get("COMMONPLACE_ROUNDS", "4"))
+ROUNDS = int(os.environ.get("COMMONPLACE_ROUNDS", "6"))
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-def _all_found(home: Path, told: list[dict], *, each: int) -> None:
+def _all_found(home: Path, told: list[dict[str, Any]], *, each: int) -> None:
     """Check that everything that the writers were told is there, once."""
     assert [one["error"] for one in told if one["error"]] == []
     receipts = {id_: path for one in told for id_, path in one["receipts"]}
@@ -57,13 +58,15 @@ def test_four_processes_remember_into_one_home_and_nothing_is_lost(home, new):
 @pytest.mark.timeout(120 + 5 * ROUNDS)
 def test_sixteen_processes_hold_transactions_of_20_ms_and_nobody_is_refused(home, record_property):
     commonplace.open(home).close()
+    begun = time.monotonic()
     told = crashing.run("many", home, 16, ROUNDS * 2, 0.02, 2, deadline=60 + 5 * ROUNDS)
+    took = time.monotonic() - begun
     assert len(told) == 16
     _all_found(home, told, each=ROUNDS * 2)
-    # Fair means: one round of all the others, and a little.
+    # In turn, nobody waits for much more than one round of the others; where one may barge in, somebody waits for all.
     longest = max(one["longest"] for one in told)
     record_property("longest wait in seconds", longest)
-    assert longest < 16 * 0.02 * 10, f"somebody waited {longest:.1f} s"
+    assert longest < took * 0.6, f"somebody waited {longest:.1f} s of {took:.1f} s"
 
 
 def test_sixteen_processes_make_one_new_home_at_the_same_time(home):
@@ -77,9 +80,7 @@ def test_who_waits_too_long_is_told_who_holds_the_book(home):
         id_ = book.remember("first", title="one", space="a").id
     holder = start("stop", home, "in the transaction", 10)
     try:
-        holder.stdin.write(json.dumps({"verb": "edit", "id": id_, "text": "second"}).encode())
-        holder.stdin.close()
-        holder.stdin = None
+        crashing.say(holder, {"verb": "edit", "id": id_, "text": "second"})
         crashing.wait_until_stopped(holder)
         begun = time.monotonic()
         waiting = crashing.run(
@@ -166,6 +167,44 @@ def test_one_book_serves_eight_threads_that_read_and_write_at_once(home):
     assert all(memory.version == 2 for id_, memory in found.memories.items() if id_ != shared)
 
 
+_TWICE = """
+import os, subprocess, sys
+import commonplace
+home, other = sys.argv[1:]
+first = commonplace.open(home)
+second = commonplace.open(home)
+if {second_closes}:
+    second.close()
+subprocess.run([sys.executable, "-c", other, home], check=True)
+for number in range(3):
+    first.remember(f"first {{number}}", space="a")
+os.kill(os.getpid(), 9)
+"""
+
+_OTHER = """
+import sys, commonplace
+book = commonplace.open(sys.argv[1])
+book.remember("by another process", space="a")
+book.close()
+"""
+
+
+@pytest.mark.parametrize("second_closes", [True, False], ids=["the second closes", "both stay open"])
+def test_opening_a_home_twice_does_not_cost_the_first_book_its_locks(home, second_closes):
+    """POSIX drops all of a process's locks on a file when the process closes any descriptor of it."""
+    with closing(commonplace.open(home)) as book:
+        book.remember("before", space="a")
+    with pytest.raises(AssertionError, match=r"^-9"):
+        crashing.script(_TWICE.format(second_closes=second_closes), home, _OTHER)
+    found = look_at(home)
+    assert found.wrong == []
+    expected = {"before", "by another process", *(f"first {number}" for number in range(3))}
+    assert {memory.text for memory in found.memories.values()} == expected
+    with closing(commonplace.open(home)) as book:
+        actors = {entry.actor for entry in book.log(space="a")}
+    assert actors == {LOCAL_OWNER}, "rows were lost and read back from files"
+
+
 # --- forks: in a process of their own, since the one that runs the tests may have threads
 
 _FORKS = {
@@ -238,17 +277,20 @@ told, tell = os.pipe()
 if (parent := os.fork()) == 0:
     book = commonplace.open(home)
     with book._parts.db.writing():
+        begun = time.monotonic()
         if (child := os.fork()) == 0:
             time.sleep(20)
             os._exit(0)
-        os.write(tell, str(child).encode())
+        os.write(tell, f"{child} {time.monotonic() - begun}".encode())
         os.kill(os.getpid(), 9)
 os.waitpid(parent, 0)
-child = int(os.read(told, 20))
+child, took = os.read(told, 100).split()
+child = int(child)
 try:
     book.remember("after", space="a")
 finally:
     os.kill(child, 9)
+assert float(took) < 5, "a thread that forks in its own transaction waits for itself"
 expected = {"before", "after"}
 """,
 }

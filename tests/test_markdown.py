@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -50,8 +49,8 @@ EMPTY = Document(
     valid_until=None, expires=None, importance=None, author=None, links=(), revision=None, version=None,
     text="", layout="", has_front=True,
 )  # fmt: skip
-FULL = replace(
-    EMPTY, id=ID, title="Alice owns billing", kind="fact", tags=("billing", "people"), created=MAY, updated=MAY,
+FULL = EMPTY._replace(
+    id=ID, title="Alice owns billing", kind="fact", tags=("billing", "people"), created=MAY, updated=MAY,
     occurred=MAY, valid_from=MAY, valid_until=MAY, expires=MAY, importance=0.8, author="user:alice",
     links=(("supersedes", OTHER, 3), ("related_to", OTHER, None)), revision=2, version=5, text="Ask her.",
 )  # fmt: skip
@@ -123,7 +122,7 @@ def test_a_document_is_written_in_canonical_order():
 
 
 def test_a_field_that_says_nothing_is_left_out():
-    assert render(replace(EMPTY, id=ID, importance=0.0), DIALECT) == f"---\nid: {ID}\nimportance: 0\n---\n\n\n".encode()
+    assert render(EMPTY._replace(id=ID, importance=0.0), DIALECT) == f"---\nid: {ID}\nimportance: 0\n---\n\n\n".encode()
 
 
 @pytest.mark.parametrize(
@@ -145,7 +144,7 @@ def test_a_field_that_says_nothing_is_left_out():
     ],
 )
 def test_a_scalar_is_plain_only_where_no_yaml_could_misread_it(title, written):
-    assert f"\ntitle: {written}\n" in render(replace(EMPTY, title=title), DIALECT).decode()
+    assert f"\ntitle: {written}\n" in render(EMPTY._replace(title=title), DIALECT).decode()
 
 
 WORDS = st.text(min_size=1, max_size=60) | st.text(
@@ -195,7 +194,7 @@ def test_yaml_parsers_read_from_our_writing_what_we_read(document):
     data = render(document, OURS_ONLY)
     disturbed = data.replace(b"---\n", b"---\n# a comment\n", 1)
     for yaml in (PyYaml(), PyYaml(compiled=False)):
-        assert replace(parse(disturbed, Dialect(yaml, read_time)), layout="") == document
+        assert parse(disturbed, Dialect(yaml, read_time))._replace(layout="") == document
 
 
 # Files that people wrote
@@ -235,7 +234,7 @@ def test_an_id_and_a_kind_may_be_in_capitals_and_stay_so_in_the_file():
 
 @pytest.mark.parametrize("fields", ["", "title:\n", "tags: []\n", "title: ''\ntags: ~\nlinks: []\nid:\n"])
 def test_a_field_without_value_says_nothing(fields):
-    assert replace(parse(front(fields), DIALECT), layout="") == replace(EMPTY, text="text")
+    assert parse(front(fields), DIALECT)._replace(layout="") == EMPTY._replace(text="text")
 
 
 @pytest.mark.parametrize(
@@ -258,7 +257,7 @@ def test_text_without_front_matter_is_only_text(content):
     assert not document.has_front
     assert document.text == content.removesuffix("\n")
     assert render(document, DIALECT) == content.encode()
-    written = render(replace(document, id=ID, has_front=True), DIALECT)
+    written = render(document._replace(id=ID, has_front=True), DIALECT)
     assert written == f"---\nid: {ID}\n---\n\n{content}".encode()
     assert parse(written, OURS_ONLY).text == document.text
 
@@ -266,7 +265,7 @@ def test_text_without_front_matter_is_only_text(content):
 def test_front_matter_for_a_windows_file_has_its_byte_order_mark_and_line_ends():
     document = parse("\ufeffone\r\ntwo\r\n".encode(), DIALECT)
     assert document.text == "one\r\ntwo"
-    written = render(replace(document, id=ID, has_front=True), DIALECT)
+    written = render(document._replace(id=ID, has_front=True), DIALECT)
     assert written == f"\ufeff---\r\nid: {ID}\r\n---\r\n\r\none\r\ntwo\r\n".encode()
 
 
@@ -323,13 +322,13 @@ def test_a_bad_file_is_refused_with_line_and_reason(data, line, reason):
 
 
 def test_the_largest_text_can_be_written_and_read():
-    document = replace(FULL, text="x" * MAX_TEXT_BYTES)
+    document = FULL._replace(text="x" * MAX_TEXT_BYTES)
     assert parse(render(document, OURS_ONLY), OURS_ONLY) == document
 
 
 def test_more_links_than_front_matter_may_hold_are_not_written():
     with pytest.raises(TooLarge):
-        render(replace(FULL, links=(("related_to", OTHER, 1),) * 2000), DIALECT)
+        render(FULL._replace(links=(("related_to", OTHER, 1),) * 2000), DIALECT)
 
 
 # Whatever the file, its bytes come back
@@ -360,14 +359,14 @@ def test_an_unchanged_foreign_file_is_written_byte_for_byte(data):
     document = parse(data, DIALECT)
     assert document.has_front
     assert render(document, DIALECT) == data
-    assert (document.layout == "") == (render(replace(document, layout=""), DIALECT) == data)
+    assert (document.layout == "") == (render(document._replace(layout=""), DIALECT) == data)
 
 
 @given(foreign_files(), DOCUMENTS)
 def test_whatever_changes_in_a_foreign_file_is_read_again(data, document):
-    changed = replace(document, layout=parse(data, DIALECT).layout)
+    changed = document._replace(layout=parse(data, DIALECT).layout)
     again = parse(render(changed, DIALECT), DIALECT)
-    assert replace(again, layout="") == document
+    assert again._replace(layout="") == document
     assert render(again, DIALECT) == render(changed, DIALECT)
 
 
@@ -375,16 +374,16 @@ def test_whatever_changes_in_a_foreign_file_is_read_again(data, document):
 def test_a_text_keeps_its_bytes_when_it_is_given_front_matter(content, document):
     assume(not content.removeprefix("\ufeff").startswith("---"))
     plain = parse(content.encode(), DIALECT)
-    written = render(replace(document, text=plain.text, layout=plain.layout), DIALECT)
+    written = render(document._replace(text=plain.text, layout=plain.layout), DIALECT)
     assert written.endswith(content.removeprefix("\ufeff").encode())
-    assert replace(parse(written, OURS_ONLY), layout="") == replace(document, text=plain.text)
+    assert parse(written, OURS_ONLY)._replace(layout="") == document._replace(text=plain.text)
 
 
 # A change touches only its own lines
 
 
 def edited(**changes: Any) -> str:
-    document = replace(parse(FOREIGN.encode(), DIALECT), **changes)
+    document = parse(FOREIGN.encode(), DIALECT)._replace(**changes)
     return render(document, DIALECT).decode()
 
 
@@ -414,13 +413,13 @@ def test_a_new_field_stands_below_the_one_that_precedes_it_in_canonical_order():
 
 def test_a_new_field_that_nothing_precedes_stands_at_the_end():
     data = b"---\nversion: 1\nmood: good\n---\n\ntext\n"
-    document = replace(parse(data, DIALECT), id=ID, version=2)
+    document = parse(data, DIALECT)._replace(id=ID, version=2)
     assert render(document, DIALECT) == f"---\nversion: 2\nmood: good\nid: {ID}\n---\n\ntext\n".encode()
 
 
 def test_lines_put_into_a_windows_file_end_as_its_own_do():
     data = FOREIGN.replace("\n", "\r\n").encode()
-    document = replace(parse(data, DIALECT), links=(("supersedes", OTHER, 1),))
+    document = parse(data, DIALECT)._replace(links=(("supersedes", OTHER, 1),))
     inserted = f"links:\r\n  - supersedes {OTHER}@1\r\n".encode()
     assert render(document, DIALECT).replace(inserted, b"") == data
 
@@ -437,7 +436,7 @@ def without(name: str, data: bytes) -> list[str]:
 
 @given(foreign_files() | DOCUMENTS.map(lambda document: render(document, DIALECT)), st.sampled_from(FIELDS), DOCUMENTS)
 def test_an_edit_leaves_every_line_of_other_fields_alone(data, name, other):
-    document = replace(parse(data, DIALECT), **{name: getattr(other, name)})
+    document = parse(data, DIALECT)._replace(**{name: getattr(other, name)})
     assert without(name, render(document, DIALECT)) == without(name, data)
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from tests import crashing
-from tests.crashing import Ledger, settle
+from tests.crashing import Ledger, Op, settle
 from tests.power_cuts import CALLS, Call, Disk, acknowledgements, read_trace
 
 CUTS = int(os.environ.get("COMMONPLACE_CUTS", "60"))
@@ -29,11 +29,23 @@ SEED = os.environ.get("COMMONPLACE_SEED") or str(time.time_ns())
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="strace is on Linux only")
 
 
-def recorded(tmp_path: Path, name: str, *mode: object, said: object) -> list[Call]:
+def recorded(tmp_path: Path, name: str, mode: str, *args: object, said: object) -> list[Call]:
     """Run a child under strace; return its calls."""
     trace = tmp_path / f"{name}.trace"
     subprocess.run(
-        ["strace", "-f", "-y", "-xx", "-s", "9999999", "-e", f"trace={CALLS}", "-o", trace, *crashing.command(*mode)],
+        [
+            "strace",
+            "-f",
+            "-y",
+            "-xx",
+            "-s",
+            "9999999",
+            "-e",
+            f"trace={CALLS}",
+            "-o",
+            trace,
+            *crashing.command(mode, *args),
+        ],
         input=json.dumps(said).encode(),
         stdout=subprocess.PIPE,
         cwd=Path(__file__).resolve().parent.parent,
@@ -44,11 +56,11 @@ def recorded(tmp_path: Path, name: str, *mode: object, said: object) -> list[Cal
     return read_trace(trace)
 
 
-def _draft(text: str, space: str = "a") -> dict[str, object]:
+def _draft(text: str, space: str = "a") -> Op:
     return {"text": text, "title": text.partition("*")[0], "space": space, "tags": ["x"]}
 
 
-STORY = [
+STORY: list[Op] = [
     {"verb": "remember", **_draft("zero*50")},
     {"verb": "remember", **_draft("one*60000", "b/c")},
     {"verb": "edit", "at": 0, "text": "zero again*50"},
@@ -73,7 +85,7 @@ class Cutter:
         self.ledger = Ledger()
 
     def play(
-        self, calls: list[Call], *, cut_at: set[int], dice: random.Random | None, beyond: dict | None = None
+        self, calls: list[Call], *, cut_at: set[int], dice: random.Random | None, beyond: Op | None = None
     ) -> None:
         """Cut at some calls and at every acknowledgement; `beyond` is what was under way after the last of them."""
         told = dict(acknowledgements(calls))
@@ -88,14 +100,15 @@ class Cutter:
                 under_way = answers[done]["op"] if done < len(answers) else beyond
                 self.try_cut(under_way, dice, f"after call {at}: {_brief(call)}")
 
-    def try_cut(self, under_way: dict | None, dice: random.Random | None, when: str) -> None:
+    def try_cut(self, under_way: Op | None, dice: random.Random | None, when: str) -> None:
         self.number += 1
         left = self.tmp_path / f"left-{self.number}"
         self.disk.cut(left, dice)
         try:
             settle(self.ledger, under_way, left / self.home)
         except Exception as error:
-            raise AssertionError(f"the power went {when} (seed {SEED}), and then: {type(error).__name__}: {error}") from error
+            why = f"{type(error).__name__}: {error}"
+            raise AssertionError(f"the power went {when} (seed {SEED}), and then: {why}") from error
 
 
 def _brief(call: Call) -> str:
@@ -151,7 +164,9 @@ def test_a_home_that_we_made_is_there_when_its_first_memory_is_acknowledged(tmp_
     Cutter(tmp_path, Disk(tmp_path / "disk"), "new/home").play(calls, cut_at=set(), dice=None)
 
 
-@pytest.mark.parametrize("point", ["before the file", "before the exchange", "before the flush", "after the file is taken away"])
+@pytest.mark.parametrize(
+    "point", ["before the file", "before the exchange", "before the flush", "after the file is taken away"]
+)
 @pytest.mark.parametrize("verb", ["remember", "edit", "move", "delete", "rename"])
 def test_what_a_repair_found_already_done_is_made_safe_before_it_is_struck_off(tmp_path, disk, home, verb, point):
     """A process is killed between changing a file and syncing its folder; another repairs it; then the power goes."""
@@ -159,7 +174,7 @@ def test_what_a_repair_found_already_done_is_made_safe_before_it_is_struck_off(t
     cutter.play(recorded(tmp_path, "first", "ops", home, said=STORY[:2]), cut_at=set(), dice=None)
     disk.new_process()
     id_ = next(iter(cutter.ledger.memories))
-    op = {
+    op: Op = {
         "remember": {"verb": "remember", **_draft("two*50", "new")},
         "edit": {"verb": "edit", "id": id_, "text": "changed*50"},
         "move": {"verb": "move", "id": id_, "space": "elsewhere"},
@@ -171,7 +186,8 @@ def test_what_a_repair_found_already_done_is_made_safe_before_it_is_struck_off(t
         disk.feed(call)
     disk.new_process()
     # It is not told what became of the operation, so it counts as under way until the repair.
-    repair = recorded(tmp_path, "repair", "ops", home, said=[{"verb": "sync"}, {"verb": "remember", **_draft("after*50", "z")}])
+    after = [{"verb": "sync"}, {"verb": "remember", **_draft("after*50", "z")}]
+    repair = recorded(tmp_path, "repair", "ops", home, said=after)
     told = [(at, json.loads(line)) for at, line in acknowledgements(repair)]
     for at, call in enumerate(repair):
         disk.feed(call)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from commonplace import links, memories, revisions
 from commonplace.desk import Desk
@@ -12,14 +11,14 @@ from commonplace.model import Memory
 
 def amend(desk: Desk, old: Memory, new: Memory, changed: Sequence[str], *, how: str, seen: int | None = None) -> Memory:
     """Store a changed memory: a new version, a new revision if title or text changed, the old one kept."""
-    new = replace(new, version=old.version + 1, updated=desk.tx.now)
+    new = new._replace(version=old.version + 1, updated=desk.tx.now)
     if "title" in changed or "text" in changed:
         revisions.archive(desk.tx, old)
-        new = replace(new, revision=old.revision + 1, revised_by=desk.actor, revised_at=desk.tx.now, revised_how=how)
+        new = new._replace(revision=old.revision + 1, revised_by=desk.actor, revised_at=desk.tx.now, revised_how=how)
     if new.space.id != old.space.id:
         revisions.move(desk.tx, old, new.space.id)
         memories.move(desk.tx, old, new)
-        desk.log_memory(replace(new, space=old.space), "move.out", to=new.space.id)
+        desk.log_memory(new._replace(space=old.space), "move.out", to=new.space.id)
     else:
         memories.replace(desk.tx, new)
     if new.links != old.links or new.space.id != old.space.id:
@@ -31,7 +30,7 @@ def amend(desk: Desk, old: Memory, new: Memory, changed: Sequence[str], *, how: 
 
 def remove(desk: Desk, memory: Memory, *, how: str) -> None:
     """Delete a memory: a tombstone and its history stay. A file that is gone already need not be removed."""
-    gone = replace(memory, deleted=desk.tx.now, version=memory.version + 1, updated=desk.tx.now)
+    gone = memory._replace(deleted=desk.tx.now, version=memory.version + 1, updated=desk.tx.now)
     memories.replace(desk.tx, gone)
     desk.log_memory(gone, "delete", how=how)
     if how != "file":

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from commonplace import files, grants, memories, paths, spaces
 from commonplace.desk import Desk
 from commonplace.errors import BadInput, NotFound, SpaceExists
@@ -68,4 +66,4 @@ def _relocated(desk: Desk, memory: Memory, old: Space, new: Space) -> Memory:
     files.leave(desk.tx, memory.path, memory.id)
     files.arrive(desk.tx, path)
     memories.relocate(desk.tx, memory, path)
-    return replace(memory, path=path)
+    return memory._replace(path=path)

@@ -9,7 +9,6 @@ import json
 import posixpath
 import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple, Self
 
@@ -249,8 +248,7 @@ def _new(desk: Desk, arrival: Arrival, memory_id: str) -> Memory:
 def _said(memory: Memory, arrival: Arrival) -> Memory:
     """Return a memory as a changed file says it."""
     document = arrival.document
-    return replace(
-        memory,
+    return memory._replace(
         kind=document.kind or memory.kind,
         title=_title(document, arrival.note.path),
         text=document.text,
@@ -285,7 +283,7 @@ def fate_of(desk: Desk, arrival: Arrival, answer: Answer | None, claimed: Collec
         except FileInTheWay:
             return Fate(arrival=arrival, outcome="in the way", target=Target(present.id, present.revision))
     outcome = _judged(desk, arrival, answer, present)
-    said = replace(_said(present, arrival), deleted=None)
+    said = _said(present, arrival)._replace(deleted=None)
     reworded = outcome == "updated" and (said.title, said.text) != (present.title, present.text)
     return Fate(
         arrival=arrival,
@@ -345,7 +343,7 @@ def _add(desk: Desk, fate: Fate, targets: Sequence[Target], added: list[Memory])
     if fate.said is None:
         return fate
     memory = _with_links(fate.said, targets)
-    memory = replace(memory, path=free_path(desk, _place(desk, memory)))
+    memory = memory._replace(path=free_path(desk, _place(desk, memory)))
     memories.add(desk.tx, [memory])
     links.add(desk.tx, memory.space.id, memory.links)
     files.arrive(desk.tx, memory.path)
@@ -362,7 +360,7 @@ def _update(desk: Desk, fate: Fate, targets: Sequence[Target]) -> Fate:
     changed = takein.changed_fields(old, said)
     if old.deleted:
         changed = [*changed, "deleted"]
-        said = replace(said, path=free_path(desk, old.path))
+        said = said._replace(path=free_path(desk, old.path))
         files.arrive(desk.tx, said.path)
     new = amend.amend(desk, old, said, changed, how="import") if changed else old
     linked = _keep(desk, fate, new, new.version, [target.memory for target in targets])
@@ -407,7 +405,7 @@ def _with_links(memory: Memory, targets: Sequence[Target]) -> Memory:
     for target in targets:
         link = Link(memory.id, _RELATED, target.memory, target.revision)
         found.setdefault((link.relation, link.target), link)
-    return replace(memory, links=tuple(found[pair] for pair in sorted(found)))
+    return memory._replace(links=tuple(found[pair] for pair in sorted(found)))
 
 
 def add_links(desk: Desk, answer: Answer, targets: Sequence[Target], *, looked: bool) -> int:

@@ -16,12 +16,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from json import JSONEncoder
 from math import isfinite
-from typing import Final
+from typing import Final, NamedTuple
 
 from commonplace.errors import BadInput, HomeDamaged
 from commonplace.model import Change, Finding, LogEntry, LogReport, Progress
@@ -228,8 +227,7 @@ _FIXES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Fault:
+class _Fault(NamedTuple):
     what: str
     why: str
     place: str

@@ -9,7 +9,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self
 
-from commonplace import arrange, checkup, exporting, importing, reading, remember, settings, sync
+from commonplace import arrange, checkup, reading, remember, settings, sync
 from commonplace import rebuild as rebuilding
 from commonplace.model import (
     UNSET,
@@ -32,7 +32,7 @@ from commonplace.model import (
     TransferReport,
     Unset,
 )
-from commonplace.ports import Parts
+from commonplace.ports import Parts, Transfers
 from commonplace.settings import Settings
 from commonplace.sync import quiet
 
@@ -40,9 +40,10 @@ from commonplace.sync import quiet
 class Commonplace:
     """A book of memories. Use it from any thread; close it, or use it in a `with` statement."""
 
-    def __init__(self, parts: Parts, chosen: Settings, *, actor: str) -> None:
+    def __init__(self, parts: Parts, chosen: Settings, *, actor: str, transfers: Transfers) -> None:
         """Act on these parts in the name of the actor; `commonplace.open` makes one."""
         self._parts = parts
+        self._transfers = transfers
         self._settings = chosen
         self._actor = actor
 
@@ -203,13 +204,13 @@ class Commonplace:
         self, folder: str, *, space: str | None = None, dry_run: bool = False, progress: Progress = quiet
     ) -> TransferReport:
         """Take in a folder of Markdown, as if it lay in the home or in a space's folder; again changes nothing."""
-        return importing.import_folder(
+        return self._transfers.import_folder(
             self._parts, self._actor, folder, space=space, dry_run=dry_run, progress=progress
         )
 
     def export(self, target: str, *, space: str | None = None, progress: Progress = quiet) -> TransferReport:
         """Write a space or all of them as a folder of Markdown, or as an archive (.zip, .tar.gz)."""
-        return exporting.export(self._parts, self._actor, target, space=space, progress=progress)
+        return self._transfers.export(self._parts, self._actor, target, space=space, progress=progress)
 
     def rebuild(self, *, progress: Progress = quiet) -> SyncReport:
         """Make anew everything that only serves search, from files and rows."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from commonplace import files, memories, spaces
 from commonplace.documents import rendered
@@ -16,8 +15,7 @@ from commonplace.ports import Parts, Reading
 _WAIT: Final = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Typed:
+class Typed(NamedTuple):
     """Something that came out of an exchange and is neither the base nor ours: a person typed it."""
 
     memory: str
@@ -26,8 +24,7 @@ class Typed:
     journal: Journal | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CarriedOut:
+class CarriedOut(NamedTuple):
     """How carrying out went: what is done, what came out that a person typed, what reads otherwise than issued."""
 
     done: tuple[Carried, ...] = ()
@@ -106,8 +103,7 @@ def _contents(
     return contents
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
+class _Job(NamedTuple):
     """One memory's row of the journal, the content that it asks for, and how its files were."""
 
     row: Journal

@@ -18,7 +18,7 @@ from commonplace.engines.mounts import network_file_system
 from commonplace.engines.sqlite import SqliteDatabase
 from commonplace.errors import HomeReadOnly, NetworkFileSystem
 from commonplace.model import LOCAL_OWNER, Progress, new_id, stamp
-from commonplace.ports import Clock, Database, Keys, Outside, Parts, Watcher, Yaml
+from commonplace.ports import Clock, Database, Keys, Outside, Parts, Transfers, Watcher, Yaml
 from commonplace.settings import Settings
 from commonplace.sync import quiet
 
@@ -61,7 +61,7 @@ def open_book(settings: Settings, *, clock: Clock | None = None, progress: Progr
         clock=clock,
         zone=dates.zone_named(_zone(database, settings, keys)),
     )
-    book = Commonplace(parts, settings, actor=LOCAL_OWNER)
+    book = Commonplace(parts, settings, actor=LOCAL_OWNER, transfers=cast("Transfers", _Later(_transfers)))
     book.sync(progress=progress)
     return book
 
@@ -120,6 +120,12 @@ def _later_keys(folder: str) -> Keys:
         return made[0]
 
     return cast("Keys", _Later(make))
+
+
+def _transfers() -> object:
+    from commonplace import transfer
+
+    return transfer
 
 
 def _yaml() -> Yaml:

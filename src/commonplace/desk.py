@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from commonplace import dates, files, grants, memories, paths, spaces
 from commonplace.documents import rendered
@@ -16,15 +15,14 @@ from commonplace.ports import Parts, Transaction
 _ROOM: Final = 2 * 1024 * 1024
 
 
-@dataclass(slots=True)
-class Desk:
-    """What a story works with: the transaction, who acts, and the spaces there are."""
+class Desk(NamedTuple):
+    """What a story works with: the transaction, who acts, the spaces there are, and the files to carry out."""
 
     tx: Transaction
     parts: Parts
     actor: str
     spaces: dict[str, Space]
-    carry: dict[str, bytes | None] = field(default_factory=dict)
+    carry: dict[str, bytes | None]
 
     @property
     def readable(self) -> Spaces:

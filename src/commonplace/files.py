@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from hashlib import sha256
 from typing import Final, NamedTuple
@@ -40,8 +39,7 @@ class Base(NamedTuple):
         return self.size == stat.size and self.mtime_ns == stat.mtime_ns and not self.young
 
 
-@dataclass(frozen=True, slots=True)
-class Journal:
+class Journal(NamedTuple):
     """What is to become of a memory's file: this content at this path, or nothing at all (no path)."""
 
     memory: str
@@ -63,8 +61,7 @@ class Journal:
         return tuple(dict.fromkeys(path for path, _ in self.issued))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Carried:
+class Carried(NamedTuple):
     """One row of the journal that was carried out: what now lies where, or that nothing does."""
 
     memory: str

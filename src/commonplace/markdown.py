@@ -16,9 +16,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from commonplace.errors import BadFile, BadTime, TooLarge
 from commonplace.model import KINDS, MAX_FRONT_BYTES, MAX_TAG, MAX_TAGS, MAX_TEXT_BYTES, MAX_TITLE, RELATIONS, stamp
@@ -34,8 +33,7 @@ LinkTo: TypeAlias = tuple[str, str, int | None]
 """A link as a file says it: relation, target, revision of the target."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class Document(NamedTuple):
     """What a Markdown file says; `layout` is "" when the file is exactly in canonical form."""
 
     id: str | None
@@ -58,8 +56,7 @@ class Document:
     has_front: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
+class Dialect(NamedTuple):
     """How to read what is not in canonical form: YAML, and times as people write them.
 
     `read_time(field, value)` returns a moment in UTC, or raises ValueError or BadTime.
@@ -69,8 +66,7 @@ class Dialect:
     read_time: Callable[[str, str], datetime]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Layout:
+class _Layout(NamedTuple):
     """In what a file deviates from the canonical form; None means: not at all."""
 
     bom: bool = False
@@ -85,7 +81,7 @@ class _Layout:
         """Write only what deviates."""
         if self == _CANONICAL:
             return ""
-        deviations = {name: value for name, value in asdict(self).items() if value != getattr(_CANONICAL, name)}
+        deviations = {name: value for name, value in self._asdict().items() if value != getattr(_CANONICAL, name)}
         return json.dumps(deviations, ensure_ascii=False)
 
 
@@ -460,8 +456,7 @@ _RESERVED: Final = frozenset(("y", "n", "yes", "no", "true", "false", "on", "off
 _NOT_YAML: Final = re.compile(r"[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
+class _Field(NamedTuple):
     """What a field must be, in words, and how it is read and written; times are read by the dialect."""
 
     must: str

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 LOCAL_OWNER: Final = "user:local"
 FILESYSTEM: Final = "user:filesystem"
@@ -56,8 +55,7 @@ def moment(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-@dataclass(frozen=True, slots=True)
-class Space:
+class Space(NamedTuple):
     """A named part of the book; the id stays when the name changes."""
 
     id: str
@@ -69,8 +67,7 @@ Spaces: TypeAlias = Mapping[str, Space]
 """The spaces that a question may reach, by id: it goes through every query."""
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(NamedTuple):
     """(source, relation, target), with the target's revision when the link was made."""
 
     source: str
@@ -79,8 +76,7 @@ class Link:
     revision: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class Memory(NamedTuple):
     """One memory, as the database and its Markdown file both say it."""
 
     id: str
@@ -110,8 +106,7 @@ class Memory:
     superseded_by: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class Draft(NamedTuple):
     """What somebody asks to be remembered; the rest of a memory is ours to fill in."""
 
     text: str
@@ -129,8 +124,7 @@ class Draft:
     key: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class Changes(NamedTuple):
     """What an edit changes; a field that is UNSET stays as it is."""
 
     text: str | Unset = UNSET
@@ -144,8 +138,7 @@ class Changes:
     expires: datetime | str | None | Unset = UNSET
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
+class Receipt(NamedTuple):
     """What a write returns: what was stored where, whether it was new, and how far it is."""
 
     id: str
@@ -160,8 +153,7 @@ class Receipt:
     near: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
+class Filter(NamedTuple):
     """Which memories a list or a delete means; everything given must hold."""
 
     space: str | None = None
@@ -172,16 +164,14 @@ class Filter:
     deleted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(NamedTuple):
     """Some memories, newest first, and the cursor of the next page if there is one."""
 
     items: tuple[Memory, ...]
     next: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Revision:
+class Revision(NamedTuple):
     """One title and text that a memory had: by whom, when, and how it came about."""
 
     revision: int
@@ -193,8 +183,7 @@ class Revision:
     current: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(NamedTuple):
     """One change to be numbered and logged when the transaction is sealed."""
 
     space: str
@@ -204,8 +193,7 @@ class Change:
     payload: Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogEntry:
+class LogEntry(NamedTuple):
     """One signed entry of a space's log, exactly as stored."""
 
     space: str
@@ -221,8 +209,7 @@ class LogEntry:
     key_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(NamedTuple):
     """Something that is wrong, where, and what to do about it."""
 
     what: str
@@ -231,8 +218,7 @@ class Finding:
     fix: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogReport:
+class LogReport(NamedTuple):
     """What a walk over the log found: how much was read, and the first bad entry of each space."""
 
     spaces: int
@@ -245,8 +231,7 @@ class LogReport:
         return not self.findings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncReport:
+class SyncReport(NamedTuple):
     """What a look at the folder took in."""
 
     new: int = 0
@@ -259,8 +244,7 @@ class SyncReport:
     read: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransferReport:
+class TransferReport(NamedTuple):
     """What an import or export did, file by file in numbers, and what it could not take."""
 
     done: int = 0
@@ -271,16 +255,14 @@ class TransferReport:
     ids: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deleted:
+class Deleted(NamedTuple):
     """Which memories a delete removed, or would remove."""
 
     ids: tuple[str, ...]
     dry_run: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class Status(NamedTuple):
     """The state of a home in numbers, with what is pending and what is wrong."""
 
     home: str

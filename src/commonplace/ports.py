@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from threading import Event
 from typing import Any, Literal, NamedTuple, Protocol
 
-from commonplace.model import Change, Finding
+from commonplace.model import Change, Finding, Progress, TransferReport
 
 Row = tuple[Any, ...]
 
@@ -102,8 +101,7 @@ class Keys(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class YamlField:
+class YamlField(NamedTuple):
     """One top-level field of a YAML mapping, and the lines it stands on (first, one past the last)."""
 
     name: str
@@ -238,8 +236,7 @@ class Watcher(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class SourceFile:
+class SourceFile(NamedTuple):
     """A Markdown file outside the home: its path in its folder or archive, when it was changed, what it holds."""
 
     path: str
@@ -271,8 +268,21 @@ class Outside(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class Transfers(Protocol):
+    """Import and export, which most runs never use: they are loaded when they are first asked for."""
+
+    def import_folder(
+        self, parts: Parts, actor: str, folder: str, *, space: str | None, dry_run: bool, progress: Progress
+    ) -> TransferReport:
+        """Take in a folder, a Markdown file or an archive."""
+        ...
+
+    def export(self, parts: Parts, actor: str, target: str, *, space: str | None, progress: Progress) -> TransferReport:
+        """Write memories as a folder or an archive."""
+        ...
+
+
+class Parts(NamedTuple):
     """What every flow is handed: the engines of this book."""
 
     db: Database

@@ -6,7 +6,6 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -69,7 +68,7 @@ def page(parts: Parts, actor: str, chosen: Filter, *, limit: int, after: str | N
         if kind not in KINDS:
             raise BadInput(f"{kind!r} is not a kind of memory", fix=f"use one of {', '.join(KINDS)}")
     cursor = _read_cursor(after) if after else None
-    chosen = replace(chosen, tags=wording.tags(chosen.tags))
+    chosen = chosen._replace(tags=wording.tags(chosen.tags))
     with parts.db.reading() as tx:
         allowed = readable(tx, actor, chosen.space)
         found = memories.page(
@@ -135,7 +134,7 @@ def _marked(tx: Reading, allowed: Spaces, found: Sequence[Memory], now: datetime
     for memory in found:
         troubles = [base.trouble for base in bases.get(memory.id, []) if base.path == memory.path and base.trouble]
         marks = list(_marks(memory, now, troubles, superseded=memory.id in successors))
-        shown.append(replace(memory, marks=tuple(marks), superseded_by=successors.get(memory.id)))
+        shown.append(memory._replace(marks=tuple(marks), superseded_by=successors.get(memory.id)))
     return shown
 
 

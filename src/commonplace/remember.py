@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, fields, replace
 
 from commonplace import amend, files, idempotency, links, memories, paths, reading, sync, takein, titles, wording
 from commonplace.desk import Desk, no_memory
@@ -43,8 +42,7 @@ def _checked(draft: Draft, default_space: str) -> Draft:
     title = wording.title(draft.title) if draft.title else ""
     if not title and not text.strip():
         raise BadText("there is nothing to remember", fix="give a text, or at least a title")
-    return replace(
-        draft,
+    return draft._replace(
         text=text,
         title=title or titles.title_from(text),
         space=paths.require_space_name(draft.space or default_space),
@@ -88,9 +86,9 @@ def _remember_one(desk: Desk, draft: Draft) -> tuple[Receipt, Memory | None]:
     asked = {"space": space.id, "principal": desk.actor, "key": draft.key, "content": _fingerprint(desk, draft)}
     answer = idempotency.first_answer(desk.tx, **asked)
     if answer is not None:
-        return replace(_receipt_from(answer), new=False), None
+        return _receipt_from(answer)._replace(new=False), None
     receipt, memory = _store(desk, draft, space)
-    idempotency.remember(desk.tx, **asked, answer=json.dumps(asdict(receipt)))
+    idempotency.remember(desk.tx, **asked, answer=json.dumps(receipt._asdict()))
     return receipt, memory
 
 
@@ -100,7 +98,7 @@ def _store(desk: Desk, draft: Draft, space: Space) -> tuple[Receipt, Memory]:
     memories.add(desk.tx, [memory])
     links.add(desk.tx, space.id, memory.links)
     desk.log_memory(memory, "remember", **_logged_links(memory))
-    return replace(receipt_of(memory, new=True), duplicate_of=duplicate), memory
+    return receipt_of(memory, new=True)._replace(duplicate_of=duplicate), memory
 
 
 def _new_memory(desk: Desk, draft: Draft, space: Space) -> Memory:
@@ -162,7 +160,7 @@ def _logged_links(memory: Memory) -> dict[str, object]:
 
 def _fingerprint(desk: Desk, draft: Draft) -> str:
     """Return a keyed hash of everything that was asked, so that a repeat is known and nothing can be guessed."""
-    said = {field.name: str(getattr(draft, field.name)) for field in fields(draft) if field.name != "key"}
+    said = {name: str(value) for name, value in draft._asdict().items() if name != "key"}
     return desk.parts.keys.keyed_hash(json.dumps(said, sort_keys=True))
 
 
@@ -191,7 +189,7 @@ def edit(parts: Parts, actor: str, memory_id: str, changes: Changes, *, expected
 
     def story(desk: Desk, memory: Memory) -> Memory:
         said = _edited(desk, memory, changes)
-        changed = [field.name for field in fields(Changes) if getattr(said, field.name) != getattr(memory, field.name)]
+        changed = [name for name in Changes._fields if getattr(said, name) != getattr(memory, name)]
         return amend.amend(desk, memory, said, changed, how="edit") if changed else memory
 
     return _change(parts, actor, memory_id, story, expected_version=expected_version)
@@ -208,7 +206,7 @@ def move(parts: Parts, actor: str, memory_id: str, to: str, *, expected_version:
         path = free_path(desk, paths.moved(memory.path, memory.space.name, space.name))
         files.leave(desk.tx, memory.path, memory.id)
         files.arrive(desk.tx, path)
-        return amend.amend(desk, memory, replace(memory, space=space, path=path), ["space"], how="move")
+        return amend.amend(desk, memory, memory._replace(space=space, path=path), ["space"], how="move")
 
     return _change(parts, actor, memory_id, story, expected_version=expected_version)
 
@@ -224,7 +222,7 @@ def link(parts: Parts, actor: str, source: str, relation: str, target: str) -> R
         if any((one.relation, one.target) == (relation, target) for one in memory.links):
             return memory
         added = _resolved(desk, memory.id, [(relation, target)])
-        said = replace(memory, links=(*memory.links, *added))
+        said = memory._replace(links=(*memory.links, *added))
         return amend.amend(desk, memory, said, ["links"], how="link")
 
     return _change(parts, actor, source, story)
@@ -241,7 +239,7 @@ def unlink(parts: Parts, actor: str, source: str, relation: str, target: str) ->
             raise NotFound(
                 f"memory {memory.id} has no link {relation} to {target}", fix="`commonplace show` lists its links"
             )
-        return amend.amend(desk, memory, replace(memory, links=rest), ["links"], how="unlink")
+        return amend.amend(desk, memory, memory._replace(links=rest), ["links"], how="unlink")
 
     return _change(parts, actor, source, story)
 
@@ -299,31 +297,31 @@ def _require_version(memory: Memory, expected: int | None) -> None:
 def _edited(desk: Desk, memory: Memory, changes: Changes) -> Memory:
     said = memory
     if changes.text is not UNSET:
-        said = replace(said, text=wording.text(changes.text))
+        said = said._replace(text=wording.text(changes.text))
         if memory.title == titles.title_from(memory.text):
             # A title that was only ever the text's first line goes on being that.
-            said = replace(said, title=titles.title_from(said.text))
+            said = said._replace(title=titles.title_from(said.text))
     if changes.title is not UNSET:
         title = wording.title(changes.title) if changes.title else ""
-        said = replace(said, title=title or titles.title_from(said.text))
+        said = said._replace(title=title or titles.title_from(said.text))
     if changes.kind is not UNSET:
-        said = replace(said, kind=wording.kind(changes.kind))
+        said = said._replace(kind=wording.kind(changes.kind))
     if changes.tags is not UNSET:
-        said = replace(said, tags=wording.tags(changes.tags))
+        said = said._replace(tags=wording.tags(changes.tags))
     if changes.importance is not UNSET:
-        said = replace(said, importance=wording.importance(changes.importance))
+        said = said._replace(importance=wording.importance(changes.importance))
     return _in_order(_timed(desk, said, changes))
 
 
 def _timed(desk: Desk, said: Memory, changes: Changes) -> Memory:
     if changes.occurred is not UNSET:
-        said = replace(said, occurred=desk.time("occurred", changes.occurred))
+        said = said._replace(occurred=desk.time("occurred", changes.occurred))
     if changes.valid_from is not UNSET:
-        said = replace(said, valid_from=desk.time("valid_from", changes.valid_from))
+        said = said._replace(valid_from=desk.time("valid_from", changes.valid_from))
     if changes.valid_until is not UNSET:
-        said = replace(said, valid_until=desk.time("valid_until", changes.valid_until))
+        said = said._replace(valid_until=desk.time("valid_until", changes.valid_until))
     if changes.expires is not UNSET:
-        said = replace(said, expires=desk.time("expires", changes.expires))
+        said = said._replace(expires=desk.time("expires", changes.expires))
     return said
 
 

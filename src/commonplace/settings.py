@@ -11,8 +11,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from commonplace.errors import BadInput, BadSpaceName
 
@@ -30,8 +29,7 @@ _LONGEST_PROJECT: Final = 100
 _BUSY_SECONDS: Final = 60.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(NamedTuple):
     """Everything that the surroundings decide, read once."""
 
     home: str

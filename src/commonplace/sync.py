@@ -95,7 +95,9 @@ def settle_journal(parts: Parts) -> None:
 class Story(Protocol[Told_co]):
     """A story about memories whose files may have been moved by hand; `looked` once somebody has looked where."""
 
-    def __call__(self, desk: Desk, *, looked: bool) -> Told_co: ...
+    def __call__(self, desk: Desk, *, looked: bool) -> Told_co:
+        """Let it happen at this desk."""
+        ...
 
 
 def write_with_a_look(parts: Parts, actor: str, story: Story[Told_co]) -> Told_co:

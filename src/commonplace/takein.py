@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final, Literal
 
 from commonplace import amend, files, links, memories, paths, revisions, titles
@@ -78,7 +77,7 @@ def fresh(desk: Desk, memory: Memory, *, looked: bool) -> Memory:
         return memory
     if base is not None and base.matches(stat) and base.trouble is None:
         return memory
-    if take_in(replace(desk, actor=FILESYSTEM), memory.path) == "malformed" or _in_trouble(desk, memory.path):
+    if take_in(desk._replace(actor=FILESYSTEM), memory.path) == "malformed" or _in_trouble(desk, memory.path):
         raise FileInTheWay(
             f"{memory.path} does not parse, and we do not write over what a person is mending",
             fix=f"mend the front matter of {memory.path}; `commonplace doctor` says what is wrong with it",
@@ -153,7 +152,7 @@ def _legible(desk: Desk, data: bytes) -> Document:
         return parsed(data, desk.parts)
     except BadFile:
         text = data.decode("utf-8", "replace").replace("\0", "\ufffd")
-        return replace(_EMPTY, text=text)
+        return _EMPTY._replace(text=text)
 
 
 _EMPTY: Final = Document(
@@ -234,6 +233,9 @@ def _update(desk: Desk, memory: Memory, path: str, stat: FileStat, hash_: str, d
             files.set_base(desk.tx, path, stat, hash_, memory=memory.id, version=memory.version)
             return "known"
     _replace_base(desk, path, stat, hash_, memory)
+    if journal is not None and not elsewhere and _is_written_late(desk, memory, document):
+        desk.issue([memory], seen=journal.seen)
+        return "known"
     verdict = files.judge(version=document.version, row_version=memory.version, journal=journal)
     if verdict is Verdict.EARLIER and memory.deleted is None and not elsewhere:
         _record_earlier(desk, memory, document)
@@ -241,7 +243,7 @@ def _update(desk: Desk, memory: Memory, path: str, stat: FileStat, hash_: str, d
     if elsewhere:
         files.drop_base(desk.tx, memory.path)
         files.arrive(desk.tx, path)
-    said = replace(_said(memory, document), path=path, deleted=None)
+    said = _said(memory, document)._replace(path=path, deleted=None)
     _revise(desk, memory, said, to=desk.space(paths.space_of(path), origin="folder"), seen=document.version)
     return "restored" if memory.deleted else "moved" if elsewhere else "edited"
 
@@ -279,9 +281,8 @@ def _save_at_left_path(
 def _said(memory: Memory, document: Document) -> Memory:
     """Return the memory as its file says it now; without front matter only the text is said."""
     if not document.has_front:
-        return replace(memory, text=document.text, layout=document.layout)
-    return replace(
-        memory,
+        return memory._replace(text=document.text, layout=document.layout)
+    return memory._replace(
         kind=document.kind or memory.kind,
         title=document.title or titles.title_from(document.text),
         text=document.text,
@@ -312,12 +313,17 @@ def _revise(desk: Desk, old: Memory, said: Memory, *, seen: int | None, to: Spac
     if old.deleted is not None:
         changed.append("deleted")
     if changed:
-        amend.amend(desk, old, replace(said, space=space), changed, how="file", seen=seen)
+        amend.amend(desk, old, said._replace(space=space), changed, how="file", seen=seen)
         return
     if said.path != old.path:
         memories.relocate(desk.tx, old, said.path)
     if said.path == old.path or files.journal(desk.tx, [old.id]):
         desk.issue([said])
+
+
+def _is_written_late(desk: Desk, memory: Memory, document: Document) -> bool:
+    """Tell whether a file that we are about to write over has a text of ours that another process wrote out late."""
+    return memory.deleted is None and document.version != memory.version and _is_known(desk, memory, document)
 
 
 def _is_known(desk: Desk, memory: Memory, document: Document) -> bool:
@@ -344,10 +350,10 @@ def _record_earlier(desk: Desk, memory: Memory, document: Document) -> None:
         how="file, overtaken",
     )
     revisions.keep(desk.tx, memory, earlier)
-    said = replace(memory, title=title, text=document.text, revision=earlier.revision, version=memory.version + 1)
+    said = memory._replace(title=title, text=document.text, revision=earlier.revision, version=memory.version + 1)
     desk.log_memory(said, "edit", overtaken=True)
-    stands = replace(
-        memory, revision=memory.revision + 2, version=memory.version + 2, updated=desk.tx.now, revised_at=desk.tx.now
+    stands = memory._replace(
+        revision=memory.revision + 2, version=memory.version + 2, updated=desk.tx.now, revised_at=desk.tx.now
     )
     memories.replace(desk.tx, stands)
     desk.log_memory(stands, "edit", stands=True)

@@ -38,7 +38,7 @@ def write(parts: Parts, actor: str, story: Callable[[Desk], Told]) -> Told:
 
 def _commit(parts: Parts, actor: str, story: Callable[[Desk], Told]) -> tuple[Told, dict[str, bytes | None]]:
     with parts.db.writing() as tx:
-        desk = Desk(tx, parts, actor, spaces.everything(tx))
+        desk = Desk(tx, parts, actor, spaces.everything(tx), {})
         told = story(desk)
         seal(tx, parts)
     return told, desk.carry

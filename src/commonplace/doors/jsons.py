@@ -168,7 +168,7 @@ def log_report(said: LogReport) -> dict[str, Any]:
 
 def log(space_name: str, entries: Iterable[LogEntry]) -> dict[str, Any]:
     """Entries of a log, each field exactly as it was hashed and signed."""
-    names = tuple(LogEntry.__dataclass_fields__)
+    names = tuple(LogEntry._fields)
     return {"space": space_name, "entries": [{name: getattr(one, name) for name in names} for one in entries]}
 
 
@@ -186,7 +186,7 @@ def transfer(said: TransferReport) -> dict[str, Any]:
 
 def sync(said: SyncReport) -> dict[str, Any]:
     """What a look at the folder took in."""
-    return {name: getattr(said, name) for name in SyncReport.__dataclass_fields__}
+    return {name: getattr(said, name) for name in SyncReport._fields}
 
 
 def _time(value: datetime | None) -> str | None:

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from typing import Final
 from weakref import WeakSet
 
+from commonplace.errors import HomeError
+
 _PATIENCE: Final = 30.0
 
 
@@ -25,11 +27,17 @@ class Gate:
         self._changed = threading.Condition()
         self._inside: dict[int, int] = {}
         self._shut = False
+        self._spoilt = False
         _GATES.add(self)
 
     @contextmanager
     def inside(self) -> Iterator[None]:
         """Use it; no fork happens meanwhile, unless this very thread forks."""
+        if self._spoilt:
+            raise HomeError(
+                "this process was forked in the middle of a transaction, and cannot use the book",
+                fix="fork outside of transactions, or start processes with the method `spawn`",
+            )
         me = threading.get_ident()
         with self._changed:
             self._changed.wait_for(lambda: not self._shut or me in self._inside)
@@ -44,10 +52,12 @@ class Gate:
                 self._changed.notify_all()
 
     def shut(self) -> None:
-        """Wait until nobody is inside, and let go."""
+        """Wait until nobody else is inside, and let go; a thread that forks while it is inside cannot."""
+        me = threading.get_ident()
         with self._changed:
             self._shut = True
-            if self._changed.wait_for(lambda: not self._inside, timeout=_PATIENCE):
+            self._changed.wait_for(lambda: not self._inside.keys() - {me}, timeout=_PATIENCE)
+            if not self._inside:
                 self._let_go()
 
     def open_again(self) -> None:
@@ -59,6 +69,7 @@ class Gate:
     def open_in_child(self) -> None:
         """Begin anew: of all threads only the one that forked is here."""
         self._changed = threading.Condition()
+        self._spoilt = bool(self._inside)
         self._inside = {}
         self._shut = False
 

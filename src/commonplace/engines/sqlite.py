@@ -11,7 +11,6 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import lru_cache
 from typing import Final
-from urllib.parse import quote
 
 from commonplace.engines.forking import Gate
 from commonplace.engines.locks import FairLock
@@ -20,7 +19,6 @@ from commonplace.model import Change
 from commonplace.ports import Clock, Row
 
 _CLOSING_WAIT: Final = 2.0
-_HEADER_BYTES: Final = 100
 _NAME: Final = re.compile(r":([a-z_]+)")
 
 
@@ -125,16 +123,21 @@ class SqliteDatabase:
 
     def _refuse_newer(self) -> None:
         """Look at the version without writing: even opening and closing would tidy up what a crash left."""
-        if _is_empty(self._path + "-wal"):
-            version = _version_in_header(self._path)
-        else:
-            looking = sqlite3.connect(f"file:{quote(self._path)}?mode=ro", uri=True, timeout=self._busy_seconds)
-            try:
-                version = self._version(looking)
-            finally:
-                looking.close()
+        if _is_empty(self._path):
+            return
+        looking = sqlite3.connect(self._read_only_address(), uri=True, timeout=self._busy_seconds)
+        try:
+            version = self._version(looking)
+        finally:
+            looking.close()
         if version > len(self._migrations):
             raise self._newer(version)
+
+    def _read_only_address(self) -> str:
+        # Without a log there is nothing to share: `immutable` then reads the file and makes none beside it. (Reading it
+        # without SQLite would not do: closing the file would drop the locks of every connection of this process.)
+        path = self._path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+        return f"file:{path}?mode=ro" + ("&immutable=1" if _is_empty(self._path + "-wal") else "")
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
         if self._version(connection) == 0:
@@ -248,16 +251,6 @@ def _spread(sql: str, lengths: tuple[tuple[str, int], ...]) -> str:
 
 def _is_empty(path: str) -> bool:
     return not os.path.exists(path) or os.path.getsize(path) == 0
-
-
-def _version_in_header(path: str) -> int:
-    """Return the user_version of a database without a log: it stands at a fixed place, and reading changes nothing."""
-    if _is_empty(path):
-        return 0
-    with open(path, "rb") as file:
-        header = file.read(_HEADER_BYTES)
-    is_ours = header.startswith(b"SQLite format 3\0") and len(header) == _HEADER_BYTES
-    return int.from_bytes(header[60:64], "big") if is_ours else 0
 
 
 def _statements(script: str) -> list[str]:
