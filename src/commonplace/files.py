@@ -113,6 +113,16 @@ def bases(tx: Reading) -> dict[str, Base]:
     return {row[0]: Base._make(row) for row in tx.rows(f"SELECT {_BASE} FROM file")}  # noqa: S608 - our own names
 
 
+def looks(tx: Reading) -> dict[str, tuple[int, int]]:
+    """Return how every file should look, as a walk would tell it; one that is to be read anyway looks like none."""
+    rows = tx.rows(
+        "SELECT path, size, CASE WHEN young = 0 AND coalesce(trouble, '') <> :missing THEN mtime_ns ELSE -1 END"
+        " FROM file",
+        missing=MISSING,
+    )
+    return {path: (size, mtime_ns) for path, size, mtime_ns in rows}
+
+
 def base(tx: Reading, path: str) -> Base | None:
     """Return the base of one file."""
     row = tx.row(f"SELECT {_BASE} FROM file WHERE path = :path", path=path)  # noqa: S608 - our own names

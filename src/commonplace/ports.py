@@ -132,8 +132,8 @@ class FileStat(NamedTuple):
 class Folder(Protocol):
     """The Markdown side of a home. Paths are relative to the home, with `/`."""
 
-    def walk(self) -> dict[str, FileStat]:
-        """Return every Markdown file that is ours to look at."""
+    def walk(self) -> dict[str, tuple[int, int]]:
+        """Return size and time (in nanoseconds) of every Markdown file that is ours to look at."""
         ...
 
     def stat(self, path: str) -> FileStat | None:

@@ -27,16 +27,16 @@ from commonplace.writing import write
 # --- remember
 
 
-def remember(parts: Parts, actor: str, drafts: Sequence[Draft], *, default_space: str) -> list[Receipt]:
+def remember(parts: Parts, actor: str, drafts: Sequence[Draft]) -> list[Receipt]:
     """Store new memories, all or none; a draft whose key was used before gets its first receipt again."""
     checked = []
     for at, draft in enumerate(drafts):
         with _naming(at):
-            checked.append(_checked(draft, default_space))
+            checked.append(_checked(draft))
     return write(parts, actor, lambda desk: _remember_all(desk, checked))
 
 
-def _checked(draft: Draft, default_space: str) -> Draft:
+def _checked(draft: Draft) -> Draft:
     """Return the draft with everything that can be decided without the book, or refuse it."""
     text = wording.text(draft.text)
     title = wording.title(draft.title) if draft.title else ""
@@ -45,7 +45,7 @@ def _checked(draft: Draft, default_space: str) -> Draft:
     return draft._replace(
         text=text,
         title=title or titles.title_from(text),
-        space=paths.require_space_name(draft.space or default_space),
+        space=paths.require_space_name(draft.space or paths.PERSONAL),
         kind=wording.kind(draft.kind),
         tags=wording.tags(draft.tags),
         importance=wording.importance(draft.importance),

@@ -12,9 +12,9 @@ from typing import Final, Protocol, TypeVar
 
 from commonplace import carry, files, memories, takein
 from commonplace.desk import Desk
-from commonplace.files import MISSING, Base
+from commonplace.files import MISSING
 from commonplace.model import FILESYSTEM, Progress, SyncReport
-from commonplace.ports import FileStat, Parts
+from commonplace.ports import Parts
 from commonplace.writing import strike_off, write
 
 Told_co = TypeVar("Told_co", covariant=True)
@@ -131,23 +131,16 @@ def _look_once(parts: Parts, outcomes: Counter[str], progress: Progress) -> list
         return []
     seen = parts.folder.walk()
     with parts.db.reading() as tx:
-        bases = files.bases(tx)
-    changed = list(_changed(seen, bases))
+        known = files.looks(tx)
+    if seen == known:
+        return []
+    changed = [path for path, look in seen.items() if known.get(path) != look]
     if changed:
         _take_in(parts, changed, outcomes, progress)
         with parts.db.reading() as tx:
-            bases = files.bases(tx)
-    if len(bases) == len(seen) and bases.keys() == seen.keys():
-        return []
-    gone = [path for path in bases if path not in seen and not parts.folder.exists(path)]
+            known = files.looks(tx)
+    gone = [path for path in known if path not in seen and not parts.folder.exists(path)]
     return sorted(gone)
-
-
-def _changed(seen: dict[str, FileStat], bases: dict[str, Base]) -> Iterator[str]:
-    for path, stat in seen.items():
-        base = bases.get(path)
-        if base is None or base[2] != stat[0] or base[3] != stat[1] or base[4] or base[7] == MISSING:
-            yield path
 
 
 def _take_in(parts: Parts, paths: Sequence[str], outcomes: Counter[str], progress: Progress) -> None:

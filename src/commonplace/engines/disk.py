@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import secrets
 import signal
 import stat as modes
 import time
@@ -51,16 +50,15 @@ class HomeFolder:
 
     # --- looking
 
-    def walk(self) -> dict[str, FileStat]:
+    def walk(self) -> dict[str, tuple[int, int]]:
         """Return every Markdown file that is ours to look at: no hidden ones, no links, nothing ignored."""
-        found: dict[str, FileStat] = {}
+        found: dict[str, tuple[int, int]] = {}
         ignored = self._ignored()
         folders = [(self._home, "")]
         while folders:
             folder, prefix = folders.pop()
             try:
-                with os.scandir(folder) as entries:
-                    below = self._visit(entries, prefix, found)
+                below = self._visit(folder, prefix, found)
             except (FileNotFoundError, PermissionError, NotADirectoryError):
                 continue
             folders += [(os.path.join(folder, name), f"{prefix}{name}/") for name in below]
@@ -70,19 +68,28 @@ class HomeFolder:
             found = {path: status for path, status in found.items() if not ignored.file(path)}
         return found
 
-    def _visit(self, entries: Iterator[os.DirEntry[str]], prefix: str, found: dict[str, FileStat]) -> list[str]:
+    def _visit(self, folder: str, prefix: str, found: dict[str, tuple[int, int]]) -> list[str]:
         """Note the Markdown files of one folder and return the names of the folders in it."""
         below = []
-        for entry in entries:
-            name = entry.name
-            if name[0] == ".":
-                continue
-            if name.endswith(".md") and entry.is_file(follow_symlinks=False):
-                with suppress(FileNotFoundError):
-                    status = entry.stat(follow_symlinks=False)
-                    found[self._spell(prefix + name)] = FileStat(status.st_size, status.st_mtime_ns)
-            elif entry.is_dir(follow_symlinks=False):
-                below.append(name)
+        # Through a descriptor the system looks up one name for each file, not a whole path.
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with os.scandir(descriptor) as entries:
+                for entry in entries:
+                    name = entry.name
+                    if name[0] == ".":
+                        continue
+                    if name.endswith(".md") and entry.is_file(follow_symlinks=False):
+                        try:
+                            status = entry.stat(follow_symlinks=False)
+                        except FileNotFoundError:
+                            continue
+                        path = prefix + name
+                        found[path if path.isascii() else self._spell(path)] = (status.st_size, status.st_mtime_ns)
+                    elif entry.is_dir(follow_symlinks=False):
+                        below.append(name)
+        finally:
+            os.close(descriptor)
         return below
 
     def _ignored(self) -> Ignored | None:
@@ -175,7 +182,7 @@ class HomeFolder:
     def put(self, path: str, data: bytes, *, owner: str) -> tuple[FileStat, str | None]:
         """Put data at the path in one step; return its stat and the name of what came out, if anything did."""
         target = self._at(path)
-        name = f"{owner}.{secrets.token_hex(6)}"
+        name = f"{owner}.{os.urandom(6).hex()}"
         ready = os.path.join(self._out, name)
         half = os.path.join(self._out, f"{_HALF}{name}")
         with _room(path):
@@ -197,7 +204,7 @@ class HomeFolder:
 
     def take(self, path: str, *, owner: str) -> str | None:
         """Take the file away in one step; return the name of what came out, if there was a file."""
-        name = f"{owner}.{secrets.token_hex(6)}"
+        name = f"{owner}.{os.urandom(6).hex()}"
         try:
             os.rename(self._at(path), os.path.join(self._out, name))
         except (FileNotFoundError, NotADirectoryError):
@@ -227,11 +234,14 @@ class HomeFolder:
         above = os.path.dirname(folder)
         self._ensure_folder(above)
         try:
-            os.mkdir(folder)
+            found = os.lstat(folder)
+        except FileNotFoundError:
+            with suppress(FileExistsError):
+                os.mkdir(folder)
             self._anchored.discard(folder)
-        except FileExistsError:
-            if not modes.S_ISDIR(os.lstat(folder).st_mode):
-                raise self._in_the_way(folder) from None
+            found = os.lstat(folder)
+        if not modes.S_ISDIR(found.st_mode):
+            raise self._in_the_way(folder)
         if folder not in self._anchored:
             self._dirty.add(above)
         self._safe.add(folder)

@@ -13,7 +13,7 @@ CREATE TABLE home (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE space (id TEXT NOT NULL PRIMARY KEY, name TEXT NOT NULL UNIQUE, created TEXT NOT NULL);
 
 -- memories
-CREATE TABLE place (id TEXT NOT NULL PRIMARY KEY, space TEXT NOT NULL);
+CREATE TABLE place (id TEXT NOT NULL PRIMARY KEY, space TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE memory (
   space TEXT NOT NULL, id TEXT NOT NULL, kind TEXT NOT NULL, title TEXT NOT NULL, text TEXT NOT NULL,
   tags TEXT NOT NULL, links TEXT NOT NULL, author TEXT NOT NULL, created TEXT NOT NULL, updated TEXT NOT NULL,
@@ -24,7 +24,7 @@ CREATE TABLE memory (
   PRIMARY KEY (space, id));
 CREATE INDEX memory_by_time ON memory (space, created, id);
 CREATE INDEX memory_by_path ON memory (path);
-CREATE INDEX memory_by_digest ON memory (space, digest);
+CREATE INDEX memory_by_digest ON memory (space, digest, created, id) WHERE deleted IS NULL;
 CREATE TABLE memory_tag (
   space TEXT NOT NULL, tag TEXT NOT NULL, memory TEXT NOT NULL, PRIMARY KEY (space, tag, memory)) WITHOUT ROWID;
 CREATE INDEX memory_tag_by_memory ON memory_tag (space, memory);
@@ -46,7 +46,7 @@ CREATE TABLE idempotency (
   at TEXT NOT NULL, PRIMARY KEY (space, principal, key)) WITHOUT ROWID;
 
 -- changes
-CREATE TABLE change_count (space TEXT NOT NULL PRIMARY KEY, last INTEGER NOT NULL);
+CREATE TABLE change_count (space TEXT NOT NULL PRIMARY KEY, last INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE change (
   space TEXT NOT NULL, subject TEXT NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (space, subject)) WITHOUT ROWID;
 CREATE UNIQUE INDEX change_by_number ON change (space, number);
@@ -58,7 +58,7 @@ CREATE TABLE log_entry (
   signature TEXT NOT NULL, key_id TEXT NOT NULL, PRIMARY KEY (space, seq));
 CREATE TABLE log_head (
   space TEXT NOT NULL PRIMARY KEY, seq INTEGER NOT NULL, hash TEXT NOT NULL, signature TEXT NOT NULL,
-  key_id TEXT NOT NULL);
+  key_id TEXT NOT NULL) WITHOUT ROWID;
 
 -- files
 CREATE TABLE file (
@@ -67,7 +67,7 @@ CREATE TABLE file (
 CREATE INDEX file_by_memory ON file (memory);
 CREATE TABLE file_journal (
   memory TEXT NOT NULL PRIMARY KEY, version INTEGER NOT NULL, path TEXT, hash TEXT, issued TEXT NOT NULL,
-  seen INTEGER);
+  seen INTEGER) WITHOUT ROWID;
 CREATE TABLE file_left (path TEXT NOT NULL PRIMARY KEY, memory TEXT NOT NULL, at TEXT NOT NULL);
 """
 

@@ -227,6 +227,8 @@ class SqliteTransaction(SqliteReading):
 
 def _expanded(sql: str, params: dict[str, object]) -> tuple[str, dict[str, object]]:
     """Spread parameters that are sequences over placeholders of their own: `IN :ids`."""
+    if " IN :" not in sql:
+        return sql, params
     lists = {name: value for name, value in params.items() if isinstance(value, (tuple, list))}
     if not lists:
         return sql, params
