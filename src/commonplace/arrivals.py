@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Self
 
 from commonplace import amend, files, idempotency, links, memories, paths, revisions, takein, titles
 from commonplace.desk import Desk
-from commonplace.documents import dialect, links_of, parsed, rendered
+from commonplace.documents import dialect, links_of, parsed, rendered, said_by
 from commonplace.errors import BadFile, FileInTheWay
 from commonplace.markdown import FIELDS, Document
 from commonplace.model import MAX_FRONT_BYTES, MAX_TAGS, MAX_TITLE, Link, Memory, new_id
@@ -248,21 +248,8 @@ def _new(desk: Desk, arrival: Arrival, memory_id: str) -> Memory:
 def _said(memory: Memory, arrival: Arrival) -> Memory:
     """Return a memory as a changed file says it."""
     document = arrival.document
-    return memory._replace(
-        kind=document.kind or memory.kind,
-        title=_title(document, arrival.note.path),
-        text=document.text,
-        tags=_tags(document),
-        author=document.author or memory.author,
-        created=document.created or memory.created,
-        importance=document.importance,
-        occurred=document.occurred,
-        valid_from=document.valid_from,
-        valid_until=document.valid_until,
-        expires=document.expires,
-        layout=document.layout,
-        links=links_of(document, memory.id),
-    )
+    whole = document._replace(title=_title(document, arrival.note.path), tags=_tags(document), has_front=True)
+    return said_by(memory, whole)
 
 
 # --- what becomes of it

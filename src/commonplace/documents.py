@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from commonplace import dates, markdown
+from commonplace import dates, markdown, titles
 from commonplace.errors import BadTime
 from commonplace.markdown import Dialect, Document
 from commonplace.model import Link, Memory
@@ -61,3 +61,24 @@ def links_of(document: Document, source: str) -> tuple[Link, ...]:
     """Return the links that a file names, each once, in the file's order."""
     named = {(relation, target): revision for relation, target, revision in document.links}
     return tuple(Link(source, relation, target, revision) for (relation, target), revision in named.items())
+
+
+def said_by(memory: Memory, document: Document) -> Memory:
+    """Return the memory as its file says it now; without front matter only the text is said."""
+    if not document.has_front:
+        return memory._replace(text=document.text, layout=document.layout)
+    return memory._replace(
+        kind=document.kind or memory.kind,
+        title=document.title or titles.title_from(document.text),
+        text=document.text,
+        tags=document.tags,
+        author=document.author or memory.author,
+        created=document.created or memory.created,
+        importance=document.importance,
+        occurred=document.occurred,
+        valid_from=document.valid_from,
+        valid_until=document.valid_until,
+        expires=document.expires,
+        layout=document.layout,
+        links=links_of(document, memory.id),
+    )

@@ -8,7 +8,7 @@ from typing import Final, Literal
 from commonplace import amend, files, links, memories, paths, revisions, titles
 from commonplace.carry import Typed
 from commonplace.desk import Desk
-from commonplace.documents import links_of, parsed, rendered
+from commonplace.documents import links_of, parsed, rendered, said_by
 from commonplace.errors import BadFile, FileInTheWay
 from commonplace.files import Verdict
 from commonplace.markdown import Document
@@ -109,7 +109,7 @@ def typed(desk: Desk, found: Sequence[Typed]) -> None:
             continue
         verdict = files.judge(version=document.version, row_version=memory.version, journal=one.journal)
         if one.journal is not None and verdict is Verdict.NEWER and memory.deleted is None:
-            _revise(desk, memory, _said(memory, document), seen=document.version)
+            _revise(desk, memory, said_by(memory, document), seen=document.version)
         else:
             _record_earlier(desk, memory, document)
 
@@ -243,7 +243,7 @@ def _update(desk: Desk, memory: Memory, path: str, stat: FileStat, hash_: str, d
     if elsewhere:
         files.drop_base(desk.tx, memory.path)
         files.arrive(desk.tx, path)
-    said = _said(memory, document)._replace(path=path, deleted=None)
+    said = said_by(memory, document)._replace(path=path, deleted=None)
     _revise(desk, memory, said, to=desk.space(paths.space_of(path), origin="folder"), seen=document.version)
     return "restored" if memory.deleted else "moved" if elsewhere else "edited"
 
@@ -274,29 +274,8 @@ def _save_at_left_path(
     if known:
         desk.issue([memory])
     else:
-        _revise(desk, memory, _said(memory, document), seen=document.version)
+        _revise(desk, memory, said_by(memory, document), seen=document.version)
     return "edited"
-
-
-def _said(memory: Memory, document: Document) -> Memory:
-    """Return the memory as its file says it now; without front matter only the text is said."""
-    if not document.has_front:
-        return memory._replace(text=document.text, layout=document.layout)
-    return memory._replace(
-        kind=document.kind or memory.kind,
-        title=document.title or titles.title_from(document.text),
-        text=document.text,
-        tags=document.tags,
-        author=document.author or memory.author,
-        created=document.created or memory.created,
-        importance=document.importance,
-        occurred=document.occurred,
-        valid_from=document.valid_from,
-        valid_until=document.valid_until,
-        expires=document.expires,
-        layout=document.layout,
-        links=links_of(document, memory.id),
-    )
 
 
 def changed_fields(old: Memory, new: Memory) -> list[str]:

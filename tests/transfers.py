@@ -1,0 +1,79 @@
+"""What the tests of importing and exporting share: folders to take in, and what a home holds after it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import commonplace
+from commonplace.book import Commonplace
+from commonplace.model import Memory
+
+
+def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:
+    for name, text in files.items():
+        place = folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return folder
+
+
+def everything(book: Commonplace) -> dict[str, Memory]:
+    found: list[Memory] = []
+    page = book.list(limit=500)
+    found += page.items
+    while page.next:
+        page = book.list(limit=500, after=page.next)
+        found += page.items
+    return {memory.path: memory for memory in found}
+
+
+def titled(book: Commonplace, title: str) -> Memory:
+    (found,) = [memory for memory in everything(book).values() if memory.title == title]
+    return found
+
+
+def related(book: Commonplace, memory: Memory) -> set[str]:
+    return {book.get(link.target).title for link in memory.links if link.relation == "related_to"}
+
+
+def dump(home: Path) -> list[str]:
+    with sqlite3.connect(home / ".commonplace" / "state.db") as connection:
+        lines = list(connection.iterdump())
+    connection.close()
+    return lines
+
+
+def texts(folder: Path) -> dict[str, bytes]:
+    return {
+        str(file.relative_to(folder)): file.read_bytes()
+        for file in sorted(folder.rglob("*.md"))
+        if ".commonplace" not in file.parts
+    }
+
+
+@contextmanager
+def opened(home: Path) -> Iterator[Commonplace]:
+    with commonplace.open(home) as book:
+        yield book
+
+
+@pytest.fixture
+def vault(tmp_path: Path) -> Path:
+    """A vault as Obsidian's users keep it."""
+    return write(
+        tmp_path / "vault",
+        {
+            "Home.md": "Start at [[Projects/Garden|the garden]] or [[alice]]. #Start\n",
+            "Projects/Garden.md": "---\ntags: [outdoor, plan]\naliases: [Yard] # me\n---\nSee [[Alice#Phone]] #plan\n",
+            "People/Alice.md": "# Alice\r\n\r\nKnows [[Garden]], [[Nobody]] and `[[Home]]`. #people/friends\r\n",
+            "work/todo.md": "Water the [[garden]].\n\n```\n#not-a-tag [[Home]]\n```\n",
+            ".obsidian/app.md": "not a note",
+            ".trash/Old.md": "thrown away",
+            "picture.png": b"\x89PNG",
+        },
+    )
