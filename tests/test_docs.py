@@ -58,3 +58,9 @@ def test_nothing_but_settings_reads_the_environment():
         if re.search(r"\b(os\.environ\b|os\.getenv\b|environb\b|import environ\b)", path.read_text(encoding="utf-8"))
     }
     assert readers == {"settings.py"}
+
+
+def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
+    monkeypatch.setenv("COMMONPLACE_HOME", str(tmp_path / "home"))
+    code = (ROOT / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    exec(compile(code, "README.md", "exec"), {})

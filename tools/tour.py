@@ -121,7 +121,10 @@ def _the_log(tour: Tour) -> None:
     copy = tour.home.with_name("tampered")
     shutil.copytree(tour.home, copy)
     with closing(sqlite3.connect(copy / ".commonplace" / "state.db")) as database, database:
-        changed = database.execute("UPDATE log_entry SET action = 'remembeR' WHERE action = 'remember' AND seq = 2")
+        changed = database.execute(
+            "UPDATE log_entry SET action = 'remembeR' WHERE rowid ="
+            " (SELECT min(rowid) FROM log_entry WHERE action = 'remember')"
+        )
         if changed.rowcount < 1:
             sys.exit("the tour stopped: there was no entry to alter")
     tour.run("--home", str(copy), "audit", "verify", code=1)
