@@ -207,6 +207,8 @@ class Disk:
         else:
             self.open[call.result] = (found, 0)
 
+    _open = _openat
+
     def _write(self, call: Call) -> None:
         if call.fd in self.open:
             file, at = self.open[call.fd]

@@ -91,7 +91,7 @@ REFUSED = {
     "filter with an empty kind": (("delete", "--kind", "", "--tag", "a", "--yes"), 2, "bad_input"),
     "filter with an empty time": (("delete", "--since", "", "--tag", "a", "--yes"), 2, "bad_time"),
     "filter with an empty space": (("delete", "--space", "", "--tag", "a", "--yes"), 2, "bad_input"),
-    "bad tag": (("remember", "x", "--tag", "two words"), 2, "bad_input"),
+    "bad tag": (("remember", "x", "--tag", "two[words]"), 2, "bad_input"),
     "title too long": (("remember", "x", "--title", "x" * 201), 2, "too_large"),
     "bad cursor": (("list", "--after", "nonsense"), 2, "bad_input"),
     "page too large": (("list", "--limit", "1000000000000000000000"), 2, "bad_input"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sqlite3
 import subprocess
@@ -312,11 +311,14 @@ def test_the_leading_run_of_legal_names_decides_the_space(home: Path, book: Comm
     assert {one.path: one.space.name for one in book.list().items} == places
 
 
-def test_a_home_inside_which_files_cannot_be_read_names_them(home: Path, book: Commonplace):
+def test_a_folder_in_place_of_a_file_is_left_alone_and_named_and_its_memory_stays(home: Path, book: Commonplace):
     receipt = book.remember("one")
     path = home / receipt.path
     path.unlink()
     path.mkdir()
     book.sync()
+    assert [(finding.where, "directory" in finding.why) for finding in book.doctor()] == [(receipt.path, True)]
+    with pytest.raises(FileInTheWay):
+        book.edit(receipt.id, text="two")
     assert book.get(receipt.id).text == "one"
-    assert os.path.isdir(path)
+    assert path.is_dir()

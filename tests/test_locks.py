@@ -77,7 +77,8 @@ def test_threads_exclude_each_other_too(tmp_path: Path):
     assert not inside
 
 
-def _greedy(path: str, seconds: float, turns) -> None:
+def _greedy(path: str, seconds: float, turns, together) -> None:
+    together.wait(60)
     lock, end, count = FairLock(path), time.monotonic() + seconds, 0
     while time.monotonic() < end:
         with lock.hold(10):
@@ -88,8 +89,8 @@ def _greedy(path: str, seconds: float, turns) -> None:
 
 def test_nobody_who_waits_is_passed_over_by_one_who_comes_again_and_again(tmp_path: Path):
     context = multiprocessing.get_context("spawn")
-    turns = context.Queue()
-    greedy = [context.Process(target=_greedy, args=(str(tmp_path / "lock"), 1.5, turns)) for _ in range(3)]
+    turns, together = context.Queue(), context.Barrier(3)
+    greedy = [context.Process(target=_greedy, args=(str(tmp_path / "lock"), 1.5, turns, together)) for _ in range(3)]
     for process in greedy:
         process.start()
     counts = [turns.get(timeout=60) for _ in greedy]

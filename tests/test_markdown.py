@@ -154,7 +154,7 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 LINES = WORDS.map(clean_title).filter(lambda line: line and not CONTROL.search(line))
 TAGS = st.lists(LINES, max_size=5).map(clean_tags)
 TIMES = st.none() | st.datetimes(min_value=datetime(1, 1, 2), max_value=datetime(9999, 12, 30), timezones=st.just(UTC))  # noqa: DTZ001
-COUNTS = st.integers(1, 10**18 - 1)
+COUNTS = st.integers(1, 2**53 - 1)
 IDS = st.uuids().map(str)
 BODIES = (
     st.text(st.characters(codec="utf-8", exclude_characters="\0"))

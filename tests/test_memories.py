@@ -148,7 +148,7 @@ def test_replacing_a_memory_supersedes_it_in_the_same_step(book: Commonplace):
         ({"text": "x", "space": "a/b/c/d/e/f/g/h"}, BadSpaceName),
         ({"text": "x", "kind": "poem"}, BadInput),
         ({"text": "x", "kind": "notice"}, BadInput),
-        ({"text": "x", "tags": ["two words"]}, BadInput),
+        ({"text": "x", "tags": ["two,words"]}, BadInput),
         ({"text": "x", "tags": [f"t{n}" for n in range(65)]}, TooLarge),
         ({"text": "x", "importance": 1.5}, BadInput),
         ({"text": "x", "importance": float("nan")}, BadInput),

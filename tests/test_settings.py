@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonplace import settings
+from commonplace import paths, settings
 from commonplace.errors import BadInput, BadSpaceName
 from commonplace.settings import Settings, default_space
 
@@ -262,7 +262,26 @@ def test_names_in_other_scripts_come_out_legal_stable_and_different(user):
 
 @given(st.text(min_size=1, max_size=300))
 def test_any_repository_name_comes_out_as_a_legal_space_name(name):
-    assert settings._legal(settings._as_space_name(name))
+    made = f"projects/{settings._as_space_name(name)}"
+    assert paths.require_space_name(made) == made
+
+
+@pytest.mark.parametrize(("folder", "name"), [("foo..bar", "foo.bar"), ("notes.md", "notes-md"), ("x" * 64, "x" * 64)])
+def test_a_repository_whose_name_no_space_may_have_gets_a_name_beside_it(user, folder, name):
+    assert space_at(user, repository(user / folder)) == f"projects/{name}"
+
+
+def test_two_long_names_that_begin_alike_are_two_spaces(user):
+    spaces = {space_at(user, repository(user / ("x" * 70 + end))) for end in ("", "y")}
+    assert len(spaces) == 2
+    assert all(paths.require_space_name(space) for space in spaces)
+
+
+@pytest.mark.parametrize("space", ["a..b", "notes.md", "x" * 65, "a/b/c/d/e/f/g/h"])
+def test_a_project_file_cannot_name_a_space_that_nobody_could_make(user, space):
+    (user / ".commonplace.toml").write_text(f'space = "{space}"\n')
+    with pytest.raises(BadSpaceName):
+        space_at(user, user)
 
 
 def test_a_folder_of_the_user_under_git_counts_as_a_project(user):

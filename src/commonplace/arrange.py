@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from commonplace import files, grants, memories, paths, spaces
+from collections.abc import Iterator
+from functools import partial
+
+from commonplace import files, grants, memories, paths, spaces, sync, takein
 from commonplace.desk import Desk
 from commonplace.errors import BadInput, NotFound, SpaceExists
 from commonplace.model import Memory, Space
@@ -30,14 +33,17 @@ def rename(parts: Parts, actor: str, old: str, new: str) -> Space:
     paths.require_space_name(new)
     if paths.below(new, old):
         raise BadInput(f"{new!r} lies in {old!r} itself", fix="choose a name outside of it")
-    return write(parts, actor, lambda desk: _rename(desk, old, new))
+    return sync.write_with_a_look(parts, actor, partial(_rename, old=old, new=new))
 
 
-def _rename(desk: Desk, old: str, new: str) -> Space:
+def _rename(desk: Desk, *, old: str, new: str, looked: bool) -> Space:
     going = [space for space in desk.writable.values() if paths.below(space.name, old)]
     if old not in {space.name for space in going}:
         grants.require_create(desk.actor, old)
         raise NotFound(f"there is no space {old!r}", fix="`commonplace space list` shows the spaces")
+    for space in going:
+        for memory in _live(desk, space):
+            takein.fresh(desk, memory, looked=looked)
     taken = {space.name for space in desk.spaces.values()}
     renamed = {}
     for space in sorted(going, key=lambda one: one.name):
@@ -55,10 +61,14 @@ def _rename(desk: Desk, old: str, new: str) -> Space:
 
 
 def _take_along(desk: Desk, old: Space, new: Space) -> None:
+    desk.issue([_relocated(desk, memory, old, new) for memory in _live(desk, new)])
+
+
+def _live(desk: Desk, space: Space) -> Iterator[Memory]:
     after = ""
-    while found := memories.in_space(desk.tx, {new.id: new}, new.id, after=after):
+    while found := memories.in_space(desk.tx, {space.id: space}, space.id, after=after):
         after = found[-1].id
-        desk.issue([_relocated(desk, memory, old, new) for memory in found if memory.deleted is None])
+        yield from (memory for memory in found if memory.deleted is None)
 
 
 def _relocated(desk: Desk, memory: Memory, old: Space, new: Space) -> Memory:

@@ -347,7 +347,10 @@ def _update(desk: Desk, fate: Fate, targets: Sequence[Target]) -> Fate:
     changed = takein.changed_fields(old, said)
     if old.deleted:
         changed = [*changed, "deleted"]
-        said = said._replace(path=free_path(desk, old.path))
+        # Its space may have another name by now than when it was deleted.
+        name = paths.space_of(old.path)
+        path = old.path if name == old.space.name else paths.moved(old.path, name, old.space.name)
+        said = said._replace(path=free_path(desk, path))
         files.arrive(desk.tx, said.path)
     new = amend.amend(desk, old, said, changed, how="import") if changed else old
     linked = _keep(desk, fate, new, new.version, [target.memory for target in targets])

@@ -9,8 +9,9 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self
 
-from commonplace import arrange, checkup, reading, remember, settings, sync
+from commonplace import arrange, checkup, reading, remember, settings, sync, wording
 from commonplace import rebuild as rebuilding
+from commonplace.errors import CommonplaceError
 from commonplace.model import (
     UNSET,
     Changes,
@@ -82,7 +83,7 @@ class Commonplace:
             space=space,
             kind=kind,
             title=title,
-            tags=tuple(tags),
+            tags=wording.listed(tags, "tags"),
             importance=importance,
             occurred=occurred,
             valid_from=valid_from,
@@ -104,7 +105,7 @@ class Commonplace:
         return reading.get(self._parts, self._actor, memory_id)
 
     def find_id(self, part: str) -> str:
-        """Return the id that begins or ends with these digits, or that a file's name ends with."""
+        """Return the id that begins or ends with these digits, or of the memory whose file this is."""
         return reading.find_id(self._parts, self._actor, part)
 
     def edit(
@@ -127,7 +128,7 @@ class Commonplace:
             text=text,
             title=title,
             kind=kind,
-            tags=tags if isinstance(tags, Unset) else tuple(tags),
+            tags=tags if isinstance(tags, Unset) else wording.listed(tags, "tags"),
             importance=importance,
             occurred=occurred,
             valid_from=valid_from,
@@ -192,14 +193,23 @@ class Commonplace:
     def watching(self, noticed: Callable[[SyncReport], None] | None = None) -> Iterator[None]:
         """Take in what people do to the files, as it happens, for as long as the block lasts."""
         stop = threading.Event()
-        told = noticed or (lambda _report: None)
-        watcher = threading.Thread(target=sync.watch, args=(self._parts, stop, told), name="commonplace-watch")
+        ended: list[CommonplaceError] = []
+
+        def watch() -> None:
+            try:
+                sync.watch(self._parts, stop, noticed or (lambda _report: None))
+            except CommonplaceError as error:
+                ended.append(error)
+
+        watcher = threading.Thread(target=watch, name="commonplace-watch")
         watcher.start()
         try:
             yield
         finally:
             stop.set()
             watcher.join()
+        if ended:
+            raise ended[0]
 
     def import_folder(
         self, folder: str, *, space: str | None = None, dry_run: bool = False, progress: Progress = quiet

@@ -114,7 +114,7 @@ class _Job(NamedTuple):
     @property
     def ours(self) -> frozenset[str]:
         """Every content that no person wrote."""
-        return self.row.hashes | {base.hash for base in self.bases}
+        return self.row.hashes | files.agreed(self.bases)
 
     @property
     def paths(self) -> frozenset[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from commonplace.ports import Reading, Transaction
+from commonplace.ports import Transaction
 
 
 def number(tx: Transaction, space: str, subjects: Sequence[str]) -> int:
@@ -23,22 +23,3 @@ def number(tx: Transaction, space: str, subjects: Sequence[str]) -> int:
         [{"space": space, "subject": subject, "number": first + at} for at, subject in enumerate(subjects)],
     )
     return last
-
-
-def last(tx: Reading, space: str) -> int:
-    """Return the newest number of a space."""
-    row = tx.row("SELECT last FROM change_count WHERE space = :space", space=space)
-    return int(row[0]) if row else 0
-
-
-def since(tx: Reading, space: str, seen: int, *, limit: int = 500) -> list[tuple[int, str]]:
-    """Return (number, subject) of what changed after a number, in order."""
-    return [
-        (row[0], row[1])
-        for row in tx.rows(
-            "SELECT number, subject FROM change WHERE space = :space AND number > :seen ORDER BY number LIMIT :limit",
-            space=space,
-            seen=seen,
-            limit=limit,
-        )
-    ]

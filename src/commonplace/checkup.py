@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from commonplace import audit, files, links, memories, paths, reading, spaces
+from commonplace import audit, files, memories, paths, reading, spaces
 from commonplace.errors import BadInput, NotFound
 from commonplace.model import Finding, LogEntry, LogReport, Progress, Status
 from commonplace.ports import Parts, Reading
@@ -18,17 +18,16 @@ def status(parts: Parts, actor: str, home: str) -> Status:
     """Return the state of the home in numbers, with what is pending and what is wrong."""
     with parts.db.reading() as tx:
         allowed = reading.readable(tx, actor)
-        kinds, deleted = memories.counts(tx, allowed)
-        schema = tx.row("PRAGMA user_version")
+        kinds, deleted, named = memories.counts(tx, allowed)
         return Status(
             home=home,
             program=__version__,
-            schema=schema[0] if schema else 0,
+            schema=parts.db.schema,
             spaces=len(allowed),
             memories=sum(kinds.values()),
             kinds=kinds,
             deleted=deleted,
-            links=links.count(tx, allowed),
+            links=named,
             log_entries=audit.count(tx),
             database_bytes=parts.folder.bytes_used(),
             markdown_bytes=files.counts(tx)[1],
@@ -47,18 +46,23 @@ def verify_log(parts: Parts, actor: str, space: str | None, *, progress: Progres
 
 def doctor(parts: Parts, actor: str, *, progress: Progress) -> tuple[Finding, ...]:
     """Look at everything and return what is wrong, each with its fix; nothing is changed."""
+    damaged = _database_findings(parts)
+    if damaged:
+        return damaged
     with parts.db.reading() as tx:
-        damaged = _database_findings(tx)
-        if damaged:
-            return damaged
         troubles = (*_file_findings(tx), *_content_findings(tx, parts, progress))
-    return (*troubles, *verify_log(parts, actor, None, progress=progress).findings, *_key_findings(parts))
+    log = verify_log(parts, actor, None, progress=progress).findings
+    return (*troubles, *_odd_findings(parts), *log, *_key_findings(parts))
 
 
-def _database_findings(tx: Reading) -> tuple[Finding, ...]:
-    said = [row[0] for row in tx.rows("PRAGMA integrity_check(20)")]
+def _database_findings(parts: Parts) -> tuple[Finding, ...]:
     fix = "restore a back-up, or move state.db away and open the home again: the Markdown brings the memories back"
-    return tuple(Finding(what="damaged database", where="state.db", why=one, fix=fix) for one in said if one != "ok")
+    return tuple(Finding(what="damaged database", where="state.db", why=one, fix=fix) for one in parts.db.damage())
+
+
+def _odd_findings(parts: Parts) -> tuple[Finding, ...]:
+    fix = "give it a name and rights with which it can be read"
+    return tuple(Finding(what="left out", where=path, why=why, fix=fix) for path, why in parts.folder.odd().items())
 
 
 def _file_findings(tx: Reading) -> tuple[Finding, ...]:
@@ -85,13 +89,27 @@ def _content_findings(tx: Reading, parts: Parts, progress: Progress) -> list[Fin
             progress("comparing files", done, len(bases))
         if base.trouble or base.memory in waiting:
             continue
-        data = parts.folder.read(path)
-        if data is None or files.content_hash(data) != base.hash:
-            why = "the file is gone" if data is None else "the file is not what its memory says"
+        why = _differs(parts, base)
+        if why and parts.folder.is_ours(path):
             findings.append(
-                Finding(what="unread change", where=path, why=why, fix="run `commonplace status`, which looks again")
+                Finding(
+                    what="unread change",
+                    where=path,
+                    why=why,
+                    fix="run `commonplace status`, which looks again; move away what is no file",
+                )
             )
     return findings
+
+
+def _differs(parts: Parts, base: files.Base) -> str | None:
+    try:
+        data = parts.folder.read(base.path)
+    except OSError as error:
+        return f"the file cannot be read: {error.strerror}"
+    if data is None:
+        return "the file is gone"
+    return None if files.content_hash(data) == base.hash else "the file is not what its memory says"
 
 
 def _key_findings(parts: Parts) -> tuple[Finding, ...]:

@@ -30,7 +30,12 @@ def parsed(data: bytes, parts: Parts) -> Document:
 
 def rendered(memory: Memory, parts: Parts) -> bytes:
     """Write the file of a memory."""
-    return markdown.render(document_of(memory), dialect(parts))
+    return rendered_document(document_of(memory), parts)
+
+
+def rendered_document(document: Document, parts: Parts) -> bytes:
+    """Write the file that says this; raises TooLarge."""
+    return markdown.render(document, dialect(parts))
 
 
 def document_of(memory: Memory) -> Document:

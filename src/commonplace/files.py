@@ -132,8 +132,12 @@ def base(tx: Reading, path: str) -> Base | None:
 def known_hashes(tx: Reading, memory: str) -> frozenset[str]:
     """Return every content of a memory's file that is not a person's: its bases and what we issued."""
     row = journal(tx, [memory]).get(memory)
-    hashes = {base.hash for base in bases_of(tx, [memory]).get(memory, [])}
-    return frozenset(hashes | (row.hashes if row else frozenset()))
+    return agreed(bases_of(tx, [memory]).get(memory, [])) | (row.hashes if row else frozenset())
+
+
+def agreed(bases: Iterable[Base]) -> frozenset[str]:
+    """Return the contents on which files and memories agreed: not those that could not be read or understood."""
+    return frozenset(base.hash for base in bases if base.trouble in {None, MISSING})
 
 
 def bases_of(tx: Reading, memories: Sequence[str]) -> dict[str, list[Base]]:
@@ -189,6 +193,11 @@ def distrust(tx: Transaction) -> None:
 def drop_base(tx: Transaction, path: str) -> None:
     """Forget a file that is no longer there."""
     tx.run("DELETE FROM file WHERE path = :path", path=path)
+
+
+def any_missing(tx: Reading) -> bool:
+    """Tell whether files are missing whose memories are kept until a person agrees."""
+    return tx.row("SELECT 1 FROM file WHERE trouble = :missing LIMIT 1", missing=MISSING) is not None
 
 
 def troubles(tx: Reading) -> list[Base]:

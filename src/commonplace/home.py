@@ -14,13 +14,3 @@ def record(tx: Transaction, **values: str) -> None:
     """Record facts that are not recorded yet; what is there stays."""
     for name, value in values.items():
         tx.run("INSERT INTO home (name, value) VALUES (:name, :value) ON CONFLICT DO NOTHING", name=name, value=value)
-
-
-def replace(tx: Transaction, **values: str) -> None:
-    """Record facts in place of earlier ones."""
-    for name, value in values.items():
-        tx.run(
-            "INSERT INTO home (name, value) VALUES (:name, :value) ON CONFLICT (name) DO UPDATE SET value = :value",
-            name=name,
-            value=value,
-        )

@@ -57,11 +57,5 @@ def derive(tx: Transaction, space: str, memories: Sequence[Memory], *, after: st
     add(tx, space, [link for memory in memories for link in memory.links])
 
 
-def count(tx: Reading, spaces: Spaces) -> int:
-    """Count the links that go out from the given spaces."""
-    row = tx.row("SELECT count(*) FROM link WHERE space IN :spaces", spaces=tuple(spaces))
-    return int(row[0]) if row else 0
-
-
 def _link(row: Row) -> Link:
     return Link(row[0], row[1], row[2], row[3])

@@ -151,8 +151,12 @@ def clean_title(title: str) -> str:
 
 
 def clean_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """Drop the leading `#` and blanks of tags, then empty and repeated ones."""
-    cleaned = (_LEADING_HASHES.sub("", clean_title(tag)) for tag in tags)
+    """Part tags at commas and drop their brackets, leading `#` and blanks, then empty and repeated ones.
+
+    What is left is what `wording.tags` accepts: a tag that a file has can be asked for by every verb.
+    """
+    parted = (part for tag in tags for part in _BRACKETS.sub("", tag).split(","))
+    cleaned = (_LEADING_HASHES.sub("", clean_title(tag)) for tag in parted)
     return tuple(dict.fromkeys(tag for tag in cleaned if tag))
 
 
@@ -369,7 +373,10 @@ def _read_link(value: object) -> LinkTo:
 
 
 def _read_count(value: object) -> int:
-    return int(_read_shaped(value, _COUNT))
+    number = int(_read_shaped(value, _COUNT))
+    if number > _LARGEST_COUNT:
+        raise ValueError
+    return number
 
 
 # Values to front matter
@@ -443,12 +450,15 @@ _CLOSING: Final = re.compile(r"^(?:---|\.\.\.)[ \t]*\r?(?:\n|\Z)", re.MULTILINE)
 _FIELD_LIKE: Final = re.compile(r"(?!-\s).*?:(?:\s|$)")
 _OUR_ID: Final = re.compile(r"^id:[ \t]", re.MULTILINE)
 _FLOW_ITEM: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[^", ][^,]*')
+_BRACKETS: Final = re.compile(r"[\[\]{}]")
 _LEADING_HASHES: Final = re.compile(r"^[\s#]+")
 _NOT_TEXT: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 _KIND: Final = re.compile("|".join(KINDS), re.IGNORECASE | re.ASCII)
 _AUTHOR: Final = re.compile(r"(?:user|agent):[A-Za-z0-9][A-Za-z0-9._@-]*")
-_COUNT: Final = re.compile(r"[1-9][0-9]{0,17}")
+_COUNT: Final = re.compile(r"[1-9][0-9]{0,15}")
+# What every reader of JSON can still count on from; some have no larger whole numbers.
+_LARGEST_COUNT: Final = 2**53 - 1
 # Begins with a letter and holds nothing that could mean something in YAML 1.1 or 1.2: quoted otherwise.
 _PLAIN: Final = re.compile(r"""[^\W\d_](?:[\w .,;!?'"()/+&%=@\u2013\u2014\u2019-]*(?<! ))?""")
 _PLAIN_IN_LIST: Final = re.compile(r"[^\W\d_](?:[\w ./+-]*(?<! ))?")
@@ -465,7 +475,7 @@ class _Field(NamedTuple):
 
 
 _TIME: Final = _Field("a date or time, such as 2026-05-01 or 2026-05-01T09:30:00Z", None, _write_time)
-_NUMBER: Final = _Field("a whole number from 1", _read_count, _write_number)
+_NUMBER: Final = _Field(f"a whole number from 1 to {_LARGEST_COUNT}", _read_count, _write_number)
 _FIELDS: Final[Mapping[str, _Field]] = {
     "id": _Field("a UUID", _read_id, _write_as_is),
     "title": _Field(f"a text of at most {MAX_TITLE} characters", _read_title, _write_title),

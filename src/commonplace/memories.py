@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import heapq
 import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from hashlib import blake2b
+from itertools import islice
 from typing import Final
 
 from commonplace.model import Filter, Link, Memory, Spaces, moment, stamp
@@ -140,10 +142,26 @@ def page(
     limit: int,
 ) -> list[Memory]:
     """Return the newest memories of the given spaces that the filter lets through, after a cursor (created, id)."""
-    if not spaces:
-        return []
-    conditions = ["space IN :spaces", "deleted IS NOT NULL" if chosen.deleted else "deleted IS NULL"]
-    params: dict[str, object] = {"spaces": tuple(spaces), "limit": limit}
+    sql, params = _page_query(chosen, since=since, until=until, after=after)
+    # One question for each space, which its index answers in order, and only then the rows of those that are shown.
+    found = [tx.rows(sql, space=space, limit=limit, **params) for space in spaces]
+    newest = list(islice(heapq.merge(*found, reverse=True), limit))
+    chosen_ids: dict[str, list[str]] = {}
+    for _, memory_id, space in newest:
+        chosen_ids.setdefault(space, []).append(memory_id)
+    there: dict[str, Memory] = {}
+    for space, ids in chosen_ids.items():
+        there |= several(tx, {space: spaces[space]}, ids)
+    return [there[memory_id] for _, memory_id, _ in newest]
+
+
+def _page_query(
+    chosen: Filter, *, since: datetime | None, until: datetime | None, after: tuple[str, str] | None
+) -> tuple[str, dict[str, object]]:
+    """Return the question for (created, id, space) of the newest memories of one space, and its parameters."""
+    tables = "memory"
+    conditions = ["memory.space = :space", "deleted IS NOT NULL" if chosen.deleted else "deleted IS NULL"]
+    params: dict[str, object] = {}
     if chosen.kinds:
         conditions.append("kind IN :kinds")
         params["kinds"] = chosen.kinds
@@ -159,34 +177,49 @@ def page(
         params["created"], params["id"] = after
     for at, tag in enumerate(chosen.tags):
         name = "tag_" + "abcdefghijklmnopqrstuvwxyz"[at % 26] * (at // 26 + 1)
-        conditions.append(f"id IN (SELECT memory FROM memory_tag WHERE space = memory.space AND tag = :{name})")  # noqa: S608 - our own names
         params[name] = tag
-    rows = tx.rows(
-        f"SELECT {_COLUMNS} FROM memory WHERE {' AND '.join(conditions)} ORDER BY created DESC, id DESC LIMIT :limit",  # noqa: S608 - our own names
-        **params,
+        if chosen.deleted:
+            # The tags of a deleted memory are in its row alone.
+            conditions.append(f"EXISTS (SELECT 1 FROM json_each(memory.tags) AS said WHERE said.value = :{name})")  # noqa: S608 - our own names
+        elif at == 0:
+            # Crossed in this order, so that a tag leads to its memories, however many others there are.
+            tables = "memory_tag CROSS JOIN memory"
+            conditions += ["memory_tag.space = :space", f"memory_tag.tag = :{name}", "memory.id = memory_tag.memory"]
+        else:
+            conditions.append(f"id IN (SELECT memory FROM memory_tag WHERE space = :space AND tag = :{name})")  # noqa: S608 - our own names
+    sql = (
+        f"SELECT created, id, memory.space FROM {tables} WHERE {' AND '.join(conditions)}"  # noqa: S608 - our own names
+        " ORDER BY created DESC, id DESC LIMIT :limit"
     )
-    return [_memory(row, spaces) for row in rows]
+    return sql, params
 
 
 def starting(tx: Reading, spaces: Spaces, part: str, *, limit: int) -> list[str]:
     """Return ids that begin or end with these digits: those of live memories, or if there are none, of deleted ones."""
     if not spaces:
         return []
-    rows = tx.rows(
-        "SELECT id, deleted IS NULL FROM memory WHERE space IN :spaces AND (id LIKE :head OR id LIKE :tail)"
-        " ORDER BY deleted IS NULL DESC, id LIMIT :limit",
-        spaces=tuple(spaces),
-        head=part + "%",
-        tail="%" + part,
-        limit=limit,
-    )
-    live = [row[0] for row in rows if row[1]]
-    return live or [row[0] for row in rows]
+    for state in ("deleted IS NULL", "deleted IS NOT NULL"):
+        found: set[str] = set()
+        for place in ("place.id >= :part AND place.id < :beyond", "place.id LIKE :tail"):
+            rows = tx.rows(
+                f"SELECT place.id FROM place CROSS JOIN memory WHERE {place} AND place.space IN :spaces"  # noqa: S608 - our own names
+                f" AND memory.space = place.space AND memory.id = place.id AND {state} ORDER BY place.id LIMIT :limit",
+                part=part,
+                # Behind every hexadecimal digit.
+                beyond=part + "g",
+                tail="%" + part,
+                spaces=tuple(spaces),
+                limit=limit,
+            )
+            found |= {row[0] for row in rows}
+        if found:
+            return sorted(found)[:limit]
+    return []
 
 
 def same_text(tx: Reading, spaces: Spaces, text: str) -> str | None:
-    """Return the oldest live memory of the given spaces with this text, or None."""
-    if not spaces:
+    """Return the oldest live memory of the given spaces with this text, or None; having no text is no likeness."""
+    if not spaces or not text.strip():
         return None
     row = tx.row(
         "SELECT id FROM memory WHERE space IN :spaces AND digest = :digest AND deleted IS NULL"
@@ -208,21 +241,22 @@ def in_space(tx: Reading, spaces: Spaces, space: str, *, after: str = "", limit:
     return [_memory(row, spaces) for row in rows]
 
 
-def counts(tx: Reading, spaces: Spaces) -> tuple[dict[str, int], int]:
-    """Return how many live memories there are of each kind, and how many deleted ones."""
+def counts(tx: Reading, spaces: Spaces) -> tuple[dict[str, int], int, int]:
+    """Return how many live memories there are of each kind, how many deleted ones, and how many links the live have."""
     kinds: dict[str, int] = {}
-    deleted = 0
+    deleted = links = 0
     rows = tx.rows(
-        "SELECT kind, deleted IS NULL, count(*) FROM memory WHERE space IN :spaces GROUP BY kind, deleted IS NULL"
-        " ORDER BY kind",
+        "SELECT kind, deleted IS NULL, count(*), sum(json_array_length(links)) FROM memory WHERE space IN :spaces"
+        " GROUP BY kind, deleted IS NULL ORDER BY kind",
         spaces=tuple(spaces),
     )
-    for kind, live, count in rows:
+    for kind, live, count, named in rows:
         if live:
             kinds[kind] = count
+            links += named
         else:
             deleted += count
-    return kinds, deleted
+    return kinds, deleted, links
 
 
 def at_path(tx: Reading, path: str) -> str | None:

@@ -52,9 +52,13 @@ def path_for(space: str, created: datetime, slug: str, memory_id: str, *, taken:
 
 
 def moved(path: str, old: str, new: str) -> str:
-    """Return where a file goes when its space goes from `old` to `new`: the rest of its path stays."""
+    """Return where a file goes when its space goes from `old` to `new`: the rest of its path stays.
+
+    Folders below the deepest level of a space would become spaces at a higher one: then only the file's name stays.
+    """
     rest = path.removeprefix(old + "/")
-    return f"{new}/{rest}"
+    kept = f"{new}/{rest}"
+    return kept if space_of(kept) == new else f"{new}/{rest.rpartition('/')[2]}"
 
 
 def below(name: str, top: str) -> bool:

@@ -55,6 +55,15 @@ class Transaction(Reading, Protocol):
 class Database(Protocol):
     """Where rows live."""
 
+    @property
+    def schema(self) -> int:
+        """The version of the schema."""
+        ...
+
+    def damage(self) -> list[str]:
+        """Return what is broken in the database itself."""
+        ...
+
     def reading(self) -> AbstractContextManager[Reading]:
         """Open a consistent view."""
         ...
@@ -146,6 +155,14 @@ class Folder(Protocol):
 
     def exists(self, path: str) -> bool:
         """Tell whether anything is at the path, a placeholder of a cloud drive included."""
+        ...
+
+    def known_as(self, path: str) -> str:
+        """Return how a walk would spell this path."""
+        ...
+
+    def odd(self) -> dict[str, str]:
+        """Return what the last walk could not look at, and why."""
         ...
 
     def is_ours(self, path: str) -> bool:

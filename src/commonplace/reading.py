@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import posixpath
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -49,10 +50,16 @@ def find_id(parts: Parts, actor: str, part: str) -> str:
     name = part.strip().lower()
     tail = re.search(r"--([0-9a-f]{8,12})\.md\Z", name)
     digits = tail[1] if tail else name
-    if not re.fullmatch(r"[0-9a-f-]{4,36}", digits):
+    if not wording.is_unicode(part):
         return wording.memory_id(part)
     with parts.db.reading() as tx:
-        found = memories.starting(tx, readable(tx, actor), digits, limit=3)
+        allowed = readable(tx, actor)
+        whole = name if wording.is_memory_id(name) else memories.at_path(tx, posixpath.normpath(part.strip()))
+        if whole is not None and memories.find(tx, allowed, whole) is not None:
+            return whole
+        if not re.fullmatch(r"[0-9a-f-]{4,36}", digits):
+            return wording.memory_id(part)
+        found = memories.starting(tx, allowed, digits, limit=3)
     if not found:
         raise no_memory(part)
     if len(found) > 1:
@@ -127,7 +134,7 @@ def _marked(tx: Reading, allowed: Spaces, found: Sequence[Memory], now: datetime
     superseding = links.incoming(tx, allowed, ids, relation="supersedes")
     live = _live(tx, allowed, [link.source for link in superseding])
     for link in superseding:
-        if link.source in live:
+        if link.source in live and link.source != link.target:
             successors[link.target] = max(link.source, successors.get(link.target, ""))
     bases = files.bases_of(tx, ids)
     shown = []

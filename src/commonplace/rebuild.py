@@ -18,7 +18,7 @@ def rebuild(parts: Parts, *, progress: Progress) -> SyncReport:
     """Derive again what is derived, and read every file again; other processes may write meanwhile."""
     with parts.db.reading() as tx:
         every = spaces.everything(tx)
-        kinds, deleted = memories.counts(tx, every)
+        kinds, deleted, _ = memories.counts(tx, every)
     total, done = sum(kinds.values()) + deleted, 0
     for space in every:
         after: str | None = ""

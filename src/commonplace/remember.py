@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
+from typing import Final
 
-from commonplace import amend, files, idempotency, links, memories, paths, reading, sync, takein, titles, wording
+from commonplace import amend, dates, files, idempotency, links, memories, paths, reading, sync, takein, titles, wording
 from commonplace.desk import Desk, no_memory
-from commonplace.errors import BadInput, BadText, CommonplaceError, Conflict, NotFound, VersionConflict
+from commonplace.errors import BadInput, BadText, BadTime, CommonplaceError, Conflict, NotFound, VersionConflict
 from commonplace.model import (
     UNSET,
     Changes,
@@ -20,9 +22,12 @@ from commonplace.model import (
     Receipt,
     Space,
     new_id,
+    stamp,
 )
 from commonplace.ports import Parts
 from commonplace.writing import write
+
+_TIMES: Final = ("occurred", "valid_from", "valid_until", "expires")
 
 # --- remember
 
@@ -159,9 +164,27 @@ def _logged_links(memory: Memory) -> dict[str, object]:
 
 
 def _fingerprint(desk: Desk, draft: Draft) -> str:
-    """Return a keyed hash of everything that was asked, so that a repeat is known and nothing can be guessed."""
-    said = {name: str(value) for name, value in draft._asdict().items() if name != "key"}
+    """Return a keyed hash of everything that was asked, so that a repeat is known and nothing can be guessed.
+
+    What stands at its default is left out, so that a field that comes later changes no hash of today. The space is
+    part of the key already, by its id, which a rename does not change.
+    """
+    times = {name: _spelled(desk, name, getattr(draft, name)) for name in _TIMES}
+    title = None if draft.title == titles.title_from(draft.text) else draft.title
+    asked = {**draft._asdict(), "title": title, **times}
+    default = Draft("")._asdict()
+    said = {name: asked[name] for name in asked if name not in ("key", "space") and asked[name] != default[name]}
     return desk.parts.keys.keyed_hash(json.dumps(said, sort_keys=True))
+
+
+def _spelled(desk: Desk, name: str, value: datetime | str | None) -> str | None:
+    """Return one spelling for all of a moment; words such as `yesterday` stay words, since a repeat comes later."""
+    if value is None:
+        return None
+    try:
+        return stamp(dates.read_time(value, zone=desk.parts.zone, edge=dates.field_edge(name)))
+    except BadTime:
+        return " ".join(str(value).lower().split())
 
 
 def receipt_of(memory: Memory, *, new: bool) -> Receipt:

@@ -22,10 +22,12 @@ PROJECT_KEYS: Final = ("capture", "space")
 _CONFIG: Final = os.path.join(".commonplace", "config.toml")
 _PROJECT: Final = ".commonplace.toml"
 # Patterns are compiled where they are first used, and then kept by `re`: most runs use none.
-_LEGAL: Final = r"(?!\d{4}-\d{2}\Z)[a-z0-9][a-z0-9._-]*"
+# One part of a space's name, by the rule of `paths`: no month, no two dots, not the name of a Markdown file.
+_LEGAL: Final = r"(?!\d{4}-\d{2}\Z)(?!.*\.\.)(?!.*\.md\Z)[a-z0-9][a-z0-9._-]{0,63}"
 _ORIGIN: Final = r'\[\s*remote\s+"origin"\s*\]\s*(?:[#;].*)?'
 _URL: Final = r'url\s*=\s*(?:"([^"]*)"|([^#;]*))'
-_LONGEST_PROJECT: Final = 100
+_LONGEST_PART: Final = 64
+_MOST_PARTS: Final = 7
 _BUSY_SECONDS: Final = 60.0
 
 
@@ -193,7 +195,8 @@ def _checked_project(path: str, values: dict[str, object]) -> str | None:
     space = values.get("space")
     if space is None:
         return None
-    if not isinstance(space, str) or not all(_legal(part) for part in space.split("/")):
+    parts = space.split("/") if isinstance(space, str) else []
+    if not isinstance(space, str) or len(parts) > _MOST_PARTS or not all(_legal(part) for part in parts):
         raise BadSpaceName(
             f"space in {path} is not the name of a space: {space!r}",
             fix='write it like space = "team/backend": lower-case letters, digits, dots, dashes and underscores',
@@ -266,12 +269,13 @@ def _legal(name: str) -> bool:
 
 
 def _as_space_name(name: str) -> str:
-    lowered = re.sub(r"[^a-z0-9._-]+", "-", name.lower())
-    legal = lowered.lstrip("._-")[:_LONGEST_PROJECT].rstrip("-")
-    if _legal(legal):
-        return legal
-    # Nothing legal is left of a name in another script; its checksum still tells two of them apart.
-    return f"repo-{legal or format(zlib.crc32(name.encode(errors='surrogateescape')), '08x')}"
+    lowered = re.sub(r"\.{2,}", ".", re.sub(r"[^a-z0-9._-]+", "-", name.lower()))
+    legal = re.sub(r"\.md\Z", "-md", lowered.lstrip("._-").rstrip("-"))
+    # Where the name itself does not fit, its checksum still tells two repositories apart.
+    checksum = format(zlib.crc32(name.encode(errors="surrogateescape")), "08x")
+    if len(legal) > _LONGEST_PART:
+        return f"{legal[: _LONGEST_PART - 9].rstrip('.-')}-{checksum}"
+    return legal if _legal(legal) else f"repo-{legal or checksum}"
 
 
 def _first_line(path: str) -> str:

@@ -12,6 +12,7 @@ from typing import Final, Protocol, TypeVar
 
 from commonplace import carry, files, memories, takein
 from commonplace.desk import Desk
+from commonplace.errors import CommonplaceError, HomeIsNewer
 from commonplace.files import MISSING
 from commonplace.model import FILESYSTEM, Progress, SyncReport
 from commonplace.ports import Parts
@@ -39,10 +40,16 @@ def look(parts: Parts, *, progress: Progress = quiet) -> SyncReport:
     missing = _look_once(parts, outcomes, progress)
     if missing:
         # Editors save by removing and making anew, and a move has a moment with no file: look a second time.
-        time.sleep(_BETWEEN_LOOKS)
-        missing = _look_once(parts, outcomes, progress)
+        missing = _still_missing(parts, missing, outcomes)
     held_back = _remove(parts, missing, outcomes) if missing else 0
     return _report(outcomes, held_back)
+
+
+def _still_missing(parts: Parts, missing: Sequence[str], outcomes: Counter[str]) -> list[str]:
+    """Return the paths that are gone in a second look too."""
+    time.sleep(_BETWEEN_LOOKS)
+    before = frozenset(missing)
+    return [path for path in _look_once(parts, outcomes, quiet) if path in before]
 
 
 def look_at(parts: Parts, paths: Collection[str]) -> SyncReport:
@@ -51,10 +58,13 @@ def look_at(parts: Parts, paths: Collection[str]) -> SyncReport:
     if not parts.folder.present():
         return SyncReport()
     with parts.db.reading() as tx:
-        bases = {path: files.base(tx, path) for path in paths}
+        bases = {path: files.base(tx, path) for path in map(parts.folder.known_as, paths)}
     changed = []
     for path, base in bases.items():
-        stat = parts.folder.stat(path)
+        try:
+            stat = parts.folder.stat(path)
+        except OSError:
+            continue
         if stat is None:
             if base is not None or not path.endswith(".md"):
                 return look(parts)
@@ -69,11 +79,18 @@ def watch(parts: Parts, stop: Event, noticed: Callable[[SyncReport], None]) -> N
     looked = -math.inf
     for paths in parts.watcher.changes(stop):
         # A full look first, since the watch began only now, and then now and again: a watch can miss things.
-        if time.monotonic() - looked > _BETWEEN_FULL_LOOKS:
-            noticed(look(parts))
-            looked = time.monotonic()
-        elif paths:
-            noticed(look_at(parts, paths))
+        whole = time.monotonic() - looked > _BETWEEN_FULL_LOOKS
+        if not whole and not paths:
+            continue
+        try:
+            noticed(look(parts) if whole else look_at(parts, paths))
+        except HomeIsNewer:
+            raise
+        except (CommonplaceError, OSError):
+            # Somebody holds the lock, or the disk is away: look at everything as soon as it can be done.
+            looked = -math.inf
+            continue
+        looked = time.monotonic() if whole else looked
 
 
 def settle_journal(parts: Parts) -> None:
@@ -112,7 +129,9 @@ def write_with_a_look(parts: Parts, actor: str, story: Story[Told_co]) -> Told_c
 def accept_deletions(parts: Parts) -> int:
     """Delete the memories whose files are gone, however many: a person agreed. Return how many."""
     outcomes: Counter[str] = Counter()
-    missing = _look_once(parts, outcomes, quiet)
+    missing: Sequence[str] = _look_once(parts, outcomes, quiet)
+    if missing:
+        missing = _still_missing(parts, missing, outcomes)
     for some in _chunks(missing):
         write(parts, FILESYSTEM, partial(_delete, paths=some))
     return len(missing)
@@ -158,7 +177,8 @@ def _remove(parts: Parts, missing: Sequence[str], outcomes: Counter[str]) -> int
     """Delete the memories of files that are gone; if very many are, ask a person first and return how many."""
     with parts.db.reading() as tx:
         total, _ = files.counts(tx)
-    if len(missing) > _FEW and len(missing) * _SHARE > total:
+        waiting = files.any_missing(tx)
+    if waiting or (len(missing) > _FEW and len(missing) * _SHARE > total):
         write(parts, FILESYSTEM, lambda desk: _mark_missing(desk, missing))
         return len(missing)
     for some in _chunks(missing):

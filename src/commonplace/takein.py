@@ -8,16 +8,16 @@ from typing import Final, Literal
 from commonplace import amend, files, links, memories, paths, revisions, titles
 from commonplace.carry import Typed
 from commonplace.desk import Desk
-from commonplace.documents import links_of, parsed, rendered, said_by
-from commonplace.errors import BadFile, FileInTheWay
+from commonplace.documents import links_of, parsed, rendered, rendered_document, said_by
+from commonplace.errors import BadFile, FileInTheWay, TooLarge
 from commonplace.files import Verdict
 from commonplace.markdown import Document
-from commonplace.model import FILESYSTEM, MAX_FRONT_BYTES, Memory, Revision, Space, new_id
+from commonplace.model import FILESYSTEM, Memory, Revision, Space, new_id
 from commonplace.ports import FileStat
 
 Outcome = Literal["new", "edited", "moved", "restored", "malformed", "known", "copied", "none"]
 
-_OUR_FIELDS: Final = 4096
+_MANY: Final = 10**12
 _FIELDS: Final = (
     "title",
     "text",
@@ -44,7 +44,7 @@ def take_in(desk: Desk, path: str) -> Outcome:
     try:
         data = desk.parts.folder.read(path)
     except OSError as error:
-        return _refuse(desk, path, stat, base.hash if base else "", base, f"cannot be read: {error.strerror}")
+        return _refuse(desk, path, stat, "", base, f"cannot be read: {error.strerror}")
     if data is None:
         return "none"
     hash_ = files.content_hash(data)
@@ -56,12 +56,31 @@ def take_in(desk: Desk, path: str) -> Outcome:
         document = parsed(data, desk.parts)
     except BadFile as error:
         return _refuse(desk, path, stat, hash_, base, str(error))
-    if len(document.layout) > MAX_FRONT_BYTES - _OUR_FIELDS:
+    if not _has_room(desk, document):
         return _refuse(desk, path, stat, hash_, base, "the front matter is too long: no room is left for our fields")
     memory, how = _whose(desk, path, base, document)
     if memory is None:
         return _add(desk, path, stat, hash_, document, fresh_id=how == "copied")
     return _update(desk, memory, path, stat, hash_, document)
+
+
+def _has_room(desk: Desk, document: Document) -> bool:
+    """Tell whether the front matter can take the fields that we add."""
+    whole = document._replace(
+        id=document.id or new_id(),
+        title=document.title or titles.title_from(document.text),
+        created=document.created or desk.tx.now,
+        updated=desk.tx.now,
+        author=document.author or FILESYSTEM,
+        revision=_MANY,
+        version=_MANY,
+        has_front=True,
+    )
+    try:
+        rendered_document(whole, desk.parts)
+    except TooLarge:
+        return False
+    return True
 
 
 class FileGone(Exception):
@@ -70,7 +89,13 @@ class FileGone(Exception):
 
 def fresh(desk: Desk, memory: Memory, *, looked: bool) -> Memory:
     """Take in what a person did to the file of a memory that is about to be changed; return it as it is then."""
-    base, stat = files.base(desk.tx, memory.path), desk.parts.folder.stat(memory.path)
+    base = files.base(desk.tx, memory.path)
+    try:
+        stat = desk.parts.folder.stat(memory.path)
+    except OSError as error:
+        raise FileInTheWay(
+            f"{memory.path} cannot be looked at: {error.strerror}", fix="give this user the right to read it"
+        ) from error
     if stat is None:
         if base is not None and not looked and not files.journal(desk.tx, [memory.id]):
             raise FileGone
@@ -95,7 +120,11 @@ def typed(desk: Desk, found: Sequence[Typed]) -> None:
     for one in found:
         data = desk.parts.folder.read_out(one.name)
         memory = memories.find(desk.tx, desk.spaces, one.memory)
-        if data is None or memory is None:
+        if data is None:
+            continue
+        if memory is None:
+            # The database that knew the memory is lost: its text is not.
+            desk.parts.folder.put_back(one.name, f"recovered-{one.name}.md")
             continue
         document = _legible(desk, data)
         if document.id not in (None, memory.id):
@@ -130,7 +159,7 @@ def _whose(desk: Desk, path: str, base: files.Base | None, document: Document) -
     named = memories.find(desk.tx, desk.spaces, document.id) if document.id else None
     if named is not None and here is not None and named.id != here.id:
         # An id edited by hand is put back, unless the file that it belongs to was really moved over this one.
-        moved_over = named.deleted is None and not desk.parts.folder.exists(named.path)
+        moved_over = named.deleted is None and not _is_at_home(desk, named)
         return (named, "moved") if moved_over else (here, "known")
     if here is not None:
         return here, "known"
@@ -141,9 +170,19 @@ def _whose(desk: Desk, path: str, base: files.Base | None, document: Document) -
     pending = files.journal(desk.tx, [named.id]).get(named.id)
     if named.path == path or (pending and path in pending.paths) or files.left(desk.tx, path) == named.id:
         return named, "known"
-    if desk.parts.folder.exists(named.path) or pending:
+    if pending or _is_at_home(desk, named):
         return None, "copied"
     return named, "moved"
+
+
+def _is_at_home(desk: Desk, memory: Memory) -> bool:
+    """Tell whether a memory's own file is still where it was: a file that names another memory is not it."""
+    try:
+        data = desk.parts.folder.read(memory.path)
+        there = None if data is None else parsed(data, desk.parts).id
+    except (BadFile, OSError):
+        return True
+    return desk.parts.folder.exists(memory.path) if data is None else there in {None, memory.id}
 
 
 def _legible(desk: Desk, data: bytes) -> Document:

@@ -11,7 +11,7 @@ from commonplace.model import KINDS, MAX_KEY, MAX_TAG, MAX_TAGS, MAX_TEXT_BYTES,
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
-_TAG: Final = re.compile(r"[^\s,#\[\]{}\x00-\x1f\x7f][^\s,\[\]{}\x00-\x1f\x7f]*\Z")
+_TAG: Final = re.compile(r"[^,\[\]{}\x00-\x1f\x7f]+\Z")
 
 
 def text(value: str) -> str:
@@ -42,18 +42,25 @@ def title(value: str) -> str:
 
 
 def tags(values: Iterable[str]) -> tuple[str, ...]:
-    """Return tags without a leading '#', each once, in the order given."""
-    cleaned = [value.strip().removeprefix("#") for value in values]
+    """Return tags as a file's are read: without a leading '#', with single blanks, each once, in the order given."""
+    cleaned = [" ".join(value.split()).lstrip("# ") for value in listed(values, "tags")]
     for tag in cleaned:
         _require_unicode(tag, "tag")
         if len(tag) > MAX_TAG:
             raise TooLarge(f"a tag has {len(tag)} characters, at most {MAX_TAG} are allowed", fix="shorten it")
         if not _TAG.match(tag):
-            raise BadInput(f"{tag!r} is not a tag", fix="a tag is one word without spaces, commas or brackets")
+            raise BadInput(f"{tag!r} is not a tag", fix="a tag is a short text without commas or brackets")
     unique = tuple(dict.fromkeys(cleaned))
     if len(unique) > MAX_TAGS:
         raise TooLarge(f"{len(unique)} tags, at most {MAX_TAGS} are allowed", fix="keep those that you will ask for")
     return unique
+
+
+def listed(values: Iterable[str], what: str) -> tuple[str, ...]:
+    """Return several texts; one text alone, whose letters would pass for several, is refused."""
+    if isinstance(values, str):
+        raise BadInput(f"the {what} are one text, not a list of texts", fix=f"put it into a list: [{values!r}]")
+    return tuple(values)
 
 
 def kind(value: str) -> str:
@@ -75,7 +82,7 @@ def importance(value: float | None) -> float | None:
     """Return an importance between 0 and 1."""
     if value is not None and not 0.0 <= value <= 1.0:
         raise BadInput(f"importance {value} is out of range", fix="give a number from 0 to 1")
-    return value
+    return None if value is None else float(value)
 
 
 def key(value: str) -> str:
@@ -89,15 +96,25 @@ def key(value: str) -> str:
 def memory_id(value: str) -> str:
     """Return an id in its one form, or refuse what cannot be one."""
     lowered = value.strip().lower()
-    if not _UUID.match(lowered):
+    if not is_memory_id(lowered):
         raise BadInput(f"{value!r} is not the id of a memory", fix="`commonplace list` shows the ids")
     return lowered
 
 
-def _require_unicode(value: str, what: str) -> None:
+def is_memory_id(value: str) -> bool:
+    """Tell whether this is an id in its one form."""
+    return _UUID.match(value) is not None
+
+
+def is_unicode(value: str) -> bool:
+    """Tell whether this is well-formed text, without lone surrogates."""
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise BadText(
-            f"the {what} has a lone surrogate, which no file can hold", fix="send well-formed Unicode text"
-        ) from None
+        return False
+    return True
+
+
+def _require_unicode(value: str, what: str) -> None:
+    if not is_unicode(value):
+        raise BadText(f"the {what} has a lone surrogate, which no file can hold", fix="send well-formed Unicode text")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar
 
 from commonplace import audit, carry, changes, files, spaces, takein
 from commonplace.desk import Desk
-from commonplace.errors import Busy, DiskFull
+from commonplace.errors import Busy, CommonplaceError, DiskFull
 from commonplace.files import Carried
 from commonplace.model import FILESYSTEM, Change
 from commonplace.ports import Parts, Transaction
@@ -23,17 +23,24 @@ _ROUNDS: Final = 5
 def write(parts: Parts, actor: str, story: Callable[[Desk], Told]) -> Told:
     """Let a story happen whole or not at all; when this returns it is durable, logged, and in its files."""
     told, wanted = _commit(parts, actor, story)
+    # The change is made: what the files cannot follow now stays in the journal, and `status` counts it.
+    with suppress(OSError, CommonplaceError):
+        _follow(parts, wanted)
+    return told
+
+
+def _follow(parts: Parts, wanted: Mapping[str, bytes | None]) -> None:
+    """Bring the files up to what was committed, and take in what a person typed meanwhile."""
     for _ in range(_ROUNDS):
         if not wanted:
-            break
+            return
         done = carry.carry_out(parts, wanted)
         strike_off(parts, done.done)
         if not done.typed:
-            break
+            return
         # What a person typed while we wrote came out of the exchange: it goes into the history, or on top.
         _, wanted = _commit(parts, FILESYSTEM, partial(takein.typed, found=done.typed))
         carry.drop(parts, done.typed)
-    return told
 
 
 def _commit(parts: Parts, actor: str, story: Callable[[Desk], Told]) -> tuple[Told, dict[str, bytes | None]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from commonplace.book import Commonplace
     from commonplace.doors.plain import Output
 
+_WHOLE_ID: Final = r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
 _TIMES: Final = ("occurred", "valid_from", "valid_until", "expires")
-_WHOLE_ID: Final = 36
 
 
 class Call:
@@ -60,7 +61,7 @@ class Call:
 
     def id(self, part: str) -> str:
         """Return the id that was meant by some of its digits or by a file's name."""
-        return part if len(part) == _WHOLE_ID else self.book.find_id(part)
+        return part if re.fullmatch(_WHOLE_ID, part, re.ASCII) else self.book.find_id(part)
 
 
 Command: TypeAlias = Callable[[Call], int]
@@ -344,7 +345,8 @@ def _filter(args: Namespace) -> Filter:
 
 def _tags(values: Iterable[str]) -> list[str]:
     """Return the tags of all options; several may stand in one, with commas, and an empty one means none."""
-    return [tag.strip() for value in values for tag in value.split(",") if tag.strip()]
+    parted = (tag.strip().lstrip("# ") for value in values for tag in value.split(","))
+    return [" ".join(tag.split()) for tag in parted if tag]
 
 
 def _importance(value: str) -> float:

@@ -36,7 +36,9 @@ _ENDINGS: Final = {".zip": "zip", ".tar": "tar", ".tar.gz": "gz", ".tgz": "gz"}
 _MARKDOWN: Final = (".md", ".markdown")
 _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _DRIVE: Final = re.compile(r"[A-Za-z]:")
-_EARLIEST_ZIP: Final = 1980
+# What the times of a zip archive can say; what lies beyond comes as near as it can.
+_EARLIEST_ZIP: Final = datetime(1980, 1, 1, tzinfo=UTC)
+_LATEST_ZIP: Final = datetime(2107, 12, 31, 23, 59, 58, tzinfo=UTC)
 _BROKEN: Final = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, gzip.BadGzipFile)
 
 
@@ -104,7 +106,7 @@ def _unzipped(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str) -> Sou
     try:
         changed = datetime(*info.date_time, tzinfo=UTC)
     except ValueError:
-        changed = datetime(_EARLIEST_ZIP, 1, 1, tzinfo=UTC)
+        changed = _EARLIEST_ZIP
     return SourceFile(path, int(changed.timestamp()) * 1_000_000_000, data)
 
 
@@ -209,7 +211,7 @@ def writing(place: str) -> Iterator[ArchiveTarget]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             archive = _ZipArchive(file) if kind_of(place) == "zip" else _TarArchive(file, kind_of(place) == "gz")
             try:
-                archive.add(MARKER, f"{MARKER_TEXT}\n".encode(), datetime(_EARLIEST_ZIP, 1, 1, tzinfo=UTC))
+                archive.add(MARKER, f"{MARKER_TEXT}\n".encode(), _EARLIEST_ZIP)
                 yield ArchiveTarget(archive)
             finally:
                 archive.close()
@@ -257,7 +259,7 @@ class _ZipArchive:
         self._zip = zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED)
 
     def add(self, path: str, data: bytes, changed: datetime) -> None:
-        at = max(changed.astimezone(UTC), datetime(_EARLIEST_ZIP, 1, 1, tzinfo=UTC))
+        at = min(max(changed.astimezone(UTC), _EARLIEST_ZIP), _LATEST_ZIP)
         info = zipfile.ZipInfo(path, at.timetuple()[:6])
         info.compress_type = zipfile.ZIP_DEFLATED
         info.create_system = 3

@@ -26,6 +26,7 @@ from commonplace.ports import FileStat
 HIDDEN: Final = ".commonplace"
 _IGNORE_FILE: Final = ".commonplaceignore"
 _HALF: Final = "."
+_NO_TEXT: Final = "its name is not UTF-8"
 _TRIES: Final = 20
 # How long to wait for a program that is just writing: a file in its place is looked at again, one that came out never.
 _PATIENCE: Final = 0.1
@@ -47,6 +48,7 @@ class HomeFolder:
         self._safe: set[str] = set()
         self._anchored: set[str] = set()
         self._spelling: dict[str, str] = {}
+        self._odd: dict[str, str] = {}
 
     # --- looking
 
@@ -54,12 +56,16 @@ class HomeFolder:
         """Return every Markdown file that is ours to look at: no hidden ones, no links, nothing ignored."""
         found: dict[str, tuple[int, int]] = {}
         ignored = self._ignored()
+        self._odd.clear()
         folders = [(self._home, "")]
         while folders:
             folder, prefix = folders.pop()
             try:
                 below = self._visit(folder, prefix, found)
-            except (FileNotFoundError, PermissionError, NotADirectoryError):
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                self._odd[prefix] = f"the folder cannot be read: {error.strerror}"
                 continue
             folders += [(os.path.join(folder, name), f"{prefix}{name}/") for name in below]
             if ignored:
@@ -78,6 +84,9 @@ class HomeFolder:
                 for entry in entries:
                     name = entry.name
                     if name[0] == ".":
+                        continue
+                    if not name.isascii() and not _is_text(name):
+                        self._odd[prefix + os.fsencode(name).decode("utf-8", "backslashreplace")] = _NO_TEXT
                         continue
                     if name.endswith(".md") and entry.is_file(follow_symlinks=False):
                         try:
@@ -104,15 +113,24 @@ class HomeFolder:
         if path.isascii():
             return path
         composed = unicodedata.normalize("NFC", path)
-        if composed != path and not os.path.lexists(os.path.join(self._home, composed)):
+        if composed == path:
+            return path
+        there, here = os.path.join(self._home, composed), os.path.join(self._home, path)
+        if not os.path.lexists(there):
             self._spelling[composed] = path
-        return composed if composed in self._spelling or composed == path else path
+            return composed
+        # A disk that takes both forms for one name has one file; any other has two.
+        return composed if os.path.lexists(here) and os.path.samefile(there, here) else path
+
+    def known_as(self, path: str) -> str:
+        """Return how a walk would spell this path."""
+        return path if path.isascii() else self._spell(path)
 
     def _at(self, path: str) -> str:
         return os.path.join(self._home, self._spelling.get(path, path))
 
     def stat(self, path: str) -> FileStat | None:
-        """Look at one regular file, or None if there is none."""
+        """Look at one regular file, or None if there is none; OSError if that cannot be told."""
         try:
             status = os.lstat(self._at(path))
         except (FileNotFoundError, NotADirectoryError):
@@ -129,7 +147,7 @@ class HomeFolder:
         """Tell whether anything is at the path, a placeholder of a cloud drive included."""
         there = self._at(path)
         folder, name = os.path.split(there)
-        return os.path.lexists(there) or os.path.lexists(os.path.join(folder, f".{name}.icloud"))
+        return _may_be_there(there) or _may_be_there(os.path.join(folder, f".{name}.icloud"))
 
     def is_ours(self, path: str) -> bool:
         """Tell whether a walk would return this path if it were a file."""
@@ -141,6 +159,10 @@ class HomeFolder:
         if ignored and (ignored.file(path) or any(ignored.folder(folder) for folder in above)):
             return False
         return not any(os.path.islink(self._at(place)) for place in [*above, path])
+
+    def odd(self) -> dict[str, str]:
+        """Return what the last walk could not look at, and why."""
+        return dict(self._odd)
 
     # --- changing
 
@@ -295,6 +317,7 @@ class HomeFolder:
     def put_back(self, name: str, path: str) -> None:
         """Put what came out at the path again, or beside it if that is taken."""
         place, ending = os.path.splitext(self._at(path))
+        self._ensure_folder(os.path.dirname(place))
         for suffix in ("", *(f"-{number}" for number in range(2, _TRIES))):
             if rename_new(os.path.join(self._out, name), f"{place}{suffix}{ending}"):
                 return
@@ -350,6 +373,25 @@ def make_folders(folder: str, *, mode: int) -> None:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
 
 
+def _may_be_there(place: str) -> bool:
+    """Tell whether something is there, or might be: a folder that cannot be read is not an empty one."""
+    try:
+        os.lstat(place)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _identity(folder: str) -> tuple[int, int] | None:
     try:
         status = os.stat(os.path.join(folder, HIDDEN))
@@ -361,7 +403,7 @@ def _identity(folder: str) -> tuple[int, int] | None:
 def _read(place: str, *, patience: float) -> bytes | None:
     """Return what a file holds once nobody is writing to it any more, or after some patience."""
     try:
-        fd = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
     except OSError as error:
@@ -372,7 +414,7 @@ def _read(place: str, *, patience: float) -> bytes | None:
         deadline = time.monotonic() + patience
         while _open_for_writing(fd) and time.monotonic() < deadline:
             time.sleep(0.002)
-        return None if modes.S_ISDIR(os.fstat(fd).st_mode) else file.read()
+        return file.read() if modes.S_ISREG(os.fstat(fd).st_mode) else None
 
 
 def _open_for_writing(fd: int) -> bool:

@@ -43,7 +43,13 @@ class FairLock:
             raise self._busy(wait)
         try:
             fds = self._open()
-            if not self._try(fds) and not self._linger(fds, deadline) and not self._queue(fds, deadline):
+            try:
+                got = self._try(fds) or self._linger(fds, deadline) or self._queue(fds, deadline)
+            except BaseException:
+                # Interrupted while waiting: whatever was got just then is let go with its files.
+                self.close()
+                raise
+            if not got:
                 raise self._busy(wait)
             try:
                 os.pwrite(fds[1], _whoami().ljust(_HOLDER_BYTES), 0)
@@ -119,15 +125,17 @@ class FairLock:
                     done.set()
 
         threading.Thread(target=stand_in_line, name="commonplace-lock", daemon=True).start()
-        if done.wait(max(0.0, deadline - time.monotonic())):
-            return True
-        with decided:
-            if done.is_set():
-                return True
-            # The thread still stands in the queue with these files: it closes them when its turn comes.
-            abandoned = True
-            self._fds = None
-        return False
+        got = False
+        try:
+            got = done.wait(max(0.0, deadline - time.monotonic()))
+        finally:
+            with decided:
+                got = got or done.is_set()
+                if not got:
+                    # The thread still stands in the queue with these files: it closes them when its turn comes.
+                    abandoned = True
+                    self._fds = None
+        return got
 
     def _busy(self, wait: float) -> Busy:
         holder = "another process"

@@ -12,6 +12,7 @@ from typing import Final
 _AT_FDCWD: Final = -100
 _LINUX: Final = {"noreplace": 1, "exchange": 2}
 _DARWIN: Final = {"noreplace": 4, "exchange": 2}
+_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
 _UNSUPPORTED: Final = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP})
 
 
@@ -38,15 +39,27 @@ def rename_new(source: str, target: str) -> bool:
     """Rename unless something is at the target; tell whether it is done."""
     code = _system_rename(source, target, "noreplace") if _system_rename else errno.ENOSYS
     if code in _UNSUPPORTED:
-        try:
-            os.link(source, target)
-        except FileExistsError:
-            return False
-        os.unlink(source)
-        return True
+        return _rename_by_link(source, target)
     if code == errno.EEXIST:
         return False
     _raise(code, source, target)
+    return True
+
+
+def _rename_by_link(source: str, target: str) -> bool:
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        # Neither call: all that is left is to look first.
+        if os.path.lexists(target):
+            return False
+        os.rename(source, target)
+        return True
+    os.unlink(source)
     return True
 
 
@@ -68,6 +81,11 @@ def _exchange_by_link(source: str, target: str) -> bool:
         os.link(target, kept)
     except FileNotFoundError:
         return False
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        with open(target, "rb") as present, open(kept, "wb") as copy:
+            copy.write(present.read())
     os.rename(source, target)
     os.rename(kept, source)
     return True

@@ -90,8 +90,6 @@ class KeyFiles:
 
     def loose(self) -> list[str]:
         """Return the paths, of the folder and its secret keys, that others than the owner have rights on."""
-        if os.name == "nt":
-            return []
         paths = [self._folder, self._path(SIGNING), self._path(HASHING)]
         return [path for path in paths if os.path.exists(path) and os.stat(path).st_mode & 0o077]
 
@@ -199,8 +197,6 @@ def _id_of(raw_public: bytes) -> str:
 
 
 def _fsync_folder(path: str) -> None:
-    if os.name == "nt":
-        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

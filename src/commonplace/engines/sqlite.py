@@ -40,9 +40,20 @@ class SqliteDatabase:
         self._writer: sqlite3.Connection | None = None
         self._durable = True
         self._owner: int | None = None
+        self._closed = False
         self._gate = Gate(self._close_all)
         with _typed(path):
             self._prepare()
+
+    @property
+    def schema(self) -> int:
+        """The version of the schema."""
+        return len(self._migrations)
+
+    def damage(self) -> list[str]:
+        """Return what SQLite itself finds broken."""
+        with self.reading() as tx:
+            return [row[0] for row in tx.rows("PRAGMA integrity_check(20)") if row[0] != "ok"]
 
     # --- reading
 
@@ -100,6 +111,8 @@ class SqliteDatabase:
     # --- opening and closing
 
     def _connect(self) -> sqlite3.Connection:
+        if self._closed:
+            raise HomeError("the book is closed", fix="open it again with commonplace.open()")
         connection = sqlite3.connect(
             self._path,
             timeout=self._busy_seconds,
@@ -172,7 +185,8 @@ class SqliteDatabase:
         )
 
     def close(self) -> None:
-        """Close all connections; the last to close in any process writes the log back, so it takes the lock."""
+        """Close for good; the last to close in any process writes SQLite's log back, so it takes the lock."""
+        self._closed = True
         if self._readers or self._writer:
             with suppress(Busy), self._lock.hold(_CLOSING_WAIT):
                 self._close_all()
