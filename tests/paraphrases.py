@@ -1,6 +1,7 @@
 """Everyday memories, and questions that share no content word with the memory that answers them.
 
-Written and committed before anything was run on them. They are a measure, so they are never changed to suit the ranking.
+Written and committed before anything was run on them. They are a measure, so they are never changed to suit the
+ranking.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ ASKED: Final = (
     ("Unit tests run in the pipeline on every push.", "When does continuous integration check the code?"),
     ("The spare key hangs in the neighbour's garage.", "How can I get in if I am locked out of the house?"),
     ("Ben broke his arm while skiing in Austria.", "Which injury did my brother suffer on the slopes?"),
-    ("Dinner with the in-laws is at the Thai place on Friday.", "At which restaurant do we eat with my wife's parents?"),
+    (
+        "Dinner with the in-laws is at the Thai place on Friday.",
+        "At which restaurant do we eat with my wife's parents?",
+    ),
     ("The roof leaks above the guest bedroom.", "Which part of the house lets rain water in?"),
     ("Nadia quit her job to study law.", "Who left her career to become an attorney?"),
     ("Customers complain that the app drains the battery.", "What do users dislike about our mobile software?"),

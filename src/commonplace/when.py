@@ -1,0 +1,124 @@
+"""When, in words: the month that a question names, a time that a passage tells, and whether a question asks for one."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from typing import Final, NamedTuple
+
+_MONTHS: Final = (
+    "january", "february", "march", "april", "may", "june",
+    "july", "august", "september", "october", "november", "december",
+)  # fmt: skip
+_MONTH_NUMBERS: Final = {
+    **{name: number for number, name in enumerate(_MONTHS, 1)},
+    **{name[:3]: number for number, name in enumerate(_MONTHS, 1)},
+    "sept": 9,
+}
+# `may` and `march` are verbs too: without a capital they count only beside a number or behind a preposition.
+_MONTH: Final = (
+    r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?|Oct(?:ober)?"
+    r"|Nov(?:ember)?|Dec(?:ember)?)"
+)
+_YEAR: Final = r"(?:19|20)\d\d"
+_ORDINAL: Final = r"(?P<{}>[0-3]?\d)(?:st|nd|rd|th)?"
+_ISO: Final = re.compile(rf"\b(?P<year>{_YEAR})-(?P<month>[01]\d)(?:-(?P<day>[0-3]\d))?\b")
+_NAMED: Final = re.compile(
+    rf"\b(?:{_ORDINAL.format('before')}\s+(?:of\s+)?)?(?P<month>(?i:{_MONTH}))\b\.?"
+    rf"(?:\s+{_ORDINAL.format('after')}(?!\d|:))?(?:,?\s+(?:of\s+)?(?P<year>{_YEAR})\b)?"
+)
+_LEAD: Final = re.compile(
+    r"\b(?:in|of|on|since|until|till|by|last|this|next|early|late|mid|during|from|before|after)[\s-]+$", re.I
+)
+_ANY_YEAR: Final = re.compile(rf"(?<![\d.,:/-]){_YEAR}(?![\d:/]|[.,]\d)")
+_ASKS: Final = re.compile(
+    r"\bwhen\b|\b(?:what|which)\s+(?:\w+\s+)?(?:date|day|month|year|week|weekday|time|season|century)\b"
+    r"|\bhow\s+(?:long|recently|soon)\b|\bsince\s+when\b",
+    re.I,
+)
+_TELLS: Final = re.compile(
+    r"\b(?:yesterday|today|tonight|tomorrow|ago|nowadays|weekend|fortnight|anniversary)\b"
+    r"|\b(?:last|next|this|past|coming|previous|every|each|few|couple\s+of)\s+"
+    r"(?:\w+\s+)?(?:night|morning|afternoon|evening|days?|weeks?|months?|years?|summer|winter|spring|autumn|fall|season)\b"
+    r"|\b(?:last|next|this|on|every)\s+(?:mon|tues|wednes|thurs|fri|satur|sun)day\b"
+    r"|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b"
+    r"|\b(?:in|for|since|within)\s+(?:\w+\s+)?(?:hours?|days?|weeks?|months?|years?)\b"
+    r"|\b(?:january|february|april|june|july|august|september|october|november|december)\b"
+    r"|\b(?:\d{1,2}:\d\d|\d{1,2}\s?[ap]\.?m\b|o'clock)",
+    re.I,
+)
+
+
+class Named(NamedTuple):
+    """The days that a question names, as far as it says: any of them may be missing."""
+
+    years: frozenset[int] = frozenset()
+    months: frozenset[int] = frozenset()
+    days: frozenset[int] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.years or self.months)
+
+    def match(self, day: date) -> float:
+        """Return the share of the named month and year that a date has; half as much again if the day is named too."""
+        asked = [(self.years, day.year), (self.months, day.month)]
+        given = [found in said for said, found in asked if said]
+        share = sum(given) / len(given) if given else 0.0
+        return share * 1.5 if share == 1 and day.day in self.days else share
+
+
+NOTHING: Final = Named()
+
+
+def named(text: str) -> Named:
+    """Return the year, month and day that a question names: `in May 2023`, `on the 7th of May`, `2023-05-07`."""
+    years, months, days = set[int](), set[int](), set[int]()
+    for found in _ISO.finditer(text):
+        years.add(int(found["year"]))
+        months.add(int(found["month"]))
+        if found["day"]:
+            days.add(int(found["day"]))
+    for found in _NAMED.finditer(text):
+        if not _is_month(found, text):
+            continue
+        months.add(_MONTH_NUMBERS[found["month"].lower()])
+        days.update(int(day) for day in (found["before"], found["after"]) if day and 1 <= int(day) <= 31)
+    years.update(int(year) for year in _ANY_YEAR.findall(text))
+    return Named(frozenset(years), frozenset(month for month in months if 1 <= month <= 12), frozenset(days))
+
+
+def asks_when(text: str) -> bool:
+    """Tell whether a question asks for a time."""
+    return bool(_ASKS.search(text))
+
+
+def tells_time(text: str) -> bool:
+    """Tell whether a passage says when something is or was."""
+    return bool(_TELLS.search(text) or _ANY_YEAR.search(text) or _ISO.search(text)) or any(
+        _is_month(found, text) for found in _NAMED.finditer(text)
+    )
+
+
+def _is_month(found: re.Match[str], text: str) -> bool:
+    """Tell a month from a verb or a name: `May we march?` names none."""
+    if found["before"] or found["after"] or found["year"]:
+        return True
+    word = found["month"]
+    if word.lower() in (
+        "mar",
+        "jan",
+        "dec",
+        "sep",
+        "may",
+        "march",
+        "jun",
+        "jul",
+        "nov",
+        "oct",
+        "apr",
+        "aug",
+        "feb",
+        "sept",
+    ):
+        return word[0].isupper() and bool(_LEAD.search(text, max(0, found.start() - 12), found.start()))
+    return True
