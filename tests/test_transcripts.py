@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from time import perf_counter
 
 import pytest
 from hypothesis import example, given
@@ -100,3 +101,9 @@ def test_the_example_in_the_document_parses():
         (8, "agent:helper", "assistant"),
     ]
     assert render(found.messages, introduction=found.introduction) == example_text
+
+
+def test_very_many_empty_lines_are_read_in_no_time():
+    before = perf_counter()
+    parse("\n" * 500_000 + "\\\n")
+    assert perf_counter() - before < 5

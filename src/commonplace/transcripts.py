@@ -115,8 +115,7 @@ def _shielded(text: str) -> str:
     if not text:
         return ""
     lines = text.split("\n")
-    full = [at for at, line in enumerate(lines) if line.strip()]
-    first, last = (full[0], full[-1]) if full else (len(lines), -1)
+    first, last = _said(lines)
     return "\n".join(
         "\\" + line if _is_shielded(line) or (not line.strip() and not first < at < last) else line
         for at, line in enumerate(lines)
@@ -124,11 +123,16 @@ def _shielded(text: str) -> str:
 
 
 def _unshielded(lines: list[str]) -> str:
-    while lines and not lines[0].strip():
-        lines = lines[1:]
-    while lines and not lines[-1].strip():
-        lines = lines[:-1]
-    return "\n".join(line[1:] if line.startswith("\\") and _is_shielded(line) else line for line in lines)
+    first, last = _said(lines)
+    kept = lines[first : last + 1]
+    return "\n".join(line[1:] if line.startswith("\\") and _is_shielded(line) else line for line in kept)
+
+
+def _said(lines: list[str]) -> tuple[int, int]:
+    """Return the places of the first and the last line that is not blank; where there is none, nothing lies between."""
+    first = next((at for at, line in enumerate(lines) if line.strip()), len(lines))
+    last = next((at for at in range(len(lines) - 1, -1, -1) if lines[at].strip()), -1)
+    return first, last
 
 
 def _is_shielded(line: str) -> bool:
