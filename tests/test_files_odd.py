@@ -300,3 +300,23 @@ def test_a_lock_waited_for_in_vain_by_an_interrupted_thread_is_let_go(tmp_path: 
         monkeypatch.undo()
     with FairLock(str(tmp_path / "lock")).hold(5):
         pass
+
+
+def test_a_file_removed_just_while_its_save_is_written_back_stays_removed(home: Path, book: Commonplace, monkeypatch):
+    memory = book.remember("one")
+    change(home / memory.path, "\none\n", "\ntwo\n")
+    real = HomeFolder.lock
+
+    def lock(self: HomeFolder, *, wait: float):
+        (home / memory.path).unlink(missing_ok=True)
+        return real(self, wait=wait)
+
+    monkeypatch.setattr(HomeFolder, "lock", lock)
+    book.sync()
+    monkeypatch.undo()
+    book.sync()
+    assert not (home / memory.path).exists()
+    with pytest.raises(NotFound):
+        book.get(memory.id)
+    assert [one.text for one in book.history(memory.id)] == ["one", "two"]
+    assert book.doctor() == ()

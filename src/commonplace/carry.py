@@ -128,6 +128,11 @@ def _carry_one(parts: Parts, job: _Job, typed: list[Typed]) -> Iterator[Carried]
         # Whoever began this may have died before it was durable.
         for path in job.paths:
             parts.folder.secure(path)
+    if row.seen is not None and row.path is not None and not parts.folder.exists(row.path):
+        # Only a person's save was to be written back, and the person has removed the file since: the look that
+        # follows finds it gone.
+        yield Carried(memory=row.memory, version=row.version, path=row.path, stat=None, hash=None)
+        return
     if row.path is not None and job.data is not None:
         if _shift(parts, row, job.bases) or job.again:
             present = parts.folder.read(row.path)

@@ -190,9 +190,9 @@ def distrust(tx: Transaction) -> None:
     tx.run("UPDATE file SET young = 1")
 
 
-def drop_base(tx: Transaction, path: str) -> None:
-    """Forget a file that is no longer there."""
-    tx.run("DELETE FROM file WHERE path = :path", path=path)
+def drop_base(tx: Transaction, path: str, memory: str | None) -> None:
+    """Forget the file that a memory no longer has there; another memory's file at the path stays known."""
+    tx.run("DELETE FROM file WHERE path = :path AND memory IS :memory", path=path, memory=memory)
 
 
 def any_missing(tx: Reading) -> bool:

@@ -197,7 +197,7 @@ def _delete(desk: Desk, paths: Sequence[str]) -> int:
         base = files.base(desk.tx, path)
         if base is None or desk.parts.folder.exists(path):
             continue
-        files.drop_base(desk.tx, path)
+        files.drop_base(desk.tx, path, base.memory)
         deleted += takein.vanish(desk, path, base.memory)
     return deleted
 

@@ -159,7 +159,7 @@ def _whose(desk: Desk, path: str, base: files.Base | None, document: Document) -
     named = memories.find(desk.tx, desk.spaces, document.id) if document.id else None
     if named is not None and here is not None and named.id != here.id:
         # An id edited by hand is put back, unless the file that it belongs to was really moved over this one.
-        moved_over = named.deleted is None and not _is_at_home(desk, named)
+        moved_over = named.deleted is not None or not _is_at_home(desk, named)
         return (named, "moved") if moved_over else (here, "known")
     if here is not None:
         return here, "known"
@@ -261,30 +261,38 @@ def _add(desk: Desk, path: str, stat: FileStat, hash_: str, document: Document, 
 
 
 def _update(desk: Desk, memory: Memory, path: str, stat: FileStat, hash_: str, document: Document) -> Outcome:
+    unchanged = hash_ == files.content_hash(rendered(memory, desk.parts))
+    if path != memory.path or memory.deleted is not None:
+        if files.left(desk.tx, path) == memory.id and memory.deleted is None and _is_at_home(desk, memory):
+            return _save_at_left_path(desk, memory, path, stat, hash_, document)
+        _replace_base(desk, path, stat, hash_, memory)
+        return _arrive(desk, memory, path, None if unchanged else document)
     journal = files.journal(desk.tx, [memory.id]).get(memory.id)
-    elsewhere = path != memory.path
-    if elsewhere and files.left(desk.tx, path) == memory.id and desk.parts.folder.exists(memory.path):
-        return _save_at_left_path(desk, memory, path, stat, hash_, document)
-    if not elsewhere and memory.deleted is None:
-        if journal is not None and hash_ in journal.hashes:
-            return "known"
-        if hash_ == files.content_hash(rendered(memory, desk.parts)):
-            files.set_base(desk.tx, path, stat, hash_, memory=memory.id, version=memory.version)
-            return "known"
+    if journal is not None and hash_ in journal.hashes:
+        return "known"
     _replace_base(desk, path, stat, hash_, memory)
-    if journal is not None and not elsewhere and _is_written_late(desk, memory, document):
+    if unchanged:
+        return "known"
+    if journal is not None and _is_written_late(desk, memory, document):
         desk.issue([memory], seen=journal.seen)
         return "known"
-    verdict = files.judge(version=document.version, row_version=memory.version, journal=journal)
-    if verdict is Verdict.EARLIER and memory.deleted is None and not elsewhere:
+    if files.judge(version=document.version, row_version=memory.version, journal=journal) is Verdict.EARLIER:
         _record_earlier(desk, memory, document)
-        return "edited"
-    if elsewhere:
-        files.drop_base(desk.tx, memory.path)
-        files.arrive(desk.tx, path)
-    said = said_by(memory, document)._replace(path=path, deleted=None)
-    _revise(desk, memory, said, to=desk.space(paths.space_of(path), origin="folder"), seen=document.version)
-    return "restored" if memory.deleted else "moved" if elsewhere else "edited"
+    else:
+        _revise(desk, memory, said_by(memory, document), seen=document.version)
+    return "edited"
+
+
+def _arrive(desk: Desk, memory: Memory, path: str, document: Document | None) -> Outcome:
+    """Let a memory be where its file was found, moved or brought back, and say what the file says if that is new."""
+    if path != memory.path:
+        files.drop_base(desk.tx, memory.path, memory.id)
+    files.arrive(desk.tx, path)
+    said = memory if document is None else said_by(memory, document)
+    space = desk.space(paths.space_of(path), origin="folder")
+    seen = memory.version if document is None else document.version
+    _revise(desk, memory, said._replace(path=path, deleted=None), to=space, seen=seen)
+    return "moved" if memory.deleted is None else "restored"
 
 
 def _replace_base(desk: Desk, path: str, stat: FileStat, hash_: str, memory: Memory) -> None:
