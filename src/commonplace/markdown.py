@@ -151,10 +151,7 @@ def clean_title(title: str) -> str:
 
 
 def clean_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """Part tags at commas and drop their brackets, leading `#` and blanks, then empty and repeated ones.
-
-    What is left is what `wording.tags` accepts: a tag that a file has can be asked for by every verb.
-    """
+    """Return tags as `wording.tags` accepts them: parted at commas, without brackets, leading `#` and repeats."""
     parted = (part for tag in tags for part in _BRACKETS.sub("", tag).split(","))
     cleaned = (_LEADING_HASHES.sub("", clean_title(tag)) for tag in parted)
     return tuple(dict.fromkeys(tag for tag in cleaned if tag))
