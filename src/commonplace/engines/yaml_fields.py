@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+import yaml
+
 from commonplace.errors import BadFile
 from commonplace.ports import YamlField
 
@@ -31,8 +33,6 @@ class PyYaml:
 
     def fields(self, text: str) -> list[YamlField]:
         """Return the top-level fields, in order; raises BadFile for whatever is not a plain mapping."""
-        import yaml  # noqa: PLC0415 - costs 20 ms, and most commands never meet YAML that is not our own
-
         if odd := _ODD_BREAK.search(text):
             raise _bad(text.count("\n", 0, odd.start()), "has a line break that editors do not show", "take it out")
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader) if self.compiled else yaml.SafeLoader
