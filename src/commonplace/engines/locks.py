@@ -19,6 +19,8 @@ _FIRST_PAUSE: Final = 0.000_05
 _MOMENT: Final = 0.01
 _LOCKS: Final[WeakSet[FairLock]] = WeakSet()
 
+_Fds = tuple[int, int]
+
 
 class FairLock:
     """A lock between processes and threads, on two files.
@@ -32,7 +34,8 @@ class FairLock:
         """Remember the path; the files are opened at the first use."""
         self._path = path
         self._threads = threading.Lock()
-        self._fds: tuple[int, int] | None = None
+        self._fds: _Fds | None = None
+        self._queued: list[_Fds] = []
         _LOCKS.add(self)
 
     @contextmanager
@@ -44,13 +47,14 @@ class FairLock:
         try:
             fds = self._open()
             try:
-                got = self._try(fds) or self._linger(fds, deadline) or self._queue(fds, deadline)
+                got = self._try(fds) or self._linger(fds, deadline) or self._queue(deadline)
             except BaseException:
                 # Interrupted while waiting: whatever was got just then is let go with its files.
                 self.close()
                 raise
             if not got:
                 raise self._busy(wait)
+            fds = self._open()
             try:
                 os.pwrite(fds[1], _whoami().ljust(_HOLDER_BYTES), 0)
                 yield
@@ -61,24 +65,28 @@ class FairLock:
 
     def close(self) -> None:
         """Close the files."""
-        if self._fds is not None:
-            for fd in self._fds:
-                os.close(fd)
-        self._fds = None
+        fds, self._fds = self._fds, None
+        if fds is not None:
+            _close(fds)
 
     def forget_parent(self) -> None:
         """In a forked child: let go of the parent's open files, with which its lock would outlive it."""
         self._threads = threading.Lock()
         self.close()
+        while self._queued:
+            _close(self._queued.pop())
 
-    def _open(self) -> tuple[int, int]:
+    def _open(self) -> _Fds:
         if self._fds is None:
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-            self._fds = (os.open(self._path + ".turn", flags, 0o600), os.open(self._path, flags, 0o600))
+            self._fds = self._files()
         return self._fds
 
+    def _files(self) -> _Fds:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        return os.open(self._path + ".turn", flags, 0o600), os.open(self._path, flags, 0o600)
+
     @staticmethod
-    def _try(fds: tuple[int, int]) -> bool:
+    def _try(fds: _Fds) -> bool:
         turn, lock = fds
         try:
             fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -92,7 +100,7 @@ class FairLock:
             fcntl.flock(turn, fcntl.LOCK_UN)
         return True
 
-    def _linger(self, fds: tuple[int, int], deadline: float) -> bool:
+    def _linger(self, fds: _Fds, deadline: float) -> bool:
         """Look again for a moment: most holders are done in a millisecond, and a thread costs as much.
 
         Nobody who queues is overtaken by that, since he stands in the turnstile; and a moment later one queues too.
@@ -106,36 +114,39 @@ class FairLock:
             pause *= 1.5
         return False
 
-    def _queue(self, fds: tuple[int, int], deadline: float) -> bool:
-        """Wait in the kernel's queue, which is in order; a thread does it, since flock knows no time limit."""
-        turn, lock = fds
+    def _queue(self, deadline: float) -> bool:
+        """Wait in the kernel's queue, which is in order; a thread does it, since flock knows no time limit.
+
+        The thread queues with files of its own, and hands them over when its turn comes: so whoever stops
+        waiting, at whatever moment, takes nothing from under it.
+        """
         decided = threading.Lock()
         done = threading.Event()
         abandoned = False
 
         def stand_in_line() -> None:
-            fcntl.flock(turn, fcntl.LOCK_EX)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            fcntl.flock(turn, fcntl.LOCK_UN)
+            fds = self._files()
+            self._queued.append(fds)
+            fcntl.flock(fds[0], fcntl.LOCK_EX)
+            fcntl.flock(fds[1], fcntl.LOCK_EX)
+            fcntl.flock(fds[0], fcntl.LOCK_UN)
             with decided:
+                self._queued.remove(fds)
                 if abandoned:
-                    os.close(turn)
-                    os.close(lock)
+                    fcntl.flock(fds[1], fcntl.LOCK_UN)
+                    _close(fds)
                 else:
+                    self.close()
+                    self._fds = fds
                     done.set()
 
-        threading.Thread(target=stand_in_line, name="commonplace-lock", daemon=True).start()
-        got = False
         try:
-            got = done.wait(max(0.0, deadline - time.monotonic()))
+            threading.Thread(target=stand_in_line, name="commonplace-lock", daemon=True).start()
+            done.wait(max(0.0, deadline - time.monotonic()))
         finally:
             with decided:
-                got = got or done.is_set()
-                if not got:
-                    # The thread still stands in the queue with these files: it closes them when its turn comes.
-                    abandoned = True
-                    self._fds = None
-        return got
+                abandoned = not done.is_set()
+        return not abandoned
 
     def _busy(self, wait: float) -> Busy:
         holder = "another process"
@@ -146,6 +157,11 @@ class FairLock:
             f"{name} was held for {wait:.0f} s by {holder}",
             fix="wait for that process or end it; COMMONPLACE_BUSY_SECONDS sets how long to wait",
         )
+
+
+def _close(fds: _Fds) -> None:
+    for fd in fds:
+        os.close(fd)
 
 
 def _in_a_forked_child() -> None:
