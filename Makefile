@@ -13,10 +13,10 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check lint format bench constraints clean
+.PHONY: help run test check check-models lint format bench constraints clean
 
 help:  ## Show the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(READY)  ## Take a guided tour in a temporary home
 	@$(BIN)/python tools/tour.py
@@ -27,6 +27,9 @@ test: $(READY)  ## Run every test (ARGS="-k words" for some)
 
 check: lint  ## Lint and the fast tests
 	@$(PYTEST) -m "not slow" $(ARGS)
+
+check-models:  ## Test the embedder on sentence-transformers, with torch (1.5 GB, in .venv-models)
+	@tools/check-models $(PYTHON) $(ARGS)
 
 lint: $(READY)  ## Rules, format, types and import arrows
 	@$(BIN)/ruff check --quiet --output-format concise .
@@ -45,7 +48,7 @@ constraints:  ## Pin the newest versions that the project allows
 	@tools/pin-versions $(PYTHON)
 
 clean:  ## Remove everything that was made here
-	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf $(VENV) .venv-models build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml constraints.txt

@@ -97,7 +97,9 @@ UNREADABLE = """
 import os, sys
 import commonplace.compose, commonplace.engines.signing, commonplace.engines.yaml_fields
 home = sys.argv[1]
-commonplace.open(home + "-first").close()
+with commonplace.open(home + "-first") as book:  # What is loaded late is loaded by then.
+    book.remember("one")
+    book.doctor()
 os.setgid(65534); os.setuid(65534)
 with commonplace.open(home) as book:
     kept = book.remember("one", space="a").id

@@ -36,6 +36,8 @@ def test_a_book_has_just_these_verbs():
         "log",
         "move",
         "rebuild",
+        "recall",
+        "reindex",
         "remember",
         "remember_many",
         "rename_space",

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonplace import paths, settings
+from commonplace import paths, repositories
 from commonplace.errors import BadInput, BadSpaceName
-from commonplace.settings import Settings, default_space
+from commonplace.settings import EmbedderChoice, Settings, default_space
 
 
 @pytest.fixture
@@ -62,6 +62,7 @@ def test_an_argument_wins_over_the_environment(user, tmp_path):
 def test_a_variable_that_is_empty_counts_as_not_set(user):
     found = load(user, COMMONPLACE_HOME="", COMMONPLACE_SPACE="", COMMONPLACE_ZONE="", COMMONPLACE_BUSY_SECONDS="")
     assert found == load(user)
+    assert load(user, COMMONPLACE_EMBEDDER="", COMMONPLACE_EMBEDDER_URL="", COMMONPLACE_EMBEDDER_KEY="") == load(user)
 
 
 @pytest.mark.parametrize("value", ["notes", "./notes", "~/project/notes"])
@@ -132,6 +133,12 @@ def test_a_patience_that_is_no_number_of_seconds_is_bad_input(user, value):
         "busy_seconds = -1",
         "busy_seconds = nan",
         "zone",
+        "embedder = 5",
+        'embedder = ""',
+        'embedder = "openai:"',
+        'embedder = "openai:a\\u0000b"',
+        'embedder_url = "host.example"',
+        "embedder_url = []",
     ],
 )
 def test_a_configuration_that_makes_no_sense_is_bad_input_that_names_the_file(user, text):
@@ -145,7 +152,7 @@ def test_an_unknown_key_is_bad_input_with_a_fix_that_names_the_known_ones(user):
     configure(user / "commonplace", 'timezone = "Europe/Berlin"')
     with pytest.raises(BadInput, match="timezone") as caught:
         load(user)
-    assert "busy_seconds, zone" in caught.value.fix
+    assert "busy_seconds, embedder, embedder_url, zone" in caught.value.fix
 
 
 def test_a_configuration_that_is_not_utf_8_or_not_a_file_is_bad_input(user):
@@ -170,6 +177,84 @@ def test_colour_is_welcome_unless_the_environment_says_otherwise(user):
     assert load(user).colour
     assert not load(user, NO_COLOR="1").colour
     assert not load(user, TERM="dumb").colour
+
+
+# The embedder
+
+
+def test_the_embedder_is_the_static_one_when_nothing_is_said(user):
+    assert load(user).embedder == EmbedderChoice("static", None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("value", "name", "model"),
+    [
+        ("static", "static", None),
+        ("openai:text-embedding-3-small", "openai", "text-embedding-3-small"),
+        ("sentence-transformers:BAAI/bge-small-en", "sentence-transformers", "BAAI/bge-small-en"),
+        ("sentence-transformers:/models/my own: mini", "sentence-transformers", "/models/my own: mini"),
+        ("acme.embed_2:x", "acme.embed_2", "x"),
+    ],
+)
+def test_an_embedder_is_a_name_and_maybe_a_model(user, value, name, model):
+    found = load(user, COMMONPLACE_EMBEDDER=value).embedder
+    assert (found.name, found.model) == (name, model)
+
+
+def test_the_folder_of_a_model_may_begin_with_a_tilde(user):
+    found = load(user, COMMONPLACE_EMBEDDER="sentence-transformers:~/models/mini").embedder
+    assert found.model == str(user / "models" / "mini")
+
+
+def test_the_home_can_have_an_embedder_of_its_own_and_the_environment_wins_over_each_part(user):
+    configure(user / "commonplace", 'embedder = "openai:small"\nembedder_url = "http://localhost:11434/v1"\n')
+    assert load(user).embedder == EmbedderChoice("openai", "small", "http://localhost:11434/v1", None)
+    found = load(user, COMMONPLACE_EMBEDDER="openai:large", COMMONPLACE_EMBEDDER_KEY="sk-1").embedder
+    assert found == EmbedderChoice("openai", "large", "http://localhost:11434/v1", "sk-1")
+    assert load(user, COMMONPLACE_EMBEDDER_URL="https://[::1]:8443").embedder.url == "https://[::1]:8443"
+
+
+def test_a_key_is_never_read_from_a_file(user):
+    configure(user / "commonplace", 'embedder_key = "sk-1"')
+    with pytest.raises(BadInput, match="embedder_key"):
+        load(user)
+
+
+def test_settings_do_not_show_the_key(user):
+    found = load(user, COMMONPLACE_EMBEDDER_KEY="sk-secret")
+    assert found.embedder.key == "sk-secret"
+    assert "sk-secret" not in f"{found} {found!r} {found.embedder} {found.embedder!r}"
+    assert "key='...'" in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("EMBEDDER", "OpenAI"),
+        ("EMBEDDER", ":model"),
+        ("EMBEDDER", "openai:"),
+        ("EMBEDDER", "openai: small"),
+        ("EMBEDDER", "../openai"),
+        ("EMBEDDER", "openai:a\nb"),
+        ("EMBEDDER_URL", "host.example/v1"),
+        ("EMBEDDER_URL", "ftp://host.example"),
+        ("EMBEDDER_URL", "file:///etc/passwd"),
+        ("EMBEDDER_URL", "https://"),
+        ("EMBEDDER_URL", "https://user:pass@host.example/v1"),
+        ("EMBEDDER_URL", "https://host.example/v1?key=pass"),
+        ("EMBEDDER_URL", "https://host.example/v1#pass"),
+        ("EMBEDDER_URL", "https://host.example/a b"),
+        ("EMBEDDER_URL", "https://host.example/v1\n"),
+        ("EMBEDDER_KEY", "sk-pass\nX: y"),
+        ("EMBEDDER_KEY", "sk pass"),
+        ("EMBEDDER_KEY", "pass\u20ac"),
+    ],
+)
+def test_a_bad_embedder_is_bad_input_that_names_the_variable_and_tells_no_secret(user, variable, value):
+    with pytest.raises(BadInput, match=f"COMMONPLACE_{variable} ") as caught:
+        load(user, **{f"COMMONPLACE_{variable}": value})
+    assert caught.value.fix
+    assert "pass" not in str(caught.value) + caught.value.fix
 
 
 # Which space
@@ -262,7 +347,7 @@ def test_names_in_other_scripts_come_out_legal_stable_and_different(user):
 
 @given(st.text(min_size=1, max_size=300))
 def test_any_repository_name_comes_out_as_a_legal_space_name(name):
-    made = f"projects/{settings._as_space_name(name)}"
+    made = f"projects/{repositories.as_space_name(name)}"
     assert paths.require_space_name(made) == made
 
 

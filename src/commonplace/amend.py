@@ -23,6 +23,7 @@ def amend(desk: Desk, old: Memory, new: Memory, changed: Sequence[str], *, how: 
         memories.replace(desk.tx, new)
     if new.links != old.links or new.space.id != old.space.id:
         links.replace(desk.tx, old.space.id, new)
+        desk.touch_superseded(old)
     desk.log_memory(new, _action(old, new, how), fields=sorted(changed))
     desk.issue([new], seen=seen)
     return new

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import threading
 import unicodedata
+from collections.abc import Collection
 from typing import Final
 
 import Stemmer
@@ -94,6 +95,20 @@ def query_words(text: str) -> list[tuple[str, str]]:
     if not kept and not pairs:
         kept = spaced
     return [*zip(kept, _stems(kept, language), strict=True), *zip(pairs, pairs, strict=True)]
+
+
+def matching(text: str, wanted: Collection[str]) -> list[str]:
+    """Return the words of a text, as they stand but lower-cased, whose terms are among those that are wanted."""
+    language = language_of(text)
+    spaced, runs = _split(text, language)
+    stems = zip(spaced, _stems(spaced, language), _stems(spaced, DEFAULT), strict=True)
+    found = [word for word, own, other in stems if own in wanted or other in wanted]
+    return found + [pair for run in runs for pair in (*_pairs(run), *run) if pair in wanted]
+
+
+def stem(word: str) -> str:
+    """Return the term of a single English word."""
+    return _stems([word], DEFAULT)[0]
 
 
 def _split(text: str, language: str) -> tuple[list[str], list[str]]:

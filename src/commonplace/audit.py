@@ -173,6 +173,12 @@ def heads(tx: Reading) -> dict[str, tuple[int, str]]:
     return {space: (seq, digest) for space, seq, digest in tx.rows("SELECT space, seq, hash FROM log_head")}
 
 
+def hash_at(tx: Reading, space: str, seq: int) -> str | None:
+    """Return the hash of one entry: what nobody else's log has there."""
+    row = tx.row("SELECT hash FROM log_entry WHERE space = :space AND seq = :seq", space=space, seq=seq)
+    return str(row[0]) if row else None
+
+
 def _end(tx: Reading, space: str) -> tuple[int, str]:
     head = tx.row("SELECT seq, hash FROM log_head WHERE space = :space", space=space)
     if head is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from types import TracebackType
 from typing import Self
@@ -14,6 +14,7 @@ from commonplace import rebuild as rebuilding
 from commonplace.errors import CommonplaceError
 from commonplace.model import (
     UNSET,
+    Asked,
     Changes,
     Deleted,
     Draft,
@@ -25,6 +26,7 @@ from commonplace.model import (
     Memory,
     Page,
     Progress,
+    Recalled,
     Receipt,
     Revision,
     Space,
@@ -33,7 +35,8 @@ from commonplace.model import (
     TransferReport,
     Unset,
 )
-from commonplace.ports import Parts, Transfers
+from commonplace.paths import PERSONAL
+from commonplace.ports import Parts, Recalls, Transfers
 from commonplace.settings import Settings
 from commonplace.sync import quiet
 
@@ -41,10 +44,11 @@ from commonplace.sync import quiet
 class Commonplace:
     """A book of memories. Use it from any thread; close it, or use it in a `with` statement."""
 
-    def __init__(self, parts: Parts, chosen: Settings, *, actor: str, transfers: Transfers) -> None:
+    def __init__(self, parts: Parts, chosen: Settings, *, actor: str, transfers: Transfers, recalls: Recalls) -> None:
         """Act on these parts in the name of the actor; `commonplace.open` makes one."""
         self._parts = parts
         self._transfers = transfers
+        self._recalls = recalls
         self._settings = chosen
         self._actor = actor
 
@@ -93,7 +97,13 @@ class Commonplace:
             replaces=replaces,
             key=key,
         )
-        return self.remember_many([draft])[0]
+        receipt = self.remember_many([draft])[0]
+        if not receipt.new:
+            return receipt
+        # The memory is stored, whatever becomes of this.
+        with suppress(CommonplaceError):
+            receipt = receipt._replace(near=self._recalls.near(self._parts, self._actor, receipt.id))
+        return receipt
 
     def remember_many(self, drafts: Sequence[Draft]) -> list[Receipt]:
         """Store many memories in one transaction, all or none."""
@@ -169,6 +179,53 @@ class Commonplace:
         """Return the links of a memory in both directions, those that go out first."""
         return reading.links_of(self._parts, self._actor, memory_id)
 
+    # --- recall
+
+    def recall(
+        self,
+        query: str = "",
+        *,
+        spaces: str | Iterable[str] | None = None,
+        k: int = 10,
+        kinds: Iterable[str] = (),
+        tags: Iterable[str] = (),
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        as_of: datetime | str | None = None,
+        min_score: float | None = None,
+        budget_tokens: int | None = None,
+        include: Iterable[str] = (),
+        explain: bool = False,
+        progress: Progress = quiet,
+    ) -> Recalled:
+        """Return the passages that answer a question best, of the space meant and `personal` if none is named.
+
+        Without a question, the newest. `as_of` asks for what was valid then; `include` for what is left out otherwise.
+        """
+        named = (spaces,) if isinstance(spaces, str) else tuple(spaces or ())
+        asked = Asked(
+            query=query,
+            spaces=named or tuple(dict.fromkeys((self.default_space, PERSONAL))),
+            k=k,
+            kinds=wording.listed(kinds, "kinds"),
+            tags=wording.listed(tags, "tags"),
+            since=since,
+            until=until,
+            as_of=as_of,
+            min_score=min_score,
+            budget_tokens=budget_tokens,
+            include=wording.listed(include, "include"),
+            explain=explain,
+        )
+        return self._recalls.recall(self._parts, self._actor, asked, progress=progress)
+
+    def reindex(self, *, anew: bool = False, progress: Progress = quiet) -> int:
+        """Bring vectors and index up to the book now, also after a change of embedder; `anew`, from nothing.
+
+        Return how many memories were written down.
+        """
+        return self._recalls.reindex(self._parts, anew=anew, progress=progress)
+
     # --- spaces
 
     def spaces(self) -> tuple[Space, ...]:
@@ -225,7 +282,9 @@ class Commonplace:
 
     def rebuild(self, *, progress: Progress = quiet) -> SyncReport:
         """Make anew everything that only serves search, from files and rows."""
-        return rebuilding.rebuild(self._parts, progress=progress)
+        report = rebuilding.rebuild(self._parts, progress=progress)
+        self.reindex(anew=True, progress=progress)
+        return report
 
     def accept_deletions(self) -> int:
         """Delete the memories whose files are gone and were kept back for a person to agree; return how many."""
@@ -239,7 +298,7 @@ class Commonplace:
 
     def doctor(self, *, progress: Progress = quiet) -> tuple[Finding, ...]:
         """Look at everything and return what is wrong, each with its fix."""
-        return checkup.doctor(self._parts, self._actor, progress=progress)
+        return (*checkup.doctor(self._parts, self._actor, progress=progress), *self._recalls.findings())
 
     def verify_log(self, *, space: str | None = None, progress: Progress = quiet) -> LogReport:
         """Walk the signed log and name the first bad entry of each space."""
@@ -253,6 +312,7 @@ class Commonplace:
 
     def close(self) -> None:
         """Let go of everything; nothing is held that a crash could take."""
+        self._recalls.close()
         self._parts.db.close()
         self._parts.folder.close()
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from commonplace.ports import Transaction
+from commonplace.ports import Reading, Transaction
 
 
 def number(tx: Transaction, space: str, subjects: Sequence[str]) -> int:
@@ -23,3 +23,22 @@ def number(tx: Transaction, space: str, subjects: Sequence[str]) -> int:
         [{"space": space, "subject": subject, "number": first + at} for at, subject in enumerate(subjects)],
     )
     return last
+
+
+def counts(tx: Reading) -> dict[str, int]:
+    """Return the last number of each space."""
+    return dict(tx.rows("SELECT space, last FROM change_count"))
+
+
+def since(tx: Reading, seen: Mapping[str, int]) -> list[str]:
+    """Return what has changed after these numbers, space by space; of a space that is not named, everything."""
+    found: dict[str, None] = {}
+    for space, last in counts(tx).items():
+        if last > seen.get(space, 0):
+            rows = tx.rows(
+                "SELECT subject FROM change WHERE space = :space AND number > :number ORDER BY number",
+                space=space,
+                number=seen.get(space, 0),
+            )
+            found.update(dict.fromkeys(row[0] for row in rows))
+    return list(found)

@@ -6,6 +6,7 @@ What is slow to import (cryptography, YAML, the watcher) is imported when it is 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -18,7 +19,7 @@ from commonplace.engines.mounts import network_file_system
 from commonplace.engines.sqlite import SqliteDatabase
 from commonplace.errors import HomeReadOnly, NetworkFileSystem
 from commonplace.model import LOCAL_OWNER, Progress, new_id, stamp
-from commonplace.ports import Clock, Database, Keys, Outside, Parts, Transfers, Watcher, Yaml
+from commonplace.ports import Clock, Database, Keys, Outside, Parts, Recalls, Transfers, Watcher, Yaml
 from commonplace.settings import Settings
 from commonplace.sync import quiet
 
@@ -43,6 +44,25 @@ class _Later:
         return found
 
 
+class _Recalls:
+    """Stands in for recall until it is first used; then there is one for all threads."""
+
+    def __init__(self, make: Callable[[], Recalls]) -> None:
+        self._make = make
+        self._made: Recalls | None = None
+        self._making = threading.Lock()
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever recall has under that name
+        with self._making:
+            if self._made is None:
+                self._made = self._make()
+        return getattr(self._made, name)
+
+    def close(self) -> None:
+        if self._made is not None:
+            self._made.close()
+
+
 def open_book(settings: Settings, *, clock: Clock | None = None, progress: Progress = quiet) -> Commonplace:
     """Open the home that the settings name, making it if it is not there, and look at what changed in it."""
     hidden = _prepare(settings.home)
@@ -61,7 +81,13 @@ def open_book(settings: Settings, *, clock: Clock | None = None, progress: Progr
         clock=clock,
         zone=dates.zone_named(_zone(database, settings, keys)),
     )
-    book = Commonplace(parts, settings, actor=LOCAL_OWNER, transfers=cast("Transfers", _Later(_transfers)))
+    book = Commonplace(
+        parts,
+        settings,
+        actor=LOCAL_OWNER,
+        transfers=cast("Transfers", _Later(_transfers)),
+        recalls=cast("Recalls", _Recalls(lambda: _recalls(hidden, settings))),
+    )
     book.sync(progress=progress)
     return book
 
@@ -126,6 +152,18 @@ def _transfers() -> object:
     from commonplace import transfer
 
     return transfer
+
+
+def _recalls(hidden: str, settings: Settings) -> Recalls:
+    from commonplace.engines.embedders import embedder_for
+    from commonplace.engines.mapped_index import MappedIndex
+    from commonplace.engines.static_table import StaticTable
+    from commonplace.recall import Recaller
+
+    embedder = embedder_for(settings.embedder)
+    table = embedder if isinstance(embedder, StaticTable) else StaticTable()
+    index = MappedIndex(os.path.join(hidden, "index"))
+    return Recaller(index, embedder, table)
 
 
 def _yaml() -> Yaml:

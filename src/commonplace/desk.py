@@ -75,8 +75,13 @@ class Desk(NamedTuple):
     def log_memory(self, memory: Memory, action: str, *others: str, **payload: object) -> None:
         """Note a change of a memory: what it says now goes in as a keyed hash."""
         said = self.parts.keys.keyed_hash(memory.title, memory.text)
+        self.touch_superseded(memory)
         versions = {"revision": memory.revision, "version": memory.version, "said": said}
         self.log(memory.space, action, (memory.id, *others), **versions, **payload)
+
+    def touch_superseded(self, memory: Memory) -> None:
+        """Note that what a memory supersedes is served otherwise: it is now, or no longer, or from another time on."""
+        self.tx.touched.update(link.target for link in memory.links if link.relation == "supersedes")
 
     def issue(self, changed: Iterable[Memory], *, seen: int | None = None) -> None:
         """Ask for the files of memories as they are now, or for their removal if they are deleted.

@@ -15,6 +15,7 @@ CommonplaceError                 exit code 1
 │   ├── SpaceExists
 │   └── FileInTheWay                 a memory whose file is malformed, or a taken path
 ├── Busy                         1   somebody else holds the lock for too long
+├── EmbedderFailed               1   no vectors: a package, model or service is missing or misbehaves
 └── HomeError                    1
     ├── HomeIsNewer
     ├── HomeReadOnly
@@ -124,6 +125,10 @@ class FileInTheWay(Conflict):
 
 class Busy(CommonplaceError):
     """Another process held the lock for longer than we wait."""
+
+
+class EmbedderFailed(CommonplaceError):
+    """The embedder cannot be had, or did not give the vectors that it was asked for."""
 
 
 class HomeError(CommonplaceError):

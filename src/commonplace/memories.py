@@ -119,6 +119,11 @@ def known(tx: Reading, memory_id: str) -> bool:
     return tx.row("SELECT 1 FROM place WHERE id = :id", id=memory_id) is not None
 
 
+def places(tx: Reading, ids: Sequence[str]) -> dict[str, str]:
+    """Return the space of each of these memories that there is."""
+    return dict(tx.rows("SELECT id, space FROM place WHERE id IN :ids", ids=tuple(ids))) if ids else {}
+
+
 def several(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, Memory]:
     """Return those of the memories that are in the given spaces, by id."""
     if not ids or not spaces:
@@ -153,6 +158,11 @@ def page(
     for space, ids in chosen_ids.items():
         there |= several(tx, {space: spaces[space]}, ids)
     return [there[memory_id] for _, memory_id, _ in newest]
+
+
+def cursor(memory: Memory) -> tuple[str, str]:
+    """Return the cursor behind a memory of a page."""
+    return stamp(memory.created), memory.id
 
 
 def _page_query(

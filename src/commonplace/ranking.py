@@ -6,7 +6,8 @@ spaces have each term, but not on what else was found. docs/decisions/0006 says 
 
 from __future__ import annotations
 
-from collections import defaultdict
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import log
 from typing import Final, NamedTuple, TypeAlias
@@ -14,7 +15,13 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from commonplace.ports import BY_USER, IS_CHAT, IS_QUESTION, TELLS_TIME, Pool
+
 Floats: TypeAlias = npt.NDArray[np.float32]
+Ints: TypeAlias = npt.NDArray[np.int64]
+Numbers: TypeAlias = npt.NDArray[np.float64]
+Near: TypeAlias = tuple[int, int, float]
+"""(place of an asked term, place of another term among asked and near ones, how near they are)."""
 
 REACH: Final = 4
 """How many neighbours on each side count."""
@@ -23,10 +30,17 @@ _DECAY: Final = 0.5
 _AFTER: Final = 0.6
 _PIVOT: Final = 25.0
 _SLOPE: Final = 0.75
+_LONGEST: Final = 200
+"""A message of more words is taken for one of so many: what it says once, it still says."""
+
 _SATURATION: Final = 0.8
-_NEAR: Final = 0.4
+NEAR: Final = 0.4
+"""The cosine from which on two words are taken for near."""
+
 _NEAR_WEIGHT: Final = 0.5
 _NEAR_TERMS: Final = 8
+
+_NOTHING: Final = 1e-9
 
 _MEANING: Final = 0.25
 _SPEAKER: Final = 0.13
@@ -36,51 +50,32 @@ _FULL_LENGTH: Final = 60
 _TIME: Final = 0.10
 _DATE: Final = 0.25
 
+LEAST: Final = 0.12
+"""What scores less answers nothing: it is not returned unless somebody asks for less."""
+
+_GROUND: Final = 0.15
+
 _FIRST_PERSON: Final = frozenset({"i", "my", "me", "mine", "we", "our", "us"})
+_ROLES: Final = frozenset({"user", "agent", "assistant", "system", "tool", "human", "ai", "local", "filesystem"})
 
-
-class Passage(NamedTuple):
-    """What ranking knows of a passage. `thread` is its session or memory, `position` its place there."""
-
-    id: str
-    thread: str
-    position: int
-    bag: Mapping[str, int]
-    length: int
-    speaker: str = ""
-    by_user: bool = False
-    is_chat: bool = False
-    is_question: bool = False
-    tells_time: bool = False
-    date_match: float = 0.0
+PARTS: Final = ("lexical", "meaning", "speaker", "question", "length", "time", "date")
+"""What a score is the sum of."""
 
 
 class Question(NamedTuple):
     """What is asked: the rarity of each term, and all words as they stand, lower-cased."""
 
-    idf: Mapping[str, float]
+    idf: Sequence[float]
     words: frozenset[str] = frozenset()
     asks_when: bool = False
+    vector: Floats | None = None
 
 
-class Parts(NamedTuple):
-    """What a score is the sum of."""
+class Scores(NamedTuple):
+    """The score of every passage of a pool, and its parts, each an array."""
 
-    lexical: float = 0.0
-    meaning: float = 0.0
-    speaker: float = 0.0
-    question: float = 0.0
-    length: float = 0.0
-    time: float = 0.0
-    date: float = 0.0
-
-
-class Scored(NamedTuple):
-    """A passage's score and what it is made of."""
-
-    id: str
-    score: float
-    parts: Parts
+    total: Numbers
+    parts: Mapping[str, Numbers]
 
 
 def idf(passages: int, having: int) -> float:
@@ -88,9 +83,25 @@ def idf(passages: int, having: int) -> float:
     return log(1 + (passages - having + 0.5) / (having + 0.5))
 
 
-def share(count: float, length: int) -> float:
+def share(count: float, length: float) -> float:
     """Return how much of a passage a term is that it has so often; long passages have everything more often."""
-    return count / (1 - _SLOPE + _SLOPE * length / _PIVOT)
+    return count / (1 - _SLOPE + _SLOPE * min(length, _LONGEST) / _PIVOT)
+
+
+def said(words: Sequence[str], small: frozenset[str]) -> dict[str, float]:
+    """Return the words that say something, each with its share of the text: what a vector is made of."""
+    counts = Counter(word for word in words if word not in small)
+    return {word: share(count, len(words)) for word, count in counts.items()}
+
+
+def to_bytes(vector: Floats) -> bytes:
+    """Write a vector as it is kept."""
+    return vector.astype("<f4").tobytes()
+
+
+def from_bytes(vector: bytes | None) -> Floats | None:
+    """Read a vector that was kept; None if there is none."""
+    return None if vector is None else np.frombuffer(vector, "<f4").astype(np.float32)
 
 
 def is_short_question(text: str, words: int) -> bool:
@@ -99,114 +110,154 @@ def is_short_question(text: str, words: int) -> bool:
 
 
 def rank(
-    question: Question,
-    passages: Sequence[Passage],
-    *,
-    near: Iterable[tuple[str, str, float]] = (),
-    vectors: Floats | None = None,
-    asked: Floats | None = None,
-) -> list[Scored]:
-    """Score passages, best first; equal scores in the order of their ids, so that they never flicker between calls.
+    question: Question, pool: Pool, *, near: Iterable[Near] = (), dates: Numbers | None = None
+) -> tuple[npt.NDArray[np.intp], Scores]:
+    """Score a pool; return its eligible rows, best first, and the scores. Equal ones go newest first.
 
-    `passages` holds the neighbours too, as far as they count. `near` has (asked term, other term, cosine), nearest
-    first; `vectors` one row for each passage, and `asked` the question's.
+    `near` holds the nearest first; `dates` says how well each passage's day matches the one that the question names.
     """
-    if not passages:
-        return []
-    slots = _neighbours(passages)
-    lexical = _lexical(question, passages, slots, near)
-    meaning = np.zeros(len(passages)) if vectors is None or asked is None else _meaning(vectors, asked, slots)
-    speaker = _only_speaker(question, passages)
-    scored = []
-    for at, passage in enumerate(passages):
-        parts = _priors(question, passage, speaker)._replace(
-            lexical=_rounded(lexical[at]), meaning=_rounded(_MEANING * meaning[at])
-        )
-        scored.append(Scored(passage.id, _rounded(sum(parts)), parts))
-    return sorted(scored, key=lambda one: (-one.score, one.id))
+    slots = _neighbours(pool)
+    parts: dict[str, Numbers] = {
+        "lexical": _lexical(question, pool, slots, near),
+        "meaning": _MEANING * _meaning(question, pool, slots),
+        "speaker": _SPEAKER * _speaks(question, pool),
+        "question": _QUESTION * _has(pool, IS_QUESTION),
+        "length": _LENGTH * _lengths(pool) * _has(pool, IS_CHAT),
+        "time": _TIME * question.asks_when * _has(pool, TELLS_TIME),
+        "date": _DATE * (dates if dates is not None else np.zeros(len(pool.positions))),
+    }
+    # Six digits: the last ones of a float depend on how it was summed up.
+    # What is only likely of a passage counts as far as there is a ground for it: a speaker alone answers nothing.
+    ground = np.clip((parts["lexical"] + parts["meaning"] + parts["date"]) / _GROUND, 0, 1)
+    for name in ("speaker", "question", "length", "time"):
+        parts[name] = parts[name] * ground
+    parts = {name: np.round(part, 6).astype(np.float64) + 0.0 for name, part in parts.items()}
+    total = np.round(np.sum(list(parts.values()), axis=0), 6)
+    rows = np.flatnonzero(pool.eligible)
+    best = np.lexsort((pool.positions[rows], ~pool.orders[rows], -total[rows]))
+    return rows[best], Scores(total, parts)
 
 
-def _rounded(value: float) -> float:
-    """Drop the digits that depend on how many passages are multiplied at once."""
-    return round(float(value), 6)
+class _Slots(NamedTuple):
+    """For each distance where each passage's neighbour is, and whether there is one."""
+
+    place: Mapping[int, npt.NDArray[np.intp]]
+    there: Mapping[int, npt.NDArray[np.bool_]]
 
 
-def _neighbours(passages: Sequence[Passage]) -> list[tuple[float, npt.NDArray[np.intp]]]:
-    """Return for each distance what it counts, and where each passage's neighbour there is (one past the end: none)."""
-    places = {(passage.thread, passage.position): at for at, passage in enumerate(passages)}
-    none = len(passages)
-    out = []
+def _neighbours(pool: Pool) -> _Slots:
+    keys = pool.threads * 2**32 + pool.positions
+    place, there = {}, {}
+    for distance in range(-2 * REACH, 2 * REACH + 1):
+        found = np.minimum(np.searchsorted(keys, keys + distance), max(len(keys) - 1, 0))
+        place[distance], there[distance] = found, keys[found] == keys + distance if len(keys) else np.zeros(0, np.bool_)
+    return _Slots(place, there)
+
+
+def _kernel(distance: int) -> float:
+    return _DECAY ** abs(distance) * (_AFTER if distance > 0 else 1)
+
+
+def _pooled(own: Numbers, slots: _Slots) -> Numbers:
+    """Add to each passage's numbers what its neighbours' count."""
+    out = own.copy()
     for distance in range(-REACH, REACH + 1):
-        found = [places.get((passage.thread, passage.position + distance), none) for passage in passages]
-        out.append((_DECAY ** abs(distance) * (_AFTER if distance > 0 else 1), np.array(found, np.intp)))
+        there = slots.there[distance]
+        if distance and there.any():
+            out[there] += _kernel(distance) * own[slots.place[distance][there]]
     return out
 
 
-def _pooled(own: Floats, slots: list[tuple[float, npt.NDArray[np.intp]]]) -> Floats:
-    """Add to each passage's row what its neighbours' rows count."""
-    padded = np.vstack([own, np.zeros((1, own.shape[1]), np.float32)])
-    out = np.zeros_like(own)
-    for weight, found in slots:
-        out += np.float32(weight) * padded[found]
-    return out
-
-
-def _lexical(
-    question: Question,
-    passages: Sequence[Passage],
-    slots: list[tuple[float, npt.NDArray[np.intp]]],
-    near: Iterable[tuple[str, str, float]],
-) -> Floats:
-    terms = list(question.idf)
-    weights = _term_weights(terms, near)
-    own = np.zeros((len(passages), len(terms)), np.float32)
-    for row, passage in zip(own, passages, strict=True):
-        for term in weights.keys() & passage.bag.keys():
-            part = share(passage.bag[term], passage.length)
-            for column, weight in weights[term]:
-                row[column] += weight * part
+def _lexical(question: Question, pool: Pool, slots: _Slots, near: Iterable[Near]) -> Numbers:
+    rows, terms, counts = pool.entries
+    size = len(pool.positions)
+    shares = counts / (1 - _SLOPE + _SLOPE * np.minimum(pool.lengths[rows], _LONGEST) / _PIVOT)
+    present = np.bincount(terms, minlength=int(terms.max(initial=0)) + 1) > 0
+    weights = _weights(len(question.idf), len(present), near, present)
+    own = np.zeros((size, max(len(weights), 1)))
+    for at, weight in enumerate(weights):
+        own[:, at] = np.bincount(rows, shares * weight[terms], minlength=size)
     pooled = _pooled(own, slots)
-    rarity = np.fromiter(question.idf.values(), np.float32, len(terms))
-    scores: Floats = (pooled / (pooled + _SATURATION)) @ rarity / max(float(rarity.sum()), 1e-9)
-    return scores
+    rarity = np.array(question.idf or [0.0])
+    filled: Numbers = np.einsum("ij,j->i", pooled / (pooled + _SATURATION), rarity) / max(float(rarity.sum()), 1e-9)
+    return filled
 
 
-def _term_weights(terms: list[str], near: Iterable[tuple[str, str, float]]) -> dict[str, list[tuple[int, float]]]:
-    """Return for each term of a text which asked terms it counts for, and how much."""
-    columns = {term: column for column, term in enumerate(terms)}
-    weights: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)
-    for term, column in columns.items():
-        weights[term].append((column, 1.0))
-    taken = dict.fromkeys(terms, 0)
-    for asked, term, cosine in near:
-        if taken[asked] < _NEAR_TERMS:
-            taken[asked] += 1
-            weights[term].append((columns[asked], _NEAR_WEIGHT * (cosine - _NEAR) / (1 - _NEAR)))
+def _weights(asked: int, size: int, near: Iterable[Near], present: npt.NDArray[np.bool_]) -> Numbers:
+    """Return how much each term counts for each asked one: itself wholly, the eight nearest that occur a little."""
+    weights = np.zeros((asked, max(size, asked)))
+    np.fill_diagonal(weights, 1.0)
+    taken = [0] * asked
+    for own, other, cosine in near:
+        if other < len(present) and present[other] and taken[own] < _NEAR_TERMS:
+            taken[own] += 1
+            weights[own, other] = max(weights[own, other], _NEAR_WEIGHT * (cosine - NEAR) / (1 - NEAR))
     return weights
 
 
-def _meaning(vectors: Floats, asked: Floats, slots: list[tuple[float, npt.NDArray[np.intp]]]) -> Floats:
-    pooled = _pooled(vectors, slots)
-    lengths = (np.linalg.norm(pooled, axis=1) * np.linalg.norm(asked)).astype(np.float32)
-    lengths[lengths == 0] = 1
-    cosines: Floats = pooled @ asked / lengths
-    return cosines
+def _meaning(question: Question, pool: Pool, slots: _Slots) -> Numbers:
+    """Return the cosine between the question and each passage with its neighbours.
+
+    Products of signed bytes are whole numbers, which floats add up exactly in any order.
+    """
+    size = len(pool.positions)
+    if question.vector is None or pool.vectors is None or pool.scales is None or not question.vector.any():
+        return np.zeros(size)
+    vectors = pool.vectors.astype(np.float32)
+    scales = pool.scales.astype(np.float64)
+    asked = question.vector.astype(np.float64)
+    dots = _pooled(np.einsum("ij,j->i", vectors, asked) * scales, slots)
+    lengths = np.sqrt(np.maximum(_squares(vectors, scales, slots), 0))
+    cosines: Numbers = dots / np.maximum(lengths * float(np.linalg.norm(asked)), _NOTHING)
+    return np.where(lengths > _NOTHING, cosines, 0)
 
 
-def _only_speaker(question: Question, passages: Sequence[Passage]) -> str | None:
+def _squares(vectors: Floats, scales: Numbers, slots: _Slots) -> Numbers:
+    """Return the squared length of each passage's vector with its neighbours' added."""
+    size = len(vectors)
+    products: dict[int, Numbers] = {}
+    for apart in range(2 * REACH + 1):
+        there = np.flatnonzero(slots.there[apart])
+        products[apart] = np.zeros(size)
+        if len(there):
+            other = slots.place[apart][there]
+            products[apart][there] = (
+                np.einsum("ij,ij->i", vectors[there], vectors[other]) * scales[there] * scales[other]
+            )
+    out = np.zeros(size)
+    for first in range(-REACH, REACH + 1):
+        if not slots.there[first].any():
+            continue
+        for second in range(first, REACH + 1):
+            both = slots.there[first] & slots.there[second]
+            weight = (1 if first == second else 2) * _kernel(first) * _kernel(second)
+            out[both] += weight * products[second - first][slots.place[first][both]]
+    return out
+
+
+def _has(pool: Pool, flag: int) -> Numbers:
+    found: Numbers = ((pool.flags & flag) != 0).astype(np.float64)
+    return found
+
+
+def _lengths(pool: Pool) -> Numbers:
+    return np.minimum(1, np.log(1 + pool.lengths) / log(_FULL_LENGTH))
+
+
+def _speaks(question: Question, pool: Pool) -> Numbers:
+    """Tell whether the only speaker named said each passage; where none is named and the asker says I, its user."""
+    speaker = _only_speaker(question, pool.speakers, pool.speaker)
+    if speaker is not None:
+        said_by: Numbers = (pool.speaker == speaker).astype(np.float64)
+        return said_by
+    return _has(pool, BY_USER) * (not question.words.isdisjoint(_FIRST_PERSON))
+
+
+def _only_speaker(question: Question, names: Sequence[str], spoken: Ints) -> int | None:
     """Return the one speaker whose name is in the question; None if it names nobody or several."""
-    speakers = {passage.speaker for passage in passages if passage.speaker}
-    named = {speaker for speaker in speakers if question.words & set(speaker.lower().split())}
-    return named.pop() if len(named) == 1 else None
-
-
-def _priors(question: Question, passage: Passage, speaker: str | None) -> Parts:
-    by_asker = passage.by_user and not question.words.isdisjoint(_FIRST_PERSON)
-    speaks = by_asker if speaker is None else passage.speaker == speaker
-    return Parts(
-        speaker=_SPEAKER * speaks,
-        question=_QUESTION * passage.is_question,
-        length=_LENGTH * min(1, log(1 + passage.length) / log(_FULL_LENGTH)) * passage.is_chat,
-        time=_TIME * (question.asks_when and passage.tells_time),
-        date=_DATE * passage.date_match,
-    )
+    named = [
+        at
+        for at in np.unique(spoken).tolist()
+        if question.words & (set(re.findall(r"\w+", names[at].lower())) - _ROLES)
+    ]
+    return named[0] if len(named) == 1 else None

@@ -13,16 +13,16 @@ from typing import Final
 from commonplace import dates, files, grants, links, memories, paths, revisions, spaces, wording
 from commonplace.desk import no_memory
 from commonplace.errors import BadInput
-from commonplace.model import KINDS, Filter, Link, Memory, Page, Revision, Space, Spaces, stamp
+from commonplace.model import KINDS, Filter, Link, Memory, Page, Revision, Space, Spaces
 from commonplace.ports import Parts, Reading
 
 MAX_PAGE: Final = 1000
 
 
 def readable(tx: Reading, actor: str, name: str | None = None) -> Spaces:
-    """Return the spaces that a question reaches: one by its name, with a final '/' all below it too, or all."""
+    """Return the spaces that a question reaches: one by its name, with a final '/' all below it too, or all ('/')."""
     allowed = grants.readable(actor, spaces.everything(tx))
-    if name is None:
+    if name is None or name == "/":
         return allowed
     top = paths.require_space_name(name.removesuffix("/"))
     if name.endswith("/"):
@@ -42,7 +42,7 @@ def get(parts: Parts, actor: str, memory_id: str) -> Memory:
         found = memories.find(tx, allowed, memory_id)
         if found is None or found.deleted is not None:
             raise no_memory(memory_id)
-        return _marked(tx, allowed, [found], parts.clock.now())[0]
+        return marked(tx, allowed, [found], parts.clock.now())[0]
 
 
 def find_id(parts: Parts, actor: str, part: str) -> str:
@@ -71,9 +71,7 @@ def page(parts: Parts, actor: str, chosen: Filter, *, limit: int, after: str | N
     """Return the newest memories that the filter lets through, and the cursor of the next page."""
     if not 1 <= limit <= MAX_PAGE:
         raise BadInput(f"limit {limit} is out of range", fix=f"ask for 1 to {MAX_PAGE} at a time, and page on")
-    for kind in chosen.kinds:
-        if kind not in KINDS:
-            raise BadInput(f"{kind!r} is not a kind of memory", fix=f"use one of {', '.join(KINDS)}")
+    known_kinds(chosen.kinds)
     cursor = _read_cursor(after) if after else None
     chosen = chosen._replace(tags=wording.tags(chosen.tags))
     with parts.db.reading() as tx:
@@ -87,9 +85,17 @@ def page(parts: Parts, actor: str, chosen: Filter, *, limit: int, after: str | N
             after=cursor,
             limit=limit + 1,
         )
-        items = _marked(tx, readable(tx, actor), found[:limit], parts.clock.now())
+        items = marked(tx, readable(tx, actor), found[:limit], parts.clock.now())
     following = _cursor(items[-1]) if len(found) > limit else None
     return Page(tuple(items), following)
+
+
+def known_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
+    """Return the kinds that somebody asks for, if there are such."""
+    for kind in kinds:
+        if kind not in KINDS:
+            raise BadInput(f"{kind!r} is not a kind of memory", fix=f"use one of {', '.join(KINDS)}")
+    return tuple(kinds)
 
 
 def history(parts: Parts, actor: str, memory_id: str) -> tuple[Revision, ...]:
@@ -127,7 +133,7 @@ def all_spaces(parts: Parts, actor: str) -> tuple[Space, ...]:
         return tuple(sorted(readable(tx, actor).values(), key=lambda space: space.name))
 
 
-def _marked(tx: Reading, allowed: Spaces, found: Sequence[Memory], now: datetime) -> list[Memory]:
+def marked(tx: Reading, allowed: Spaces, found: Sequence[Memory], now: datetime) -> list[Memory]:
     """Return the memories with what supersedes them and what is to be said of them."""
     ids = tuple(memory.id for memory in found)
     successors: dict[str, str] = {}
@@ -152,6 +158,10 @@ def _marks(memory: Memory, now: datetime, troubles: Sequence[str], *, superseded
         yield "superseded"
     if memory.expires and memory.expires < now:
         yield "expired"
+    if memory.valid_until and memory.valid_until < now:
+        yield "ended"
+    if memory.valid_from and memory.valid_from > now:
+        yield "not_yet"
     for trouble in troubles:
         yield "missing" if trouble == files.MISSING else "malformed"
 
@@ -168,7 +178,7 @@ def _time(parts: Parts, name: str, value: datetime | str | None) -> datetime | N
 
 
 def _cursor(memory: Memory) -> str:
-    return base64.urlsafe_b64encode(f"{stamp(memory.created)} {memory.id}".encode()).decode().rstrip("=")
+    return base64.urlsafe_b64encode(" ".join(memories.cursor(memory)).encode()).decode().rstrip("=")
 
 
 def _read_cursor(cursor: str) -> tuple[str, str]:

@@ -9,26 +9,47 @@ from __future__ import annotations
 import math
 import os
 import re
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from commonplace.errors import BadInput, BadSpaceName
+from commonplace.repositories import legal_name, repository_name, upwards
 
 PERSONAL: Final = "personal"
-CONFIG_KEYS: Final = ("busy_seconds", "zone")
+CONFIG_KEYS: Final = ("busy_seconds", "embedder", "embedder_url", "zone")
 PROJECT_KEYS: Final = ("capture", "space")
 
 _CONFIG: Final = os.path.join(".commonplace", "config.toml")
 _PROJECT: Final = ".commonplace.toml"
 # Patterns are compiled where they are first used, and then kept by `re`: most runs use none.
-# One part of a space's name, by the rule of `paths`: no month, no two dots, not the name of a Markdown file.
-_LEGAL: Final = r"(?!\d{4}-\d{2}\Z)(?!.*\.\.)(?!.*\.md\Z)[a-z0-9][a-z0-9._-]{0,63}"
-_ORIGIN: Final = r'\[\s*remote\s+"origin"\s*\]\s*(?:[#;].*)?'
-_URL: Final = r'url\s*=\s*(?:"([^"]*)"|([^#;]*))'
-_LONGEST_PART: Final = 64
+_EMBEDDER: Final = r"[a-z0-9][a-z0-9._-]*(?::(?!.*[\x00-\x1f])\S(?:.*\S)?)?"
+# No user, query or fragment: what an address may say is then fit for a message and for a fingerprint.
+_ADDRESS: Final = r"https?://(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?(?:/[!\"$->@-~]*)?"
+_KEY: Final = r"[!-~]+"
 _MOST_PARTS: Final = 7
 _BUSY_SECONDS: Final = 60.0
+_WRONG: Final = {
+    _EMBEDDER: ("the name of an embedder", "write NAME or NAME:MODEL, such as openai:text-embedding-3-small"),
+    _ADDRESS: (
+        "an http or https address without user, query and fragment",
+        "write it like https://host.example/v1; a key goes into COMMONPLACE_EMBEDDER_KEY",
+    ),
+    _KEY: ("a key", "set it to the key alone: one word, without quotes or line ends"),
+}
+
+
+class EmbedderChoice(NamedTuple):
+    """Which embedder was chosen, and what it is to be made with."""
+
+    name: str = "static"
+    model: str | None = None
+    url: str | None = None
+    key: str | None = None
+
+    def __repr__(self) -> str:
+        """Show everything but the key."""
+        key = None if self.key is None else "..."
+        return f"EmbedderChoice(name={self.name!r}, model={self.model!r}, url={self.url!r}, key={key!r})"
 
 
 class Settings(NamedTuple):
@@ -50,6 +71,8 @@ class Settings(NamedTuple):
     """The command that edits a file."""
     colour: bool = True
     """Whether colour is welcome on a terminal."""
+    embedder: EmbedderChoice = EmbedderChoice()
+    """What turns texts into vectors."""
 
     @classmethod
     def load(
@@ -64,16 +87,17 @@ class Settings(NamedTuple):
         env = os.environ if environ is None else environ
         here = _here() if cwd is None else os.path.realpath(cwd)
         root = _home(os.fspath(home) if home is not None else None, env, here)
-        zone, patience = _config(os.path.join(root, _CONFIG))
+        own = _config(os.path.join(root, _CONFIG))
         return cls(
             home=root,
             cwd=here,
             space=_asked("space", space) or env.get("COMMONPLACE_SPACE") or None,
-            zone=env.get("COMMONPLACE_ZONE") or zone,
+            zone=env.get("COMMONPLACE_ZONE") or own.zone,
             system_zone=env.get("TZ"),
-            busy_seconds=_busy_seconds(env.get("COMMONPLACE_BUSY_SECONDS") or None, patience),
+            busy_seconds=_busy_seconds(env.get("COMMONPLACE_BUSY_SECONDS") or None, own.busy_seconds),
             editor=env.get("VISUAL") or env.get("EDITOR") or None,
             colour=not env.get("NO_COLOR") and env.get("TERM") != "dumb",
+            embedder=_embedder(env, own),
         )
 
 
@@ -89,7 +113,7 @@ def default_space(settings: Settings) -> str:
         return named
     if not settings.cwd or _inside(settings.cwd, settings.home):
         return PERSONAL
-    repository = _repository_name(settings.cwd)
+    repository = repository_name(settings.cwd)
     return f"projects/{repository}" if repository else PERSONAL
 
 
@@ -126,15 +150,48 @@ def _expanded(path: str, env: Mapping[str, str]) -> str:
     return os.path.expanduser(path)
 
 
-def _config(path: str) -> tuple[str | None, float | None]:
-    """Return the zone and the patience that a home has of its own."""
+class _Config(NamedTuple):
+    """What a home has of its own; None for what it leaves open."""
+
+    zone: str | None
+    busy_seconds: float | None
+    embedder: str | None
+    embedder_url: str | None
+
+
+def _config(path: str) -> _Config:
     values = _toml(path, CONFIG_KEYS) or {}
     zone, busy = values.get("zone"), values.get("busy_seconds")
     if zone is not None and not (isinstance(zone, str) and zone):
         raise BadInput(f"zone in {path} is not the name of a zone", fix='write it as zone = "Europe/Berlin"')
     if busy is not None and (isinstance(busy, bool) or not isinstance(busy, int | float) or not _a_wait(busy)):
         raise BadInput(f"busy_seconds in {path} is not a number of seconds", fix="write it as busy_seconds = 60")
-    return zone, None if busy is None else float(busy)
+    return _Config(
+        zone=zone,
+        busy_seconds=None if busy is None else float(busy),
+        embedder=_fitting(values.get("embedder"), _EMBEDDER, f"embedder in {path}"),
+        embedder_url=_fitting(values.get("embedder_url"), _ADDRESS, f"embedder_url in {path}"),
+    )
+
+
+def _embedder(env: Mapping[str, str], own: _Config) -> EmbedderChoice:
+    named, url, key = (env.get(f"COMMONPLACE_EMBEDDER{end}") or None for end in ("", "_URL", "_KEY"))
+    chosen = _fitting(named, _EMBEDDER, "COMMONPLACE_EMBEDDER") or own.embedder or "static"
+    name, _, model = chosen.partition(":")
+    return EmbedderChoice(
+        name=name,
+        model=_expanded(model, env) if model else None,
+        url=_fitting(url, _ADDRESS, "COMMONPLACE_EMBEDDER_URL") or own.embedder_url,
+        key=_fitting(key, _KEY, "COMMONPLACE_EMBEDDER_KEY"),
+    )
+
+
+def _fitting(value: object, pattern: str, where: str) -> str | None:
+    """Return a value that was set, if it is as it must be; it is never shown, since it may hold a secret."""
+    if value is None or (isinstance(value, str) and re.fullmatch(pattern, value)):
+        return value
+    what, fix = _WRONG[pattern]
+    raise BadInput(f"{where} is not {what}", fix=fix)
 
 
 def _busy_seconds(variable: str | None, configured: float | None) -> float:
@@ -181,7 +238,7 @@ def _toml(path: str, known: tuple[str, ...]) -> dict[str, object] | None:
 
 def _project_space(cwd: str) -> str | None:
     """Return the space that the nearest `.commonplace.toml` names, if it names one."""
-    for folder in _upwards(cwd):
+    for folder in upwards(cwd):
         path = os.path.join(folder, _PROJECT)
         values = _toml(path, PROJECT_KEYS)
         if values is not None:
@@ -196,7 +253,7 @@ def _checked_project(path: str, values: dict[str, object]) -> str | None:
     if space is None:
         return None
     parts = space.split("/") if isinstance(space, str) else []
-    if not isinstance(space, str) or len(parts) > _MOST_PARTS or not all(_legal(part) for part in parts):
+    if not isinstance(space, str) or len(parts) > _MOST_PARTS or not all(legal_name(part) for part in parts):
         raise BadSpaceName(
             f"space in {path} is not the name of a space: {space!r}",
             fix='write it like space = "team/backend": lower-case letters, digits, dots, dashes and underscores',
@@ -204,88 +261,5 @@ def _checked_project(path: str, values: dict[str, object]) -> str | None:
     return space
 
 
-def _upwards(folder: str) -> Iterator[str]:
-    while folder:
-        yield folder
-        above = os.path.dirname(folder)
-        folder = above if above != folder else ""
-
-
 def _inside(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
-
-
-def _repository_name(cwd: str) -> str | None:
-    """Return the name of the repository around a folder, fit for a space, or None outside of any."""
-    for folder in _upwards(cwd):
-        git = _git_folder(os.path.join(folder, ".git"))
-        if git is not None:
-            shared = _shared_git_folder(git)
-            return _as_space_name(_origin_name(shared) or _folder_name(folder, git=git, shared=shared))
-    return None
-
-
-def _git_folder(path: str) -> str | None:
-    """Follow a `.git`: a folder, or the file in its place that a worktree or submodule has."""
-    if not os.path.isdir(path):
-        pointer = _first_line(path)
-        if not pointer.startswith("gitdir:"):
-            return None
-        path = os.path.join(os.path.dirname(path), pointer.removeprefix("gitdir:").strip())
-    return os.path.realpath(path) if os.path.isfile(os.path.join(path, "HEAD")) else None
-
-
-def _shared_git_folder(git: str) -> str:
-    """Return the git folder that all worktrees of a repository have in common."""
-    common = _first_line(os.path.join(git, "commondir"))
-    return os.path.realpath(os.path.join(git, common)) if common else git
-
-
-def _folder_name(folder: str, *, git: str, shared: str) -> str:
-    """Name a repository without an origin by the folder that its first checkout, or the bare repository, is in."""
-    if shared == git:
-        return os.path.basename(folder)
-    name = os.path.basename(shared)
-    # `.git` in a checkout, `.bare` beside its worktrees: the folder around it has the name.
-    return os.path.basename(os.path.dirname(shared)) if name.startswith(".") else name.removesuffix(".git")
-
-
-def _origin_name(git: str) -> str | None:
-    """Return the last part of the origin's address, whichever way it is written."""
-    in_origin = False
-    for line in _read(os.path.join(git, "config")).splitlines():
-        stripped = line.strip()
-        if stripped.startswith("["):
-            in_origin = re.fullmatch(_ORIGIN, stripped, re.IGNORECASE) is not None
-        elif in_origin and (found := re.match(_URL, stripped, re.IGNORECASE)):
-            address = (found[1] or found[2] or "").strip().replace("\\", "/").rstrip("/")
-            address = address.removesuffix("/.git").removesuffix(".git")
-            return re.split(r"[/:]", address.rstrip("/"))[-1] or None
-    return None
-
-
-def _legal(name: str) -> bool:
-    return re.fullmatch(_LEGAL, name, re.ASCII) is not None
-
-
-def _as_space_name(name: str) -> str:
-    lowered = re.sub(r"\.{2,}", ".", re.sub(r"[^a-z0-9._-]+", "-", name.lower()))
-    legal = re.sub(r"\.md\Z", "-md", lowered.lstrip("._-").rstrip("-"))
-    # Where the name itself does not fit, its checksum still tells two repositories apart.
-    checksum = format(zlib.crc32(name.encode(errors="surrogateescape")), "08x")
-    if len(legal) > _LONGEST_PART:
-        return f"{legal[: _LONGEST_PART - 9].rstrip('.-')}-{checksum}"
-    return legal if _legal(legal) else f"repo-{legal or checksum}"
-
-
-def _first_line(path: str) -> str:
-    return _read(path).partition("\n")[0].strip()
-
-
-def _read(path: str) -> str:
-    """Return the text of one of git's files, and nothing where there is none that we can read."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(1 << 20)
-    except OSError:
-        return ""

@@ -15,7 +15,7 @@ from commonplace.model import moment, stamp
 
 _HEADING: Final = re.compile(
     r"### (?:(?P<author>[^\r\n]*) )?\((?P<role>[^\s()]+)\) \u00b7 (?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z)"
-    r" \u00b7 (?P<seq>\d+) \u00b7 (?P<id>\S+)[ \t]*(?P<cr>\r?)"
+    r" \u00b7 (?P<seq>\d{1,15}) \u00b7 (?P<id>\S+)[ \t]*(?P<cr>\r?)"
 )
 _ENCODED: Final = re.compile(r"%[0-9A-F]{2,6};")
 # What would break the line, be trimmed by an editor, or look like an encoded character.
@@ -40,6 +40,15 @@ class Transcript(NamedTuple):
     messages: tuple[Utterance, ...]
 
 
+class Block(NamedTuple):
+    """A message where it stands in a text, or what is above the first one: from `start` to `end`, headings left out."""
+
+    message: Utterance | None
+    start: int
+    end: int
+    text: str
+
+
 def render(messages: Iterable[Utterance], *, introduction: str = "") -> str:
     """Write a transcript."""
     written = [f"{_heading(message)}\n\n{_shielded(message.text)}".rstrip("\n") for message in messages]
@@ -56,6 +65,29 @@ def parse(text: str) -> Transcript:
         else:
             messages.append(_message(heading, lines))
     return Transcript(_unshielded(above), tuple(messages))
+
+
+def blocks(text: str) -> list[Block]:
+    """Return what is above the first heading, and then message by message, each with its place in the text."""
+    found = []
+    at = 0
+    for heading, lines in _blocks(text):
+        if heading is not None:
+            at += len(heading[0]) + 1
+        end = at + sum(len(line) + 1 for line in lines)
+        message = _message(heading, lines) if heading is not None else None
+        said = message.text if message else _unshielded(lines)
+        found.append(Block(message, min(at, len(text)), min(end, len(text)), said))
+        at = end
+    return found
+
+
+def said_at(text: str, start: int, end: int) -> str:
+    """Return what the message says that stands there."""
+    lines = text[start:end].split("\n")
+    if text[max(start - 2, 0) : start] == "\r\n":
+        lines = [line.removesuffix("\r") for line in lines]
+    return _unshielded(lines)
 
 
 def is_transcript(text: str) -> bool:
@@ -107,7 +139,13 @@ def _heading(message: Utterance) -> str:
 
 
 def _decoded(author: str) -> str:
-    return _ENCODED.sub(lambda found: chr(int(found[0][1:-1], 16)), author)
+    return _ENCODED.sub(_decoded_letter, author)
+
+
+def _decoded_letter(found: re.Match[str]) -> str:
+    """Return the character of a number; what no character has stays as it stands."""
+    number = int(found[0][1:-1], 16)
+    return chr(number) if number <= 0x10FFFF and not 0xD800 <= number <= 0xDFFF else found[0]
 
 
 def _shielded(text: str) -> str:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar
 
-from commonplace import audit, carry, changes, files, spaces, takein
+from commonplace import audit, carry, changes, files, memories, spaces, takein
 from commonplace.desk import Desk
 from commonplace.errors import Busy, CommonplaceError, DiskFull
 from commonplace.files import Carried
@@ -56,11 +56,15 @@ def seal(tx: Transaction, parts: Parts) -> None:
     by_space: dict[str, list[Change]] = {}
     for change in tx.recorded:
         by_space.setdefault(change.space, []).append(change)
-    for space in sorted(by_space):
-        subjects = dict.fromkeys(change.subjects[0] for change in by_space[space] if change.subjects)
+    touched = memories.places(tx, sorted(tx.touched))
+    for space in sorted({*by_space, *touched.values()}):
+        changed = by_space.get(space, [])
+        subjects = dict.fromkeys(change.subjects[0] for change in changed if change.subjects)
+        subjects.update(dict.fromkeys(memory for memory, place in touched.items() if place == space))
         if subjects:
             changes.number(tx, space, tuple(subjects))
-        audit.append(tx, parts.keys, space, by_space[space])
+        if changed:
+            audit.append(tx, parts.keys, space, changed)
 
 
 def strike_off(parts: Parts, carried: Sequence[Carried]) -> None:

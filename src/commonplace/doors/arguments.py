@@ -10,6 +10,7 @@ from commonplace.errors import BadInput
 from commonplace.version import __version__
 
 _LARGEST = 2**63 - 1
+_OF_SEVERAL_SPACES: Final = ("recall",)
 
 
 class _Unmeasured(argparse.HelpFormatter):
@@ -101,22 +102,30 @@ def _is_option(arg: str) -> bool:
     return arg.startswith("-") and name[:1].isalpha() and name.replace("-", "").isalnum() and arg[:3] != "---"
 
 
-def _everywhere(to: argparse.ArgumentParser, **defaults: object) -> None:
-    """Add the options that stand before or behind the command; behind it, what is not given must not undo."""
+def _everywhere(to: argparse.ArgumentParser, *, several: bool = False, **defaults: object) -> None:
+    """Add the options that stand before or behind the command; behind it, what is not given must not undo.
+
+    With `several`, more than one space can be named, as `spaces`.
+    """
 
     def default(name: str) -> object:
         return defaults.get(name, argparse.SUPPRESS)
 
     group = to.add_argument_group("everywhere")
     group.add_argument("--home", metavar="DIR", default=default("home"), help="the folder with the Markdown")
-    group.add_argument("--space", metavar="SPACE", default=default("space"), help="the space; with a final / all below")
+    if several:
+        summary = "a space, with a final / all below (repeatable); else the one meant here, and personal"
+        group.add_argument("--space", metavar="SPACE", dest="spaces", action="append", default=[], help=summary)
+    else:
+        summary = "the space; with a final / all below"
+        group.add_argument("--space", metavar="SPACE", default=default("space"), help=summary)
     group.add_argument("--json", action="store_true", default=default("json"), help="print JSON, errors too")
     group.add_argument("--no-color", action="store_true", default=default("no_color"), help="no colour on a terminal")
 
 
 def _command(commands: argparse._SubParsersAction[Parser], name: str, summary: str) -> Parser:
     made = commands.add_parser(name, help=summary, description=summary)
-    _everywhere(made)
+    _everywhere(made, several=name in _OF_SEVERAL_SPACES)
     return made
 
 
@@ -174,6 +183,23 @@ def _list(to: Parser) -> None:
     to.add_argument("--after", metavar="CURSOR", help="go on behind a page: its `next`")
 
 
+def _recall(to: Parser) -> None:
+    to.add_argument("query", metavar="QUERY", nargs="*", help="the question; - reads it from standard input")
+    to.add_argument("-k", type=int, default=10, metavar="N", help="at most so many hits (10)")
+    _filter(to)
+    to.add_argument("--as-of", metavar="TIME", help="what was valid at this time, in today's words")
+    to.add_argument("--min-score", type=float, metavar="0..2", help="nothing that answers less well")
+    to.add_argument("--budget-tokens", type=int, metavar="N", help="no more than a prompt of so many tokens can take")
+    to.add_argument(
+        "--include",
+        action="append",
+        default=[],
+        metavar="WHAT",
+        help="also superseded, expired or notices, or several with commas (repeatable)",
+    )
+    to.add_argument("--explain", action="store_true", help="show what each score is made of, and where the time went")
+
+
 def _history(to: Parser) -> None:
     _id(to)
     to.add_argument(
@@ -198,6 +224,15 @@ def _import(to: Parser) -> None:
 
 def _export(to: Parser) -> None:
     to.add_argument("target", metavar="TARGET", help="a folder, or an archive (.zip, .tar.gz)")
+
+
+def _reindex(to: Parser) -> None:
+    to.add_argument("--anew", action="store_true", help="throw the index away and make it from nothing")
+
+
+def _bench(to: Parser) -> None:
+    locomo = _command(_actions(to), "locomo", "find the evidence turns of LoCoMo, in a home of its own")
+    locomo.add_argument("file", metavar="FILE", help="locomo10.json, which is not ours to bring along")
 
 
 def _doctor(to: Parser) -> None:
@@ -290,6 +325,7 @@ def every_parser(top: argparse.ArgumentParser) -> Iterable[argparse.ArgumentPars
 
 _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
     "remember": ("store a new memory", _remember),
+    "recall": ("find what answers a question, best first; without one, the newest", _recall),
     "show": ("show one memory", _id),
     "edit": ("change a memory; on a terminal, without anything else, in your editor", _edit),
     "move": ("move a memory into another space", _move),
@@ -302,8 +338,10 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
     "import": ("take in a folder of Markdown files", _import),
     "export": ("write a space, or all of them, as a folder or an archive", _export),
     "rebuild": ("make anew what only serves search", _nothing),
+    "reindex": ("bring the index up to date now, instead of with the next recall", _reindex),
     "doctor": ("look at everything and say what is wrong", _doctor),
     "status": ("show numbers, what is pending and what is wrong", _nothing),
     "audit": ("verify and read the signed log", _audit),
+    "bench": ("measure how well recall finds what it should", _bench),
     "completion": ("print a script that completes commands in your shell", _completion),
 }

@@ -32,13 +32,15 @@ def remember_lines(call: Call) -> int:
         raise BadInput(f"--batch takes no {given[0]}", fix="write the fields of each memory into its line")
     path = call.args.batch
     with nullcontext(intake.standard_input()) if path == "-" else intake.open_file(path) as file:
-        total, done = _count(file), 0
+        total, done, new = _count(file), 0, 0
         for numbers, drafts in _chunks(file):
             for said in _remembered(call, numbers, drafts):
                 _tell(call, said)
+                new += said.new
             call.flush()
             done += len(drafts)
             call.progress("remembering", done, total)
+    call.index(new)
     return 0
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from commonplace.compose import open_book
 from commonplace.doors import intake, jsons, plain, showing
 from commonplace.doors.progress import Teller
-from commonplace.errors import BadInput
+from commonplace.errors import BadInput, CommonplaceError
 from commonplace.model import UNSET, Filter, Unset
-from commonplace.settings import Settings, default_space
+from commonplace.settings import PERSONAL, Settings, default_space
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _WHOLE_ID: Final = r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
 _TIMES: Final = ("occurred", "valid_from", "valid_until", "expires")
+_MANY: Final = 100
+"""So many new memories are worth to be indexed at once, rather than with the next recall."""
 
 
 class Call:
@@ -58,6 +61,14 @@ class Call:
         """Hand over what was told so far."""
         if sys.stdout is not None:
             sys.stdout.flush()
+
+    def index(self, stored: int) -> None:
+        """Bring the index up to date if much was stored, so that the next recall need not."""
+        if stored > _MANY:
+            self.flush()
+            # Everything is stored and told, whatever becomes of this.
+            with suppress(CommonplaceError):
+                self.book.reindex(progress=self.progress)
 
     def id(self, part: str) -> str:
         """Return the id that was meant by some of its digits or by a file's name."""
@@ -222,6 +233,39 @@ def _list(call: Call) -> int:
     return call.tell(jsons.page(page), lambda out: showing.page(out, page, whole_ids=args.deleted))
 
 
+def _recall(call: Call) -> int:
+    from commonplace.doors import hits
+
+    args = call.args
+    chosen = _filter(args)
+    spaces = ([args.space] if args.space else []) + args.spaces
+    said = call.book.recall(
+        _question(args.query),
+        spaces=spaces,
+        k=args.k,
+        kinds=chosen.kinds,
+        tags=chosen.tags,
+        since=chosen.since,
+        until=chosen.until,
+        as_of=args.as_of,
+        min_score=args.min_score,
+        budget_tokens=args.budget_tokens,
+        include=[name.strip() for value in args.include for name in value.split(",")],
+        # The words that matched are shown to people in any case.
+        explain=args.explain or not args.json,
+        progress=call.progress,
+    )
+    where = spaces or dict.fromkeys((call.book.default_space, PERSONAL))
+    return call.tell(
+        jsons.recalled(said, explain=args.explain),
+        lambda out: hits.recalled(out, said, where=" and ".join(where), explain=args.explain),
+    )
+
+
+def _question(words: list[str]) -> str:
+    return intake.decoded(intake.standard_input(), intake.STDIN) if words == ["-"] else " ".join(words)
+
+
 def _history(call: Call) -> int:
     from commonplace.doors.diffs import diffs_of
 
@@ -258,7 +302,9 @@ def _import(call: Call) -> int:
     args = call.args
     said = call.book.import_folder(args.folder, space=args.space, dry_run=args.dry_run, progress=call.progress)
     did = "Would import" if args.dry_run else "Imported"
-    return call.tell(jsons.transfer(said), lambda out: showing.transfer(out, did, said))
+    code = call.tell(jsons.transfer(said), lambda out: showing.transfer(out, did, said))
+    call.index(0 if args.dry_run else said.done + said.updated)
+    return code
 
 
 def _export(call: Call) -> int:
@@ -269,6 +315,11 @@ def _export(call: Call) -> int:
 def _rebuild(call: Call) -> int:
     said = call.book.rebuild(progress=call.progress)
     return call.tell(jsons.sync(said), lambda out: showing.sync(out, said))
+
+
+def _reindex(call: Call) -> int:
+    count = call.book.reindex(anew=call.args.anew, progress=call.progress)
+    return call.tell({"memories": count}, lambda out: showing.reindexed(out, count))
 
 
 def _doctor(call: Call) -> int:
@@ -296,6 +347,19 @@ def _log(call: Call) -> int:
     return call.tell(jsons.log(space, said), lambda out: showing.log(out, said))
 
 
+def _bench_locomo(call: Call) -> int:
+    from tempfile import TemporaryDirectory
+
+    from commonplace.doors.locomo import measure
+
+    with call.progress, TemporaryDirectory(prefix="commonplace-bench-") as home:
+        # The embedder is the one chosen here; the zone is the data's own, so that figures can be compared.
+        chosen = call.settings._replace(home=home, space=None, zone="UTC")
+        with open_book(chosen, progress=call.progress) as book:
+            said = measure(book, call.args.file, progress=call.progress)
+    return call.tell(said, lambda out: showing.figures(out, said))
+
+
 def _completion(call: Call) -> int:
     from commonplace.doors.completion import script
 
@@ -310,6 +374,7 @@ _COMMANDS: Final[Mapping[str, Command]] = {
     "delete": _delete,
     "link": _link,
     "unlink": _unlink,
+    "recall": _recall,
     "show": _show,
     "list": _list,
     "history": _history,
@@ -319,12 +384,17 @@ _COMMANDS: Final[Mapping[str, Command]] = {
     "import": _import,
     "export": _export,
     "rebuild": _rebuild,
+    "reindex": _reindex,
     "doctor": _doctor,
     "status": _status,
     "audit verify": _verify,
     "audit list": _log,
 }
-_WITHOUT_BOOK: Final[Mapping[str, Command]] = {"space which": _which_space, "completion": _completion}
+_WITHOUT_BOOK: Final[Mapping[str, Command]] = {
+    "space which": _which_space,
+    "bench locomo": _bench_locomo,
+    "completion": _completion,
+}
 
 
 # --- words into values

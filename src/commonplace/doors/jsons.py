@@ -12,11 +12,13 @@ from commonplace.errors import CommonplaceError
 from commonplace.model import (
     Deleted,
     Finding,
+    Hit,
     Link,
     LogEntry,
     LogReport,
     Memory,
     Page,
+    Recalled,
     Receipt,
     Revision,
     Space,
@@ -96,6 +98,46 @@ def shown(said: Memory, incoming: Iterable[Link]) -> dict[str, Any]:
 def page(said: Page) -> dict[str, Any]:
     """A page of a list."""
     return {"items": [memory(one) for one in said.items], "next": said.next}
+
+
+def recalled(said: Recalled, *, explain: bool) -> dict[str, Any]:
+    """The answer to a question, with its reasons if they were asked for."""
+    told: dict[str, Any] = {"hits": [_hit(one, explain=explain) for one in said.hits], "took_ms": said.took_ms}
+    if explain:
+        told["steps"] = dict(said.steps)
+    if explain or said.notes:
+        told["notes"] = list(said.notes)
+    return told
+
+
+def _hit(said: Hit, *, explain: bool) -> dict[str, Any]:
+    told = {
+        "type": said.type,
+        "id": said.id,
+        "passage_id": said.passage_id,
+        "memory": said.memory,
+        "session": said.session,
+        "seq": said.seq,
+        "kind": said.kind,
+        "space": said.space,
+        "title": said.title,
+        "text": said.text,
+        "passage": said.passage,
+        "before": said.before,
+        "after": said.after,
+        "author": said.author,
+        "score": said.score,
+        "parts": dict(said.parts),
+        "freshness": said.freshness,
+        "suspect": said.suspect,
+        "superseded_by": said.superseded_by,
+        "marks": list(said.marks),
+        "source": dict(said.source),
+        "tags": list(said.tags),
+        "occurred": _time(said.occurred),
+        "created": stamp(said.created),
+    }
+    return {**told, "matched": list(said.matched)} if explain else told
 
 
 def deleted(said: Deleted) -> dict[str, Any]:

@@ -38,6 +38,10 @@ class Output(Protocol):
         """Say something beside the answer, on standard error."""
         ...
 
+    def styled(self, phrases: Iterable[tuple[str, str]], *, indent: int = 0) -> None:
+        """Show a text of phrases, each in a style of its own, with all of its lines indented."""
+        ...
+
     def body(self, text: str) -> None:
         """Show a text of any length."""
         ...
@@ -78,6 +82,11 @@ class Plain:
     def note(self, text: str) -> None:
         """Say something beside the answer, on standard error."""
         print(clean(text), file=sys.stderr)
+
+    def styled(self, phrases: Iterable[tuple[str, str]], *, indent: int = 0) -> None:
+        """Show a text of phrases, with all of its lines indented; there are no styles here."""
+        lines = clean("".join(text for text, _ in phrases)).split("\n")
+        print("\n".join(" " * indent + line if line else "" for line in lines))
 
     def body(self, text: str) -> None:
         """Show a text."""

@@ -35,6 +35,13 @@ class Screen:
         """Say something beside the answer, on standard error."""
         print(clean(text), file=sys.stderr)
 
+    def styled(self, phrases: Iterable[tuple[str, str]], *, indent: int = 0) -> None:
+        """Show a text of phrases, each in a style of its own, wrapped and with all of its lines indented."""
+        said = Text.assemble(*((clean(text), style) for text, style in phrases))
+        for line in said.wrap(self._console, max(self._console.width - indent, indent + 1)):
+            line.rstrip()
+            self._console.print(Text(" " * indent if line else "") + line)
+
     def body(self, text: str) -> None:
         """Show a text, wrapped between words."""
         self._console.print(Text(clean(text.removesuffix("\n"))))
@@ -85,7 +92,7 @@ def ago(time: datetime, now: datetime) -> str:
     """Say how long ago a time was, or the local date of one that is far away or to come."""
     seconds = (now - time).total_seconds()
     if not 0 <= seconds < _LONG_AGO:
-        return f"{time.astimezone():%Y-%m-%d %H:%M}"
+        return f"{_here(time):%Y-%m-%d %H:%M}"
     if seconds < _MINUTE:
         return "just now"
     for size, word in ((_DAY, "day"), (_HOUR, "hour"), (_MINUTE, "minute")):
@@ -93,3 +100,11 @@ def ago(time: datetime, now: datetime) -> str:
             count = int(seconds // size)
             return f"{count} {word}{'s' if count > 1 else ''} ago"
     return "just now"
+
+
+def _here(time: datetime) -> datetime:
+    """Return a time in the local zone; one so near to an end of the calendar that it has none there, as it is."""
+    try:
+        return time.astimezone()
+    except OverflowError:
+        return time

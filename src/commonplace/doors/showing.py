@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from commonplace.doors.plain import Output
 from commonplace.model import (
@@ -27,6 +27,9 @@ def receipt(out: Output, did: str, said: Receipt) -> None:
     out.receipt(did, memory_id=said.id, space=said.space, path=said.path, version=said.version)
     if said.duplicate_of:
         out.note(f"note: {out.name(said.duplicate_of)} says the same")
+    for other in said.near:
+        if other != said.duplicate_of:
+            out.note(f"note: much like {out.name(other)}: commonplace show {out.name(other)}")
 
 
 def repeated(out: Output, said: Receipt) -> None:
@@ -178,6 +181,17 @@ def sync(out: Output, said: SyncReport) -> None:
             ("held back", str(said.held_back)),
         ]
     )
+
+
+def reindexed(out: Output, count: int) -> None:
+    """How many memories the index was told about."""
+    said = f"Indexed {count} {'memory' if count == 1 else 'memories'}" if count else "The index was up to date"
+    out.line(said, "green")
+
+
+def figures(out: Output, said: Mapping[str, float]) -> None:
+    """What a benchmark measured."""
+    out.facts((name, f"{value:g}") for name, value in said.items())
 
 
 def _size(count: int) -> str:

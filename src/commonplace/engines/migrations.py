@@ -69,6 +69,10 @@ CREATE TABLE file_journal (
   memory TEXT NOT NULL PRIMARY KEY, version INTEGER NOT NULL, path TEXT, hash TEXT, issued TEXT NOT NULL,
   seen INTEGER) WITHOUT ROWID;
 CREATE TABLE file_left (path TEXT NOT NULL PRIMARY KEY, memory TEXT NOT NULL, at TEXT NOT NULL);
+
+-- vectors
+CREATE TABLE vector (
+  embedder TEXT NOT NULL, hash TEXT NOT NULL, vector BLOB NOT NULL, PRIMARY KEY (embedder, hash));
 """
 
 MIGRATIONS: Final = (VERSION_1,)

@@ -10,14 +10,16 @@ from __future__ import annotations
 import mmap
 import struct
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from commonplace.errors import CommonplaceError
+from commonplace.ports import Said
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 Bytes: TypeAlias = npt.NDArray[np.int8]
@@ -32,16 +34,11 @@ _HEADER: Final = struct.Struct("<8s5I")
 _ALIGN: Final = 64
 _RARE: Final = 1e-4
 _LONGEST_WORD: Final = 64
-# What Snowball cuts off, by how often it does: a stem is looked up as the word that it most likely was.
-_ENDINGS: Final = ("e", "y", "ing", "es", "ion", "ed", "er", "al", "ation", "ive", "ly", "able", "ment", "ity", "s")
+_KEPT: Final = 50_000
+"""So many words are remembered with what was found for them, before all are forgotten and found again."""
 
-
-class Near(NamedTuple):
-    """Two terms that mean nearly the same, and how nearly."""
-
-    asked: str
-    term: str
-    cosine: float
+_FAR: Final = 0.43
+"""Words of which more signs differ are not compared any further: hardly any of them is near."""
 
 
 class StaticTable:
@@ -64,6 +61,7 @@ class StaticTable:
         rank = np.arange(1, count + 1, dtype=np.float32)
         self._weights: Final = (_RARE / (_RARE + 1 / (rank * np.log(count)))).astype(np.float32) * self._scales
         self._known: dict[str, tuple[int, ...]] = {}
+        self._near: dict[str, tuple[tuple[str, float], ...]] = {}
 
     @property
     def fingerprint(self) -> str:
@@ -74,6 +72,8 @@ class StaticTable:
         """Return the rows of a word: itself if it is in the vocabulary, else its longest pieces from left to right."""
         found = self._known.get(word)
         if found is None:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
             found = self._known[word] = self._cut(_plain(word))
         return found
 
@@ -88,37 +88,58 @@ class StaticTable:
             out[owners[starts]] = np.add.reduceat(rows, starts, axis=0) / np.bincount(owners)[owners[starts], None]
         return out
 
-    def embed(self, bags: Sequence[Mapping[str, float]]) -> Floats:
-        """Return the sum of each bag's word vectors, times their weights; its length says how much the bag holds."""
-        words = list(dict.fromkeys(word for bag in bags for word in bag))
+    @property
+    def slow(self) -> bool:
+        """Not at all: a vector is made faster than it is looked up."""
+        return False
+
+    def embed(self, texts: Sequence[Said], *, patient: bool = False) -> Floats:  # noqa: ARG002 - it never waits
+        """Return the sum of each text's word vectors, times their weights; its length says how much the text holds."""
+        words = list(dict.fromkeys(word for text in texts for word in text.bag))
         place = {word: at for at, word in enumerate(words)}
         known = self.vectors(words)
-        out = np.zeros((len(bags), self.dimensions), np.float32)
-        for row, bag in zip(out, bags, strict=True):
-            if bag:
-                row[:] = np.fromiter(bag.values(), np.float32, len(bag)) @ known[[place[word] for word in bag]]
+        out = np.zeros((len(texts), self.dimensions), np.float32)
+        for row, text in zip(out, texts, strict=True):
+            if text.bag:
+                weights = np.fromiter(text.bag.values(), np.float32, len(text.bag))
+                row[:] = np.einsum("i,ij->j", weights, known[[place[word] for word in text.bag]])
         return out
 
-    def near(self, asked: Sequence[str], terms: Sequence[str], *, least: float = NEAR) -> list[Near]:
-        """Return the pairs of an asked term and another one that are near, nearest first for each asked term."""
-        if not asked or not terms:
-            return []
-        likely = [[self._likely_word(term) for term in side] for side in (asked, terms)]
-        cosines = _unit(self.vectors(likely[0])) @ _unit(self.vectors(likely[1])).T
-        out = [
-            Near(asked=asked[row], term=terms[column], cosine=float(cosines[row, column]))
-            for row, column in np.argwhere(cosines >= least).tolist()
-            if asked[row] != terms[column]
-        ]
-        return sorted(out, key=lambda pair: (pair.asked, -pair.cosine, pair.term))
+    def near(self, word: str) -> tuple[tuple[str, float], ...]:
+        """Return the words of the vocabulary that mean nearly the same, and how nearly, nearest first."""
+        found = self._near.get(word)
+        if found is None:
+            if len(self._near) >= _KEPT:
+                self._near.clear()
+            found = self._near[word] = self._look_around(word)
+        return found
 
-    def _likely_word(self, stem: str) -> str:
-        """Return a word of the vocabulary that a stem may come from; the stem itself if it is one, or none is."""
-        if stem not in self._pieces:
-            for word in (*(stem + ending for ending in _ENDINGS), stem.removesuffix("i") + "y"):
-                if word in self._pieces:
-                    return word
-        return stem
+    def _look_around(self, word: str) -> tuple[tuple[str, float], ...]:
+        asked = self.vectors([word])
+        if not asked.any():
+            return ()
+        apart = np.zeros(len(self._rows), np.uint16)
+        for at, bits in enumerate(_signs(asked)[0]):
+            apart += np.bitwise_count(self._sketches[:, at] ^ bits)
+        rows = np.flatnonzero(apart <= _FAR * self.dimensions)
+        vectors = self._rows[rows].astype(np.float32)
+        lengths = np.maximum(np.linalg.norm(vectors, axis=1), 1e-9)
+        cosines = np.einsum("ij,j->i", vectors, asked[0]) / lengths / np.linalg.norm(asked[0])
+        near = np.flatnonzero(cosines >= NEAR)
+        nearest = near[np.argsort(-cosines[near], kind="stable")]
+        return tuple(
+            (other, round(float(cosines[at]), 5))
+            for at in nearest.tolist()
+            if (other := self._words[rows[at]]) != word and other.isalpha() and len(other) > 1
+        )
+
+    @cached_property
+    def _words(self) -> list[str]:
+        return list(self._pieces)
+
+    @cached_property
+    def _sketches(self) -> npt.NDArray[np.uint64]:
+        return _signs(self._rows)
 
     def _cut(self, word: str) -> tuple[int, ...]:
         if word in self._pieces:
@@ -136,13 +157,6 @@ class StaticTable:
             else:
                 return ()
         return tuple(found)
-
-
-def quantise(vectors: Floats) -> tuple[Bytes, Floats]:
-    """Return vectors as signed bytes, and what each row is to be multiplied with to have it back."""
-    largest = np.abs(vectors).max(axis=1, initial=0)
-    scales = np.where(largest > 0, largest / 127, 1).astype(np.float32)
-    return np.rint(vectors / scales[:, None]).astype(np.int8), scales
 
 
 def _mapped(path: Path) -> mmap.mmap:
@@ -164,8 +178,6 @@ def _plain(word: str) -> str:
     return "".join(letter for letter in marked if unicodedata.category(letter) != "Mn")
 
 
-def _unit(vectors: Floats) -> Floats:
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True).astype(np.float32)
-    lengths[lengths == 0] = 1
-    unit: Floats = vectors / lengths
-    return unit
+def _signs(vectors: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+    """Return one bit for each dimension: whether it is positive."""
+    return np.packbits(vectors > 0, axis=1).view(np.uint64)

@@ -1,0 +1,318 @@
+"""The embedded index: a few segments in mapped files, and a manifest that says which of them count.
+
+Whoever holds `index.lock` may write: new segments first, made durable, then the manifest, exchanged in one step.
+Readers never wait; a segment that is no longer named stays readable for those who have it open. Small segments are
+merged as they gather, and what no longer counts is dropped then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from commonplace.engines import bundles
+from commonplace.engines.bundles import Damaged
+from commonplace.engines.locks import FairLock
+from commonplace.engines.searching import Part, like, search
+from commonplace.engines.segments import Bools, Floats, Hashes, Rows, Segment, build, hashed, merge
+from commonplace.errors import DiskFull, HomeReadOnly
+from commonplace.model import new_id
+from commonplace.ports import Applied, Found, Layer, Marker, Sought, Tail
+
+MANIFEST: Final = "manifest.json"
+FORMAT: Final = 1
+_Stamp: TypeAlias = tuple[int, int, int]
+
+_FEW: Final = 8
+"""So many segments of one size are merged into one of the next."""
+
+_SMALLEST: Final = 256
+_WORN: Final = 0.3
+"""A segment of which so much no longer counts is written anew."""
+
+
+class MappedIndex:
+    """The Index port on files in one folder."""
+
+    def __init__(self, folder: str) -> None:
+        """Remember the folder; nothing is opened or made before it is needed."""
+        self._folder = folder
+        self._lock = FairLock(os.path.join(os.path.dirname(folder), "index.lock"))
+        self._guard = threading.Lock()
+        self._view = _View(None, None, (), ())
+
+    def view(self) -> _View:
+        """Look at the manifest, and map what it names if it is another one than before."""
+        with self._guard:
+            stamp = self._stamp()
+            if stamp is None or stamp != self._view.stamp:
+                self._view = self._load(stamp)
+            return self._view
+
+    @contextmanager
+    def writing(self, *, wait: float) -> Iterator[_Writer]:
+        """Hold the index's lock."""
+        with self._lock.hold(wait), _typed(self._folder):
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            yield _Writer(self._folder, self.view())
+
+    def damage(self) -> list[str]:
+        """Read every segment and return what is wrong with them."""
+        try:
+            manifest = _read_manifest(self._folder)
+        except FileNotFoundError:
+            return []
+        except Damaged as error:
+            return [str(error)]
+        paths = [os.path.join(self._folder, name) for name in manifest["segments"]]
+        return [found for path in paths if (found := bundles.damage(path))]
+
+    def close(self) -> None:
+        """Let go of the files."""
+        with self._guard:
+            self._view = _View(None, None, (), ())
+        self._lock.close()
+
+    def _stamp(self) -> _Stamp | None:
+        try:
+            found = os.stat(os.path.join(self._folder, MANIFEST))
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def _load(self, stamp: _Stamp | None) -> _View:
+        """Map what the manifest names; a segment that was merged away just now means that there is a newer manifest."""
+        known = dict(zip(self._view.names, (part.segment for part in self._view.parts), strict=True))
+        for _ in range(3):
+            try:
+                manifest = _read_manifest(self._folder)
+                marker, names = _marker(manifest), tuple(manifest["segments"])
+                segments = [known.get(name) or self._open(name, marker.dimensions) for name in names]
+                return _View(stamp, marker, names, _counting(segments))
+            except (Damaged, OSError):
+                newer = self._stamp()
+                if newer is None or newer == stamp:
+                    break
+                stamp = newer
+        return _View(stamp, None, (), ())
+
+    def _open(self, name: str, dimensions: int) -> Segment:
+        segment = Segment(bundles.read(os.path.join(self._folder, name)))
+        if segment.vectors.shape[1] != dimensions:
+            raise Damaged(f"{name} has vectors of another length")
+        return segment
+
+
+class _View:
+    """What the index held at one moment; the last tail is kept as it was laid out."""
+
+    def __init__(
+        self,
+        stamp: _Stamp | None,
+        marker: Marker | None,
+        names: tuple[str, ...],
+        parts: tuple[Part, ...],
+    ) -> None:
+        self.stamp: Final = stamp
+        self.marker: Final = marker
+        self.names: Final = names
+        self.parts: Final = parts
+        self._extended: tuple[Tail, tuple[Part, ...]] = ((), parts)
+
+    def search(self, sought: Sought, tail: Tail) -> Found:
+        """Search the segments, and the tail as one more."""
+        return search(self._with(tail), sought)
+
+    def like(self, vector: Floats, spaces: frozenset[str], tail: Tail, *, least: float) -> list[str]:
+        """Compare a vector with the live passages of some spaces."""
+        return like(self._with(tail), vector, spaces, least)
+
+    def _with(self, tail: Tail) -> tuple[Part, ...]:
+        """Return the segments with a tail; only its layers that are new are laid out now."""
+        before, extended = self._extended
+        if len(before) > len(tail) or any(one is not other for one, other in zip(before, tail, strict=False)):
+            before, extended = (), self.parts
+        for layer in tail[len(before) :]:
+            extended = _extended(extended, layer)
+            if len(extended) > len(self.parts) + _FEW:
+                extended = _merged(extended, len(self.parts))
+        self._extended = (tail, extended)
+        return extended
+
+
+class _Writer:
+    """Adds to an index, under its lock."""
+
+    def __init__(self, folder: str, view: _View) -> None:
+        """Begin with what is there."""
+        self._folder = folder
+        self._marker = view.marker
+        self._names: list[str | None] = list(view.names)
+        self._parts = view.parts
+
+    @property
+    def marker(self) -> Marker | None:
+        """What the index holds before this commit."""
+        return self._marker
+
+    def clear(self) -> None:
+        """Begin with nothing."""
+        self._marker, self._names, self._parts = None, [], ()
+
+    def add(self, layer: Layer) -> None:
+        """Lay out what is new as one more segment."""
+        self._parts = _extended(self._parts, layer)
+        self._names.append(None)
+        self._merge()
+
+    def commit(self, marker: Marker) -> None:
+        """Write the segments that are not written yet, then the manifest; take away what is not needed any more."""
+        names = []
+        for name, part in zip(self._names, self._parts, strict=True):
+            if part.segment.rows or len(part.segment.killed):
+                names.append(name or self._write(part.segment))
+        unembedded = sum(int((part.segment.scales[part.alive] == 0).sum()) for part in self._parts)
+        dimensions = int(self._parts[0].segment.vectors.shape[1]) if self._parts else 0
+        marker = marker._replace(unembedded=unembedded, dimensions=dimensions)
+        _write_manifest(self._folder, marker, names)
+        self._names, self._marker = list(names), marker
+        for other in os.listdir(self._folder):
+            if other not in (MANIFEST, *names):
+                with suppress(OSError):
+                    os.unlink(os.path.join(self._folder, other))
+
+    def _write(self, segment: Segment) -> str:
+        name = f"{new_id()}.segment"
+        bundles.write(os.path.join(self._folder, name), segment.bundle)
+        return name
+
+    def _merge(self) -> None:
+        """Merge the newest segments while too many are of one size, and write anew what is worn."""
+        while (since := self._too_many()) is not None:
+            self._parts = _merged(self._parts, since)
+            self._names[since:] = [None]
+
+    def _too_many(self) -> int | None:
+        sizes = [int(part.alive.sum()) for part in self._parts]
+        for at, part in enumerate(self._parts):
+            if part.segment.rows > _SMALLEST and sizes[at] < (1 - _WORN) * part.segment.rows:
+                return at
+        newest = len(sizes)
+        for size in _tiers():
+            alike = 0
+            while newest - alike > 0 and sizes[newest - alike - 1] <= size:
+                alike += 1
+            if alike >= _FEW:
+                return newest - alike
+            if newest - alike <= 0 or size > max(sizes, default=0):
+                return None
+        return None
+
+
+_NONE: Final[Hashes] = np.zeros(0, np.uint64)
+
+
+def _tiers() -> Iterator[int]:
+    size = _SMALLEST
+    while True:
+        size *= _FEW
+        yield size
+
+
+def _counting(segments: Sequence[Segment]) -> tuple[Part, ...]:
+    """Return the segments with which of their rows still count: those that no later segment kills."""
+    parts: list[Part] = []
+    killed = _NONE
+    for segment in reversed(segments):
+        parts.append(Part(segment, _without(np.ones(segment.rows, np.bool_), segment.owned_by(killed))))
+        killed = np.concatenate([killed, segment.killed])
+    return tuple(reversed(parts))
+
+
+def _extended(parts: tuple[Part, ...], layer: Layer) -> tuple[Part, ...]:
+    """Return the parts with a layer as one more, and without what it replaces."""
+    owners = layer.gone | {entry.owner for entry in layer.entries}
+    wanted = np.array(sorted(hashed(owner) for owner in owners), np.uint64)
+    older, killed = [], [_NONE]
+    for segment, alive in parts:
+        rows = segment.owned_by(wanted)
+        killed.append(segment.column("owner")[rows])
+        older.append(Part(segment, _without(alive, rows)))
+    newest = build(layer.entries, killed=np.unique(np.concatenate(killed)), dimensions=_dimensions(parts, layer))
+    return (*older, Part(newest, np.ones(newest.rows, np.bool_)))
+
+
+def _dimensions(parts: tuple[Part, ...], layer: Layer) -> int:
+    """Return how long vectors are here: as those that are there already, else as the first that comes."""
+    if parts:
+        return int(parts[0].segment.vectors.shape[1])
+    return next((len(entry.vector) for entry in layer.entries if entry.vector is not None), 0)
+
+
+def _merged(parts: tuple[Part, ...], since: int) -> tuple[Part, ...]:
+    """Return the parts with all from one on as one; what they kill in older ones stays killed."""
+    kept = np.unique(np.concatenate([part.segment.killed for part in parts[since:]])) if since else _NONE
+    merged = merge([(part.segment, part.alive) for part in parts[since:]], killed=kept)
+    return (*parts[:since], Part(merged, np.ones(merged.rows, np.bool_)))
+
+
+def _without(alive: Bools, rows: Rows) -> Bools:
+    if not len(rows):
+        return alive
+    alive = alive.copy()
+    alive[rows] = False
+    return alive
+
+
+def _read_manifest(folder: str) -> Mapping[str, Any]:
+    with open(os.path.join(folder, MANIFEST), encoding="utf-8") as file:
+        try:
+            manifest = json.load(file)
+        except ValueError as error:
+            raise Damaged(f"{MANIFEST} is not whole") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise Damaged(f"{MANIFEST} is of another format")
+    return manifest
+
+
+def _write_manifest(folder: str, marker: Marker, names: Sequence[str]) -> None:
+    path = os.path.join(folder, MANIFEST)
+    said = {**marker._asdict(), "format": FORMAT, "segments": names}
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        json.dump(said, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(path + ".new", path)
+    directory = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _marker(manifest: Mapping[str, Any]) -> Marker:
+    try:
+        applied = {space: Applied(*one) for space, one in manifest["applied"].items()}
+        return Marker(**{**{name: manifest[name] for name in Marker._fields}, "applied": applied})
+    except (KeyError, TypeError, AttributeError) as error:
+        raise Damaged(f"{MANIFEST} lacks what it should say") from error
+
+
+@contextmanager
+def _typed(folder: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (28, 122):
+            raise DiskFull(
+                f"there is no room for the index in {folder}", fix="free some space and try again"
+            ) from error
+        raise HomeReadOnly(
+            f"{folder} cannot be written: {error}", fix="give this user write access to the home"
+        ) from error

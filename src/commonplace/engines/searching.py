@@ -1,0 +1,260 @@
+"""Searching segments: filter, count, choose candidates by terms and by vector, and gather what scoring needs.
+
+Nothing here depends on how passages are spread over segments, nor on passages that the question may not see:
+candidates of one score are chosen by their ids, and the first pass over vectors keeps everything up to a distance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from commonplace.engines.segments import Bools, Floats, Rows, Segment, hashed, quantise, sketch, tag_term
+from commonplace.model import KINDS
+from commonplace.ports import FOREVER, Found, Pool, Sought
+
+_FIRST_PASS: Final = 400
+"""So many passages, and all at the same distance, survive the comparison of sketches."""
+
+
+_FEW: Final = 5
+
+
+class Part(NamedTuple):
+    """A segment, and which of its rows still count."""
+
+    segment: Segment
+    alive: Bools
+
+
+class _Open(NamedTuple):
+    """A segment as one question sees it: the live rows of its spaces, and those that it may find."""
+
+    segment: Segment
+    visible: Bools
+    wanted: Bools
+
+
+def search(parts: Sequence[Part], sought: Sought) -> Found:
+    """Return the candidates and all that scoring needs to know of them."""
+    opened = [_opened(part, sought) for part in parts]
+    total = sum(int(one.visible.sum()) for one in opened)
+    postings = [[one.segment.with_term(term) for term in sought.terms] for one in opened]
+    having = tuple(
+        sum(int(one.visible[rows[at]].sum()) for one, rows in zip(opened, postings, strict=True))
+        for at in range(len(sought.terms))
+    )
+    weights = [np.log(1 + (total - df + 0.5) / (df + 0.5)) for df in having]
+    chosen = [
+        np.concatenate(both).astype(np.intp)
+        for both in zip(_by_terms(opened, postings, weights, sought), _by_vector(opened, sought), strict=True)
+    ]
+    return Found(total, having, _pool(opened, chosen, sought))
+
+
+def like(parts: Sequence[Part], vector: Floats, spaces: frozenset[str], least: float) -> list[str]:
+    """Return the memories with a passage at least so near to a vector, nearest first."""
+    sought = Sought((), vector=vector, spaces=spaces, first=_FEW)
+    opened = [_opened(part, sought) for part in parts]
+    found = []
+    for one, rows, cosines in _nearest(opened, vector):
+        near = np.flatnonzero(cosines >= least)
+        found += [(-float(cosines[at]), one.segment.memory(int(rows[at]))) for at in near]
+    return list(dict.fromkeys(memory for _, memory in sorted(found)[:_FEW]))
+
+
+def _opened(part: Part, sought: Sought) -> _Open:
+    segment, alive = part
+    spaces = np.array([space in sought.spaces for space in segment.table("space")], np.bool_)
+    if not len(spaces) or not spaces.any():
+        nothing = np.zeros(segment.rows, np.bool_)
+        return _Open(segment, nothing, nothing)
+    visible = alive if spaces.all() else alive & spaces[segment.column("space")]
+    wanted = visible
+    for condition in _conditions(segment, sought):
+        wanted = wanted & condition
+    return _Open(segment, visible, wanted)
+
+
+def _conditions(segment: Segment, sought: Sought) -> list[Bools]:
+    """Return what must hold of each row, but for what holds of all."""
+    found: list[Any] = []
+    if sought.kinds or sought.without:
+        allowed = [(not sought.kinds or kind in sought.kinds) and kind not in sought.without for kind in KINDS]
+        found.append(np.array(allowed, np.bool_)[segment.column("kind")])
+    for tag in sought.tags:
+        tagged = np.zeros(segment.rows, np.bool_)
+        tagged[segment.with_term(tag_term(tag))] = True
+        found.append(tagged)
+    if sought.since > -FOREVER:
+        found.append(segment.column("time") >= sought.since)
+    if sought.until < FOREVER:
+        found.append(segment.column("time") <= sought.until)
+    if segment.bundle.about["soonest_expiry"] <= sought.alive_at:
+        found.append(segment.column("expires") > sought.alive_at)
+    if sought.as_of is not None:
+        found.append(segment.column("valid_from") <= sought.as_of)
+        found.append(segment.column("valid_until") > sought.as_of)
+    if segment.bundle.about["has_superseded"] and not sought.superseded:
+        found.append(segment.column("superseded") > (FOREVER - 1 if sought.as_of is None else sought.as_of))
+    return found
+
+
+# --- candidates
+
+
+def _by_terms(
+    opened: Sequence[_Open], postings: Sequence[Sequence[Rows]], weights: Sequence[float], sought: Sought
+) -> list[Rows]:
+    """Return the rows with the largest sum of the rarity of the terms that they have."""
+    found = []
+    for one, rows_of in zip(opened, postings, strict=True):
+        sums = np.zeros(one.segment.rows)
+        for rows, weight in zip(rows_of, weights, strict=True):
+            sums[rows] += weight
+        sums *= one.wanted
+        found.append((np.flatnonzero(sums), sums))
+    return _first(opened, [(rows, sums[rows]) for rows, sums in found], sought.first)
+
+
+def _by_vector(opened: Sequence[_Open], sought: Sought) -> list[Rows]:
+    """Return the rows that are nearest by vector: first by their sketches, then those exactly."""
+    if sought.vector is None or not sought.vector.any():
+        return [np.zeros(0, np.intp) for _ in opened]
+    exact = [(rows, cosines) for _, rows, cosines in _nearest(opened, sought.vector)]
+    return _first(opened, exact, sought.first)
+
+
+def _nearest(opened: Sequence[_Open], vector: Floats) -> Iterator[tuple[_Open, Rows, Any]]:
+    """Yield, segment by segment, the rows whose sketches are near, and their cosines."""
+    asked = vector.astype(np.float64)
+    for one, rows in zip(opened, _near_by_sketch(opened, vector), strict=True):
+        vectors = one.segment.vectors[rows].astype(np.float64)
+        lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+        cosines = np.einsum("ij,j->i", vectors, asked) / np.maximum(lengths, 1e-9)
+        yield one, rows, np.round(cosines / max(float(np.linalg.norm(asked)), 1e-9), 9)
+
+
+def _near_by_sketch(opened: Sequence[_Open], vector: Floats) -> list[Rows]:
+    # The question is rounded as passages are, so that a passage has no distance from itself.
+    asked = sketch(quantise(vector[None, :])[0])[0]
+    counts = np.zeros(64 * len(asked) + 2, np.int64)
+    distances = []
+    for one in opened:
+        apart = np.zeros(one.segment.rows, np.uint16)
+        for word, bits in enumerate(asked):
+            apart += np.bitwise_count(one.segment.sketches[:, word] ^ bits)
+        apart[~one.wanted | (one.segment.scales == 0)] = len(counts) - 1
+        distances.append(apart)
+        counts += np.bincount(apart, minlength=len(counts))
+    enough = np.flatnonzero(np.cumsum(counts[:-1]) >= _FIRST_PASS)
+    limit = enough[0] if len(enough) else len(counts) - 2
+    return [np.flatnonzero(apart <= limit) for apart in distances]
+
+
+def _first(opened: Sequence[_Open], found: Sequence[tuple[Rows, Any]], first: int) -> list[Rows]:
+    """Return, segment by segment, the rows that are the first of all by score, then by the order of their ids."""
+    kept = [_first_of(one.segment, rows, scores, first) for one, (rows, scores) in zip(opened, found, strict=True)]
+    owners = np.repeat(np.arange(len(opened)), [len(rows) for rows, _ in kept])
+    if len(owners) <= first:
+        return [rows for rows, _ in kept]
+    rows = np.concatenate([rows for rows, _ in kept])
+    scores = np.concatenate([scores for _, scores in kept])
+    orders = np.concatenate([one.segment.order[rows] for one, (rows, _) in zip(opened, kept, strict=True)])
+    places = np.concatenate([one.segment.position[rows] for one, (rows, _) in zip(opened, kept, strict=True)])
+    best = np.lexsort((places, ~orders, -scores))[:first]
+    return [rows[best[owners[best] == at]] for at in range(len(opened))]
+
+
+def _first_of(segment: Segment, rows: Rows, scores: Any, first: int) -> tuple[Rows, Any]:  # noqa: ANN401 - an array
+    """Return at least the first rows of one segment, with few others."""
+    if len(rows) <= first:
+        return rows, scores
+    least = np.partition(scores, len(scores) - first)[len(scores) - first]
+    better, equal = np.flatnonzero(scores > least), np.flatnonzero(scores == least)
+    missing = first - len(better)
+    if len(equal) > missing:
+        orders = segment.order[rows[equal]]
+        newest = np.partition(orders, len(orders) - missing)[len(orders) - missing]
+        equal = equal[orders >= newest]
+    kept = np.concatenate([better, equal])
+    return rows[kept], scores[kept]
+
+
+# --- the pool
+
+
+def _pool(opened: Sequence[_Open], chosen: Sequence[Rows], sought: Sought) -> Pool:
+    """Gather the candidates, their neighbours, and the neighbours of those."""
+    keys = np.concatenate([_NO_KEYS, *(one.segment.key[rows] for one, rows in zip(opened, chosen, strict=True))])
+    threads = np.concatenate([_NO_KEYS, *(one.segment.thread[rows] for one, rows in zip(opened, chosen, strict=True))])
+    near, rows_of = [], []
+    for one in opened:
+        rows = np.unique(one.segment.around(keys, threads, 2 * sought.reach))
+        rows = rows[one.visible[rows]]
+        close = np.unique(one.segment.around(keys, threads, sought.reach))
+        near.append(np.isin(rows, close) & one.wanted[rows])
+        rows_of.append(rows)
+    return _laid_out(opened, rows_of, near, sought)
+
+
+_NO_KEYS: Final = np.zeros(0, np.uint64)
+_NO_ROWS: Final = np.zeros(0, np.int64)
+
+
+def _laid_out(opened: Sequence[_Open], rows_of: Sequence[Rows], near: Sequence[Bools], sought: Sought) -> Pool:
+    pairs = [(one.segment, rows) for one, rows in zip(opened, rows_of, strict=True)]
+    threads = np.concatenate([_NO_KEYS, *(segment.thread[rows] for segment, rows in pairs)])
+    sorting = np.lexsort((np.concatenate([_NO_ROWS, *(segment.position[rows] for segment, rows in pairs)]), threads))
+    where = np.concatenate([_NO_ROWS, *rows_of])[sorting]
+    which = np.repeat(np.arange(len(pairs)), [len(rows) for rows in rows_of])[sorting]
+
+    def joined(name: str) -> Any:  # noqa: ANN401 - an array
+        return np.concatenate([segment.column(name)[rows] for segment, rows in pairs] or [_NO_ROWS])[sorting]
+
+    def name(row: int) -> tuple[str, str]:
+        segment = pairs[which[row]][0]
+        return segment.passage(int(where[row])), segment.memory(int(where[row]))
+
+    speakers = sorted({speaker for segment, _ in pairs for speaker in segment.table("speaker")})
+    places = {speaker: at for at, speaker in enumerate(speakers)}
+    spoken = [
+        np.array([places[speaker] for speaker in segment.table("speaker")], np.int64)[segment.column("speaker")[rows]]
+        for segment, rows in pairs
+        if len(rows)
+    ]
+    with_vectors = bool(pairs) and sought.vector is not None
+    return Pool(
+        name=name,
+        speakers=speakers,
+        speaker=np.concatenate([_NO_ROWS, *spoken])[sorting],
+        eligible=np.concatenate([np.zeros(0, np.bool_), *near])[sorting],
+        threads=np.unique(threads[sorting], return_inverse=True)[1].astype(np.int64),
+        positions=joined("position").astype(np.int64),
+        orders=joined("order"),
+        starts=joined("start"),
+        ends=joined("end"),
+        seqs=joined("seq"),
+        times=joined("time"),
+        flags=joined("flags"),
+        lengths=joined("length"),
+        entries=_entries(pairs, sorting, sought),
+        vectors=joined("vectors") if with_vectors else None,
+        scales=joined("scales") if with_vectors else None,
+    )
+
+
+def _entries(pairs: Sequence[tuple[Segment, Rows]], sorting: Rows, sought: Sought) -> tuple[Any, Any, Any]:
+    place = np.empty_like(sorting)
+    place[sorting] = np.arange(len(sorting))
+    terms_asked = np.array([hashed(term) for term in sought.terms + sought.near], np.uint64)
+    found = [(_NO_ROWS, _NO_ROWS, _NO_ROWS)]
+    before = 0
+    for segment, rows in pairs:
+        at, term, count = segment.terms_of(rows, terms_asked)
+        found.append((place[at + before], term.astype(np.int64), count.astype(np.int64)))
+        before += len(rows)
+    rows_, terms, counts = (np.concatenate(columns) for columns in zip(*found, strict=True))
+    return rows_, terms, counts

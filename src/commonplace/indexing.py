@@ -1,0 +1,342 @@
+"""What the index is told: memories cut into passages, and how far it has followed the book.
+
+The index is a projection: it can be thrown away at any time. What has changed since it was last written is searched
+directly (the *tail*), so that a recall need not wait for the index; when that becomes too much, whoever recalls next
+writes it down for all.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple, TypeAlias
+
+from commonplace import (
+    analysis,
+    audit,
+    changes,
+    home,
+    links,
+    memories,
+    passages,
+    ranking,
+    spaces,
+    stopwords,
+    titles,
+    transcripts,
+    vectors,
+    when,
+)
+from commonplace.errors import CommonplaceError
+from commonplace.model import Memory, Progress
+from commonplace.ports import (
+    BY_USER,
+    FOREVER,
+    IS_CHAT,
+    IS_QUESTION,
+    TELLS_TIME,
+    Applied,
+    Embedder,
+    Entry,
+    Index,
+    IndexView,
+    IndexWriter,
+    Layer,
+    Marker,
+    Parts,
+    Reading,
+    Said,
+    Tail,
+)
+
+RULES: Final = "1"
+"""Changes whenever the same memory gives other passages or terms than before: an index by other rules is made anew."""
+
+FEW: Final = 128
+"""So many changed memories are searched directly; more are written down first."""
+
+Vector: TypeAlias = ranking.Floats
+
+_BATCH: Final = 500
+_PATIENCE: Final = 60.0
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def moment_at(micros_: int) -> datetime:
+    """Return the moment so many microseconds after 1970 began."""
+    return _EPOCH + timedelta(microseconds=micros_)
+
+
+def micros(time: datetime) -> int:
+    """Return a moment as microseconds since 1970."""
+    return (time - _EPOCH) // timedelta(microseconds=1)
+
+
+def _quiet(_what: str, _done: int, _total: int) -> None:
+    pass
+
+
+# --- a memory as passages
+
+
+class Piece(NamedTuple):
+    """A passage of a memory: where it stands, what it says, and who says it, if it is a message."""
+
+    id: str
+    thread: str
+    position: int
+    start: int
+    end: int
+    text: str
+    message: transcripts.Utterance | None = None
+
+
+def pieces(memory: Memory) -> list[Piece]:
+    """Cut a memory: a transcript message by message, anything else into parts."""
+    if memory.kind == "episode" and transcripts.is_transcript(memory.text):
+        return _lines(memory)
+    found = [
+        Piece(f"{memory.id}#{part.position}", memory.id, part.position, part.start, part.end, part.text)
+        for part in passages.parts(memory.text)
+    ]
+    return found or [Piece(f"{memory.id}#0", memory.id, 0, 0, 0, "")]
+
+
+def _lines(memory: Memory) -> list[Piece]:
+    found = []
+    seen: set[str] = set()
+    for at, block in enumerate(transcripts.blocks(memory.text)):
+        # Two messages of one id are a slip of the hand: the second goes by its place.
+        name = block.message.id if block.message and block.message.id not in seen else f"{memory.id}#{at}"
+        seen.add(name)
+        if block.message is not None or block.text.strip():
+            found.append(Piece(name, memory.id, at, block.start, block.end, block.text, block.message))
+    return found
+
+
+def entries(memory: Memory, *, superseded: int, embedder: Embedder, known: Mapping[str, bytes]) -> list[Entry]:
+    """Return a memory's passages as the index keeps them; `known` holds the vectors of a slow embedder."""
+    found = pieces(memory)
+    texts = embedded_texts(memory, found)
+    made = _vectors(texts, embedder, known)
+    return [
+        _entry(memory, piece, analysis.terms(_searched(piece, text)), superseded)._replace(vector=vector)
+        for piece, text, vector in zip(found, texts, made, strict=True)
+    ]
+
+
+def _embedded(piece: Piece, title: str) -> str:
+    """Return the text whose meaning counts: what a message says, or a part with the title above it."""
+    return piece.text if piece.message is not None else f"{title}\n{piece.text}".strip()
+
+
+def _searched(piece: Piece, text: str) -> str:
+    """Return the text whose words count: a message's speaker is one of them."""
+    return text if piece.message is None else f"{_name(piece.message.author)} {text}"
+
+
+def _name(author: str) -> str:
+    """Return the name in `user:alice`."""
+    return author.rpartition(":")[2]
+
+
+def said(text: str) -> Said:
+    """Return a text as an embedder takes it."""
+    return Said(text, ranking.said(analysis.words(text), stopwords.ENGLISH))
+
+
+def _vectors(texts: Sequence[str], embedder: Embedder, known: Mapping[str, bytes]) -> Sequence[Vector | None]:
+    if not embedder.slow:
+        return list(embedder.embed([said(text) for text in texts]))
+    return [ranking.from_bytes(known.get(vectors.hash_of(text))) for text in texts]
+
+
+def _entry(memory: Memory, piece: Piece, terms: Sequence[str], superseded: int) -> Entry:
+    happened = min(memory.created, memory.occurred) if memory.occurred else memory.created
+    time = piece.message.time if piece.message else memory.occurred or memory.created
+    return Entry(
+        passage=piece.id,
+        memory=memory.id,
+        owner=memory.id,
+        thread=piece.thread,
+        position=piece.position,
+        space=memory.space.id,
+        kind=memory.kind,
+        tags=memory.tags,
+        time=micros(time),
+        valid_from=micros(memory.valid_from or happened),
+        valid_until=micros(memory.valid_until) if memory.valid_until else FOREVER,
+        superseded=superseded,
+        expires=micros(memory.expires) if memory.expires else FOREVER,
+        start=piece.start,
+        end=piece.end,
+        seq=piece.message.seq if piece.message else -1,
+        flags=_flags(piece, len(terms)),
+        speaker=piece.message.author if piece.message else "",
+        length=len(terms),
+        terms=Counter(terms),
+        vector=None,
+    )
+
+
+def _flags(piece: Piece, length: int) -> int:
+    flags = TELLS_TIME * when.tells_time(piece.text)
+    if piece.message is not None:
+        flags |= IS_CHAT | BY_USER * (piece.message.role == "user")
+        flags |= IS_QUESTION * ranking.is_short_question(piece.text, length)
+    return flags
+
+
+# --- following the book
+
+
+class _Made(NamedTuple):
+    """The passages of a memory, and of which version: its own, and since when it is superseded."""
+
+    version: tuple[int, int]
+    entries: list[Entry]
+
+
+class Follower:
+    """Knows what has changed since the index was written, and writes it down when it is too much to search directly."""
+
+    def __init__(self, index: Index, embedder: Embedder) -> None:
+        """Follow with this index."""
+        self._index = index
+        self._embedder = embedder
+        self._guard = threading.Lock()
+        self._trusted: Marker | None = None
+        self._tail: Tail = ()
+        self._state: tuple[Marker | None, Mapping[str, int]] | None = None
+        self._made: dict[str, _Made] = {}
+
+    def view(self, parts: Parts, progress: Progress = _quiet) -> IndexView:
+        """Return the index as it is, with what has changed written down if that is too much to search directly."""
+        for _ in range(2):
+            view = self._index.view()
+            with parts.db.reading() as tx:
+                if len(changes.since(tx, self._seen(tx, view.marker))) <= FEW:
+                    return view
+            # Where the index cannot be written, everything is searched directly: slower, and as right.
+            with suppress(CommonplaceError):
+                self.write(parts, progress=progress)
+        return self._index.view()
+
+    def tail(self, tx: Reading, view: IndexView) -> Tail:
+        """Return what has changed since this view of the index, as the book tells it, which is looked at later."""
+        with self._guard:
+            counts = changes.counts(tx)
+            if self._state is not None and self._state[0] == view.marker:
+                fresh = changes.since(tx, self._state[1])
+            else:
+                fresh, self._tail = changes.since(tx, self._seen(tx, view.marker)), ()
+            if fresh:
+                made = self._made_for(tx, fresh)
+                self._made = {**self._made, **made} if self._tail else made
+                self._tail = (*self._tail, _layer(made, fresh))
+            self._state = (view.marker, counts)
+            return self._tail
+
+    def compares(self, view: IndexView) -> bool:
+        """Tell whether the index's vectors are this embedder's: those of another are never compared with them."""
+        return view.marker is None or view.marker.embedder == self._embedder.fingerprint
+
+    def write(self, parts: Parts, *, anew: bool = False, also: Sequence[str] = (), progress: Progress = _quiet) -> int:
+        """Bring the index up to the book, under its lock; `anew`, from nothing. `also` names what else is new.
+
+        Return how many memories were written down.
+        """
+        with self._index.writing(wait=_PATIENCE) as writer, parts.db.reading() as tx:
+            seen = {} if anew else self._seen(tx, writer.marker)
+            if not seen:
+                writer.clear()
+            changed = dict.fromkeys((*changes.since(tx, seen), *also))
+            self._write(tx, writer, tuple(changed), progress)
+            return len(changed)
+
+    def _write(self, tx: Reading, writer: IndexWriter, changed: Sequence[str], progress: Progress) -> None:
+        before = writer.marker
+        ours = before is None or before.embedder == self._embedder.fingerprint
+        for at in range(0, len(changed), _BATCH):
+            progress("indexing", at, len(changed))
+            some = changed[at : at + _BATCH]
+            layer = _layer(self._made_for(tx, some), some)
+            # Beside vectors of another embedder ours have no place: whoever re-embeds makes the index anew.
+            writer.add(layer if ours else _without_vectors(layer))
+        heads = audit.heads(tx)
+        applied = {space: Applied(number, *heads.get(space, (0, ""))) for space, number in changes.counts(tx).items()}
+        embedder = self._embedder.fingerprint if before is None or ours else before.embedder
+        marker = Marker(home.facts(tx)["id"], RULES, embedder, applied)
+        writer.commit(marker)
+        progress("indexing", len(changed), len(changed))
+
+    def _seen(self, tx: Reading, marker: Marker | None) -> Mapping[str, int]:
+        """Return how far an index has followed each space; nowhere if it is not this book's, or of another past."""
+        if marker is None or (marker.rules, marker.home) != (RULES, home.facts(tx)["id"]):
+            return {}
+        if marker != self._trusted:
+            for space, one in marker.applied.items():
+                if one.seq and audit.hash_at(tx, space, one.seq) != one.hash:
+                    return {}
+            self._trusted = marker
+        return {space: one.number for space, one in marker.applied.items()}
+
+    def _made_for(self, tx: Reading, ids: Sequence[str]) -> dict[str, _Made]:
+        """Return the passages of those of these memories that there are; what was made before is not made again."""
+        made: dict[str, _Made] = {}
+        every = spaces.everything(tx)
+        for some in _chunks(ids):
+            live = [one for one in memories.several(tx, every, some).values() if one.deleted is None]
+            ended = superseded_since(tx, [memory.id for memory in live])
+            known = self._known(tx, live)
+            for memory in live:
+                version = (memory.version, ended.get(memory.id, FOREVER))
+                before = self._made.get(memory.id)
+                if before is not None and before.version == version and not self._embedder.slow:
+                    made[memory.id] = before
+                else:
+                    found = entries(memory, superseded=version[1], embedder=self._embedder, known=known)
+                    made[memory.id] = _Made(version, found)
+        return made
+
+    def _known(self, tx: Reading, live: Iterable[Memory]) -> Mapping[str, bytes]:
+        if not self._embedder.slow:
+            return {}
+        hashes = {vectors.hash_of(text) for memory in live for text in embedded_texts(memory)}
+        return vectors.known(tx, self._embedder.fingerprint, sorted(hashes))
+
+
+def _layer(made: Mapping[str, _Made], changed: Iterable[str]) -> Layer:
+    return Layer(tuple(entry for one in made.values() for entry in one.entries), frozenset(changed))
+
+
+def _without_vectors(layer: Layer) -> Layer:
+    return layer._replace(entries=tuple(entry._replace(vector=None) for entry in layer.entries))
+
+
+def embedded_texts(memory: Memory, found: Sequence[Piece] | None = None) -> list[str]:
+    """Return the texts of a memory's passages whose meaning counts."""
+    titled = "" if memory.title == titles.title_from(memory.text) else memory.title
+    return [_embedded(piece, memory.title if piece.position else titled) for piece in found or pieces(memory)]
+
+
+def superseded_since(tx: Reading, ids: Sequence[str]) -> dict[str, int]:
+    """Return since when each of these memories is superseded: since what follows it holds."""
+    every = spaces.everything(tx)
+    found = [link for link in links.incoming(tx, every, ids, relation="supersedes") if link.source != link.target]
+    sources = memories.several(tx, every, tuple({link.source for link in found}))
+    ended: dict[str, int] = {}
+    for link in found:
+        source = sources.get(link.source)
+        if source is not None and source.deleted is None:
+            since = micros(source.valid_from or source.created)
+            ended[link.target] = min(since, ended.get(link.target, FOREVER))
+    return ended
+
+
+def _chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    for at in range(0, len(ids), _BATCH):
+        yield ids[at : at + _BATCH]

@@ -1,0 +1,466 @@
+"""Recall: from a question to the passages that answer it best, each with what is to be known about it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from commonplace import (
+    analysis,
+    dates,
+    embedding,
+    indexing,
+    memories,
+    ranking,
+    reading,
+    stopwords,
+    transcripts,
+    when,
+    wording,
+)
+from commonplace.errors import BadInput, EmbedderFailed
+from commonplace.model import KINDS, Asked, Filter, Finding, Hit, Memory, Progress, Recalled, Spaces
+from commonplace.ports import (
+    FOREVER,
+    IS_CHAT,
+    Embedder,
+    Found,
+    Index,
+    IndexView,
+    Parts,
+    Pool,
+    Reading,
+    Sought,
+    Thesaurus,
+)
+
+MOST: Final = 200
+INCLUDE: Final = ("superseded", "expired", "notices")
+"""What is left out unless it is asked for."""
+
+_LONG: Final = 20_000
+_TERMS: Final = 64
+_NEAR_WORDS: Final = 32
+_WHOLE: Final = 8_000
+"""A longer text is not repeated in a hit: the passage and what stands around it are."""
+
+_CANDIDATES: Final = 50
+_LIKE: Final = 0.92
+"""Two memories whose vectors are so near say nearly the same."""
+
+
+class Clear(NamedTuple):
+    """A question with everything in it read and checked."""
+
+    asked: Asked
+    words: tuple[tuple[str, str], ...]
+    since: datetime | None
+    until: datetime | None
+    as_of: datetime | None
+    now: datetime
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """The terms asked for, each once."""
+        return tuple(dict.fromkeys(term for _, term in self.words))
+
+
+class _Watch:
+    """Notes how long each step takes, in milliseconds."""
+
+    def __init__(self) -> None:
+        self.steps: dict[str, float] = {}
+        self._begun = self._last = time.perf_counter()
+
+    def lap(self, step: str) -> None:
+        now = time.perf_counter()
+        self.steps[step] = round((now - self._last) * 1000, 3)
+        self._last = now
+
+    @property
+    def total(self) -> float:
+        return round((time.perf_counter() - self._begun) * 1000, 3)
+
+
+class Recaller:
+    """Answers questions to one book; what it keeps between them only saves time."""
+
+    def __init__(self, index: Index, embedder: Embedder, thesaurus: Thesaurus) -> None:
+        """Recall with this index, these vectors and these near words."""
+        self._index = index
+        self._embedder = embedder
+        self._thesaurus = thesaurus
+        self._follower = indexing.Follower(index, embedder)
+
+    def recall(self, parts: Parts, actor: str, asked: Asked, *, progress: Progress) -> Recalled:
+        """Return the passages that answer a question best; without a question, the newest."""
+        watch = _Watch()
+        clear = _read(parts, asked)
+        if not asked.query.strip():
+            return self._newest(parts, actor, clear, watch)
+        view = self._follower.view(parts, progress)
+        watch.lap("follow")
+        notes: list[str] = []
+        vector = self._vector(asked.query, view, notes)
+        watch.lap("embed")
+        with parts.db.reading() as tx:
+            allowed = _spaces(tx, actor, asked.spaces)
+            tail = self._follower.tail(tx, view)
+            watch.lap("tail")
+            sought, near = self._sought(clear, allowed, vector)
+            watch.lap("near")
+            found = view.search(sought, tail)
+            watch.lap("search")
+            rows, scores = _ranked(parts, clear, sought, found, near)
+            watch.lap("rank")
+            teller = _Teller(tx, allowed, clear, found.pool, scores)
+            hits = tuple(_within(teller.hits(rows), asked.budget_tokens))
+            watch.lap("tell")
+        return Recalled(hits, watch.total, watch.steps if asked.explain else {}, tuple(notes))
+
+    def near(self, parts: Parts, actor: str, memory_id: str) -> tuple[str, ...]:
+        """Return memories that the actor may read and that say nearly the same as this one, nearest first."""
+        if self._embedder.slow:
+            # Nobody waits for a model or a network only to be told of a likeness.
+            return ()
+        view = self._follower.view(parts)
+        with parts.db.reading() as tx:
+            allowed = reading.readable(tx, actor)
+            tail = self._follower.tail(tx, view)
+            own = [entry for layer in tail for entry in layer.entries if entry.memory == memory_id]
+            # A long text is compared by none of its parts alone.
+            vector = own[0].vector if len(own) == 1 else None
+            if vector is None or not vector.any() or not self._follower.compares(view):
+                return ()
+            like = view.like(vector, frozenset(allowed), tail, least=_LIKE)
+        return tuple(other for other in like if other != memory_id)
+
+    def reindex(self, parts: Parts, *, anew: bool, progress: Progress) -> int:
+        """Bring vectors and index up to the book, while others write and recall; `anew`, from nothing."""
+        embedded = embedding.embed_missing(parts, self._embedder, progress=progress) if self._embedder.slow else ()
+        view = self._index.view()
+        without = bool(embedded) and view.marker is not None and not view.marker.dimensions
+        anew = anew or without or not self._follower.compares(view)
+        return self._follower.write(parts, anew=anew, also=embedded, progress=progress)
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Return what is wrong with the index; recall is right without it, and slower."""
+        fix = "run `commonplace reindex --anew`; nothing is lost, the index can be made again at any time"
+        return tuple(Finding("index", ".commonplace/index", why, fix) for why in self._index.damage())
+
+    def close(self) -> None:
+        """Let go of the index."""
+        self._index.close()
+
+    def _vector(self, query: str, view: IndexView, notes: list[str]) -> indexing.Vector | None:
+        try:
+            if not self._follower.compares(view):
+                notes.append(
+                    "searched by words only: the index has another embedder's vectors; run `commonplace reindex`"
+                )
+                return None
+            vector: indexing.Vector = self._embedder.embed([indexing.said(query)])[0]
+        except EmbedderFailed as error:
+            notes.append(f"searched by words only: {error}")
+            return None
+        if view.marker is not None and view.marker.unembedded and self._embedder.slow:
+            notes.append(f"{view.marker.unembedded} passages wait for their vectors; run `commonplace reindex`")
+        return vector
+
+    def _sought(
+        self, clear: Clear, allowed: Spaces, vector: indexing.Vector | None
+    ) -> tuple[Sought, list[ranking.Near]]:
+        terms = clear.terms
+        near_terms, near = self._near_terms(clear.words, terms)
+        include = clear.asked.include
+        sought = Sought(
+            terms=terms,
+            near=near_terms,
+            vector=vector,
+            spaces=frozenset(allowed),
+            kinds=frozenset(clear.asked.kinds),
+            without=frozenset() if "notices" in include or "notice" in clear.asked.kinds else frozenset({"notice"}),
+            tags=clear.asked.tags,
+            since=indexing.micros(clear.since) if clear.since else -FOREVER,
+            until=indexing.micros(clear.until) if clear.until else FOREVER,
+            as_of=indexing.micros(clear.as_of) if clear.as_of else None,
+            alive_at=-FOREVER if "expired" in include else indexing.micros(clear.now),
+            superseded="superseded" in include,
+            first=max(_CANDIDATES, clear.asked.k),
+            reach=ranking.REACH,
+        )
+        return sought, near
+
+    def _near_terms(
+        self, words: Sequence[tuple[str, str]], terms: tuple[str, ...]
+    ) -> tuple[tuple[str, ...], list[ranking.Near]]:
+        """Return the terms near those asked for, and the pairs of them, nearest first."""
+        places = {term: at for at, term in enumerate(terms)}
+        pairs: dict[tuple[int, int], float] = {}
+        for word, term in words:
+            for other, cosine in self._thesaurus.near(word)[:_NEAR_WORDS]:
+                stem = analysis.stem(other)
+                if stem != term and other not in stopwords.ENGLISH:
+                    pair = places[term], places.setdefault(stem, len(places))
+                    pairs[pair] = max(cosine, pairs.get(pair, 0.0))
+        near = sorted(((own, other, cosine) for (own, other), cosine in pairs.items()), key=lambda one: -one[2])
+        return tuple(places)[len(terms) :], near
+
+    def _newest(self, parts: Parts, actor: str, clear: Clear, watch: _Watch) -> Recalled:
+        with parts.db.reading() as tx:
+            allowed = _spaces(tx, actor, clear.asked.spaces)
+            found = list(_newest(tx, allowed, clear))
+        hits = tuple(_within((_memory_hit(memory) for memory in found), clear.asked.budget_tokens))
+        watch.lap("newest")
+        return Recalled(hits, watch.total, watch.steps if clear.asked.explain else {})
+
+
+# --- the question
+
+
+def _read(parts: Parts, asked: Asked) -> Clear:
+    """Check everything that was asked, and read its times and words."""
+    if not wording.is_unicode(asked.query):
+        raise BadInput("the question has characters that are no text", fix="send UTF-8")
+    if not 1 <= asked.k <= MOST:
+        raise BadInput(f"k {asked.k} is out of range", fix=f"ask for 1 to {MOST} hits")
+    if asked.budget_tokens is not None and asked.budget_tokens < 1:
+        raise BadInput(f"a budget of {asked.budget_tokens} tokens has room for nothing", fix="give at least 1")
+    for name in asked.include:
+        if name not in INCLUDE:
+            raise BadInput(f"{name!r} is nothing that is left out", fix=f"include some of {', '.join(INCLUDE)}")
+    if asked.min_score is not None and not 0 <= asked.min_score <= 2:
+        raise BadInput(f"min_score {asked.min_score} is out of range", fix="give a number from 0 to 2")
+    now = parts.clock.now()
+    asked = asked._replace(tags=wording.tags(asked.tags), kinds=reading.known_kinds(asked.kinds))
+    return Clear(
+        asked=asked,
+        words=_few(analysis.query_words(asked.query[:_LONG])),
+        since=_time(parts, "since", asked.since, now),
+        until=_time(parts, "until", asked.until, now),
+        as_of=_time(parts, "as_of", asked.as_of, now),
+        now=now,
+    )
+
+
+def _time(parts: Parts, name: str, value: datetime | str | None, now: datetime) -> datetime | None:
+    if value is None:
+        return None
+    return dates.read_time(value, zone=parts.zone, edge=dates.field_edge(name), now=now)
+
+
+def _few(words: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return the words of a question; of a long one those at its ends, where people say what it is about."""
+    distinct = list({term: (word, term) for word, term in words}.values())
+    half = _TERMS // 2
+    return tuple(distinct if len(distinct) <= _TERMS else distinct[:half] + distinct[-half:])
+
+
+def _spaces(tx: Reading, actor: str, names: Sequence[str]) -> Spaces:
+    return {id_: space for name in names for id_, space in reading.readable(tx, actor, name).items()}
+
+
+def _ranked(
+    parts: Parts, clear: Clear, sought: Sought, found: Found, near: list[ranking.Near]
+) -> tuple[Sequence[int], ranking.Scores]:
+    question = ranking.Question(
+        idf=[ranking.idf(found.total, having) for having in found.having],
+        words=frozenset(re.findall(r"\w+", clear.asked.query[:_LONG].lower())),
+        asks_when=when.asks_when(clear.asked.query[:_LONG]),
+        vector=sought.vector,
+    )
+    named = when.named(clear.asked.query[:_LONG])
+    days = None
+    if named:
+        days = np.array([named.match(_day(parts, at)) for at in found.pool.times.tolist()])
+    rows, scores = ranking.rank(question, found.pool, near=near, dates=days)
+    return rows.tolist(), scores
+
+
+def _day(parts: Parts, time: int) -> date:
+    """Return the day of a moment in the home's zone; at the ends of the calendar, in UTC."""
+    moment = indexing.moment_at(time)
+    try:
+        return moment.astimezone(parts.zone).date()
+    except OverflowError:
+        return moment.date()
+
+
+# --- the answer
+
+
+class _Teller:
+    """Tells hits, one after the other, as long as somebody listens."""
+
+    def __init__(self, tx: Reading, allowed: Spaces, clear: Clear, pool: Pool, scores: ranking.Scores) -> None:
+        self._tx = tx
+        self._allowed = allowed
+        self._clear = clear
+        self._pool = pool
+        self._scores = scores
+        self._terms = frozenset(clear.terms)
+
+    def hits(self, rows: Sequence[int]) -> Iterator[Hit]:
+        """Yield the best hits: each message, and each memory once with its best passage."""
+        asked = self._clear.asked
+        least = ranking.LEAST if asked.min_score is None else asked.min_score
+        chosen: dict[str, int] = {}
+        for row in rows:
+            if len(chosen) == asked.k or self._scores.total[row] < least:
+                break
+            passage, memory = self._pool.name(row)
+            is_message = bool(self._pool.flags[row] & IS_CHAT)
+            chosen.setdefault(passage if is_message else memory, row)
+        names = {row: self._pool.name(row) for row in chosen.values()}
+        there = memories.several(self._tx, self._allowed, tuple({memory for _, memory in names.values()}))
+        shown = {one.id: one for one in reading.marked(self._tx, self._allowed, list(there.values()), self._clear.now)}
+        for row, (passage, memory) in names.items():
+            if memory in shown:
+                yield self._hit(shown[memory], passage, row)
+
+    def _hit(self, memory: Memory, passage: str, row: int) -> Hit:
+        pool = self._pool
+        is_message = bool(pool.flags[row] & IS_CHAT)
+        text = self._text(memory, row)
+        before, after = self._beside(memory, row, -1), self._beside(memory, row, 1)
+        whole = (
+            text
+            if is_message
+            else memory.text
+            if len(memory.text) <= _WHOLE
+            else "\n\n".join((before, text, after)).strip()
+        )
+        hit = _memory_hit(memory)._replace(
+            passage_id=passage,
+            text=whole,
+            passage=text,
+            before=before,
+            after=after,
+            score=float(self._scores.total[row]),
+            parts={name: float(part[row]) for name, part in self._scores.parts.items()},
+            matched=self._matched(text) if self._clear.asked.explain else (),
+        )
+        if not is_message:
+            return hit
+        return hit._replace(
+            type="message",
+            id=passage,
+            seq=int(pool.seqs[row]),
+            author=pool.speakers[pool.speaker[row]],
+            occurred=indexing.moment_at(int(pool.times[row])),
+        )
+
+    def _text(self, memory: Memory, row: int) -> str:
+        start, end = int(self._pool.starts[row]), int(self._pool.ends[row])
+        if memory.kind == "episode" and self._pool.flags[row] & IS_CHAT:
+            return transcripts.said_at(memory.text, start, end)
+        return memory.text[start:end]
+
+    def _beside(self, memory: Memory, row: int, step: int) -> str:
+        """Return what stands before or after a passage, with its speaker if it is a message."""
+        pool, other = self._pool, row + step
+        if not 0 <= other < len(pool.positions) or pool.threads[other] != pool.threads[row]:
+            return ""
+        if pool.name(other)[1] != memory.id:
+            return ""
+        speaker = pool.speakers[pool.speaker[other]]
+        text = self._text(memory, other)
+        return f"{speaker}: {text}" if speaker else text
+
+    def _matched(self, text: str) -> tuple[str, ...]:
+        """Return the words of a passage that were asked for."""
+        return tuple(dict.fromkeys(analysis.matching(text, self._terms)))
+
+
+def _memory_hit(memory: Memory) -> Hit:
+    return Hit(
+        type="memory",
+        id=memory.id,
+        passage_id=f"{memory.id}#0",
+        memory=memory.id,
+        session=None,
+        seq=None,
+        kind=memory.kind,
+        space=memory.space.name,
+        title=memory.title,
+        text=memory.text if len(memory.text) <= _WHOLE else memory.text[:_WHOLE],
+        passage=memory.text[:_WHOLE],
+        before="",
+        after="",
+        author=memory.author,
+        score=0.0,
+        parts={},
+        freshness=None,
+        suspect=False,
+        superseded_by=memory.superseded_by,
+        marks=memory.marks,
+        source={"path": memory.path, "revision": memory.revision, "how": memory.revised_how},
+        tags=memory.tags,
+        occurred=memory.occurred,
+        created=memory.created,
+    )
+
+
+def _within(hits: Iterator[Hit], budget: int | None) -> Iterator[Hit]:
+    """Yield the hits that a prompt has room for; one that is too long is passed over for a shorter one behind it."""
+    left = budget
+    for hit in hits:
+        if left is None:
+            yield hit
+            continue
+        needed = _tokens(hit)
+        if needed <= left:
+            left -= needed
+            yield hit
+
+
+def _tokens(hit: Hit) -> int:
+    """Guess how many tokens a hit takes in a prompt: four letters each, or one character of a script without spaces."""
+    said = "\n".join((hit.title, hit.before, hit.passage, hit.after))
+    wide = sum(1 for letter in said if letter > "\u2e7f")
+    return wide + (len(said) - wide + 3) // 4 + 8
+
+
+def _newest(tx: Reading, allowed: Spaces, clear: Clear) -> Iterator[Memory]:
+    """Yield the newest memories that the question lets through."""
+    asked = clear.asked
+    kinds = asked.kinds or tuple(kind for kind in KINDS if kind != "notice" or "notices" in asked.include)
+    after: tuple[str, str] | None = None
+    left = asked.k
+    while left:
+        found = memories.page(
+            tx,
+            allowed,
+            Filter(kinds=kinds, tags=asked.tags),
+            since=clear.since,
+            until=clear.until,
+            after=after,
+            limit=2 * asked.k,
+        )
+        ended = indexing.superseded_since(tx, [memory.id for memory in found])
+        for memory in reading.marked(tx, allowed, found, clear.now):
+            if left and _holds(memory, clear, ended.get(memory.id, FOREVER)):
+                left -= 1
+                yield memory
+        if len(found) < 2 * asked.k:
+            return
+        after = memories.cursor(found[-1])
+
+
+def _holds(memory: Memory, clear: Clear, superseded: int) -> bool:
+    """Tell whether a memory is to be shown: what the index decides by its columns, for one that was not searched."""
+    include = clear.asked.include
+    if "expired" in memory.marks and "expired" not in include:
+        return False
+    at = FOREVER if clear.as_of is None else indexing.micros(clear.as_of)
+    if superseded < FOREVER and superseded <= at and "superseded" not in include:
+        return False
+    if clear.as_of is None:
+        return True
+    begins = memory.valid_from or min(memory.created, memory.occurred or memory.created)
+    return begins <= clear.as_of and (memory.valid_until is None or memory.valid_until > clear.as_of)
