@@ -25,8 +25,7 @@ def embed_missing(parts: Parts, embedder: Embedder, *, progress: Progress) -> tu
     changed: list[str] = []
     for batch in _batches(parts):
         progress("embedding", done, max(done, total))
-        if _embed(parts, embedder, fingerprint, batch):
-            changed += [memory.id for memory in batch]
+        changed += _embed(parts, embedder, fingerprint, batch)
         done += len(batch)
     progress("embedding", done, done)
     with parts.db.writing(durable=False) as tx:
@@ -48,8 +47,10 @@ def _batches(parts: Parts) -> Iterator[list[Memory]]:
             yield [memory for memory in found if memory.deleted is None]
 
 
-def _embed(parts: Parts, embedder: Embedder, fingerprint: str, batch: list[Memory]) -> bool:
-    texts = {vectors.hash_of(text): text for memory in batch for text in indexing.embedded_texts(memory)}
+def _embed(parts: Parts, embedder: Embedder, fingerprint: str, batch: list[Memory]) -> list[str]:
+    """Make what is missing of some memories; return those that it is of."""
+    said = {memory.id: {vectors.hash_of(text): text for text in indexing.embedded_texts(memory)} for memory in batch}
+    texts = {name: text for one in said.values() for name, text in one.items()}
     with parts.db.reading() as tx:
         known = vectors.known(tx, fingerprint, tuple(texts))
     missing = [(name, text) for name, text in texts.items() if name not in known]
@@ -59,4 +60,4 @@ def _embed(parts: Parts, embedder: Embedder, fingerprint: str, batch: list[Memor
         kept = {name: ranking.to_bytes(row) for (name, _), row in zip(some, made, strict=True)}
         with parts.db.writing(durable=False) as tx:
             vectors.keep(tx, fingerprint, kept)
-    return bool(missing)
+    return [memory_id for memory_id, one in said.items() if one.keys() - known.keys()]
