@@ -15,6 +15,7 @@ import commonplace
 from benchmarks.adding import batch, parallel_add, single_add
 from benchmarks.bench import FULL, QUICK, Bench, Scale, bench
 from benchmarks.figures import HEADING, Figure, cells, line
+from benchmarks.recalling import cold_recall, recall, recall_memory, write_then_recall
 from benchmarks.starting import cold_status, open_unchanged
 
 BENCHMARKS: Final[dict[str, Callable[[Bench], Iterator[Figure]]]] = {
@@ -23,6 +24,10 @@ BENCHMARKS: Final[dict[str, Callable[[Bench], Iterator[Figure]]]] = {
     "batch": batch,
     "open_unchanged": open_unchanged,
     "cold_status": cold_status,
+    "recall": recall,
+    "recall_memory": recall_memory,
+    "cold_recall": cold_recall,
+    "write_then_recall": write_then_recall,
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 _SCHEMA: Final = (
@@ -79,6 +79,42 @@ class BareLoop:
         memory = os.urandom(16).hex()
         title = text.partition("\n")[0]
         return memory, title, text, _CREATED, os.path.join(self._files, f"{memory}.md")
+
+
+class BareSearch:
+    """One table of full text, and what it takes to ask it: the search that SQLite brings."""
+
+    def __init__(self, path: str) -> None:
+        """Open or make the database."""
+        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._connection.execute(
+            "CREATE VIRTUAL TABLE IF NOT EXISTS passage USING fts5 (id UNINDEXED, text, tokenize='porter unicode61')"
+        )
+
+    def fill(self, passages: Iterable[str]) -> None:
+        """Index passages, and lay the index out as well as can be."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        self._connection.executemany(
+            "INSERT INTO passage (id, text) VALUES (?, ?)", ((os.urandom(16).hex(), text) for text in passages)
+        )
+        self._connection.execute("COMMIT")
+        self._connection.execute("INSERT INTO passage (passage) VALUES ('optimize')")
+
+    def passage(self, number: int) -> str:
+        """Return a passage by its place, from 1 on."""
+        (text,) = self._connection.execute("SELECT text FROM passage WHERE rowid = ?", (number,)).fetchone()
+        return str(text)
+
+    def ask(self, words: Sequence[str], *, k: int) -> list[tuple[str, str]]:
+        """Return the ids and texts of the passages that have some of these words, the best first."""
+        return self._connection.execute(
+            "SELECT id, text FROM passage WHERE passage MATCH ? ORDER BY bm25(passage) LIMIT ?",
+            (" OR ".join(f'"{word}"' for word in words), k),
+        ).fetchall()
+
+    def close(self) -> None:
+        """Close the database."""
+        self._connection.close()
 
 
 def _content(row: Row) -> bytes:

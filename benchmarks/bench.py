@@ -15,12 +15,15 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 import commonplace
-from benchmarks.bare import BareLoop
+from benchmarks.bare import BareLoop, BareSearch
+from benchmarks.library import shelves
 from benchmarks.texts import texts
 from commonplace.model import Draft
 
 ROOT: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _AT_ONCE: Final = 1_000
+_LONG: Final = 5_000
+_SEARCH: Final = "search.db"
 # Where our modules are found must not depend on the folder in which a program is started.
 _SEARCHED: Final = [os.path.abspath(place) for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
 _NOT_A_USERS: Final = ("PYTHONDONTWRITEBYTECODE", "PYTHONPROFILEIMPORTTIME", "PYTHONPATH")
@@ -39,6 +42,9 @@ class Scale:
     write_rounds: int
     batch_rounds: int
     start_rounds: int
+    passages: tuple[int, ...]
+    questions: int
+    question_rounds: int
 
 
 FULL: Final = Scale(
@@ -51,6 +57,9 @@ FULL: Final = Scale(
     write_rounds=7,
     batch_rounds=4,
     start_rounds=15,
+    passages=(1_000, 10_000, 100_000),
+    questions=240,
+    question_rounds=3,
 )
 QUICK: Final = Scale(
     small=5,
@@ -62,6 +71,9 @@ QUICK: Final = Scale(
     write_rounds=3,
     batch_rounds=3,
     start_rounds=5,
+    passages=(200, 1_000),
+    questions=60,
+    question_rounds=2,
 )
 
 
@@ -85,6 +97,24 @@ class Bench:
     def bare(self, n: int) -> str:
         """Return the folder of a bare loop that had this many texts when it was made."""
         return self._once("bare", n, _fill_bare)
+
+    def indexed(self, n: int) -> str:
+        """Return a home of this many memories whose index is up to date, to look at only."""
+        original = self.home(n)
+        return self._once("indexed", n, lambda folder, _: _copy_indexed(original, folder))
+
+    def library(self, passages: int) -> str:
+        """Return a home with this many passages of realistic text, its index up to date, to look at only."""
+        return self._once("library", passages, _fill_library)
+
+    def library_to_write(self, passages: int) -> str:
+        """Return a library that had this many passages before the first benchmark wrote to it."""
+        original = self.library(passages)
+        return self._once("library-copy", passages, lambda folder, _: _copy(original, folder))
+
+    def bare_search(self, passages: int) -> str:
+        """Return the database of a bare search over the passages of a library."""
+        return os.path.join(self._once("search", passages, _fill_search), _SEARCH)
 
     def fresh(self, name: str) -> str:
         """Return an empty folder that nobody else uses."""
@@ -126,6 +156,35 @@ def _fill_home(folder: str, n: int) -> None:
 def _copy(original: str, folder: str) -> None:
     """Carry a home elsewhere, times and all: so it is as unchanged as the original."""
     shutil.copytree(original, folder, dirs_exist_ok=True)
+
+
+def _copy_indexed(original: str, folder: str) -> None:
+    _copy(original, folder)
+    with commonplace.open(folder) as book:
+        book.reindex()
+
+
+def _fill_library(folder: str, passages: int) -> None:
+    source, stored = shelves(passages), 0
+    with commonplace.open(folder) as book:
+        while some := list(islice(source, _AT_ONCE)):
+            book.remember_many([shelf.draft for shelf in some])
+            stored += sum(len(shelf.passages) for shelf in some)
+            _tell("storing", stored, passages)
+        book.reindex(progress=_tell)
+
+
+def _tell(what: str, done: int, total: int) -> None:
+    """Show how far it is, where it takes long."""
+    if total > _LONG:
+        # The next line of the table is longer, and takes its place.
+        print(f"{what} {done:,} of {total:,}", end="\r", file=sys.stderr, flush=True)
+
+
+def _fill_search(folder: str, passages: int) -> None:
+    search = BareSearch(os.path.join(folder, _SEARCH))
+    search.fill(passage for shelf in shelves(passages) for passage in shelf.passages)
+    search.close()
 
 
 def _fill_bare(folder: str, n: int) -> None:

@@ -46,7 +46,7 @@ def cold_status(bench: Bench) -> Iterator[Figure]:
         home = bench.home(n)
         ours, reference = in_turns(
             scale.start_rounds,
-            partial(milliseconds, [*_command(), "status"], COMMONPLACE_HOME=home),
+            partial(milliseconds, [*command(), "status"], COMMONPLACE_HOME=home),
             partial(milliseconds, python("import sqlite3")),
         )
         yield Figure(
@@ -60,7 +60,7 @@ def cold_status(bench: Bench) -> Iterator[Figure]:
         )
 
 
-def _command() -> list[str]:
+def command() -> list[str]:
     """Return the command that a user types, or its like where the package is not installed."""
     installed = os.path.join(os.path.dirname(sys.executable), "commonplace")
     return [installed] if os.path.exists(installed) else [sys.executable, "-m", "commonplace"]

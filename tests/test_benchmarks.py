@@ -1,13 +1,19 @@
 """Every benchmark runs, at a size where the figures mean nothing, and says what it measured in numbers."""
 
 import json
+import random
+from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+import commonplace
 from benchmarks import __main__ as command
 from benchmarks.bench import Scale
 from benchmarks.figures import AT_LEAST, AT_MOST, Bar, Figure, in_turns
+from benchmarks.library import question, shelves, vocabulary
+from benchmarks.recalling import percentile
 
 TINY = Scale(
     small=2,
@@ -19,6 +25,9 @@ TINY = Scale(
     write_rounds=1,
     batch_rounds=1,
     start_rounds=1,
+    passages=(60, 120),
+    questions=8,
+    question_rounds=2,
 )
 MISSED = Figure(
     benchmark="made_up",
@@ -39,6 +48,10 @@ MISSED = Figure(
         ("batch", [10, 2, 20, 20]),
         ("open_unchanged", [2, 3, 4]),
         ("cold_status", [2, 3, 4]),
+        ("recall", [60, 60, 120, 120]),
+        ("recall_memory", [120, 120, 120]),
+        ("cold_recall", [2, 3, 4]),
+        ("write_then_recall", [60]),
     ],
 )
 def test_a_benchmark_measures_ours_beside_its_reference(name, sizes):
@@ -48,8 +61,53 @@ def test_a_benchmark_measures_ours_beside_its_reference(name, sizes):
         assert figure["benchmark"] == name
         assert figure["ours"] > 0
         assert figure["reference"] > 0
-        assert figure["ratio"] == pytest.approx(figure["ours"] / figure["reference"], rel=0.01)
+        ours, reference = figure["ours"], figure["reference"]
+        ratio = reference / ours if figure["faster"] else ours / reference
+        assert figure["ratio"] == pytest.approx(ratio, rel=0.01)
         assert (figure["bar"] is None) == (figure["ok"] is None)
+
+
+def test_a_ratio_tells_how_much_of_the_reference_we_reach_or_how_many_times_faster_we_are():
+    assert MISSED.ratio == pytest.approx(0.2)
+    assert replace(MISSED, unit="ms", faster=True).ratio == pytest.approx(5)
+
+
+def test_a_percentile_is_a_time_that_was_measured():
+    times = [float(number) for number in range(100, 0, -1)]
+    assert [percentile(times, share) for share in (50, 95, 100)] == [50.0, 95.0, 100.0]
+    assert percentile([7.0], 50) == 7.0
+
+
+def test_a_library_has_the_passages_that_were_asked_for_and_the_same_in_every_run():
+    first, again = list(shelves(500)), list(shelves(500))
+    assert first == again
+    assert sum(len(shelf.passages) for shelf in first) == 500
+    assert {shelf.draft.kind for shelf in first} == {"note", "episode"}
+    assert all(8 <= len(passage.split()) <= 60 for shelf in first for passage in shelf.passages)
+
+
+def test_a_library_is_cut_into_exactly_its_passages(tmp_path):
+    with commonplace.open(tmp_path) as book:
+        book.remember_many([shelf.draft for shelf in shelves(120)])
+        found = book.recall("the", k=200, min_score=0)
+    said = {passage for shelf in shelves(120) for passage in shelf.passages}
+    assert {hit.passage for hit in found.hits} <= said
+    assert sum(hit.type == "message" for hit in found.hits) > 0
+
+
+def test_words_are_as_frequent_as_in_real_english():
+    words = Counter(word for shelf in shelves(2_000) for passage in shelf.passages for word in passage.lower().split())
+    assert len(vocabulary()) > 15_000
+    assert words["the"] / words.total() == pytest.approx(0.06, abs=0.03)
+    assert sum(1 for count in words.values() if count == 1) > len(words) / 4
+
+
+def test_a_question_has_seven_words_of_which_some_are_in_the_passage():
+    chance = random.Random("one")
+    passage = "The quick fox jumped over the lazy dog near the old river bank."
+    asked = question(passage, chance).split()
+    assert len(asked) == len(set(asked)) == 7
+    assert len(set(asked) & set(passage.lower().split())) >= 4
 
 
 def test_a_bar_is_met_from_its_own_side():

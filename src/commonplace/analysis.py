@@ -86,14 +86,12 @@ def query_terms(text: str) -> list[str]:
 
 
 def query_words(text: str) -> list[tuple[str, str]]:
-    """Return (word, term) for each word of a question that is no stop word; for all of them if there is no other."""
+    """Return (word, term) for each word of a question that is no stop word: a question of small words asks nothing."""
     language = language_of(text)
     spaced, runs = _split(text, language)
     small = stopwords.for_queries(language)
     pairs = [pair for run in runs for pair in _pairs(run)]
     kept = [word for word in spaced if word not in small]
-    if not kept and not pairs:
-        kept = spaced
     return [*zip(kept, _stems(kept, language), strict=True), *zip(pairs, pairs, strict=True)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime
 from types import TracebackType
 from typing import Self
@@ -97,13 +97,7 @@ class Commonplace:
             replaces=replaces,
             key=key,
         )
-        receipt = self.remember_many([draft])[0]
-        if not receipt.new:
-            return receipt
-        # The memory is stored, whatever becomes of this.
-        with suppress(CommonplaceError):
-            receipt = receipt._replace(near=self._recalls.near(self._parts, self._actor, receipt.id))
-        return receipt
+        return self.remember_many([draft])[0]
 
     def remember_many(self, drafts: Sequence[Draft]) -> list[Receipt]:
         """Store many memories in one transaction, all or none."""

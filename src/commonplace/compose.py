@@ -9,7 +9,8 @@ import os
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, Final, cast
+from weakref import WeakSet
 
 from commonplace import dates, home
 from commonplace.book import Commonplace
@@ -49,6 +50,11 @@ class _Recalls:
 
     def __init__(self, make: Callable[[], Recalls]) -> None:
         self._make = make
+        self._forget()
+        _RECALLS.add(self)
+
+    def _forget(self) -> None:
+        """Begin anew: in a forked child, what another thread was about to do is never done."""
         self._made: Recalls | None = None
         self._making = threading.Lock()
 
@@ -61,6 +67,17 @@ class _Recalls:
     def close(self) -> None:
         if self._made is not None:
             self._made.close()
+
+
+_RECALLS: Final[WeakSet[_Recalls]] = WeakSet()
+
+
+def _in_a_forked_child() -> None:
+    for recalls in list(_RECALLS):
+        recalls._forget()  # noqa: SLF001 - our own class
+
+
+os.register_at_fork(after_in_child=_in_a_forked_child)
 
 
 def open_book(settings: Settings, *, clock: Clock | None = None, progress: Progress = quiet) -> Commonplace:

@@ -8,9 +8,9 @@ writes it down for all.
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple, TypeAlias
 
@@ -62,6 +62,10 @@ Vector: TypeAlias = ranking.Floats
 
 _BATCH: Final = 500
 _PATIENCE: Final = 60.0
+_IMPATIENCE: Final = 0.5
+"""So many seconds a recall waits for another process that is writing the index, before it searches without it."""
+
+_REST: Final = 30.0
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -70,9 +74,9 @@ def moment_at(micros_: int) -> datetime:
     return _EPOCH + timedelta(microseconds=micros_)
 
 
-def micros(time: datetime) -> int:
+def micros(moment: datetime) -> int:
     """Return a moment as microseconds since 1970."""
-    return (time - _EPOCH) // timedelta(microseconds=1)
+    return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def _quiet(_what: str, _done: int, _total: int) -> None:
@@ -112,8 +116,11 @@ def _lines(memory: Memory) -> list[Piece]:
         # Two messages of one id are a slip of the hand: the second goes by its place.
         name = block.message.id if block.message and block.message.id not in seen else f"{memory.id}#{at}"
         seen.add(name)
-        if block.message is not None or block.text.strip():
+        if block.message is not None:
             found.append(Piece(name, memory.id, at, block.start, block.end, block.text, block.message))
+        elif said := memory.text[block.start : block.end].strip():
+            start = memory.text.index(said, block.start)
+            found.append(Piece(name, memory.id, at, start, start + len(said), said))
     return found
 
 
@@ -155,8 +162,7 @@ def _vectors(texts: Sequence[str], embedder: Embedder, known: Mapping[str, bytes
 
 
 def _entry(memory: Memory, piece: Piece, terms: Sequence[str], superseded: int) -> Entry:
-    happened = min(memory.created, memory.occurred) if memory.occurred else memory.created
-    time = piece.message.time if piece.message else memory.occurred or memory.created
+    happened = piece.message.time if piece.message else memory.occurred or memory.created
     return Entry(
         passage=piece.id,
         memory=memory.id,
@@ -166,8 +172,8 @@ def _entry(memory: Memory, piece: Piece, terms: Sequence[str], superseded: int) 
         space=memory.space.id,
         kind=memory.kind,
         tags=memory.tags,
-        time=micros(time),
-        valid_from=micros(memory.valid_from or happened),
+        time=micros(happened),
+        valid_from=micros(begins(memory)),
         valid_until=micros(memory.valid_until) if memory.valid_until else FOREVER,
         superseded=superseded,
         expires=micros(memory.expires) if memory.expires else FOREVER,
@@ -180,6 +186,11 @@ def _entry(memory: Memory, piece: Piece, terms: Sequence[str], superseded: int) 
         terms=Counter(terms),
         vector=None,
     )
+
+
+def begins(memory: Memory) -> datetime:
+    """Return from when on a memory holds: as it says, else since it happened or was written down."""
+    return memory.valid_from or min(memory.created, memory.occurred or memory.created)
 
 
 def _flags(piece: Piece, length: int) -> int:
@@ -209,21 +220,30 @@ class Follower:
         self._embedder = embedder
         self._guard = threading.Lock()
         self._trusted: Marker | None = None
+        self._not_before = 0.0
         self._tail: Tail = ()
         self._state: tuple[Marker | None, Mapping[str, int]] | None = None
         self._made: dict[str, _Made] = {}
 
     def view(self, parts: Parts, progress: Progress = _quiet) -> IndexView:
         """Return the index as it is, with what has changed written down if that is too much to search directly."""
-        for _ in range(2):
-            view = self._index.view()
-            with parts.db.reading() as tx:
-                if len(changes.since(tx, self._seen(tx, view.marker))) <= FEW:
-                    return view
-            # Where the index cannot be written, everything is searched directly: slower, and as right.
-            with suppress(CommonplaceError):
-                self.write(parts, progress=progress)
-        return self._index.view()
+        view, changed = self._look(parts)
+        if changed > FEW and time.monotonic() > self._not_before:
+            try:
+                self.write(parts, wait=_IMPATIENCE, progress=progress)
+            except CommonplaceError:
+                # Where the index cannot be written, everything is searched directly: slower, and as right.
+                self._not_before = time.monotonic() + _REST
+            view, _ = self._look(parts)
+        return view
+
+    def _look(self, parts: Parts) -> tuple[IndexView, int]:
+        """Return the index, or none if it is not to be believed, and how much has changed since."""
+        view = self._index.view()
+        with parts.db.reading() as tx:
+            seen = self._seen(tx, view.marker)
+            changed = len(changes.since(tx, seen))
+        return (view if seen or view.marker is None else self._index.nothing()), changed
 
     def tail(self, tx: Reading, view: IndexView) -> Tail:
         """Return what has changed since this view of the index, as the book tells it, which is looked at later."""
@@ -244,12 +264,20 @@ class Follower:
         """Tell whether the index's vectors are this embedder's: those of another are never compared with them."""
         return view.marker is None or view.marker.embedder == self._embedder.fingerprint
 
-    def write(self, parts: Parts, *, anew: bool = False, also: Sequence[str] = (), progress: Progress = _quiet) -> int:
+    def write(
+        self,
+        parts: Parts,
+        *,
+        anew: bool = False,
+        also: Sequence[str] = (),
+        wait: float = _PATIENCE,
+        progress: Progress = _quiet,
+    ) -> int:
         """Bring the index up to the book, under its lock; `anew`, from nothing. `also` names what else is new.
 
         Return how many memories were written down.
         """
-        with self._index.writing(wait=_PATIENCE) as writer, parts.db.reading() as tx:
+        with self._index.writing(wait=wait) as writer, parts.db.reading() as tx:
             seen = {} if anew else self._seen(tx, writer.marker)
             if not seen:
                 writer.clear()
@@ -332,7 +360,7 @@ def superseded_since(tx: Reading, ids: Sequence[str]) -> dict[str, int]:
     for link in found:
         source = sources.get(link.source)
         if source is not None and source.deleted is None:
-            since = micros(source.valid_from or source.created)
+            since = micros(begins(source))
             ended[link.target] = min(since, ended.get(link.target, FOREVER))
     return ended
 

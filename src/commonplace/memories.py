@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import heapq
 import json
+import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from hashlib import blake2b
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Final
+from zlib import crc32
 
-from commonplace.model import Filter, Link, Memory, Spaces, moment, stamp
+from commonplace.model import Filter, Link, Memory, Space, Spaces, moment, stamp
 from commonplace.ports import Reading, Row, Transaction
 
 _COLUMNS: Final = (
@@ -25,6 +28,17 @@ _UPDATE: Final = (
 )
 
 
+# What tells that two memories say nearly the same in nearly the same words.
+_WORD: Final = re.compile(r"\w{2,}")
+_SKIMMED: Final = 8_000
+_WORDS: Final = 500
+_MARKS: Final = 4
+_SCRAMBLE: Final = 2_654_435_761
+_LOOKED_AT: Final = 32
+_LIKE: Final = 0.6
+_NEAR: Final = 5
+
+
 # --- writing
 
 
@@ -36,24 +50,27 @@ def add(tx: Transaction, memories: Sequence[Memory]) -> None:
     )
     tx.run_many(_INSERT, [_values(memory) for memory in memories])
     _add_tags(tx, memories)
+    _add_marks(tx, memories)
 
 
 def replace(tx: Transaction, memory: Memory) -> None:
     """Let the row of a memory say this."""
     tx.run(_UPDATE, **_values(memory))
-    _drop_tags(tx, memory)
+    _drop_derived(tx, memory)
     if memory.deleted is None:
         _add_tags(tx, [memory])
+        _add_marks(tx, [memory])
 
 
 def move(tx: Transaction, old: Memory, new: Memory) -> None:
     """Take a memory out of one space and put it into another."""
-    _drop_tags(tx, old)
+    _drop_derived(tx, old)
     tx.run("DELETE FROM memory WHERE space = :space AND id = :id", space=old.space.id, id=old.id)
     tx.run("UPDATE place SET space = :space WHERE id = :id", space=new.space.id, id=new.id)
     tx.run(_INSERT, **_values(new))
     if new.deleted is None:
         _add_tags(tx, [new])
+        _add_marks(tx, [new])
 
 
 def relocate(tx: Transaction, memory: Memory, path: str) -> None:
@@ -69,25 +86,29 @@ def relocate(tx: Transaction, memory: Memory, path: str) -> None:
 def derive(tx: Transaction, space: str, memories: Sequence[Memory], *, after: str, last: bool) -> None:
     """Make anew what only serves search, for a run of a space's memories in the order of their ids."""
     upto = "\U0010ffff" if last else memories[-1].id
-    tx.run(
-        "DELETE FROM memory_tag WHERE space = :space AND memory > :after AND memory <= :upto",
-        space=space,
-        after=after,
-        upto=upto,
-    )
+    for table in ("memory_tag", "memory_mark"):
+        tx.run(
+            f"DELETE FROM {table} WHERE space = :space AND memory > :after AND memory <= :upto",  # noqa: S608 - our own names
+            space=space,
+            after=after,
+            upto=upto,
+        )
     tx.run_many(
         "UPDATE memory SET digest = :digest WHERE space = :space AND id = :id",
         [{"digest": digest(memory.text), "space": space, "id": memory.id} for memory in memories],
     )
-    _add_tags(tx, [memory for memory in memories if memory.deleted is None])
+    live = [memory for memory in memories if memory.deleted is None]
+    _add_tags(tx, live)
+    _add_marks(tx, live)
 
 
-def _drop_tags(tx: Transaction, memory: Memory) -> None:
-    tx.run(
-        "DELETE FROM memory_tag WHERE space = :space AND memory = :memory",
-        space=memory.space.id,
-        memory=memory.id,
-    )
+def _drop_derived(tx: Transaction, memory: Memory) -> None:
+    for table in ("memory_tag", "memory_mark"):
+        tx.run(
+            f"DELETE FROM {table} WHERE space = :space AND memory = :memory",  # noqa: S608 - our own names
+            space=memory.space.id,
+            memory=memory.id,
+        )
 
 
 def _add_tags(tx: Transaction, memories: Iterable[Memory]) -> None:
@@ -96,6 +117,16 @@ def _add_tags(tx: Transaction, memories: Iterable[Memory]) -> None:
     ]
     if tags:
         tx.run_many("INSERT INTO memory_tag (space, tag, memory) VALUES (:space, :tag, :memory)", tags)
+
+
+def _add_marks(tx: Transaction, memories: Iterable[Memory]) -> None:
+    marked = [
+        {"space": memory.space.id, "mark": mark, "memory": memory.id}
+        for memory in memories
+        for mark in marks(memory.text)
+    ]
+    if marked:
+        tx.run_many("INSERT INTO memory_mark (space, mark, memory) VALUES (:space, :mark, :memory)", marked)
 
 
 # --- reading
@@ -238,6 +269,44 @@ def same_text(tx: Reading, spaces: Spaces, text: str) -> str | None:
         digest=digest(text),
     )
     return str(row[0]) if row else None
+
+
+def near_text(tx: Reading, space: Space, text: str) -> tuple[str, ...]:
+    """Return live memories of a space that say nearly the same as a text in nearly the same words, the newest first."""
+    wanted = marks(text)
+    shared: Counter[str] = Counter()
+    for mark in wanted:
+        rows = tx.rows(
+            "SELECT memory FROM memory_mark WHERE space = :space AND mark = :mark ORDER BY memory DESC LIMIT :few",
+            space=space.id,
+            mark=mark,
+            few=_LOOKED_AT,
+        )
+        shared.update(row[0] for row in rows)
+    likely = [memory for memory, count in shared.items() if 2 * count >= len(wanted)]
+    words = _words_of(text)
+    found = [
+        memory.id
+        for memory in several(tx, {space.id: space}, likely[:_LOOKED_AT]).values()
+        if _are_near(words, _words_of(memory.text))
+    ]
+    return tuple(sorted(found, reverse=True)[:_NEAR])
+
+
+def marks(text: str) -> tuple[int, ...]:
+    """Return a few numbers that texts in nearly the same words share: the smallest hashes of its pairs of words."""
+    words = _words_of(text)
+    pairs = {f"{one} {other}" for one, other in pairwise(words)} or set(words)
+    return tuple(heapq.nsmallest(_MARKS, {crc32(pair.encode()) * _SCRAMBLE % 2**32 for pair in pairs}))
+
+
+def _words_of(text: str) -> list[str]:
+    return _WORD.findall(text[:_SKIMMED].lower())[:_WORDS]
+
+
+def _are_near(some: Sequence[str], others: Sequence[str]) -> bool:
+    one, other = set(some), set(others)
+    return bool(one) and len(one & other) >= _LIKE * len(one | other)
 
 
 def in_space(tx: Reading, spaces: Spaces, space: str, *, after: str = "", limit: int = 500) -> list[Memory]:

@@ -502,16 +502,16 @@ class IndexView(Protocol):
         """Return candidates with their neighbours, from the index and from the tail."""
         ...
 
-    def like(self, vector: Floats, spaces: frozenset[str], tail: Tail, *, least: float) -> list[str]:
-        """Return the memories of these spaces whose passages are at least so near to a vector, nearest first."""
-        ...
-
 
 class Index(Protocol):
     """A projection of the book that finds passages; it can be thrown away at any time."""
 
     def view(self) -> IndexView:
         """Look at what is there now."""
+        ...
+
+    def nothing(self) -> IndexView:
+        """Return a view of no index at all."""
         ...
 
     def writing(self, *, wait: float) -> AbstractContextManager[IndexWriter]:
@@ -532,10 +532,6 @@ class Recalls(Protocol):
 
     def recall(self, parts: Parts, actor: str, asked: Asked, *, progress: Progress) -> Recalled:
         """Return the passages that answer a question best; without a question, the newest."""
-        ...
-
-    def near(self, parts: Parts, actor: str, memory_id: str) -> tuple[str, ...]:
-        """Return memories that say nearly the same as this one."""
         ...
 
     def reindex(self, parts: Parts, *, anew: bool, progress: Progress) -> int:

@@ -134,7 +134,7 @@ def rank(
     parts = {name: np.round(part, 6).astype(np.float64) + 0.0 for name, part in parts.items()}
     total = np.round(np.sum(list(parts.values()), axis=0), 6)
     rows = np.flatnonzero(pool.eligible)
-    best = np.lexsort((pool.positions[rows], ~pool.orders[rows], -total[rows]))
+    best = np.lexsort((pool.positions[rows], pool.threads[rows], ~pool.orders[rows], -total[rows]))
     return rows[best], Scores(total, parts)
 
 
@@ -146,7 +146,7 @@ class _Slots(NamedTuple):
 
 
 def _neighbours(pool: Pool) -> _Slots:
-    keys = pool.threads * 2**32 + pool.positions
+    keys = pool.threads * 2**50 + pool.positions
     place, there = {}, {}
     for distance in range(-2 * REACH, 2 * REACH + 1):
         found = np.minimum(np.searchsorted(keys, keys + distance), max(len(keys) - 1, 0))

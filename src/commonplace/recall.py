@@ -46,12 +46,11 @@ INCLUDE: Final = ("superseded", "expired", "notices")
 _LONG: Final = 20_000
 _TERMS: Final = 64
 _NEAR_WORDS: Final = 32
+_KEPT: Final = 20_000
 _WHOLE: Final = 8_000
 """A longer text is not repeated in a hit: the passage and what stands around it are."""
 
 _CANDIDATES: Final = 50
-_LIKE: Final = 0.92
-"""Two memories whose vectors are so near say nearly the same."""
 
 
 class Clear(NamedTuple):
@@ -96,6 +95,7 @@ class Recaller:
         self._embedder = embedder
         self._thesaurus = thesaurus
         self._follower = indexing.Follower(index, embedder)
+        self._near: dict[str, tuple[tuple[str, float], ...]] = {}
 
     def recall(self, parts: Parts, actor: str, asked: Asked, *, progress: Progress) -> Recalled:
         """Return the passages that answer a question best; without a question, the newest."""
@@ -122,23 +122,6 @@ class Recaller:
             hits = tuple(_within(teller.hits(rows), asked.budget_tokens))
             watch.lap("tell")
         return Recalled(hits, watch.total, watch.steps if asked.explain else {}, tuple(notes))
-
-    def near(self, parts: Parts, actor: str, memory_id: str) -> tuple[str, ...]:
-        """Return memories that the actor may read and that say nearly the same as this one, nearest first."""
-        if self._embedder.slow:
-            # Nobody waits for a model or a network only to be told of a likeness.
-            return ()
-        view = self._follower.view(parts)
-        with parts.db.reading() as tx:
-            allowed = reading.readable(tx, actor)
-            tail = self._follower.tail(tx, view)
-            own = [entry for layer in tail for entry in layer.entries if entry.memory == memory_id]
-            # A long text is compared by none of its parts alone.
-            vector = own[0].vector if len(own) == 1 else None
-            if vector is None or not vector.any() or not self._follower.compares(view):
-                return ()
-            like = view.like(vector, frozenset(allowed), tail, least=_LIKE)
-        return tuple(other for other in like if other != memory_id)
 
     def reindex(self, parts: Parts, *, anew: bool, progress: Progress) -> int:
         """Bring vectors and index up to the book, while others write and recall; `anew`, from nothing."""
@@ -203,13 +186,24 @@ class Recaller:
         places = {term: at for at, term in enumerate(terms)}
         pairs: dict[tuple[int, int], float] = {}
         for word, term in words:
-            for other, cosine in self._thesaurus.near(word)[:_NEAR_WORDS]:
-                stem = analysis.stem(other)
-                if stem != term and other not in stopwords.ENGLISH:
+            for stem, cosine in self._stems_near(word):
+                if stem != term:
                     pair = places[term], places.setdefault(stem, len(places))
                     pairs[pair] = max(cosine, pairs.get(pair, 0.0))
         near = sorted(((own, other, cosine) for (own, other), cosine in pairs.items()), key=lambda one: -one[2])
         return tuple(places)[len(terms) :], near
+
+    def _stems_near(self, word: str) -> tuple[tuple[str, float], ...]:
+        found = self._near.get(word)
+        if found is None:
+            if len(self._near) >= _KEPT:
+                self._near.clear()
+            best: dict[str, float] = {}
+            for other, cosine in self._thesaurus.near(word)[:_NEAR_WORDS]:
+                if other not in stopwords.ENGLISH:
+                    best.setdefault(analysis.stem(other), cosine)
+            found = self._near[word] = tuple(best.items())
+        return found
 
     def _newest(self, parts: Parts, actor: str, clear: Clear, watch: _Watch) -> Recalled:
         with parts.db.reading() as tx:
@@ -225,6 +219,7 @@ class Recaller:
 
 def _read(parts: Parts, asked: Asked) -> Clear:
     """Check everything that was asked, and read its times and words."""
+    _require_types(asked)
     if not wording.is_unicode(asked.query):
         raise BadInput("the question has characters that are no text", fix="send UTF-8")
     if not 1 <= asked.k <= MOST:
@@ -246,6 +241,16 @@ def _read(parts: Parts, asked: Asked) -> Clear:
         as_of=_time(parts, "as_of", asked.as_of, now),
         now=now,
     )
+
+
+def _require_types(asked: Asked) -> None:
+    """Refuse what is no text or number, before anything stumbles over it."""
+    texts = (asked.query, *asked.spaces, *asked.kinds, *asked.tags, *asked.include)
+    if not all(isinstance(text, str) for text in texts):
+        raise BadInput("a question, space, kind, tag or include is no text", fix="give strings")
+    numbers: list[object] = [asked.k, *(one for one in (asked.min_score, asked.budget_tokens) if one is not None)]
+    if any(isinstance(one, bool) or not isinstance(one, int | float) for one in numbers) or asked.k != int(asked.k):
+        raise BadInput("k, min_score or budget_tokens is no number", fix="give numbers")
 
 
 def _time(parts: Parts, name: str, value: datetime | str | None, now: datetime) -> datetime | None:
@@ -328,16 +333,9 @@ class _Teller:
         is_message = bool(pool.flags[row] & IS_CHAT)
         text = self._text(memory, row)
         before, after = self._beside(memory, row, -1), self._beside(memory, row, 1)
-        whole = (
-            text
-            if is_message
-            else memory.text
-            if len(memory.text) <= _WHOLE
-            else "\n\n".join((before, text, after)).strip()
-        )
         hit = _memory_hit(memory)._replace(
             passage_id=passage,
-            text=whole,
+            text=text if is_message else self._whole(memory, row),
             passage=text,
             before=before,
             after=after,
@@ -361,12 +359,23 @@ class _Teller:
             return transcripts.said_at(memory.text, start, end)
         return memory.text[start:end]
 
+    def _whole(self, memory: Memory, row: int) -> str:
+        """Return all of a memory; of a long one the passage and those around it, as they stand."""
+        if len(memory.text) <= _WHOLE:
+            return memory.text
+        around = [other for other in (row - 1, row, row + 1) if self._is_beside(memory, row, other)]
+        return memory.text[int(self._pool.starts[around[0]]) : int(self._pool.ends[around[-1]])]
+
+    def _is_beside(self, memory: Memory, row: int, other: int) -> bool:
+        pool = self._pool
+        if not 0 <= other < len(pool.positions) or pool.threads[other] != pool.threads[row]:
+            return False
+        return pool.name(other)[1] == memory.id and abs(int(pool.positions[other] - pool.positions[row])) <= 1
+
     def _beside(self, memory: Memory, row: int, step: int) -> str:
         """Return what stands before or after a passage, with its speaker if it is a message."""
         pool, other = self._pool, row + step
-        if not 0 <= other < len(pool.positions) or pool.threads[other] != pool.threads[row]:
-            return ""
-        if pool.name(other)[1] != memory.id:
+        if not self._is_beside(memory, row, other):
             return ""
         speaker = pool.speakers[pool.speaker[other]]
         text = self._text(memory, other)
@@ -462,5 +471,4 @@ def _holds(memory: Memory, clear: Clear, superseded: int) -> bool:
         return False
     if clear.as_of is None:
         return True
-    begins = memory.valid_from or min(memory.created, memory.occurred or memory.created)
-    return begins <= clear.as_of and (memory.valid_until is None or memory.valid_until > clear.as_of)
+    return indexing.begins(memory) <= clear.as_of and (memory.valid_until is None or memory.valid_until > clear.as_of)

@@ -100,10 +100,11 @@ def _remember_one(desk: Desk, draft: Draft) -> tuple[Receipt, Memory | None]:
 def _store(desk: Desk, draft: Draft, space: Space) -> tuple[Receipt, Memory]:
     memory = _in_order(_new_memory(desk, draft, space))
     duplicate = memories.same_text(desk.tx, desk.readable, memory.text)
+    near = memories.near_text(desk.tx, space, memory.text) if space.id in desk.readable else ()
     memories.add(desk.tx, [memory])
     links.add(desk.tx, space.id, memory.links)
     desk.log_memory(memory, "remember", **_logged_links(memory))
-    return receipt_of(memory, new=True)._replace(duplicate_of=duplicate), memory
+    return receipt_of(memory, new=True)._replace(duplicate_of=duplicate, near=near), memory
 
 
 def _new_memory(desk: Desk, draft: Draft, space: Space) -> Memory:

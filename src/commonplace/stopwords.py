@@ -104,7 +104,21 @@ OTHERS: Final = {
 _HOMOGRAPHS: Final = {"german": frozenset({"bin", "des", "die", "hat", "man", "war"}), "french": frozenset({"des"})}
 
 
+# Russian, Greek and Arabic: their letters tell them, so that no guess is needed.
+_BY_SCRIPT: Final = frozenset(
+    (
+        "и в во не что он на я с со как а то все она так его но да ты к у же вы за бы по только ее мне было "
+        "вот от меня еще нет о из ему теперь когда даже ну ли если уже или ни быть был него до вас нибудь "
+        "опять уж вам ведь там потом себя ничего ей может они тут где есть надо ней для мы тебя их чем была "
+        "сам чтоб без будто чего раз тоже себе под будет ж кто этот того потому этого какой ним здесь этом "
+        "один мой тем чтобы нее сейчас были куда зачем всех при об это эта και το η ο οι τα την τον της του "
+        "στο στη στην με για από που πως ποιος ποια τι είναι ήταν θα να δεν μου σου μας σας في من على إلى عن "
+        "مع هذا هذه ذلك التي الذي ما ماذا هل كيف أين متى كان كانت هو هي هم أن إن لا لم لن قد"
+    ).split()
+)
+
+
 @cache
 def for_queries(language: str) -> frozenset[str]:
     """Return the words to leave out of a question in a language; English ones always, since languages mix."""
-    return ENGLISH | OTHERS.get(language, frozenset()) | _HOMOGRAPHS.get(language, frozenset())
+    return ENGLISH | _BY_SCRIPT | OTHERS.get(language, frozenset()) | _HOMOGRAPHS.get(language, frozenset())

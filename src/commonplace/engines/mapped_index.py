@@ -7,9 +7,11 @@ merged as they gather, and what no longer counts is dropped then.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeAlias
@@ -19,8 +21,8 @@ import numpy as np
 from commonplace.engines import bundles
 from commonplace.engines.bundles import Damaged
 from commonplace.engines.locks import FairLock
-from commonplace.engines.searching import Part, like, search
-from commonplace.engines.segments import Bools, Floats, Hashes, Rows, Segment, build, hashed, merge
+from commonplace.engines.searching import Part, search
+from commonplace.engines.segments import Bools, Hashes, Rows, Segment, build, hashed, merge, widened
 from commonplace.errors import DiskFull, HomeReadOnly
 from commonplace.model import new_id
 from commonplace.ports import Applied, Found, Layer, Marker, Sought, Tail
@@ -45,7 +47,12 @@ class MappedIndex:
         self._folder = folder
         self._lock = FairLock(os.path.join(os.path.dirname(folder), "index.lock"))
         self._guard = threading.Lock()
-        self._view = _View(None, None, (), ())
+        self._nothing = _View(None, None, (), ())
+        self._view = self._nothing
+
+    def nothing(self) -> _View:
+        """Return a view of no index at all."""
+        return self._nothing
 
     def view(self) -> _View:
         """Look at the manifest, and map what it names if it is another one than before."""
@@ -58,7 +65,7 @@ class MappedIndex:
     @contextmanager
     def writing(self, *, wait: float) -> Iterator[_Writer]:
         """Hold the index's lock."""
-        with self._lock.hold(wait), _typed(self._folder):
+        with _typed(self._folder), self._lock.hold(wait):
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
             yield _Writer(self._folder, self.view())
 
@@ -68,7 +75,7 @@ class MappedIndex:
             manifest = _read_manifest(self._folder)
         except FileNotFoundError:
             return []
-        except Damaged as error:
+        except (Damaged, OSError) as error:
             return [str(error)]
         paths = [os.path.join(self._folder, name) for name in manifest["segments"]]
         return [found for path in paths if (found := bundles.damage(path))]
@@ -76,7 +83,7 @@ class MappedIndex:
     def close(self) -> None:
         """Let go of the files."""
         with self._guard:
-            self._view = _View(None, None, (), ())
+            self._view = self._nothing
         self._lock.close()
 
     def _stamp(self) -> _Stamp | None:
@@ -95,18 +102,19 @@ class MappedIndex:
                 marker, names = _marker(manifest), tuple(manifest["segments"])
                 segments = [known.get(name) or self._open(name, marker.dimensions) for name in names]
                 return _View(stamp, marker, names, _counting(segments))
-            except (Damaged, OSError):
+            except (Damaged, OSError) as error:
                 newer = self._stamp()
-                if newer is None or newer == stamp:
-                    break
+                if newer == stamp and isinstance(error, Damaged):
+                    return _View(stamp, None, (), ())
                 stamp = newer
-        return _View(stamp, None, (), ())
+        # Somebody commits all the time, or too many files are open: the next look may see more.
+        return self._nothing
 
     def _open(self, name: str, dimensions: int) -> Segment:
         segment = Segment(bundles.read(os.path.join(self._folder, name)))
-        if segment.vectors.shape[1] != dimensions:
+        if segment.dimensions not in (0, dimensions):
             raise Damaged(f"{name} has vectors of another length")
-        return segment
+        return widened(segment, dimensions)
 
 
 class _View:
@@ -128,10 +136,6 @@ class _View:
     def search(self, sought: Sought, tail: Tail) -> Found:
         """Search the segments, and the tail as one more."""
         return search(self._with(tail), sought)
-
-    def like(self, vector: Floats, spaces: frozenset[str], tail: Tail, *, least: float) -> list[str]:
-        """Compare a vector with the live passages of some spaces."""
-        return like(self._with(tail), vector, spaces, least)
 
     def _with(self, tail: Tail) -> tuple[Part, ...]:
         """Return the segments with a tail; only its layers that are new are laid out now."""
@@ -173,12 +177,12 @@ class _Writer:
 
     def commit(self, marker: Marker) -> None:
         """Write the segments that are not written yet, then the manifest; take away what is not needed any more."""
-        names = []
-        for name, part in zip(self._names, self._parts, strict=True):
-            if part.segment.rows or len(part.segment.killed):
-                names.append(name or self._write(part.segment))
+        full = [part.segment.rows or len(part.segment.killed) for part in self._parts]
+        self._names = [name for name, some in zip(self._names, full, strict=True) if some]
+        self._parts = tuple(part for part, some in zip(self._parts, full, strict=True) if some)
+        names = [name or self._write(part.segment) for name, part in zip(self._names, self._parts, strict=True)]
         unembedded = sum(int((part.segment.scales[part.alive] == 0).sum()) for part in self._parts)
-        dimensions = int(self._parts[0].segment.vectors.shape[1]) if self._parts else 0
+        dimensions = max((part.segment.dimensions for part in self._parts), default=0)
         marker = marker._replace(unembedded=unembedded, dimensions=dimensions)
         _write_manifest(self._folder, marker, names)
         self._names, self._marker = list(names), marker
@@ -203,26 +207,24 @@ class _Writer:
         for at, part in enumerate(self._parts):
             if part.segment.rows > _SMALLEST and sizes[at] < (1 - _WORN) * part.segment.rows:
                 return at
-        newest = len(sizes)
-        for size in _tiers():
-            alike = 0
-            while newest - alike > 0 and sizes[newest - alike - 1] <= size:
-                alike += 1
-            if alike >= _FEW:
-                return newest - alike
-            if newest - alike <= 0 or size > max(sizes, default=0):
-                return None
+        tiers = [_tier(size) for size in sizes]
+        for tier in sorted(set(tiers)):
+            # The newest segments that are not of a higher tier: when enough of this one are among them, all are merged.
+            since = max((at + 1 for at, other in enumerate(tiers) if other > tier), default=0)
+            if tiers[since:].count(tier) >= _FEW:
+                return since
         return None
 
 
 _NONE: Final[Hashes] = np.zeros(0, np.uint64)
 
 
-def _tiers() -> Iterator[int]:
-    size = _SMALLEST
-    while True:
-        size *= _FEW
-        yield size
+def _tier(size: int) -> int:
+    """Return how often the smallest size must be multiplied to hold so much."""
+    tier, room = 0, _SMALLEST
+    while size > room:
+        tier, room = tier + 1, room * _FEW
+    return tier
 
 
 def _counting(segments: Sequence[Segment]) -> tuple[Part, ...]:
@@ -244,15 +246,16 @@ def _extended(parts: tuple[Part, ...], layer: Layer) -> tuple[Part, ...]:
         rows = segment.owned_by(wanted)
         killed.append(segment.column("owner")[rows])
         older.append(Part(segment, _without(alive, rows)))
-    newest = build(layer.entries, killed=np.unique(np.concatenate(killed)), dimensions=_dimensions(parts, layer))
-    return (*older, Part(newest, np.ones(newest.rows, np.bool_)))
+    dimensions = _dimensions(parts, layer)
+    newest = build(layer.entries, killed=np.unique(np.concatenate(killed)), dimensions=dimensions)
+    wide = (Part(widened(segment, dimensions), alive) for segment, alive in older)
+    return (*wide, Part(newest, np.ones(newest.rows, np.bool_)))
 
 
 def _dimensions(parts: tuple[Part, ...], layer: Layer) -> int:
     """Return how long vectors are here: as those that are there already, else as the first that comes."""
-    if parts:
-        return int(parts[0].segment.vectors.shape[1])
-    return next((len(entry.vector) for entry in layer.entries if entry.vector is not None), 0)
+    there = max((part.segment.dimensions for part in parts), default=0)
+    return there or next((len(entry.vector) for entry in layer.entries if entry.vector is not None), 0)
 
 
 def _merged(parts: tuple[Part, ...], since: int) -> tuple[Part, ...]:
@@ -278,14 +281,20 @@ def _read_manifest(folder: str) -> Mapping[str, Any]:
             raise Damaged(f"{MANIFEST} is not whole") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise Damaged(f"{MANIFEST} is of another format")
+    if manifest.pop("check", None) != _check(manifest):
+        raise Damaged(f"{MANIFEST} says something else than was written")
     return manifest
+
+
+def _check(manifest: Mapping[str, Any]) -> int:
+    return zlib.crc32(json.dumps(manifest, sort_keys=True).encode())
 
 
 def _write_manifest(folder: str, marker: Marker, names: Sequence[str]) -> None:
     path = os.path.join(folder, MANIFEST)
     said = {**marker._asdict(), "format": FORMAT, "segments": names}
     with open(path + ".new", "w", encoding="utf-8") as file:
-        json.dump(said, file)
+        json.dump({**said, "check": _check(said)}, file)
         file.flush()
         os.fsync(file.fileno())
     os.replace(path + ".new", path)
@@ -309,7 +318,7 @@ def _typed(folder: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (28, 122):
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskFull(
                 f"there is no room for the index in {folder}", fix="free some space and try again"
             ) from error

@@ -29,6 +29,10 @@ CREATE TABLE memory_tag (
   space TEXT NOT NULL, tag TEXT NOT NULL, memory TEXT NOT NULL, PRIMARY KEY (space, tag, memory)) WITHOUT ROWID;
 CREATE INDEX memory_tag_by_memory ON memory_tag (space, memory);
 
+CREATE TABLE memory_mark (
+  space TEXT NOT NULL, mark INTEGER NOT NULL, memory TEXT NOT NULL, PRIMARY KEY (space, mark, memory)) WITHOUT ROWID;
+CREATE INDEX memory_mark_by_memory ON memory_mark (space, memory);
+
 -- revisions
 CREATE TABLE revision (
   space TEXT NOT NULL, memory TEXT NOT NULL, revision INTEGER NOT NULL, title TEXT NOT NULL, text TEXT NOT NULL,

@@ -13,13 +13,14 @@ import numpy as np
 
 from commonplace.engines.segments import Bools, Floats, Rows, Segment, hashed, quantise, sketch, tag_term
 from commonplace.model import KINDS
-from commonplace.ports import FOREVER, Found, Pool, Sought
+from commonplace.ports import FOREVER, IS_CHAT, Found, Pool, Sought
 
 _FIRST_PASS: Final = 400
 """So many passages, and all at the same distance, survive the comparison of sketches."""
 
 
-_FEW: Final = 5
+_PARTS_OF_ONE: Final = 3
+"""So many parts of one memory are candidates: it is told once, whatever else of it would do."""
 
 
 class Part(NamedTuple):
@@ -40,10 +41,10 @@ class _Open(NamedTuple):
 def search(parts: Sequence[Part], sought: Sought) -> Found:
     """Return the candidates and all that scoring needs to know of them."""
     opened = [_opened(part, sought) for part in parts]
-    total = sum(int(one.visible.sum()) for one in opened)
+    total = sum(int(np.count_nonzero(one.visible)) for one in opened)
     postings = [[one.segment.with_term(term) for term in sought.terms] for one in opened]
     having = tuple(
-        sum(int(one.visible[rows[at]].sum()) for one, rows in zip(opened, postings, strict=True))
+        sum(int(np.count_nonzero(one.visible[rows[at]])) for one, rows in zip(opened, postings, strict=True))
         for at in range(len(sought.terms))
     )
     weights = [np.log(1 + (total - df + 0.5) / (df + 0.5)) for df in having]
@@ -52,17 +53,6 @@ def search(parts: Sequence[Part], sought: Sought) -> Found:
         for both in zip(_by_terms(opened, postings, weights, sought), _by_vector(opened, sought), strict=True)
     ]
     return Found(total, having, _pool(opened, chosen, sought))
-
-
-def like(parts: Sequence[Part], vector: Floats, spaces: frozenset[str], least: float) -> list[str]:
-    """Return the memories with a passage at least so near to a vector, nearest first."""
-    sought = Sought((), vector=vector, spaces=spaces, first=_FEW)
-    opened = [_opened(part, sought) for part in parts]
-    found = []
-    for one, rows, cosines in _nearest(opened, vector):
-        near = np.flatnonzero(cosines >= least)
-        found += [(-float(cosines[at]), one.segment.memory(int(rows[at]))) for at in near]
-    return list(dict.fromkeys(memory for _, memory in sorted(found)[:_FEW]))
 
 
 def _opened(part: Part, sought: Sought) -> _Open:
@@ -83,7 +73,8 @@ def _conditions(segment: Segment, sought: Sought) -> list[Bools]:
     found: list[Any] = []
     if sought.kinds or sought.without:
         allowed = [(not sought.kinds or kind in sought.kinds) and kind not in sought.without for kind in KINDS]
-        found.append(np.array(allowed, np.bool_)[segment.column("kind")])
+        if not all(allowed[kind] for kind in segment.bundle.about["kinds"]):
+            found.append(np.array(allowed, np.bool_)[segment.column("kind")])
     for tag in sought.tags:
         tagged = np.zeros(segment.rows, np.bool_)
         tagged[segment.with_term(tag_term(tag))] = True
@@ -114,9 +105,9 @@ def _by_terms(
         sums = np.zeros(one.segment.rows)
         for rows, weight in zip(rows_of, weights, strict=True):
             sums[rows] += weight
-        sums *= one.wanted
-        found.append((np.flatnonzero(sums), sums))
-    return _first(opened, [(rows, sums[rows]) for rows, sums in found], sought.first)
+        rows = np.flatnonzero((sums > 0) & one.wanted)
+        found.append((rows, sums[rows]))
+    return _first(opened, found, sought.first)
 
 
 def _by_vector(opened: Sequence[_Open], sought: Sought) -> list[Rows]:
@@ -139,14 +130,17 @@ def _nearest(opened: Sequence[_Open], vector: Floats) -> Iterator[tuple[_Open, R
 
 def _near_by_sketch(opened: Sequence[_Open], vector: Floats) -> list[Rows]:
     # The question is rounded as passages are, so that a passage has no distance from itself.
-    asked = sketch(quantise(vector[None, :])[0])[0]
+    asked = sketch(quantise(vector[None, :])[0])[:, 0]
     counts = np.zeros(64 * len(asked) + 2, np.int64)
     distances = []
     for one in opened:
         apart = np.zeros(one.segment.rows, np.uint16)
-        for word, bits in enumerate(asked):
-            apart += np.bitwise_count(one.segment.sketches[:, word] ^ bits)
-        apart[~one.wanted | (one.segment.scales == 0)] = len(counts) - 1
+        if one.segment.dimensions == len(vector):
+            for plane, bits in zip(one.segment.sketches, asked, strict=True):
+                apart += np.bitwise_count(plane ^ bits)
+            apart[~(one.wanted & (one.segment.scales > 0))] = len(counts) - 1
+        else:
+            apart[:] = len(counts) - 1
         distances.append(apart)
         counts += np.bincount(apart, minlength=len(counts))
     enough = np.flatnonzero(np.cumsum(counts[:-1]) >= _FIRST_PASS)
@@ -163,13 +157,36 @@ def _first(opened: Sequence[_Open], found: Sequence[tuple[Rows, Any]], first: in
     rows = np.concatenate([rows for rows, _ in kept])
     scores = np.concatenate([scores for _, scores in kept])
     orders = np.concatenate([one.segment.order[rows] for one, (rows, _) in zip(opened, kept, strict=True)])
+    threads = np.concatenate([one.segment.thread[rows] for one, (rows, _) in zip(opened, kept, strict=True)])
     places = np.concatenate([one.segment.position[rows] for one, (rows, _) in zip(opened, kept, strict=True)])
-    best = np.lexsort((places, ~orders, -scores))[:first]
+    best = np.lexsort((places, threads, ~orders, -scores))[:first]
     return [rows[best[owners[best] == at]] for at in range(len(opened))]
 
 
 def _first_of(segment: Segment, rows: Rows, scores: Any, first: int) -> tuple[Rows, Any]:  # noqa: ANN401 - an array
-    """Return at least the first rows of one segment, with few others."""
+    """Return at least the first rows of one segment, with few others; of one memory not more than a few."""
+    wanted = first
+    while True:
+        some, theirs = _best(segment, rows, scores, wanted)
+        kept = _few_of_each(segment, some, theirs)
+        if len(kept) >= first or len(some) == len(rows):
+            return some[kept], theirs[kept]
+        # A long memory took the places of others: look further down.
+        wanted *= 4
+
+
+def _few_of_each(segment: Segment, rows: Rows, scores: Any) -> Rows:  # noqa: ANN401 - an array
+    """Return which of these rows to keep: every message, and the best parts of each other memory."""
+    order = np.lexsort((segment.position[rows], -scores, segment.thread[rows]))
+    threads = segment.thread[rows[order]]
+    begins = np.flatnonzero(np.concatenate([np.ones(min(len(rows), 1), np.bool_), threads[1:] != threads[:-1]]))
+    place = np.arange(len(rows)) - np.repeat(begins, np.diff(np.append(begins, len(rows))))
+    chat = (segment.flags[rows[order]] & IS_CHAT) > 0
+    return np.sort(order[chat | (place < _PARTS_OF_ONE)])
+
+
+def _best(segment: Segment, rows: Rows, scores: Any, first: int) -> tuple[Rows, Any]:  # noqa: ANN401 - an array
+    """Return the best rows, and of those that are equal to the last of them the newest."""
     if len(rows) <= first:
         return rows, scores
     least = np.partition(scores, len(scores) - first)[len(scores) - first]
@@ -190,13 +207,14 @@ def _pool(opened: Sequence[_Open], chosen: Sequence[Rows], sought: Sought) -> Po
     """Gather the candidates, their neighbours, and the neighbours of those."""
     keys = np.concatenate([_NO_KEYS, *(one.segment.key[rows] for one, rows in zip(opened, chosen, strict=True))])
     threads = np.concatenate([_NO_KEYS, *(one.segment.thread[rows] for one, rows in zip(opened, chosen, strict=True))])
+    chosen_at = [one.segment.position[rows] for one, rows in zip(opened, chosen, strict=True)]
+    positions = np.concatenate([_NO_ROWS, *chosen_at])
     near, rows_of = [], []
     for one in opened:
-        rows = np.unique(one.segment.around(keys, threads, 2 * sought.reach))
-        rows = rows[one.visible[rows]]
-        close = np.unique(one.segment.around(keys, threads, sought.reach))
-        near.append(np.isin(rows, close) & one.wanted[rows])
-        rows_of.append(rows)
+        rows, close = one.segment.around(keys, threads, positions, sought.reach)
+        seen = one.visible[rows]
+        rows_of.append(rows[seen])
+        near.append(close[seen] & one.wanted[rows[seen]])
     return _laid_out(opened, rows_of, near, sought)
 
 

@@ -8,6 +8,7 @@ word.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import Any, Final, TypeAlias
@@ -28,17 +29,21 @@ SPREAD: Final = 24
 """Bits of a row's key that tell its position; the others tell its thread."""
 
 _MOST: Final = (1 << SPREAD) - 1
+_OURS: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?:#|\Z)")
+_NOWHERE: Final = 128
+"""The flag of a passage that is in no memory."""
+
 _CACHED: Final = 200_000
 _HASHES: dict[str, int] = {}
 
 # Row by row, but for terms and vectors: name, type, how to get it from an entry.
 _COLUMNS: Final[tuple[tuple[str, type, Callable[[Entry], object]], ...]] = (
     ("thread", np.uint64, lambda entry: hashed(entry.thread)),
-    ("position", np.int32, lambda entry: entry.position),
+    ("position", np.int64, lambda entry: entry.position),
     ("owner", np.uint64, lambda entry: hashed(entry.owner)),
     ("order", np.uint64, lambda entry: order_of(entry.passage)),
     ("kind", np.uint8, lambda entry: KINDS.index(entry.kind)),
-    ("flags", np.uint8, lambda entry: entry.flags),
+    ("flags", np.uint8, lambda entry: entry.flags | _NOWHERE * (not entry.memory)),
     ("length", np.int32, lambda entry: entry.length),
     ("start", np.int32, lambda entry: entry.start),
     ("end", np.int32, lambda entry: entry.end),
@@ -69,11 +74,9 @@ def tag_term(tag: str) -> str:
 
 def order_of(passage: str) -> int:
     """Return what orders passages of one score: for an id of ours, the time in it."""
-    digits = passage[:8] + passage[9:13] + passage[14:18]
-    try:
-        return int(digits, 16)
-    except ValueError:
+    if _OURS.match(passage) is None:
         return hashed(passage)
+    return int(passage[:8] + passage[9:13] + passage[14:18], 16)
 
 
 def quantise(vectors: Floats) -> tuple[npt.NDArray[np.int8], Floats]:
@@ -88,7 +91,8 @@ def sketch(vectors: npt.NDArray[Any]) -> Hashes:
     bits = np.packbits(vectors > 0, axis=1)
     padded = np.zeros((len(bits), -(-bits.shape[1] // 8) * 8), np.uint8)
     padded[:, : bits.shape[1]] = bits
-    return padded.view(np.uint64)
+    # One row for each word of 64 bits: a search goes through them one after the other.
+    return np.ascontiguousarray(padded.view(np.uint64).T)
 
 
 class Segment:
@@ -108,6 +112,7 @@ class Segment:
         self.sketches: Final[Hashes] = arrays["sketches"]
         self.killed: Final[Hashes] = arrays["killed"]
         self.rows: Final = len(self.thread)
+        self.dimensions: Final = int(self.vectors.shape[1])
 
     def column(self, name: str) -> Array:
         """Return one column."""
@@ -149,15 +154,22 @@ class Segment:
         owners = np.repeat(np.arange(len(rows)), last - first)[kept]
         return owners, asked[kept], self.bundle.arrays["entry_count"][entries[kept]]
 
-    def around(self, keys: Hashes, threads: Hashes, reach: int) -> Rows:
-        """Return the rows of these threads that stand at most so far from these places."""
-        wide = np.uint64(reach)
+    def around(self, keys: Hashes, threads: Hashes, positions: Array, reach: int) -> tuple[Rows, Bools]:
+        """Return the rows of these threads at most twice so far from these places, and which are at most so far."""
+        wide = np.uint64(2 * reach)
         low = np.where(keys & np.uint64(_MOST) > wide, keys - wide, keys & ~np.uint64(_MOST))
         first = np.searchsorted(self.key, low)
         last = np.searchsorted(self.key, keys + wide, "right")
         rows = _between(first, last)
-        near: Rows = rows[self.thread[rows] == np.repeat(threads, np.maximum(last - first, 0))]
-        return near
+        sizes = np.maximum(last - first, 0)
+        apart = np.abs(self.position[rows] - np.repeat(positions, sizes))
+        same = (self.thread[rows] == np.repeat(threads, sizes)) & (apart <= 2 * reach)
+        # Each row once, in order; near to one of the places is near.
+        packed = np.sort(rows[same] << 1 | (apart[same] > reach))
+        found = packed >> 1
+        once = np.ones(len(found), np.bool_)
+        once[1:] = found[1:] != found[:-1]
+        return found[once], (packed[once] & 1) == 0
 
     def passage(self, row: int) -> str:
         """Return the id of a passage."""
@@ -167,12 +179,10 @@ class Segment:
 
     def memory(self, row: int) -> str:
         """Return the id of the memory that a passage is in, or nothing."""
+        if self.flags[row] & _NOWHERE:
+            return ""
         digits = self.bundle.arrays["memory"][row].tobytes().hex()
-        return (
-            ""
-            if not digits.strip("0")
-            else f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
-        )
+        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
     def _term(self, term: str) -> int | None:
         wanted = np.uint64(hashed(term))
@@ -212,6 +222,15 @@ def build(entries: Iterable[Entry], *, killed: Hashes, dimensions: int) -> Segme
     return _finished(arrays, about, killed)
 
 
+def widened(segment: Segment, dimensions: int) -> Segment:
+    """Return a segment whose rows have no vectors beside others whose rows have: with nothing, of the same length."""
+    if segment.dimensions:
+        return segment
+    vectors = np.zeros((segment.rows, dimensions), np.int8)
+    arrays = {**segment.bundle.arrays, "vectors": vectors, "sketches": sketch(vectors)}
+    return Segment(segment.bundle._replace(arrays=arrays))
+
+
 def merge(segments: Sequence[tuple[Segment, Bools]], *, killed: Hashes) -> Segment:
     """Lay out what still counts of several segments as one; `killed` are the owners that it kills in older ones."""
     parts = [(segment, np.flatnonzero(alive)) for segment, alive in segments]
@@ -223,9 +242,10 @@ def merge(segments: Sequence[tuple[Segment, Bools]], *, killed: Hashes) -> Segme
         arrays[name] = np.concatenate([segment.column(name)[rows] for segment, rows in parts])[sorting]
     about: dict[str, Any] = {}
     for name in _TABLES:
-        texts = sorted({text for segment, _ in parts for text in segment.table(name)})
+        used = [(segment, np.unique(segment.column(name)[rows]).tolist()) for segment, rows in parts]
+        texts = sorted({segment.table(name)[at] for segment, places in used for at in places})
         places = {text: at for at, text in enumerate(texts)}
-        numbers = [np.array([places[text] for text in segment.table(name)], np.uint32) for segment, _ in parts]
+        numbers = [np.array([places.get(text, 0) for text in segment.table(name)], np.uint32) for segment, _ in parts]
         joined = [map_[segment.column(name)[rows]] for map_, (segment, rows) in zip(numbers, parts, strict=True)]
         arrays[name] = np.concatenate(joined)[sorting]
         about[name] = texts
@@ -252,6 +272,7 @@ def _finished(arrays: dict[str, Array], about: dict[str, Any], killed: Hashes) -
     about["soonest_expiry"] = int(arrays["expires"].min(initial=FOREVER))
     about["has_superseded"] = bool((arrays["superseded"] < FOREVER).any())
     about["unembedded"] = int((arrays["scales"] == 0).sum())
+    about["kinds"] = np.unique(arrays["kind"]).tolist()
     return Segment(Bundle(arrays, about))
 
 

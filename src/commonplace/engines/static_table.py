@@ -156,7 +156,8 @@ class StaticTable:
                     break
             else:
                 return ()
-        return tuple(found)
+        # A word that falls into single letters says nothing by them: all such words would be alike.
+        return tuple(found) if len(word) >= 2 * len(found) else ()
 
 
 def _mapped(path: Path) -> mmap.mmap:
