@@ -4,11 +4,65 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from commonplace.engines.static_table import TABLE, StaticTable, quantise
+from commonplace.engines import static_table
+from commonplace.engines.static_table import NEAR, TABLE, StaticTable
 from commonplace.errors import CommonplaceError
+from commonplace.ports import Said
+
+EVERYDAY = [
+    "car",
+    "vehicle",
+    "payment",
+    "billing",
+    "doctor",
+    "medicine",
+    "house",
+    "rent",
+    "flight",
+    "ticket",
+    "present",
+    "birthday",
+    "database",
+    "password",
+    "wifi",
+    "language",
+    "dentist",
+    "manager",
+    "train",
+    "test",
+    "garage",
+    "injury",
+    "restaurant",
+    "roof",
+    "lawyer",
+    "customer",
+    "battery",
+    "lesson",
+    "dog",
+    "thunder",
+    "grocery",
+    "bakery",
+    "backup",
+    "river",
+    "baby",
+    "watch",
+    "music",
+    "garden",
+    "school",
+    "winter",
+    "holiday",
+    "deploy",
+    "release",
+    "server",
+    "meeting",
+    "engineer",
+    "bicycle",
+    "coffee",
+    "bread",
+    "kitchen",
+    "window",
+]
 
 
 @pytest.fixture(scope="module")
@@ -43,27 +97,84 @@ def test_what_has_no_pieces_is_nowhere(table):
     assert table.vectors([]).shape == (0, table.dimensions)
 
 
-def test_a_bag_is_the_weighted_sum_of_its_words(table):
+def test_a_text_is_the_weighted_sum_of_its_words(table):
     house, dog = table.vectors(["house", "dog"])
-    found = table.embed([{"house": 2.0, "dog": 0.5}, {}])
+    found = table.embed([Said("a house, a house, a dog", {"house": 2.0, "dog": 0.5}), Said("", {}), Said("?", {})])
+    assert found.shape == (3, table.dimensions)
+    assert found.dtype == np.float32
     assert np.allclose(found[0], 2 * house + 0.5 * dog, atol=1e-5)
-    assert not found[1].any()
+    assert not found[1:].any()
+    assert table.embed([]).shape == (0, table.dimensions)
 
 
-def test_near_terms_come_nearest_first_and_never_the_term_itself(table):
-    found = table.near(["vehicl", "payment"], ["car", "truck", "banana", "vehicl", "bill"])
-    assert next(pair.term for pair in found if pair.asked == "vehicl") in ("car", "truck")
-    assert all(pair.cosine >= 0.4 and pair.asked != pair.term for pair in found)
-    assert ("vehicl", "banana") not in {pair[:2] for pair in found}
-    assert table.near([], ["car"]) == table.near(["car"], []) == []
+def test_a_text_has_the_same_vector_whatever_is_embedded_beside_it(table):
+    texts = [Said(word, {word: 1.0, "house": 0.5}) for word in EVERYDAY]
+    together = table.embed(texts)
+    assert all((table.embed([text])[0] == row).all() for text, row in zip(texts, together, strict=True))
 
 
-@given(st.lists(st.lists(st.floats(-1e3, 1e3, width=32), min_size=4, max_size=4), max_size=5))
-def test_bytes_are_within_half_a_step_of_the_vector(rows):
-    vectors = np.array(rows, np.float32).reshape(len(rows), 4)
-    small, scales = quantise(vectors)
-    assert small.dtype == np.int8
-    assert (np.abs(small * scales[:, None] - vectors) <= scales[:, None] * 0.51).all()
+def test_the_table_is_fast_and_names_itself(table):
+    assert not table.slow
+    assert table.fingerprint == f"static-table-1/{table.dimensions}"
+
+
+# --- near words
+
+
+def test_near_words_come_nearest_first_and_never_the_word_itself(table):
+    found = table.near("vehicle")
+    assert "car" in [word for word, _ in found[:8]]
+    assert "vehicle" not in dict(found)
+    assert "banana" not in dict(found)
+    cosines = [near for _, near in found]
+    assert cosines == sorted(cosines, reverse=True)
+    assert all(NEAR <= near <= 1 for near in cosines)
+    assert all(word.isalpha() and len(word) > 1 for word, _ in found)
+    assert dict(found)["car"] == pytest.approx(cosine(table, "vehicle", "car"), abs=1e-4)
+
+
+def test_a_word_of_no_pieces_has_no_near_words(table):
+    assert table.near("\ue000") == table.near("") == ()
+
+
+def test_looking_at_signs_first_loses_hardly_a_near_word(table):
+    """What is left out before the exact comparison is at the border, counts little, and is hardly among the nearest."""
+    vocabulary = [word for word in table._pieces if word.isalpha() and len(word) > 1]
+    known = table.vectors(vocabulary)
+    lengths = np.maximum(np.linalg.norm(known, axis=1), 1e-9)
+    weight = lost = 0.0
+    nearest: list[tuple[str, str]] = []
+    missed: list[tuple[str, str]] = []
+    for word in EVERYDAY:
+        asked = table.vectors([word])[0]
+        cosines = known @ asked / lengths / np.linalg.norm(asked)
+        near = np.flatnonzero(cosines >= NEAR + 1e-5)
+        exact = {vocabulary[at]: float(cosines[at]) for at in near if vocabulary[at] != word}
+        found = dict(table.near(word))
+        assert found.keys() <= {*exact, *(other for other, cosine in found.items() if cosine < NEAR + 2e-5)}
+        away = exact.keys() - found.keys()
+        assert max((exact[other] for other in away), default=0) < NEAR + 0.2, word
+        weight += sum(cosine - NEAR for cosine in exact.values())
+        lost += sum(exact[other] - NEAR for other in away)
+        eight = sorted(exact, key=lambda other: -exact[other])[:8]
+        nearest += [(word, other) for other in eight]
+        missed += [(word, other) for other in eight if other in away]
+    assert len(nearest) > 350
+    assert len(missed) <= len(nearest) / 100, missed
+    assert lost / weight < 0.02
+
+
+def test_what_was_found_for_words_is_kept_but_not_without_end(monkeypatch):
+    monkeypatch.setattr(static_table, "_KEPT", 5)
+    table = StaticTable()
+    first = {word: (table.pieces(word), table.near(word)) for word in EVERYDAY[:12]}
+    assert table.near(EVERYDAY[11]) is first[EVERYDAY[11]][1]
+    assert len(table._near) <= 5
+    assert len(table._known) <= 5
+    assert {word: (table.pieces(word), table.near(word)) for word in EVERYDAY[:12]} == first
+
+
+# --- the file
 
 
 def test_another_file_is_refused(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from commonplace.transcripts import Transcript, Utterance, is_transcript, parse, render
+from commonplace.transcripts import Transcript, Utterance, blocks, is_transcript, parse, render, said_at
 
 TIME = datetime(2026, 11, 15, 20, 18, 24, 123456, tzinfo=UTC)
 HEADING = "### Alice (user) · 2026-11-15T20:18:24.123456Z · 7 · 0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2e"
@@ -28,7 +28,7 @@ AUTHORS = st.text(max_size=12) | st.sampled_from(
 MESSAGES = st.builds(
     Utterance,
     id=st.uuids().map(str),
-    seq=st.integers(0, 2**53),
+    seq=st.integers(0, 10**15 - 1),
     author=AUTHORS,
     role=st.sampled_from(["user", "assistant", "system", "tool"]),
     time=st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30), timezones=st.just(UTC)),  # noqa: DTZ001
@@ -57,6 +57,53 @@ def test_empty_lines_between_messages_do_not_matter(messages, blank):
     text = render(messages).replace("\n### ", f"\n{blank}\n### ")
     if all("\n### " not in message.text for message in messages):
         assert parse(text + "\n\n").messages == tuple(messages)
+
+
+# --- where each message stands
+
+
+def stands_as_told(text: str) -> list[Utterance]:
+    """Check that each block's place leads to what it says, in order and without overlap; return the messages."""
+    found = blocks(text)
+    at = 0
+    for block in found:
+        assert at <= block.start <= block.end <= len(text)
+        at = block.end
+        assert said_at(text, block.start, block.end) == block.text
+        assert block.message is None or block.message.text == block.text
+    return [block.message for block in found if block.message is not None]
+
+
+@given(st.lists(MESSAGES, max_size=5), TEXTS)
+@example([said("")], "")
+@example([said("\n\n"), said("\\\n")], "\n")
+@example([said(HEADING), said(f"\\{HEADING}\n")], HEADING)
+@example([said("a\r\nb\r"), said("\r")], "\r")
+def test_every_message_is_said_where_it_stands(messages, introduction):
+    text = render(messages, introduction=introduction)
+    assert stands_as_told(text) == messages
+    first = blocks(text)[0]
+    assert (first.message, first.text) == (None, introduction)
+
+
+@given(st.lists(MESSAGES.filter(lambda message: "\r" not in message.text), min_size=1, max_size=4), TEXTS)
+@example([said("one"), said(""), said("two\n\nlines")], "above")
+def test_every_message_is_said_where_it_stands_in_a_file_with_windows_line_ends(messages, introduction):
+    introduction = introduction.replace("\r", "")
+    text = render(messages, introduction=introduction).replace("\n", "\r\n") + "\r\n"
+    assert stands_as_told(text) == messages
+
+
+@given(st.lists(st.sampled_from([HEADING, HEADING + "\r", "\\" + HEADING, "\\", "", "\r", "a", "b\r"]), max_size=10))
+def test_whatever_a_person_makes_of_a_transcript_each_place_leads_to_what_is_said(lines):
+    text = "\n".join(lines)
+    assert tuple(stands_as_told(text)) == parse(text).messages
+
+
+def test_a_block_begins_below_its_heading_and_ends_before_the_next():
+    text = render([said("first", id="m1"), said("second", id="m2")], introduction="Above.")
+    assert [text[block.start : block.end].strip() for block in blocks(text)] == ["Above.", "first", "second"]
+    assert [(block.message.id if block.message else None) for block in blocks(text)] == [None, "m1", "m2"]
 
 
 def test_a_person_can_read_it():

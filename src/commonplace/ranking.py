@@ -116,7 +116,7 @@ def rank(
 
     `near` holds the nearest first; `dates` says how well each passage's day matches the one that the question names.
     """
-    slots = _neighbours(pool)
+    slots = _slots(pool)
     parts: dict[str, Numbers] = {
         "lexical": _lexical(question, pool, slots, near),
         "meaning": _MEANING * _meaning(question, pool, slots),
@@ -138,37 +138,44 @@ def rank(
     return rows[best], Scores(total, parts)
 
 
-class _Slots(NamedTuple):
-    """For each distance where each passage's neighbour is, and whether there is one."""
-
-    place: Mapping[int, npt.NDArray[np.intp]]
-    there: Mapping[int, npt.NDArray[np.bool_]]
-
-
-def _neighbours(pool: Pool) -> _Slots:
-    keys = pool.threads * 2**50 + pool.positions
-    place, there = {}, {}
-    for distance in range(-2 * REACH, 2 * REACH + 1):
-        found = np.minimum(np.searchsorted(keys, keys + distance), max(len(keys) - 1, 0))
-        place[distance], there[distance] = found, keys[found] == keys + distance if len(keys) else np.zeros(0, np.bool_)
-    return _Slots(place, there)
-
-
 def _kernel(distance: int) -> float:
     return _DECAY ** abs(distance) * (_AFTER if distance > 0 else 1)
 
 
-def _pooled(own: Numbers, slots: _Slots) -> Numbers:
+_KERNEL: Final = np.array([_kernel(distance) for distance in range(-REACH, REACH + 1)])
+"""What a passage's neighbours count, from the first before it to the last after it."""
+
+_FURTHEST: Final = 2 * REACH
+"""No two neighbours of one passage are further apart."""
+
+
+def _slots(pool: Pool) -> Ints:
+    """Give each passage a place in a row where neighbours are as far apart as in their thread, and others further.
+
+    So what counts of neighbours is a sum along the row; before the first and after the last there is room for some.
+    """
+    keys = pool.threads * 2**50 + pool.positions
+    return REACH + np.cumsum(np.minimum(np.diff(keys, prepend=keys[:1]), REACH + 1))
+
+
+def _laid_out(own: Numbers, slots: Ints) -> Numbers:
+    row = np.zeros((int(slots.max(initial=REACH)) + 1 + REACH, *own.shape[1:]))
+    row[slots] = own
+    return row
+
+
+def _pooled(own: Numbers, slots: Ints) -> Numbers:
     """Add to each passage's numbers what its neighbours' count."""
-    out = own.copy()
-    for distance in range(-REACH, REACH + 1):
-        there = slots.there[distance]
-        if distance and there.any():
-            out[there] += _kernel(distance) * own[slots.place[distance][there]]
-    return out
+    row = _laid_out(own, slots)
+    size = len(row) - _FURTHEST
+    out = np.zeros((size, *own.shape[1:]))
+    for at, weight in enumerate(_KERNEL):
+        out += weight * row[at : at + size]
+    pooled: Numbers = out[slots - REACH]
+    return pooled
 
 
-def _lexical(question: Question, pool: Pool, slots: _Slots, near: Iterable[Near]) -> Numbers:
+def _lexical(question: Question, pool: Pool, slots: Ints, near: Iterable[Near]) -> Numbers:
     rows, terms, counts = pool.entries
     size = len(pool.positions)
     shares = counts / (1 - _SLOPE + _SLOPE * np.minimum(pool.lengths[rows], _LONGEST) / _PIVOT)
@@ -195,7 +202,7 @@ def _weights(asked: int, size: int, near: Iterable[Near], present: npt.NDArray[n
     return weights
 
 
-def _meaning(question: Question, pool: Pool, slots: _Slots) -> Numbers:
+def _meaning(question: Question, pool: Pool, slots: Ints) -> Numbers:
     """Return the cosine between the question and each passage with its neighbours.
 
     Products of signed bytes are whole numbers, which floats add up exactly in any order.
@@ -206,33 +213,36 @@ def _meaning(question: Question, pool: Pool, slots: _Slots) -> Numbers:
     vectors = pool.vectors.astype(np.float32)
     scales = pool.scales.astype(np.float64)
     asked = question.vector.astype(np.float64)
-    dots = _pooled(np.einsum("ij,j->i", vectors, asked) * scales, slots)
+    dots = _pooled(np.einsum("ij,j->i", pool.vectors.astype(np.float64), asked) * scales, slots)
     lengths = np.sqrt(np.maximum(_squares(vectors, scales, slots), 0))
     cosines: Numbers = dots / np.maximum(lengths * float(np.linalg.norm(asked)), _NOTHING)
     return np.where(lengths > _NOTHING, cosines, 0)
 
 
-def _squares(vectors: Floats, scales: Numbers, slots: _Slots) -> Numbers:
+def _squares(vectors: Floats, scales: Numbers, slots: Ints) -> Numbers:
     """Return the squared length of each passage's vector with its neighbours' added."""
-    size = len(vectors)
-    products: dict[int, Numbers] = {}
-    for apart in range(2 * REACH + 1):
-        there = np.flatnonzero(slots.there[apart])
-        products[apart] = np.zeros(size)
-        if len(there):
-            other = slots.place[apart][there]
-            products[apart][there] = (
-                np.einsum("ij,ij->i", vectors[there], vectors[other]) * scales[there] * scales[other]
-            )
-    out = np.zeros(size)
-    for first in range(-REACH, REACH + 1):
-        if not slots.there[first].any():
-            continue
-        for second in range(first, REACH + 1):
-            both = slots.there[first] & slots.there[second]
-            weight = (1 if first == second else 2) * _kernel(first) * _kernel(second)
-            out[both] += weight * products[second - first][slots.place[first][both]]
-    return out
+    size = int(slots.max(initial=REACH)) + 1 + REACH
+    out = np.zeros(size - _FURTHEST)
+    for apart, products in enumerate(_products(vectors, scales, slots, size)):
+        weights = (1 if apart == 0 else 2) * _KERNEL[: len(_KERNEL) - apart] * _KERNEL[apart:]
+        out += np.correlate(products, weights, "valid")[: len(out)]
+    squares: Numbers = out[slots - REACH]
+    return squares
+
+
+def _products(vectors: Floats, scales: Numbers, slots: Ints, size: int) -> Numbers:
+    """Return, for each distance, the product of the vector at each slot with the one so far after it."""
+    products = np.zeros((_FURTHEST + 1, size))
+    products[0, slots] = np.einsum("ij,ij->i", vectors, vectors) * scales * scales
+    beside = np.diff(slots) <= REACH
+    rows = np.flatnonzero(np.append(beside, False) | np.insert(beside, 0, False)) if len(slots) else slots
+    some, sizes, places = vectors[rows], scales[rows], slots[rows]
+    for ahead in range(1, min(_FURTHEST + 1, len(rows))):
+        apart = places[ahead:] - places[:-ahead]
+        near = np.flatnonzero(apart <= _FURTHEST)
+        found = np.einsum("ij,ij->i", some[:-ahead], some[ahead:]) * sizes[:-ahead] * sizes[ahead:]
+        products[apart[near], places[near]] = found[near]
+    return products
 
 
 def _has(pool: Pool, flag: int) -> Numbers:

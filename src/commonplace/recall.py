@@ -314,17 +314,16 @@ class _Teller:
         """Yield the best hits: each message, and each memory once with its best passage."""
         asked = self._clear.asked
         least = ranking.LEAST if asked.min_score is None else asked.min_score
-        chosen: dict[str, int] = {}
+        chosen: dict[str, tuple[int, str, str]] = {}
         for row in rows:
             if len(chosen) == asked.k or self._scores.total[row] < least:
                 break
             passage, memory = self._pool.name(row)
             is_message = bool(self._pool.flags[row] & IS_CHAT)
-            chosen.setdefault(passage if is_message else memory, row)
-        names = {row: self._pool.name(row) for row in chosen.values()}
-        there = memories.several(self._tx, self._allowed, tuple({memory for _, memory in names.values()}))
+            chosen.setdefault(passage if is_message else memory, (row, passage, memory))
+        there = memories.several(self._tx, self._allowed, tuple({memory for _, _, memory in chosen.values()}))
         shown = {one.id: one for one in reading.marked(self._tx, self._allowed, list(there.values()), self._clear.now)}
-        for row, (passage, memory) in names.items():
+        for row, passage, memory in chosen.values():
             if memory in shown:
                 yield self._hit(shown[memory], passage, row)
 
@@ -370,7 +369,7 @@ class _Teller:
         pool = self._pool
         if not 0 <= other < len(pool.positions) or pool.threads[other] != pool.threads[row]:
             return False
-        return pool.name(other)[1] == memory.id and abs(int(pool.positions[other] - pool.positions[row])) <= 1
+        return abs(int(pool.positions[other] - pool.positions[row])) <= 1 and pool.name(other)[1] == memory.id
 
     def _beside(self, memory: Memory, row: int, step: int) -> str:
         """Return what stands before or after a passage, with its speaker if it is a message."""

@@ -53,7 +53,7 @@ def write(path: str, bundle: Bundle) -> None:
 
 
 def read(path: str) -> Bundle:
-    """Map a file; raises Damaged when it is not whole."""
+    """Map a file; raises Damaged when it is not there or not whole, OSError when it cannot be read just now."""
     header, begin, data = _opened(path)
     arrays: dict[str, Array] = {}
     for name, (kind, shape, offset, check) in header["arrays"].items():
@@ -75,6 +75,8 @@ def damage(path: str) -> str | None:
             _check(path, name, array, header["arrays"][name][3])
     except Damaged as error:
         return str(error)
+    except OSError as error:
+        return f"{os.path.basename(path)} cannot be read: {error.strerror}"
     return None
 
 
@@ -83,8 +85,8 @@ def _opened(path: str) -> tuple[Any, int, mmap.mmap | bytes]:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
-    except OSError as error:
-        raise Damaged(f"{os.path.basename(path)} cannot be read: {error.strerror}") from error
+    except FileNotFoundError as error:
+        raise Damaged(f"{os.path.basename(path)} is missing") from error
     length = int.from_bytes(data[8:16], "little")
     encoded = data[_HEAD : _HEAD + length]
     if data[:8] != _MAGIC or len(encoded) != length or zlib.crc32(encoded) != int.from_bytes(data[16:24], "little"):

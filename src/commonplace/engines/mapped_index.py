@@ -72,12 +72,12 @@ class MappedIndex:
     def damage(self) -> list[str]:
         """Read every segment and return what is wrong with them."""
         try:
-            manifest = _read_manifest(self._folder)
+            _, names = _read_manifest(self._folder)
         except FileNotFoundError:
             return []
         except (Damaged, OSError) as error:
             return [str(error)]
-        paths = [os.path.join(self._folder, name) for name in manifest["segments"]]
+        paths = [os.path.join(self._folder, name) for name in names]
         return [found for path in paths if (found := bundles.damage(path))]
 
     def close(self) -> None:
@@ -98,8 +98,7 @@ class MappedIndex:
         known = dict(zip(self._view.names, (part.segment for part in self._view.parts), strict=True))
         for _ in range(3):
             try:
-                manifest = _read_manifest(self._folder)
-                marker, names = _marker(manifest), tuple(manifest["segments"])
+                marker, names = _read_manifest(self._folder)
                 segments = [known.get(name) or self._open(name, marker.dimensions) for name in names]
                 return _View(stamp, marker, names, _counting(segments))
             except (Damaged, OSError) as error:
@@ -273,7 +272,8 @@ def _without(alive: Bools, rows: Rows) -> Bools:
     return alive
 
 
-def _read_manifest(folder: str) -> Mapping[str, Any]:
+def _read_manifest(folder: str) -> tuple[Marker, tuple[str, ...]]:
+    """Return what the index holds, and in which segments."""
     with open(os.path.join(folder, MANIFEST), encoding="utf-8") as file:
         try:
             manifest = json.load(file)
@@ -283,7 +283,13 @@ def _read_manifest(folder: str) -> Mapping[str, Any]:
         raise Damaged(f"{MANIFEST} is of another format")
     if manifest.pop("check", None) != _check(manifest):
         raise Damaged(f"{MANIFEST} says something else than was written")
-    return manifest
+    try:
+        marker, names = _marker(manifest), manifest["segments"]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise Damaged(f"{MANIFEST} lacks what it should say") from error
+    if not isinstance(names, list) or not _is_typed(marker, names):
+        raise Damaged(f"{MANIFEST} says what makes no sense")
+    return marker, tuple(names)
 
 
 def _check(manifest: Mapping[str, Any]) -> int:
@@ -306,11 +312,15 @@ def _write_manifest(folder: str, marker: Marker, names: Sequence[str]) -> None:
 
 
 def _marker(manifest: Mapping[str, Any]) -> Marker:
-    try:
-        applied = {space: Applied(*one) for space, one in manifest["applied"].items()}
-        return Marker(**{**{name: manifest[name] for name in Marker._fields}, "applied": applied})
-    except (KeyError, TypeError, AttributeError) as error:
-        raise Damaged(f"{MANIFEST} lacks what it should say") from error
+    applied = {space: Applied(*one) for space, one in manifest["applied"].items()}
+    return Marker(**{**{name: manifest[name] for name in Marker._fields}, "applied": applied})
+
+
+def _is_typed(marker: Marker, names: Sequence[object]) -> bool:
+    applied = marker.applied.values()
+    texts = (marker.home, marker.rules, marker.embedder, *(one.hash for one in applied), *names)
+    numbers = (marker.unembedded, marker.dimensions, *(number for one in applied for number in (one.number, one.seq)))
+    return all(isinstance(one, str) for one in texts) and all(type(one) is int for one in numbers)
 
 
 @contextmanager

@@ -6,18 +6,17 @@ candidates of one score are chosen by their ids, and the first pass over vectors
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from commonplace.engines.segments import Bools, Floats, Rows, Segment, hashed, quantise, sketch, tag_term
+from commonplace.engines.segments import Bools, Floats, Hashes, Rows, Segment, hashed, quantise, sketch, tag_term
 from commonplace.model import KINDS
 from commonplace.ports import FOREVER, IS_CHAT, Found, Pool, Sought
 
 _FIRST_PASS: Final = 400
 """So many passages, and all at the same distance, survive the comparison of sketches."""
-
 
 _PARTS_OF_ONE: Final = 3
 """So many parts of one memory are candidates: it is told once, whatever else of it would do."""
@@ -114,18 +113,19 @@ def _by_vector(opened: Sequence[_Open], sought: Sought) -> list[Rows]:
     """Return the rows that are nearest by vector: first by their sketches, then those exactly."""
     if sought.vector is None or not sought.vector.any():
         return [np.zeros(0, np.intp) for _ in opened]
-    exact = [(rows, cosines) for _, rows, cosines in _nearest(opened, sought.vector)]
+    near = _near_by_sketch(opened, sought.vector)
+    exact = [(rows, _cosines(one.segment.vectors[rows], sought.vector)) for one, rows in zip(opened, near, strict=True)]
     return _first(opened, exact, sought.first)
 
 
-def _nearest(opened: Sequence[_Open], vector: Floats) -> Iterator[tuple[_Open, Rows, Any]]:
-    """Yield, segment by segment, the rows whose sketches are near, and their cosines."""
-    asked = vector.astype(np.float64)
-    for one, rows in zip(opened, _near_by_sketch(opened, vector), strict=True):
-        vectors = one.segment.vectors[rows].astype(np.float64)
-        lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
-        cosines = np.einsum("ij,j->i", vectors, asked) / np.maximum(lengths, 1e-9)
-        yield one, rows, np.round(cosines / max(float(np.linalg.norm(asked)), 1e-9), 9)
+def _cosines(vectors: Any, asked: Floats) -> Any:  # noqa: ANN401 - arrays
+    # Where nothing is near, vectors may be of another length than the question's, and are not compared.
+    if not len(vectors):
+        return np.zeros(0)
+    wide, question = vectors.astype(np.float64), asked.astype(np.float64)
+    lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
+    cosines = np.einsum("ij,j->i", wide, question) / np.maximum(lengths, 1e-9)
+    return np.round(cosines / max(float(np.linalg.norm(question)), 1e-9), 9)
 
 
 def _near_by_sketch(opened: Sequence[_Open], vector: Floats) -> list[Rows]:
@@ -148,18 +148,32 @@ def _near_by_sketch(opened: Sequence[_Open], vector: Floats) -> list[Rows]:
     return [np.flatnonzero(apart <= limit) for apart in distances]
 
 
+class _Standing(NamedTuple):
+    """By what candidates are compared."""
+
+    scores: Any
+    orders: Hashes
+    threads: Hashes
+    positions: Any
+    flags: Any
+
+
+def _standing(segment: Segment, rows: Rows, scores: Any) -> _Standing:  # noqa: ANN401 - an array
+    return _Standing(scores, segment.order[rows], segment.thread[rows], segment.position[rows], segment.flags[rows])
+
+
 def _first(opened: Sequence[_Open], found: Sequence[tuple[Rows, Any]], first: int) -> list[Rows]:
     """Return, segment by segment, the rows that are the first of all by score, then by the order of their ids."""
     kept = [_first_of(one.segment, rows, scores, first) for one, (rows, scores) in zip(opened, found, strict=True)]
     owners = np.repeat(np.arange(len(opened)), [len(rows) for rows, _ in kept])
-    if len(owners) <= first:
+    if not len(owners):
         return [rows for rows, _ in kept]
     rows = np.concatenate([rows for rows, _ in kept])
-    scores = np.concatenate([scores for _, scores in kept])
-    orders = np.concatenate([one.segment.order[rows] for one, (rows, _) in zip(opened, kept, strict=True)])
-    threads = np.concatenate([one.segment.thread[rows] for one, (rows, _) in zip(opened, kept, strict=True)])
-    places = np.concatenate([one.segment.position[rows] for one, (rows, _) in zip(opened, kept, strict=True)])
-    best = np.lexsort((places, threads, ~orders, -scores))[:first]
+    columns = [_standing(one.segment, *some) for one, some in zip(opened, kept, strict=True)]
+    all_ = _Standing(*(np.concatenate(column) for column in zip(*columns, strict=True)))
+    # Segment by segment a few of each were kept; a thread may lie in several.
+    few = _few_of_each(all_)
+    best = few[np.lexsort((all_.positions[few], all_.threads[few], ~all_.orders[few], -all_.scores[few]))[:first]]
     return [rows[best[owners[best] == at]] for at in range(len(opened))]
 
 
@@ -168,20 +182,20 @@ def _first_of(segment: Segment, rows: Rows, scores: Any, first: int) -> tuple[Ro
     wanted = first
     while True:
         some, theirs = _best(segment, rows, scores, wanted)
-        kept = _few_of_each(segment, some, theirs)
+        kept = _few_of_each(_standing(segment, some, theirs))
         if len(kept) >= first or len(some) == len(rows):
             return some[kept], theirs[kept]
         # A long memory took the places of others: look further down.
         wanted *= 4
 
 
-def _few_of_each(segment: Segment, rows: Rows, scores: Any) -> Rows:  # noqa: ANN401 - an array
-    """Return which of these rows to keep: every message, and the best parts of each other memory."""
-    order = np.lexsort((segment.position[rows], -scores, segment.thread[rows]))
-    threads = segment.thread[rows[order]]
-    begins = np.flatnonzero(np.concatenate([np.ones(min(len(rows), 1), np.bool_), threads[1:] != threads[:-1]]))
-    place = np.arange(len(rows)) - np.repeat(begins, np.diff(np.append(begins, len(rows))))
-    chat = (segment.flags[rows[order]] & IS_CHAT) > 0
+def _few_of_each(some: _Standing) -> Rows:
+    """Return which of these to keep: every message, and the best parts of each other memory."""
+    order = np.lexsort((some.positions, ~some.orders, -some.scores, some.threads))
+    threads = some.threads[order]
+    begins = np.flatnonzero(np.concatenate([np.ones(min(len(order), 1), np.bool_), threads[1:] != threads[:-1]]))
+    place = np.arange(len(order)) - np.repeat(begins, np.diff(np.append(begins, len(order))))
+    chat = (some.flags[order] & IS_CHAT) > 0
     return np.sort(order[chat | (place < _PARTS_OF_ONE)])
 
 
@@ -243,7 +257,8 @@ def _laid_out(opened: Sequence[_Open], rows_of: Sequence[Rows], near: Sequence[B
         for segment, rows in pairs
         if len(rows)
     ]
-    with_vectors = bool(pairs) and sought.vector is not None
+    asked = sought.vector
+    with_vectors = bool(pairs) and asked is not None and all(one.dimensions == len(asked) for one, _ in pairs)
     return Pool(
         name=name,
         speakers=speakers,

@@ -115,22 +115,22 @@ class StaticTable:
         return found
 
     def _look_around(self, word: str) -> tuple[tuple[str, float], ...]:
-        asked = self.vectors([word])
+        (asked,) = self.vectors([word])
         if not asked.any():
             return ()
-        apart = np.zeros(len(self._rows), np.uint16)
-        for at, bits in enumerate(_signs(asked)[0]):
-            apart += np.bitwise_count(self._sketches[:, at] ^ bits)
-        rows = np.flatnonzero(apart <= _FAR * self.dimensions)
+        apart = np.zeros(len(self._rows), np.uint8)
+        for plane, bits in zip(self._planes, _signs(asked[None, :])[0], strict=True):
+            apart += np.bitwise_count(plane ^ bits)
+        rows = np.flatnonzero(apart <= int(_FAR * self.dimensions))
         vectors = self._rows[rows].astype(np.float32)
-        lengths = np.maximum(np.linalg.norm(vectors, axis=1), 1e-9)
-        cosines = np.einsum("ij,j->i", vectors, asked[0]) / lengths / np.linalg.norm(asked[0])
+        lengths = np.maximum(np.sqrt(np.einsum("ij,ij->i", vectors, vectors)), 1e-9)
+        cosines = np.einsum("ij,j->i", vectors, asked) / lengths / np.linalg.norm(asked)
         near = np.flatnonzero(cosines >= NEAR)
         nearest = near[np.argsort(-cosines[near], kind="stable")]
         return tuple(
-            (other, round(float(cosines[at]), 5))
-            for at in nearest.tolist()
-            if (other := self._words[rows[at]]) != word and other.isalpha() and len(other) > 1
+            (other, round(cosine, 5))
+            for row, cosine in zip(rows[nearest].tolist(), cosines[nearest].tolist(), strict=True)
+            if (other := self._words[row]) != word and other.isalpha() and len(other) > 1
         )
 
     @cached_property
@@ -138,8 +138,9 @@ class StaticTable:
         return list(self._pieces)
 
     @cached_property
-    def _sketches(self) -> npt.NDArray[np.uint64]:
-        return _signs(self._rows)
+    def _planes(self) -> npt.NDArray[np.uint64]:
+        """The signs of all rows, 64 dimensions after the other: a comparison goes through one at a time."""
+        return np.ascontiguousarray(_signs(self._rows).T)
 
     def _cut(self, word: str) -> tuple[int, ...]:
         if word in self._pieces:
