@@ -400,7 +400,9 @@ def test_without_a_named_space_the_project_of_the_working_directory_is_meant(
 
 def test_an_actor_without_grants_sees_and_changes_nothing(book: Commonplace):
     memory = book.remember("secret", space="team", tags=["t"])
-    stranger = Commonplace(book._parts, book._settings, actor="agent:stranger", transfers=book._transfers, recalls=book._recalls)
+    stranger = Commonplace(
+        book._parts, book._settings, actor="agent:stranger", transfers=book._transfers, recalls=book._recalls
+    )
     assert stranger.list().items == ()
     assert stranger.spaces() == ()
     assert stranger.status().memories == 0

@@ -101,7 +101,8 @@ class Commonplace:
 
     def remember_many(self, drafts: Sequence[Draft]) -> list[Receipt]:
         """Store many memories in one transaction, all or none."""
-        asked = [draft if draft.space else draft._replace(space=self.default_space) for draft in drafts]
+        space = "" if all(draft.space for draft in drafts) else self.default_space
+        asked = [draft if draft.space else draft._replace(space=space) for draft in drafts]
         return remember.remember(self._parts, self._actor, asked)
 
     def get(self, memory_id: str) -> Memory:

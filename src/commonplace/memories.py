@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import islice, pairwise
 from typing import Final
@@ -32,6 +33,7 @@ _UPDATE: Final = (
 _WORD: Final = re.compile(r"\w{2,}")
 _SKIMMED: Final = 8_000
 _WORDS: Final = 500
+_MARKED: Final = 60
 _MARKS: Final = 4
 _SCRAMBLE: Final = 2_654_435_761
 _LOOKED_AT: Final = 32
@@ -293,9 +295,10 @@ def near_text(tx: Reading, space: Space, text: str) -> tuple[str, ...]:
     return tuple(sorted(found, reverse=True)[:_NEAR])
 
 
+@lru_cache(maxsize=32)
 def marks(text: str) -> tuple[int, ...]:
-    """Return a few numbers that texts in nearly the same words share: the smallest hashes of its pairs of words."""
-    words = _words_of(text)
+    """Return a few numbers that texts in nearly the same words share: the smallest hashes of its first word pairs."""
+    words = _words_of(text)[:_MARKED]
     pairs = {f"{one} {other}" for one, other in pairwise(words)} or set(words)
     return tuple(heapq.nsmallest(_MARKS, {crc32(pair.encode()) * _SCRAMBLE % 2**32 for pair in pairs}))
 

@@ -27,6 +27,9 @@ from commonplace.model import (
 from commonplace.ports import Parts
 from commonplace.writing import write
 
+_COMPARED: Final = 50
+"""The receipts of so many memories at once name near duplicates; larger batches are imports, and nobody reads them."""
+
 _TIMES: Final = ("occurred", "valid_from", "valid_until", "expires")
 
 # --- remember
@@ -63,9 +66,10 @@ def _checked(draft: Draft) -> Draft:
 def _remember_all(desk: Desk, drafts: Sequence[Draft]) -> list[Receipt]:
     receipts: list[Receipt] = []
     added: list[Memory] = []
+    few = len(drafts) <= _COMPARED
     for at, draft in enumerate(drafts):
         with _naming(at):
-            receipt, memory = _remember_one(desk, draft)
+            receipt, memory = _remember_one(desk, draft, compare=few)
         receipts.append(receipt)
         if memory is not None:
             added.append(memory)
@@ -83,24 +87,24 @@ def _naming(at: int) -> Iterator[None]:
         raise
 
 
-def _remember_one(desk: Desk, draft: Draft) -> tuple[Receipt, Memory | None]:
+def _remember_one(desk: Desk, draft: Draft, *, compare: bool) -> tuple[Receipt, Memory | None]:
     """Store one memory, its file aside; or return the first receipt of its key and no memory."""
     space = desk.space(draft.space or paths.PERSONAL)
     if draft.key is None:
-        return _store(desk, draft, space)
+        return _store(desk, draft, space, compare=compare)
     asked = {"space": space.id, "principal": desk.actor, "key": draft.key, "content": _fingerprint(desk, draft)}
     answer = idempotency.first_answer(desk.tx, **asked)
     if answer is not None:
         return _receipt_from(answer)._replace(new=False), None
-    receipt, memory = _store(desk, draft, space)
+    receipt, memory = _store(desk, draft, space, compare=compare)
     idempotency.remember(desk.tx, **asked, answer=json.dumps(receipt._asdict()))
     return receipt, memory
 
 
-def _store(desk: Desk, draft: Draft, space: Space) -> tuple[Receipt, Memory]:
+def _store(desk: Desk, draft: Draft, space: Space, *, compare: bool) -> tuple[Receipt, Memory]:
     memory = _in_order(_new_memory(desk, draft, space))
     duplicate = memories.same_text(desk.tx, desk.readable, memory.text)
-    near = memories.near_text(desk.tx, space, memory.text) if space.id in desk.readable else ()
+    near = memories.near_text(desk.tx, space, memory.text) if compare and space.id in desk.readable else ()
     memories.add(desk.tx, [memory])
     links.add(desk.tx, space.id, memory.links)
     desk.log_memory(memory, "remember", **_logged_links(memory))
