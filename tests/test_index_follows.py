@@ -3,7 +3,7 @@
 Three recalls are compared, to the last digit of every score: with the index as it went along, with one that is made
 anew, and with none at all, where everything is searched directly.
 
-COMMONPLACE_HISTORIES     how many random histories of 60 steps a book lives through (1)
+COMMONPLACE_HISTORIES     how many random histories of 45 steps a book lives through (1)
 """
 
 from __future__ import annotations
@@ -448,7 +448,7 @@ def test_after_every_step_of_a_long_history_recall_is_as_if_the_index_were_new(h
     life = _Life(book, seed)
     book.remember_many(_drafts(life.dice, 12))
     happened = []
-    for at in range(60):
+    for at in range(45):
         happened.append(life.happen())
         asked = (at % 7, (at + 3) % 7)
         wanted = true(book, asked)
