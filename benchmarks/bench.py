@@ -183,7 +183,7 @@ def _tell(what: str, done: int, total: int) -> None:
 
 def _fill_search(folder: str, passages: int) -> None:
     search = BareSearch(os.path.join(folder, _SEARCH))
-    search.fill(passage for shelf in shelves(passages) for passage in shelf.passages)
+    search.fill(passage for shelf in shelves(passages) for passage in shelf.searched)
     search.close()
 
 

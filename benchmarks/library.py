@@ -2,7 +2,22 @@
 
 Words come from the vocabulary of the static table, which stands in the order of frequency, by the law of Zipf and
 Mandelbrot: a few words are in every text, most in hardly any. So postings are as long as they are in life, and so is
-what a search has to read.
+what a search has to read. Conversations have speakers, whose names are words of what they say, and who call each other
+by name as often as people do in LoCoMo (ten long chats, 5,882 turns, 1,536 questions).
+
+There are two sets of questions, of seven words each, none of them a stop word:
+
+- `by_frequency`: a speaker's name, as often as LoCoMo's questions have one, and words drawn as the texts' are. Real
+  questions name people and common things, which are in many passages; this set carries the bar.
+- `from_a_passage`: up to five words of one passage, and others drawn as the texts' are. Shown, without a bar.
+
+How much there is to read for a question, as the share of all passages that have one of its words:
+
+    mean over the words of questions               names   others  together, of a question
+    LoCoMo, each question within its own chat       .673     .025                      .82
+    LoCoMo, all ten chats in one home               .094     .012                      .15
+    here, by frequency                              .080     .008                      .13
+    here, from a passage                            .080     .008                      .07
 """
 
 from __future__ import annotations
@@ -12,7 +27,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from itertools import accumulate, count, islice
+from itertools import accumulate, count, cycle, islice
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -33,15 +48,29 @@ _STEEPNESS: Final = 1.05
 _SHORTEST, _LONGEST, _USUAL = 8, 60, 14
 _SENTENCE: Final = (6, 14)
 _MESSAGES: Final = 20
-_SPEAKERS: Final = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi")
+_SPEAKERS: Final = ("alice", "bob", "carol", "dave", "erin")
+"""As few that a name is in not quite as many passages as in LoCoMo's chats together."""
+
+_CALLED: Final = 0.334
+"""The share of LoCoMo's turns that call the other speaker by name."""
+
+_NAMED: Final = (0.890, 0.097)
+"""The shares of LoCoMo's questions that name one speaker of their chat, and both."""
+
 _BEGAN: Final = datetime(2026, 1, 5, 8, tzinfo=UTC)
 
 
 class Shelf(NamedTuple):
-    """A memory to store, and the passages that it will be found by."""
+    """A memory to store, and the passages that it will be found by, with the names of who says them, if anybody."""
 
     draft: Draft
     passages: tuple[str, ...]
+    speakers: tuple[str, ...]
+
+    @property
+    def searched(self) -> tuple[str, ...]:
+        """The passages with their speakers' names: the words by which they are found."""
+        return tuple(f"{name} {said}".strip() for name, said in zip(self.speakers, self.passages, strict=True))
 
 
 @cache
@@ -61,12 +90,15 @@ def _frequencies() -> tuple[float, ...]:
 
 def prose(chance: random.Random) -> str:
     """Return a text of 8 to 60 words, mostly short, in sentences."""
-    length = round(chance.triangular(_SHORTEST, _LONGEST, _USUAL))
-    words = iter(chance.choices(vocabulary(), cum_weights=_frequencies(), k=length))
+    words = iter(_drawn(chance, round(chance.triangular(_SHORTEST, _LONGEST, _USUAL))))
     sentences = []
     while sentence := list(islice(words, chance.randint(*_SENTENCE))):
         sentences.append(" ".join(sentence).capitalize() + ".")
     return " ".join(sentences)
+
+
+def _drawn(chance: random.Random, words: int) -> list[str]:
+    return chance.choices(vocabulary(), cum_weights=_frequencies(), k=words)
 
 
 def shelves(passages: int) -> Iterator[Shelf]:
@@ -85,32 +117,54 @@ def shelves(passages: int) -> Iterator[Shelf]:
 
 def _note(chance: random.Random) -> Shelf:
     text = prose(chance)
-    return Shelf(Draft(text=text, space=PERSONAL), (text,))
+    return Shelf(Draft(text=text, space=PERSONAL), (text,), ("",))
 
 
 def _conversation(chance: random.Random, number: int, messages: int) -> Shelf:
     """Return an episode, written as docs/TRANSCRIPTS.md says."""
-    said = tuple(prose(chance) for _ in range(messages))
-    speakers = chance.sample(_SPEAKERS, k=2)
+    user, agent = chance.sample(_SPEAKERS, k=2)
+    speakers = tuple(islice(cycle((user, agent)), messages))
+    said = tuple(_called(chance, user if speaker == agent else agent) + prose(chance) for speaker in speakers)
     time = _BEGAN + timedelta(minutes=number)
     written = []
-    for seq, text in enumerate(said):
-        speaker, role = (f"user:{speakers[0]}", "user") if seq % 2 == 0 else (f"agent:{speakers[1]}", "assistant")
+    for seq, (speaker, text) in enumerate(zip(speakers, said, strict=True)):
+        author = f"user:{speaker} (user)" if speaker == user else f"agent:{speaker} (assistant)"
         at = (time + timedelta(seconds=20 * seq)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        written.append(f"### {speaker} ({role}) · {at} · {seq} · {UUID(int=chance.getrandbits(128))}\n\n{text}")
-    return Shelf(Draft(text="\n\n".join(written), space=PERSONAL, kind="episode", title=f"Conversation {number}"), said)
+        written.append(f"### {author} · {at} · {seq} · {UUID(int=chance.getrandbits(128))}\n\n{text}")
+    draft = Draft(text="\n\n".join(written), space=PERSONAL, kind="episode", title=f"Conversation {number}")
+    return Shelf(draft, said, speakers)
 
 
-def question(passage: str, chance: random.Random) -> str:
-    """Return a question of seven words: up to five that a passage has, and others."""
-    words = _content(passage)
-    chosen = chance.sample(words, k=min(_OF_ONE, len(words)))
+def _called(chance: random.Random, name: str) -> str:
+    return f"{name.capitalize()}, " if chance.random() < _CALLED else ""
+
+
+# --- questions
+
+
+def by_frequency(chance: random.Random) -> str:
+    """Return a question of seven words, drawn as the texts' words are, and mostly with a speaker's name."""
+    (names,) = chance.choices((1, 2, 0), (*_NAMED, 1 - sum(_NAMED)))
+    return _filled(chance.sample(_SPEAKERS, k=names), chance)
+
+
+def from_a_passage(passage: str, chance: random.Random) -> str:
+    """Return a question of seven words: up to five that a passage has, and others drawn as the texts' words are."""
+    words = list(_content(passage).values())
+    return _filled(chance.sample(words, k=min(_OF_ONE, len(words))), chance)
+
+
+def _filled(words: Sequence[str], chance: random.Random) -> str:
+    """Return these words and so many others that a question has seven, no two of one stem, in any order."""
+    chosen = _content(" ".join(words))
     while len(chosen) < ASKED:
-        chosen += [word for word in _content(prose(chance)) if word not in chosen][: ASKED - len(chosen)]
-    chance.shuffle(chosen)
-    return " ".join(chosen)
+        for term, word in _content(*_drawn(chance, 1)).items():
+            chosen.setdefault(term, word)
+    asked = list(chosen.values())
+    chance.shuffle(asked)
+    return " ".join(asked)
 
 
-def _content(text: str) -> Sequence[str]:
-    """Return the words of a text, each once, without stop words."""
-    return list(dict.fromkeys(word for word, _ in query_words(text)))
+def _content(text: str) -> dict[str, str]:
+    """Return the words of a text that are no stop words, each by its stem."""
+    return {term: word for word, term in query_words(text)}
