@@ -206,8 +206,9 @@ def laid_out(folder: Path, layers: Sequence[Layer], *, unwritten: int = 0) -> La
     written = len(layers) - unwritten
     with MappedIndex(place).writing(wait=5) as writer:
         for layer in (Layer((ELSEWHERE,)), *layers[:written]):
+            # What one commit adds is one segment: so each layer has a commit of its own.
             writer.add(layer)
-        writer.commit(MARKER)
+            writer.commit(MARKER)
     view = MappedIndex(place).view()
     assert view.marker is not None, "what was just written is not whole"
     return Laid(view, tuple(layers[written:]))

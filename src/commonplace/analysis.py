@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import threading
 import unicodedata
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import Stemmer
@@ -104,9 +104,9 @@ def matching(text: str, wanted: Collection[str]) -> list[str]:
     return found + [pair for run in runs for pair in (*_pairs(run), *run) if pair in wanted]
 
 
-def stem(word: str) -> str:
-    """Return the term of a single English word."""
-    return _stems([word], DEFAULT)[0]
+def stems(words: Sequence[str]) -> list[str]:
+    """Return the term of each of these English words."""
+    return _stems(words, DEFAULT)
 
 
 def _split(text: str, language: str) -> tuple[list[str], list[str]]:
@@ -127,7 +127,7 @@ def _pairs(run: str) -> list[str]:
     return [run[at : at + 2] for at in range(len(run) - 1)] if len(run) > 1 else [run]
 
 
-def _stems(found: list[str], language: str) -> list[str]:
+def _stems(found: Sequence[str], language: str) -> list[str]:
     stems = _stemmer(language).stemWords(found)
     return [stem if stem.isascii() else _stem_in_script(word, stem) for word, stem in zip(found, stems, strict=True)]
 

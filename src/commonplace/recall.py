@@ -198,10 +198,10 @@ class Recaller:
         if found is None:
             if len(self._near) >= _KEPT:
                 self._near.clear()
+            near = [one for one in self._thesaurus.near(word)[:_NEAR_WORDS] if one[0] not in stopwords.ENGLISH]
             best: dict[str, float] = {}
-            for other, cosine in self._thesaurus.near(word)[:_NEAR_WORDS]:
-                if other not in stopwords.ENGLISH:
-                    best.setdefault(analysis.stem(other), cosine)
+            for stem, (_, cosine) in zip(analysis.stems([other for other, _ in near]), near, strict=True):
+                best.setdefault(stem, cosine)
             found = self._near[word] = tuple(best.items())
         return found
 

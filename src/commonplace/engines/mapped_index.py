@@ -176,6 +176,10 @@ class _Writer:
 
     def commit(self, marker: Marker) -> None:
         """Write the segments that are not written yet, then the manifest; take away what is not needed any more."""
+        if self._names.count(None) > 1:
+            # What one commit adds is one segment: every further one is searched on its own, question by question.
+            since = self._names.index(None)
+            self._parts, self._names[since:] = _merged(self._parts, since), [None]
         full = [part.segment.rows or len(part.segment.killed) for part in self._parts]
         self._names = [name for name, some in zip(self._names, full, strict=True) if some]
         self._parts = tuple(part for part, some in zip(self._parts, full, strict=True) if some)

@@ -203,7 +203,8 @@ def _best(segment: Segment, rows: Rows, scores: Any, first: int) -> tuple[Rows, 
     """Return the best rows, and of those that are equal to the last of them the newest."""
     if len(rows) <= first:
         return rows, scores
-    least = np.partition(scores, len(scores) - first)[len(scores) - first]
+    # From the best downwards: most rows share a few of the lowest scores, among which a selection from below is slow.
+    least = -np.partition(-scores, first - 1)[first - 1]
     better, equal = np.flatnonzero(scores > least), np.flatnonzero(scores == least)
     missing = first - len(better)
     if len(equal) > missing:
