@@ -14,6 +14,7 @@ from typing import Final
 import commonplace
 from benchmarks.adding import batch, parallel_add, single_add
 from benchmarks.bench import FULL, QUICK, Bench, Scale, bench
+from benchmarks.capturing import append
 from benchmarks.figures import HEADING, Figure, cells, line
 from benchmarks.recalling import cold_recall, recall, recall_memory, write_then_recall
 from benchmarks.starting import cold_status, open_unchanged
@@ -22,6 +23,7 @@ BENCHMARKS: Final[dict[str, Callable[[Bench], Iterator[Figure]]]] = {
     "single_add": single_add,
     "parallel_add": parallel_add,
     "batch": batch,
+    "append": append,
     "open_unchanged": open_unchanged,
     "cold_status": cold_status,
     "recall": recall,

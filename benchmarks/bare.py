@@ -81,6 +81,31 @@ class BareLoop:
         return memory, title, text, _CREATED, os.path.join(self._files, f"{memory}.md")
 
 
+class BareLog:
+    """One table of messages, each in a commit of its own."""
+
+    def __init__(self, folder: str) -> None:
+        """Open or make the database."""
+        self._connection = sqlite3.connect(os.path.join(folder, "log.db"), timeout=60, isolation_level=None)
+        self._connection.execute("PRAGMA journal_mode=WAL").fetchall()
+        self._connection.execute("PRAGMA synchronous=FULL")
+        self._connection.execute(
+            "CREATE TABLE IF NOT EXISTS message (id TEXT PRIMARY KEY, session TEXT NOT NULL, seq INTEGER NOT NULL,"
+            " role TEXT NOT NULL, author TEXT NOT NULL, text TEXT NOT NULL, time TEXT NOT NULL, client_id TEXT)"
+        )
+
+    def add(self, session: str, seq: int, text: str, client_id: str) -> None:
+        """Add one message: a FULL-synchronous commit."""
+        row = (os.urandom(16).hex(), session, seq, "user", "user:local", text, _CREATED, client_id)
+        self._connection.execute("BEGIN IMMEDIATE")
+        self._connection.execute("INSERT INTO message VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        self._connection.execute("COMMIT")
+
+    def close(self) -> None:
+        """Close the database."""
+        self._connection.close()
+
+
 class BareSearch:
     """One table of full text, and what it takes to ask it: the search that SQLite brings."""
 

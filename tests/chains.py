@@ -42,7 +42,7 @@ class Sqlite:
         self.connection.executescript(tables)
         self.now = datetime(2026, 11, 15, 20, 18, 24, 123456, tzinfo=UTC)
         self.recorded: list[Change] = []
-        self.touched: set[str] = set()
+        self.touched: dict[str, str | None] = {}
 
     def rows(self, sql: str, /, **params: object) -> list[tuple[Any, ...]]:
         try:

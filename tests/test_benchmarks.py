@@ -47,6 +47,7 @@ MISSED = Figure(
         ("single_add", [0, 3, 4]),
         ("parallel_add", [2, 4]),
         ("batch", [10, 2, 20, 20]),
+        pytest.param("append", [1, 1, 4, 4], marks=pytest.mark.slow),
         ("open_unchanged", [2, 3, 4]),
         ("cold_status", [2, 3, 4]),
         ("recall", [60, 60, 60, 60, 120, 120, 120, 120]),

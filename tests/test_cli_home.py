@@ -42,10 +42,19 @@ def test_status_has_counts_sizes_versions_what_is_pending_and_what_is_wrong(cli)
     assert said.keys() == {"home", "versions", "counts", "sizes", "pending", "wrong"}
     assert said["home"] == str(cli.home.resolve())
     assert said["versions"].keys() == {"program", "schema"}
-    assert said["counts"].keys() == {"spaces", "memories", "kinds", "deleted", "links", "log_entries"}
+    assert said["counts"].keys() == {
+        "spaces",
+        "memories",
+        "kinds",
+        "deleted",
+        "links",
+        "log_entries",
+        "sessions",
+        "messages",
+    }
     assert (said["counts"]["memories"], said["counts"]["kinds"], said["counts"]["deleted"]) == (1, {"fact": 1}, 1)
     assert said["sizes"].keys() == {"database_bytes", "markdown_bytes"}
-    assert said["pending"] == {"files": 0, "deletions": 0}
+    assert said["pending"] == {"files": 0, "deletions": 0, "messages": 0, "jobs": 0, "failed_jobs": 0}
     assert [wrong.keys() for wrong in said["wrong"]] == [{"what", "where", "why", "fix"}]
     assert said["wrong"][0]["where"] == receipt["path"]
     plain = cli("status")

@@ -62,5 +62,5 @@ def test_nothing_but_settings_reads_the_environment():
 
 def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
     monkeypatch.setenv("COMMONPLACE_HOME", str(tmp_path / "home"))
-    code = (ROOT / "README.md").read_text().split("```python\n")[1].split("```")[0]
-    exec(compile(code, "README.md", "exec"), {})
+    for block in (ROOT / "README.md").read_text().split("```python\n")[1:]:
+        exec(compile(block.split("```")[0], "README.md", "exec"), {})

@@ -97,7 +97,7 @@ def test_the_canonical_file_is_as_the_guide_shows_it():
     assert shown
     document = parse(shown[1].encode(), OURS_ONLY)
     assert document.layout == ""
-    assert all(getattr(document, name) for name in FIELDS)
+    assert all(getattr(document, name) for name in FIELDS if name != "session_id")  # Only an episode has one.
     assert render(document, OURS_ONLY) == shown[1].encode()
 
 
@@ -174,6 +174,7 @@ DOCUMENTS = st.builds(
     valid_until=TIMES,
     expires=TIMES,
     importance=st.none() | st.floats(0, 1),
+    session_id=st.none() | st.from_regex(r"\A[A-Za-z0-9#&*%@][A-Za-z0-9._:/#-]{0,30}\Z"),
     author=st.none() | st.from_regex(r"\A(?:user|agent):[A-Za-z0-9][A-Za-z0-9._@-]{0,20}\Z"),
     links=st.lists(st.tuples(st.sampled_from(RELATIONS), IDS, st.none() | COUNTS), max_size=4, unique=True).map(tuple),
     revision=st.none() | COUNTS,

@@ -17,7 +17,9 @@ def test_a_book_has_just_these_verbs():
     public = {name for name in vars(Commonplace) if not name.startswith("_")}
     assert public == {
         "accept_deletions",
+        "append",
         "close",
+        "close_session",
         "create_space",
         "default_space",
         "delete",
@@ -34,19 +36,28 @@ def test_a_book_has_just_these_verbs():
         "links",
         "list",
         "log",
+        "messages",
         "move",
+        "prefetch",
+        "prefetched",
         "rebuild",
         "recall",
         "reindex",
         "remember",
         "remember_many",
         "rename_space",
+        "rewind",
+        "sessions",
+        "settle",
         "spaces",
         "status",
+        "switch",
         "sync",
         "unlink",
         "verify_log",
         "watching",
+        "work",
+        "working",
     }
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple, Self
 
-from commonplace import amend, files, idempotency, links, memories, paths, revisions, takein, titles
+from commonplace import adopting, amend, files, idempotency, links, memories, paths, revisions, takein, titles
 from commonplace.desk import Desk
 from commonplace.documents import dialect, links_of, parsed, rendered, said_by
 from commonplace.errors import BadFile, FileInTheWay
@@ -240,6 +240,7 @@ def _new(desk: Desk, arrival: Arrival, memory_id: str) -> Memory:
         revised_at=updated,
         revised_how="import",
         path=arrival.wanted,
+        session=document.session_id,
         layout=document.layout,
         links=links_of(document, memory_id),
     )
@@ -332,6 +333,7 @@ def _add(desk: Desk, fate: Fate, targets: Sequence[Target], added: list[Memory])
     memory = _with_links(fate.said, targets)
     memory = memory._replace(path=free_path(desk, _place(desk, memory)))
     memories.add(desk.tx, [memory])
+    adopting.adopt(desk, memory)
     links.add(desk.tx, memory.space.id, memory.links)
     files.arrive(desk.tx, memory.path)
     desk.log_memory(memory, "import", source=desk.parts.keys.keyed_hash("path", fate.path))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from commonplace import audit, files, memories, paths, reading, spaces
+from commonplace import audit, files, jobs, memories, paths, reading, sessions, spaces
 from commonplace.errors import BadInput, NotFound
-from commonplace.model import Finding, LogEntry, LogReport, Progress, Status
+from commonplace.model import Finding, LogEntry, LogReport, Progress, Spaces, Status
 from commonplace.ports import Parts, Reading
 from commonplace.version import __version__
 
@@ -19,6 +19,8 @@ def status(parts: Parts, actor: str, home: str) -> Status:
     with parts.db.reading() as tx:
         allowed = reading.readable(tx, actor)
         kinds, deleted, named = memories.counts(tx, allowed)
+        begun, messages, unsettled = sessions.counts(tx, allowed)
+        waiting, failed = jobs.counts(tx, allowed)
         return Status(
             home=home,
             program=__version__,
@@ -33,7 +35,12 @@ def status(parts: Parts, actor: str, home: str) -> Status:
             markdown_bytes=files.counts(tx)[1],
             pending_files=len(files.pending(tx)),
             pending_deletions=sum(base.trouble == files.MISSING for base in files.troubles(tx)),
-            wrong=_file_findings(tx),
+            wrong=(*_file_findings(tx), *_job_findings(tx, allowed)),
+            sessions=begun,
+            messages=messages,
+            unsettled=unsettled,
+            waiting_jobs=waiting,
+            failed_jobs=failed,
         )
 
 
@@ -50,7 +57,8 @@ def doctor(parts: Parts, actor: str, *, progress: Progress) -> tuple[Finding, ..
     if damaged:
         return damaged
     with parts.db.reading() as tx:
-        troubles = (*_file_findings(tx), *_content_findings(tx, parts, progress))
+        failures = _job_findings(tx, reading.readable(tx, actor))
+        troubles = (*_file_findings(tx), *_content_findings(tx, parts, progress), *failures)
     log = verify_log(parts, actor, None, progress=progress).findings
     return (*troubles, *_odd_findings(parts), *log, *_key_findings(parts))
 
@@ -76,6 +84,19 @@ def _file_findings(tx: Reading) -> tuple[Finding, ...]:
         if base.trouble == files.MISSING
         else Finding(what="malformed file", where=base.path, why=base.trouble or "", fix=_MEND)
         for base in files.troubles(tx)
+    )
+
+
+def _job_findings(tx: Reading, allowed: Spaces) -> tuple[Finding, ...]:
+    return tuple(
+        Finding(
+            what="failed work",
+            where=f"session {job.subject}",
+            why=f"its messages could not be settled in {job.attempts} attempts: {job.error}",
+            fix="mend what it names, then run `commonplace worker --once --retry`",
+        )
+        for job in jobs.listed(tx, state="failed")
+        if job.space in allowed
     )
 
 

@@ -81,7 +81,13 @@ class Desk(NamedTuple):
 
     def touch_superseded(self, memory: Memory) -> None:
         """Note that what a memory supersedes is served otherwise: it is now, or no longer, or from another time on."""
-        self.tx.touched.update(link.target for link in memory.links if link.relation == "supersedes")
+        for link in memory.links:
+            if link.relation == "supersedes":
+                self.tx.touched.setdefault(link.target, None)
+
+    def touch(self, space: Space, subjects: Iterable[str]) -> None:
+        """Note things of a space that are no memories and have changed, so that whoever follows it sees them."""
+        self.tx.touched.update(dict.fromkeys(subjects, space.id))
 
     def issue(self, changed: Iterable[Memory], *, seen: int | None = None) -> None:
         """Ask for the files of memories as they are now, or for their removal if they are deleted.

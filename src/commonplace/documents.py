@@ -53,6 +53,7 @@ def document_of(memory: Memory) -> Document:
         expires=memory.expires,
         importance=memory.importance,
         author=memory.author,
+        session_id=memory.session,
         links=tuple((link.relation, link.target, link.revision) for link in memory.links),
         revision=memory.revision,
         version=memory.version,
@@ -86,4 +87,5 @@ def said_by(memory: Memory, document: Document) -> Memory:
         expires=document.expires,
         layout=document.layout,
         links=links_of(document, memory.id),
+        session=document.session_id,
     )

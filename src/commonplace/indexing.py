@@ -23,6 +23,7 @@ from commonplace import (
     memories,
     passages,
     ranking,
+    sessions,
     spaces,
     stopwords,
     titles,
@@ -31,7 +32,7 @@ from commonplace import (
     when,
 )
 from commonplace.errors import CommonplaceError
-from commonplace.model import Memory, Progress
+from commonplace.model import Memory, Message, Progress, Spaces
 from commonplace.ports import (
     BY_USER,
     FOREVER,
@@ -98,10 +99,14 @@ class Piece(NamedTuple):
     message: transcripts.Utterance | None = None
 
 
-def pieces(memory: Memory) -> list[Piece]:
-    """Cut a memory: a transcript message by message, anything else into parts."""
+def pieces(memory: Memory, held: frozenset[str] | None = None) -> list[Piece]:
+    """Cut a memory: a transcript message by message, anything else into parts.
+
+    `held` are the messages that the episode holds in its session's log, if it has one: they are found under their own
+    ids, beside their neighbours in the session. What else is in it, as in a copy, is the memory's own.
+    """
     if memory.kind == "episode" and transcripts.is_transcript(memory.text):
-        return _lines(memory)
+        return _lines(memory, held)
     found = [
         Piece(f"{memory.id}#{part.position}", memory.id, part.position, part.start, part.end, part.text)
         for part in passages.parts(memory.text)
@@ -109,24 +114,69 @@ def pieces(memory: Memory) -> list[Piece]:
     return found or [Piece(f"{memory.id}#0", memory.id, 0, 0, 0, "")]
 
 
-def _lines(memory: Memory) -> list[Piece]:
-    found = []
+def _lines(memory: Memory, held: frozenset[str] | None) -> list[Piece]:
+    found: list[Piece] = []
     seen: set[str] = set()
     for at, block in enumerate(transcripts.blocks(memory.text)):
         # Two messages of one id are a slip of the hand: the second goes by its place.
         name = block.message.id if block.message and block.message.id not in seen else f"{memory.id}#{at}"
         seen.add(name)
         if block.message is not None:
-            found.append(Piece(name, memory.id, at, block.start, block.end, block.text, block.message))
+            thread, place = memory.id, at
+            if memory.session and name in (held or ()):
+                thread, place = memory.session, block.message.seq
+            elif memory.session and held is not None:
+                name = f"{memory.id}#{at}"
+            found.append(Piece(name, thread, place, block.start, block.end, block.text, block.message))
         elif said := memory.text[block.start : block.end].strip():
             start = memory.text.index(said, block.start)
             found.append(Piece(name, memory.id, at, start, start + len(said), said))
     return found
 
 
-def entries(memory: Memory, *, superseded: int, embedder: Embedder, known: Mapping[str, bytes]) -> list[Entry]:
+def message_entry(
+    message: Message, *, space: str, tags: tuple[str, ...], embedder: Embedder, known: Mapping[str, bytes]
+) -> Entry:
+    """Return a message that no episode holds yet as the index keeps it."""
+    told = transcripts.Utterance(message.id, message.seq, message.author, message.role, message.time, message.text)
+    piece = Piece(message.id, message.session, message.seq, 0, 0, message.text, told)
+    terms = analysis.terms(_searched(piece, message.text))
+    at = micros(message.time)
+    return Entry(
+        passage=message.id,
+        memory="",
+        owner=message.id,
+        thread=message.session,
+        position=message.seq,
+        space=space,
+        kind="episode",
+        tags=tags,
+        time=at,
+        valid_from=at,
+        valid_until=FOREVER,
+        superseded=FOREVER,
+        expires=FOREVER,
+        start=0,
+        end=0,
+        seq=message.seq,
+        flags=_flags(piece, len(terms)),
+        speaker=message.author,
+        length=len(terms),
+        terms=Counter(terms),
+        vector=_vectors([message.text], embedder, known)[0],
+    )
+
+
+def entries(
+    memory: Memory,
+    *,
+    superseded: int,
+    embedder: Embedder,
+    known: Mapping[str, bytes],
+    held: frozenset[str] | None = None,
+) -> list[Entry]:
     """Return a memory's passages as the index keeps them; `known` holds the vectors of a slow embedder."""
-    found = pieces(memory)
+    found = pieces(memory, held)
     texts = embedded_texts(memory, found)
     made = _vectors(texts, embedder, known)
     return [
@@ -317,23 +367,49 @@ class Follower:
         made: dict[str, _Made] = {}
         every = spaces.everything(tx)
         for some in _chunks(ids):
-            live = [one for one in memories.several(tx, every, some).values() if one.deleted is None]
+            there = memories.several(tx, every, some)
+            live = [one for one in there.values() if one.deleted is None]
             ended = superseded_since(tx, [memory.id for memory in live])
-            known = self._known(tx, live)
+            known = self._known(tx, (text for memory in live for text in embedded_texts(memory)))
+            held = sessions.held_by(tx, [memory.id for memory in live if memory.session])
+            made |= self._messages(tx, every, [one for one in some if one not in there])
             for memory in live:
                 version = (memory.version, ended.get(memory.id, FOREVER))
                 before = self._made.get(memory.id)
                 if before is not None and before.version == version and not self._embedder.slow:
                     made[memory.id] = before
                 else:
-                    found = entries(memory, superseded=version[1], embedder=self._embedder, known=known)
+                    own = held.get(memory.id, frozenset()) if memory.session else None
+                    found = entries(memory, superseded=version[1], embedder=self._embedder, known=known, held=own)
                     made[memory.id] = _Made(version, found)
         return made
 
-    def _known(self, tx: Reading, live: Iterable[Memory]) -> Mapping[str, bytes]:
+    def _messages(self, tx: Reading, every: Spaces, ids: Sequence[str]) -> dict[str, _Made]:
+        """Return the passages of those of these messages that no episode holds and nobody took back."""
+        found = sessions.several(tx, every, ids)
+        open_ = [one for one in found.values() if one[0].episode is None and one[0].taken_back is None]
+        tags = sessions.tags_of(tx, sorted({message.session for message, _ in open_}))
+        known = self._known(tx, (message.text for message, _ in open_))
+        return {
+            message.id: _Made(
+                (0, 0),
+                [
+                    message_entry(
+                        message,
+                        space=space,
+                        tags=tags.get(message.session, ()),
+                        embedder=self._embedder,
+                        known=known,
+                    )
+                ],
+            )
+            for message, space in open_
+        }
+
+    def _known(self, tx: Reading, texts: Iterable[str]) -> Mapping[str, bytes]:
         if not self._embedder.slow:
             return {}
-        hashes = {vectors.hash_of(text) for memory in live for text in embedded_texts(memory)}
+        hashes = {vectors.hash_of(text) for text in texts}
         return vectors.known(tx, self._embedder.fingerprint, sorted(hashes))
 
 

@@ -54,6 +54,7 @@ class Document(NamedTuple):
     text: str
     layout: str
     has_front: bool
+    session_id: str | None = None
 
 
 class Dialect(NamedTuple):
@@ -355,6 +356,10 @@ def _read_author(value: object) -> str:
     return _read_shaped(value, _AUTHOR)
 
 
+def _read_session(value: object) -> str:
+    return _read_shaped(value, _SESSION)
+
+
 def _read_links(value: object) -> tuple[LinkTo, ...]:
     if not isinstance(value, list):
         raise ValueError  # noqa: TRY004 - the caller turns every bad value into one BadFile
@@ -453,6 +458,7 @@ _NOT_TEXT: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 _KIND: Final = re.compile("|".join(KINDS), re.IGNORECASE | re.ASCII)
 _AUTHOR: Final = re.compile(r"(?:user|agent):[A-Za-z0-9][A-Za-z0-9._@-]*")
+_SESSION: Final = re.compile(r"\S{1,200}")
 _COUNT: Final = re.compile(r"[1-9][0-9]{0,15}")
 # What every reader of JSON can still count on from; some have no larger whole numbers.
 _LARGEST_COUNT: Final = 2**53 - 1
@@ -485,6 +491,7 @@ _FIELDS: Final[Mapping[str, _Field]] = {
     "expires": _TIME,
     "importance": _Field("a number from 0 to 1", _read_importance, _write_number),
     "author": _Field("a name such as user:alice or agent:reviewer", _read_author, _write_as_is),
+    "session_id": _Field("a session's id, without blanks", _read_session, _write_title),
     "links": _Field(
         f"a list of `relation id` or `relation id@revision`, with a relation of {', '.join(RELATIONS)}",
         _read_links,

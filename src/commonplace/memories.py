@@ -19,7 +19,8 @@ from commonplace.ports import Reading, Row, Transaction
 
 _COLUMNS: Final = (
     "space, id, kind, title, text, tags, links, author, created, updated, importance, occurred, valid_from,"
-    " valid_until, expires, revision, version, revised_by, revised_at, revised_how, path, layout, deleted"
+    " valid_until, expires, revision, version, revised_by, revised_at, revised_how, path, layout, deleted,"
+    " session"
 )
 _NAMES: Final = _COLUMNS.replace(",", " ").split()
 _INSERT: Final = f"INSERT INTO memory ({_COLUMNS}, digest) VALUES ({', '.join(':' + name for name in _NAMES)}, :digest)"  # noqa: S608 - our own names
@@ -381,6 +382,7 @@ def _values(memory: Memory) -> dict[str, object]:
         "layout": memory.layout,
         "digest": digest(memory.text),
         "deleted": _stamp(memory.deleted),
+        "session": memory.session,
     }
 
 
@@ -409,6 +411,7 @@ def _memory(row: Row, spaces: Spaces) -> Memory:
         path=row[20],
         layout=row[21],
         deleted=_moment(row[22]),
+        session=row[23],
     )
 
 

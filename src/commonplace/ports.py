@@ -46,8 +46,8 @@ class Transaction(Reading, Protocol):
 
     now: datetime
     recorded: list[Change]
-    touched: set[str]
-    """Memories that are served otherwise from now on, though they themselves did not change."""
+    touched: dict[str, str | None]
+    """What is to be numbered besides, with its space; None for a memory, wherever it is: it is served otherwise now."""
 
     def run(self, sql: str, /, **params: object) -> int:
         """Run one statement and return how many rows it touched."""
@@ -346,6 +346,13 @@ class Thesaurus(Protocol):
         """Return other words and how near each is (a cosine), nearest first."""
         ...
 
+    def embed(self, texts: Sequence[Said]) -> Floats:
+        """Return a vector for each text that grows with what it holds, so that vectors can be added up."""
+        ...
+
+
+Likeness: TypeAlias = Callable[[Sequence[str], Sequence[str]], float]
+"""How alike two runs of texts are in meaning: 1 for the same."""
 
 FOREVER: Final = 2**62
 """A time in microseconds that never comes; minus this, one that always was."""
@@ -532,6 +539,10 @@ class Recalls(Protocol):
 
     def recall(self, parts: Parts, actor: str, asked: Asked, *, progress: Progress) -> Recalled:
         """Return the passages that answer a question best; without a question, the newest."""
+        ...
+
+    def likeness(self, some: Sequence[str], others: Sequence[str]) -> float:
+        """Return how alike two runs of texts are in meaning."""
         ...
 
     def reindex(self, parts: Parts, *, anew: bool, progress: Progress) -> int:

@@ -9,6 +9,7 @@ from datetime import date, datetime
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from commonplace import (
     analysis,
@@ -18,13 +19,15 @@ from commonplace import (
     memories,
     ranking,
     reading,
+    sessions,
     stopwords,
+    titles,
     transcripts,
     when,
     wording,
 )
 from commonplace.errors import BadInput, EmbedderFailed
-from commonplace.model import KINDS, Asked, Filter, Finding, Hit, Memory, Progress, Recalled, Spaces
+from commonplace.model import KINDS, Asked, Filter, Finding, Hit, Memory, Message, Progress, Recalled, Spaces
 from commonplace.ports import (
     FOREVER,
     IS_CHAT,
@@ -47,6 +50,7 @@ _LONG: Final = 20_000
 _TERMS: Final = 64
 _NEAR_WORDS: Final = 32
 _KEPT: Final = 20_000
+_MEANINGS: Final = 500
 _WHOLE: Final = 8_000
 """A longer text is not repeated in a hit: the passage and what stands around it are."""
 
@@ -95,6 +99,7 @@ class Recaller:
         self._embedder = embedder
         self._thesaurus = thesaurus
         self._follower = indexing.Follower(index, embedder)
+        self._meanings: dict[str, npt.NDArray[np.float64]] = {}
         self._near: dict[str, tuple[tuple[str, float], ...]] = {}
 
     def recall(self, parts: Parts, actor: str, asked: Asked, *, progress: Progress) -> Recalled:
@@ -122,6 +127,21 @@ class Recaller:
             hits = tuple(_within(teller.hits(rows), asked.budget_tokens))
             watch.lap("tell")
         return Recalled(hits, watch.total, watch.steps if asked.explain else {}, tuple(notes))
+
+    def _meaning(self, text: str) -> npt.NDArray[np.float64]:
+        """Return the vector of a text; windows of messages overlap, so that each is asked for many times."""
+        found = self._meanings.get(text)
+        if found is None:
+            if len(self._meanings) >= _MEANINGS:
+                self._meanings.clear()
+            found = self._meanings[text] = self._thesaurus.embed([indexing.said(text)])[0].astype(np.float64)
+        return found
+
+    def likeness(self, some: Sequence[str], others: Sequence[str]) -> float:
+        """Return how alike two runs of texts are in meaning: the cosine of what each holds in all."""
+        one, other = (np.sum([self._meaning(text) for text in texts], axis=0) for texts in (some, others))
+        lengths = float(np.linalg.norm(one) * np.linalg.norm(other))
+        return float(one @ other) / lengths if lengths else 1.0
 
     def reindex(self, parts: Parts, *, anew: bool, progress: Progress) -> int:
         """Bring vectors and index up to the book, while others write and recall; `anew`, from nothing."""
@@ -309,29 +329,75 @@ class _Teller:
         self._pool = pool
         self._scores = scores
         self._terms = frozenset(clear.terms)
+        self._memories: dict[str, Memory] = {}
+        self._messages: dict[str, tuple[Message, str]] = {}
 
     def hits(self, rows: Sequence[int]) -> Iterator[Hit]:
         """Yield the best hits: each message, and each memory once with its best passage."""
         asked = self._clear.asked
         least = ranking.LEAST if asked.min_score is None else asked.min_score
-        chosen: dict[str, tuple[int, str, str]] = {}
+        chosen: dict[str, int] = {}
         for row in rows:
             if len(chosen) == asked.k or self._scores.total[row] < least:
                 break
             passage, memory = self._pool.name(row)
             is_message = bool(self._pool.flags[row] & IS_CHAT)
-            chosen.setdefault(passage if is_message else memory, (row, passage, memory))
-        there = memories.several(self._tx, self._allowed, tuple({memory for _, _, memory in chosen.values()}))
-        shown = {one.id: one for one in reading.marked(self._tx, self._allowed, list(there.values()), self._clear.now)}
-        for row, passage, memory in chosen.values():
-            if memory in shown:
-                yield self._hit(shown[memory], passage, row)
+            chosen.setdefault(passage if is_message else memory, row)
+        rows = list(chosen.values())
+        self._look_up({other for row in rows for other in (row - 1, row, row + 1) if self._is_beside(row, other)}, rows)
+        for row in rows:
+            passage, memory = self._pool.name(row)
+            if memory in self._memories:
+                yield self._hit(self._memories[memory], passage, row)
+            elif passage in self._messages:
+                yield self._message_hit(*self._messages[passage], row)
+
+    def _look_up(self, around: set[int], rows: Sequence[int]) -> None:
+        """Read what is told, and what stands beside it."""
+        names = [self._pool.name(row) for row in sorted(around)]
+        own = {self._pool.name(row)[1] for row in rows}
+        there = memories.several(self._tx, self._allowed, tuple({memory for _, memory in names if memory}))
+        told = [one for one in there.values() if one.id in own]
+        marked = reading.marked(self._tx, self._allowed, told, self._clear.now)
+        self._memories = {**there, **{one.id: one for one in marked}}
+        loose = [passage for passage, memory in names if not memory]
+        self._messages = sessions.several(self._tx, self._allowed, loose)
+
+    def _message_hit(self, message: Message, space: str, row: int) -> Hit:
+        """Return a message that no episode holds yet."""
+        return Hit(
+            type="message",
+            id=message.id,
+            passage_id=message.id,
+            memory="",
+            session=message.session,
+            seq=message.seq,
+            kind="episode",
+            space=self._allowed[space].name,
+            title=titles.title_from(message.text),
+            text=message.text,
+            passage=message.text,
+            before=self._beside(row, -1),
+            after=self._beside(row, 1),
+            author=message.author,
+            score=float(self._scores.total[row]),
+            parts={name: float(part[row]) for name, part in self._scores.parts.items()},
+            freshness=None,
+            suspect=False,
+            superseded_by=None,
+            marks=(),
+            source={"session": message.session, "seq": message.seq},
+            tags=(),
+            occurred=message.time,
+            created=message.time,
+            matched=self._matched(message.text) if self._clear.asked.explain else (),
+        )
 
     def _hit(self, memory: Memory, passage: str, row: int) -> Hit:
         pool = self._pool
         is_message = bool(pool.flags[row] & IS_CHAT)
         text = self._text(memory, row)
-        before, after = self._beside(memory, row, -1), self._beside(memory, row, 1)
+        before, after = self._beside(row, -1), self._beside(row, 1)
         hit = _memory_hit(memory)._replace(
             passage_id=passage,
             text=text if is_message else self._whole(memory, row),
@@ -347,6 +413,7 @@ class _Teller:
         return hit._replace(
             type="message",
             id=passage,
+            session=memory.session,
             seq=int(pool.seqs[row]),
             author=pool.speakers[pool.speaker[row]],
             occurred=indexing.moment_at(int(pool.times[row])),
@@ -362,22 +429,26 @@ class _Teller:
         """Return all of a memory; of a long one the passage and those around it, as they stand."""
         if len(memory.text) <= _WHOLE:
             return memory.text
-        around = [other for other in (row - 1, row, row + 1) if self._is_beside(memory, row, other)]
+        around = [other for other in (row - 1, row, row + 1) if self._is_beside(row, other)]
         return memory.text[int(self._pool.starts[around[0]]) : int(self._pool.ends[around[-1]])]
 
-    def _is_beside(self, memory: Memory, row: int, other: int) -> bool:
+    def _is_beside(self, row: int, other: int) -> bool:
         pool = self._pool
         if not 0 <= other < len(pool.positions) or pool.threads[other] != pool.threads[row]:
             return False
-        return abs(int(pool.positions[other] - pool.positions[row])) <= 1 and pool.name(other)[1] == memory.id
+        return abs(int(pool.positions[other] - pool.positions[row])) <= 1
 
-    def _beside(self, memory: Memory, row: int, step: int) -> str:
+    def _beside(self, row: int, step: int) -> str:
         """Return what stands before or after a passage, with its speaker if it is a message."""
         pool, other = self._pool, row + step
-        if not self._is_beside(memory, row, other):
+        if not self._is_beside(row, other):
             return ""
+        passage, memory = pool.name(other)
         speaker = pool.speakers[pool.speaker[other]]
-        text = self._text(memory, other)
+        if memory in self._memories:
+            text = self._text(self._memories[memory], other)
+        else:
+            text = self._messages[passage][0].text if passage in self._messages else ""
         return f"{speaker}: {text}" if speaker else text
 
     def _matched(self, text: str) -> tuple[str, ...]:

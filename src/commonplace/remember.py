@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
 from commonplace import amend, dates, files, idempotency, links, memories, paths, reading, sync, takein, titles, wording
 from commonplace.desk import Desk, no_memory
-from commonplace.errors import BadInput, BadText, BadTime, CommonplaceError, Conflict, NotFound, VersionConflict
+from commonplace.errors import BadInput, BadText, BadTime, Conflict, NotFound, VersionConflict
 from commonplace.model import (
     UNSET,
     Changes,
@@ -39,7 +38,7 @@ def remember(parts: Parts, actor: str, drafts: Sequence[Draft]) -> list[Receipt]
     """Store new memories, all or none; a draft whose key was used before gets its first receipt again."""
     checked = []
     for at, draft in enumerate(drafts):
-        with _naming(at):
+        with wording.naming(at):
             checked.append(_checked(draft))
     return write(parts, actor, lambda desk: _remember_all(desk, checked))
 
@@ -68,23 +67,13 @@ def _remember_all(desk: Desk, drafts: Sequence[Draft]) -> list[Receipt]:
     added: list[Memory] = []
     few = len(drafts) <= _COMPARED
     for at, draft in enumerate(drafts):
-        with _naming(at):
+        with wording.naming(at):
             receipt, memory = _remember_one(desk, draft, compare=few)
         receipts.append(receipt)
         if memory is not None:
             added.append(memory)
     desk.issue(added)
     return receipts
-
-
-@contextmanager
-def _naming(at: int) -> Iterator[None]:
-    """Let an error say which of several drafts it is about."""
-    try:
-        yield
-    except CommonplaceError as error:
-        error.item = at
-        raise
 
 
 def _remember_one(desk: Desk, draft: Draft, *, compare: bool) -> tuple[Receipt, Memory | None]:

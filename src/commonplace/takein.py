@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from commonplace import amend, files, links, memories, paths, revisions, titles
+from commonplace import adopting, amend, files, links, memories, paths, revisions, titles
 from commonplace.carry import Typed
 from commonplace.desk import Desk
 from commonplace.documents import links_of, parsed, rendered, rendered_document, said_by
@@ -31,6 +31,7 @@ _FIELDS: Final = (
     "valid_until",
     "expires",
     "links",
+    "session",
     "layout",
 )
 
@@ -246,9 +247,11 @@ def _add(desk: Desk, path: str, stat: FileStat, hash_: str, document: Document, 
         path=path,
         layout=document.layout,
         links=links_of(document, memory_id),
+        session=document.session_id,
     )
     memories.add(desk.tx, [memory])
     links.add(desk.tx, space.id, memory.links)
+    adopting.adopt(desk, memory)
     files.set_base(desk.tx, path, stat, hash_, memory=memory.id, version=memory.version)
     files.arrive(desk.tx, path)
     desk.log_memory(memory, "remember", how="file")

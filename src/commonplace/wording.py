@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
-from commonplace.errors import BadInput, BadText, TooLarge
+from commonplace.errors import BadInput, BadText, CommonplaceError, TooLarge
 from commonplace.model import KINDS, MAX_KEY, MAX_TAG, MAX_TAGS, MAX_TEXT_BYTES, MAX_TITLE, RELATIONS
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _TAG: Final = re.compile(r"[^,\[\]{}\x00-\x1f\x7f]+\Z")
+
+
+@contextmanager
+def naming(at: int) -> Iterator[None]:
+    """Let an error say which of several things it is about."""
+    try:
+        yield
+    except CommonplaceError as error:
+        error.item = at
+        raise
 
 
 def text(value: str) -> str:

@@ -56,7 +56,8 @@ def seal(tx: Transaction, parts: Parts) -> None:
     by_space: dict[str, list[Change]] = {}
     for change in tx.recorded:
         by_space.setdefault(change.space, []).append(change)
-    touched = memories.places(tx, sorted(tx.touched))
+    touched = {subject: space for subject, space in tx.touched.items() if space is not None}
+    touched |= memories.places(tx, sorted(subject for subject, space in tx.touched.items() if space is None))
     for space in sorted({*by_space, *touched.values()}):
         changed = by_space.get(space, [])
         subjects = dict.fromkeys(change.subjects[0] for change in changed if change.subjects)

@@ -10,6 +10,8 @@ from commonplace.errors import BadInput
 from commonplace.version import __version__
 
 _LARGEST = 2**63 - 1
+_DAY: Final = 86_400
+_SHORTEST: Final = 0.01
 _OF_SEVERAL_SPACES: Final = ("recall",)
 
 
@@ -217,6 +219,60 @@ def _space(to: Parser) -> None:
     _command(actions, "which", "say which space is meant here when none is named")
 
 
+def _session(to: Parser) -> None:
+    actions = _actions(to)
+    append = _of_session(actions, "append", "add messages to a session; the first one begins it")
+    append.add_argument(
+        "text",
+        metavar="TEXT",
+        nargs="?",
+        help="the text; - reads it, or JSON lines with a text each, from standard input",
+    )
+    append.add_argument("--role", help="who speaks: user (if not given), assistant, system, tool or another plain word")
+    append.add_argument("--author", metavar="NAME", help="who that is; else you, or agent: and the role")
+    append.add_argument("--time", metavar="TIME", help="when it was said; else now")
+    append.add_argument("--client-id", metavar="ID", help="your id of the message: sent again, it is stored once")
+    append.add_argument("--jsonl", action="store_true", help=f"read JSON lines, each an object with {_MESSAGE_FIELDS}")
+    append.add_argument("--parent", metavar="SESSION", help="of a new session: the one that it goes on from")
+    append.add_argument("--tag", action="append", default=[], metavar="TAG", help="of a new session (repeatable)")
+    switch = _command(actions, "switch", "settle a session and go on in another")
+    switch.add_argument("old", metavar="OLD", help="the session that ends here")
+    switch.add_argument("new", metavar="NEW", help="the session that begins or is resumed")
+    switch.add_argument("--reason", choices=_REASONS, default="new", metavar="WHY", help=f"{', '.join(_REASONS)} (new)")
+    switch.add_argument("--tag", action="append", default=[], metavar="TAG", help="of a new session (repeatable)")
+    rewind = _of_session(actions, "rewind", "take back every message behind one")
+    rewind.add_argument("after", metavar="AFTER", help="the last message that stays: its number (0 for none) or id")
+    _of_session(actions, "close", "settle everything in a session and close it; a later message opens it again")
+    _of_session(actions, "flush", "settle everything in a session now")
+    show = _of_session(actions, "show", "show the messages of a session")
+    show.add_argument("--after", type=_number, default=0, metavar="N", help="those behind message N")
+    show.add_argument("--limit", type=int, metavar="N", help="how many (100; with --jsonl, all)")
+    show.add_argument("--jsonl", action="store_true", help="print JSON lines, a message each")
+    sessions = _command(actions, "list", "list the newest sessions, of all spaces or of --space")
+    sessions.add_argument("--limit", type=int, default=50, metavar="N", help="how many (50)")
+
+
+def _of_session(actions: argparse._SubParsersAction[Parser], name: str, summary: str) -> Parser:
+    made = _command(actions, name, summary)
+    made.add_argument(
+        "session", metavar="SESSION", help="a session's id, of your choice: 1 to 200 characters, no blanks"
+    )
+    return made
+
+
+_MESSAGE_FIELDS: Final = "text, role, author, time and client_id"
+_REASONS: Final = ("new", "reset", "resume", "branch", "compress")
+
+
+def _worker(to: Parser) -> None:
+    how_long = to.add_mutually_exclusive_group()
+    how_long.add_argument("--once", action="store_true", help="do what is due now, and end")
+    how_long.add_argument(
+        "--every", type=_seconds, default=1.0, metavar="SECONDS", help="how often to look for work (1); Ctrl-C ends it"
+    )
+    to.add_argument("--retry", action="store_true", help="first let what failed for good be tried again")
+
+
 def _import(to: Parser) -> None:
     to.add_argument("folder", metavar="FOLDER", help="such as an Obsidian vault")
     to.add_argument("--dry-run", action="store_true", help="only say what would be done")
@@ -314,6 +370,16 @@ def _bounded(text: str, allowed: range) -> int:
     return value
 
 
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not _SHORTEST <= value <= _DAY:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from {_SHORTEST} to {_DAY:,}")
+    return value
+
+
 def every_parser(top: argparse.ArgumentParser) -> Iterable[argparse.ArgumentParser]:
     """Yield a parser and all parsers below it."""
     yield top
@@ -334,6 +400,7 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
     "history": ("show what a memory said before, and who changed it", _history),
     "link": ("link a memory to another", _link),
     "unlink": ("take a link away", _link),
+    "session": ("append, show, switch, rewind and settle sessions of messages", _session),
     "space": ("list, create and rename spaces", _space),
     "import": ("take in a folder of Markdown files", _import),
     "export": ("write a space, or all of them, as a folder or an archive", _export),
@@ -341,6 +408,7 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
     "reindex": ("bring the index up to date now, instead of with the next recall", _reindex),
     "doctor": ("look at everything and say what is wrong", _doctor),
     "status": ("show numbers, what is pending and what is wrong", _nothing),
+    "worker": ("settle sessions into episodes as it becomes due", _worker),
     "audit": ("verify and read the signed log", _audit),
     "bench": ("measure how well recall finds what it should", _bench),
     "completion": ("print a script that completes commands in your shell", _completion),

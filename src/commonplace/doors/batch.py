@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from commonplace.doors import intake, jsons, showing
-from commonplace.errors import BadInput, BadText, CommonplaceError, TooLarge
+from commonplace.errors import BadInput, CommonplaceError, TooLarge
 from commonplace.model import MAX_TEXT_BYTES, Draft, Receipt
 
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ def _from(first: int, fix: str) -> str:
 
 def _draft(line: bytes) -> Draft:
     """Return what a line asks to be remembered; what its values may be is for the book to say."""
-    said = _object(line)
+    said = intake.json_object(line)
     if unknown := [name for name in said if name not in _FIELDS]:
         raise BadInput(f"{unknown[0]!r} is not a field of a memory", fix=f"the fields are {', '.join(_FIELDS)}")
     if "text" not in said:
@@ -119,19 +118,6 @@ def _draft(line: bytes) -> Draft:
     if "links" in given:
         given["links"] = _links(given["links"])
     return Draft(**given)
-
-
-def _object(line: bytes) -> dict[str, Any]:
-    fix = 'write one object on each line, such as {"text": "Alice owns billing"}'
-    try:
-        said = json.loads(line.decode())
-    except UnicodeDecodeError:
-        raise BadText("it is not UTF-8", fix="convert the file to UTF-8 first") from None
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"it is not JSON: {error}", fix=fix) from None
-    if not isinstance(said, dict):
-        raise BadInput("it is not a JSON object", fix=fix)
-    return said
 
 
 def _tags(value: object) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _WHOLE_ID: Final = r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
 _TIMES: Final = ("occurred", "valid_from", "valid_until", "expires")
+_TURN: Final = 0.2
 _MANY: Final = 100
 """So many new memories are worth to be indexed at once, rather than with the next recall."""
 
@@ -70,6 +71,13 @@ class Call:
             with suppress(CommonplaceError):
                 self.book.reindex(progress=self.progress)
 
+    def turn(self) -> None:
+        """Do a little of the work that is due, now that the answer is told: no worker need be running."""
+        self.flush()
+        # What was asked for is done and told, whatever becomes of this.
+        with suppress(CommonplaceError):
+            self.book.work(seconds=_TURN)
+
     def id(self, part: str) -> str:
         """Return the id that was meant by some of its digits or by a file's name."""
         return part if re.fullmatch(_WHOLE_ID, part, re.ASCII) else self.book.find_id(part)
@@ -106,7 +114,7 @@ def _remember(call: Call) -> int:
         space=args.space,
         kind=args.kind or "note",
         title=args.title,
-        tags=_tags(args.tag or ()),
+        tags=intake.tags(args.tag or ()),
         importance=_importance(args.importance) if args.importance is not None else None,
         **{name: getattr(args, name) for name in _TIMES},
         links=[_link_to(call, one) for one in args.link],
@@ -147,7 +155,7 @@ def _changes(args: Namespace) -> dict[str, Any]:
     if args.kind is not None:
         changes["kind"] = args.kind
     if args.tag is not None:
-        changes["tags"] = _tags(args.tag)
+        changes["tags"] = intake.tags(args.tag)
     if args.importance is not None:
         changes["importance"] = None if _is_nothing(args.importance) else _importance(args.importance)
     for name in _TIMES:
@@ -164,8 +172,8 @@ def _changed_tags(
     if isinstance(tags, Unset):
         memory = call.book.get(memory_id)
         tags, expected = list(memory.tags), memory.version if expected is None else expected
-    fewer = set(_tags(call.args.remove_tag))
-    return [tag for tag in (*tags, *_tags(call.args.add_tag)) if tag not in fewer], expected
+    fewer = set(intake.tags(call.args.remove_tag))
+    return [tag for tag in (*tags, *intake.tags(call.args.add_tag)) if tag not in fewer], expected
 
 
 def _move(call: Call) -> int:
@@ -275,6 +283,21 @@ def _history(call: Call) -> int:
     return call.tell(jsons.history(memory_id, revisions, diffs), lambda out: showing.history(out, revisions, diffs))
 
 
+# --- sessions
+
+
+def _session(call: Call) -> int:
+    from commonplace.doors.sessions import ACTIONS
+
+    return ACTIONS[call.args.action](call)
+
+
+def _worker(call: Call) -> int:
+    from commonplace.doors.worker import work
+
+    return work(call)
+
+
 # --- spaces and the home
 
 
@@ -378,6 +401,14 @@ _COMMANDS: Final[Mapping[str, Command]] = {
     "show": _show,
     "list": _list,
     "history": _history,
+    "session append": _session,
+    "session switch": _session,
+    "session rewind": _session,
+    "session close": _session,
+    "session flush": _session,
+    "session show": _session,
+    "session list": _session,
+    "worker": _worker,
     "space list": _list_spaces,
     "space create": _create_space,
     "space rename": _rename_space,
@@ -411,12 +442,6 @@ def _filter(args: Namespace) -> Filter:
         until=args.until,
         deleted=getattr(args, "deleted", False),
     )
-
-
-def _tags(values: Iterable[str]) -> list[str]:
-    """Return the tags of all options; several may stand in one, with commas, and an empty one means none."""
-    parted = (tag.strip().lstrip("# ") for value in values for tag in value.split(","))
-    return [" ".join(tag.split()) for tag in parted if tag]
 
 
 def _importance(value: str) -> float:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from typing import TYPE_CHECKING, BinaryIO
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from commonplace.errors import BadInput, BadText, NotFound, TooLarge
 from commonplace.model import MAX_TEXT_BYTES
@@ -30,10 +32,10 @@ def text_of(args: Namespace, *, piped: bool) -> str | None:
     return str(args.text) if args.text is not None else None
 
 
-def decoded(file: BinaryIO, name: str) -> str:
-    """Read a text of UTF-8; what is too large is refused before it is read to the end."""
+def decoded(file: BinaryIO, name: str, *, begun: bytes = b"") -> str:
+    """Read a text of UTF-8, of which some may be read already; what is too large is not read to the end."""
     try:
-        data = file.read(MAX_TEXT_BYTES + 1)
+        data = begun + file.read(max(0, MAX_TEXT_BYTES + 1 - len(begun)))
     except OSError as error:
         raise BadInput(f"{name} cannot be read: {error.strerror}", fix="name a file with the text") from error
     if len(data) > MAX_TEXT_BYTES:
@@ -48,6 +50,26 @@ def decoded(file: BinaryIO, name: str) -> str:
             f"{name} is not UTF-8: byte {data[error.start]:#04x} at position {error.start}",
             fix="convert it first, for instance with `iconv -f latin1 -t utf-8`",
         ) from None
+
+
+def json_object(line: bytes) -> dict[str, Any]:
+    """Return the object that a line of JSON holds."""
+    fix = 'write one object on each line, such as {"text": "Alice owns billing"}'
+    try:
+        said = json.loads(line.decode())
+    except UnicodeDecodeError:
+        raise BadText("it is not UTF-8", fix="convert the file to UTF-8 first") from None
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"it is not JSON: {error}", fix=fix) from None
+    if not isinstance(said, dict):
+        raise BadInput("it is not a JSON object", fix=fix)
+    return said
+
+
+def tags(values: Iterable[str]) -> list[str]:
+    """Return the tags of all options; several may stand in one, with commas, and an empty one means none."""
+    parted = (tag.strip().lstrip("# ") for value in values for tag in value.split(","))
+    return [" ".join(tag.split()) for tag in parted if tag]
 
 
 def open_file(path: str) -> BinaryIO:

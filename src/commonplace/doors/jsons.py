@@ -10,6 +10,8 @@ from typing import Any
 
 from commonplace.errors import CommonplaceError
 from commonplace.model import (
+    Appended,
+    Captured,
     Deleted,
     Finding,
     Hit,
@@ -17,14 +19,19 @@ from commonplace.model import (
     LogEntry,
     LogReport,
     Memory,
+    Message,
+    MessagePage,
     Page,
     Recalled,
     Receipt,
     Revision,
+    Session,
+    Settled,
     Space,
     Status,
     SyncReport,
     TransferReport,
+    Worked,
     stamp,
 )
 
@@ -163,6 +170,79 @@ def history(memory_id: str, revisions: Iterable[Revision], diffs: Iterable[str |
     return {"id": memory_id, "revisions": told}
 
 
+def captured(said: Captured) -> dict[str, Any]:
+    """What an append returned."""
+    return {
+        "session": said.session,
+        "messages": [_appended(one) for one in said.messages],
+        "durable": said.durable,
+        "searchable": said.searchable,
+        "settled": said.settled,
+    }
+
+
+def _appended(said: Appended) -> dict[str, Any]:
+    told: dict[str, Any] = {"id": said.id, "seq": said.seq, "new": said.new, "masked": said.masked}
+    return {**told, "taken_back": True} if said.taken_back else told
+
+
+def session(said: Session) -> dict[str, Any]:
+    """One session."""
+    return {
+        "id": said.id,
+        "space": said.space.name,
+        "parent": said.parent,
+        "tags": list(said.tags),
+        "created": stamp(said.created),
+        "closed": _time(said.closed),
+        "generation": said.generation,
+        "messages": said.last,
+        "unsettled": said.unsettled,
+    }
+
+
+def sessions(said: Iterable[Session]) -> dict[str, Any]:
+    """Some sessions, newest first."""
+    return {"sessions": [session(one) for one in said]}
+
+
+def message(said: Message) -> dict[str, Any]:
+    """One message of a session."""
+    return {
+        "id": said.id,
+        "seq": said.seq,
+        "role": said.role,
+        "author": said.author,
+        "text": said.text,
+        "time": stamp(said.time),
+        "client_id": said.client_id,
+        "masked": said.masked,
+        "episode": said.episode,
+        "taken_back": _time(said.taken_back),
+    }
+
+
+def messages(said: MessagePage) -> dict[str, Any]:
+    """Some messages of a session, in order."""
+    return {"session": session(said.session), "messages": [message(one) for one in said.items], "next": said.next}
+
+
+def settled(said: Settled) -> dict[str, Any]:
+    """What was settled in a session."""
+    return {"session": said.session, "episodes": list(said.episodes), "unsettled": said.unsettled}
+
+
+def rewound(session_id: str, taken: Iterable[Message]) -> dict[str, Any]:
+    """Which messages were taken back."""
+    return {"session": session_id, "taken_back": [{"id": one.id, "seq": one.seq} for one in taken]}
+
+
+def worked(said: Worked) -> dict[str, Any]:
+    """What became of a piece of work; `error` only where it failed."""
+    told = settled(said.settled)
+    return {**told, "error": said.error} if said.error else told
+
+
 def space(said: Space) -> dict[str, Any]:
     """One space."""
     return {"id": said.id, "name": said.name, "created": stamp(said.created)}
@@ -185,9 +265,17 @@ def status(said: Status) -> dict[str, Any]:
             "deleted": said.deleted,
             "links": said.links,
             "log_entries": said.log_entries,
+            "sessions": said.sessions,
+            "messages": said.messages,
         },
         "sizes": {"database_bytes": said.database_bytes, "markdown_bytes": said.markdown_bytes},
-        "pending": {"files": said.pending_files, "deletions": said.pending_deletions},
+        "pending": {
+            "files": said.pending_files,
+            "deletions": said.pending_deletions,
+            "messages": said.unsettled,
+            "jobs": said.waiting_jobs,
+            "failed_jobs": said.failed_jobs,
+        },
         "wrong": findings(said.wrong),
     }
 

@@ -66,6 +66,10 @@ class Output(Protocol):
         """Word an id."""
         ...
 
+    def report(self, sentence: str, rows: Iterable[Sequence[str]]) -> None:
+        """Say what was done: a sentence for people, rows of values for programs."""
+        ...
+
     def receipt(self, did: str, *, memory_id: str, space: str, path: str, version: int) -> None:
         """Say what was stored where."""
         ...
@@ -114,6 +118,11 @@ class Plain:
     def name(self, memory_id: str) -> str:
         """Word an id in full."""
         return memory_id
+
+    def report(self, sentence: str, rows: Iterable[Sequence[str]]) -> None:
+        """Say what was done, in rows."""
+        del sentence
+        self.table((), rows)
 
     def receipt(self, did: str, *, memory_id: str, space: str, path: str, version: int) -> None:
         """Say what was stored where: id, space, path and version between tabs."""

@@ -77,6 +77,11 @@ class Screen:
         """Word an id by its last digits, which every command takes."""
         return memory_id[-_TAIL:]
 
+    def report(self, sentence: str, rows: Iterable[Sequence[str]]) -> None:
+        """Say what was done, in a sentence."""
+        del rows
+        self.line(one_line(sentence), "green")
+
     def receipt(self, did: str, *, memory_id: str, space: str, path: str, version: int) -> None:
         """Say what was stored where."""
         said = Text.assemble((did, "green"), " ", (self.name(memory_id), "cyan"), f" in {one_line(space)}")

@@ -129,11 +129,18 @@ def status(out: Output, said: Status) -> None:
             *((f"  {kind}", str(count)) for kind, count in sorted(said.kinds.items())),
             ("deleted", str(said.deleted)),
             ("links", str(said.links)),
+            ("sessions", str(said.sessions)),
+            (
+                "messages",
+                f"{said.messages} ({said.unsettled} not in an episode yet)" if said.unsettled else str(said.messages),
+            ),
             ("log entries", str(said.log_entries)),
             ("database", _size(said.database_bytes)),
             ("markdown", _size(said.markdown_bytes)),
             ("pending files", str(said.pending_files)),
             ("pending deletions", str(said.pending_deletions)),
+            ("waiting jobs", str(said.waiting_jobs)),
+            ("failed jobs", str(said.failed_jobs)),
         ]
     )
     findings(out, said.wrong, fine="nothing is wrong")

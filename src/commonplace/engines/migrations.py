@@ -21,7 +21,7 @@ CREATE TABLE memory (
   occurred TEXT, valid_from TEXT, valid_until TEXT, expires TEXT, revision INTEGER NOT NULL, version INTEGER NOT NULL,
   revised_by TEXT NOT NULL, revised_at TEXT NOT NULL, revised_how TEXT NOT NULL,
   path TEXT NOT NULL, layout TEXT NOT NULL, digest TEXT NOT NULL, deleted TEXT,
-  PRIMARY KEY (space, id));
+  session TEXT, PRIMARY KEY (space, id));
 CREATE INDEX memory_by_time ON memory (space, created, id);
 CREATE INDEX memory_by_path ON memory (path);
 CREATE INDEX memory_by_digest ON memory (space, digest, created, id) WHERE deleted IS NULL;
@@ -48,6 +48,29 @@ CREATE INDEX link_by_target ON link (target, relation);
 CREATE TABLE idempotency (
   space TEXT NOT NULL, principal TEXT NOT NULL, key TEXT NOT NULL, content TEXT NOT NULL, answer TEXT NOT NULL,
   at TEXT NOT NULL, PRIMARY KEY (space, principal, key)) WITHOUT ROWID;
+
+-- sessions
+CREATE TABLE session (
+  space TEXT NOT NULL, id TEXT NOT NULL, parent TEXT, tags TEXT NOT NULL, created TEXT NOT NULL, closed TEXT,
+  generation INTEGER NOT NULL, last INTEGER NOT NULL, PRIMARY KEY (space, id)) WITHOUT ROWID;
+CREATE TABLE session_place (id TEXT NOT NULL PRIMARY KEY, space TEXT NOT NULL) WITHOUT ROWID;
+CREATE INDEX session_by_time ON session (space, created, id);
+CREATE TABLE message (
+  space TEXT NOT NULL, session TEXT NOT NULL, seq INTEGER NOT NULL, id TEXT NOT NULL, role TEXT NOT NULL,
+  author TEXT NOT NULL, text TEXT NOT NULL, time TEXT NOT NULL, client_id TEXT, sent TEXT, masked INTEGER NOT NULL,
+  episode TEXT, taken_back TEXT, PRIMARY KEY (space, session, seq));
+CREATE UNIQUE INDEX message_by_id ON message (id);
+CREATE UNIQUE INDEX message_by_client ON message (space, session, client_id) WHERE client_id IS NOT NULL;
+CREATE INDEX message_unsettled ON message (space, session, seq) WHERE episode IS NULL AND taken_back IS NULL;
+CREATE INDEX message_by_episode ON message (episode) WHERE episode IS NOT NULL;
+
+-- jobs
+CREATE TABLE job (
+  id TEXT NOT NULL PRIMARY KEY, space TEXT NOT NULL, kind TEXT NOT NULL, subject TEXT NOT NULL, state TEXT NOT NULL,
+  due TEXT NOT NULL, attempts INTEGER NOT NULL, lease TEXT, leased_until TEXT, error TEXT NOT NULL,
+  created TEXT NOT NULL);
+CREATE UNIQUE INDEX job_by_subject ON job (kind, subject) WHERE state = 'waiting';
+CREATE INDEX job_by_due ON job (state, due);
 
 -- changes
 CREATE TABLE change_count (space TEXT NOT NULL PRIMARY KEY, last INTEGER NOT NULL) WITHOUT ROWID;

@@ -225,7 +225,7 @@ class SqliteTransaction(SqliteReading):
         super().__init__(connection)
         self.now = now
         self.recorded: list[Change] = []
-        self.touched: set[str] = set()
+        self.touched: dict[str, str | None] = {}
 
     def run(self, sql: str, /, **params: object) -> int:
         """Run one statement and return how many rows it touched."""

@@ -1,0 +1,238 @@
+"""Appends of one message, by one process and by several, to one session and to many, with recall and worker beside.
+
+Whatever the rate, every message must be there once, in its session's one order, and settling must keep up.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count, islice
+from typing import IO, Final
+
+import commonplace
+from benchmarks.bare import BareLog
+from benchmarks.bench import ROOT, Bench, environment, rate
+from benchmarks.figures import AT_LEAST, Bar, Figure, in_turns
+from benchmarks.texts import texts
+from commonplace.book import Commonplace
+from commonplace.boundary import LIMITS
+from commonplace.model import Sent
+
+_SIXTH: Final = Bar(AT_LEAST, 1 / 6)
+_CASES: Final = ((1, 1), (1, 50), (4, 1), (4, 50))
+_ROUNDS_OF_ADDS: Final = 4
+"""A round has four times as many appends as one of `remember`, so that sessions fill up and are settled meanwhile."""
+
+_OPEN: Final = LIMITS.messages
+"""A worker that has caught up leaves no session with more open messages than one episode takes."""
+
+_BEGUN: Final = _OPEN + 5
+"""So many messages every session has at the beginning, so that there is something to settle in each of fifty, too."""
+
+_PATIENCE: Final = 30.0
+
+
+def append(bench: Bench) -> Iterator[Figure]:
+    """Measure appends of n processes on one home against n processes that write the same rows to one bare table."""
+    for processes, sessions in _CASES:
+        total = _ROUNDS_OF_ADDS * bench.scale.adds
+        with _Run.begun(bench, processes, sessions) as run:
+            ours, reference = in_turns(
+                bench.scale.write_rounds,
+                partial(run.measure, "ours", total // processes),
+                partial(run.measure, "bare", total // processes),
+            )
+            run.check()
+        yield Figure(
+            benchmark="append",
+            what=f"append, n processes, {sessions} session{'s' if sessions > 1 else ''}",
+            n=processes,
+            unit="/s",
+            ours_rounds=ours,
+            reference_rounds=reference,
+            bar=_SIXTH,
+        )
+
+
+@dataclass(slots=True)
+class _Run:
+    """One case: the processes that append, the two beside them, and what they have been told so far."""
+
+    book: Commonplace
+    writers: list[_Process]
+    sessions: int
+    appended: int = field(default=0)
+
+    @classmethod
+    @contextmanager
+    def begun(cls, bench: Bench, processes: int, sessions: int) -> Iterator[_Run]:
+        home, bare = bench.fresh("home"), bench.fresh("bare")
+        with ExitStack() as running:
+            book = running.enter_context(commonplace.open(home))
+            book.remember("The on-call rota is in the handbook.", space="personal")
+            # Both run all the time, so that they are unkind to ours and to the reference alike.
+            for beside in ("work", "recall"):
+                running.enter_context(closing(_Process(beside, home)))
+            names = [str(number) for number in range(processes)]
+            writers = [running.enter_context(closing(_Process("write", home, bare, str(sessions), n))) for n in names]
+            run = cls(book, writers, sessions)
+            run.begin()
+            yield run
+
+    def begin(self) -> None:
+        """Give every session its first messages, which nobody measures."""
+        for number in range(self.sessions):
+            told = zip(count(1), islice(texts(f"begin {number}"), _BEGUN), strict=False)
+            sent = [Sent(text, client_id=f"begin-{number}:{at}") for at, text in told]
+            self.book.append(f"session-{number}", sent, space="personal")
+            self.appended += len(sent)
+
+    def measure(self, what: str, each: int) -> float:
+        """Let every process write this many, and return how many that were in a second, all together."""
+        for writer in self.writers:
+            writer.tell(what, each)
+        times = [writer.answer() for writer in self.writers]
+        if what == "ours":
+            self.appended += each * len(self.writers)
+            self._wait_for_settling()
+        return rate(each * len(self.writers), max(end for _, end in times) - min(begin for begin, _ in times))
+
+    def _wait_for_settling(self) -> None:
+        """Wait until the worker has caught up: it must not take longer than our patience."""
+        until = time.monotonic() + _PATIENCE
+        while behind := [one.id for one in self.book.sessions(space="personal", limit=1000) if one.unsettled > _OPEN]:
+            if time.monotonic() > until:
+                raise RuntimeError(f"settling does not keep up: {len(behind)} sessions have more than {_OPEN} open")
+            time.sleep(0.02)
+
+    def check(self) -> None:
+        """Look at every message: none lost, none doubled, none out of its order."""
+        found: list[str] = []
+        for session in self.book.sessions(space="personal", limit=1000):
+            found += _client_ids(self.book, session.id)
+            if not self.book.messages(session.id, limit=1).items[0].episode:
+                raise RuntimeError(f"{session.id} was never settled")
+        if len(found) != self.appended or len(set(found)) != self.appended:
+            raise RuntimeError(f"{self.appended} messages were acknowledged, {len(found)} are there")
+        if wrong := self.book.status().wrong:
+            raise RuntimeError(f"something went wrong: {wrong[0]}")
+
+
+def _client_ids(book: Commonplace, session: str) -> list[str]:
+    """Return the client ids of a session's messages, if their numbers and those of each writer are without gaps."""
+    found, latest, after = [], dict[str, int](), 0
+    while True:
+        page = book.messages(session, after=after, limit=1000)
+        for one in page.items:
+            after += 1
+            writer, _, number = (one.client_id or "").partition(":")
+            if one.seq != after or int(number) <= latest.get(writer, 0):
+                raise RuntimeError(f"message {one.seq} of {session} ({one.client_id}) is out of order")
+            latest[writer] = int(number)
+            found.append(one.client_id or "")
+        if page.next is None:
+            return found
+
+
+class _Process:
+    """A process of its own that writes when it is told to, or goes on with something until it is closed."""
+
+    def __init__(self, *what: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.capturing", *what],
+            cwd=ROOT,
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.answer()
+
+    def tell(self, what: str, number: int) -> None:
+        """Let it write this many, without waiting for the end."""
+        requests = self._process.stdin
+        assert requests is not None
+        print(what, number, file=requests, flush=True)
+
+    def answer(self) -> tuple[float, float]:
+        """Return when it began and when it ended."""
+        answers = self._process.stdout
+        assert answers is not None
+        said = answers.readline()
+        if not said:
+            self.close()
+            raise RuntimeError(f"a process of the benchmark ended with {self._process.returncode}")
+        begun, ended = json.loads(said)
+        return begun, ended
+
+    def close(self) -> None:
+        """Let it end."""
+        self._process.communicate()
+
+
+def serve_write(home: str, bare: str, sessions: int, name: str, requests: IO[str], answers: IO[str]) -> None:
+    """Be a process that writes: read `ours N` or `bare N` and answer with when it began and ended."""
+    # The same texts for both.
+    for_ours, for_bare = (zip(count(1), texts(f"writer {name}"), strict=False) for _ in range(2))
+    with commonplace.open(home) as book, closing(BareLog(bare)) as log:
+        _ready(answers)
+        for request in requests:
+            what, number = request.split()
+            chosen = list(islice(for_ours if what == "ours" else for_bare, int(number)))
+            begun = time.monotonic()
+            for at, text in chosen:
+                session, client_id = f"session-{at % sessions}", f"{name}:{at}"
+                if what == "ours":
+                    book.append(session, [Sent(text, client_id=client_id)], space="personal")
+                else:
+                    log.add(session, at, text, client_id)
+            print(json.dumps([begun, time.monotonic()]), file=answers, flush=True)
+
+
+def serve_recall(home: str, requests: IO[str], answers: IO[str]) -> None:
+    """Be a process that recalls, one question after another with a short pause, until standard input ends."""
+    with commonplace.open(home) as book:
+        book.recall("who owns billing", spaces="personal")
+        _ready(answers)
+        while not _is_closed(requests, 0.05):
+            book.recall("who owns billing and the release on friday", spaces="personal")
+
+
+def serve_work(home: str, requests: IO[str], answers: IO[str]) -> None:
+    """Be a process that settles what is due, until standard input ends."""
+    with commonplace.open(home) as book:
+        _ready(answers)
+        while not _is_closed(requests, 0.05):
+            book.work(seconds=1)
+
+
+def _is_closed(requests: IO[str], seconds: float) -> bool:
+    return bool(select.select([requests], [], [], seconds)[0])
+
+
+def _ready(answers: IO[str]) -> None:
+    print("[0, 0]", file=answers, flush=True)
+
+
+def serve(what: str, arguments: Sequence[str]) -> None:
+    """Be one of the processes of the benchmark."""
+    home = arguments[0]
+    if what == "write":
+        _, bare, sessions, name = arguments
+        serve_write(home, bare, int(sessions), name, sys.stdin, sys.stdout)
+    elif what == "recall":
+        serve_recall(home, sys.stdin, sys.stdout)
+    else:
+        serve_work(home, sys.stdin, sys.stdout)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], sys.argv[2:])

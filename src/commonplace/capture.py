@@ -1,0 +1,378 @@
+"""Capture: messages into sessions, and sessions switched, taken back and closed. Nothing is held only in memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final, Literal, NamedTuple, TypeAlias, get_args
+
+from commonplace import (
+    amend,
+    boundary,
+    jobs,
+    masking,
+    memories,
+    reading,
+    sessions,
+    settle,
+    sync,
+    takein,
+    transcripts,
+    wording,
+)
+from commonplace.desk import Desk
+from commonplace.errors import BadInput, BadText, Conflict, KeyConflict, NotFound, TooLarge
+from commonplace.model import (
+    MAX_MESSAGE_BYTES,
+    MAX_MESSAGES,
+    Appended,
+    Captured,
+    Message,
+    MessagePage,
+    Sent,
+    Session,
+    Settled,
+    Spaces,
+    new_id,
+)
+from commonplace.ports import Likeness, Parts, Reading
+from commonplace.writing import write
+
+Reason: TypeAlias = Literal["new", "reset", "resume", "branch", "compress"]
+REASONS: Final[tuple[str, ...]] = get_args(Reason)
+
+MAX_PAGE: Final = 1000
+_SESSION: Final = re.compile(r"[^\s\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,200}")
+_ROLE: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+_AUTHOR: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,200}")
+# So many open messages may have a boundary among them; fewer wait until the session falls silent.
+_MANY: Final = 40
+_SILENCE: Final = timedelta(hours=1)
+
+
+class Context(NamedTuple):
+    """Where a session belongs, if it is new: its space, the session that it goes on from, its tags."""
+
+    space: str
+    named: bool = False
+    parent: str | None = None
+    tags: tuple[str, ...] = ()
+
+
+class _Clean(NamedTuple):
+    """A message as it will be stored, and a hash of it as it was sent."""
+
+    sent: Sent
+    text: str
+    masked: int
+    role: str
+
+
+# --- append
+
+
+def append(parts: Parts, actor: str, session_id: str, messages: Sequence[Sent], context: Context) -> Captured:
+    """Store messages in the order given, all or none; one that was sent before under its client id is a repeat."""
+    session_id = session_name(session_id)
+    if context.parent is not None:
+        session_name(context.parent)
+    if not messages:
+        raise BadInput("there is no message to append", fix="give at least one")
+    if len(messages) > MAX_MESSAGES:
+        raise TooLarge(
+            f"{len(messages):,} messages are too many at once", fix=f"send at most {MAX_MESSAGES:,} at a time"
+        )
+    cleaned = []
+    for at, message in enumerate(messages):
+        with wording.naming(at):
+            cleaned.append(_cleaned(message))
+    return write(parts, actor, lambda desk: _append(desk, session_id, cleaned, context))
+
+
+def _cleaned(sent: Sent) -> _Clean:
+    """Check a message and take out what must not be stored: recalled text that came back, and secrets."""
+    if not isinstance(sent, Sent):
+        raise BadText("a message is neither a text nor a message", fix="send strings, or messages with a text")
+    texts: tuple[object, ...] = (sent.text, sent.role, sent.author or "", sent.client_id or "")
+    if not all(isinstance(text, str) for text in texts):
+        raise BadText("a message's text, role, author or client id is not a text", fix="send strings")
+    if "\0" in sent.text or not wording.is_unicode(sent.text):
+        raise BadText(
+            "a message has NUL bytes or half characters, which no file can hold", fix="send valid UTF-8 without NUL"
+        )
+    if len(sent.text) > MAX_MESSAGE_BYTES or len(sent.text.encode()) > MAX_MESSAGE_BYTES:
+        raise TooLarge("a message is larger than 1 MiB", fix="send it in parts, or store it as a memory")
+    if not _ROLE.fullmatch(sent.role):
+        raise BadInput(f"{sent.role!r} is not a role", fix="use user, assistant, system, tool or another plain word")
+    if sent.author is not None and not _AUTHOR.fullmatch(sent.author):
+        raise BadInput("an author has characters that no name has, or too many", fix="give a name on one line")
+    if sent.client_id is not None:
+        wording.key(sent.client_id)
+    text, masked = masking.mask(masking.unfence(sent.text))
+    return _Clean(sent, text, masked, sent.role)
+
+
+def _append(desk: Desk, session_id: str, cleaned: Sequence[_Clean], context: Context) -> Captured:
+    session = _session_for(desk, session_id, context)
+    known = sessions.repeated(desk.tx, session, [one.sent.client_id for one in cleaned if one.sent.client_id])
+    receipts: list[Appended] = []
+    fresh: dict[str, tuple[Message, str | None]] = {}
+    settled = True
+    for at, one in enumerate(cleaned):
+        hash_ = desk.parts.keys.keyed_hash(one.role, one.sent.text) if one.sent.client_id else None
+        before = known.get(one.sent.client_id or "")
+        if before is None:
+            with wording.naming(at):
+                message = _message(desk, session, one, session.last + len(fresh) + 1)
+            fresh[message.id] = (message, hash_)
+            if message.client_id and hash_:
+                known[message.client_id] = (message, hash_)
+            receipts.append(Appended(message.id, message.seq, new=True, masked=message.masked))
+            settled = False
+            continue
+        message, first_hash = before
+        if first_hash != hash_:
+            error = KeyConflict(
+                f"the client id {one.sent.client_id!r} was used before in this session for another message",
+                fix="give every message a client id of its own; the same one only to send the same message again",
+            )
+            error.item = at
+            raise error
+        settled = settled and message.episode is not None
+        taken_back = message.taken_back is not None
+        receipts.append(Appended(message.id, message.seq, new=False, masked=message.masked, taken_back=taken_back))
+    if fresh:
+        _store(desk, session, list(fresh.values()))
+    return Captured(session.id, tuple(receipts), settled=settled)
+
+
+def _store(desk: Desk, session: Session, fresh: Sequence[tuple[Message, str | None]]) -> None:
+    sessions.append(desk.tx, session, fresh)
+    if session.closed is not None:
+        sessions.close(desk.tx, session, None)
+    desk.touch(session.space, (message.id for message, _ in fresh))
+    desk.log(
+        session.space,
+        "append",
+        (),
+        session=session.id,
+        first=fresh[0][0].seq,
+        last=fresh[-1][0].seq,
+        said=desk.parts.keys.keyed_hash(*(message.text for message, _ in fresh)),
+    )
+    # Looked at where a boundary may first be found, and whenever the size alone makes one: not at every message.
+    now_open = session.unsettled + len(fresh)
+    many = session.unsettled < _MANY <= now_open or now_open >= boundary.LIMITS.messages
+    due = desk.tx.now if many else desk.tx.now + _SILENCE
+    jobs.ask(desk.tx, space=session.space.id, kind=settle.JOB, subject=session.id, due=due)
+
+
+def _message(desk: Desk, session: Session, one: _Clean, seq: int) -> Message:
+    return Message(
+        id=new_id(),
+        session=session.id,
+        seq=seq,
+        role=one.role,
+        author=one.sent.author or (desk.actor if one.role == "user" else f"agent:{one.role}"),
+        text=one.text,
+        time=desk.time("time", one.sent.time) or desk.tx.now,
+        client_id=one.sent.client_id,
+        masked=one.masked,
+    )
+
+
+def _session_for(desk: Desk, session_id: str, context: Context) -> Session:
+    """Return the session, made now if there is none; what was fixed when it was made does not change."""
+    place = sessions.place(desk.tx, session_id)
+    if place is None:
+        session = Session(
+            id=session_id,
+            space=desk.space(context.space),
+            parent=context.parent,
+            tags=context.tags,
+            created=desk.tx.now,
+            closed=None,
+            generation=1,
+            last=0,
+        )
+        sessions.add(desk.tx, session)
+        desk.log(session.space, "session.begin", (), session=session.id, parent=session.parent)
+        return session
+    session = require(desk.tx, desk.writable, session_id)
+    if context.named and session.space.name != context.space:
+        raise Conflict(
+            f"the session {session_id} is in the space {session.space.name}, not in {context.space}",
+            fix=f"append to it in {session.space.name}, or use another session",
+        )
+    if context.parent is not None and context.parent != session.parent:
+        raise Conflict(
+            f"the session {session_id} goes on from {session.parent or 'no other'}, which cannot be changed",
+            fix="leave the parent out, or use another session",
+        )
+    return session
+
+
+# --- reading
+
+
+def require(tx: Reading, allowed: Spaces, session_id: str) -> Session:
+    """Return a session that may be used; one that may not even be read is not found."""
+    session = sessions.find(tx, allowed, session_name(session_id))
+    if session is None:
+        raise NotFound(f"there is no session {session_id}", fix="`commonplace session list` shows what there is")
+    return session
+
+
+def require_there(parts: Parts, actor: str, session_id: str) -> None:
+    """Refuse a session that is not there, or that may not be read."""
+    with parts.db.reading() as tx:
+        require(tx, reading.readable(tx, actor), session_id)
+
+
+def show(parts: Parts, actor: str, session_id: str, *, after: int, limit: int) -> MessagePage:
+    """Return messages of a session behind a number, in order."""
+    if not 1 <= limit <= MAX_PAGE:
+        raise BadInput(f"limit {limit} is out of range", fix=f"ask for 1 to {MAX_PAGE} at a time, and page on")
+    with parts.db.reading() as tx:
+        session = require(tx, reading.readable(tx, actor), session_id)
+        found = sessions.messages(tx, session, after=max(0, after), limit=limit + 1)
+    following = found[limit - 1].seq if len(found) > limit else None
+    return MessagePage(session, tuple(found[:limit]), following)
+
+
+def listed(parts: Parts, actor: str, *, space: str | None, limit: int) -> tuple[Session, ...]:
+    """Return the newest sessions."""
+    if not 1 <= limit <= MAX_PAGE:
+        raise BadInput(f"limit {limit} is out of range", fix=f"ask for 1 to {MAX_PAGE} at a time")
+    with parts.db.reading() as tx:
+        return tuple(sessions.page(tx, reading.readable(tx, actor, space), after=None, limit=limit))
+
+
+def generation(parts: Parts, actor: str, session_id: str) -> int:
+    """Return the generation of a session; 0 while there is none."""
+    with parts.db.reading() as tx:
+        found = sessions.find(tx, reading.readable(tx, actor), session_name(session_id))
+    return found.generation if found else 0
+
+
+# --- switch, rewind, close
+
+
+def switch(
+    parts: Parts, actor: str, old: str, new: str, *, reason: str, context: Context, likeness: Likeness
+) -> Settled:
+    """Settle what is open in the old session, under its own name, and begin or resume the new one, in one step."""
+    old, new = session_name(old), session_name(new)
+    if reason not in REASONS:
+        raise BadInput(f"{reason!r} is no reason to switch", fix=f"use one of {', '.join(REASONS)}")
+    if old == new:
+        raise BadInput("a session cannot be switched to itself", fix="name another session")
+
+    def story(desk: Desk, plan: settle.Plan | None) -> Settled:
+        made: tuple[str, ...] = ()
+        before = sessions.find(desk.tx, desk.writable, old)
+        if before is not None and plan is not None:
+            made = settle.carry_out(desk, before, plan)
+            sessions.next_generation(desk.tx, before)
+            if reason != "branch":
+                sessions.close(desk.tx, before, desk.tx.now)
+        wanted = context if before is None else _inherited(context, before)
+        _switch_to(desk, new, old, reason, wanted)
+        space = before.space if before else desk.space(wanted.space)
+        desk.log(space, "session.switch", (), session=old, to=new, reason=reason)
+        return Settled(old, made, sessions.count_open(desk.tx, before.space.id, old) if before else 0)
+
+    return settle.with_plan(parts, actor, old, likeness, story, flush=True)
+
+
+def _inherited(context: Context, before: Session) -> Context:
+    """Return where a session belongs that follows another: to the same space and tags, unless others are named."""
+    space = context.space if context.named else before.space.name
+    return context._replace(space=space, tags=context.tags or before.tags)
+
+
+def _switch_to(desk: Desk, new: str, old: str, reason: str, context: Context) -> None:
+    there = sessions.place(desk.tx, new)
+    if there is None:
+        parent = None if reason == "resume" else old
+        _session_for(desk, new, context._replace(parent=parent, named=False))
+        return
+    session = require(desk.tx, desk.writable, new)
+    sessions.next_generation(desk.tx, session)
+    if session.closed is not None:
+        sessions.close(desk.tx, session, None)
+
+
+def rewind(parts: Parts, actor: str, session_id: str, after: int | str) -> tuple[Message, ...]:
+    """Take back every message behind one, by its number or id: they leave recall and episodes, the log keeps them."""
+    session_id = session_name(session_id)
+
+    def story(desk: Desk, *, looked: bool) -> tuple[Message, ...]:
+        session = require(desk.tx, desk.writable, session_id)
+        taken = sessions.take_back(desk.tx, session, after=_seq(desk, session, after))
+        for episode in dict.fromkeys(message.episode for message in taken if message.episode):
+            gone = frozenset(message.id for message in taken if message.episode == episode)
+            _leave_episode(desk, episode, gone, looked=looked)
+        sessions.next_generation(desk.tx, session)
+        desk.touch(session.space, (message.id for message in taken))
+        desk.log(session.space, "session.rewind", (), session=session.id, seqs=[message.seq for message in taken])
+        return tuple(taken)
+
+    return sync.write_with_a_look(parts, actor, story)
+
+
+def _seq(desk: Desk, session: Session, after: int | str) -> int:
+    if isinstance(after, int):
+        if not 0 <= after <= session.last:
+            raise BadInput(
+                f"the session {session.id} has no message {after}", fix=f"give a number from 0 to {session.last}"
+            )
+        return after
+    named = [after] if wording.is_unicode(after) else []
+    found = sessions.several(desk.tx, {session.space.id: session.space}, named).get(after)
+    if found is None or found[0].session != session.id:
+        raise NotFound(
+            f"the session {session.id} has no message {after}", fix="`commonplace session show` lists its messages"
+        )
+    return found[0].seq
+
+
+def _leave_episode(desk: Desk, episode: str, gone: frozenset[str], *, looked: bool) -> None:
+    """Take messages out of an episode by a new revision; an episode without messages goes."""
+    memory = memories.find(desk.tx, desk.spaces, episode)
+    if memory is None or memory.deleted is not None:
+        return
+    memory = takein.fresh(desk, memory, looked=looked)
+    told = transcripts.parse(memory.text)
+    kept = [message for message in told.messages if message.id not in gone]
+    if len(kept) == len(told.messages):
+        return
+    if kept:
+        said = memory._replace(text=transcripts.render(kept, introduction=told.introduction))
+        amend.amend(desk, memory, said, ["text"], how="rewind")
+    else:
+        amend.remove(desk, memory, how="rewind")
+
+
+def close(parts: Parts, actor: str, session_id: str, *, likeness: Likeness) -> Settled:
+    """Settle what is open, and close the session; a later append opens it again."""
+
+    def story(desk: Desk, plan: settle.Plan | None) -> Settled:
+        session = require(desk.tx, desk.writable, session_id)
+        made = settle.carry_out(desk, session, plan) if plan else ()
+        if session.closed is None:
+            sessions.close(desk.tx, session, desk.tx.now)
+            desk.log(session.space, "session.close", (), session=session.id)
+        return Settled(session.id, made, sessions.count_open(desk.tx, session.space.id, session.id))
+
+    return settle.with_plan(parts, actor, session_name(session_id), likeness, story, flush=True)
+
+
+def session_name(value: object) -> str:
+    """Return a session's id, if it can be one."""
+    if not isinstance(value, str) or not _SESSION.fullmatch(value):
+        raise BadInput(
+            "a session's id is empty, too long, or has blanks in it", fix="use 1 to 200 characters without blanks"
+        )
+    return value

@@ -1,0 +1,192 @@
+"""Work to be done later: a queue in the database, with leases, retries and a state that says what failed.
+
+A job is one piece of work on one subject; asking for it again while it waits only makes it due earlier. Who takes it
+gets a lease: if it dies, the lease runs out and another takes over; who comes back after that cannot mark anything,
+since its lease is no longer the job's.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+from commonplace.model import Spaces, moment, new_id, stamp
+from commonplace.ports import Reading, Row, Transaction
+
+LEASE: Final = timedelta(seconds=60)
+ATTEMPTS: Final = 8
+"""So often a job is tried before it counts as failed, and waits for a person."""
+
+_FIRST_PAUSE: Final = timedelta(seconds=2)
+_LONGEST_PAUSE: Final = timedelta(minutes=30)
+_COLUMNS: Final = "id, space, kind, subject, state, due, attempts, lease, error, created"
+
+
+class Job(NamedTuple):
+    """A piece of work: what, on which subject, when it is due, and how it went so far."""
+
+    id: str
+    space: str
+    kind: str
+    subject: str
+    state: str
+    due: datetime
+    attempts: int
+    lease: str | None
+    error: str
+    created: datetime
+
+
+def ask(tx: Transaction, *, space: str, kind: str, subject: str, due: datetime) -> None:
+    """Ask for work on a subject; if it is asked for already, at the earlier of both times.
+
+    What went wrong before keeps its pause, however often it is asked for meanwhile.
+    """
+    tx.run(
+        "INSERT INTO job (id, space, kind, subject, state, due, attempts, error, created)"
+        " VALUES (:id, :space, :kind, :subject, 'waiting', :due, 0, '', :now)"
+        " ON CONFLICT (kind, subject) WHERE state = 'waiting' DO UPDATE"
+        " SET due = CASE job.attempts WHEN 0 THEN min(job.due, excluded.due) ELSE job.due END",
+        id=new_id(),
+        space=space,
+        kind=kind,
+        subject=subject,
+        due=stamp(due),
+        now=stamp(tx.now),
+    )
+
+
+def take(tx: Transaction, *, kinds: tuple[str, ...]) -> Job | None:
+    """Take the job that is longest due: one that waits, or one whose worker has lost its lease."""
+    # What every worker died of is not tried for ever: it would take the next one along.
+    tx.run(
+        "UPDATE job SET state = 'failed', lease = NULL, leased_until = NULL, error = 'its worker died each time'"
+        " WHERE state = 'running' AND leased_until < :now AND attempts >= :attempts",
+        now=stamp(tx.now),
+        attempts=ATTEMPTS,
+    )
+    row = tx.row(
+        f"SELECT {_COLUMNS} FROM job WHERE kind IN :kinds AND due <= :now"  # noqa: S608 - our own words
+        " AND (state = 'waiting' OR (state = 'running' AND leased_until < :now)) ORDER BY due, id LIMIT 1",
+        kinds=kinds,
+        now=stamp(tx.now),
+    )
+    if row is None:
+        return None
+    lease = new_id()
+    tx.run(
+        "UPDATE job SET state = 'running', lease = :lease, leased_until = :until, attempts = attempts + 1"
+        " WHERE id = :id",
+        lease=lease,
+        until=stamp(tx.now + LEASE),
+        id=row[0],
+    )
+    return _job(row)._replace(state="running", lease=lease, attempts=row[6] + 1)
+
+
+def done(tx: Transaction, job: Job) -> bool:
+    """Strike a job off, and what had failed on its subject; False if the lease is another's by now."""
+    if not _strike(tx, job):
+        return False
+    _forget_failures(tx, job)
+    return True
+
+
+def later(tx: Transaction, job: Job, due: datetime) -> bool:
+    """Put a job back that went well and is to be looked at again; what was asked for meanwhile stands."""
+    if not done(tx, job):
+        return False
+    ask(tx, space=job.space, kind=job.kind, subject=job.subject, due=due)
+    return True
+
+
+def failed(tx: Transaction, job: Job, error: str) -> bool:
+    """Put a job back that went wrong, for a later time; after the last attempt, aside."""
+    if not _strike(tx, job):
+        return False
+    # What was asked for meanwhile is the same work: it takes over how often that was tried.
+    tx.run(
+        "DELETE FROM job WHERE kind = :kind AND subject = :subject AND state = 'waiting'",
+        kind=job.kind,
+        subject=job.subject,
+    )
+    state = "waiting" if job.attempts < ATTEMPTS else "failed"
+    if state == "failed":
+        _forget_failures(tx, job)
+    pause = min(_FIRST_PAUSE * 2 ** (job.attempts - 1), _LONGEST_PAUSE)
+    tx.run(
+        "INSERT INTO job (id, space, kind, subject, state, due, attempts, error, created)"
+        " VALUES (:id, :space, :kind, :subject, :state, :due, :attempts, :error, :created)",
+        id=job.id,
+        space=job.space,
+        kind=job.kind,
+        subject=job.subject,
+        state=state,
+        due=stamp(tx.now + pause),
+        attempts=job.attempts,
+        error=error[:500],
+        created=stamp(job.created),
+    )
+    return True
+
+
+def _strike(tx: Transaction, job: Job) -> bool:
+    return tx.run("DELETE FROM job WHERE id = :id AND lease = :lease", id=job.id, lease=job.lease) == 1
+
+
+def _forget_failures(tx: Transaction, job: Job) -> None:
+    tx.run(
+        "DELETE FROM job WHERE kind = :kind AND subject = :subject AND state = 'failed'",
+        kind=job.kind,
+        subject=job.subject,
+    )
+
+
+def retry(tx: Transaction, *, space: str | None = None) -> int:
+    """Let everything that failed be tried again, now."""
+    tried = 0
+    for job in listed(tx, state="failed"):
+        if space is None or job.space == space:
+            tx.run("DELETE FROM job WHERE id = :id", id=job.id)
+            ask(tx, space=job.space, kind=job.kind, subject=job.subject, due=tx.now)
+            tried += 1
+    return tried
+
+
+def counts(tx: Reading, spaces: Spaces) -> tuple[int, int]:
+    """Return how many jobs in the given spaces wait or are under way, and how many failed."""
+    rows = tx.rows("SELECT space, state, count(*) FROM job GROUP BY space, state")
+    found = [(state, count) for space, state, count in rows if space in spaces]
+    failures = sum(count for state, count in found if state == "failed")
+    return sum(count for _, count in found) - failures, failures
+
+
+def listed(tx: Reading, *, state: str) -> list[Job]:
+    """Return the jobs in a state, the longest due first."""
+    rows = tx.rows(f"SELECT {_COLUMNS} FROM job WHERE state = :state ORDER BY due, id", state=state)  # noqa: S608 - our own words
+    return [_job(row) for row in rows]
+
+
+def next_due(tx: Reading, *, kinds: tuple[str, ...]) -> datetime | None:
+    """Return when the next job is due, or its worker's lease runs out."""
+    row = tx.row(
+        "SELECT min(CASE WHEN state = 'running' THEN leased_until ELSE due END) FROM job"
+        " WHERE kind IN :kinds AND state IN ('waiting', 'running')",
+        kinds=kinds,
+    )
+    return moment(row[0]) if row and row[0] else None
+
+
+def _job(row: Row) -> Job:
+    return Job(
+        id=row[0],
+        space=row[1],
+        kind=row[2],
+        subject=row[3],
+        state=row[4],
+        due=moment(row[5]),
+        attempts=row[6],
+        lease=row[7],
+        error=row[8],
+        created=moment(row[9]),
+    )

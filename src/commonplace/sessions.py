@@ -1,0 +1,307 @@
+"""Sessions and their messages: logs that only grow, each in one order, and what of them episodes hold already."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Final
+
+from commonplace.model import Message, Session, Spaces, moment, stamp
+from commonplace.ports import Reading, Row, Transaction
+
+_COLUMNS: Final = "id, session, seq, role, author, text, time, client_id, masked, episode, taken_back"
+_OPEN: Final = "episode IS NULL AND taken_back IS NULL"
+
+
+# --- sessions
+
+
+def add(tx: Transaction, session: Session) -> None:
+    """Add a session."""
+    tx.run("INSERT INTO session_place (id, space) VALUES (:id, :space)", id=session.id, space=session.space.id)
+    tx.run(
+        "INSERT INTO session (space, id, parent, tags, created, closed, generation, last)"
+        " VALUES (:space, :id, :parent, :tags, :created, :closed, :generation, :last)",
+        space=session.space.id,
+        id=session.id,
+        parent=session.parent,
+        tags=json.dumps(session.tags, ensure_ascii=False),
+        created=stamp(session.created),
+        closed=None,
+        generation=session.generation,
+        last=session.last,
+    )
+
+
+def place(tx: Reading, session_id: str) -> str | None:
+    """Return the space of a session, whoever may read it; None if there is no such session."""
+    row = tx.row("SELECT space FROM session_place WHERE id = :id", id=session_id)
+    return str(row[0]) if row else None
+
+
+def find(tx: Reading, spaces: Spaces, session_id: str) -> Session | None:
+    """Return a session of the given spaces."""
+    space = place(tx, session_id)
+    if space is None or space not in spaces:
+        return None
+    row = tx.row(
+        "SELECT space, id, parent, tags, created, closed, generation, last FROM session"
+        " WHERE space = :space AND id = :id",
+        space=space,
+        id=session_id,
+    )
+    return _session(row, spaces, unsettled=count_open(tx, space, session_id)) if row else None
+
+
+def page(tx: Reading, spaces: Spaces, *, after: tuple[str, str] | None, limit: int) -> list[Session]:
+    """Return the newest sessions of the given spaces, after a cursor (created, id)."""
+    if not spaces:
+        return []
+    created, session_id = after or ("~", "")
+    rows = tx.rows(
+        "SELECT space, id, parent, tags, created, closed, generation, last FROM session WHERE space IN :spaces"
+        " AND (created, id) < (:created, :id) ORDER BY created DESC, id DESC LIMIT :limit",
+        spaces=tuple(spaces),
+        limit=limit,
+        created=created,
+        id=session_id,
+    )
+    return [_session(row, spaces, unsettled=count_open(tx, row[0], row[1])) for row in rows]
+
+
+def count_open(tx: Reading, space: str, session_id: str) -> int:
+    """Return how many messages of a session no episode holds yet."""
+    row = tx.row(
+        f"SELECT count(*) FROM message WHERE space = :space AND session = :session AND {_OPEN}",  # noqa: S608 - our own words
+        space=space,
+        session=session_id,
+    )
+    return int(row[0]) if row else 0
+
+
+def counts(tx: Reading, spaces: Spaces) -> tuple[int, int, int]:
+    """Return how many sessions there are, how many messages, and how many of those no episode holds yet."""
+    if not spaces:
+        return 0, 0, 0
+    found = [
+        tx.row(f"SELECT count(*) FROM {table} WHERE space IN :spaces{also}", spaces=tuple(spaces))  # noqa: S608 - our own words
+        for table, also in (("session", ""), ("message", ""), ("message", f" AND {_OPEN}"))
+    ]
+    sessions, messages, unsettled = (int(row[0]) if row else 0 for row in found)
+    return sessions, messages, unsettled
+
+
+def close(tx: Transaction, session: Session, at: datetime | None) -> None:
+    """Close a session, or open it again."""
+    tx.run(
+        "UPDATE session SET closed = :closed WHERE space = :space AND id = :id",
+        closed=stamp(at) if at else None,
+        space=session.space.id,
+        id=session.id,
+    )
+
+
+def next_generation(tx: Transaction, session: Session) -> int:
+    """Begin a new generation: what was fetched in advance for the one before is void."""
+    tx.run(
+        "UPDATE session SET generation = generation + 1 WHERE space = :space AND id = :id",
+        space=session.space.id,
+        id=session.id,
+    )
+    return session.generation + 1
+
+
+def move(tx: Transaction, session: Session, space: str) -> None:
+    """Take a session and its messages into another space."""
+    params = {"space": session.space.id, "id": session.id, "to": space}
+    tx.run("UPDATE session_place SET space = :to WHERE id = :id AND space = :space", **params)
+    tx.run("UPDATE session SET space = :to WHERE id = :id AND space = :space", **params)
+    tx.run("UPDATE message SET space = :to WHERE session = :id AND space = :space", **params)
+
+
+# --- messages
+
+
+def append(tx: Transaction, session: Session, messages: Sequence[tuple[Message, str | None]]) -> None:
+    """Add messages behind the last one, each with the hash of what was sent under its client id."""
+    tx.run_many(
+        "INSERT INTO message (space, session, seq, id, role, author, text, time, client_id, sent, masked, episode)"
+        " VALUES (:space, :session, :seq, :id, :role, :author, :text, :time, :client_id, :sent, :masked, :episode)",
+        [
+            {
+                "space": session.space.id,
+                "session": session.id,
+                "seq": message.seq,
+                "id": message.id,
+                "role": message.role,
+                "author": message.author,
+                "text": message.text,
+                "time": stamp(message.time),
+                "client_id": message.client_id,
+                "sent": sent,
+                "masked": message.masked,
+                "episode": message.episode,
+            }
+            for message, sent in messages
+        ],
+    )
+    tx.run(
+        "UPDATE session SET last = :last WHERE space = :space AND id = :id AND last < :last",
+        last=messages[-1][0].seq,
+        space=session.space.id,
+        id=session.id,
+    )
+
+
+def repeated(tx: Reading, session: Session, client_ids: Sequence[str]) -> dict[str, tuple[Message, str]]:
+    """Return the messages that came before under these client ids, each with the hash of what was sent then."""
+    found: dict[str, tuple[Message, str]] = {}
+    for some in _chunks(client_ids):
+        rows = tx.rows(
+            f"SELECT {_COLUMNS}, sent FROM message"  # noqa: S608 - our own words
+            " WHERE space = :space AND session = :session AND client_id IN :ids",
+            space=session.space.id,
+            session=session.id,
+            ids=some,
+        )
+        found |= {row[7]: (_message(row), row[11]) for row in rows}
+    return found
+
+
+def messages(tx: Reading, session: Session, *, after: int = 0, limit: int = 500) -> list[Message]:
+    """Return the messages of a session behind a number, in order, those that were taken back too."""
+    rows = tx.rows(
+        f"SELECT {_COLUMNS} FROM message WHERE space = :space AND session = :session AND seq > :after"  # noqa: S608 - our own words
+        " ORDER BY seq LIMIT :limit",
+        space=session.space.id,
+        session=session.id,
+        after=after,
+        limit=limit,
+    )
+    return [_message(row) for row in rows]
+
+
+def numbers(tx: Reading, session: Session) -> frozenset[int]:
+    """Return the numbers of all messages of a session."""
+    rows = tx.rows(
+        "SELECT seq FROM message WHERE space = :space AND session = :session",
+        space=session.space.id,
+        session=session.id,
+    )
+    return frozenset(row[0] for row in rows)
+
+
+def unsettled(tx: Reading, session: Session) -> list[Message]:
+    """Return the messages of a session that no episode holds yet, in order."""
+    rows = tx.rows(
+        f"SELECT {_COLUMNS} FROM message WHERE space = :space AND session = :session AND {_OPEN} ORDER BY seq",  # noqa: S608 - our own words
+        space=session.space.id,
+        session=session.id,
+    )
+    return [_message(row) for row in rows]
+
+
+def several(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, tuple[Message, str]]:
+    """Return those of the messages that are in the given spaces, with their space, by id."""
+    found: dict[str, tuple[Message, str]] = {}
+    for some in _chunks(ids):
+        rows = tx.rows(f"SELECT {_COLUMNS}, space FROM message WHERE id IN :ids", ids=some)  # noqa: S608 - our own words
+        found |= {row[0]: (_message(row), row[11]) for row in rows if row[11] in spaces}
+    return found
+
+
+def in_episode(tx: Reading, episode: str) -> list[Message]:
+    """Return the messages that an episode holds, in order."""
+    rows = tx.rows(f"SELECT {_COLUMNS} FROM message WHERE episode = :episode ORDER BY seq", episode=episode)  # noqa: S608 - our own words
+    return [_message(row) for row in rows]
+
+
+def tags_of(tx: Reading, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the tags of some sessions."""
+    found: dict[str, tuple[str, ...]] = {}
+    for some in _chunks(ids):
+        found |= {
+            row[0]: tuple(json.loads(row[1]))
+            for row in tx.rows("SELECT id, tags FROM session WHERE id IN :ids", ids=some)
+        }
+    return found
+
+
+def held_by(tx: Reading, episodes: Sequence[str]) -> dict[str, frozenset[str]]:
+    """Return the ids of the messages that each of these episodes holds."""
+    found: dict[str, set[str]] = {}
+    for some in _chunks(episodes):
+        for episode, message in tx.rows("SELECT episode, id FROM message WHERE episode IN :episodes", episodes=some):
+            found.setdefault(episode, set()).add(message)
+    return {episode: frozenset(ids) for episode, ids in found.items()}
+
+
+def settle(tx: Transaction, session: Session, episode: str, *, first: int, last: int) -> int:
+    """Let an episode hold a run of messages that none holds yet; return how many there were."""
+    return tx.run(
+        "UPDATE message SET episode = :episode WHERE space = :space AND session = :session"  # noqa: S608 - our own words
+        f" AND seq BETWEEN :first AND :last AND {_OPEN}",
+        episode=episode,
+        space=session.space.id,
+        session=session.id,
+        first=first,
+        last=last,
+    )
+
+
+def take_back(tx: Transaction, session: Session, *, after: int) -> list[Message]:
+    """Mark every message behind a number as taken back; return those that were not before, as they are now."""
+    rows = tx.rows(
+        f"SELECT {_COLUMNS} FROM message WHERE space = :space AND session = :session AND seq > :after"  # noqa: S608 - our own words
+        " AND taken_back IS NULL ORDER BY seq",
+        space=session.space.id,
+        session=session.id,
+        after=after,
+    )
+    tx.run(
+        "UPDATE message SET taken_back = :now WHERE space = :space AND session = :session AND seq > :after"
+        " AND taken_back IS NULL",
+        now=stamp(tx.now),
+        space=session.space.id,
+        session=session.id,
+        after=after,
+    )
+    return [_message(row)._replace(taken_back=tx.now) for row in rows]
+
+
+# --- rows and values
+
+
+def _session(row: Row, spaces: Spaces, *, unsettled: int) -> Session:
+    return Session(
+        space=spaces[row[0]],
+        id=row[1],
+        parent=row[2],
+        tags=tuple(json.loads(row[3])),
+        created=moment(row[4]),
+        closed=moment(row[5]) if row[5] else None,
+        generation=row[6],
+        last=row[7],
+        unsettled=unsettled,
+    )
+
+
+def _message(row: Row) -> Message:
+    return Message(
+        id=row[0],
+        session=row[1],
+        seq=row[2],
+        role=row[3],
+        author=row[4],
+        text=row[5],
+        time=moment(row[6]),
+        client_id=row[7],
+        masked=row[8],
+        episode=row[9],
+        taken_back=moment(row[10]) if row[10] else None,
+    )
+
+
+def _chunks(ids: Sequence[str]) -> Iterable[Sequence[str]]:
+    return (ids[at : at + 500] for at in range(0, len(ids), 500))

@@ -1,0 +1,342 @@
+"""The queue: leases that run out, workers that come back too late, pauses, and failures that a person sees."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import pytest
+
+from commonplace import jobs, settle
+from commonplace.compose import open_book as compose_book
+from commonplace.model import Sent
+from commonplace.settings import Settings
+from tests import capture_child
+from tests.capture_child import episodes_of, logs_of, wrong_with
+
+KINDS = ("settle",)
+
+
+class Clock:
+    """A clock that a test sets forward."""
+
+    def __init__(self) -> None:
+        self.time = datetime(2026, 11, 15, 12, tzinfo=UTC)
+
+    def now(self) -> datetime:
+        return self.time
+
+    def forward(self, **by: float) -> None:
+        self.time += timedelta(**by)
+
+
+class Queue:
+    """The queue of a home, each step in a transaction of its own, as workers take them."""
+
+    def __init__(self, db, clock):
+        self.db, self.clock = db, clock
+
+    def ask(self, subject, *, after=0.0):
+        with self.db.writing() as tx:
+            jobs.ask(tx, space="space", kind="settle", subject=subject, due=tx.now + timedelta(seconds=after))
+
+    def take(self):
+        with self.db.writing() as tx:
+            return jobs.take(tx, kinds=KINDS)
+
+    def done(self, job):
+        with self.db.writing() as tx:
+            return jobs.done(tx, job)
+
+    def later(self, job, *, after):
+        with self.db.writing() as tx:
+            return jobs.later(tx, job, tx.now + timedelta(seconds=after))
+
+    def failed(self, job, error="no"):
+        with self.db.writing() as tx:
+            return jobs.failed(tx, job, error)
+
+    def retry(self, **which):
+        with self.db.writing() as tx:
+            return jobs.retry(tx, **which)
+
+    def listed(self, state):
+        with self.db.reading() as tx:
+            return jobs.listed(tx, state=state)
+
+    def next_due(self):
+        with self.db.reading() as tx:
+            return jobs.next_due(tx, kinds=KINDS)
+
+    def fail_for_good(self):
+        """Fail the only job until it counts as failed; return after how many seconds each attempt came."""
+        pauses, begun = [], self.clock.now()
+        while job := self._next():
+            pauses.append((self.clock.now() - begun).total_seconds())
+            begun = self.clock.now()
+            assert self.failed(job, f"attempt {job.attempts}")
+        return pauses
+
+    def _next(self):
+        due = self.next_due()
+        if due is None:
+            return None
+        self.clock.time = max(self.clock.time, due)
+        return self.take()
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def timed(home, clock):
+    with closing(compose_book(Settings.load(home), clock=clock)) as book:
+        yield book
+
+
+@pytest.fixture
+def queue(timed, clock):
+    return Queue(timed._parts.db, clock)
+
+
+# --- asking and taking
+
+
+def test_a_job_is_taken_when_it_is_due_the_longest_due_first(queue, clock):
+    queue.ask("late", after=20)
+    queue.ask("soon", after=10)
+    assert queue.take() is None
+    assert queue.next_due() == clock.now() + timedelta(seconds=10)
+    clock.forward(seconds=30)
+    assert [queue.take().subject, queue.take().subject] == ["soon", "late"]
+    assert queue.take() is None
+
+
+def test_asking_again_makes_a_job_due_earlier_never_later_and_never_two(queue, clock):
+    for after in (20, 10, 30):
+        queue.ask("s", after=after)
+    assert queue.next_due() == clock.now() + timedelta(seconds=10)
+    assert len(queue.listed("waiting")) == 1
+
+
+def test_what_is_asked_for_while_a_job_runs_is_not_lost(queue, clock):
+    queue.ask("s")
+    job = queue.take()
+    queue.ask("s", after=5)
+    assert queue.done(job)
+    clock.forward(seconds=5)
+    assert queue.take().subject == "s"
+
+
+def test_a_job_put_back_for_later_comes_at_the_earlier_of_what_was_asked(queue, clock):
+    queue.ask("s")
+    job = queue.take()
+    queue.ask("s", after=5)
+    assert queue.later(job, after=60)
+    assert queue.next_due() == clock.now() + timedelta(seconds=5)
+    assert len(queue.listed("waiting")) == 1
+
+
+def test_eight_workers_take_each_job_once(queue):
+    for number in range(40):
+        queue.ask(f"s{number}")
+    taken: list[str] = []
+
+    def work():
+        while job := queue.take():
+            taken.append(job.subject)
+
+    workers = [threading.Thread(target=work) for _ in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert sorted(taken) == sorted(f"s{number}" for number in range(40))
+
+
+# --- leases
+
+
+def test_a_lease_runs_out_and_another_worker_takes_over(queue, clock):
+    queue.ask("s")
+    first = queue.take()
+    clock.forward(seconds=jobs.LEASE.total_seconds())
+    assert queue.take() is None
+    assert queue.next_due() == clock.now()
+    clock.forward(seconds=1)
+    second = queue.take()
+    assert (second.id, second.attempts) == (first.id, 2)
+    assert second.lease != first.lease
+
+
+@pytest.mark.parametrize("end", ["done", "failed", "later"])
+def test_who_comes_back_after_its_lease_ran_out_can_mark_nothing(queue, clock, end):
+    queue.ask("s")
+    first = queue.take()
+    clock.forward(seconds=61)
+    second = queue.take()
+    marks = {"done": queue.done, "failed": queue.failed, "later": lambda job: queue.later(job, after=1)}
+    assert marks[end](first) is False
+    assert [job.id for job in queue.listed("running")] == [second.id]
+    assert marks[end](second) is True
+    assert queue.listed("running") == []
+    assert marks[end](first) is False
+    assert len(queue.listed("waiting")) == (0 if end == "done" else 1)
+
+
+def test_a_job_that_every_worker_dies_of_is_not_tried_for_ever(queue, clock):
+    queue.ask("s")
+    attempts = 0
+    while queue.take():
+        attempts += 1
+        assert attempts < 50
+        clock.forward(seconds=61)
+    assert attempts == jobs.ATTEMPTS
+    (job,) = queue.listed("failed")
+    assert job.error
+    assert queue.retry() == 1
+    assert queue.take().attempts == 1
+
+
+# --- failing
+
+
+def test_each_pause_is_twice_as_long_as_the_one_before_up_to_a_limit(queue, clock):
+    queue.ask("s")
+    pauses = queue.fail_for_good()
+    assert len(pauses) == jobs.ATTEMPTS
+    assert pauses[:4] == [0, 2, 4, 8]
+    assert all(later == 2 * earlier for earlier, later in pairwise(pauses[1:]))
+    assert max(pauses) <= 1800
+
+
+def test_after_the_last_attempt_a_job_is_shown_as_failed_with_its_reason(queue, clock):
+    queue.ask("s")
+    queue.fail_for_good()
+    (job,) = queue.listed("failed")
+    assert (job.subject, job.attempts, job.error) == ("s", jobs.ATTEMPTS, f"attempt {jobs.ATTEMPTS}")
+    clock.forward(days=30)
+    assert queue.take() is None
+    assert queue.next_due() is None
+
+
+def test_what_failed_is_tried_again_when_a_person_says_so(queue, clock):
+    queue.ask("s")
+    queue.fail_for_good()
+    assert queue.retry(space="elsewhere") == 0
+    assert queue.retry() == 1
+    job = queue.take()
+    assert (job.subject, job.attempts) == ("s", 1)
+    assert queue.done(job)
+    assert queue.retry() == 0
+
+
+def test_asking_again_does_not_cut_a_pause_short(queue, clock):
+    queue.ask("s")
+    queue.failed(queue.take())
+    clock.forward(seconds=2)
+    queue.failed(queue.take())
+    due = queue.next_due()
+    queue.ask("s")
+    assert queue.next_due() == due
+    assert queue.take() is None
+
+
+def test_asking_while_a_job_fails_does_not_make_it_begin_anew(queue, clock):
+    queue.ask("s")
+    attempts = 0
+    while attempts < 50:
+        job = queue._next()
+        if job is None:
+            break
+        attempts += 1
+        queue.ask("s")
+        queue.failed(job)
+    assert attempts == jobs.ATTEMPTS
+    assert len(queue.listed("failed")) == 1
+
+
+def test_one_subject_is_shown_as_failed_once_and_no_longer_when_it_goes_well(queue, clock):
+    for _ in range(2):
+        queue.ask("s")
+        queue.fail_for_good()
+        assert len(queue.listed("failed")) == 1
+    queue.ask("other")
+    queue.fail_for_good()
+    queue.ask("s")
+    assert queue.done(queue.take())
+    assert [job.subject for job in queue.listed("failed")] == ["other"]
+
+
+def test_a_very_long_reason_is_cut(queue):
+    queue.ask("s")
+    queue.failed(queue.take(), "x" * 100_000)
+    assert len(queue.listed("waiting")[0].error) < 1000
+
+
+# --- with sessions
+
+
+def test_a_worker_killed_in_the_middle_is_followed_by_another(home, timed, clock, monkeypatch):
+    """The first worker holds the lease and never comes back; the second takes over, and there is one episode."""
+    timed.append("s", [Sent("said", role="assistant")])
+    clock.forward(hours=2)
+    with timed._parts.db.writing() as tx:
+        assert jobs.take(tx, kinds=KINDS)
+    assert timed.work() == 0
+    clock.forward(seconds=61)
+    assert timed.work() == 1
+    assert len(episodes_of(timed)) == 1
+    assert timed.status().waiting_jobs == 0
+
+
+def test_a_worker_whose_lease_ran_out_while_it_settled_makes_no_second_episode(home, timed, clock, monkeypatch):
+    timed.append("s", [Sent("said", role="assistant")])
+    clock.forward(hours=2)
+    plan = settle._plan
+    slept: list[int] = []
+
+    def slow(*args, **named):
+        made = plan(*args, **named)
+        if not slept:
+            slept.append(1)
+            clock.forward(seconds=61)
+            assert timed.work() == 1
+        return made
+
+    monkeypatch.setattr(settle, "_plan", slow)
+    assert timed.work() == 1
+    assert len(episodes_of(timed)) == 1
+    assert timed.status().waiting_jobs == 0
+    assert timed.status().failed_jobs == 0
+    timed.close()
+    assert wrong_with(home) == []
+
+
+@pytest.mark.slow
+def test_a_worker_process_killed_with_minus_nine_is_followed_by_another(home, open_book):
+    book = open_book()
+    workers = [capture_child.start("worker", home) for _ in range(2)]
+    try:
+        assert [capture_child.answer(worker) for worker in workers] == ["ready", "ready"]
+        for number in range(12):
+            book.append(f"s{number}", [f"message {at}" for at in range(70)])
+            if number == 4:
+                workers[0].kill()
+        for _ in range(1000):
+            left = [log.session.unsettled for log in logs_of(book).values()]
+            # The killed one may hold one lease, for a minute.
+            if sum(one == 70 for one in left) <= 1:
+                break
+            threading.Event().wait(0.02)
+        assert sum(one == 70 for one in left) <= 1
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.communicate()
+    book.close()
+    assert wrong_with(home) == []
