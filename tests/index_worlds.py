@@ -21,11 +21,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 import commonplace
+from commonplace.catalogue import FOREVER, IS_CHAT, Applied, Entry, Found, Layer, Marker, Pool, Sought
 from commonplace.engines import segments
 from commonplace.engines.mapped_index import MappedIndex
 from commonplace.engines.segments import order_of, quantise
 from commonplace.model import KINDS
-from commonplace.ports import FOREVER, IS_CHAT, Applied, Entry, Found, IndexView, Layer, Marker, Pool, Sought
+from commonplace.ports import IndexView
 from tests.crashing import environment
 
 DIMENSIONS: Final = 70

@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
+from commonplace.catalogue import Applied, Found, Layer, Marker, Sought
 from commonplace.engines import bundles, mapped_index
 from commonplace.engines.mapped_index import MANIFEST, MappedIndex
 from commonplace.errors import Busy, DiskFull, HomeReadOnly
-from commonplace.ports import Applied, Found, Layer, Marker, Sought
 from tests.index_worlds import (
     ASKED,
     ELSEWHERE,

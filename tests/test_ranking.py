@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonplace.ports import BY_USER, IS_CHAT, IS_QUESTION, TELLS_TIME, Pool
+from commonplace.catalogue import BY_USER, IS_CHAT, IS_QUESTION, TELLS_TIME, Pool
 from commonplace.ranking import PARTS, Near, Question, Scores, idf, is_short_question, rank, said, share
 
 TERMS = ("bill", "alic")

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from commonplace.catalogue import FOREVER, IS_CHAT, Entry, Layer, Sought
 from commonplace.engines import mapped_index, segments
 from commonplace.engines.searching import Part, search
 from commonplace.engines.segments import Segment, build, hashed, merge, order_of, quantise, sketch, tag_term, widened
 from commonplace.model import KINDS
-from commonplace.ports import FOREVER, IS_CHAT, Entry, Layer, Sought
 from tests.index_worlds import (
     DIMENSIONS,
     MARKER,

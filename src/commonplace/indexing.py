@@ -31,27 +31,21 @@ from commonplace import (
     vectors,
     when,
 )
-from commonplace.errors import CommonplaceError
-from commonplace.model import Memory, Message, Progress, Spaces
-from commonplace.ports import (
+from commonplace.catalogue import (
     BY_USER,
     FOREVER,
     IS_CHAT,
     IS_QUESTION,
     TELLS_TIME,
     Applied,
-    Embedder,
     Entry,
-    Index,
-    IndexView,
-    IndexWriter,
     Layer,
     Marker,
-    Parts,
-    Reading,
-    Said,
     Tail,
 )
+from commonplace.errors import CommonplaceError
+from commonplace.model import Memory, Message, Progress, Spaces
+from commonplace.ports import Embedder, Index, IndexView, IndexWriter, Parts, Reading, Said
 
 RULES: Final = "1"
 """Changes whenever the same memory gives other passages or terms than before: an index by other rules is made anew."""

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from commonplace.ports import BY_USER, IS_CHAT, IS_QUESTION, TELLS_TIME, Pool
+from commonplace.catalogue import BY_USER, IS_CHAT, IS_QUESTION, TELLS_TIME, Pool
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 Ints: TypeAlias = npt.NDArray[np.int64]

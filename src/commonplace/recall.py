@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,28 +19,15 @@ from commonplace import (
     memories,
     ranking,
     reading,
-    sessions,
     stopwords,
-    titles,
-    transcripts,
     when,
     wording,
 )
+from commonplace.catalogue import FOREVER, Found, Sought
 from commonplace.errors import BadInput, EmbedderFailed
-from commonplace.model import KINDS, Asked, Filter, Finding, Hit, Memory, Message, Progress, Recalled, Spaces
-from commonplace.ports import (
-    FOREVER,
-    IS_CHAT,
-    Embedder,
-    Found,
-    Index,
-    IndexView,
-    Parts,
-    Pool,
-    Reading,
-    Sought,
-    Thesaurus,
-)
+from commonplace.model import KINDS, Asked, Filter, Finding, Memory, Progress, Recalled, Spaces
+from commonplace.ports import Embedder, Index, IndexView, Parts, Reading, Thesaurus
+from commonplace.telling import Clear, Teller, memory_hit, within
 
 MOST: Final = 200
 INCLUDE: Final = ("superseded", "expired", "notices")
@@ -51,26 +38,7 @@ _TERMS: Final = 64
 _NEAR_WORDS: Final = 32
 _KEPT: Final = 20_000
 _MEANINGS: Final = 500
-_WHOLE: Final = 8_000
-"""A longer text is not repeated in a hit: the passage and what stands around it are."""
-
 _CANDIDATES: Final = 50
-
-
-class Clear(NamedTuple):
-    """A question with everything in it read and checked."""
-
-    asked: Asked
-    words: tuple[tuple[str, str], ...]
-    since: datetime | None
-    until: datetime | None
-    as_of: datetime | None
-    now: datetime
-
-    @property
-    def terms(self) -> tuple[str, ...]:
-        """The terms asked for, each once."""
-        return tuple(dict.fromkeys(term for _, term in self.words))
 
 
 class _Watch:
@@ -123,8 +91,8 @@ class Recaller:
             watch.lap("search")
             rows, scores = _ranked(parts, clear, sought, found, near)
             watch.lap("rank")
-            teller = _Teller(tx, allowed, clear, found.pool, scores)
-            hits = tuple(_within(teller.hits(rows), asked.budget_tokens))
+            teller = Teller(tx, allowed, clear, found.pool, scores)
+            hits = tuple(within(teller.hits(rows), asked.budget_tokens))
             watch.lap("tell")
         return Recalled(hits, watch.total, watch.steps if asked.explain else {}, tuple(notes))
 
@@ -229,7 +197,7 @@ class Recaller:
         with parts.db.reading() as tx:
             allowed = _spaces(tx, actor, clear.asked.spaces)
             found = list(_newest(tx, allowed, clear))
-        hits = tuple(_within((_memory_hit(memory) for memory in found), clear.asked.budget_tokens))
+        hits = tuple(within((memory_hit(memory) for memory in found), clear.asked.budget_tokens))
         watch.lap("newest")
         return Recalled(hits, watch.total, watch.steps if clear.asked.explain else {})
 
@@ -316,193 +284,7 @@ def _day(parts: Parts, time: int) -> date:
         return moment.date()
 
 
-# --- the answer
-
-
-class _Teller:
-    """Tells hits, one after the other, as long as somebody listens."""
-
-    def __init__(self, tx: Reading, allowed: Spaces, clear: Clear, pool: Pool, scores: ranking.Scores) -> None:
-        self._tx = tx
-        self._allowed = allowed
-        self._clear = clear
-        self._pool = pool
-        self._scores = scores
-        self._terms = frozenset(clear.terms)
-        self._memories: dict[str, Memory] = {}
-        self._messages: dict[str, tuple[Message, str]] = {}
-
-    def hits(self, rows: Sequence[int]) -> Iterator[Hit]:
-        """Yield the best hits: each message, and each memory once with its best passage."""
-        asked = self._clear.asked
-        least = ranking.LEAST if asked.min_score is None else asked.min_score
-        chosen: dict[str, int] = {}
-        for row in rows:
-            if len(chosen) == asked.k or self._scores.total[row] < least:
-                break
-            passage, memory = self._pool.name(row)
-            is_message = bool(self._pool.flags[row] & IS_CHAT)
-            chosen.setdefault(passage if is_message else memory, row)
-        rows = list(chosen.values())
-        self._look_up({other for row in rows for other in (row - 1, row, row + 1) if self._is_beside(row, other)}, rows)
-        for row in rows:
-            passage, memory = self._pool.name(row)
-            if memory in self._memories:
-                yield self._hit(self._memories[memory], passage, row)
-            elif passage in self._messages:
-                yield self._message_hit(*self._messages[passage], row)
-
-    def _look_up(self, around: set[int], rows: Sequence[int]) -> None:
-        """Read what is told, and what stands beside it."""
-        names = [self._pool.name(row) for row in sorted(around)]
-        own = {self._pool.name(row)[1] for row in rows}
-        there = memories.several(self._tx, self._allowed, tuple({memory for _, memory in names if memory}))
-        told = [one for one in there.values() if one.id in own]
-        marked = reading.marked(self._tx, self._allowed, told, self._clear.now)
-        self._memories = {**there, **{one.id: one for one in marked}}
-        loose = [passage for passage, memory in names if not memory]
-        self._messages = sessions.several(self._tx, self._allowed, loose)
-
-    def _message_hit(self, message: Message, space: str, row: int) -> Hit:
-        """Return a message that no episode holds yet."""
-        return Hit(
-            type="message",
-            id=message.id,
-            passage_id=message.id,
-            memory="",
-            session=message.session,
-            seq=message.seq,
-            kind="episode",
-            space=self._allowed[space].name,
-            title=titles.title_from(message.text),
-            text=message.text,
-            passage=message.text,
-            before=self._beside(row, -1),
-            after=self._beside(row, 1),
-            author=message.author,
-            score=float(self._scores.total[row]),
-            parts={name: float(part[row]) for name, part in self._scores.parts.items()},
-            freshness=None,
-            suspect=False,
-            superseded_by=None,
-            marks=(),
-            source={"session": message.session, "seq": message.seq},
-            tags=(),
-            occurred=message.time,
-            created=message.time,
-            matched=self._matched(message.text) if self._clear.asked.explain else (),
-        )
-
-    def _hit(self, memory: Memory, passage: str, row: int) -> Hit:
-        pool = self._pool
-        is_message = bool(pool.flags[row] & IS_CHAT)
-        text = self._text(memory, row)
-        before, after = self._beside(row, -1), self._beside(row, 1)
-        hit = _memory_hit(memory)._replace(
-            passage_id=passage,
-            text=text if is_message else self._whole(memory, row),
-            passage=text,
-            before=before,
-            after=after,
-            score=float(self._scores.total[row]),
-            parts={name: float(part[row]) for name, part in self._scores.parts.items()},
-            matched=self._matched(text) if self._clear.asked.explain else (),
-        )
-        if not is_message:
-            return hit
-        return hit._replace(
-            type="message",
-            id=passage,
-            session=memory.session,
-            seq=int(pool.seqs[row]),
-            author=pool.speakers[pool.speaker[row]],
-            occurred=indexing.moment_at(int(pool.times[row])),
-        )
-
-    def _text(self, memory: Memory, row: int) -> str:
-        start, end = int(self._pool.starts[row]), int(self._pool.ends[row])
-        if memory.kind == "episode" and self._pool.flags[row] & IS_CHAT:
-            return transcripts.said_at(memory.text, start, end)
-        return memory.text[start:end]
-
-    def _whole(self, memory: Memory, row: int) -> str:
-        """Return all of a memory; of a long one the passage and those around it, as they stand."""
-        if len(memory.text) <= _WHOLE:
-            return memory.text
-        around = [other for other in (row - 1, row, row + 1) if self._is_beside(row, other)]
-        return memory.text[int(self._pool.starts[around[0]]) : int(self._pool.ends[around[-1]])]
-
-    def _is_beside(self, row: int, other: int) -> bool:
-        pool = self._pool
-        if not 0 <= other < len(pool.positions) or pool.threads[other] != pool.threads[row]:
-            return False
-        return abs(int(pool.positions[other] - pool.positions[row])) <= 1
-
-    def _beside(self, row: int, step: int) -> str:
-        """Return what stands before or after a passage, with its speaker if it is a message."""
-        pool, other = self._pool, row + step
-        if not self._is_beside(row, other):
-            return ""
-        passage, memory = pool.name(other)
-        speaker = pool.speakers[pool.speaker[other]]
-        if memory in self._memories:
-            text = self._text(self._memories[memory], other)
-        else:
-            text = self._messages[passage][0].text if passage in self._messages else ""
-        return f"{speaker}: {text}" if speaker else text
-
-    def _matched(self, text: str) -> tuple[str, ...]:
-        """Return the words of a passage that were asked for."""
-        return tuple(dict.fromkeys(analysis.matching(text, self._terms)))
-
-
-def _memory_hit(memory: Memory) -> Hit:
-    return Hit(
-        type="memory",
-        id=memory.id,
-        passage_id=f"{memory.id}#0",
-        memory=memory.id,
-        session=None,
-        seq=None,
-        kind=memory.kind,
-        space=memory.space.name,
-        title=memory.title,
-        text=memory.text if len(memory.text) <= _WHOLE else memory.text[:_WHOLE],
-        passage=memory.text[:_WHOLE],
-        before="",
-        after="",
-        author=memory.author,
-        score=0.0,
-        parts={},
-        freshness=None,
-        suspect=False,
-        superseded_by=memory.superseded_by,
-        marks=memory.marks,
-        source={"path": memory.path, "revision": memory.revision, "how": memory.revised_how},
-        tags=memory.tags,
-        occurred=memory.occurred,
-        created=memory.created,
-    )
-
-
-def _within(hits: Iterator[Hit], budget: int | None) -> Iterator[Hit]:
-    """Yield the hits that a prompt has room for; one that is too long is passed over for a shorter one behind it."""
-    left = budget
-    for hit in hits:
-        if left is None:
-            yield hit
-            continue
-        needed = _tokens(hit)
-        if needed <= left:
-            left -= needed
-            yield hit
-
-
-def _tokens(hit: Hit) -> int:
-    """Guess how many tokens a hit takes in a prompt: four letters each, or one character of a script without spaces."""
-    said = "\n".join((hit.title, hit.before, hit.passage, hit.after))
-    wide = sum(1 for letter in said if letter > "\u2e7f")
-    return wide + (len(said) - wide + 3) // 4 + 8
+# --- without a question
 
 
 def _newest(tx: Reading, allowed: Spaces, clear: Clear) -> Iterator[Memory]:

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from commonplace.catalogue import Applied, Found, Layer, Marker, Sought, Tail
 from commonplace.engines import bundles
 from commonplace.engines.bundles import Damaged
 from commonplace.engines.locks import FairLock
@@ -25,7 +26,6 @@ from commonplace.engines.searching import Part, search
 from commonplace.engines.segments import Bools, Hashes, Rows, Segment, build, hashed, merge, widened
 from commonplace.errors import DiskFull, HomeReadOnly
 from commonplace.model import new_id
-from commonplace.ports import Applied, Found, Layer, Marker, Sought, Tail
 
 MANIFEST: Final = "manifest.json"
 FORMAT: Final = 1

@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from commonplace.catalogue import FOREVER, IS_CHAT, Found, Pool, Sought
 from commonplace.engines.segments import Bools, Floats, Hashes, Rows, Segment, hashed, quantise, sketch, tag_term
 from commonplace.model import KINDS
-from commonplace.ports import FOREVER, IS_CHAT, Found, Pool, Sought
 
 _FIRST_PASS: Final = 400
 """So many passages, and all at the same distance, survive the comparison of sketches."""

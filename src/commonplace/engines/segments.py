@@ -16,9 +16,9 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from commonplace.catalogue import FOREVER, Entry
 from commonplace.engines.bundles import Array, Bundle
 from commonplace.model import KINDS
-from commonplace.ports import FOREVER, Entry
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Rows: TypeAlias = npt.NDArray[np.intp]
