@@ -138,7 +138,7 @@ class Model:
             again = [{"text": said.text, "client_id": said.client_id} for said in some]
             return {"verb": "append", "session": session, "messages": again}
         if verb == "switch":
-            to = dice.choice([one for one in [*live, f"p{self.who}s{number}"] if one != session])
+            to = dice.choice([one for one in [*live, f"p{self.who}t{number}"] if one != session])
             return {"verb": verb, "session": session, "to": to}
         if verb == "rewind" and own.messages:
             return {"verb": verb, "session": session, "after": max(0, len(own.messages) - dice.randrange(6))}

@@ -75,8 +75,6 @@ class _Clean(NamedTuple):
 def append(parts: Parts, actor: str, session_id: str, messages: Sequence[Sent], context: Context) -> Captured:
     """Store messages in the order given, all or none; one that was sent before under its client id is a repeat."""
     session_id = session_name(session_id)
-    if context.parent is not None:
-        session_name(context.parent)
     if not messages:
         raise BadInput("there is no message to append", fix="give at least one")
     if len(messages) > MAX_MESSAGES:
@@ -329,7 +327,7 @@ def _seq(desk: Desk, session: Session, after: int | str) -> int:
                 f"the session {session.id} has no message {after}", fix=f"give a number from 0 to {session.last}"
             )
         return after
-    named = [after] if wording.is_unicode(after) else []
+    named = [after] if wording.is_unicode(str(after)) else []
     found = sessions.several(desk.tx, {session.space.id: session.space}, named).get(after)
     if found is None or found[0].session != session.id:
         raise NotFound(

@@ -69,6 +69,11 @@ class FairLock:
         if fds is not None:
             _close(fds)
 
+    def __del__(self) -> None:
+        """Close the files of a lock that nobody closed: a number is no file, and would stay open."""
+        with suppress(AttributeError, OSError):
+            self.close()
+
     def forget_parent(self) -> None:
         """In a forked child: let go of the parent's open files, with which its lock would outlive it."""
         self._threads = threading.Lock()
