@@ -214,3 +214,15 @@ def test_no_more_is_kept_than_there_is_room_for(book, said, monkeypatch):
             if thread.name == "commonplace-prefetch":
                 thread.join(30)
     assert [book.prefetched(name, "heron") is not None for name in "abcde"] == [False, False, True, True, True]
+
+
+def test_a_switch_by_another_process_while_somebody_waits_voids_it(book, slow, open_book):
+    book.append("s", ["about walruses"])
+    book.prefetch("s", "walrus")
+    handed: list[object] = []
+    waiting = threading.Thread(target=lambda: handed.append(book.prefetched("s", "walrus", wait=20)))
+    waiting.start()
+    open_book().switch("s", "new")
+    slow.finish()
+    waiting.join()
+    assert handed == [None]

@@ -295,7 +295,9 @@ class Commonplace:
     def prefetched(self, session: str, query: str, *, wait: float = 0.0) -> Recalled | None:
         """Return what was fetched for just this session and query, once; None if it is not there in time."""
         generation = capture.generation(self._parts, self._actor, session)
-        return self._prefetcher.take(session, generation, query, wait=wait)
+        found = self._prefetcher.take(session, generation, query, wait=wait)
+        # Somebody may have switched while this waited, in another process too.
+        return found if capture.generation(self._parts, self._actor, session) == generation else None
 
     def work(
         self,

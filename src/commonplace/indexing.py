@@ -217,7 +217,7 @@ def _entry(memory: Memory, piece: Piece, terms: Sequence[str], superseded: int) 
         kind=memory.kind,
         tags=memory.tags,
         time=micros(happened),
-        valid_from=micros(begins(memory)),
+        valid_from=micros(memory.valid_from or happened if piece.message else begins(memory)),
         valid_until=micros(memory.valid_until) if memory.valid_until else FOREVER,
         superseded=superseded,
         expires=micros(memory.expires) if memory.expires else FOREVER,
