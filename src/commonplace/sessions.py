@@ -112,14 +112,6 @@ def next_generation(tx: Transaction, session: Session) -> int:
     return session.generation + 1
 
 
-def move(tx: Transaction, session: Session, space: str) -> None:
-    """Take a session and its messages into another space."""
-    params = {"space": session.space.id, "id": session.id, "to": space}
-    tx.run("UPDATE session_place SET space = :to WHERE id = :id AND space = :space", **params)
-    tx.run("UPDATE session SET space = :to WHERE id = :id AND space = :space", **params)
-    tx.run("UPDATE message SET space = :to WHERE session = :id AND space = :space", **params)
-
-
 # --- messages
 
 
@@ -209,12 +201,6 @@ def several(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, tuple[
         rows = tx.rows(f"SELECT {_COLUMNS}, space FROM message WHERE id IN :ids", ids=some)  # noqa: S608 - our own words
         found |= {row[0]: (_message(row), row[11]) for row in rows if row[11] in spaces}
     return found
-
-
-def in_episode(tx: Reading, episode: str) -> list[Message]:
-    """Return the messages that an episode holds, in order."""
-    rows = tx.rows(f"SELECT {_COLUMNS} FROM message WHERE episode = :episode ORDER BY seq", episode=episode)  # noqa: S608 - our own words
-    return [_message(row) for row in rows]
 
 
 def tags_of(tx: Reading, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
