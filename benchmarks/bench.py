@@ -10,13 +10,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from tempfile import TemporaryDirectory
 from typing import Final
 
 import commonplace
 from benchmarks.bare import BareLoop, BareSearch
-from benchmarks.library import shelves
+from benchmarks.library import SHARED, shelves
 from benchmarks.texts import texts
 from commonplace.model import Draft
 
@@ -103,18 +104,18 @@ class Bench:
         original = self.home(n)
         return self._once("indexed", n, lambda folder, _: _copy_indexed(original, folder))
 
-    def library(self, passages: int) -> str:
+    def library(self, passages: int, kind: str = SHARED) -> str:
         """Return a home with this many passages of realistic text, its index up to date, to look at only."""
-        return self._once("library", passages, _fill_library)
+        return self._once(f"library-{kind}", passages, partial(_fill_library, kind=kind))
 
     def library_to_write(self, passages: int) -> str:
         """Return a library that had this many passages before the first benchmark wrote to it."""
         original = self.library(passages)
         return self._once("library-copy", passages, lambda folder, _: _copy(original, folder))
 
-    def bare_search(self, passages: int) -> str:
+    def bare_search(self, passages: int, kind: str = SHARED) -> str:
         """Return the database of a bare search over the passages of a library."""
-        return os.path.join(self._once("search", passages, _fill_search), _SEARCH)
+        return os.path.join(self._once(f"search-{kind}", passages, partial(_fill_search, kind=kind)), _SEARCH)
 
     def fresh(self, name: str) -> str:
         """Return an empty folder that nobody else uses."""
@@ -164,8 +165,8 @@ def _copy_indexed(original: str, folder: str) -> None:
         book.reindex()
 
 
-def _fill_library(folder: str, passages: int) -> None:
-    source, stored = shelves(passages), 0
+def _fill_library(folder: str, passages: int, *, kind: str) -> None:
+    source, stored = shelves(passages, kind), 0
     with commonplace.open(folder) as book:
         while some := list(islice(source, _AT_ONCE)):
             book.remember_many([shelf.draft for shelf in some])
@@ -181,9 +182,9 @@ def _tell(what: str, done: int, total: int) -> None:
         print(f"{what} {done:,} of {total:,}", end="\r", file=sys.stderr, flush=True)
 
 
-def _fill_search(folder: str, passages: int) -> None:
+def _fill_search(folder: str, passages: int, *, kind: str) -> None:
     search = BareSearch(os.path.join(folder, _SEARCH))
-    search.fill(passage for shelf in shelves(passages) for passage in shelf.searched)
+    search.fill(passage for shelf in shelves(passages, kind) for passage in shelf.searched)
     search.close()
 
 

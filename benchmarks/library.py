@@ -5,17 +5,22 @@ Mandelbrot: a few words are in every text, most in hardly any. So postings are a
 what a search has to read. Conversations have speakers, whose names are words of what they say, and who call each other
 by name as often as people do in LoCoMo (ten long chats, 5,882 turns, 1,536 questions).
 
-There are two sets of questions, of seven words each, none of them a stop word:
+There are two homes: a `shared` one, seven of ten passages notes and the others chats among five people; and a `chat`,
+in which the same two people talk with each other all the time, as in each of LoCoMo's. Questions have seven words, none
+of them a stop word:
 
-- `by_frequency`: a speaker's name, as often as LoCoMo's questions have one, and words drawn as the texts' are. Real
-  questions name people and common things, which are in many passages; this set carries the bar.
-- `from_a_passage`: up to five words of one passage, and others drawn as the texts' are. Shown, without a bar.
+- `as_in_a_chat`, to the chat: a speaker's name, as often as LoCoMo's questions have one, and words of what the two talk
+  about, as frequent there as LoCoMo's are in the chat that is asked. LoCoMo asks each question within its own chat, and
+  so does somebody who asks a space: this set carries the bar.
+- `by_frequency`, to the shared home: a speaker's name as often, and words drawn as the texts' are.
+- `from_a_passage`, to the shared home: up to five words of one passage, and others drawn as the texts' are.
 
 How much there is to read for a question, as the share of all passages that have one of its words:
 
     mean over the words of questions               names   others  together, of a question
     LoCoMo, each question within its own chat       .673     .025                      .82
     LoCoMo, all ten chats in one home               .094     .012                      .15
+    here, as in a chat                              .667     .014                      .72
     here, by frequency                              .080     .008                      .13
     here, from a passage                            .080     .008                      .07
 """
@@ -48,8 +53,16 @@ _STEEPNESS: Final = 1.05
 _SHORTEST, _LONGEST, _USUAL = 8, 60, 14
 _SENTENCE: Final = (6, 14)
 _MESSAGES: Final = 20
-_SPEAKERS: Final = ("alice", "bob", "carol", "dave", "erin")
-"""As few that a name is in not quite as many passages as in LoCoMo's chats together."""
+SHARED: Final = "shared"
+CHAT: Final = "chat"
+_SPEAKERS: Final = {SHARED: ("alice", "bob", "carol", "dave", "erin"), CHAT: ("alice", "bob")}
+"""As few that a name is in not quite as many passages as in LoCoMo's chats together, and in each of them."""
+
+_NOTES: Final = {SHARED: 47, CHAT: 0}
+"""So many notes come before each conversation."""
+
+_TOPICS: Final = 1.5
+"""Two people come back to what they talk about: so much more often than in texts are frequent words in questions."""
 
 _CALLED: Final = 0.334
 """The share of LoCoMo's turns that call the other speaker by name."""
@@ -83,9 +96,9 @@ def vocabulary() -> tuple[str, ...]:
 
 
 @cache
-def _frequencies() -> tuple[float, ...]:
+def _frequencies(steepness: float) -> tuple[float, ...]:
     """Return the weights of the vocabulary, summed up."""
-    return tuple(accumulate((rank + _SHIFT) ** -_STEEPNESS for rank in range(1, len(vocabulary()) + 1)))
+    return tuple(accumulate((rank + _SHIFT) ** -steepness for rank in range(1, len(vocabulary()) + 1)))
 
 
 def prose(chance: random.Random) -> str:
@@ -97,20 +110,19 @@ def prose(chance: random.Random) -> str:
     return " ".join(sentences)
 
 
-def _drawn(chance: random.Random, words: int) -> list[str]:
-    return chance.choices(vocabulary(), cum_weights=_frequencies(), k=words)
+def _drawn(chance: random.Random, words: int, steepness: float = _STEEPNESS) -> list[str]:
+    return chance.choices(vocabulary(), cum_weights=_frequencies(steepness), k=words)
 
 
-def shelves(passages: int) -> Iterator[Shelf]:
-    """Return memories that have so many passages together: seven of ten are notes, three are messages."""
-    chance = random.Random(f"library {passages}")
-    left = passages
+def shelves(passages: int, home: str = SHARED) -> Iterator[Shelf]:
+    """Return memories that have so many passages together: notes and conversations, or conversations alone."""
+    chance = random.Random(f"library {passages}" if home == SHARED else f"{home} {passages}")
+    left, notes = passages, _NOTES[home]
     for number in count():
         if left <= 0:
             return
-        # A conversation of 20 after every 47 notes or so.
-        messages = min(left, _MESSAGES) if number % 48 == 47 else 0
-        shelf = _conversation(chance, number, messages) if messages else _note(chance)
+        talk = min(left, _MESSAGES) if number % (notes + 1) == notes else 0
+        shelf = _conversation(chance, number, talk, _SPEAKERS[home]) if talk else _note(chance)
         left -= len(shelf.passages)
         yield shelf
 
@@ -120,9 +132,9 @@ def _note(chance: random.Random) -> Shelf:
     return Shelf(Draft(text=text, space=PERSONAL), (text,), ("",))
 
 
-def _conversation(chance: random.Random, number: int, messages: int) -> Shelf:
+def _conversation(chance: random.Random, number: int, messages: int, people: Sequence[str]) -> Shelf:
     """Return an episode, written as docs/TRANSCRIPTS.md says."""
-    user, agent = chance.sample(_SPEAKERS, k=2)
+    user, agent = chance.sample(people, k=2)
     speakers = tuple(islice(cycle((user, agent)), messages))
     said = tuple(_called(chance, user if speaker == agent else agent) + prose(chance) for speaker in speakers)
     time = _BEGAN + timedelta(minutes=number)
@@ -144,8 +156,17 @@ def _called(chance: random.Random, name: str) -> str:
 
 def by_frequency(chance: random.Random) -> str:
     """Return a question of seven words, drawn as the texts' words are, and mostly with a speaker's name."""
+    return _filled(_named(chance, SHARED), chance)
+
+
+def as_in_a_chat(chance: random.Random) -> str:
+    """Return a question of seven words of what two people talk about, mostly with the name of one."""
+    return _filled(_named(chance, CHAT), chance, steepness=_TOPICS)
+
+
+def _named(chance: random.Random, home: str) -> list[str]:
     (names,) = chance.choices((1, 2, 0), (*_NAMED, 1 - sum(_NAMED)))
-    return _filled(chance.sample(_SPEAKERS, k=names), chance)
+    return chance.sample(_SPEAKERS[home], k=names)
 
 
 def from_a_passage(passage: str, chance: random.Random) -> str:
@@ -154,11 +175,11 @@ def from_a_passage(passage: str, chance: random.Random) -> str:
     return _filled(chance.sample(words, k=min(_OF_ONE, len(words))), chance)
 
 
-def _filled(words: Sequence[str], chance: random.Random) -> str:
+def _filled(words: Sequence[str], chance: random.Random, *, steepness: float = _STEEPNESS) -> str:
     """Return these words and so many others that a question has seven, no two of one stem, in any order."""
     chosen = _content(" ".join(words))
     while len(chosen) < ASKED:
-        for term, word in _content(*_drawn(chance, 1)).items():
+        for term, word in _content(*_drawn(chance, 1, steepness)).items():
             chosen.setdefault(term, word)
     asked = list(chosen.values())
     chance.shuffle(asked)

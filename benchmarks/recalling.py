@@ -20,7 +20,7 @@ import commonplace
 from benchmarks.bare import BareSearch
 from benchmarks.bench import ROOT, Bench, environment, milliseconds, python
 from benchmarks.figures import AT_LEAST, AT_MOST, Bar, Figure, in_turns
-from benchmarks.library import by_frequency, from_a_passage
+from benchmarks.library import CHAT, SHARED, as_in_a_chat, by_frequency, from_a_passage
 from benchmarks.starting import command
 from commonplace.analysis import query_words
 from commonplace.book import Commonplace
@@ -29,6 +29,10 @@ from commonplace.paths import PERSONAL
 _K: Final = 10
 _THRICE: Final = Bar(AT_LEAST, 3.0)
 _BARRED_PASSAGES: Final = 100_000
+_BARRED_KIND: Final = "as in a chat"
+_ASKED: Final = {CHAT: (_BARRED_KIND,), SHARED: ("by frequency", "from a passage")}
+"""What is asked of each library."""
+
 _WARM_UP: Final = 40
 _LIMIT: Final = Bar(AT_MOST, 1.0)
 _FIRST_PROCESS: Final = 250.0
@@ -44,13 +48,14 @@ _MEGABYTE: Final = 1_000_000
 def recall(bench: Bench) -> Iterator[Figure]:
     """Measure questions of seven words against the same words asked of an FTS5 table with the same passages.
 
-    What the two sets of questions are, and how they compare with real ones: benchmarks/library.py.
+    What the sets of questions are, and how they compare with real ones: benchmarks/library.py.
     """
     for n in bench.scale.passages:
-        home = bench.library(n)
-        with commonplace.open(home) as book, closing(BareSearch(bench.bare_search(n))) as search:
-            yield from _recall(bench, book, search, n, "by frequency")
-            yield from _recall(bench, book, search, n, "from a passage")
+        for library, kinds in _ASKED.items():
+            home = bench.library(n, library)
+            with commonplace.open(home) as book, closing(BareSearch(bench.bare_search(n, library))) as search:
+                for kind in kinds:
+                    yield from _recall(bench, book, search, n, kind)
 
 
 def _recall(bench: Bench, book: Commonplace, search: BareSearch, n: int, kind: str) -> Iterator[Figure]:
@@ -73,7 +78,7 @@ def _recall(bench: Bench, book: Commonplace, search: BareSearch, n: int, kind: s
             unit="ms",
             ours_rounds=tuple(percentile(times, share) for times, _ in rounds),
             reference_rounds=tuple(percentile(times, share) for _, times in rounds),
-            bar=_THRICE if n >= _BARRED_PASSAGES and kind == "by frequency" else None,
+            bar=_THRICE if n >= _BARRED_PASSAGES and kind == _BARRED_KIND else None,
             faster=True,
         )
 
@@ -87,7 +92,9 @@ def _questions(kind: str, search: BareSearch, passages: int) -> Iterator[str]:
     """Return questions without end to the passages of a library, the same ones in every run."""
     chance = random.Random(f"questions {kind} {passages}")
     while True:
-        if kind == "by frequency":
+        if kind == "as in a chat":
+            yield as_in_a_chat(chance)
+        elif kind == "by frequency":
             yield by_frequency(chance)
         else:
             yield from_a_passage(search.passage(chance.randint(1, passages)), chance)

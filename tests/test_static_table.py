@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from commonplace.engines import static_table
-from commonplace.engines.static_table import NEAR, TABLE, StaticTable
+from commonplace.engines.static_table import MOST_NEAR, NEAR, NEAR_WORDS, TABLE, StaticTable
 from commonplace.errors import CommonplaceError
 from commonplace.ports import Said
 
@@ -137,31 +137,55 @@ def test_a_word_of_no_pieces_has_no_near_words(table):
     assert table.near("\ue000") == table.near("") == ()
 
 
+def exact_near(table, word, *, least):
+    vocabulary = [other for other in table.vocabulary if other.isalpha() and len(other) > 1]
+    known = table.vectors(vocabulary).astype(np.float64)
+    asked = table.vectors([word])[0].astype(np.float64)
+    cosines = known @ asked / np.maximum(np.linalg.norm(known, axis=1), 1e-9) / np.linalg.norm(asked)
+    found = {vocabulary[at]: float(cosines[at]) for at in np.flatnonzero(cosines >= least) if vocabulary[at] != word}
+    return dict(sorted(found.items(), key=lambda one: -one[1])[:MOST_NEAR])
+
+
+def test_the_lists_of_near_words_are_those_that_the_vectors_give(table):
+    """The file was made from this table: tools/distil/near.py."""
+    for word in EVERYDAY:
+        found, exact = dict(table.near(word)), exact_near(table, word, least=NEAR)
+        # At the end of a list two words may be as near as can be told apart.
+        assert len(found.keys() ^ exact.keys()) <= 2, word
+        assert len(found) == len(exact)
+        assert all(found[other] == pytest.approx(exact[other], abs=2e-5) for other in found.keys() & exact.keys())
+
+
 def test_looking_at_signs_first_loses_hardly_a_near_word(table):
-    """What is left out before the exact comparison is at the border, counts little, and is hardly among the nearest."""
-    vocabulary = [word for word in table._pieces if word.isalpha() and len(word) > 1]
-    known = table.vectors(vocabulary)
-    lengths = np.maximum(np.linalg.norm(known, axis=1), 1e-9)
+    """What is left out before the exact comparison is at the border, counts little, and is hardly among the nearest.
+
+    In capitals, a word is not in the vocabulary: it has no list, and is compared with all that have.
+    """
     weight = lost = 0.0
     nearest: list[tuple[str, str]] = []
     missed: list[tuple[str, str]] = []
     for word in EVERYDAY:
-        asked = table.vectors([word])[0]
-        cosines = known @ asked / lengths / np.linalg.norm(asked)
-        near = np.flatnonzero(cosines >= NEAR + 1e-5)
-        exact = {vocabulary[at]: float(cosines[at]) for at in near if vocabulary[at] != word}
-        found = dict(table.near(word))
-        assert found.keys() <= {*exact, *(other for other, cosine in found.items() if cosine < NEAR + 2e-5)}
+        exact = exact_near(table, word.upper(), least=NEAR + 1e-5)
+        found = dict(table.near(word.upper()))
         away = exact.keys() - found.keys()
         assert max((exact[other] for other in away), default=0) < NEAR + 0.2, word
         weight += sum(cosine - NEAR for cosine in exact.values())
         lost += sum(exact[other] - NEAR for other in away)
-        eight = sorted(exact, key=lambda other: -exact[other])[:8]
+        eight = list(exact)[:8]
         nearest += [(word, other) for other in eight]
         missed += [(word, other) for other in eight if other in away]
     assert len(nearest) > 350
     assert len(missed) <= len(nearest) / 100, missed
     assert lost / weight < 0.02
+
+
+def test_lists_of_near_words_of_another_table_are_refused(tmp_path):
+    copied = tmp_path / "static-table.bin"
+    copied.write_bytes(TABLE.read_bytes())
+    for content, says in ((b"nothing", "not a table of words"), (NEAR_WORDS.read_bytes()[:-2], "cut short")):
+        copied.with_name(NEAR_WORDS.name).write_bytes(content)
+        with pytest.raises(CommonplaceError, match=says):
+            StaticTable(copied).near("vehicle")
 
 
 def test_what_was_found_for_words_is_kept_but_not_without_end(monkeypatch):
@@ -180,13 +204,13 @@ def test_what_was_found_for_words_is_kept_but_not_without_end(monkeypatch):
 def test_another_file_is_refused(tmp_path):
     other = tmp_path / "table"
     other.write_bytes(b"x" * 100)
-    with pytest.raises(CommonplaceError, match="not a table"):
+    with pytest.raises(CommonplaceError, match="not a table of words"):
         StaticTable(other)
     other.write_bytes(TABLE.read_bytes()[:1000])
     with pytest.raises(CommonplaceError, match="cut short"):
         StaticTable(other)
     other.write_bytes(b"")
-    with pytest.raises(CommonplaceError, match="not a table"):
+    with pytest.raises(CommonplaceError, match="not a table of words"):
         StaticTable(other)
 
 

@@ -10,10 +10,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import log
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
 
 from commonplace.catalogue import BY_USER, IS_CHAT, IS_QUESTION, TELLS_TIME, Pool
 
@@ -114,28 +115,26 @@ def rank(
 ) -> tuple[npt.NDArray[np.intp], Scores]:
     """Score a pool; return its eligible rows, best first, and the scores. Equal ones go newest first.
 
-    `near` holds the nearest first; `dates` says how well each passage's day matches the one that the question names.
+    `near` holds for each asked term the nearest first; `dates` says how well each passage's day matches the one that
+    the question names.
     """
     slots = _slots(pool)
-    parts: dict[str, Numbers] = {
-        "lexical": _lexical(question, pool, slots, near),
-        "meaning": _MEANING * _meaning(question, pool, slots),
-        "speaker": _SPEAKER * _speaks(question, pool),
-        "question": _QUESTION * _has(pool, IS_QUESTION),
-        "length": _LENGTH * _lengths(pool) * _has(pool, IS_CHAT),
-        "time": _TIME * question.asks_when * _has(pool, TELLS_TIME),
-        "date": _DATE * (dates if dates is not None else np.zeros(len(pool.positions))),
-    }
-    # Six digits: the last ones of a float depend on how it was summed up.
+    parts = np.zeros((len(PARTS), len(pool.positions)))
+    parts[0] = _lexical(question, pool, slots, near)
+    parts[1] = _MEANING * _meaning(question, pool, slots)
+    parts[2] = _SPEAKER * _speaks(question, pool)
+    parts[3] = _QUESTION * _has(pool, IS_QUESTION)
+    parts[4] = _LENGTH * _lengths(pool) * _has(pool, IS_CHAT)
+    parts[5] = _TIME * question.asks_when * _has(pool, TELLS_TIME)
+    parts[6] = _DATE * (dates if dates is not None else 0.0)
     # What is only likely of a passage counts as far as there is a ground for it: a speaker alone answers nothing.
-    ground = np.clip((parts["lexical"] + parts["meaning"] + parts["date"]) / _GROUND, 0, 1)
-    for name in ("speaker", "question", "length", "time"):
-        parts[name] = parts[name] * ground
-    parts = {name: np.round(part, 6).astype(np.float64) + 0.0 for name, part in parts.items()}
-    total = np.round(np.sum(list(parts.values()), axis=0), 6)
+    parts[2:6] *= np.clip((parts[0] + parts[1] + parts[6]) / _GROUND, 0, 1)
+    # Six digits: the last ones of a float depend on how it was summed up.
+    parts = np.round(parts, 6) + 0.0
+    total = np.round(parts.sum(axis=0), 6)
     rows = np.flatnonzero(pool.eligible)
     best = np.lexsort((pool.positions[rows], pool.threads[rows], ~pool.orders[rows], -total[rows]))
-    return rows[best], Scores(total, parts)
+    return rows[best], Scores(total, dict(zip(PARTS, parts, strict=True)))
 
 
 def _kernel(distance: int) -> float:
@@ -148,14 +147,20 @@ _KERNEL: Final = np.array([_kernel(distance) for distance in range(-REACH, REACH
 _FURTHEST: Final = 2 * REACH
 """No two neighbours of one passage are further apart."""
 
+_BLOCK: Final = 16
+_FINER: Final = 256
+
 
 def _slots(pool: Pool) -> Ints:
     """Give each passage a place in a row where neighbours are as far apart as in their thread, and others further.
 
     So what counts of neighbours is a sum along the row; before the first and after the last there is room for some.
     """
-    keys = pool.threads * 2**50 + pool.positions
-    return REACH + np.cumsum(np.minimum(np.diff(keys, prepend=keys[:1]), REACH + 1))
+    return _side_by_side(pool.threads * 2**50 + pool.positions)
+
+
+def _side_by_side(places: Ints) -> Ints:
+    return REACH + np.cumsum(np.minimum(np.diff(places, prepend=places[:1]), REACH + 1))
 
 
 def _laid_out(own: Numbers, slots: Ints) -> Numbers:
@@ -212,37 +217,71 @@ def _meaning(question: Question, pool: Pool, slots: Ints) -> Numbers:
         return np.zeros(size)
     vectors = pool.vectors.astype(np.float32)
     scales = pool.scales.astype(np.float64)
-    asked = question.vector.astype(np.float64)
-    dots = _pooled(np.einsum("ij,j->i", pool.vectors.astype(np.float64), asked) * scales, slots)
+    coarse, fine, step = _in_bytes(question.vector)
+    found = (vectors @ np.stack([coarse, fine], axis=1)).astype(np.float64)
+    dots = _pooled((found[:, 0] + found[:, 1] / _FINER) * scales, slots) * step
     lengths = np.sqrt(np.maximum(_squares(vectors, scales, slots), 0))
-    cosines: Numbers = dots / np.maximum(lengths * float(np.linalg.norm(asked)), _NOTHING)
+    asked = np.linalg.norm(coarse.astype(np.float64) + fine / _FINER) * step
+    cosines: Numbers = dots / np.maximum(lengths * asked, _NOTHING)
     return np.where(lengths > _NOTHING, cosines, 0)
+
+
+def _in_bytes(vector: Floats) -> tuple[Floats, Floats, float]:
+    """Return a vector as whole numbers up to 127 and what is missing, so many times finer, and the step of both."""
+    step = float(np.abs(vector).max()) / 127
+    exact = vector.astype(np.float64) / step
+    coarse = np.rint(exact)
+    return coarse.astype(np.float32), np.rint((exact - coarse) * _FINER).astype(np.float32), step
 
 
 def _squares(vectors: Floats, scales: Numbers, slots: Ints) -> Numbers:
     """Return the squared length of each passage's vector with its neighbours' added."""
-    size = int(slots.max(initial=REACH)) + 1 + REACH
-    out = np.zeros(size - _FURTHEST)
-    for apart, products in enumerate(_products(vectors, scales, slots, size)):
-        weights = (1 if apart == 0 else 2) * _KERNEL[: len(_KERNEL) - apart] * _KERNEL[apart:]
-        out += np.correlate(products, weights, "valid")[: len(out)]
-    squares: Numbers = out[slots - REACH]
+    squares: Numbers = np.einsum("ij,ij->i", vectors, vectors) * scales * scales
+    beside = np.diff(slots) <= REACH
+    rows = np.flatnonzero(np.append(beside, False) | np.insert(beside, 0, False)) if len(slots) else slots
+    if len(rows):
+        squares[rows] = _squares_of_sums(vectors[rows], scales[rows], _side_by_side(slots[rows]))
     return squares
 
 
-def _products(vectors: Floats, scales: Numbers, slots: Ints, size: int) -> Numbers:
-    """Return, for each distance, the product of the vector at each slot with the one so far after it."""
-    products = np.zeros((_FURTHEST + 1, size))
-    products[0, slots] = np.einsum("ij,ij->i", vectors, vectors) * scales * scales
-    beside = np.diff(slots) <= REACH
-    rows = np.flatnonzero(np.append(beside, False) | np.insert(beside, 0, False)) if len(slots) else slots
-    some, sizes, places = vectors[rows], scales[rows], slots[rows]
-    for ahead in range(1, min(_FURTHEST + 1, len(rows))):
-        apart = places[ahead:] - places[:-ahead]
-        near = np.flatnonzero(apart <= _FURTHEST)
-        found = np.einsum("ij,ij->i", some[:-ahead], some[ahead:]) * sizes[:-ahead] * sizes[ahead:]
-        products[apart[near], places[near]] = found[near]
+def _squares_of_sums(vectors: Floats, scales: Numbers, slots: Ints) -> Numbers:
+    """Sum up, for each passage, the products of every two vectors around it, each weighted by what both count."""
+    blocks = -(-(int(slots[-1]) + 1 + REACH) // _BLOCK)
+    row = np.zeros((blocks * _BLOCK + _FURTHEST, vectors.shape[1]), np.float32)
+    row[slots] = vectors
+    sizes = np.zeros(len(row))
+    sizes[slots] = scales
+    products = _with_following(row, blocks) * (sizes[: -_FURTHEST or None, None] * _windows(sizes, _FURTHEST + 1))
+    around = _windows(products.ravel(), _PAIRS.size)[:: _FURTHEST + 1][slots - REACH]
+    squares: Numbers = around @ _PAIRS.ravel()
+    return squares
+
+
+def _with_following(row: Floats, blocks: int) -> Floats:
+    """Return the products of each vector with itself and with the few that follow it, a block at a time."""
+    following = _windows(row, _BLOCK + _FURTHEST)[::_BLOCK]
+    found = row[: blocks * _BLOCK].reshape(blocks, _BLOCK, -1) @ following
+    products: Floats = found.reshape(blocks, -1)[:, _FOLLOWING].reshape(blocks * _BLOCK, _FURTHEST + 1)
     return products
+
+
+def _windows(row: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
+    return sliding_window_view(row, size, axis=0)
+
+
+_FOLLOWING: Final = np.arange(_BLOCK)[:, None] * (_BLOCK + _FURTHEST + 1) + np.arange(_FURTHEST + 1)
+"""Where, among the products of a block with what begins with it, those of each with itself and the next ones are."""
+
+_PAIRS: Final = np.array(
+    [
+        [
+            _KERNEL[one] * _KERNEL[one + apart] * (1 + (apart > 0)) if one + apart <= _FURTHEST else 0.0
+            for apart in range(_FURTHEST + 1)
+        ]
+        for one in range(_FURTHEST + 1)
+    ]
+)
+"""What the product of each neighbour with itself, and with each one so far after it, counts."""
 
 
 def _has(pool: Pool, flag: int) -> Numbers:

@@ -35,7 +35,6 @@ INCLUDE: Final = ("superseded", "expired", "notices")
 
 _LONG: Final = 20_000
 _TERMS: Final = 64
-_NEAR_WORDS: Final = 32
 _KEPT: Final = 20_000
 _MEANINGS: Final = 500
 _CANDIDATES: Final = 50
@@ -170,15 +169,14 @@ class Recaller:
     def _near_terms(
         self, words: Sequence[tuple[str, str]], terms: tuple[str, ...]
     ) -> tuple[tuple[str, ...], list[ranking.Near]]:
-        """Return the terms near those asked for, and the pairs of them, nearest first."""
+        """Return the terms near those asked for, and the pairs of them, for each asked one the nearest first."""
         places = {term: at for at, term in enumerate(terms)}
-        pairs: dict[tuple[int, int], float] = {}
-        for word, term in words:
-            for stem, cosine in self._stems_near(word):
-                if stem != term:
-                    pair = places[term], places.setdefault(stem, len(places))
-                    pairs[pair] = max(cosine, pairs.get(pair, 0.0))
-        near = sorted(((own, other, cosine) for (own, other), cosine in pairs.items()), key=lambda one: -one[2])
+        near = [
+            (places[term], places.setdefault(stem, len(places)), cosine)
+            for word, term in words
+            for stem, cosine in self._stems_near(word)
+            if stem != term
+        ]
         return tuple(places)[len(terms) :], near
 
     def _stems_near(self, word: str) -> tuple[tuple[str, float], ...]:
@@ -186,7 +184,7 @@ class Recaller:
         if found is None:
             if len(self._near) >= _KEPT:
                 self._near.clear()
-            near = [one for one in self._thesaurus.near(word)[:_NEAR_WORDS] if one[0] not in stopwords.ENGLISH]
+            near = [one for one in self._thesaurus.near(word) if one[0] not in stopwords.ENGLISH]
             best: dict[str, float] = {}
             for stem, (_, cosine) in zip(analysis.stems([other for other, _ in near]), near, strict=True):
                 best.setdefault(stem, cosine)

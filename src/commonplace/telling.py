@@ -44,6 +44,7 @@ class Teller:
         self._terms = frozenset(clear.terms)
         self._memories: dict[str, Memory] = {}
         self._messages: dict[str, tuple[Message, str]] = {}
+        self._names: dict[int, tuple[str, str]] = {}
 
     def hits(self, rows: Sequence[int]) -> Iterator[Hit]:
         """Yield the best hits: each message, and each memory once with its best passage."""
@@ -53,22 +54,29 @@ class Teller:
         for row in rows:
             if len(chosen) == asked.k or self._scores.total[row] < least:
                 break
-            passage, memory = self._pool.name(row)
+            passage, memory = self._name(row)
             is_message = bool(self._pool.flags[row] & IS_CHAT)
             chosen.setdefault(passage if is_message else memory, row)
         rows = list(chosen.values())
         self._look_up({other for row in rows for other in (row - 1, row, row + 1) if self._is_beside(row, other)}, rows)
         for row in rows:
-            passage, memory = self._pool.name(row)
+            passage, memory = self._name(row)
             if memory in self._memories:
                 yield self._hit(self._memories[memory], passage, row)
             elif passage in self._messages:
                 yield self._message_hit(*self._messages[passage], row)
 
+    def _name(self, row: int) -> tuple[str, str]:
+        """Return the ids of a passage and of the memory that it is in."""
+        found = self._names.get(row)
+        if found is None:
+            found = self._names[row] = self._pool.name(row)
+        return found
+
     def _look_up(self, around: set[int], rows: Sequence[int]) -> None:
         """Read what is told, and what stands beside it."""
-        names = [self._pool.name(row) for row in sorted(around)]
-        own = {self._pool.name(row)[1] for row in rows}
+        names = [self._name(row) for row in sorted(around)]
+        own = {self._name(row)[1] for row in rows}
         there = memories.several(self._tx, self._allowed, tuple({memory for _, memory in names if memory}))
         told = [one for one in there.values() if one.id in own]
         marked = reading.marked(self._tx, self._allowed, told, self._clear.now)
@@ -156,7 +164,7 @@ class Teller:
         pool, other = self._pool, row + step
         if not self._is_beside(row, other):
             return ""
-        passage, memory = pool.name(other)
+        passage, memory = self._name(other)
         speaker = pool.speakers[pool.speaker[other]]
         if memory in self._memories:
             text = self._text(self._memories[memory], other)

@@ -172,7 +172,7 @@ def _first(opened: Sequence[_Open], found: Sequence[tuple[Rows, Any]], first: in
     columns = [_standing(one.segment, *some) for one, some in zip(opened, kept, strict=True)]
     all_ = _Standing(*(np.concatenate(column) for column in zip(*columns, strict=True)))
     # Segment by segment a few of each were kept; a thread may lie in several.
-    few = _few_of_each(all_)
+    few = _few_of_each(all_) if sum(len(rows) > 0 for rows, _ in kept) > 1 else np.arange(len(rows))
     best = few[np.lexsort((all_.positions[few], all_.threads[few], ~all_.orders[few], -all_.scores[few]))[:first]]
     return [rows[best[owners[best] == at]] for at in range(len(opened))]
 

@@ -12,6 +12,7 @@ import struct
 import unicodedata
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -25,12 +26,21 @@ Floats: TypeAlias = npt.NDArray[np.float32]
 Bytes: TypeAlias = npt.NDArray[np.int8]
 
 TABLE: Final = Path(__file__).parent.parent / "data" / "static-table.bin"
+NEAR_WORDS: Final = TABLE.with_name("near-words.bin")
 NEAR: Final = 0.4
 """The cosine from which on two words are taken for near."""
+
+MOST_NEAR: Final = 16
+"""So many near words a word has at most."""
+
+NEAR_MAGIC: Final = b"CPNEAR01"
+NEAR_STEP: Final = 1e-5
+"""Lists of near words hold cosines in steps of so much above NEAR."""
 
 _MAGIC: Final = b"CPTABLE1"
 _FIX: Final = "install the package again"
 _HEADER: Final = struct.Struct("<8s5I")
+_NEAR_HEADER: Final = struct.Struct("<8s3I")
 _ALIGN: Final = 64
 _RARE: Final = 1e-4
 _LONGEST_WORD: Final = 64
@@ -46,13 +56,15 @@ class StaticTable:
 
     def __init__(self, path: Path = TABLE) -> None:
         """Map the file; only the vocabulary is read."""
-        data = _mapped(path)
+        data = _mapped(path, _MAGIC)
         _, count, self.dimensions, size, *_ = _HEADER.unpack_from(data)
         scales_at = _aligned(_HEADER.size + size)
         rows_at = _aligned(scales_at + 4 * count)
         if len(data) < rows_at + count * self.dimensions:
             raise CommonplaceError(f"the table of word vectors {path} is cut short", fix=_FIX)
         vocabulary = data[_HEADER.size : _HEADER.size + size].decode().split("\n")
+        self.vocabulary: Final = vocabulary
+        self._path: Final = path
         self._pieces: Final = dict(zip(vocabulary, range(count), strict=True))
         self._scales: Final[Floats] = np.frombuffer(data, np.float32, count, scales_at)
         rows = np.frombuffer(data, np.int8, count * self.dimensions, rows_at)
@@ -106,15 +118,18 @@ class StaticTable:
         return out
 
     def near(self, word: str) -> tuple[tuple[str, float], ...]:
-        """Return the words of the vocabulary that mean nearly the same, and how nearly, nearest first."""
+        """Return the words of the vocabulary that mean nearly the same, and how nearly, the nearest ones first."""
         found = self._near.get(word)
         if found is None:
             if len(self._near) >= _KEPT:
                 self._near.clear()
-            found = self._near[word] = self._look_around(word)
+            pieces = self.pieces(word)
+            listed = len(pieces) == 1 and self.vocabulary[pieces[0]] == word and is_word(word)
+            found = self._near[word] = self._lists.of(pieces[0]) if listed else self._look_around(word)
         return found
 
     def _look_around(self, word: str) -> tuple[tuple[str, float], ...]:
+        """Compare a word without a list with all that have one: it is of several pieces, or not in the vocabulary."""
         (asked,) = self.vectors([word])
         if not asked.any():
             return ()
@@ -127,15 +142,16 @@ class StaticTable:
         cosines = np.einsum("ij,j->i", vectors, asked) / lengths / np.linalg.norm(asked)
         near = np.flatnonzero(cosines >= NEAR)
         nearest = near[np.argsort(-cosines[near], kind="stable")]
-        return tuple(
+        pairs = (
             (other, round(cosine, 5))
             for row, cosine in zip(rows[nearest].tolist(), cosines[nearest].tolist(), strict=True)
-            if (other := self._words[row]) != word and other.isalpha() and len(other) > 1
+            if (other := self.vocabulary[row]) != word and is_word(other)
         )
+        return tuple(islice(pairs, MOST_NEAR))
 
     @cached_property
-    def _words(self) -> list[str]:
-        return list(self._pieces)
+    def _lists(self) -> _NearLists:
+        return _NearLists(self._path.with_name(NEAR_WORDS.name), self.vocabulary)
 
     @cached_property
     def _planes(self) -> npt.NDArray[np.uint64]:
@@ -161,10 +177,36 @@ class StaticTable:
         return tuple(found) if len(word) >= 2 * len(found) else ()
 
 
-def _mapped(path: Path) -> mmap.mmap:
+class _NearLists:
+    """The nearest words of every word in the vocabulary, as they were found when the table was made."""
+
+    def __init__(self, path: Path, vocabulary: Sequence[str]) -> None:
+        data = _mapped(path, NEAR_MAGIC)
+        _, _, count, size = _NEAR_HEADER.unpack_from(data)
+        if count != len(vocabulary) or len(data) != _NEAR_HEADER.size + 4 * count + 4 * size:
+            raise CommonplaceError(f"the lists of near words {path} are cut short, or of another table", fix=_FIX)
+        self._vocabulary = vocabulary
+        self._ends = np.frombuffer(data, "<u4", count, _NEAR_HEADER.size)
+        self._others = np.frombuffer(data, "<u2", size, _NEAR_HEADER.size + 4 * count)
+        self._steps = np.frombuffer(data, "<u2", size, _NEAR_HEADER.size + 4 * count + 2 * size)
+
+    def of(self, piece: int) -> tuple[tuple[str, float], ...]:
+        """Return the words near one, the nearest first."""
+        first, end = int(self._ends[piece - 1]) if piece else 0, int(self._ends[piece])
+        words = [self._vocabulary[other] for other in self._others[first:end].tolist()]
+        cosines = [NEAR + NEAR_STEP * step for step in self._steps[first:end].tolist()]
+        return tuple(zip(words, cosines, strict=True))
+
+
+def is_word(piece: str) -> bool:
+    """Tell whether a piece of the vocabulary is a word that may be near to others."""
+    return piece.isalpha() and len(piece) > 1
+
+
+def _mapped(path: Path, magic: bytes) -> mmap.mmap:
     with path.open("rb") as file:
-        if file.read(len(_MAGIC)) != _MAGIC:
-            raise CommonplaceError(f"{path} is not a table of word vectors", fix=_FIX)
+        if file.read(len(magic)) != magic:
+            raise CommonplaceError(f"{path} is not a table of words that this program made", fix=_FIX)
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
