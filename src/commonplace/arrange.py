@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from commonplace import files, grants, memories, paths, spaces, sync, takein
+from commonplace import files, memories, paths, rights, spaces, sync, takein
 from commonplace.desk import Desk
 from commonplace.errors import BadInput, NotFound, SpaceExists
 from commonplace.model import Memory, Space
@@ -20,7 +20,7 @@ def create(parts: Parts, actor: str, name: str) -> Space:
 
     def story(desk: Desk) -> Space:
         if spaces.named(desk.tx, name) is not None:
-            grants.require_create(actor, name)
+            rights.require_create(desk.tx, actor, desk.spaces, name)
             raise SpaceExists(f"the space {name!r} is there already", fix="use it, or choose another name")
         return desk.space(name)
 
@@ -37,10 +37,12 @@ def rename(parts: Parts, actor: str, old: str, new: str) -> Space:
 
 
 def _rename(desk: Desk, *, old: str, new: str, looked: bool) -> Space:
-    going = [space for space in desk.writable.values() if paths.below(space.name, old)]
+    going = [space for space in desk.spaces.values() if paths.below(space.name, old)]
     if old not in {space.name for space in going}:
-        grants.require_create(desk.actor, old)
+        rights.require_create(desk.tx, desk.actor, desk.spaces, old)
         raise NotFound(f"there is no space {old!r}", fix="`commonplace space list` shows the spaces")
+    rights.require_admin(desk.tx, desk.actor, desk.spaces, old)
+    rights.require_create(desk.tx, desk.actor, desk.spaces, new)
     for space in going:
         for memory in _live(desk, space):
             takein.fresh(desk, memory, looked=looked)

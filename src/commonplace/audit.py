@@ -162,10 +162,10 @@ def entries(tx: Reading, space: str, *, after: int = 0, limit: int = 500) -> lis
     return [LogEntry(**dict(zip(_FIELDS, row, strict=True))) for row in _page(tx, space, after, limit)]
 
 
-def count(tx: Reading) -> int:
-    """Return how many entries there are, in all spaces."""
-    row = tx.row("SELECT count(*) FROM log_entry")
-    return int(row[0]) if row else 0
+def count(tx: Reading, spaces: Collection[str]) -> int:
+    """Return how many entries there are, in these spaces together."""
+    rows = tx.rows("SELECT space, count(*) FROM log_entry GROUP BY space")
+    return sum(count for space, count in rows if space in spaces)
 
 
 def heads(tx: Reading) -> dict[str, tuple[int, str]]:

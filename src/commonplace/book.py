@@ -9,13 +9,14 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from commonplace import arrange, capture, checkup, reading, remember, settings, sync, wording
+from commonplace import arrange, capture, checkup, granting, reading, remember, rights, settings, sync, wording
 from commonplace import prefetch as prefetching
 from commonplace import rebuild as rebuilding
 from commonplace import settle as settling
 from commonplace.errors import CommonplaceError, HomeIsNewer
 from commonplace.model import (
     UNSET,
+    ApiKey,
     Asked,
     Captured,
     Changes,
@@ -23,12 +24,14 @@ from commonplace.model import (
     Draft,
     Filter,
     Finding,
+    Grant,
     Link,
     LogEntry,
     LogReport,
     Memory,
     Message,
     MessagePage,
+    NewKey,
     Page,
     Progress,
     Recalled,
@@ -61,11 +64,32 @@ class Commonplace:
         self._prefetcher = prefetching.Prefetcher()
         self._settings = chosen
         self._actor = actor
+        self._lent = False
 
     @property
     def home(self) -> str:
         """The folder with the Markdown."""
         return self._settings.home
+
+    @property
+    def actor(self) -> str:
+        """The principal in whose name this book acts."""
+        return str(self._actor)
+
+    def acting_as(self, principal: str) -> Commonplace:
+        """Return this book in the hands of a principal, who may do what was granted to it. Only the owner lends it."""
+        rights.require_owner(self._actor, "act in another's name")
+        return self._in_hands_of(granting.principal_name(principal))
+
+    def with_key(self, secret: str) -> Commonplace:
+        """Return this book in the hands of whoever a key was made for, within the limits of the key."""
+        return self._in_hands_of(granting.with_key(self._parts, secret))
+
+    def _in_hands_of(self, actor: str) -> Commonplace:
+        book = Commonplace(self._parts, self._settings, actor=actor, transfers=self._transfers, recalls=self._recalls)
+        # Closing what was lent closes nothing of the book itself.
+        book._lent = True
+        return book
 
     @property
     def default_space(self) -> str:
@@ -229,6 +253,7 @@ class Commonplace:
 
         Return how many memories were written down.
         """
+        rights.require_owner(self._actor, "make the index anew")
         return self._recalls.reindex(self._parts, anew=anew, progress=progress)
 
     # --- sessions
@@ -310,6 +335,7 @@ class Commonplace:
 
         With `retry`, what has failed for good is tried again too. `noticed` is told of each session.
         """
+        rights.require_owner(self._actor, "settle for everybody")
         if retry:
             settling.retry(self._parts)
         until = None if seconds is None else self._parts.clock.now() + timedelta(seconds=seconds)
@@ -365,15 +391,50 @@ class Commonplace:
         """Give a space, and everything below it, another name; ids stay."""
         return arrange.rename(self._parts, self._actor, old, new)
 
+    # --- rights
+
+    def grant(self, principal: str, space: str, role: str, *, expires: datetime | str | None = None) -> Grant:
+        """Let a principal be reader, writer or admin of a space and everything below it, until it expires."""
+        return granting.grant(self._parts, self._actor, principal, space, role, expires=expires)
+
+    def revoke(self, principal: str, space: str) -> None:
+        """Take a grant away."""
+        granting.revoke(self._parts, self._actor, principal, space)
+
+    def grants(self, *, space: str | None = None) -> tuple[Grant, ...]:
+        """Return the grants on the spaces that one administers, and one's own."""
+        return granting.granted(self._parts, self._actor, space=space)
+
+    def create_key(
+        self,
+        principal: str,
+        *,
+        label: str = "",
+        limits: Iterable[tuple[str, str]] | None = None,
+        expires: datetime | str | None = None,
+    ) -> NewKey:
+        """Make an API key; its secret is in the answer, and nowhere else. `limits`: pairs of a space and a role."""
+        return granting.create_key(self._parts, self._actor, principal, label=label, limits=limits, expires=expires)
+
+    def keys(self) -> tuple[ApiKey, ...]:
+        """Return the keys that there are, or one's own."""
+        return granting.listed_keys(self._parts, self._actor)
+
+    def revoke_key(self, key_id: str) -> ApiKey:
+        """Let a key open nothing from now on."""
+        return granting.revoke_key(self._parts, self._actor, key_id)
+
     # --- the folder
 
     def sync(self, *, progress: Progress = quiet) -> SyncReport:
         """Carry out what is pending and take in what people did to the files."""
+        rights.require_owner(self._actor, "look at the files of the home")
         return sync.look(self._parts, progress=progress)
 
     @contextmanager
     def watching(self, noticed: Callable[[SyncReport], None] | None = None) -> Iterator[None]:
         """Take in what people do to the files, as it happens, for as long as the block lasts."""
+        rights.require_owner(self._actor, "look at the files of the home")
         stop = threading.Event()
         ended: list[CommonplaceError] = []
 
@@ -407,12 +468,14 @@ class Commonplace:
 
     def rebuild(self, *, progress: Progress = quiet) -> SyncReport:
         """Make anew everything that only serves search, from files and rows."""
+        rights.require_owner(self._actor, "rebuild the home")
         report = rebuilding.rebuild(self._parts, progress=progress)
         self.reindex(anew=True, progress=progress)
         return report
 
     def accept_deletions(self) -> int:
         """Delete the memories whose files are gone and were kept back for a person to agree; return how many."""
+        rights.require_owner(self._actor, "agree to deletions")
         return sync.accept_deletions(self._parts)
 
     # --- how it is
@@ -423,6 +486,7 @@ class Commonplace:
 
     def doctor(self, *, progress: Progress = quiet) -> tuple[Finding, ...]:
         """Look at everything and return what is wrong, each with its fix."""
+        rights.require_owner(self._actor, "look at everything")
         return (*checkup.doctor(self._parts, self._actor, progress=progress), *self._recalls.findings())
 
     def verify_log(self, *, space: str | None = None, progress: Progress = quiet) -> LogReport:
@@ -437,6 +501,8 @@ class Commonplace:
 
     def close(self) -> None:
         """Let go of everything; nothing is held that a crash could take."""
+        if self._lent:
+            return
         self._recalls.close()
         self._parts.db.close()
         self._parts.folder.close()

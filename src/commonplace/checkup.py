@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from commonplace import audit, files, jobs, memories, paths, reading, sessions, spaces
+from commonplace import audit, files, jobs, memories, paths, reading, rights, sessions, spaces
 from commonplace.errors import BadInput, NotFound
 from commonplace.model import Finding, LogEntry, LogReport, Progress, Spaces, Status
 from commonplace.ports import Parts, Reading
@@ -21,8 +21,10 @@ def status(parts: Parts, actor: str, home: str) -> Status:
         kinds, deleted, named = memories.counts(tx, allowed)
         begun, messages, unsettled = sessions.counts(tx, allowed)
         waiting, failed = jobs.counts(tx, allowed)
+        # What concerns the files of all spaces together is the owner's to know.
+        owner = rights.is_owner(actor)
         return Status(
-            home=home,
+            home=home if owner else "",
             program=__version__,
             schema=parts.db.schema,
             spaces=len(allowed),
@@ -30,12 +32,12 @@ def status(parts: Parts, actor: str, home: str) -> Status:
             kinds=kinds,
             deleted=deleted,
             links=named,
-            log_entries=audit.count(tx),
-            database_bytes=parts.folder.bytes_used(),
-            markdown_bytes=files.counts(tx)[1],
-            pending_files=len(files.pending(tx)),
-            pending_deletions=sum(base.trouble == files.MISSING for base in files.troubles(tx)),
-            wrong=(*_file_findings(tx), *_job_findings(tx, allowed)),
+            log_entries=audit.count(tx, allowed),
+            database_bytes=parts.folder.bytes_used() if owner else 0,
+            markdown_bytes=files.counts(tx)[1] if owner else 0,
+            pending_files=len(files.pending(tx)) if owner else 0,
+            pending_deletions=sum(base.trouble == files.MISSING for base in files.troubles(tx)) if owner else 0,
+            wrong=(*(_file_findings(tx) if owner else ()), *_job_findings(tx, allowed)),
             sessions=begun,
             messages=messages,
             unsettled=unsettled,
@@ -145,7 +147,7 @@ def log(parts: Parts, actor: str, space: str, *, after: int, limit: int) -> tupl
     if not 1 <= limit <= _LARGEST or not 0 <= after <= _LARGEST:
         raise BadInput("no such page of the log", fix="ask for one or more entries after a number from 0 on")
     with parts.db.reading() as tx:
-        (chosen,) = _spaces(tx, actor, paths.require_space_name(space))
+        (chosen,) = _spaces(tx, actor, paths.require_asked_name(space))
         return tuple(audit.entries(tx, chosen, after=after, limit=limit))
 
 

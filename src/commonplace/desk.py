@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from commonplace import dates, files, grants, memories, paths, spaces
+from commonplace import dates, files, memories, paths, rights, spaces
 from commonplace.documents import rendered
 from commonplace.errors import DiskFull, NotFound
 from commonplace.model import Change, Memory, Space, Spaces, new_id
@@ -27,12 +27,12 @@ class Desk(NamedTuple):
     @property
     def readable(self) -> Spaces:
         """The spaces that the actor may read."""
-        return grants.readable(self.actor, self.spaces)
+        return rights.readable(self.tx, self.actor, self.spaces)
 
     @property
     def writable(self) -> Spaces:
         """The spaces that the actor may write to."""
-        return grants.writable(self.actor, self.spaces)
+        return rights.writable(self.tx, self.actor, self.spaces)
 
     def require(self, memory_id: str) -> Memory:
         """Return a live memory that the actor may write to; one that it may not even read is not found."""
@@ -40,7 +40,7 @@ class Desk(NamedTuple):
         if found is None or found.deleted is not None:
             raise no_memory(memory_id)
         if found.space.id not in self.writable:
-            raise grants.refusal(self.actor, found.space.name)
+            raise rights.refusal(self.actor, found.space.name)
         return found
 
     def space(self, name: str, *, origin: str = "new") -> Space:
@@ -48,12 +48,22 @@ class Desk(NamedTuple):
         for space in self.spaces.values():
             if space.name == name:
                 if space.id not in self.writable:
-                    raise grants.refusal(self.actor, name)
+                    raise rights.refusal(self.actor, name)
                 return space
         return self._create(paths.require_space_name(name), origin)
 
+    def system_space(self, name: str) -> Space:
+        """Return a space of the system's own, made now if need be: nobody asks for it, so nobody needs a right to."""
+        for space in self.spaces.values():
+            if space.name == name:
+                return space
+        return self._made(name, "system")
+
     def _create(self, name: str, origin: str) -> Space:
-        grants.require_create(self.actor, name)
+        rights.require_create(self.tx, self.actor, self.spaces, name)
+        return self._made(name, origin)
+
+    def _made(self, name: str, origin: str) -> Space:
         space = Space(new_id(), name, self.tx.now)
         spaces.add(self.tx, space)
         self.spaces[space.id] = space

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from commonplace import memories, reading
+from commonplace import memories, reading, rights
 from commonplace.documents import rendered
 from commonplace.errors import NotFound
 from commonplace.model import Finding, Memory, Progress, Spaces, TransferReport
@@ -16,6 +16,7 @@ _BATCH = 200
 
 def export(parts: Parts, actor: str, target: str, *, space: str | None, progress: Progress) -> TransferReport:
     """Write the live memories of a space, with a final '/' of all below it too, or of all spaces."""
+    rights.require_owner(actor, "write folders of this machine")
     outcomes: Counter[str] = Counter()
     foreign: list[Finding] = []
     ids: list[str] = []

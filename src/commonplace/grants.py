@@ -1,31 +1,83 @@
-"""Who may read and write which space. Until principals are granted spaces, the local owner may do everything."""
+"""Grants: which principal may read, write or administer a space and everything below it, and until when."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Final
 
-from commonplace.errors import NotAllowed
-from commonplace.model import FILESYSTEM, LOCAL_OWNER, Space, Spaces
+from commonplace.model import ROLES, Grant, Spaces, moment, stamp
+from commonplace.ports import Reading, Row, Transaction
 
-_OWNERS = frozenset({LOCAL_OWNER, FILESYSTEM})
-
-
-def readable(actor: str, spaces: Mapping[str, Space]) -> Spaces:
-    """Return the spaces that the actor may read."""
-    return spaces if actor in _OWNERS else {}
+_COLUMNS: Final = "space, principal, role, expires, granted_by, granted_at"
 
 
-def writable(actor: str, spaces: Mapping[str, Space]) -> Spaces:
-    """Return the spaces that the actor may write to."""
-    return spaces if actor in _OWNERS else {}
+def give(tx: Transaction, grant: Grant) -> None:
+    """Let a principal have a role on a space; the newest grant counts."""
+    tx.run(
+        f"INSERT INTO space_grant ({_COLUMNS})"  # noqa: S608 - our own names
+        " VALUES (:space, :principal, :role, :expires, :granted_by, :granted_at)"
+        " ON CONFLICT (space, principal) DO UPDATE SET role = excluded.role, expires = excluded.expires,"
+        " granted_by = excluded.granted_by, granted_at = excluded.granted_at",
+        space=grant.space.id,
+        principal=grant.principal,
+        role=grant.role,
+        expires=stamp(grant.expires) if grant.expires else None,
+        granted_by=grant.granted_by,
+        granted_at=stamp(grant.granted_at),
+    )
 
 
-def require_create(actor: str, name: str) -> None:
-    """Raise NotAllowed unless the actor may create a space of that name."""
-    if actor not in _OWNERS:
-        raise refusal(actor, name)
+def take(tx: Transaction, space: str, principal: str) -> bool:
+    """Take a principal's grant on a space away; tell whether there was one."""
+    return bool(
+        tx.run(
+            "DELETE FROM space_grant WHERE space = :space AND principal = :principal", space=space, principal=principal
+        )
+    )
 
 
-def refusal(actor: str, name: str) -> NotAllowed:
-    """Return the one answer for a space that one may not use, whether it exists or not."""
-    return NotAllowed(f"{actor} may not use the space {name!r}", fix="ask an admin of that space for a grant")
+def on(tx: Reading, spaces: Spaces) -> list[Grant]:
+    """Return the grants on these spaces, expired ones too, by the names of space and principal."""
+    if not spaces:
+        return []
+    rows = tx.rows(f"SELECT {_COLUMNS} FROM space_grant WHERE space IN :spaces", spaces=tuple(spaces))  # noqa: S608 - our own names
+    return sorted((_grant(row, spaces) for row in rows), key=lambda one: (one.space.name, one.principal))
+
+
+def roles(tx: Reading, principal: str, spaces: Spaces) -> dict[str, str]:
+    """Return the role that a principal has on each of these spaces where it has one, by what is granted above too."""
+    rows = tx.rows(
+        "SELECT space, role FROM space_grant WHERE principal = :principal AND (expires IS NULL OR expires > :now)",
+        principal=principal,
+        now=stamp(tx.now),
+    )
+    return below([(row[0], row[1]) for row in rows], spaces)
+
+
+def below(given: Sequence[tuple[str, str]], spaces: Spaces) -> dict[str, str]:
+    """Return the highest role on each space of those given on it (by its id) and on the spaces above it."""
+    by_name = {spaces[space].name: role for space, role in given if space in spaces}
+    found = {}
+    for space in spaces.values() if by_name else ():
+        parts = space.name.split("/")
+        above = ("/".join(parts[:end]) for end in range(1, len(parts) + 1))
+        held = [by_name[name] for name in above if name in by_name]
+        if held:
+            found[space.id] = max(held, key=ROLES.index)
+    return found
+
+
+def at_least(role: str, held: Mapping[str, str]) -> frozenset[str]:
+    """Return the spaces on which the role held is this one or a higher one."""
+    return frozenset(space for space, own in held.items() if ROLES.index(own) >= ROLES.index(role))
+
+
+def _grant(row: Row, spaces: Spaces) -> Grant:
+    return Grant(
+        space=spaces[row[0]],
+        principal=row[1],
+        role=row[2],
+        expires=moment(row[3]) if row[3] else None,
+        granted_by=row[4],
+        granted_at=moment(row[5]),
+    )

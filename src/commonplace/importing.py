@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from commonplace import arrivals, files, grants, idempotency, memories, paths, spaces, sync
+from commonplace import arrivals, files, idempotency, memories, paths, rights, spaces, sync
 from commonplace.arrivals import Answer, Arrival, Fate, Note, Target
 from commonplace.desk import Desk
 from commonplace.errors import BadFile
@@ -67,8 +67,9 @@ def import_folder(
     parts: Parts, actor: str, folder: str, *, space: str | None, dry_run: bool, progress: Progress
 ) -> TransferReport:
     """Take in a folder, a Markdown file or an archive, as if it lay in the home or in the folder of the space."""
+    rights.require_owner(actor, "read folders of this machine")
     if space is not None:
-        grants.require_create(actor, paths.require_space_name(space))
+        paths.require_space_name(space)
     prefix = _prefix(parts, space, parts.outside.source(folder))
     run = _Import(parts=parts, actor=actor, folder=folder, space=space, dry_run=dry_run, prefix=prefix)
     _look(run, progress)
@@ -148,7 +149,7 @@ def _recall(run: _Import, tx: Reading) -> None:
     into = run.prefix[: len("import:") + 17]
     present = {note.key for note in run.notes.values()}
     stray: dict[tuple[str, str], list[Answer]] = {}
-    for space in grants.writable(run.actor, spaces.everything(tx)):
+    for space in rights.writable(tx, run.actor, spaces.everything(tx)):
         said = idempotency.answers(tx, space=space, principal=run.actor, prefix=into)
         for key, (content, answer) in said.items():
             if not answer:
@@ -171,7 +172,7 @@ def _recall(run: _Import, tx: Reading) -> None:
 def _leave_settled(run: _Import, tx: Reading) -> frozenset[str]:
     """Count the files that are as they were when they were imported; return the paths of the others."""
     known = {note.path: run.answers[note.key] for note in run.notes.values() if note.key in run.answers}
-    readable = grants.readable(run.actor, spaces.everything(tx))
+    readable = rights.readable(tx, run.actor, spaces.everything(tx))
     for some in _chunks(list(known)):
         found = memories.several(tx, readable, [known[path].memory for path in some])
         for path in some:

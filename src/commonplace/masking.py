@@ -191,6 +191,7 @@ _OTHERS: Final = (
 )  # fmt: skip
 # Those of a JWT and a Bearer header come last: what they hold may be one of the others.
 _TOKENS: Final = (
+    _Token("commonplace key", ("cpk_",), rf"{_START}cpk_[A-Za-z0-9_-]{{43}}", _is_mixed),
     _Token("anthropic key", ("sk-ant-",), rf"{_START}sk-ant-[A-Za-z0-9_-]{{16,}}", _is_mixed),
     _Token("openai key", ("sk-",), rf"{_START}sk-(?:proj|svcacct|admin|or-v1)-[A-Za-z0-9_-]{{16,}}", _is_mixed),
     _Token("api key", ("sk-",), rf"{_START}sk-[A-Za-z0-9_-]{{16,}}", _is_key),

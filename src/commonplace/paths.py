@@ -20,6 +20,12 @@ def is_legal(part: str) -> bool:
     return bool(_LEGAL.match(part)) and not _MONTH.match(part) and ".." not in part and not part.endswith(".md")
 
 
+def require_asked_name(name: str) -> str:
+    """Return the name of a space that somebody asks, which may be one of the system's, or raise BadSpaceName."""
+    require_space_name("/".join(part.removeprefix("_") for part in name.split("/")))
+    return name
+
+
 def require_space_name(name: str) -> str:
     """Return the name, or raise BadSpaceName with the rule that it breaks."""
     parts = name.split("/")

@@ -33,6 +33,9 @@ class Clock(Protocol):
 class Reading(Protocol):
     """One consistent view of the database. A sequence as a parameter stands for a list: `IN :ids`."""
 
+    now: datetime
+    """The one time of everything that is read or written together."""
+
     def rows(self, sql: str, /, **params: object) -> list[Row]:
         """Return all rows of a query."""
         ...
@@ -45,7 +48,6 @@ class Reading(Protocol):
 class Transaction(Reading, Protocol):
     """The writing transaction: everything in it is committed together, or nothing is."""
 
-    now: datetime
     recorded: list[Change]
     touched: dict[str, str | None]
     """What is to be numbered besides, with its space; None for a memory, wherever it is: it is served otherwise now."""

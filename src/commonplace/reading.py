@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
-from commonplace import dates, files, grants, links, memories, paths, revisions, spaces, wording
+from commonplace import dates, files, links, memories, paths, revisions, rights, spaces, wording
 from commonplace.desk import no_memory
 from commonplace.errors import BadInput
 from commonplace.model import KINDS, Filter, Link, Memory, Page, Revision, Space, Spaces
@@ -21,16 +21,17 @@ MAX_PAGE: Final = 1000
 
 def readable(tx: Reading, actor: str, name: str | None = None) -> Spaces:
     """Return the spaces that a question reaches: one by its name, with a final '/' all below it too, or all ('/')."""
-    allowed = grants.readable(actor, spaces.everything(tx))
+    known = spaces.everything(tx)
+    allowed = rights.readable(tx, actor, known)
     if name is None or name == "/":
         return allowed
-    top = paths.require_space_name(name.removesuffix("/"))
+    top = paths.require_asked_name(name.removesuffix("/"))
     if name.endswith("/"):
         chosen = {id_: space for id_, space in allowed.items() if paths.below(space.name, top)}
     else:
         chosen = {id_: space for id_, space in allowed.items() if space.name == top}
     if not chosen:
-        grants.require_create(actor, top)
+        rights.require_create(tx, actor, known, top)
     return chosen
 
 

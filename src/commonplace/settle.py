@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
-from commonplace import boundary, grants, jobs, memories, paths, sessions, spaces, titles, transcripts
+from commonplace import boundary, jobs, memories, paths, rights, sessions, spaces, titles, transcripts
 from commonplace.desk import Desk
 from commonplace.model import Memory, Message, Session, Settled, Worked, new_id
 from commonplace.ports import Likeness, Parts
@@ -68,7 +68,7 @@ def with_plan(
 
 def _plan(parts: Parts, actor: str, session_id: str, likeness: Likeness, *, flush: bool) -> Plan | None:
     with parts.db.reading() as tx:
-        session = sessions.find(tx, grants.writable(actor, spaces.everything(tx)), session_id)
+        session = sessions.find(tx, rights.writable(tx, actor, spaces.everything(tx)), session_id)
         if session is None:
             return None
         found = sessions.unsettled(tx, session)

@@ -102,5 +102,18 @@ CREATE TABLE vector (
   embedder TEXT NOT NULL, hash TEXT NOT NULL, vector BLOB NOT NULL, PRIMARY KEY (embedder, hash));
 """
 
-MIGRATIONS: Final = (VERSION_1,)
+VERSION_2: Final = """
+-- grants
+CREATE TABLE space_grant (
+  space TEXT NOT NULL, principal TEXT NOT NULL, role TEXT NOT NULL, expires TEXT, granted_by TEXT NOT NULL,
+  granted_at TEXT NOT NULL, PRIMARY KEY (space, principal)) WITHOUT ROWID;
+CREATE INDEX space_grant_by_principal ON space_grant (principal);
+
+-- keys
+CREATE TABLE api_key (
+  id TEXT NOT NULL PRIMARY KEY, principal TEXT NOT NULL, label TEXT NOT NULL, limits TEXT, created TEXT NOT NULL,
+  created_by TEXT NOT NULL, expires TEXT, revoked TEXT, hash TEXT NOT NULL UNIQUE);
+"""
+
+MIGRATIONS: Final = (VERSION_1, VERSION_2)
 """Migration n takes a database from version n to version n + 1."""

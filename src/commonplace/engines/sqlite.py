@@ -65,7 +65,7 @@ class SqliteDatabase:
             try:
                 connection.execute("BEGIN")
                 self._check_schema(connection)
-                yield SqliteReading(connection)
+                yield SqliteReading(connection, self._clock.now())
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
@@ -203,9 +203,10 @@ class SqliteDatabase:
 class SqliteReading:
     """A consistent view; every cursor is read to its end."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        """Read through this connection."""
+    def __init__(self, connection: sqlite3.Connection, now: datetime) -> None:
+        """Read through this connection; `now` is the one time of everything in it."""
         self._connection = connection
+        self.now = now
 
     def rows(self, sql: str, /, **params: object) -> list[Row]:
         """Return all rows of a query."""
@@ -222,8 +223,7 @@ class SqliteTransaction(SqliteReading):
 
     def __init__(self, connection: sqlite3.Connection, now: datetime) -> None:
         """Write through this connection; `now` is the one time of everything in it."""
-        super().__init__(connection)
-        self.now = now
+        super().__init__(connection, now)
         self.recorded: list[Change] = []
         self.touched: dict[str, str | None] = {}
 

@@ -1,0 +1,93 @@
+"""Who may do what where: the owner of the home everything, others what was granted, by a key at most its limits.
+
+Every read and write of every flow asks here which spaces it may reach, in the same transaction in which it uses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from commonplace import grants, keys
+from commonplace.errors import NotAllowed
+from commonplace.model import ADMIN, FILESYSTEM, LOCAL_OWNER, READER, ROLES, WRITER, Actor, Space, Spaces
+from commonplace.ports import Reading
+
+_OWNERS: Final = frozenset({LOCAL_OWNER, FILESYSTEM})
+
+
+def is_owner(actor: str) -> bool:
+    """Tell whether the actor may do everything here: whoever has the home, as long as no key limits it."""
+    return actor in _OWNERS and key_of(actor) is None
+
+
+def require_owner(actor: str, what: str) -> None:
+    """Raise NotAllowed unless the actor may do what concerns the home as a whole."""
+    if not is_owner(actor):
+        raise NotAllowed(f"{actor} may not {what}", fix="only the owner of the home may, on its own machine")
+
+
+def key_of(actor: str) -> str | None:
+    """Return the id of the key under which somebody acts, if it is one."""
+    return actor.key if isinstance(actor, Actor) else None
+
+
+def roles(tx: Reading, actor: str, spaces: Spaces) -> Mapping[str, str]:
+    """Return the role of the actor on each space where it has one."""
+    held = dict.fromkeys(spaces, ADMIN) if actor in _OWNERS else grants.roles(tx, str(actor), spaces)
+    key_id = key_of(actor)
+    if key_id is None:
+        return held
+    key = keys.find(tx, key_id)
+    if key is None or key.principal != actor or not keys.opens(key, tx):
+        return {}
+    if key.limits is None:
+        return held
+    limits = grants.below(key.limits, spaces)
+    return {space: min(held[space], limits[space], key=ROLES.index) for space in held.keys() & limits.keys()}
+
+
+def with_role(role: str, tx: Reading, actor: str, spaces: Spaces) -> Spaces:
+    """Return those of the spaces on which the actor has this role or a higher one."""
+    if is_owner(actor):
+        return spaces
+    allowed = grants.at_least(role, roles(tx, actor, spaces))
+    return {id_: space for id_, space in spaces.items() if id_ in allowed}
+
+
+def readable(tx: Reading, actor: str, spaces: Spaces) -> Spaces:
+    """Return those of the spaces that the actor may read."""
+    return with_role(READER, tx, actor, spaces)
+
+
+def writable(tx: Reading, actor: str, spaces: Spaces) -> Spaces:
+    """Return those of the spaces that the actor may write to."""
+    return with_role(WRITER, tx, actor, spaces)
+
+
+def administered(tx: Reading, actor: str, spaces: Spaces) -> Spaces:
+    """Return those of the spaces whose grants the actor decides about."""
+    return with_role(ADMIN, tx, actor, spaces)
+
+
+def require_admin(tx: Reading, actor: str, spaces: Spaces, name: str) -> Space:
+    """Return the space of that name, or raise the one answer for a space that one may not administer."""
+    for space in administered(tx, actor, spaces).values():
+        if space.name == name:
+            return space
+    raise refusal(actor, name)
+
+
+def require_create(tx: Reading, actor: str, spaces: Spaces, name: str) -> None:
+    """Raise NotAllowed unless the actor may make a space of that name: its owner, or an admin of one above it."""
+    if is_owner(actor):
+        return
+    above = {space.name for space in administered(tx, actor, spaces).values()}
+    parts = name.split("/")
+    if not any("/".join(parts[:end]) in above for end in range(1, len(parts))):
+        raise refusal(actor, name)
+
+
+def refusal(actor: str, name: str) -> NotAllowed:
+    """Return the one answer for a space that one may not use, whether it exists or not."""
+    return NotAllowed(f"{actor} may not use the space {name!r}", fix="ask an admin of that space for a grant")
