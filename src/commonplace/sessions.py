@@ -214,13 +214,16 @@ def tags_of(tx: Reading, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def held_by(tx: Reading, episodes: Sequence[str]) -> dict[str, frozenset[str]]:
-    """Return the ids of the messages that each of these episodes holds."""
-    found: dict[str, set[str]] = {}
+def held_by(tx: Reading, episodes: Sequence[str]) -> dict[str, dict[str, bool]]:
+    """Return the ids of the messages that each of these episodes holds, and whether each was taken back."""
+    found: dict[str, dict[str, bool]] = {}
     for some in _chunks(episodes):
-        for episode, message in tx.rows("SELECT episode, id FROM message WHERE episode IN :episodes", episodes=some):
-            found.setdefault(episode, set()).add(message)
-    return {episode: frozenset(ids) for episode, ids in found.items()}
+        rows = tx.rows(
+            "SELECT episode, id, taken_back IS NOT NULL FROM message WHERE episode IN :episodes", episodes=some
+        )
+        for episode, message, taken_back in rows:
+            found.setdefault(episode, {})[message] = bool(taken_back)
+    return found
 
 
 def settle(tx: Transaction, session: Session, episode: str, *, first: int, last: int) -> int:
