@@ -31,6 +31,6 @@ def adopt(desk: Desk, memory: Memory) -> None:
 def _session(desk: Desk, memory: Memory, session_id: str) -> Session | None:
     if sessions.place(desk.tx, session_id) is not None:
         return sessions.find(desk.tx, desk.spaces, session_id)
-    session = Session(session_id, memory.space, None, memory.tags, memory.created, None, 1, 0)
+    session = Session(session_id, memory.space, None, memory.tags, memory.created, None, sessions.FIRST_GENERATION, 0)
     sessions.add(desk.tx, session)
     return session

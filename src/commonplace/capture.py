@@ -182,8 +182,8 @@ def _message(desk: Desk, session: Session, one: _Clean, seq: int) -> Message:
 
 def _session_for(desk: Desk, session_id: str, context: Context) -> Session:
     """Return the session, made now if there is none; what was fixed when it was made does not change."""
-    place = sessions.place(desk.tx, session_id)
-    if place is None:
+    if sessions.place(desk.tx, session_id) is None:
+        _require_no_circle(desk.tx, session_id, context.parent)
         session = Session(
             id=session_id,
             space=desk.space(context.space),
@@ -191,7 +191,7 @@ def _session_for(desk: Desk, session_id: str, context: Context) -> Session:
             tags=context.tags,
             created=desk.tx.now,
             closed=None,
-            generation=1,
+            generation=sessions.FIRST_GENERATION,
             last=0,
         )
         sessions.add(desk.tx, session)
@@ -209,6 +209,14 @@ def _session_for(desk: Desk, session_id: str, context: Context) -> Session:
             fix="leave the parent out, or use another session",
         )
     return session
+
+
+def _require_no_circle(tx: Reading, session_id: str, parent: str | None) -> None:
+    """Refuse a parent that goes on from the session itself: it may have been named before it was there."""
+    if parent is not None and session_id in sessions.ancestors(tx, parent):
+        raise BadInput(
+            f"the session {session_id} cannot go on from {parent}, which goes on from it", fix="name another parent"
+        )
 
 
 # --- reading
@@ -248,10 +256,10 @@ def listed(parts: Parts, actor: str, *, space: str | None, limit: int) -> tuple[
 
 
 def generation(parts: Parts, actor: str, session_id: str) -> int:
-    """Return the generation of a session; 0 while there is none."""
+    """Return the generation of a session, which its first message does not change."""
     with parts.db.reading() as tx:
         found = sessions.find(tx, reading.readable(tx, actor), session_name(session_id))
-    return found.generation if found else 0
+    return found.generation if found else sessions.FIRST_GENERATION
 
 
 # --- switch, rewind, close
@@ -268,18 +276,15 @@ def switch(
         raise BadInput("a session cannot be switched to itself", fix="name another session")
 
     def story(desk: Desk, plan: settle.Plan | None) -> Settled:
-        made: tuple[str, ...] = ()
-        before = sessions.find(desk.tx, desk.writable, old)
-        if before is not None and plan is not None:
-            made = settle.carry_out(desk, before, plan)
-            sessions.next_generation(desk.tx, before)
-            if reason != "branch":
-                sessions.close(desk.tx, before, desk.tx.now)
-        wanted = context if before is None else _inherited(context, before)
-        _switch_to(desk, new, old, reason, wanted)
-        space = before.space if before else desk.space(wanted.space)
-        desk.log(space, "session.switch", (), session=old, to=new, reason=reason)
-        return Settled(old, made, sessions.count_open(desk.tx, before.space.id, old) if before else 0)
+        # One that was never heard of begins here, and ends: what was fetched for it in advance is void all the same.
+        before = _session_for(desk, old, context._replace(named=False))
+        made = settle.carry_out(desk, before, plan) if plan else ()
+        sessions.next_generation(desk.tx, before)
+        if reason != "branch":
+            sessions.close(desk.tx, before, desk.tx.now)
+        _switch_to(desk, new, old, reason, _inherited(context, before))
+        desk.log(before.space, "session.switch", (), session=old, to=new, reason=reason)
+        return Settled(old, made, sessions.count_open(desk.tx, before.space.id, old))
 
     return settle.with_plan(parts, actor, old, likeness, story, flush=True)
 
@@ -291,15 +296,14 @@ def _inherited(context: Context, before: Session) -> Context:
 
 
 def _switch_to(desk: Desk, new: str, old: str, reason: str, context: Context) -> None:
-    there = sessions.place(desk.tx, new)
-    if there is None:
+    if sessions.place(desk.tx, new) is None:
         parent = None if reason == "resume" else old
-        _session_for(desk, new, context._replace(parent=parent, named=False))
-        return
-    session = require(desk.tx, desk.writable, new)
+        session = _session_for(desk, new, context._replace(parent=parent, named=False))
+    else:
+        session = require(desk.tx, desk.writable, new)
+        if session.closed is not None:
+            sessions.close(desk.tx, session, None)
     sessions.next_generation(desk.tx, session)
-    if session.closed is not None:
-        sessions.close(desk.tx, session, None)
 
 
 def rewind(parts: Parts, actor: str, session_id: str, after: int | str) -> tuple[Message, ...]:

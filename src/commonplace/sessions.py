@@ -13,6 +13,9 @@ from commonplace.ports import Reading, Row, Transaction
 _COLUMNS: Final = "id, session, seq, role, author, text, time, client_id, masked, episode, taken_back"
 _OPEN: Final = "episode IS NULL AND taken_back IS NULL"
 
+FIRST_GENERATION: Final = 1
+"""That of a session before anybody switched or rewound it, and before its first message too."""
+
 
 # --- sessions
 
@@ -38,6 +41,19 @@ def place(tx: Reading, session_id: str) -> str | None:
     """Return the space of a session, whoever may read it; None if there is no such session."""
     row = tx.row("SELECT space FROM session_place WHERE id = :id", id=session_id)
     return str(row[0]) if row else None
+
+
+def ancestors(tx: Reading, session_id: str) -> list[str]:
+    """Return a session and those that it goes on from, as far as they are known."""
+    found = [session_id]
+    while row := tx.row(
+        "SELECT parent FROM session WHERE id = :id AND space = (SELECT space FROM session_place WHERE id = :id)",
+        id=found[-1],
+    ):
+        if row[0] is None or row[0] in found:
+            break
+        found.append(row[0])
+    return found
 
 
 def find(tx: Reading, spaces: Spaces, session_id: str) -> Session | None:
