@@ -311,7 +311,7 @@ class Commonplace:
         With `retry`, what has failed for good is tried again too. `noticed` is told of each session.
         """
         if retry:
-            settling.retry(self._parts)
+            settling.retry(self._parts, self._actor)
         until = None if seconds is None else self._parts.clock.now() + timedelta(seconds=seconds)
         return settling.work(self._parts, self._actor, likeness=self._likeness, until=until, noticed=noticed)
 

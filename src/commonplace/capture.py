@@ -10,6 +10,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 from commonplace import (
     amend,
     boundary,
+    grants,
     jobs,
     masking,
     memories,
@@ -197,7 +198,7 @@ def _session_for(desk: Desk, session_id: str, context: Context) -> Session:
         sessions.add(desk.tx, session)
         desk.log(session.space, "session.begin", (), session=session.id, parent=session.parent)
         return session
-    session = require(desk.tx, desk.writable, session_id)
+    session = require_writable(desk, session_id)
     if context.named and session.space.name != context.space:
         raise Conflict(
             f"the session {session_id} is in the space {session.space.name}, not in {context.space}",
@@ -227,6 +228,14 @@ def require(tx: Reading, allowed: Spaces, session_id: str) -> Session:
     session = sessions.find(tx, allowed, session_name(session_id))
     if session is None:
         raise NotFound(f"there is no session {session_id}", fix="`commonplace session list` shows what there is")
+    return session
+
+
+def require_writable(desk: Desk, session_id: str) -> Session:
+    """Return a session that the actor may write to; one that it may not even read is not found."""
+    session = require(desk.tx, desk.readable, session_id)
+    if session.space.id not in desk.writable:
+        raise grants.refusal(desk.actor, session.space.name)
     return session
 
 
@@ -300,7 +309,7 @@ def _switch_to(desk: Desk, new: str, old: str, reason: str, context: Context) ->
         parent = None if reason == "resume" else old
         session = _session_for(desk, new, context._replace(parent=parent, named=False))
     else:
-        session = require(desk.tx, desk.writable, new)
+        session = require_writable(desk, new)
         if session.closed is not None:
             sessions.close(desk.tx, session, None)
     sessions.next_generation(desk.tx, session)
@@ -311,7 +320,7 @@ def rewind(parts: Parts, actor: str, session_id: str, after: int | str) -> tuple
     session_id = session_name(session_id)
 
     def story(desk: Desk, *, looked: bool) -> tuple[Message, ...]:
-        session = require(desk.tx, desk.writable, session_id)
+        session = require_writable(desk, session_id)
         taken = sessions.take_back(desk.tx, session, after=_seq(desk, session, after))
         for episode in dict.fromkeys(message.episode for message in taken if message.episode):
             gone = frozenset(message.id for message in taken if message.episode == episode)
@@ -361,7 +370,7 @@ def close(parts: Parts, actor: str, session_id: str, *, likeness: Likeness) -> S
     """Settle what is open, and close the session; a later append opens it again."""
 
     def story(desk: Desk, plan: settle.Plan | None) -> Settled:
-        session = require(desk.tx, desk.writable, session_id)
+        session = require_writable(desk, session_id)
         made = settle.carry_out(desk, session, plan) if plan else ()
         if session.closed is None:
             sessions.close(desk.tx, session, desk.tx.now)
