@@ -22,7 +22,8 @@ from typing import Any
 from commonplace.client import Client
 from commonplace.engines.forking import Gate
 from commonplace.engines.outbox import OutboxFile
-from commonplace.outbox import Context, Entry, OutMessage, Refused, ServerBusy, ServerFailed, Unreachable
+from commonplace.errors import Refused, ServerBusy, ServerFailed, Unreachable
+from commonplace.outbox import Context, Entry, OutMessage
 
 _SCHEMA = """
 CREATE TABLE stored (seq INTEGER PRIMARY KEY, session TEXT, client_id TEXT, text TEXT, UNIQUE (session, client_id));

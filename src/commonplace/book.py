@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from commonplace import arrange, capture, checkup, reading, remember, settings, sync, wording
+from commonplace import arrange, capture, checkup, reading, remember, settings, spoken, sync, wording
 from commonplace import prefetch as prefetching
 from commonplace import rebuild as rebuilding
 from commonplace import settle as settling
@@ -347,7 +347,7 @@ class Commonplace:
         return capture.Context(
             space=space or self.default_space,
             named=space is not None,
-            parent=None if parent is None else capture.session_name(parent),
+            parent=None if parent is None else spoken.session_name(parent),
             tags=wording.tags(wording.listed(tags, "tags")),
         )
 

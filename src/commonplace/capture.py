@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
@@ -17,6 +16,7 @@ from commonplace import (
     reading,
     sessions,
     settle,
+    spoken,
     sync,
     takein,
     transcripts,
@@ -25,7 +25,6 @@ from commonplace import (
 from commonplace.desk import Desk
 from commonplace.errors import BadInput, BadText, Conflict, KeyConflict, NotFound, TooLarge
 from commonplace.model import (
-    MAX_MESSAGE_BYTES,
     MAX_MESSAGES,
     Appended,
     Captured,
@@ -44,9 +43,6 @@ Reason: TypeAlias = Literal["new", "reset", "resume", "branch", "compress"]
 REASONS: Final[tuple[str, ...]] = get_args(Reason)
 
 MAX_PAGE: Final = 1000
-_SESSION: Final = re.compile(r"[^\s\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,200}")
-_ROLE: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}")
-_AUTHOR: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,200}")
 # So many open messages may have a boundary among them; fewer wait until the session falls silent.
 _MANY: Final = 40
 _SILENCE: Final = timedelta(hours=1)
@@ -75,7 +71,7 @@ class _Clean(NamedTuple):
 
 def append(parts: Parts, actor: str, session_id: str, messages: Sequence[Sent], context: Context) -> Captured:
     """Store messages in the order given, all or none; one that was sent before under its client id is a repeat."""
-    session_id = session_name(session_id)
+    session_id = spoken.session_name(session_id)
     if not messages:
         raise BadInput("there is no message to append", fix="give at least one")
     if len(messages) > MAX_MESSAGES:
@@ -93,22 +89,10 @@ def _cleaned(sent: Sent) -> _Clean:
     """Check a message and take out what must not be stored: recalled text that came back, and secrets."""
     if not isinstance(sent, Sent):
         raise BadText("a message is neither a text nor a message", fix="send strings, or messages with a text")
-    texts: tuple[object, ...] = (sent.text, sent.role, sent.author or "", sent.client_id or "")
-    if not all(isinstance(text, str) for text in texts):
-        raise BadText("a message's text, role, author or client id is not a text", fix="send strings")
-    if "\0" in sent.text or not wording.is_unicode(sent.text):
-        raise BadText(
-            "a message has NUL bytes or half characters, which no file can hold", fix="send valid UTF-8 without NUL"
-        )
-    if len(sent.text) > MAX_MESSAGE_BYTES or len(sent.text.encode()) > MAX_MESSAGE_BYTES:
-        raise TooLarge("a message is larger than 1 MiB", fix="send it in parts, or store it as a memory")
-    if not _ROLE.fullmatch(sent.role):
-        raise BadInput(f"{sent.role!r} is not a role", fix="use user, assistant, system, tool or another plain word")
-    if sent.author is not None and not _AUTHOR.fullmatch(sent.author):
-        raise BadInput("an author has characters that no name has, or too many", fix="give a name on one line")
+    spoken.require_sayable(sent.text, role=sent.role, author=sent.author)
     if sent.client_id is not None:
         wording.key(sent.client_id)
-    text, masked = masking.mask(masking.unfence(sent.text))
+    text, masked = masking.cleaned(sent.text)
     return _Clean(sent, text, masked, sent.role)
 
 
@@ -225,7 +209,7 @@ def _require_no_circle(tx: Reading, session_id: str, parent: str | None) -> None
 
 def require(tx: Reading, allowed: Spaces, session_id: str) -> Session:
     """Return a session that may be used; one that may not even be read is not found."""
-    session = sessions.find(tx, allowed, session_name(session_id))
+    session = sessions.find(tx, allowed, spoken.session_name(session_id))
     if session is None:
         raise NotFound(f"there is no session {session_id}", fix="`commonplace session list` shows what there is")
     return session
@@ -267,7 +251,7 @@ def listed(parts: Parts, actor: str, *, space: str | None, limit: int) -> tuple[
 def generation(parts: Parts, actor: str, session_id: str) -> int:
     """Return the generation of a session, which its first message does not change."""
     with parts.db.reading() as tx:
-        found = sessions.find(tx, reading.readable(tx, actor), session_name(session_id))
+        found = sessions.find(tx, reading.readable(tx, actor), spoken.session_name(session_id))
     return found.generation if found else sessions.FIRST_GENERATION
 
 
@@ -278,7 +262,7 @@ def switch(
     parts: Parts, actor: str, old: str, new: str, *, reason: str, context: Context, likeness: Likeness
 ) -> Settled:
     """Settle what is open in the old session, under its own name, and begin or resume the new one, in one step."""
-    old, new = session_name(old), session_name(new)
+    old, new = spoken.session_name(old), spoken.session_name(new)
     if reason not in REASONS:
         raise BadInput(f"{reason!r} is no reason to switch", fix=f"use one of {', '.join(REASONS)}")
     if old == new:
@@ -317,7 +301,7 @@ def _switch_to(desk: Desk, new: str, old: str, reason: str, context: Context) ->
 
 def rewind(parts: Parts, actor: str, session_id: str, after: int | str) -> tuple[Message, ...]:
     """Take back every message behind one, by its number or id: they leave recall and episodes, the log keeps them."""
-    session_id = session_name(session_id)
+    session_id = spoken.session_name(session_id)
 
     def story(desk: Desk, *, looked: bool) -> tuple[Message, ...]:
         session = require_writable(desk, session_id)
@@ -377,13 +361,4 @@ def close(parts: Parts, actor: str, session_id: str, *, likeness: Likeness) -> S
             desk.log(session.space, "session.close", (), session=session.id)
         return Settled(session.id, made, sessions.count_open(desk.tx, session.space.id, session.id))
 
-    return settle.with_plan(parts, actor, session_name(session_id), likeness, story, flush=True)
-
-
-def session_name(value: object) -> str:
-    """Return a session's id, if it can be one."""
-    if not isinstance(value, str) or not _SESSION.fullmatch(value):
-        raise BadInput(
-            "a session's id is empty, too long, or has blanks in it", fix="use 1 to 200 characters without blanks"
-        )
-    return value
+    return settle.with_plan(parts, actor, spoken.session_name(session_id), likeness, story, flush=True)
