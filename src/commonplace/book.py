@@ -15,6 +15,7 @@ from commonplace import rebuild as rebuilding
 from commonplace import settle as settling
 from commonplace.errors import CommonplaceError, HomeIsNewer
 from commonplace.model import (
+    LOCAL_OWNER,
     UNSET,
     Asked,
     Captured,
@@ -41,6 +42,7 @@ from commonplace.model import (
     Status,
     SyncReport,
     TransferReport,
+    Unsent,
     Unset,
     Worked,
 )
@@ -53,7 +55,16 @@ from commonplace.sync import quiet
 class Commonplace:
     """A book of memories. Use it from any thread; close it, or use it in a `with` statement."""
 
-    def __init__(self, parts: Parts, chosen: Settings, *, actor: str, transfers: Transfers, recalls: Recalls) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        chosen: Settings,
+        *,
+        actor: str,
+        transfers: Transfers,
+        recalls: Recalls,
+        unsent: Callable[[], Unsent] = Unsent,
+    ) -> None:
         """Act on these parts in the name of the actor; `commonplace.open` makes one."""
         self._parts = parts
         self._transfers = transfers
@@ -61,6 +72,7 @@ class Commonplace:
         self._prefetcher = prefetching.Prefetcher()
         self._settings = chosen
         self._actor = actor
+        self._unsent = unsent if actor == LOCAL_OWNER else Unsent
 
     @property
     def home(self) -> str:
@@ -419,11 +431,12 @@ class Commonplace:
 
     def status(self) -> Status:
         """Return numbers, what is pending and what is wrong."""
-        return checkup.status(self._parts, self._actor, self.home)
+        return checkup.status(self._parts, self._actor, self.home, self._unsent())
 
     def doctor(self, *, progress: Progress = quiet) -> tuple[Finding, ...]:
         """Look at everything and return what is wrong, each with its fix."""
-        return (*checkup.doctor(self._parts, self._actor, progress=progress), *self._recalls.findings())
+        found = checkup.doctor(self._parts, self._actor, progress=progress)
+        return (*found, *self._recalls.findings(), *self._unsent().findings)
 
     def verify_log(self, *, space: str | None = None, progress: Progress = quiet) -> LogReport:
         """Walk the signed log and name the first bad entry of each space."""

@@ -30,6 +30,8 @@ from commonplace.outbox import (
 from commonplace.ports import Clock
 from commonplace.sending import Sender
 
+__all__ = ["Client", "Context", "Counts", "Entry", "Held", "Kept", "OutMessage", "OutboxReceipt", "Transport"]
+
 Mask = Callable[[str], tuple[str, int]]
 """Returns a text without its secrets, and how many there were."""
 
