@@ -159,6 +159,15 @@ def test_an_outbox_that_cannot_be_read_is_named_and_kept_and_the_book_goes_on(ho
     assert book.append("s", ["on we go"]).durable
 
 
+def test_neither_book_nor_client_waits_for_the_others_lock(open_book, opening, server):
+    book, here = open_book(), opening(Loopback(server))
+    with book._parts.db.writing():
+        assert here.append("s", [OutMessage("one")], wait=60).sent
+    with here._outbox._db.writing():
+        assert book.append("s", ["one"]).durable
+        assert book.status().unsent == 0
+
+
 def test_the_environment_says_where_the_outbox_is(home, opening, server, monkeypatch, tmp_path):
     monkeypatch.setenv("COMMONPLACE_OUTBOX", str(tmp_path / "elsewhere" / "box.db"))
     server.be(down=True)
