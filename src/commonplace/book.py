@@ -258,6 +258,7 @@ class Commonplace:
 
         Space, parent and tags are those of a new session.
         """
+        spoken.require_list(messages)
         sent = [Sent(message) if isinstance(message, str) else message for message in messages]
         return capture.append(self._parts, self._actor, session, sent, self._context(space, parent, tags))
 

@@ -89,7 +89,7 @@ def _cleaned(sent: Sent) -> _Clean:
     """Check a message and take out what must not be stored: recalled text that came back, and secrets."""
     if not isinstance(sent, Sent):
         raise BadText("a message is neither a text nor a message", fix="send strings, or messages with a text")
-    spoken.require_sayable(sent.text, role=sent.role, author=sent.author)
+    spoken.require_sayable(sent.text, role=sent.role, author=sent.author, client_id=sent.client_id)
     if sent.client_id is not None:
         wording.key(sent.client_id)
     text, masked = masking.cleaned(sent.text)
@@ -235,7 +235,7 @@ def show(parts: Parts, actor: str, session_id: str, *, after: int, limit: int) -
         raise BadInput(f"limit {limit} is out of range", fix=f"ask for 1 to {MAX_PAGE} at a time, and page on")
     with parts.db.reading() as tx:
         session = require(tx, reading.readable(tx, actor), session_id)
-        found = sessions.messages(tx, session, after=max(0, after), limit=limit + 1)
+        found = sessions.messages(tx, session, after=min(max(0, after), session.last), limit=limit + 1)
     following = found[limit - 1].seq if len(found) > limit else None
     return MessagePage(session, tuple(found[:limit]), following)
 

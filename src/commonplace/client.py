@@ -82,7 +82,8 @@ class Client:
         self._require_open()
         spoken.session_name(session)
         context = _context(space, parent, tags)
-        entries = [self._entry(message, item) for item, message in enumerate(_listed(messages))]
+        spoken.require_list(messages)
+        entries = [self._entry(message, item) for item, message in enumerate(messages)]
         kept = self._outbox.add(session, entries, context=context) if entries else ()
         self._sender.wake()
         return OutboxReceipt(session, kept, durable=True, sent=wait > 0 and self._sent(session, kept, wait))
@@ -156,19 +157,12 @@ class Client:
         return Entry(client_id, message.role, message.author, text, message.time or self._clock.now(), masked)
 
 
-def _listed(messages: Iterable[OutMessage]) -> list[OutMessage]:
-    if isinstance(messages, (str, OutMessage)):
-        raise BadInput("the messages are one, not a list", fix="put it into a list")
-    return list(messages)
-
-
 def _check(message: object) -> None:
     """Refuse here what the server would refuse for ever."""
     if not isinstance(message, OutMessage):
         raise BadInput("a message is not an OutMessage", fix="make it with OutMessage(text)")
-    spoken.require_sayable(message.text, role=message.role, author=message.author)
+    spoken.require_sayable(message.text, role=message.role, author=message.author, client_id=message.client_id)
     if message.client_id is not None:
-        _require_text(message.client_id, "client id")
         wording.key(message.client_id)
     if message.time is not None:
         _check_time(message.time)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from commonplace.errors import BadInput, BadText, TooLarge
@@ -22,10 +23,19 @@ def session_name(value: object) -> str:
     return value
 
 
-def require_sayable(text: object, *, role: object, author: object) -> None:
+def require_list(messages: object) -> None:
+    """Refuse what is one message, or nothing that could be several: a text would become as many as it has letters."""
+    one = isinstance(messages, str | bytes | Mapping) or hasattr(messages, "_fields")
+    if one or not isinstance(messages, Iterable):
+        raise BadInput("the messages are no list", fix="put them into a list, also if there is only one")
+
+
+def require_sayable(text: object, *, role: object, author: object, client_id: object) -> None:
     """Refuse a message that no session can hold."""
-    if not isinstance(text, str) or not isinstance(role, str) or not isinstance(author, str | None):
-        raise BadText("a message's text, role or author is not a text", fix="send strings")
+    if not isinstance(text, str) or not isinstance(role, str):
+        raise BadText("a message's text or role is not a text", fix="send strings")
+    if not isinstance(author, str | None) or not isinstance(client_id, str | None):
+        raise BadText("a message's author or client id is not a text", fix="send strings, or nothing")
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
