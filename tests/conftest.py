@@ -21,7 +21,7 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     desk = tmp_path / "desk"
     desk.mkdir()
     monkeypatch.chdir(desk)
-    for name in ("HOME", "SPACE", "ZONE", "BUSY_SECONDS", "EMBEDDER", "EMBEDDER_URL", "EMBEDDER_KEY"):
+    for name in ("HOME", "SPACE", "ZONE", "BUSY_SECONDS", "EMBEDDER", "EMBEDDER_URL", "EMBEDDER_KEY", "OUTBOX"):
         monkeypatch.delenv(f"COMMONPLACE_{name}", raising=False)
 
 

@@ -258,7 +258,10 @@ def expected(entries: Sequence[Entry], sought: Sought) -> Answer:
     visible = [one for one in entries if one.space in sought.spaces]
     wanted = [one for one in visible if _wanted(one, sought)]
     having = tuple(sum(term in one.terms for one in visible) for term in sought.terms)
-    chosen = [*_by_terms(wanted, having, len(visible), sought), *_by_vector(wanted, sought)]
+    if sought.newest:
+        chosen = _by_time(wanted, sought)
+    else:
+        chosen = [*_by_terms(wanted, having, len(visible), sought), *_by_vector(wanted, sought)]
     rows: Counter[tuple[object, ...]] = Counter()
     places = []
     wanted_ids = {id(one) for one in wanted}
@@ -313,6 +316,12 @@ def _by_terms(wanted: Sequence[Entry], having: Sequence[int], total: int, sought
         if score:
             scored.append((score, one))
     return _first(scored, sought.first)
+
+
+def _by_time(wanted: Sequence[Entry], sought: Sought) -> list[Entry]:
+    told = [one for one in wanted if one.flags & IS_CHAT or one.position == 0]
+    told.sort(key=lambda one: (one.time, one.position, order_of(one.passage)), reverse=True)
+    return told[: sought.first]
 
 
 def _by_vector(wanted: Sequence[Entry], sought: Sought) -> list[Entry]:

@@ -20,9 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from commonplace.client import Client
+from commonplace.compose import open_client
 from commonplace.engines.forking import Gate
 from commonplace.engines.outbox import OutboxFile
-from commonplace.outbox import Context, Entry, OutMessage, Refused, ServerBusy, ServerFailed, Unreachable
+from commonplace.errors import Refused, ServerBusy, ServerFailed, Unreachable
+from commonplace.outbox import Context, Entry, OutMessage
+from commonplace.settings import Settings
 
 _SCHEMA = """
 CREATE TABLE stored (seq INTEGER PRIMARY KEY, session TEXT, client_id TEXT, text TEXT, UNIQUE (session, client_id));
@@ -191,5 +194,19 @@ def send(folder: str, point: str, signal_name: str) -> None:
         tell(here.flush(30))
 
 
+def append_and_die(folder: str, home: str) -> None:
+    """Append through the client of a home, in two calls; then die before anything is sent."""
+    here = open_client(Settings.load(home), Loopback(Server(Path(folder))))
+    here.append("s", [OutMessage("one"), OutMessage("two, by the way: password=hunter2x9")])
+    here.append("s", [OutMessage("three")])
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def send_home(folder: str, home: str) -> None:
+    """Send what the outbox of a home holds."""
+    with open_client(Settings.load(home), Loopback(Server(Path(folder)))) as here:
+        tell(here.flush(60))
+
+
 if __name__ == "__main__":
-    {mode.__name__: mode for mode in (work, send)}[sys.argv[1]](*sys.argv[2:])
+    {mode.__name__: mode for mode in (work, send, append_and_die, send_home)}[sys.argv[1]](*sys.argv[2:])

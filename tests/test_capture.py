@@ -514,3 +514,18 @@ def test_secrets_are_masked_before_they_are_stored_and_a_repeat_is_still_one(hom
             data = path.read_bytes()
             assert secret.encode() not in data, path
             assert b"Minka" not in data, path
+
+
+@pytest.mark.parametrize("one", ["hello", b"hello", Sent("hello"), {"text": "hello"}, None, 7], ids=repr)
+def test_one_message_that_is_not_in_a_list_does_not_become_several(book, one):
+    with pytest.raises(BadInput) as caught:
+        book.append("s", one)
+    assert "list" in caught.value.fix
+    assert book.sessions() == ()
+    for several in (("hello", "you"), {"hello": 0, "you": 0}.keys(), iter(["hello", "you"])):
+        assert len(book.append("s", several).messages) == 2
+
+
+def test_a_page_behind_every_number_is_empty(book):
+    book.append("s", ["one"])
+    assert book.messages("s", after=10**30).items == ()

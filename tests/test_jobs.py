@@ -9,14 +9,16 @@ from itertools import pairwise
 
 import pytest
 
-from commonplace import jobs, settle
+from commonplace import jobs, rights, settle, spaces
 from commonplace.compose import open_book as compose_book
-from commonplace.model import Sent
+from commonplace.errors import NotAllowed, NotFound
+from commonplace.model import Sent, Space, Worked
 from commonplace.settings import Settings
 from tests import capture_child
 from tests.capture_child import episodes_of, logs_of, wrong_with
 
 KINDS = ("settle",)
+SPACES = {"space": Space("space", "space", datetime(2026, 11, 15, tzinfo=UTC))}
 
 
 class Clock:
@@ -44,7 +46,7 @@ class Queue:
 
     def take(self):
         with self.db.writing() as tx:
-            return jobs.take(tx, kinds=KINDS)
+            return jobs.take(tx, SPACES, kinds=KINDS)
 
     def done(self, job):
         with self.db.writing() as tx:
@@ -58,17 +60,22 @@ class Queue:
         with self.db.writing() as tx:
             return jobs.failed(tx, job, error)
 
-    def retry(self, **which):
+    def retry(self, spaces=None):
         with self.db.writing() as tx:
-            return jobs.retry(tx, **which)
+            return jobs.retry(tx, SPACES if spaces is None else spaces)
 
     def listed(self, state):
         with self.db.reading() as tx:
             return jobs.listed(tx, state=state)
 
     def next_due(self):
+        """Return when there is something to take next, to the second."""
         with self.db.reading() as tx:
-            return jobs.next_due(tx, kinds=KINDS)
+            for seconds in range(7200):
+                now = self.clock.now() + timedelta(seconds=seconds)
+                if jobs.is_due(tx, SPACES, kinds=KINDS, now=now):
+                    return now
+        return None
 
     def fail_for_good(self):
         """Fail the only job until it counts as failed; return after how many seconds each attempt came."""
@@ -166,11 +173,31 @@ def test_a_lease_runs_out_and_another_worker_takes_over(queue, clock):
     first = queue.take()
     clock.forward(seconds=jobs.LEASE.total_seconds())
     assert queue.take() is None
-    assert queue.next_due() == clock.now()
+    assert queue.next_due() == clock.now() + timedelta(seconds=1)
     clock.forward(seconds=1)
     second = queue.take()
     assert (second.id, second.attempts) == (first.id, 2)
     assert second.lease != first.lease
+
+
+def test_a_lease_given_before_the_clock_went_back_holds_no_longer(queue, clock):
+    queue.ask("s")
+    first = queue.take()
+    clock.forward(days=-30)
+    assert queue.next_due() == clock.now()
+    second = queue.take()
+    assert (second.id, second.attempts) == (first.id, 2)
+    assert not queue.done(first)
+    assert queue.take() is None
+    assert queue.done(second)
+
+
+def test_what_was_asked_for_before_the_clock_went_back_is_not_waited_for_so_long(queue, clock):
+    queue.ask("s", after=3600)
+    clock.forward(hours=-10)
+    assert queue.take() is None
+    clock.forward(days=-30)
+    assert queue.take().subject == "s"
 
 
 @pytest.mark.parametrize("end", ["done", "failed", "later"])
@@ -227,7 +254,7 @@ def test_after_the_last_attempt_a_job_is_shown_as_failed_with_its_reason(queue, 
 def test_what_failed_is_tried_again_when_a_person_says_so(queue, clock):
     queue.ask("s")
     queue.fail_for_good()
-    assert queue.retry(space="elsewhere") == 0
+    assert queue.retry(spaces={}) == 0
     assert queue.retry() == 1
     job = queue.take()
     assert (job.subject, job.attempts) == ("s", 1)
@@ -286,7 +313,7 @@ def test_a_worker_killed_in_the_middle_is_followed_by_another(home, timed, clock
     timed.append("s", [Sent("said", role="assistant")])
     clock.forward(hours=2)
     with timed._parts.db.writing() as tx:
-        assert jobs.take(tx, kinds=KINDS)
+        assert jobs.take(tx, spaces.everything(tx), kinds=KINDS)
     assert timed.work() == 0
     clock.forward(seconds=61)
     assert timed.work() == 1
@@ -340,3 +367,55 @@ def test_a_worker_process_killed_with_minus_nine_is_followed_by_another(home, op
             worker.communicate()
     book.close()
     assert wrong_with(home) == []
+
+
+# --- who may do it
+
+
+def test_who_may_not_write_leaves_the_work_to_those_who_may(timed, clock):
+    timed.append("s", ["the walrus sleeps"])
+    clock.forward(days=1)
+    stranger = timed.acting_as("agent:stranger")
+    assert stranger.work(retry=True) == 0
+    assert (timed.status().waiting_jobs, timed.status().unsettled) == (1, 1)
+    assert timed.work() == 1
+    assert (timed.status().waiting_jobs, timed.status().unsettled) == (0, 0)
+
+
+def test_a_right_that_is_lost_in_the_middle_fails_the_job_and_a_person_sees_it(timed, clock, monkeypatch):
+    timed.append("s", ["the walrus sleeps"])
+    take = jobs.take
+
+    def lost(tx, spaces, *, kinds):
+        monkeypatch.setattr(rights, "writable", lambda tx, actor, spaces: {})
+        return take(tx, spaces, kinds=kinds)
+
+    worked: list[Worked] = []
+    for _ in range(jobs.ATTEMPTS):
+        clock.forward(days=1)
+        monkeypatch.setattr(jobs, "take", lost)
+        assert timed.work(seconds=0.001, noticed=worked.append) == 1
+        monkeypatch.undo()
+        clock.forward(seconds=1)
+    assert all("may not use the space 'personal'" in one.error for one in worked)
+    assert (timed.status().waiting_jobs, timed.status().failed_jobs, timed.status().unsettled) == (0, 1, 1)
+    assert timed.work(retry=True) == 1
+    assert (timed.status().failed_jobs, timed.status().unsettled) == (0, 0)
+
+
+def test_who_may_only_read_a_session_is_told_so_and_a_stranger_finds_none(book):
+    book.append("s", ["the walrus sleeps"])
+    book.grant("agent:reader", "personal", "reader")
+    reader, stranger = book.acting_as("agent:reader"), book.acting_as("agent:stranger")
+    for who, error in ((reader, NotAllowed), (stranger, NotFound)):
+        for verb in (
+            lambda who: who.append("s", ["x"]),
+            lambda who: who.switch("s", "t"),
+            lambda who: who.rewind("s", 0),
+            lambda who: who.settle("s"),
+            lambda who: who.close_session("s"),
+        ):
+            with pytest.raises(error):
+                verb(who)
+    assert [one.text for one in reader.messages("s").items] == ["the walrus sleeps"]
+    assert [(one.id, one.closed, one.unsettled) for one in book.sessions()] == [("s", None, 1)]

@@ -41,19 +41,19 @@ from commonplace.errors import (
     HomeReadOnly,
     KeyConflict,
     NotFound,
+    Refused,
+    ServerBusy,
+    ServerFailed,
     TooLarge,
+    Unreachable,
 )
-from commonplace.model import MAX_TEXT_BYTES, new_id
+from commonplace.model import MAX_MESSAGE_BYTES, new_id
 from commonplace.outbox import (
     Context,
     Counts,
     Entry,
     OutMessage,
     Parcel,
-    Refused,
-    ServerBusy,
-    ServerFailed,
-    Unreachable,
     Verdict,
 )
 from tests import crashing
@@ -734,9 +734,9 @@ ODD = [
 
 def test_odd_texts_arrive_as_given(opening, server):
     here = opening()
-    here.append("séance 👋", said(*ODD))
+    here.append("séance👋", said(*ODD))
     assert here.flush(DEADLINE)
-    assert server.texts("séance 👋") == ODD
+    assert server.texts("séance👋") == ODD
 
 
 def test_ten_thousand_messages_in_one_call_are_kept_whole(opening, server):
@@ -756,6 +756,7 @@ def test_ten_thousand_messages_in_one_call_are_kept_whole(opening, server):
         ("a\nb", said("x"), {}, BadInput),
         ("a\ud800", said("x"), {}, BadInput),
         ("x" * 201, said("x"), {}, BadInput),
+        ("a b", said("x"), {}, BadInput),
         ("a", "letters", {}, BadInput),
         ("a", OutMessage("alone"), {}, BadInput),
         ("a", ["text"], {}, BadInput),
@@ -763,8 +764,10 @@ def test_ten_thousand_messages_in_one_call_are_kept_whole(opening, server):
         ("a", [OutMessage(b"bytes")], {}, BadInput),  # type: ignore[arg-type]
         ("a", said("lone \udc00"), {}, BadText),
         ("a", said("nul \0"), {}, BadText),
-        ("a", said("é" * (MAX_TEXT_BYTES // 2 + 1)), {}, TooLarge),
+        ("a", said("é" * (MAX_MESSAGE_BYTES // 2 + 1)), {}, TooLarge),
         ("a", [OutMessage("x", role="")], {}, BadInput),
+        ("a", [OutMessage("x", role="The User")], {}, BadInput),
+        ("a", [OutMessage("x", client_id=7)], {}, BadInput),  # type: ignore[arg-type]
         ("a", [OutMessage("x", author="\0")], {}, BadInput),
         ("a", [OutMessage("x", client_id="")], {}, BadInput),
         ("a", [OutMessage("x", time=datetime(2026, 1, 1))], {}, BadTime),  # noqa: DTZ001 - it is to be refused

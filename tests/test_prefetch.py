@@ -226,3 +226,23 @@ def test_a_switch_by_another_process_while_somebody_waits_voids_it(book, slow, o
     slow.finish()
     waiting.join()
     assert handed == [None]
+
+
+def test_a_first_append_does_not_void_what_was_fetched_before_it(book, slow, open_book):
+    for session, other in (("fresh", book), ("elsewhere", open_book())):
+        book.prefetch(session, "heron")
+        slow.wait_begun()
+        other.append(session, ["good morning"])
+        slow.finish()
+        assert book.prefetched(session, "heron", wait=30).hits[0].text == "the heron nests"
+
+
+@pytest.mark.parametrize("old", ["s", "never-heard-of"])
+def test_a_switch_to_or_from_a_session_without_messages_voids_what_was_fetched_for_it(book, slow, open_book, old):
+    for session in (old, "fresh"):
+        book.prefetch(session, "heron")
+        slow.wait_begun()
+    open_book().switch(old, "fresh")
+    slow.finish()
+    for session in (old, "fresh"):
+        assert book.prefetched(session, "heron", wait=1) is None

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import commonplace
+from commonplace import client
 from commonplace.book import Commonplace
 
 
@@ -67,6 +68,22 @@ def test_a_book_has_just_these_verbs():
         "with_key",
         "work",
         "working",
+    }
+
+
+def test_the_client_offers_just_this():
+    public = {name for name in vars(client.Client) if not name.startswith("_")}
+    assert public == {"append", "close", "counts", "discard", "flush", "pending", "refused", "retry", "trouble"}
+    assert set(client.__all__) == {
+        "Client",
+        "Context",
+        "Counts",
+        "Entry",
+        "Held",
+        "Kept",
+        "OutMessage",
+        "OutboxReceipt",
+        "Transport",
     }
 
 

@@ -89,6 +89,8 @@ def test_a_search_finds_what_a_look_at_every_passage_finds(lay, seed, owners):
     for _ in range(4):
         sought = maker.sought()
         _check(_found(parts, sought), expected(entries, sought))
+        newest = maker.sought(terms=(), near=(), vector=None, newest=True)
+        _check(_found(parts, newest), expected(entries, newest))
 
 
 @_settings
@@ -109,8 +111,9 @@ def test_neither_segments_nor_merges_nor_a_tail_change_what_is_found(
     monkeypatch.setattr(mapped_index, "_SMALLEST", maker.dice.choice((1, 4, 256)))
     parts = lay(maker.history(world, steps), unwritten=min(unwritten, steps))
     whole = lay(_spread(entries))
-    for _ in range(3):
-        sought = maker.sought()
+    newest = {"terms": (), "near": (), "vector": None, "newest": True}
+    for given_ in ({}, {}, {}, newest):
+        sought = maker.sought(**given_)
         found = _found(parts, sought)
         _check(found, expected(entries, sought))
         assert found == _found(whole, sought), "not to the last bit, or not in the same order"

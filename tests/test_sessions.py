@@ -147,6 +147,29 @@ def test_a_resumed_session_keeps_its_parent_and_goes_on_where_it_was(home, open_
     assert wrong_with(home) == []
 
 
+def test_a_switch_from_a_session_that_was_never_heard_of_begins_and_closes_it(book):
+    assert book.switch("nobody", "new", space="team") == ("nobody", (), 0)
+    nobody = session_of(book, "nobody")
+    assert (nobody.space.name, nobody.last, nobody.closed is None) == ("team", 0, False)
+    book.switch("new", "nobody")
+    assert (session_of(book, "nobody").parent, session_of(book, "nobody").closed) == (None, None)
+
+
+def test_no_session_goes_on_from_itself(book):
+    with pytest.raises(BadInput, match="cannot go on from"):
+        book.append("alone", ["x"], parent="alone")
+    book.append("child", ["x"], parent="later")
+    book.append("grandchild", ["x"], parent="child")
+    for parent in ("child", "grandchild"):
+        with pytest.raises(BadInput, match="cannot go on from"):
+            book.append("later", ["x"], parent=parent)
+    with pytest.raises(BadInput, match="cannot go on from"):
+        book.switch("grandchild", "later")
+    assert {one.id for one in book.sessions()} == {"child", "grandchild"}
+    book.switch("grandchild", "later", reason="resume")
+    assert session_of(book, "later").parent is None
+
+
 def test_a_switch_that_cannot_be_is_refused_and_changes_nothing(book):
     book.append("old", ["one"])
     for old, new, reason in (

@@ -42,7 +42,7 @@ def repository(folder: Path, origin: str | None = None) -> Path:
 
 
 def configure(home: Path, text: str) -> None:
-    (home / ".commonplace").mkdir(parents=True)
+    (home / ".commonplace").mkdir(parents=True, exist_ok=True)
     (home / ".commonplace" / "config.toml").write_text(text)
 
 
@@ -139,6 +139,9 @@ def test_a_patience_that_is_no_number_of_seconds_is_bad_input(user, value):
         'embedder = "openai:a\\u0000b"',
         'embedder_url = "host.example"',
         "embedder_url = []",
+        "outbox = 5",
+        'outbox = ""',
+        'outbox = "a\\u0000b"',
     ],
 )
 def test_a_configuration_that_makes_no_sense_is_bad_input_that_names_the_file(user, text):
@@ -152,7 +155,7 @@ def test_an_unknown_key_is_bad_input_with_a_fix_that_names_the_known_ones(user):
     configure(user / "commonplace", 'timezone = "Europe/Berlin"')
     with pytest.raises(BadInput, match="timezone") as caught:
         load(user)
-    assert "busy_seconds, embedder, embedder_url, zone" in caught.value.fix
+    assert "busy_seconds, embedder, embedder_url, outbox, zone" in caught.value.fix
 
 
 def test_a_configuration_that_is_not_utf_8_or_not_a_file_is_bad_input(user):
@@ -199,6 +202,17 @@ def test_the_embedder_is_the_static_one_when_nothing_is_said(user):
 def test_an_embedder_is_a_name_and_maybe_a_model(user, value, name, model):
     found = load(user, COMMONPLACE_EMBEDDER=value).embedder
     assert (found.name, found.model) == (name, model)
+
+
+def test_the_outbox_is_in_the_home_unless_the_environment_or_the_home_says_otherwise(user):
+    home = user / "commonplace"
+    assert load(user).outbox == str(home / ".commonplace" / "outbox.db")
+    configure(home, 'outbox = "elsewhere/box.db"')
+    assert load(user).outbox == str(home / "elsewhere" / "box.db")
+    configure(home, 'outbox = "~/box.db"')
+    assert load(user).outbox == str(user / "box.db")
+    assert load(user, COMMONPLACE_OUTBOX="/var/box.db").outbox == "/var/box.db"
+    assert load(user, COMMONPLACE_OUTBOX="box.db", cwd=user / "work").outbox == str(user / "work" / "box.db")
 
 
 def test_the_folder_of_a_model_may_begin_with_a_tilde(user):

@@ -18,8 +18,17 @@ def test_the_tour_shows_everything_and_leaves_nothing_behind(tmp_path):
         [sys.executable, str(TOUR)], env=env, cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
-    for said in ("$ commonplace remember", "+Bob owns billing", "the log is whole", "COMMONPLACE_HOME"):
+    for said in (
+        "$ commonplace remember",
+        "$ commonplace recall",
+        "+Bob owns billing",
+        "$ commonplace session append",
+        "[masked: ",
+        "the log is whole",
+        "COMMONPLACE_HOME",
+    ):
         assert said in done.stdout
+    assert "correct-h0rse" not in done.stdout.replace("My password=correct-h0rse", "", 1)
     assert list(temporary.iterdir()) == []
 
 

@@ -74,8 +74,10 @@ def main() -> int:
         tour = Tour(Path(os.path.realpath(folder)))
         print("Commonplace: a memory for people and their agents. This tour takes half a minute.")
         billing, file = _remembering(tour)
+        _recalling(tour)
         _editing_by_hand(tour, billing, file)
         _moving(tour, billing)
+        _a_session(tour)
         _the_log(tour)
         _going_on(tour)
     return 0
@@ -90,6 +92,12 @@ def _remembering(tour: Tour) -> tuple[str, Path]:
     print(f"  $ cat {file}")
     tour.quote((tour.home / file).read_text(encoding="utf-8"))
     return billing, file
+
+
+def _recalling(tour: Tour) -> None:
+    tour.say("Ask in your own words: none of these is in the answer. No network is used, and no language model.")
+    said = tour.run("recall", "who is responsible for payments?", "--space", "team/backend", "-k", "1")
+    tour.insist("Alice owns billing.", said)
 
 
 def _editing_by_hand(tour: Tour, billing: str, file: Path) -> None:
@@ -112,6 +120,22 @@ def _moving(tour: Tour, billing: str) -> None:
     tour.say("A memory moves to another space with its file and its history.")
     tour.insist("team/billing", tour.run("move", billing, "team/billing"))
     tour.run("list", "--space", "team/")
+
+
+def _a_session(tour: Tour) -> None:
+    tour.say("Agents keep what is said in sessions. A message is durable, and found, when the command returns:")
+    tour.run("session", "append", "support-42", "We ship on Tuesday. My password=correct-h0rse.")
+    tour.run("session", "append", "support-42", "--role", "assistant", "Noted: Tuesday it is.")
+    tour.run("session", "append", "support-42", "Forget what I said about the parrot.")
+    said = tour.run("recall", "which day do we deliver?", "-k", "1")
+    tour.insist("We ship on Tuesday", said)
+    tour.insist("[masked: ", said)
+    tour.say("The password was masked before it was stored. What was said may be taken back; the log keeps it, marked:")
+    tour.run("session", "rewind", "support-42", "2")
+    tour.say("At a pause, or now, a session becomes an episode: a Markdown file with what was said, word for word.")
+    tour.run("session", "switch", "support-42", "support-43")
+    tour.insist("episode", tour.run("list", "--kind", "episode"))
+    tour.run("session", "show", "support-42")
 
 
 def _the_log(tour: Tour) -> None:

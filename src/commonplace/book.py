@@ -9,7 +9,19 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from commonplace import arrange, capture, checkup, granting, reading, remember, rights, settings, sync, wording
+from commonplace import (
+    arrange,
+    capture,
+    checkup,
+    granting,
+    reading,
+    remember,
+    rights,
+    settings,
+    spoken,
+    sync,
+    wording,
+)
 from commonplace import prefetch as prefetching
 from commonplace import rebuild as rebuilding
 from commonplace import settle as settling
@@ -44,6 +56,7 @@ from commonplace.model import (
     Status,
     SyncReport,
     TransferReport,
+    Unsent,
     Unset,
     Worked,
 )
@@ -56,7 +69,16 @@ from commonplace.sync import quiet
 class Commonplace:
     """A book of memories. Use it from any thread; close it, or use it in a `with` statement."""
 
-    def __init__(self, parts: Parts, chosen: Settings, *, actor: str, transfers: Transfers, recalls: Recalls) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        chosen: Settings,
+        *,
+        actor: str,
+        transfers: Transfers,
+        recalls: Recalls,
+        unsent: Callable[[], Unsent] = Unsent,
+    ) -> None:
         """Act on these parts in the name of the actor; `commonplace.open` makes one."""
         self._parts = parts
         self._transfers = transfers
@@ -65,6 +87,7 @@ class Commonplace:
         self._settings = chosen
         self._actor = actor
         self._lent = False
+        self._unsent = unsent if rights.is_owner(actor) else Unsent
 
     @property
     def home(self) -> str:
@@ -271,6 +294,7 @@ class Commonplace:
 
         Space, parent and tags are those of a new session.
         """
+        spoken.require_list(messages)
         sent = [Sent(message) if isinstance(message, str) else message for message in messages]
         return capture.append(self._parts, self._actor, session, sent, self._context(space, parent, tags))
 
@@ -335,9 +359,8 @@ class Commonplace:
 
         With `retry`, what has failed for good is tried again too. `noticed` is told of each session.
         """
-        rights.require_owner(self._actor, "settle for everybody")
         if retry:
-            settling.retry(self._parts)
+            settling.retry(self._parts, self._actor)
         until = None if seconds is None else self._parts.clock.now() + timedelta(seconds=seconds)
         return settling.work(self._parts, self._actor, likeness=self._likeness, until=until, noticed=noticed)
 
@@ -373,7 +396,7 @@ class Commonplace:
         return capture.Context(
             space=space or self.default_space,
             named=space is not None,
-            parent=None if parent is None else capture.session_name(parent),
+            parent=None if parent is None else spoken.session_name(parent),
             tags=wording.tags(wording.listed(tags, "tags")),
         )
 
@@ -482,12 +505,13 @@ class Commonplace:
 
     def status(self) -> Status:
         """Return numbers, what is pending and what is wrong."""
-        return checkup.status(self._parts, self._actor, self.home)
+        return checkup.status(self._parts, self._actor, self.home, self._unsent())
 
     def doctor(self, *, progress: Progress = quiet) -> tuple[Finding, ...]:
         """Look at everything and return what is wrong, each with its fix."""
         rights.require_owner(self._actor, "look at everything")
-        return (*checkup.doctor(self._parts, self._actor, progress=progress), *self._recalls.findings())
+        found = checkup.doctor(self._parts, self._actor, progress=progress)
+        return (*found, *self._recalls.findings(), *self._unsent().findings)
 
     def verify_log(self, *, space: str | None = None, progress: Progress = quiet) -> LogReport:
         """Walk the signed log and name the first bad entry of each space."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
@@ -14,8 +13,10 @@ from commonplace import (
     masking,
     memories,
     reading,
+    rights,
     sessions,
     settle,
+    spoken,
     sync,
     takein,
     transcripts,
@@ -24,7 +25,6 @@ from commonplace import (
 from commonplace.desk import Desk
 from commonplace.errors import BadInput, BadText, Conflict, KeyConflict, NotFound, TooLarge
 from commonplace.model import (
-    MAX_MESSAGE_BYTES,
     MAX_MESSAGES,
     Appended,
     Captured,
@@ -43,9 +43,6 @@ Reason: TypeAlias = Literal["new", "reset", "resume", "branch", "compress"]
 REASONS: Final[tuple[str, ...]] = get_args(Reason)
 
 MAX_PAGE: Final = 1000
-_SESSION: Final = re.compile(r"[^\s\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,200}")
-_ROLE: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}")
-_AUTHOR: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,200}")
 # So many open messages may have a boundary among them; fewer wait until the session falls silent.
 _MANY: Final = 40
 _SILENCE: Final = timedelta(hours=1)
@@ -74,7 +71,7 @@ class _Clean(NamedTuple):
 
 def append(parts: Parts, actor: str, session_id: str, messages: Sequence[Sent], context: Context) -> Captured:
     """Store messages in the order given, all or none; one that was sent before under its client id is a repeat."""
-    session_id = session_name(session_id)
+    session_id = spoken.session_name(session_id)
     if not messages:
         raise BadInput("there is no message to append", fix="give at least one")
     if len(messages) > MAX_MESSAGES:
@@ -92,22 +89,10 @@ def _cleaned(sent: Sent) -> _Clean:
     """Check a message and take out what must not be stored: recalled text that came back, and secrets."""
     if not isinstance(sent, Sent):
         raise BadText("a message is neither a text nor a message", fix="send strings, or messages with a text")
-    texts: tuple[object, ...] = (sent.text, sent.role, sent.author or "", sent.client_id or "")
-    if not all(isinstance(text, str) for text in texts):
-        raise BadText("a message's text, role, author or client id is not a text", fix="send strings")
-    if "\0" in sent.text or not wording.is_unicode(sent.text):
-        raise BadText(
-            "a message has NUL bytes or half characters, which no file can hold", fix="send valid UTF-8 without NUL"
-        )
-    if len(sent.text) > MAX_MESSAGE_BYTES or len(sent.text.encode()) > MAX_MESSAGE_BYTES:
-        raise TooLarge("a message is larger than 1 MiB", fix="send it in parts, or store it as a memory")
-    if not _ROLE.fullmatch(sent.role):
-        raise BadInput(f"{sent.role!r} is not a role", fix="use user, assistant, system, tool or another plain word")
-    if sent.author is not None and not _AUTHOR.fullmatch(sent.author):
-        raise BadInput("an author has characters that no name has, or too many", fix="give a name on one line")
+    spoken.require_sayable(sent.text, role=sent.role, author=sent.author, client_id=sent.client_id)
     if sent.client_id is not None:
         wording.key(sent.client_id)
-    text, masked = masking.mask(masking.unfence(sent.text))
+    text, masked = masking.cleaned(sent.text)
     return _Clean(sent, text, masked, sent.role)
 
 
@@ -182,8 +167,8 @@ def _message(desk: Desk, session: Session, one: _Clean, seq: int) -> Message:
 
 def _session_for(desk: Desk, session_id: str, context: Context) -> Session:
     """Return the session, made now if there is none; what was fixed when it was made does not change."""
-    place = sessions.place(desk.tx, session_id)
-    if place is None:
+    if sessions.place(desk.tx, session_id) is None:
+        _require_no_circle(desk.tx, session_id, context.parent)
         session = Session(
             id=session_id,
             space=desk.space(context.space),
@@ -191,13 +176,13 @@ def _session_for(desk: Desk, session_id: str, context: Context) -> Session:
             tags=context.tags,
             created=desk.tx.now,
             closed=None,
-            generation=1,
+            generation=sessions.FIRST_GENERATION,
             last=0,
         )
         sessions.add(desk.tx, session)
         desk.log(session.space, "session.begin", (), session=session.id, parent=session.parent)
         return session
-    session = require(desk.tx, desk.writable, session_id)
+    session = require_writable(desk, session_id)
     if context.named and session.space.name != context.space:
         raise Conflict(
             f"the session {session_id} is in the space {session.space.name}, not in {context.space}",
@@ -211,14 +196,30 @@ def _session_for(desk: Desk, session_id: str, context: Context) -> Session:
     return session
 
 
+def _require_no_circle(tx: Reading, session_id: str, parent: str | None) -> None:
+    """Refuse a parent that goes on from the session itself: it may have been named before it was there."""
+    if parent is not None and session_id in sessions.ancestors(tx, parent):
+        raise BadInput(
+            f"the session {session_id} cannot go on from {parent}, which goes on from it", fix="name another parent"
+        )
+
+
 # --- reading
 
 
 def require(tx: Reading, allowed: Spaces, session_id: str) -> Session:
     """Return a session that may be used; one that may not even be read is not found."""
-    session = sessions.find(tx, allowed, session_name(session_id))
+    session = sessions.find(tx, allowed, spoken.session_name(session_id))
     if session is None:
         raise NotFound(f"there is no session {session_id}", fix="`commonplace session list` shows what there is")
+    return session
+
+
+def require_writable(desk: Desk, session_id: str) -> Session:
+    """Return a session that the actor may write to; one that it may not even read is not found."""
+    session = require(desk.tx, desk.readable, session_id)
+    if session.space.id not in desk.writable:
+        raise rights.refusal(desk.actor, session.space.name)
     return session
 
 
@@ -234,7 +235,7 @@ def show(parts: Parts, actor: str, session_id: str, *, after: int, limit: int) -
         raise BadInput(f"limit {limit} is out of range", fix=f"ask for 1 to {MAX_PAGE} at a time, and page on")
     with parts.db.reading() as tx:
         session = require(tx, reading.readable(tx, actor), session_id)
-        found = sessions.messages(tx, session, after=max(0, after), limit=limit + 1)
+        found = sessions.messages(tx, session, after=min(max(0, after), session.last), limit=limit + 1)
     following = found[limit - 1].seq if len(found) > limit else None
     return MessagePage(session, tuple(found[:limit]), following)
 
@@ -248,10 +249,10 @@ def listed(parts: Parts, actor: str, *, space: str | None, limit: int) -> tuple[
 
 
 def generation(parts: Parts, actor: str, session_id: str) -> int:
-    """Return the generation of a session; 0 while there is none."""
+    """Return the generation of a session, which its first message does not change."""
     with parts.db.reading() as tx:
-        found = sessions.find(tx, reading.readable(tx, actor), session_name(session_id))
-    return found.generation if found else 0
+        found = sessions.find(tx, reading.readable(tx, actor), spoken.session_name(session_id))
+    return found.generation if found else sessions.FIRST_GENERATION
 
 
 # --- switch, rewind, close
@@ -261,25 +262,22 @@ def switch(
     parts: Parts, actor: str, old: str, new: str, *, reason: str, context: Context, likeness: Likeness
 ) -> Settled:
     """Settle what is open in the old session, under its own name, and begin or resume the new one, in one step."""
-    old, new = session_name(old), session_name(new)
+    old, new = spoken.session_name(old), spoken.session_name(new)
     if reason not in REASONS:
         raise BadInput(f"{reason!r} is no reason to switch", fix=f"use one of {', '.join(REASONS)}")
     if old == new:
         raise BadInput("a session cannot be switched to itself", fix="name another session")
 
     def story(desk: Desk, plan: settle.Plan | None) -> Settled:
-        made: tuple[str, ...] = ()
-        before = sessions.find(desk.tx, desk.writable, old)
-        if before is not None and plan is not None:
-            made = settle.carry_out(desk, before, plan)
-            sessions.next_generation(desk.tx, before)
-            if reason != "branch":
-                sessions.close(desk.tx, before, desk.tx.now)
-        wanted = context if before is None else _inherited(context, before)
-        _switch_to(desk, new, old, reason, wanted)
-        space = before.space if before else desk.space(wanted.space)
-        desk.log(space, "session.switch", (), session=old, to=new, reason=reason)
-        return Settled(old, made, sessions.count_open(desk.tx, before.space.id, old) if before else 0)
+        # One that was never heard of begins here, and ends: what was fetched for it in advance is void all the same.
+        before = _session_for(desk, old, context._replace(named=False))
+        made = settle.carry_out(desk, before, plan) if plan else ()
+        sessions.next_generation(desk.tx, before)
+        if reason != "branch":
+            sessions.close(desk.tx, before, desk.tx.now)
+        _switch_to(desk, new, old, reason, _inherited(context, before))
+        desk.log(before.space, "session.switch", (), session=old, to=new, reason=reason)
+        return Settled(old, made, sessions.count_open(desk.tx, before.space.id, old))
 
     return settle.with_plan(parts, actor, old, likeness, story, flush=True)
 
@@ -291,23 +289,22 @@ def _inherited(context: Context, before: Session) -> Context:
 
 
 def _switch_to(desk: Desk, new: str, old: str, reason: str, context: Context) -> None:
-    there = sessions.place(desk.tx, new)
-    if there is None:
+    if sessions.place(desk.tx, new) is None:
         parent = None if reason == "resume" else old
-        _session_for(desk, new, context._replace(parent=parent, named=False))
-        return
-    session = require(desk.tx, desk.writable, new)
+        session = _session_for(desk, new, context._replace(parent=parent, named=False))
+    else:
+        session = require_writable(desk, new)
+        if session.closed is not None:
+            sessions.close(desk.tx, session, None)
     sessions.next_generation(desk.tx, session)
-    if session.closed is not None:
-        sessions.close(desk.tx, session, None)
 
 
 def rewind(parts: Parts, actor: str, session_id: str, after: int | str) -> tuple[Message, ...]:
     """Take back every message behind one, by its number or id: they leave recall and episodes, the log keeps them."""
-    session_id = session_name(session_id)
+    session_id = spoken.session_name(session_id)
 
     def story(desk: Desk, *, looked: bool) -> tuple[Message, ...]:
-        session = require(desk.tx, desk.writable, session_id)
+        session = require_writable(desk, session_id)
         taken = sessions.take_back(desk.tx, session, after=_seq(desk, session, after))
         for episode in dict.fromkeys(message.episode for message in taken if message.episode):
             gone = frozenset(message.id for message in taken if message.episode == episode)
@@ -357,20 +354,11 @@ def close(parts: Parts, actor: str, session_id: str, *, likeness: Likeness) -> S
     """Settle what is open, and close the session; a later append opens it again."""
 
     def story(desk: Desk, plan: settle.Plan | None) -> Settled:
-        session = require(desk.tx, desk.writable, session_id)
+        session = require_writable(desk, session_id)
         made = settle.carry_out(desk, session, plan) if plan else ()
         if session.closed is None:
             sessions.close(desk.tx, session, desk.tx.now)
             desk.log(session.space, "session.close", (), session=session.id)
         return Settled(session.id, made, sessions.count_open(desk.tx, session.space.id, session.id))
 
-    return settle.with_plan(parts, actor, session_name(session_id), likeness, story, flush=True)
-
-
-def session_name(value: object) -> str:
-    """Return a session's id, if it can be one."""
-    if not isinstance(value, str) or not _SESSION.fullmatch(value):
-        raise BadInput(
-            "a session's id is empty, too long, or has blanks in it", fix="use 1 to 200 characters without blanks"
-        )
-    return value
+    return settle.with_plan(parts, actor, spoken.session_name(session_id), likeness, story, flush=True)

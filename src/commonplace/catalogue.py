@@ -54,7 +54,10 @@ BY_USER: Final = 8
 
 
 class Sought(NamedTuple):
-    """What an index is asked for. Everything given must hold of a passage before it can be a candidate."""
+    """What an index is asked for. Everything given must hold of a passage before it can be a candidate.
+
+    With `newest`, nothing is compared: the candidates are what happened last.
+    """
 
     terms: tuple[str, ...]
     near: tuple[str, ...] = ()
@@ -70,6 +73,7 @@ class Sought(NamedTuple):
     superseded: bool = False
     first: int = 50
     reach: int = 4
+    newest: bool = False
 
 
 class Pool(NamedTuple):

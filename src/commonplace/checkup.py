@@ -6,7 +6,7 @@ from typing import Final
 
 from commonplace import audit, files, jobs, memories, paths, reading, rights, sessions, spaces
 from commonplace.errors import BadInput, NotFound
-from commonplace.model import Finding, LogEntry, LogReport, Progress, Spaces, Status
+from commonplace.model import Finding, LogEntry, LogReport, Progress, Spaces, Status, Unsent
 from commonplace.ports import Parts, Reading
 from commonplace.version import __version__
 
@@ -14,7 +14,7 @@ _LARGEST: Final = 1 << 62
 _MEND: Final = "mend the front matter (docs/FRONT-MATTER.md), or take the file out of the home"
 
 
-def status(parts: Parts, actor: str, home: str) -> Status:
+def status(parts: Parts, actor: str, home: str, unsent: Unsent) -> Status:
     """Return the state of the home in numbers, with what is pending and what is wrong."""
     with parts.db.reading() as tx:
         allowed = reading.readable(tx, actor)
@@ -37,12 +37,14 @@ def status(parts: Parts, actor: str, home: str) -> Status:
             markdown_bytes=files.counts(tx)[1] if owner else 0,
             pending_files=len(files.pending(tx)) if owner else 0,
             pending_deletions=sum(base.trouble == files.MISSING for base in files.troubles(tx)) if owner else 0,
-            wrong=(*(_file_findings(tx) if owner else ()), *_job_findings(tx, allowed)),
+            wrong=(*(_file_findings(tx) if owner else ()), *_job_findings(tx, allowed), *unsent.findings),
             sessions=begun,
             messages=messages,
             unsettled=unsettled,
             waiting_jobs=waiting,
             failed_jobs=failed,
+            unsent=unsent.waiting,
+            refused=unsent.refused,
         )
 
 

@@ -11,9 +11,9 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self
 
-from commonplace import paths, wording
+from commonplace import paths, spoken, wording
 from commonplace.errors import BadInput, BadTime, CommonplaceError, HomeError
-from commonplace.model import MAX_KEY, new_id, stamp
+from commonplace.model import new_id, stamp
 from commonplace.outbox import (
     REFUSED,
     WAITING,
@@ -29,6 +29,8 @@ from commonplace.outbox import (
 )
 from commonplace.ports import Clock
 from commonplace.sending import Sender
+
+__all__ = ["Client", "Context", "Counts", "Entry", "Held", "Kept", "OutMessage", "OutboxReceipt", "Transport"]
 
 Mask = Callable[[str], tuple[str, int]]
 """Returns a text without its secrets, and how many there were."""
@@ -78,9 +80,10 @@ class Client:
         With `wait`, stay for at most so many seconds until the server has them too.
         """
         self._require_open()
-        _name(session, "session")
+        spoken.session_name(session)
         context = _context(space, parent, tags)
-        entries = [self._entry(message, item) for item, message in enumerate(_listed(messages))]
+        spoken.require_list(messages)
+        entries = [self._entry(message, item) for item, message in enumerate(messages)]
         kept = self._outbox.add(session, entries, context=context) if entries else ()
         self._sender.wake()
         return OutboxReceipt(session, kept, durable=True, sent=wait > 0 and self._sent(session, kept, wait))
@@ -154,20 +157,13 @@ class Client:
         return Entry(client_id, message.role, message.author, text, message.time or self._clock.now(), masked)
 
 
-def _listed(messages: Iterable[OutMessage]) -> list[OutMessage]:
-    if isinstance(messages, (str, OutMessage)):
-        raise BadInput("the messages are one, not a list", fix="put it into a list")
-    return list(messages)
-
-
 def _check(message: object) -> None:
-    if not isinstance(message, OutMessage) or not isinstance(message.text, str):
-        raise BadInput("a message is not an OutMessage with a text", fix="make it with OutMessage(text)")
-    wording.text(message.text)
-    _name(message.role, "role")
-    for value, what in ((message.author, "author"), (message.client_id, "client id")):
-        if value is not None:
-            _name(value, what)
+    """Refuse here what the server would refuse for ever."""
+    if not isinstance(message, OutMessage):
+        raise BadInput("a message is not an OutMessage", fix="make it with OutMessage(text)")
+    spoken.require_sayable(message.text, role=message.role, author=message.author, client_id=message.client_id)
+    if message.client_id is not None:
+        wording.key(message.client_id)
     if message.time is not None:
         _check_time(message.time)
 
@@ -183,22 +179,16 @@ def _check_time(value: object) -> None:
 
 def _context(space: str | None, parent: str | None, tags: Iterable[str]) -> Context:
     if space is not None:
-        _name(space, "space")
+        _require_text(space, "space")
         paths.require_space_name(space)
     if parent is not None:
-        _name(parent, "parent")
+        spoken.session_name(parent)
     listed = wording.listed(tags, "tags")
     for tag in listed:
-        _name(tag, "tag")
+        _require_text(tag, "tag")
     return Context(space, parent, wording.tags(listed))
 
 
-def _name(value: object, what: str) -> None:
-    if (
-        not isinstance(value, str)
-        or not wording.is_unicode(value)
-        or not value.strip()
-        or len(value) > MAX_KEY
-        or any(letter < " " or letter == "\x7f" for letter in value)
-    ):
-        raise BadInput(f"the {what} is not a text of 1 to {MAX_KEY} printable characters", fix=f"give another {what}")
+def _require_text(value: object, what: str) -> None:
+    if not isinstance(value, str):
+        raise BadInput(f"the {what} is no text", fix="give a string")

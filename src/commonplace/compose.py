@@ -1,4 +1,4 @@
-"""The one place that knows every engine: it wires a book from settings.
+"""The one place that knows every engine: it wires a book, or a remote client, from settings.
 
 What is slow to import (cryptography, YAML, the watcher) is imported when it is first used.
 """
@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakSet
 
 from commonplace import dates, home
@@ -18,11 +19,16 @@ from commonplace.engines.disk import HIDDEN, HomeFolder, make_folders
 from commonplace.engines.migrations import MIGRATIONS
 from commonplace.engines.mounts import network_file_system
 from commonplace.engines.sqlite import SqliteDatabase
-from commonplace.errors import HomeReadOnly, NetworkFileSystem
-from commonplace.model import LOCAL_OWNER, Progress, new_id, stamp
+from commonplace.errors import CommonplaceError, HomeReadOnly, NetworkFileSystem
+from commonplace.model import LOCAL_OWNER, Finding, Progress, Unsent, new_id, stamp
 from commonplace.ports import Clock, Database, Keys, Outside, Parts, Recalls, Transfers, Watcher, Yaml
 from commonplace.settings import Settings
 from commonplace.sync import quiet
+
+if TYPE_CHECKING:
+    from commonplace.client import Client
+    from commonplace.engines.outbox import OutboxFile
+    from commonplace.outbox import Transport
 
 
 class SystemClock:
@@ -69,6 +75,9 @@ class _Recalls:
             self._made.close()
 
 
+_NAMED: Final = 20
+"""So many refused messages are named; all are counted."""
+
 _RECALLS: Final[WeakSet[_Recalls]] = WeakSet()
 
 
@@ -104,9 +113,64 @@ def open_book(settings: Settings, *, clock: Clock | None = None, progress: Progr
         actor=LOCAL_OWNER,
         transfers=cast("Transfers", _Later(_transfers)),
         recalls=cast("Recalls", _Recalls(lambda: _recalls(hidden, settings))),
+        unsent=lambda: _unsent(settings, clock),
     )
     book.sync(progress=progress)
     return book
+
+
+def open_client(
+    settings: Settings,
+    transport: Transport,
+    *,
+    clock: Clock | None = None,
+    background: bool = True,
+    senders: int = 4,
+    answer_seconds: float = 15.0,
+) -> Client:
+    """Make a client that sends through this transport; what it appends is cleaned, and kept in the outbox first."""
+    from commonplace.client import Client
+    from commonplace.masking import cleaned
+
+    clock = clock or SystemClock()
+    return Client(
+        transport,
+        _outbox(settings, clock),
+        mask=cleaned,
+        clock=clock,
+        background=background,
+        senders=senders,
+        answer_seconds=answer_seconds,
+    )
+
+
+def _outbox(settings: Settings, clock: Clock) -> OutboxFile:
+    from commonplace.engines.outbox import OutboxFile
+
+    return OutboxFile(settings.outbox, clock=clock, busy_seconds=settings.busy_seconds)
+
+
+def _unsent(settings: Settings, clock: Clock) -> Unsent:
+    """Look what clients of this machine have in their outbox, if there is one; its trouble is told, not raised."""
+    if not os.path.exists(settings.outbox):
+        return Unsent()
+    from commonplace.outbox import REFUSED
+
+    try:
+        with closing(_outbox(settings, clock)) as outbox:
+            counts, refused = outbox.counts(), outbox.held(REFUSED, limit=_NAMED)
+    except CommonplaceError as error:
+        return Unsent(findings=(Finding("outbox", settings.outbox, error.message, error.fix),))
+    findings = [
+        Finding(
+            what="refused message",
+            where=f"message {one.id} of the outbox, session {one.session}",
+            why=one.reason,
+            fix="mend what it names, then let the client `retry` it, or `discard` it",
+        )
+        for one in refused
+    ]
+    return Unsent(*counts, tuple(findings))
 
 
 def _prepare(folder: str) -> str:

@@ -70,7 +70,10 @@ def links_of(document: Document, source: str) -> tuple[Link, ...]:
 
 
 def said_by(memory: Memory, document: Document) -> Memory:
-    """Return the memory as its file says it now; without front matter only the text is said."""
+    """Return the memory as its file says it now; without front matter only the text is said.
+
+    Its session is, like its id, not a file's to change: its messages are in that session's log.
+    """
     if not document.has_front:
         return memory._replace(text=document.text, layout=document.layout)
     return memory._replace(
@@ -87,5 +90,4 @@ def said_by(memory: Memory, document: Document) -> Memory:
         expires=document.expires,
         layout=document.layout,
         links=links_of(document, memory.id),
-        session=document.session_id,
     )

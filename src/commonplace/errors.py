@@ -16,6 +16,11 @@ CommonplaceError                 exit code 1
 │   └── FileInTheWay                 a memory whose file is malformed, or a taken path
 ├── Busy                         1   somebody else holds the lock for too long
 ├── EmbedderFailed               1   no vectors: a package, model or service is missing or misbehaves
+├── TransportError               1   a server has not taken a client's messages, or nobody knows whether it has
+│   ├── Unreachable                  nobody answered in time: says nothing about the messages, tried again for ever
+│   │   └── ServerBusy               the server asks to come back later
+│   ├── ServerFailed                 the server answered with an error of its own: tried again, not for ever
+│   └── Refused                      the server will never take the messages that it names
 └── HomeError                    1
     ├── HomeIsNewer
     ├── HomeReadOnly
@@ -28,6 +33,7 @@ CommonplaceError                 exit code 1
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import ClassVar
 
 
@@ -129,6 +135,39 @@ class Busy(CommonplaceError):
 
 class EmbedderFailed(CommonplaceError):
     """The embedder cannot be had, or did not give the vectors that it was asked for."""
+
+
+class TransportError(CommonplaceError):
+    """The server has not taken the messages, or nobody knows whether it has."""
+
+
+class Unreachable(TransportError):
+    """No answer in time: the server is down, or the way to it is (a gateway's 502, 503 and 504 too)."""
+
+
+class ServerBusy(Unreachable):
+    """The server asks to be left alone for some seconds."""
+
+    def __init__(self, message: str, *, retry_after: float, fix: str = "") -> None:
+        """Say why, and for how long."""
+        super().__init__(message, fix=fix)
+        self.retry_after = retry_after
+
+
+class ServerFailed(TransportError):
+    """The server answered, but with an error of its own, perhaps because of a message."""
+
+
+class Refused(TransportError):
+    """The server took nothing of the call, and will never take the messages with these client ids.
+
+    Without ids nobody knows which of the messages it was: each is then sent by itself.
+    """
+
+    def __init__(self, message: str, *, client_ids: Iterable[str] = (), fix: str = "") -> None:
+        """Say why, and which."""
+        super().__init__(message, fix=fix)
+        self.client_ids = tuple(client_ids)
 
 
 class HomeError(CommonplaceError):

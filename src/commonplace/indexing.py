@@ -47,7 +47,7 @@ from commonplace.errors import CommonplaceError
 from commonplace.model import Memory, Message, Progress, Spaces
 from commonplace.ports import Embedder, Index, IndexView, IndexWriter, Parts, Reading, Said
 
-RULES: Final = "1"
+RULES: Final = "2"
 """Changes whenever the same memory gives other passages or terms than before: an index by other rules is made anew."""
 
 FEW: Final = 128
@@ -93,11 +93,12 @@ class Piece(NamedTuple):
     message: transcripts.Utterance | None = None
 
 
-def pieces(memory: Memory, held: frozenset[str] | None = None) -> list[Piece]:
+def pieces(memory: Memory, held: Mapping[str, bool] | None = None) -> list[Piece]:
     """Cut a memory: a transcript message by message, anything else into parts.
 
     `held` are the messages that the episode holds in its session's log, if it has one: they are found under their own
-    ids, beside their neighbours in the session. What else is in it, as in a copy, is the memory's own.
+    ids, beside their neighbours in the session. One that was taken back (True) is left out, whoever put its line there
+    again. What else is in it, as in a copy, is the memory's own.
     """
     if memory.kind == "episode" and transcripts.is_transcript(memory.text):
         return _lines(memory, held)
@@ -108,10 +109,12 @@ def pieces(memory: Memory, held: frozenset[str] | None = None) -> list[Piece]:
     return found or [Piece(f"{memory.id}#0", memory.id, 0, 0, 0, "")]
 
 
-def _lines(memory: Memory, held: frozenset[str] | None) -> list[Piece]:
+def _lines(memory: Memory, held: Mapping[str, bool] | None) -> list[Piece]:
     found: list[Piece] = []
     seen: set[str] = set()
     for at, block in enumerate(transcripts.blocks(memory.text)):
+        if block.message is not None and held and held.get(block.message.id):
+            continue
         # Two messages of one id are a slip of the hand: the second goes by its place.
         name = block.message.id if block.message and block.message.id not in seen else f"{memory.id}#{at}"
         seen.add(name)
@@ -167,7 +170,7 @@ def entries(
     superseded: int,
     embedder: Embedder,
     known: Mapping[str, bytes],
-    held: frozenset[str] | None = None,
+    held: Mapping[str, bool] | None = None,
 ) -> list[Entry]:
     """Return a memory's passages as the index keeps them; `known` holds the vectors of a slow embedder."""
     found = pieces(memory, held)
@@ -373,7 +376,7 @@ class Follower:
                 if before is not None and before.version == version and not self._embedder.slow:
                     made[memory.id] = before
                 else:
-                    own = held.get(memory.id, frozenset()) if memory.session else None
+                    own = held.get(memory.id, {}) if memory.session else None
                     found = entries(memory, superseded=version[1], embedder=self._embedder, known=known, held=own)
                     made[memory.id] = _Made(version, found)
         return made
@@ -418,7 +421,8 @@ def _without_vectors(layer: Layer) -> Layer:
 def embedded_texts(memory: Memory, found: Sequence[Piece] | None = None) -> list[str]:
     """Return the texts of a memory's passages whose meaning counts."""
     titled = "" if memory.title == titles.title_from(memory.text) else memory.title
-    return [_embedded(piece, memory.title if piece.position else titled) for piece in found or pieces(memory)]
+    told = pieces(memory) if found is None else found
+    return [_embedded(piece, memory.title if piece.position else titled) for piece in told]
 
 
 def superseded_since(tx: Reading, ids: Sequence[str]) -> dict[str, int]:

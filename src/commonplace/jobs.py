@@ -17,9 +17,15 @@ LEASE: Final = timedelta(seconds=60)
 ATTEMPTS: Final = 8
 """So often a job is tried before it counts as failed, and waits for a person."""
 
+LONGEST_WAIT: Final = timedelta(days=1)
+"""Nothing is asked for later than that."""
+
 _FIRST_PAUSE: Final = timedelta(seconds=2)
 _LONGEST_PAUSE: Final = timedelta(minutes=30)
 _COLUMNS: Final = "id, space, kind, subject, state, due, attempts, lease, error, created"
+# What ends later than if it had begun now was begun before the clock went back: it holds no longer.
+_OVER: Final = "state = 'running' AND NOT leased_until BETWEEN :now AND :longest_lease"
+_READY: Final = f"(state = 'waiting' AND NOT (due > :now AND due <= :longest_wait)) OR ({_OVER})"
 
 
 class Job(NamedTuple):
@@ -56,20 +62,22 @@ def ask(tx: Transaction, *, space: str, kind: str, subject: str, due: datetime) 
     )
 
 
-def take(tx: Transaction, *, kinds: tuple[str, ...]) -> Job | None:
-    """Take the job that is longest due: one that waits, or one whose worker has lost its lease."""
+def take(tx: Transaction, spaces: Spaces, *, kinds: tuple[str, ...]) -> Job | None:
+    """Take the job that is longest due in these spaces: one that waits, or one whose worker has lost its lease."""
     # What every worker died of is not tried for ever: it would take the next one along.
     tx.run(
-        "UPDATE job SET state = 'failed', lease = NULL, leased_until = NULL, error = 'its worker died each time'"
-        " WHERE state = 'running' AND leased_until < :now AND attempts >= :attempts",
-        now=stamp(tx.now),
+        "UPDATE job SET state = 'failed', lease = NULL, leased_until = NULL, error = 'its worker died each time'"  # noqa: S608 - our own words
+        f" WHERE {_OVER} AND attempts >= :attempts",
         attempts=ATTEMPTS,
+        now=stamp(tx.now),
+        longest_lease=stamp(tx.now + LEASE),
     )
     row = tx.row(
-        f"SELECT {_COLUMNS} FROM job WHERE kind IN :kinds AND due <= :now"  # noqa: S608 - our own words
-        " AND (state = 'waiting' OR (state = 'running' AND leased_until < :now)) ORDER BY due, id LIMIT 1",
+        f"SELECT {_COLUMNS} FROM job WHERE kind IN :kinds AND space IN :spaces AND ({_READY})"  # noqa: S608 - our own words
+        " ORDER BY due, id LIMIT 1",
         kinds=kinds,
-        now=stamp(tx.now),
+        spaces=tuple(spaces),
+        **_times(tx.now),
     )
     if row is None:
         return None
@@ -142,15 +150,13 @@ def _forget_failures(tx: Transaction, job: Job) -> None:
     )
 
 
-def retry(tx: Transaction, *, space: str | None = None) -> int:
-    """Let everything that failed be tried again, now."""
-    tried = 0
-    for job in listed(tx, state="failed"):
-        if space is None or job.space == space:
-            tx.run("DELETE FROM job WHERE id = :id", id=job.id)
-            ask(tx, space=job.space, kind=job.kind, subject=job.subject, due=tx.now)
-            tried += 1
-    return tried
+def retry(tx: Transaction, spaces: Spaces) -> int:
+    """Let everything that failed in these spaces be tried again, now."""
+    again = [job for job in listed(tx, state="failed") if job.space in spaces]
+    for job in again:
+        tx.run("DELETE FROM job WHERE id = :id", id=job.id)
+        ask(tx, space=job.space, kind=job.kind, subject=job.subject, due=tx.now)
+    return len(again)
 
 
 def counts(tx: Reading, spaces: Spaces) -> tuple[int, int]:
@@ -167,14 +173,19 @@ def listed(tx: Reading, *, state: str) -> list[Job]:
     return [_job(row) for row in rows]
 
 
-def next_due(tx: Reading, *, kinds: tuple[str, ...]) -> datetime | None:
-    """Return when the next job is due, or its worker's lease runs out."""
+def is_due(tx: Reading, spaces: Spaces, *, kinds: tuple[str, ...], now: datetime) -> bool:
+    """Tell whether there is a job to take in these spaces."""
     row = tx.row(
-        "SELECT min(CASE WHEN state = 'running' THEN leased_until ELSE due END) FROM job"
-        " WHERE kind IN :kinds AND state IN ('waiting', 'running')",
+        f"SELECT 1 FROM job WHERE kind IN :kinds AND space IN :spaces AND ({_READY}) LIMIT 1",  # noqa: S608 - our own words
         kinds=kinds,
+        spaces=tuple(spaces),
+        **_times(now),
     )
-    return moment(row[0]) if row and row[0] else None
+    return row is not None
+
+
+def _times(now: datetime) -> dict[str, str]:
+    return {"now": stamp(now), "longest_lease": stamp(now + LEASE), "longest_wait": stamp(now + LONGEST_WAIT)}
 
 
 def _job(row: Row) -> Job:

@@ -38,6 +38,11 @@ class Masked(NamedTuple):
     count: int  # type: ignore[assignment]  # a tuple's own `count` is of no use here
 
 
+def cleaned(text: str) -> Masked:
+    """Return a text as it may be stored: without recalled text that came back, and without secrets."""
+    return mask(unfence(text))
+
+
 def mask(text: str) -> Masked:
     """Replace every secret and every `<private>` part by a word in brackets that says what it was."""
     total = 0

@@ -419,6 +419,14 @@ class Finding(NamedTuple):
     fix: str
 
 
+class Unsent(NamedTuple):
+    """What remote clients have appended and no server has taken: how much waits, how much was set aside, and why."""
+
+    waiting: int = 0
+    refused: int = 0
+    findings: tuple[Finding, ...] = ()
+
+
 class LogReport(NamedTuple):
     """What a walk over the log found: how much was read, and the first bad entry of each space."""
 
@@ -485,3 +493,5 @@ class Status(NamedTuple):
     unsettled: int = 0
     waiting_jobs: int = 0
     failed_jobs: int = 0
+    unsent: int = 0
+    refused: int = 0

@@ -1,11 +1,4 @@
-"""What a remote client, its outbox and its transport say to each other: values, seams, and how a transport fails.
-
-TransportError                       a CommonplaceError
-├── Unreachable                      nobody answered in time: says nothing about the messages, tried again for ever
-│   └── ServerBusy                   the server asks to come back later
-├── ServerFailed                     the server answered with an error of its own: tried again, not for ever
-└── Refused                          the server will never take the messages that it names
-"""
+"""What a remote client, its outbox and its transport say to each other: values and seams."""
 
 from __future__ import annotations
 
@@ -13,43 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple, Protocol
 
-from commonplace.errors import CommonplaceError
-
 WAITING: Final = "waiting"
 REFUSED: Final = "refused"
-
-
-class TransportError(CommonplaceError):
-    """The server has not taken the messages, or nobody knows whether it has."""
-
-
-class Unreachable(TransportError):
-    """No answer in time: the server is down, or the way to it is (a gateway's 502, 503 and 504 too)."""
-
-
-class ServerBusy(Unreachable):
-    """The server asks to be left alone for some seconds."""
-
-    def __init__(self, message: str, *, retry_after: float, fix: str = "") -> None:
-        """Say why, and for how long."""
-        super().__init__(message, fix=fix)
-        self.retry_after = retry_after
-
-
-class ServerFailed(TransportError):
-    """The server answered, but with an error of its own, perhaps because of a message."""
-
-
-class Refused(TransportError):
-    """The server took nothing of the call, and will never take the messages with these client ids.
-
-    Without ids nobody knows which of the messages it was: each is then sent by itself.
-    """
-
-    def __init__(self, message: str, *, client_ids: Iterable[str] = (), fix: str = "") -> None:
-        """Say why, and which."""
-        super().__init__(message, fix=fix)
-        self.client_ids = tuple(client_ids)
 
 
 class OutMessage(NamedTuple):

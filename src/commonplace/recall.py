@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import date, datetime
 from typing import Final
 
@@ -16,18 +16,17 @@ from commonplace import (
     dates,
     embedding,
     indexing,
-    memories,
     ranking,
     reading,
     stopwords,
     when,
     wording,
 )
-from commonplace.catalogue import FOREVER, Found, Sought
+from commonplace.catalogue import FOREVER, IS_CHAT, Found, Sought
 from commonplace.errors import BadInput, EmbedderFailed
-from commonplace.model import KINDS, Asked, Filter, Finding, Memory, Progress, Recalled, Spaces
+from commonplace.model import Asked, Finding, Progress, Recalled, Spaces
 from commonplace.ports import Embedder, Index, IndexView, Parts, Reading, Thesaurus
-from commonplace.telling import Clear, Teller, memory_hit, within
+from commonplace.telling import Clear, Teller, within
 
 MOST: Final = 200
 INCLUDE: Final = ("superseded", "expired", "notices")
@@ -73,12 +72,10 @@ class Recaller:
         """Return the passages that answer a question best; without a question, the newest."""
         watch = _Watch()
         clear = _read(parts, asked)
-        if not asked.query.strip():
-            return self._newest(parts, actor, clear, watch)
         view = self._follower.view(parts, progress)
         watch.lap("follow")
         notes: list[str] = []
-        vector = self._vector(asked.query, view, notes)
+        vector = None if clear.is_empty else self._vector(asked.query, view, notes)
         watch.lap("embed")
         with parts.db.reading() as tx:
             allowed = _spaces(tx, actor, asked.spaces)
@@ -88,7 +85,7 @@ class Recaller:
             watch.lap("near")
             found = view.search(sought, tail)
             watch.lap("search")
-            rows, scores = _ranked(parts, clear, sought, found, near)
+            rows, scores = _newest(found) if clear.is_empty else _ranked(parts, clear, sought, found, near)
             watch.lap("rank")
             teller = Teller(tx, allowed, clear, found.pool, scores)
             hits = tuple(within(teller.hits(rows), asked.budget_tokens))
@@ -163,6 +160,7 @@ class Recaller:
             superseded="superseded" in include,
             first=max(_CANDIDATES, clear.asked.k),
             reach=ranking.REACH,
+            newest=clear.is_empty,
         )
         return sought, near
 
@@ -191,14 +189,6 @@ class Recaller:
             found = self._near[word] = tuple(best.items())
         return found
 
-    def _newest(self, parts: Parts, actor: str, clear: Clear, watch: _Watch) -> Recalled:
-        with parts.db.reading() as tx:
-            allowed = _spaces(tx, actor, clear.asked.spaces)
-            found = list(_newest(tx, allowed, clear))
-        hits = tuple(within((memory_hit(memory) for memory in found), clear.asked.budget_tokens))
-        watch.lap("newest")
-        return Recalled(hits, watch.total, watch.steps if clear.asked.explain else {})
-
 
 # --- the question
 
@@ -219,6 +209,8 @@ def _read(parts: Parts, asked: Asked) -> Clear:
         raise BadInput(f"min_score {asked.min_score} is out of range", fix="give a number from 0 to 2")
     now = parts.clock.now()
     asked = asked._replace(tags=wording.tags(asked.tags), kinds=reading.known_kinds(asked.kinds))
+    if not asked.query.strip():
+        asked = asked._replace(min_score=0.0)
     return Clear(
         asked=asked,
         words=_few(analysis.query_words(asked.query[:_LONG])),
@@ -285,40 +277,9 @@ def _day(parts: Parts, time: int) -> date:
 # --- without a question
 
 
-def _newest(tx: Reading, allowed: Spaces, clear: Clear) -> Iterator[Memory]:
-    """Yield the newest memories that the question lets through."""
-    asked = clear.asked
-    kinds = asked.kinds or tuple(kind for kind in KINDS if kind != "notice" or "notices" in asked.include)
-    after: tuple[str, str] | None = None
-    left = asked.k
-    while left:
-        found = memories.page(
-            tx,
-            allowed,
-            Filter(kinds=kinds, tags=asked.tags),
-            since=clear.since,
-            until=clear.until,
-            after=after,
-            limit=2 * asked.k,
-        )
-        ended = indexing.superseded_since(tx, [memory.id for memory in found])
-        for memory in reading.marked(tx, allowed, found, clear.now):
-            if left and _holds(memory, clear, ended.get(memory.id, FOREVER)):
-                left -= 1
-                yield memory
-        if len(found) < 2 * asked.k:
-            return
-        after = memories.cursor(found[-1])
-
-
-def _holds(memory: Memory, clear: Clear, superseded: int) -> bool:
-    """Tell whether a memory is to be shown: what the index decides by its columns, for one that was not searched."""
-    include = clear.asked.include
-    if "expired" in memory.marks and "expired" not in include:
-        return False
-    at = FOREVER if clear.as_of is None else indexing.micros(clear.as_of)
-    if superseded < FOREVER and superseded <= at and "superseded" not in include:
-        return False
-    if clear.as_of is None:
-        return True
-    return indexing.begins(memory) <= clear.as_of and (memory.valid_until is None or memory.valid_until > clear.as_of)
+def _newest(found: Found) -> tuple[Sequence[int], ranking.Scores]:
+    """Return what happened last, without a score; what was said at one moment, in the order in which it was said."""
+    pool = found.pool
+    told = pool.eligible & (((pool.flags & IS_CHAT) > 0) | (pool.positions == 0))
+    last_first = np.lexsort((pool.orders, pool.positions, pool.times))[::-1]
+    return last_first[told[last_first]].tolist(), ranking.Scores(np.zeros(len(told)), {})

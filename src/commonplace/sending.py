@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 from typing import Final
 from weakref import WeakSet
 
-from commonplace.errors import CommonplaceError
+from commonplace.errors import CommonplaceError, Refused, ServerBusy, ServerFailed, TransportError
 from commonplace.model import new_id
-from commonplace.outbox import Outbox, Parcel, Refused, ServerBusy, ServerFailed, Transport, TransportError, Verdict
+from commonplace.outbox import Outbox, Parcel, Transport, Verdict
 
 MOST_FAILURES: Final = 500
 """How often a server may fail on a message before the message steps aside: some hours of tries."""

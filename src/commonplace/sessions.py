@@ -13,6 +13,9 @@ from commonplace.ports import Reading, Row, Transaction
 _COLUMNS: Final = "id, session, seq, role, author, text, time, client_id, masked, episode, taken_back"
 _OPEN: Final = "episode IS NULL AND taken_back IS NULL"
 
+FIRST_GENERATION: Final = 1
+"""That of a session before anybody switched or rewound it, and before its first message too."""
+
 
 # --- sessions
 
@@ -38,6 +41,19 @@ def place(tx: Reading, session_id: str) -> str | None:
     """Return the space of a session, whoever may read it; None if there is no such session."""
     row = tx.row("SELECT space FROM session_place WHERE id = :id", id=session_id)
     return str(row[0]) if row else None
+
+
+def ancestors(tx: Reading, session_id: str) -> list[str]:
+    """Return a session and those that it goes on from, as far as they are known."""
+    found = [session_id]
+    while row := tx.row(
+        "SELECT parent FROM session WHERE id = :id AND space = (SELECT space FROM session_place WHERE id = :id)",
+        id=found[-1],
+    ):
+        if row[0] is None or row[0] in found:
+            break
+        found.append(row[0])
+    return found
 
 
 def find(tx: Reading, spaces: Spaces, session_id: str) -> Session | None:
@@ -214,13 +230,16 @@ def tags_of(tx: Reading, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def held_by(tx: Reading, episodes: Sequence[str]) -> dict[str, frozenset[str]]:
-    """Return the ids of the messages that each of these episodes holds."""
-    found: dict[str, set[str]] = {}
+def held_by(tx: Reading, episodes: Sequence[str]) -> dict[str, dict[str, bool]]:
+    """Return the ids of the messages that each of these episodes holds, and whether each was taken back."""
+    found: dict[str, dict[str, bool]] = {}
     for some in _chunks(episodes):
-        for episode, message in tx.rows("SELECT episode, id FROM message WHERE episode IN :episodes", episodes=some):
-            found.setdefault(episode, set()).add(message)
-    return {episode: frozenset(ids) for episode, ids in found.items()}
+        rows = tx.rows(
+            "SELECT episode, id, taken_back IS NOT NULL FROM message WHERE episode IN :episodes", episodes=some
+        )
+        for episode, message, taken_back in rows:
+            found.setdefault(episode, {})[message] = bool(taken_back)
+    return found
 
 
 def settle(tx: Transaction, session: Session, episode: str, *, first: int, last: int) -> int:

@@ -16,10 +16,11 @@ from commonplace.errors import BadInput, BadSpaceName
 from commonplace.repositories import legal_name, repository_name, upwards
 
 PERSONAL: Final = "personal"
-CONFIG_KEYS: Final = ("busy_seconds", "embedder", "embedder_url", "zone")
+CONFIG_KEYS: Final = ("busy_seconds", "embedder", "embedder_url", "outbox", "zone")
 PROJECT_KEYS: Final = ("capture", "space")
 
 _CONFIG: Final = os.path.join(".commonplace", "config.toml")
+_OUTBOX: Final = os.path.join(".commonplace", "outbox.db")
 _PROJECT: Final = ".commonplace.toml"
 # Patterns are compiled where they are first used, and then kept by `re`: most runs use none.
 _EMBEDDER: Final = r"[a-z0-9][a-z0-9._-]*(?::(?!.*[\x00-\x1f])\S(?:.*\S)?)?"
@@ -73,6 +74,8 @@ class Settings(NamedTuple):
     """Whether colour is welcome on a terminal."""
     embedder: EmbedderChoice = EmbedderChoice()
     """What turns texts into vectors."""
+    outbox: str = ""
+    """The file in which a remote client keeps what it has not sent yet, absolute."""
 
     @classmethod
     def load(
@@ -98,6 +101,7 @@ class Settings(NamedTuple):
             editor=env.get("VISUAL") or env.get("EDITOR") or None,
             colour=not env.get("NO_COLOR") and env.get("TERM") != "dumb",
             embedder=_embedder(env, own),
+            outbox=_outbox(env, own, root, here),
         )
 
 
@@ -132,14 +136,28 @@ def _asked(what: str, value: str | None) -> str | None:
 
 def _home(asked: str | None, env: Mapping[str, str], cwd: str) -> str:
     value = _asked("home", asked) or env.get("COMMONPLACE_HOME") or "~/commonplace"
+    return _absolute("home", value, env, cwd)
+
+
+def _outbox(env: Mapping[str, str], own: _Config, home: str, cwd: str) -> str:
+    """Return where the outbox is: a place named in the environment is relative to where we are, else to the home."""
+    if named := env.get("COMMONPLACE_OUTBOX"):
+        return _absolute("outbox", named, env, cwd)
+    return _absolute("outbox", own.outbox or _OUTBOX, env, home)
+
+
+def _absolute(what: str, value: str, env: Mapping[str, str], base: str) -> str:
     try:
-        path = os.path.join(cwd, _expanded(value, env))
+        path = os.path.join(base, _expanded(value, env))
         if os.path.isabs(path):
             return os.path.realpath(path)
     except ValueError as error:
-        raise BadInput(f"no folder can be named {value!r}: {error}", fix="give the home as a plain path") from error
+        raise BadInput(
+            f"the {what} cannot be named {value!r}: {error}", fix=f"give the {what} as a plain path"
+        ) from error
     raise BadInput(
-        f"the home {value!r} is relative to a working directory that is gone", fix="give the home as an absolute path"
+        f"the {what} {value!r} is relative to a working directory that is gone",
+        fix=f"give the {what} as an absolute path",
     )
 
 
@@ -157,20 +175,24 @@ class _Config(NamedTuple):
     busy_seconds: float | None
     embedder: str | None
     embedder_url: str | None
+    outbox: str | None
 
 
 def _config(path: str) -> _Config:
     values = _toml(path, CONFIG_KEYS) or {}
-    zone, busy = values.get("zone"), values.get("busy_seconds")
+    zone, busy, outbox = (values.get(name) for name in ("zone", "busy_seconds", "outbox"))
     if zone is not None and not (isinstance(zone, str) and zone):
         raise BadInput(f"zone in {path} is not the name of a zone", fix='write it as zone = "Europe/Berlin"')
     if busy is not None and (isinstance(busy, bool) or not isinstance(busy, int | float) or not _a_wait(busy)):
         raise BadInput(f"busy_seconds in {path} is not a number of seconds", fix="write it as busy_seconds = 60")
+    if outbox is not None and not (isinstance(outbox, str) and outbox and "\0" not in outbox):
+        raise BadInput(f"outbox in {path} is not the path of a file", fix='write it as outbox = "~/outbox.db"')
     return _Config(
         zone=zone,
         busy_seconds=None if busy is None else float(busy),
         embedder=_fitting(values.get("embedder"), _EMBEDDER, f"embedder in {path}"),
         embedder_url=_fitting(values.get("embedder_url"), _ADDRESS, f"embedder_url in {path}"),
+        outbox=outbox,
     )
 
 

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple, TypeVar
 
 from commonplace import boundary, jobs, memories, paths, rights, sessions, spaces, titles, transcripts
 from commonplace.desk import Desk
-from commonplace.model import Memory, Message, Session, Settled, Worked, new_id
-from commonplace.ports import Likeness, Parts
+from commonplace.model import Memory, Message, Session, Settled, Spaces, Worked, new_id
+from commonplace.ports import Likeness, Parts, Reading
 from commonplace.writing import write
 
 JOB: Final = "settle"
@@ -36,7 +36,9 @@ def settle(parts: Parts, actor: str, session_id: str, *, flush: bool, likeness: 
     """Make episodes of what is decided; with `flush`, of everything that is open."""
 
     def story(desk: Desk, plan: Plan | None) -> Settled:
-        session = sessions.find(desk.tx, desk.writable, session_id)
+        session = sessions.find(desk.tx, desk.spaces, session_id)
+        if session is not None and session.space.id not in desk.writable:
+            raise rights.refusal(actor, session.space.name)
         if session is None or plan is None:
             return Settled(session_id, (), 0)
         made = carry_out(desk, session, plan)
@@ -68,7 +70,7 @@ def with_plan(
 
 def _plan(parts: Parts, actor: str, session_id: str, likeness: Likeness, *, flush: bool) -> Plan | None:
     with parts.db.reading() as tx:
-        session = sessions.find(tx, rights.writable(tx, actor, spaces.everything(tx)), session_id)
+        session = sessions.find(tx, _writable(tx, actor), session_id)
         if session is None:
             return None
         found = sessions.unsettled(tx, session)
@@ -163,11 +165,11 @@ def work(
     """Do the settling that is due; return how many jobs were done. A job that fails holds up no other."""
     count = 0
     # Most who ask come in vain: they need not take the lock of those who write.
-    if not _is_due(parts):
+    if not _is_due(parts, actor):
         return count
     while until is None or parts.clock.now() < until:
         with parts.db.writing(durable=False) as tx:
-            job = jobs.take(tx, kinds=(JOB,))
+            job = jobs.take(tx, _writable(tx, actor), kinds=(JOB,))
         if job is None:
             return count
         worked = _do(parts, actor, job, likeness)
@@ -193,18 +195,17 @@ def _do(parts: Parts, actor: str, job: jobs.Job, likeness: Likeness) -> Worked:
     return Worked(settled)
 
 
-def retry(parts: Parts) -> int:
+def retry(parts: Parts, actor: str) -> int:
     """Let everything that failed be tried again, now; return how many jobs that are."""
     with parts.db.writing(durable=False) as tx:
-        return jobs.retry(tx)
+        return jobs.retry(tx, _writable(tx, actor))
 
 
-def _is_due(parts: Parts) -> bool:
-    due = next_due(parts)
-    return due is not None and due <= parts.clock.now()
-
-
-def next_due(parts: Parts) -> datetime | None:
-    """Return when there is something to settle next."""
+def _is_due(parts: Parts, actor: str) -> bool:
     with parts.db.reading() as tx:
-        return jobs.next_due(tx, kinds=(JOB,))
+        return jobs.is_due(tx, _writable(tx, actor), kinds=(JOB,), now=parts.clock.now())
+
+
+def _writable(tx: Reading, actor: str) -> Spaces:
+    """Return the spaces in which an actor may settle: another's work waits for somebody who may do it."""
+    return rights.writable(tx, actor, spaces.everything(tx))

@@ -153,7 +153,8 @@ def _look_once(parts: Parts, outcomes: Counter[str], progress: Progress) -> list
         known = files.looks(tx)
     if seen == known:
         return []
-    changed = [path for path, look in seen.items() if known.get(path) != look]
+    # In one order everywhere, since the first of several may decide: whose an id is, or where a session is.
+    changed = sorted(path for path, look in seen.items() if known.get(path) != look)
     if changed:
         _take_in(parts, changed, outcomes, progress)
         with parts.db.reading() as tx:

@@ -31,7 +31,6 @@ _FIELDS: Final = (
     "valid_until",
     "expires",
     "links",
-    "session",
     "layout",
 )
 

@@ -30,6 +30,11 @@ class Clear(NamedTuple):
         """The terms asked for, each once."""
         return tuple(dict.fromkeys(term for _, term in self.words))
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was asked: then the newest are told."""
+        return not self.asked.query.strip()
+
 
 class Teller:
     """Tells hits, one after the other, as long as somebody listens."""
@@ -45,6 +50,7 @@ class Teller:
         self._memories: dict[str, Memory] = {}
         self._messages: dict[str, tuple[Message, str]] = {}
         self._names: dict[int, tuple[str, str]] = {}
+        self._tags: dict[str, tuple[str, ...]] = {}
 
     def hits(self, rows: Sequence[int]) -> Iterator[Hit]:
         """Yield the best hits: each message, and each memory once with its best passage."""
@@ -83,6 +89,7 @@ class Teller:
         self._memories = {**there, **{one.id: one for one in marked}}
         loose = [passage for passage, memory in names if not memory]
         self._messages = sessions.several(self._tx, self._allowed, loose)
+        self._tags = sessions.tags_of(self._tx, sorted({message.session for message, _ in self._messages.values()}))
 
     def _message_hit(self, message: Message, space: str, row: int) -> Hit:
         """Return a message that no episode holds yet."""
@@ -108,7 +115,7 @@ class Teller:
             superseded_by=None,
             marks=(),
             source={"session": message.session, "seq": message.seq},
-            tags=(),
+            tags=self._tags.get(message.session, ()),
             occurred=message.time,
             created=message.time,
             matched=self._matched(message.text) if self._clear.asked.explain else (),
@@ -131,13 +138,16 @@ class Teller:
         )
         if not is_message:
             return hit
+        # A message was made when it was said, not when an episode came to hold it.
+        at = indexing.moment_at(int(pool.times[row]))
         return hit._replace(
             type="message",
             id=passage,
             session=memory.session,
             seq=int(pool.seqs[row]),
             author=pool.speakers[pool.speaker[row]],
-            occurred=indexing.moment_at(int(pool.times[row])),
+            occurred=at,
+            created=at,
         )
 
     def _text(self, memory: Memory, row: int) -> str:
@@ -147,7 +157,12 @@ class Teller:
         return memory.text[start:end]
 
     def _whole(self, memory: Memory, row: int) -> str:
-        """Return all of a memory; of a long one the passage and those around it, as they stand."""
+        """Return all of a memory; of a long one the passage and those around it, as they stand.
+
+        What stands above the messages of a transcript is told alone: each of them is found by itself.
+        """
+        if memory.kind == "episode" and transcripts.is_transcript(memory.text):
+            return self._text(memory, row)
         if len(memory.text) <= _WHOLE:
             return memory.text
         around = [other for other in (row - 1, row, row + 1) if self._is_beside(row, other)]

@@ -275,6 +275,8 @@ def status(said: Status) -> dict[str, Any]:
             "messages": said.unsettled,
             "jobs": said.waiting_jobs,
             "failed_jobs": said.failed_jobs,
+            "unsent": said.unsent,
+            "refused": said.refused,
         },
         "wrong": findings(said.wrong),
     }

@@ -141,6 +141,11 @@ def status(out: Output, said: Status) -> None:
             ("pending deletions", str(said.pending_deletions)),
             ("waiting jobs", str(said.waiting_jobs)),
             ("failed jobs", str(said.failed_jobs)),
+            *(
+                (("outbox", f"{said.unsent} to be sent, {said.refused} refused"),)
+                if said.unsent or said.refused
+                else ()
+            ),
         ]
     )
     findings(out, said.wrong, fine="nothing is wrong")

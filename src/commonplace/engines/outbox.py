@@ -61,7 +61,14 @@ class OutboxFile:
         self._clock = clock
         with self._worded():
             _make(self._path)
-            self._db = SqliteDatabase(self._path, migrations=(_VERSION_1,), clock=clock, busy_seconds=busy_seconds)
+            self._db = SqliteDatabase(
+                self._path,
+                migrations=(_VERSION_1,),
+                clock=clock,
+                busy_seconds=busy_seconds,
+                # A lock of its own: in a home, those who write to the book do not hold up what is appended here.
+                lock=f"{os.path.basename(self._path)}.lock",
+            )
 
     # --- appending
 

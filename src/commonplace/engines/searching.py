@@ -46,6 +46,8 @@ def search(parts: Sequence[Part], sought: Sought) -> Found:
         sum(int(np.count_nonzero(one.visible[rows[at]])) for one, rows in zip(opened, postings, strict=True))
         for at in range(len(sought.terms))
     )
+    if sought.newest:
+        return Found(total, having, _pool(opened, _by_time(opened, sought), sought))
     weights = [np.log(1 + (total - df + 0.5) / (df + 0.5)) for df in having]
     chosen = [
         np.concatenate(both).astype(np.intp)
@@ -146,6 +148,28 @@ def _near_by_sketch(opened: Sequence[_Open], vector: Floats) -> list[Rows]:
     enough = np.flatnonzero(np.cumsum(counts[:-1]) >= _FIRST_PASS)
     limit = enough[0] if len(enough) else len(counts) - 2
     return [np.flatnonzero(apart <= limit) for apart in distances]
+
+
+def _by_time(opened: Sequence[_Open], sought: Sought) -> list[Rows]:
+    """Return the rows of what happened last: messages, and each other memory once. At one moment, the last said."""
+    found = [_last_of(one, sought.first) for one in opened]
+    if not found:
+        return found
+    orders, positions, times = (
+        np.concatenate([one.segment.column(name)[rows] for one, rows in zip(opened, found, strict=True)])
+        for name in ("order", "position", "time")
+    )
+    owners = np.repeat(np.arange(len(found)), [len(rows) for rows in found])
+    first = np.lexsort((orders, positions, times))[::-1][: sought.first]
+    rows = np.concatenate(found)[first]
+    return [rows[owners[first] == at] for at in range(len(found))]
+
+
+def _last_of(one: _Open, first: int) -> Rows:
+    """Return at least the last rows of one segment, with few others."""
+    rows = np.flatnonzero(one.wanted & (((one.segment.flags & IS_CHAT) > 0) | (one.segment.position == 0)))
+    times = one.segment.column("time")[rows]
+    return rows if len(rows) <= first else rows[times >= np.partition(times, -first)[-first]]
 
 
 class _Standing(NamedTuple):

@@ -29,13 +29,15 @@ class SqliteDatabase:
     Behind `write.lock` there is only ever one writer, so SQLite never has to refuse one.
     """
 
-    def __init__(self, path: str, *, migrations: Sequence[str], clock: Clock, busy_seconds: float) -> None:
-        """Open or create the database and bring its schema up to date."""
+    def __init__(
+        self, path: str, *, migrations: Sequence[str], clock: Clock, busy_seconds: float, lock: str = "write.lock"
+    ) -> None:
+        """Open or create the database and bring its schema up to date; `lock` names the lock file beside it."""
         self._path = path
         self._migrations = tuple(migrations)
         self._clock = clock
         self._busy_seconds = busy_seconds
-        self._lock = FairLock(os.path.join(os.path.dirname(path), "write.lock"))
+        self._lock = FairLock(os.path.join(os.path.dirname(path), lock))
         self._readers: list[sqlite3.Connection] = []
         self._writer: sqlite3.Connection | None = None
         self._durable = True
