@@ -9,6 +9,7 @@ import pytest
 
 import commonplace
 from commonplace.book import Commonplace
+from tests.postgres_server import TEMPLATE, Server
 
 pytest_plugins = ("tests.no_skips", "pytester")
 
@@ -49,3 +50,19 @@ def open_book(home: Path) -> Iterator[OpenBook]:
 def book(open_book: OpenBook) -> Commonplace:
     """A book of the home."""
     return open_book()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """The PostgreSQL server of this test run: one for each xdist worker, started when it is first asked for."""
+    with Server.started() as server:
+        server.make_template()
+        yield server
+
+
+@pytest.fixture(scope="module")
+def postgres_database(postgres: Server, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of a database of this test module, with the extension `vector` and nothing else in it."""
+    name = request.module.__name__.rpartition(".")[2]
+    yield postgres.make_database(name, template=TEMPLATE)
+    postgres.drop_database(name)
