@@ -39,28 +39,26 @@ class Queue:
         self.db, self.clock = db, clock
 
     def ask(self, subject, *, after=0.0):
-        with self.db.writing() as tx:
-            jobs.ask(tx, space="space", kind="settle", subject=subject, due=tx.now + timedelta(seconds=after))
+        self.db.write(
+            lambda tx: jobs.ask(
+                tx, space="space", kind="settle", subject=subject, due=tx.now + timedelta(seconds=after)
+            )
+        )
 
     def take(self):
-        with self.db.writing() as tx:
-            return jobs.take(tx, kinds=KINDS)
+        return self.db.write(lambda tx: jobs.take(tx, kinds=KINDS))
 
     def done(self, job):
-        with self.db.writing() as tx:
-            return jobs.done(tx, job)
+        return self.db.write(lambda tx: jobs.done(tx, job))
 
     def later(self, job, *, after):
-        with self.db.writing() as tx:
-            return jobs.later(tx, job, tx.now + timedelta(seconds=after))
+        return self.db.write(lambda tx: jobs.later(tx, job, tx.now + timedelta(seconds=after)))
 
     def failed(self, job, error="no"):
-        with self.db.writing() as tx:
-            return jobs.failed(tx, job, error)
+        return self.db.write(lambda tx: jobs.failed(tx, job, error))
 
     def retry(self, **which):
-        with self.db.writing() as tx:
-            return jobs.retry(tx, **which)
+        return self.db.write(lambda tx: jobs.retry(tx, **which))
 
     def listed(self, state):
         with self.db.reading() as tx:
@@ -285,8 +283,7 @@ def test_a_worker_killed_in_the_middle_is_followed_by_another(home, timed, clock
     """The first worker holds the lease and never comes back; the second takes over, and there is one episode."""
     timed.append("s", [Sent("said", role="assistant")])
     clock.forward(hours=2)
-    with timed._parts.db.writing() as tx:
-        assert jobs.take(tx, kinds=KINDS)
+    assert timed._parts.db.write(lambda tx: jobs.take(tx, kinds=KINDS))
     assert timed.work() == 0
     clock.forward(seconds=61)
     assert timed.work() == 1

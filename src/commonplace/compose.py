@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final, cast
 from weakref import WeakSet
 
@@ -20,7 +21,7 @@ from commonplace.engines.mounts import network_file_system
 from commonplace.engines.sqlite import SqliteDatabase
 from commonplace.errors import HomeReadOnly, NetworkFileSystem
 from commonplace.model import LOCAL_OWNER, Progress, new_id, stamp
-from commonplace.ports import Clock, Database, Keys, Outside, Parts, Recalls, Transfers, Watcher, Yaml
+from commonplace.ports import Clock, Database, Keys, Outside, Parts, Recalls, Transaction, Transfers, Watcher, Yaml
 from commonplace.settings import Settings
 from commonplace.sync import quiet
 
@@ -146,10 +147,13 @@ def _zone(database: Database, settings: Settings, keys: Keys) -> str:
         keys.load(create=True)
         zone = settings.zone or dates.local_zone(settings.system_zone)
         dates.zone_named(zone)
-        with database.writing() as tx:
-            home.record(tx, id=new_id(), created=stamp(tx.now), zone=zone)
-            known = home.facts(tx)
+        known = database.write(partial(_record, zone=zone))
     return settings.zone or known["zone"]
+
+
+def _record(tx: Transaction, zone: str) -> dict[str, str]:
+    home.record(tx, id=new_id(), created=stamp(tx.now), zone=zone)
+    return home.facts(tx)
 
 
 def _later_keys(folder: str) -> Keys:

@@ -35,7 +35,11 @@ class Desk(NamedTuple):
         return grants.writable(self.actor, self.spaces)
 
     def require(self, memory_id: str) -> Memory:
-        """Return a live memory that the actor may write to; one that it may not even read is not found."""
+        """Return a live memory that the actor may write to, and that nobody else changes meanwhile.
+
+        One that it may not even read is not found.
+        """
+        memories.hold(self.tx, [memory_id])
         found = memories.find(self.tx, self.readable, memory_id)
         if found is None or found.deleted is not None:
             raise no_memory(memory_id)

@@ -45,8 +45,8 @@ def ask(tx: Transaction, *, space: str, kind: str, subject: str, due: datetime) 
     tx.run(
         "INSERT INTO job (id, space, kind, subject, state, due, attempts, error, created)"
         " VALUES (:id, :space, :kind, :subject, 'waiting', :due, 0, '', :now)"
-        " ON CONFLICT (kind, subject) WHERE state = 'waiting' DO UPDATE"
-        " SET due = CASE job.attempts WHEN 0 THEN min(job.due, excluded.due) ELSE job.due END",
+        " ON CONFLICT (space, kind, subject) WHERE state = 'waiting' DO UPDATE"
+        " SET due = CASE WHEN job.attempts = 0 AND excluded.due < job.due THEN excluded.due ELSE job.due END",
         id=new_id(),
         space=space,
         kind=kind,
@@ -67,7 +67,8 @@ def take(tx: Transaction, *, kinds: tuple[str, ...]) -> Job | None:
     )
     row = tx.row(
         f"SELECT {_COLUMNS} FROM job WHERE kind IN :kinds AND due <= :now"  # noqa: S608 - our own words
-        " AND (state = 'waiting' OR (state = 'running' AND leased_until < :now)) ORDER BY due, id LIMIT 1",
+        " AND (state = 'waiting' OR (state = 'running' AND leased_until < :now))"
+        f" ORDER BY due, id LIMIT 1{tx.claiming}",
         kinds=kinds,
         now=stamp(tx.now),
     )

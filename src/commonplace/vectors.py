@@ -39,7 +39,7 @@ def keep(tx: Transaction, embedder: str, made: Mapping[str, bytes]) -> None:
     tx.run_many(
         "INSERT INTO vector (embedder, hash, vector) VALUES (:embedder, :hash, :vector)"
         " ON CONFLICT (embedder, hash) DO UPDATE SET vector = :vector",
-        [{"embedder": embedder, "hash": name, "vector": vector} for name, vector in made.items()],
+        [{"embedder": embedder, "hash": name, "vector": vector} for name, vector in sorted(made.items())],
     )
 
 

@@ -69,7 +69,7 @@ CREATE TABLE job (
   id TEXT NOT NULL PRIMARY KEY, space TEXT NOT NULL, kind TEXT NOT NULL, subject TEXT NOT NULL, state TEXT NOT NULL,
   due TEXT NOT NULL, attempts INTEGER NOT NULL, lease TEXT, leased_until TEXT, error TEXT NOT NULL,
   created TEXT NOT NULL);
-CREATE UNIQUE INDEX job_by_subject ON job (kind, subject) WHERE state = 'waiting';
+CREATE UNIQUE INDEX job_by_subject ON job (space, kind, subject) WHERE state = 'waiting';
 CREATE INDEX job_by_due ON job (state, due);
 
 -- changes
