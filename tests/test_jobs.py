@@ -12,7 +12,6 @@ import pytest
 from commonplace import jobs, settle
 from commonplace.compose import open_book as compose_book
 from commonplace.model import Sent
-from commonplace.settings import Settings
 from tests import capture_child
 from tests.capture_child import episodes_of, logs_of, wrong_with
 
@@ -91,8 +90,8 @@ def clock():
 
 
 @pytest.fixture
-def timed(home, clock):
-    with closing(compose_book(Settings.load(home), clock=clock)) as book:
+def timed(chosen, clock):
+    with closing(compose_book(chosen, clock=clock)) as book:
         yield book
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from commonplace import changes, files, grants, memories, paths, spaces, sync, takein
+from commonplace import changes, grants, memories, paths, spaces, sync, takein
 from commonplace.desk import Desk
 from commonplace.errors import BadInput, NotFound, SpaceExists
 from commonplace.model import Memory, Space
@@ -75,7 +75,6 @@ def _live(desk: Desk, space: Space) -> Iterator[Memory]:
 
 def _relocated(desk: Desk, memory: Memory, old: Space, new: Space) -> Memory:
     path = free_path(desk, paths.moved(memory.path, old.name, new.name))
-    files.leave(desk.tx, memory.path, memory.id)
-    files.arrive(desk.tx, path)
+    desk.leave(memory, path)
     memories.relocate(desk.tx, memory, path)
     return memory._replace(path=path)

@@ -330,7 +330,8 @@ def _seq(desk: Desk, session: Session, after: int | str) -> int:
                 f"the session {session.id} has no message {after}", fix=f"give a number from 0 to {session.last}"
             )
         return after
-    named = [after] if wording.is_unicode(str(after)) else []
+    said: object = after
+    named = [after] if isinstance(said, str) and wording.is_unicode(said) else []
     found = sessions.several(desk.tx, {session.space.id: session.space}, named).get(after)
     if found is None or found[0].session != session.id:
         raise NotFound(

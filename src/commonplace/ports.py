@@ -165,6 +165,11 @@ class FileStat(NamedTuple):
 class Folder(Protocol):
     """The Markdown side of a home. Paths are relative to the home, with `/`."""
 
+    @property
+    def keeps_files(self) -> bool:
+        """Whether memories are files here; otherwise their rows are the truth, and nothing else below is used."""
+        ...
+
     def walk(self) -> dict[str, tuple[int, int]]:
         """Return size and time (in nanoseconds) of every Markdown file that is ours to look at."""
         ...

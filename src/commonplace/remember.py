@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
-from commonplace import amend, dates, files, idempotency, links, memories, paths, reading, sync, takein, titles, wording
+from commonplace import amend, dates, idempotency, links, memories, paths, reading, sync, takein, titles, wording
 from commonplace.desk import Desk, no_memory
 from commonplace.errors import BadInput, BadText, BadTime, Conflict, NotFound, VersionConflict
 from commonplace.model import (
@@ -223,8 +223,7 @@ def move(parts: Parts, actor: str, memory_id: str, to: str, *, expected_version:
         if space.id == memory.space.id:
             return memory
         path = free_path(desk, paths.moved(memory.path, memory.space.name, space.name))
-        files.leave(desk.tx, memory.path, memory.id)
-        files.arrive(desk.tx, path)
+        desk.leave(memory, path)
         return amend.amend(desk, memory, memory._replace(space=space, path=path), ["space"], how="move")
 
     return _change(parts, actor, memory_id, story, expected_version=expected_version)

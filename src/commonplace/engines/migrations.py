@@ -98,7 +98,7 @@ CREATE TABLE file_journal (
 CREATE TABLE file_left (path TEXT NOT NULL PRIMARY KEY, memory TEXT NOT NULL, at TEXT NOT NULL);
 
 -- vectors
-CREATE TABLE vector (
+CREATE TABLE kept_vector (
   embedder TEXT NOT NULL, hash TEXT NOT NULL, vector BLOB NOT NULL, PRIMARY KEY (embedder, hash));
 """
 
