@@ -403,8 +403,11 @@ class IndexView(Protocol):
         """What the index holds; None if there is none, or none that is whole."""
         ...
 
-    def search(self, sought: Sought, tail: Tail) -> Found:
-        """Return candidates with their neighbours, from the index and from the tail."""
+    def search(self, sought: Sought, tail: Tail, tx: Reading | None = None) -> Found:
+        """Return candidates with their neighbours, from the index and from the tail.
+
+        `tx` is the reading that the tail was made in: an index in the same database looks at that very moment.
+        """
         ...
 
 

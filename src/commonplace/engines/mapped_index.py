@@ -27,6 +27,7 @@ from commonplace.engines.searching import Part, search
 from commonplace.engines.segments import Segment, widened
 from commonplace.errors import DiskFull, HomeReadOnly
 from commonplace.model import new_id
+from commonplace.ports import Reading
 
 MANIFEST: Final = "manifest.json"
 FORMAT: Final = 1
@@ -133,7 +134,7 @@ class _View:
         self.parts: Final = parts
         self._layers: Final = Layers(parts)
 
-    def search(self, sought: Sought, tail: Tail) -> Found:
+    def search(self, sought: Sought, tail: Tail, tx: Reading | None = None) -> Found:  # noqa: ARG002 - the port's
         """Search the segments, and the tail as one more."""
         return search(self._layers.under(tail), sought)
 
