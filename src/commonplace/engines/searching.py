@@ -18,7 +18,7 @@ from commonplace.model import KINDS
 _FIRST_PASS: Final = 400
 """So many passages, and all at the same distance, survive the comparison of sketches."""
 
-_PARTS_OF_ONE: Final = 3
+PARTS_OF_ONE: Final = 3
 """So many parts of one memory are candidates: it is told once, whatever else of it would do."""
 
 
@@ -249,7 +249,7 @@ def _few_of_each(some: _Standing) -> Rows:
     begins = np.flatnonzero(np.concatenate([np.ones(min(len(order), 1), np.bool_), threads[1:] != threads[:-1]]))
     place = np.arange(len(order)) - np.repeat(begins, np.diff(np.append(begins, len(order))))
     chat = (some.flags[order] & IS_CHAT) > 0
-    return np.sort(order[chat | (place < _PARTS_OF_ONE)])
+    return np.sort(order[chat | (place < PARTS_OF_ONE)])
 
 
 def _best(segment: Segment, rows: Rows, scores: Any, first: int) -> tuple[Rows, Any]:  # noqa: ANN401 - an array
