@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -137,9 +138,13 @@ def _on_a_server(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], 
     """Wire a book on PostgreSQL: no files, and keys that every server is given."""
     from commonplace.engines.no_files import NoFiles
 
-    database = _postgres(settings, clock)
     keys = _server_keys(settings)
+    database = _postgres(settings, clock)
     nothing = NoFiles(database.bytes_used)
+    with ExitStack() as undone:
+        undone.callback(database.close)
+        zone = dates.zone_named(_zone(database, settings, keys))
+        undone.pop_all()
     parts = Parts(
         db=database,
         folder=nothing,
@@ -148,7 +153,7 @@ def _on_a_server(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], 
         keys=keys,
         yaml=cast("Yaml", _Later(_yaml)),
         clock=clock,
-        zone=dates.zone_named(_zone(database, settings, keys)),
+        zone=zone,
     )
     return parts, lambda: _recalls(settings, lambda: _postgres_index(database))
 

@@ -25,7 +25,7 @@ OLDEST: Final = 160000
 """PostgreSQL 16, as a server counts."""
 
 _READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT version FROM schema_version"
-_WRITE: Final = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SELECT version FROM schema_version"
+_WRITE: Final = "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT version FROM schema_version"
 _LAZILY: Final = f"{_WRITE}; SET LOCAL synchronous_commit TO off"
 _MARK: Final = "INSERT INTO committed (mark, at) VALUES ('{mark}', '{at}') ON CONFLICT DO NOTHING"
 _MARKS_KEPT: Final = timedelta(hours=1)
@@ -58,9 +58,12 @@ class PostgresDatabase:
         self._busy_seconds = busy_seconds
         self._mine = threading.local()
         self._writes = 0
-        with _typed(), self._lines.line() as line:
-            _require_fit(line.connection)
-            self._migrate(line.connection)
+        with ExitStack() as undone:
+            undone.callback(self._lines.close)
+            with _typed(), self._lines.line() as line:
+                _require_fit(line.connection)
+                self._migrate(line.connection)
+            undone.pop_all()
 
     @property
     def schema(self) -> int:
@@ -340,7 +343,7 @@ def _make_version_table(connection: Connection) -> None:
         try:
             connection.execute("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL)")
             return
-        except (pg.UniqueViolation, pg.DuplicateTable):
+        except (pg.UniqueViolation, pg.DuplicateTable, pg.DuplicateObject):
             # Another server is making it at this moment: `IF NOT EXISTS` looks before, and does not wait.
             continue
 

@@ -27,7 +27,6 @@ from commonplace.errors import (
     DiskFull,
     HomeDamaged,
     HomeError,
-    HomeReadOnly,
 )
 
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
@@ -219,7 +218,7 @@ def typed(error: psycopg.Error) -> CommonplaceError:
     if isinstance(error, pg.DiskFull):
         return DiskFull("there is no room left for the database", fix="free some space on the server and try again")
     if isinstance(error, pg.ReadOnlySqlTransaction):
-        return HomeReadOnly("the database takes no writes", fix="name the primary in COMMONPLACE_DATABASE")
+        return DatabaseUnreachable("the server takes no writes", fix="name the primary in COMMONPLACE_DATABASE")
     if isinstance(error, pg.InsufficientPrivilege):
         return DatabaseUnfit(f"the database's user may not do that: {error}", fix="make it the database's owner")
     if isinstance(error, psycopg.OperationalError):
