@@ -36,6 +36,8 @@ SEED = bytes(range(32))
 class Sqlite:
     """As much of a Transaction as the log needs."""
 
+    locking = claiming = ""
+
     def __init__(self, path: Path, tables: str = TABLES) -> None:
         self.connection = sqlite3.connect(path, isolation_level=None)
         self.connection.execute("PRAGMA synchronous = OFF")

@@ -1,18 +1,39 @@
-"""What every test may use."""
+"""What every test may use.
+
+A test that asks for `book`, `open_book` or `chosen` runs twice: with the book in a home, and on PostgreSQL. One that
+asks for `home` as well is about files, and runs in a home only.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 import commonplace
 from commonplace.book import Commonplace
+from commonplace.compose import SystemClock, make_keys
+from commonplace.settings import Settings
+from tests.postgres_server import TEMPLATE, Server
 
 pytest_plugins = ("tests.no_skips", "pytester")
 
 OpenBook = Callable[[], Commonplace]
+
+ENGINES: Final = ("sqlite", "postgres")
+_MIGRATED: Final = "migrated"
+_SETTINGS: Final = (
+    "HOME", "SPACE", "ZONE", "BUSY_SECONDS", "EMBEDDER", "EMBEDDER_URL", "EMBEDDER_KEY", "DATABASE", "KEYS",
+    "CONNECTIONS", "OUTBOX",
+)  # fmt: skip
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run what uses a book on both engines, unless it is about files."""
+    if "engine" in metafunc.fixturenames and "home" not in metafunc.fixturenames:
+        metafunc.parametrize("engine", ENGINES, indirect=True)
 
 
 @pytest.fixture(autouse=True)
@@ -21,8 +42,14 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     desk = tmp_path / "desk"
     desk.mkdir()
     monkeypatch.chdir(desk)
-    for name in ("HOME", "SPACE", "ZONE", "BUSY_SECONDS", "EMBEDDER", "EMBEDDER_URL", "EMBEDDER_KEY", "OUTBOX"):
+    for name in _SETTINGS:
         monkeypatch.delenv(f"COMMONPLACE_{name}", raising=False)
+
+
+@pytest.fixture
+def engine(request: pytest.FixtureRequest) -> str:
+    """Where the book of this test is: `sqlite` or `postgres`."""
+    return str(getattr(request, "param", "sqlite"))
 
 
 @pytest.fixture
@@ -32,12 +59,23 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def open_book(home: Path) -> Iterator[OpenBook]:
-    """Open the home as another process would: each call is a book of its own, closed at the end."""
+def chosen(engine: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """The settings of this test's book; on PostgreSQL they are in the environment too, for other processes."""
+    if engine == "sqlite":
+        return Settings.load(tmp_path / "home")
+    address, keys = request.getfixturevalue("postgres_book")
+    monkeypatch.setenv("COMMONPLACE_DATABASE", address)
+    monkeypatch.setenv("COMMONPLACE_KEYS", keys)
+    return Settings.load()
+
+
+@pytest.fixture
+def open_book(chosen: Settings) -> Iterator[OpenBook]:
+    """Open the book as another process would: each call is a book of its own, closed at the end."""
     opened: list[Commonplace] = []
 
     def opening() -> Commonplace:
-        opened.append(commonplace.open(home))
+        opened.append(commonplace.open(None if chosen.database else chosen.home))
         return opened[-1]
 
     yield opening
@@ -47,5 +85,50 @@ def open_book(home: Path) -> Iterator[OpenBook]:
 
 @pytest.fixture
 def book(open_book: OpenBook) -> Commonplace:
-    """A book of the home."""
+    """A book that nobody has written to."""
     return open_book()
+
+
+# --- PostgreSQL
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """The PostgreSQL server of this test run: one for each xdist worker, started when it is first asked for."""
+    with Server.started() as server:
+        server.make_template()
+        yield server
+
+
+@pytest.fixture(scope="module")
+def postgres_database(postgres: Server, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of a database of this test module, with the extension `vector` and nothing else in it."""
+    name = request.module.__name__.rpartition(".")[2]
+    yield postgres.make_database(name, template=TEMPLATE)
+    postgres.drop_database(name)
+
+
+@pytest.fixture(scope="session")
+def postgres_keys(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder with the keys of books on PostgreSQL."""
+    folder = str(tmp_path_factory.mktemp("keys") / "keys")
+    make_keys(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def postgres_migrated(postgres: Server) -> str:
+    """The name of a database that is copied for each test, which is faster than making its tables."""
+    from commonplace.engines.postgres import PostgresDatabase
+    from commonplace.engines.postgres_migrations import MIGRATIONS
+
+    address = postgres.make_database(_MIGRATED, template=TEMPLATE)
+    PostgresDatabase(address, migrations=MIGRATIONS, clock=SystemClock(), busy_seconds=10).close()
+    return _MIGRATED
+
+
+@pytest.fixture
+def postgres_book(postgres: Server, postgres_migrated: str, postgres_keys: str) -> Iterator[tuple[str, str]]:
+    """The address and the keys of a book of this test alone."""
+    yield postgres.make_database("book", template=postgres_migrated), postgres_keys
+    postgres.drop_database("book")

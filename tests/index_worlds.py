@@ -14,7 +14,8 @@ import select
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -25,8 +26,9 @@ from commonplace.catalogue import FOREVER, IS_CHAT, Applied, Entry, Found, Layer
 from commonplace.engines import segments
 from commonplace.engines.mapped_index import MappedIndex
 from commonplace.engines.segments import order_of, quantise
+from commonplace.errors import Busy
 from commonplace.model import KINDS
-from commonplace.ports import IndexView
+from commonplace.ports import Index, IndexView
 from tests.crashing import environment
 
 DIMENSIONS: Final = 70
@@ -430,7 +432,34 @@ def told(seen: Marker) -> tuple[object, ...]:
     return seen.home, seen.rules, seen.embedder, seen.applied
 
 
-def commit(index: MappedIndex, number: int) -> None:
+_OPENED: Final[list[Callable[[], None]]] = []
+
+
+def hang_up() -> None:
+    """Close the connections of every index that was opened in a database."""
+    while _OPENED:
+        _OPENED.pop()()
+
+
+def opened(place: str) -> Index:
+    """Open the index in a folder, or in a database."""
+    if not place.startswith("postgresql:"):
+        return MappedIndex(place)
+    from commonplace.engines.postgres_index import PostgresIndex
+    from commonplace.engines.postgres_lines import Lines
+
+    lines = Lines(place, most=5, wait=30)
+    _OPENED.append(lines.close)
+
+    @contextmanager
+    def lend() -> Iterator[Any]:
+        with lines.line() as line:
+            yield line.connection
+
+    return PostgresIndex(lend)
+
+
+def commit(index: Index, number: int) -> None:
     """Take this step."""
     with index.writing(wait=30) as writer:
         writer.add(step(number))
@@ -455,7 +484,7 @@ def wrong_with(view: IndexView) -> str | None:
 
 def _commits(folder: str) -> None:
     """Take one step after the other, telling each, until somebody kills us."""
-    index = MappedIndex(folder)
+    index = opened(folder)
     there = index.view().marker
     number = there.applied["space"].number if there else 0
     while True:
@@ -466,13 +495,18 @@ def _commits(folder: str) -> None:
 
 def _looks(folder: str) -> None:
     """Search the index again and again until standard input closes; tell what was seen, and what was wrong."""
-    index = MappedIndex(folder)
+    index = opened(folder)
     seen: set[int] = set()
     wrong: list[str] = []
     _tell("ready")
     while not select.select([0], [], [], 0)[0]:
         view = index.view()
-        if found := wrong_with(view):
+        try:
+            found = wrong_with(view)
+        except Busy:
+            # Where an index has only its newest commit, a view may have been overtaken.
+            continue
+        if found:
             wrong.append(found)
         elif view.marker is not None:
             seen.add(view.marker.applied["space"].number)

@@ -302,8 +302,8 @@ def _old_messages(count: int) -> bytes:
 
 def _make_due(home) -> None:
     """Let every job be due now, as if the hour of silence had passed."""
-    with commonplace.open(home) as book, book._parts.db.writing() as tx:
-        tx.run("UPDATE job SET due = '2026-01-01T00:00:00.000000Z'")
+    with commonplace.open(home) as book:
+        book._parts.db.write(lambda tx: tx.run("UPDATE job SET due = '2026-01-01T00:00:00.000000Z'"))
 
 
 def test_an_append_that_makes_something_due_takes_a_turn_by_itself(cli):

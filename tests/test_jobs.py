@@ -13,7 +13,6 @@ from commonplace import jobs, rights, settle, spaces
 from commonplace.compose import open_book as compose_book
 from commonplace.errors import NotAllowed, NotFound
 from commonplace.model import Sent, Space, Worked
-from commonplace.settings import Settings
 from tests import capture_child
 from tests.capture_child import episodes_of, logs_of, wrong_with
 
@@ -41,28 +40,26 @@ class Queue:
         self.db, self.clock = db, clock
 
     def ask(self, subject, *, after=0.0):
-        with self.db.writing() as tx:
-            jobs.ask(tx, space="space", kind="settle", subject=subject, due=tx.now + timedelta(seconds=after))
+        self.db.write(
+            lambda tx: jobs.ask(
+                tx, space="space", kind="settle", subject=subject, due=tx.now + timedelta(seconds=after)
+            )
+        )
 
     def take(self):
-        with self.db.writing() as tx:
-            return jobs.take(tx, SPACES, kinds=KINDS)
+        return self.db.write(lambda tx: jobs.take(tx, SPACES, kinds=KINDS))
 
     def done(self, job):
-        with self.db.writing() as tx:
-            return jobs.done(tx, job)
+        return self.db.write(lambda tx: jobs.done(tx, job))
 
     def later(self, job, *, after):
-        with self.db.writing() as tx:
-            return jobs.later(tx, job, tx.now + timedelta(seconds=after))
+        return self.db.write(lambda tx: jobs.later(tx, job, tx.now + timedelta(seconds=after)))
 
     def failed(self, job, error="no"):
-        with self.db.writing() as tx:
-            return jobs.failed(tx, job, error)
+        return self.db.write(lambda tx: jobs.failed(tx, job, error))
 
     def retry(self, spaces=None):
-        with self.db.writing() as tx:
-            return jobs.retry(tx, SPACES if spaces is None else spaces)
+        return self.db.write(lambda tx: jobs.retry(tx, SPACES if spaces is None else spaces))
 
     def listed(self, state):
         with self.db.reading() as tx:
@@ -100,8 +97,8 @@ def clock():
 
 
 @pytest.fixture
-def timed(home, clock):
-    with closing(compose_book(Settings.load(home), clock=clock)) as book:
+def timed(chosen, clock):
+    with closing(compose_book(chosen, clock=clock)) as book:
         yield book
 
 
@@ -312,8 +309,7 @@ def test_a_worker_killed_in_the_middle_is_followed_by_another(home, timed, clock
     """The first worker holds the lease and never comes back; the second takes over, and there is one episode."""
     timed.append("s", [Sent("said", role="assistant")])
     clock.forward(hours=2)
-    with timed._parts.db.writing() as tx:
-        assert jobs.take(tx, spaces.everything(tx), kinds=KINDS)
+    assert timed._parts.db.write(lambda tx: jobs.take(tx, spaces.everything(tx), kinds=KINDS))
     assert timed.work() == 0
     clock.forward(seconds=61)
     assert timed.work() == 1

@@ -106,12 +106,11 @@ def test_who_gave_up_waiting_does_not_hold_the_lock_afterwards(home, monkeypatch
     first, second = commonplace.open(home), commonplace.open(home)
     held, let_go = threading.Event(), threading.Event()
 
-    def hold() -> None:
-        with first._parts.db.writing():
-            held.set()
-            let_go.wait(30)
+    def hold(_tx: object) -> None:
+        held.set()
+        let_go.wait(30)
 
-    holder = threading.Thread(target=hold)
+    holder = threading.Thread(target=first._parts.db.write, args=(hold,))
     holder.start()
     assert held.wait(10)
     for _ in range(3):

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from commonplace.catalogue import FOREVER, IS_CHAT, Entry, Layer, Sought
+from commonplace.engines import layers as laying
 from commonplace.engines import mapped_index, segments
 from commonplace.engines.searching import Part, search
 from commonplace.engines.segments import Segment, build, hashed, merge, order_of, quantise, sketch, tag_term, widened
@@ -50,10 +51,10 @@ def lay(tmp_path, monkeypatch) -> Lay:
     folder = tmp_path / "indexes"
     folder.mkdir()
 
-    def laying(layers: Sequence[Layer], unwritten: int = 0) -> Laid:
+    def lay_out(layers: Sequence[Layer], unwritten: int = 0) -> Laid:
         return laid_out(folder, layers, unwritten=unwritten)
 
-    return laying
+    return lay_out
 
 
 def _spread(entries: Sequence[Entry], pieces: int = 1, seed: int = 0) -> list[Layer]:
@@ -108,6 +109,7 @@ def test_neither_segments_nor_merges_nor_a_tail_change_what_is_found(
     world = maker.world(owners)
     entries = [one for passages in world.values() for one in passages]
     monkeypatch.setattr(mapped_index, "_FEW", few)
+    monkeypatch.setattr(laying, "_FEW", few)
     monkeypatch.setattr(mapped_index, "_SMALLEST", maker.dice.choice((1, 4, 256)))
     parts = lay(maker.history(world, steps), unwritten=min(unwritten, steps))
     whole = lay(_spread(entries))
@@ -382,6 +384,7 @@ def test_a_merge_keeps_no_term_and_no_vector_of_what_no_longer_counts():
 @pytest.mark.parametrize("few", [2, 3, 100])
 def test_whoever_was_deleted_stays_deleted_through_any_merges(lay, monkeypatch, few):
     monkeypatch.setattr(mapped_index, "_FEW", few)
+    monkeypatch.setattr(laying, "_FEW", few)
     monkeypatch.setattr(mapped_index, "_SMALLEST", 1)
     many = Layer(tuple(entry(number, terms={"apple": 1}) for number in range(1, 101)))
     gone, back = memory_id(1), memory_id(2)
@@ -610,7 +613,7 @@ def test_how_often_a_row_is_written_grows_as_slowly_as_the_logarithm_of_all(tmp_
         merged += found.rows
         return found
 
-    monkeypatch.setattr(mapped_index, "merge", counted)
+    monkeypatch.setattr(laying, "merge", counted)
 
     def often(rows: int, at_once: int) -> float:
         nonlocal merged

@@ -12,9 +12,9 @@ import pytest
 
 import commonplace
 from commonplace import settle
+from commonplace.book import Commonplace
 from commonplace.compose import open_book as compose_book
 from commonplace.model import Filter, Sent
-from commonplace.settings import Settings
 from tests import capture_child, hand_edits
 from tests.capture_child import logs_of, wrong_with
 
@@ -48,9 +48,9 @@ def clock():
 
 
 @pytest.fixture
-def timed(home, clock):
+def timed(chosen, clock):
     """A book whose time is the test's."""
-    with closing(compose_book(Settings.load(home), clock=clock)) as book:
+    with closing(compose_book(chosen, clock=clock)) as book:
         yield book
 
 
@@ -174,7 +174,7 @@ def test_a_line_edited_by_hand_changes_recall_and_the_log_keeps_what_was_said(ho
     assert wrong_with(home) == []
 
 
-def test_a_line_removed_by_hand_is_withdrawn_and_the_log_keeps_it(book):
+def test_a_line_removed_by_hand_is_withdrawn_and_the_log_keeps_it(home, book):
     ids = [one.id for one in book.append("s", ["the heron nests", "the otter swims"]).messages]
     (episode,) = book.settle("s").episodes
     file = file_of(book, episode)
@@ -191,16 +191,24 @@ def test_a_line_removed_by_hand_is_withdrawn_and_the_log_keeps_it(book):
     assert book.settle("s").episodes == ()
 
 
-@pytest.mark.parametrize("how", ["by hand", "by a verb"])
-def test_a_removed_episode_is_withdrawn_and_the_log_keeps_it(book, how):
+def by_hand(book, episode):
+    file_of(book, episode).unlink()
+    assert book.sync().deleted == 1
+
+
+def test_an_episode_removed_by_hand_is_withdrawn_and_the_log_keeps_it(home, book):
+    _remove_an_episode(book, by_hand)
+
+
+def test_a_deleted_episode_is_withdrawn_and_the_log_keeps_it(book):
+    _remove_an_episode(book, Commonplace.delete)
+
+
+def _remove_an_episode(book, removing):
     book.remember("something else", space="personal")
     ids = [one.id for one in book.append("s", ["the heron nests", "the otter swims"]).messages]
     (episode,) = book.settle("s").episodes
-    if how == "by hand":
-        file_of(book, episode).unlink()
-        assert book.sync().deleted == 1
-    else:
-        book.delete(episode)
+    removing(book, episode)
     assert found(book, "heron otter") == []
     assert [one.id for one in book.messages("s").items] == ids
     assert book.settle("s").episodes == ()

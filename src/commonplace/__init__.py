@@ -15,7 +15,10 @@ __all__ = ["__version__", "open"]
 
 
 def open(home: str | os.PathLike[str] | None = None, *, space: str | None = None) -> Commonplace:  # noqa: A001 - the name is the point
-    """Open a book: the home named here, else COMMONPLACE_HOME, else `~/commonplace`; made if it is not there."""
+    """Open a book: the home named here, else COMMONPLACE_DATABASE, else COMMONPLACE_HOME, else `~/commonplace`.
+
+    It is made if it is not there.
+    """
     from commonplace.compose import open_book
     from commonplace.settings import Settings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from commonplace import files, memories, paths, rights, spaces, sync, takein
+from commonplace import changes, memories, paths, rights, spaces, sync, takein
 from commonplace.desk import Desk
 from commonplace.errors import BadInput, NotFound, SpaceExists
 from commonplace.model import Memory, Space
@@ -43,6 +43,8 @@ def _rename(desk: Desk, *, old: str, new: str, looked: bool) -> Space:
         raise NotFound(f"there is no space {old!r}", fix="`commonplace space list` shows the spaces")
     rights.require_admin(desk.tx, desk.actor, desk.spaces, old)
     rights.require_create(desk.tx, desk.actor, desk.spaces, new)
+    # What others are about to write there waits, and is then told again under the new name.
+    changes.hold(desk.tx, [space.id for space in going])
     for space in going:
         for memory in _live(desk, space):
             takein.fresh(desk, memory, looked=looked)
@@ -75,7 +77,6 @@ def _live(desk: Desk, space: Space) -> Iterator[Memory]:
 
 def _relocated(desk: Desk, memory: Memory, old: Space, new: Space) -> Memory:
     path = free_path(desk, paths.moved(memory.path, old.name, new.name))
-    files.leave(desk.tx, memory.path, memory.id)
-    files.arrive(desk.tx, path)
+    desk.leave(memory, path)
     memories.relocate(desk.tx, memory, path)
     return memory._replace(path=path)

@@ -85,10 +85,11 @@ class Answer(NamedTuple):
             links=tuple(said["links"]),
         )
 
-    def keep(self, desk: Desk) -> None:
-        """Keep the answer, in place of an earlier one."""
+    def keep(self, desk: Desk, *, first: bool = False) -> None:
+        """Keep the answer, in place of an earlier one or as the first."""
         said = {"memory": self.memory, "version": self.version, "links": self.links}
-        idempotency.remember(
+        keep = idempotency.claim if first else idempotency.remember
+        keep(
             desk.tx,
             space=self.space,
             principal=desk.actor,
@@ -368,7 +369,7 @@ def _keep(desk: Desk, fate: Fate, memory: Memory, version: int, linked: Sequence
         key=note.key, space=space, content=note.content, memory=memory.id, version=version, links=tuple(linked)
     )
     if answer != earlier:
-        answer.keep(desk)
+        answer.keep(desk, first=earlier is None or earlier.key != note.key)
     if earlier and earlier.key != note.key and earlier.key.rpartition(":")[0] == note.key.rpartition(":")[0]:
         idempotency.remember(desk.tx, space=space, principal=desk.actor, key=earlier.key, content="", answer="")
     return frozenset(linked)

@@ -179,8 +179,8 @@ def hash_at(tx: Reading, space: str, seq: int) -> str | None:
     return str(row[0]) if row else None
 
 
-def _end(tx: Reading, space: str) -> tuple[int, str]:
-    head = tx.row("SELECT seq, hash FROM log_head WHERE space = :space", space=space)
+def _end(tx: Transaction, space: str) -> tuple[int, str]:
+    head = tx.row(f"SELECT seq, hash FROM log_head WHERE space = :space{tx.locking}", space=space)  # noqa: S608 - our own words
     if head is None:
         return 0, NO_PREVIOUS
     seq, digest = head

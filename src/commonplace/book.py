@@ -91,8 +91,8 @@ class Commonplace:
 
     @property
     def home(self) -> str:
-        """The folder with the Markdown."""
-        return self._settings.home
+        """The folder with the Markdown; for a book on a server, where that is."""
+        return self._settings.database.place if self._settings.database else self._settings.home
 
     @property
     def actor(self) -> str:

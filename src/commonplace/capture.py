@@ -216,7 +216,8 @@ def require(tx: Reading, allowed: Spaces, session_id: str) -> Session:
 
 
 def require_writable(desk: Desk, session_id: str) -> Session:
-    """Return a session that the actor may write to; one that it may not even read is not found."""
+    """Return a session that the actor may write to, held for it; one that it may not even read is not found."""
+    sessions.hold(desk.tx, session_id)
     session = require(desk.tx, desk.readable, session_id)
     if session.space.id not in desk.writable:
         raise rights.refusal(desk.actor, session.space.name)
@@ -324,7 +325,8 @@ def _seq(desk: Desk, session: Session, after: int | str) -> int:
                 f"the session {session.id} has no message {after}", fix=f"give a number from 0 to {session.last}"
             )
         return after
-    named = [after] if wording.is_unicode(str(after)) else []
+    said: object = after
+    named = [after] if isinstance(said, str) and wording.is_unicode(said) else []
     found = sessions.several(desk.tx, {session.space.id: session.space}, named).get(after)
     if found is None or found[0].session != session.id:
         raise NotFound(
@@ -335,6 +337,7 @@ def _seq(desk: Desk, session: Session, after: int | str) -> int:
 
 def _leave_episode(desk: Desk, episode: str, gone: frozenset[str], *, looked: bool) -> None:
     """Take messages out of an episode by a new revision; an episode without messages goes."""
+    memories.hold(desk.tx, [episode])
     memory = memories.find(desk.tx, desk.spaces, episode)
     if memory is None or memory.deleted is not None:
         return

@@ -25,6 +25,15 @@ def number(tx: Transaction, space: str, subjects: Sequence[str]) -> int:
     return last
 
 
+def hold(tx: Transaction, spaces: Sequence[str]) -> None:
+    """Let nobody else's writing to these spaces be committed until the transaction ends: what is there is all."""
+    if tx.locking and spaces:
+        tx.rows(
+            f"SELECT 1 FROM change_count WHERE space IN :spaces ORDER BY space{tx.locking}",  # noqa: S608 - our own words
+            spaces=sorted(spaces),
+        )
+
+
 def counts(tx: Reading) -> dict[str, int]:
     """Return the last number of each space."""
     return dict(tx.rows("SELECT space, last FROM change_count"))

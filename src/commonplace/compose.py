@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakSet
 
@@ -19,16 +20,31 @@ from commonplace.engines.disk import HIDDEN, HomeFolder, make_folders
 from commonplace.engines.migrations import MIGRATIONS
 from commonplace.engines.mounts import network_file_system
 from commonplace.engines.sqlite import SqliteDatabase
-from commonplace.errors import CommonplaceError, HomeReadOnly, NetworkFileSystem
+from commonplace.errors import CommonplaceError, DatabaseUnfit, HomeReadOnly, KeyMissing, NetworkFileSystem
 from commonplace.model import LOCAL_OWNER, Finding, Progress, Unsent, new_id, stamp
-from commonplace.ports import Clock, Database, Keys, Outside, Parts, Recalls, Transfers, Watcher, Yaml
+from commonplace.ports import (
+    Clock,
+    Database,
+    Index,
+    Keys,
+    Outside,
+    Parts,
+    Recalls,
+    Transaction,
+    Transfers,
+    Watcher,
+    Yaml,
+)
 from commonplace.settings import Settings
 from commonplace.sync import quiet
 
 if TYPE_CHECKING:
     from commonplace.client import Client
     from commonplace.engines.outbox import OutboxFile
+    from commonplace.engines.postgres import PostgresDatabase
     from commonplace.outbox import Transport
+
+_OURS: Final = "the keys of this book"
 
 
 class SystemClock:
@@ -90,9 +106,24 @@ os.register_at_fork(after_in_child=_in_a_forked_child)
 
 
 def open_book(settings: Settings, *, clock: Clock | None = None, progress: Progress = quiet) -> Commonplace:
-    """Open the home that the settings name, making it if it is not there, and look at what changed in it."""
-    hidden = _prepare(settings.home)
+    """Open the book that the settings name, making it if it is not there, and look at what changed in it."""
     clock = clock or SystemClock()
+    parts, recalls = _on_a_server(settings, clock) if settings.database else _in_a_home(settings, clock)
+    book = Commonplace(
+        parts,
+        settings,
+        actor=LOCAL_OWNER,
+        transfers=cast("Transfers", _Later(_transfers)),
+        recalls=cast("Recalls", _Recalls(recalls)),
+        unsent=lambda: _unsent(settings, clock),
+    )
+    book.sync(progress=progress)
+    return book
+
+
+def _in_a_home(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], Recalls]]:
+    """Wire a book over a folder of Markdown."""
+    hidden = _prepare(settings.home)
     database = SqliteDatabase(
         os.path.join(hidden, "state.db"), migrations=MIGRATIONS, clock=clock, busy_seconds=settings.busy_seconds
     )
@@ -107,16 +138,77 @@ def open_book(settings: Settings, *, clock: Clock | None = None, progress: Progr
         clock=clock,
         zone=dates.zone_named(_zone(database, settings, keys)),
     )
-    book = Commonplace(
-        parts,
-        settings,
-        actor=LOCAL_OWNER,
-        transfers=cast("Transfers", _Later(_transfers)),
-        recalls=cast("Recalls", _Recalls(lambda: _recalls(hidden, settings))),
-        unsent=lambda: _unsent(settings, clock),
+    return parts, lambda: _recalls(settings, lambda: _mapped_index(hidden))
+
+
+def _on_a_server(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], Recalls]]:
+    """Wire a book on PostgreSQL: no files, and keys that every server is given."""
+    from commonplace.engines.no_files import NoFiles
+
+    keys = _server_keys(settings)
+    database = _postgres(settings, clock)
+    nothing = NoFiles(database.bytes_used)
+    with ExitStack() as undone:
+        undone.callback(database.close)
+        zone = dates.zone_named(_zone(database, settings, keys))
+        undone.pop_all()
+    parts = Parts(
+        db=database,
+        folder=nothing,
+        watcher=nothing,
+        outside=cast("Outside", _Later(lambda: _outside(""))),
+        keys=keys,
+        yaml=cast("Yaml", _Later(_yaml)),
+        clock=clock,
+        zone=zone,
     )
-    book.sync(progress=progress)
-    return book
+    return parts, lambda: _recalls(settings, lambda: _postgres_index(database))
+
+
+def _postgres(settings: Settings, clock: Clock) -> PostgresDatabase:
+    try:
+        from commonplace.engines.postgres import PostgresDatabase
+        from commonplace.engines.postgres_migrations import MIGRATIONS as ON_POSTGRES
+    except ImportError as error:
+        raise DatabaseUnfit(
+            f"a book on PostgreSQL needs a package that is not installed: {error.name}",
+            fix="pip install 'commonplace[postgres]'",
+        ) from error
+    chosen = settings.database
+    if chosen is None:
+        raise ValueError("no server was chosen")
+    return PostgresDatabase(
+        chosen.address,
+        migrations=ON_POSTGRES,
+        clock=clock,
+        busy_seconds=settings.busy_seconds,
+        connections=chosen.connections,
+    )
+
+
+def _server_keys(settings: Settings) -> Keys:
+    """Return the keys of a server: read now, and never made, since every server must have the same."""
+    from commonplace.engines.signing import KeyFiles
+
+    folder = settings.database.keys if settings.database else None
+    fix = "make keys once with `commonplace audit keys FOLDER`, and give every server that folder as COMMONPLACE_KEYS"
+    if folder is None:
+        raise KeyMissing("COMMONPLACE_KEYS does not say where the keys of this book are", fix=fix)
+    keys = KeyFiles(folder)
+    try:
+        keys.load(create=False)
+    except KeyMissing as error:
+        raise KeyMissing(error.message, fix=fix) from error
+    return keys
+
+
+def make_keys(folder: str) -> str:
+    """Make the keys for a book on a server, if the folder has none; return the id of the signing key."""
+    from commonplace.engines.signing import KeyFiles
+
+    keys = KeyFiles(folder)
+    keys.load(create=True)
+    return keys.key_id
 
 
 def open_client(
@@ -207,13 +299,21 @@ def _zone(database: Database, settings: Settings, keys: Keys) -> str:
         known = home.facts(tx)
     if "id" not in known:
         # The keys come first: only a home without a log may make them, and from here on it may have one.
-        keys.load(create=True)
+        keys.load(create=settings.database is None)
         zone = settings.zone or dates.local_zone(settings.system_zone)
         dates.zone_named(zone)
-        with database.writing() as tx:
-            home.record(tx, id=new_id(), created=stamp(tx.now), zone=zone)
-            known = home.facts(tx)
+        known = database.write(partial(_record, zone=zone, keys=keys.keyed_hash(_OURS)))
+    if settings.database is not None and known.get("keys") != keys.keyed_hash(_OURS):
+        raise KeyMissing(
+            f"the keys in {settings.database.keys} are not those that this book was made with",
+            fix="set COMMONPLACE_KEYS to the folder that the other servers of this database have",
+        )
     return settings.zone or known["zone"]
+
+
+def _record(tx: Transaction, zone: str, keys: str) -> dict[str, str]:
+    home.record(tx, id=new_id(), created=stamp(tx.now), zone=zone, keys=keys)
+    return home.facts(tx)
 
 
 def _later_keys(folder: str) -> Keys:
@@ -235,16 +335,30 @@ def _transfers() -> object:
     return transfer
 
 
-def _recalls(hidden: str, settings: Settings) -> Recalls:
-    from commonplace.engines.embedders import embedder_for
+def _mapped_index(hidden: str) -> Index:
     from commonplace.engines.mapped_index import MappedIndex
+
+    return MappedIndex(os.path.join(hidden, "index"))
+
+
+def _postgres_index(database: PostgresDatabase) -> Index:
+    import shutil
+    import tempfile
+    from weakref import finalize
+
+    folder = tempfile.mkdtemp(prefix="commonplace-")
+    finalize(database, shutil.rmtree, folder, ignore_errors=True)
+    return _mapped_index(folder)
+
+
+def _recalls(settings: Settings, index: Callable[[], Index]) -> Recalls:
+    from commonplace.engines.embedders import embedder_for
     from commonplace.engines.static_table import StaticTable
     from commonplace.recall import Recaller
 
     embedder = embedder_for(settings.embedder)
     table = embedder if isinstance(embedder, StaticTable) else StaticTable()
-    index = MappedIndex(os.path.join(hidden, "index"))
-    return Recaller(index, embedder, table)
+    return Recaller(index(), embedder, table)
 
 
 def _yaml() -> Yaml:

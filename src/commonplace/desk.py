@@ -35,7 +35,11 @@ class Desk(NamedTuple):
         return rights.writable(self.tx, self.actor, self.spaces)
 
     def require(self, memory_id: str) -> Memory:
-        """Return a live memory that the actor may write to; one that it may not even read is not found."""
+        """Return a live memory that the actor may write to, and that nobody else changes meanwhile.
+
+        One that it may not even read is not found.
+        """
+        memories.hold(self.tx, [memory_id])
         found = memories.find(self.tx, self.readable, memory_id)
         if found is None or found.deleted is not None:
             raise no_memory(memory_id)
@@ -99,11 +103,19 @@ class Desk(NamedTuple):
         """Note things of a space that are no memories and have changed, so that whoever follows it sees them."""
         self.tx.touched.update(dict.fromkeys(subjects, space.id))
 
+    def leave(self, memory: Memory, path: str) -> None:
+        """Note that the file of a memory goes from its path to another one."""
+        if self.parts.folder.keeps_files:
+            files.leave(self.tx, memory.path, memory.id)
+            files.arrive(self.tx, path)
+
     def issue(self, changed: Iterable[Memory], *, seen: int | None = None) -> None:
         """Ask for the files of memories as they are now, or for their removal if they are deleted.
 
         `seen` is the version that a file named whose save was just taken in, and is only written back.
         """
+        if not self.parts.folder.keeps_files:
+            return
         wanted: list[tuple[str, int, str | None, str | None]] = []
         for memory in changed:
             data = None if memory.deleted else rendered(memory, self.parts)

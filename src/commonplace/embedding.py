@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from commonplace import indexing, memories, ranking, spaces, vectors
@@ -28,8 +29,7 @@ def embed_missing(parts: Parts, embedder: Embedder, *, progress: Progress) -> tu
         changed += _embed(parts, embedder, fingerprint, batch)
         done += len(batch)
     progress("embedding", done, done)
-    with parts.db.writing(durable=False) as tx:
-        vectors.drop_others(tx, fingerprint)
+    parts.db.write(partial(vectors.drop_others, embedder=fingerprint), durable=False)
     return tuple(changed)
 
 
@@ -58,6 +58,5 @@ def _embed(parts: Parts, embedder: Embedder, fingerprint: str, batch: list[Memor
         some = missing[at : at + _BATCH]
         made = embedder.embed([indexing.said(text) for _, text in some], patient=True)
         kept = {name: ranking.to_bytes(row) for (name, _), row in zip(some, made, strict=True)}
-        with parts.db.writing(durable=False) as tx:
-            vectors.keep(tx, fingerprint, kept)
+        parts.db.write(partial(vectors.keep, embedder=fingerprint, made=kept), durable=False)
     return [memory_id for memory_id, one in said.items() if one.keys() - known.keys()]

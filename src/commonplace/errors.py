@@ -27,7 +27,12 @@ CommonplaceError                 exit code 1
     ├── HomeDamaged
     ├── DiskFull
     ├── KeyMissing                   the signing key of an existing log
-    └── NetworkFileSystem
+    ├── NetworkFileSystem
+    └── DatabaseError
+        ├── DatabaseUnreachable          no server there, or none that takes writes
+        ├── DatabaseRefused              a wrong password, no such user or database
+        ├── DatabaseUnfit                too old, without pgvector, or not ours to use
+        └── NotReplicated                a write that only one server has
 """
 
 from __future__ import annotations
@@ -196,3 +201,23 @@ class KeyMissing(HomeError):
 
 class NetworkFileSystem(HomeError):
     """The home is on a file system whose locks cannot be trusted."""
+
+
+class DatabaseError(HomeError):
+    """The database server cannot be used."""
+
+
+class DatabaseUnreachable(DatabaseError):
+    """No server answers, or none that takes writes."""
+
+
+class DatabaseRefused(DatabaseError):
+    """The server does not let us in."""
+
+
+class DatabaseUnfit(DatabaseError):
+    """The server or the database lacks what a book needs."""
+
+
+class NotReplicated(DatabaseError):
+    """A change was made on one server, and is not known to be on its standby: it does not count as acknowledged."""

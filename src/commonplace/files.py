@@ -209,7 +209,7 @@ def troubles(tx: Reading) -> list[Base]:
 def counts(tx: Reading) -> tuple[int, int]:
     """Return how many files there are and how many bytes they hold."""
     row = tx.row("SELECT count(*), coalesce(sum(size), 0) FROM file")
-    return (row[0], row[1]) if row else (0, 0)
+    return (int(row[0]), int(row[1])) if row else (0, 0)
 
 
 # --- the journal

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from commonplace.errors import KeyConflict
 from commonplace.model import stamp
-from commonplace.ports import Reading, Transaction
+from commonplace.ports import Overtaken, Reading, Transaction
 
 
 def first_answer(tx: Reading, *, space: str, principal: str, key: str, content: str) -> str | None:
@@ -54,6 +54,24 @@ def several(
         keys=keys,
     )
     return {row[0]: (row[1], row[2], row[3]) for row in rows}
+
+
+def claim(tx: Transaction, *, space: str, principal: str, key: str, content: str, answer: str) -> None:
+    """Keep the first answer to a key, which may have been given up before; if another was first, hear that one."""
+    kept = tx.run(
+        "INSERT INTO idempotency (space, principal, key, content, answer, at)"
+        " VALUES (:space, :principal, :key, :content, :answer, :at)"
+        " ON CONFLICT (space, principal, key) DO UPDATE SET content = :content, answer = :answer, at = :at"
+        " WHERE idempotency.answer = ''",
+        space=space,
+        principal=principal,
+        key=key,
+        content=content,
+        answer=answer,
+        at=stamp(tx.now),
+    )
+    if not kept:
+        raise Overtaken
 
 
 def remember(tx: Transaction, *, space: str, principal: str, key: str, content: str, answer: str) -> None:

@@ -243,6 +243,7 @@ def _take_in(run: _Import, batch: Sequence[Arrival]) -> None:
 
 def _arrive(run: _Import, desk: Desk, batch: Sequence[Arrival], *, looked: bool) -> list[Fate]:
     answers = _present_answers(run, desk, [arrival.note for arrival in batch])
+    memories.hold(desk.tx, _named(batch, answers))
     claimed = {known.memory for known in run.answers.values()} | {target.memory for target in run.targets.values()}
     fates: list[Fate] = []
     for arrival in batch:
@@ -251,6 +252,15 @@ def _arrive(run: _Import, desk: Desk, batch: Sequence[Arrival], *, looked: bool)
         fates.append(fate)
     known = {**run.targets, **{fate.path: fate.target for fate in fates if fate.outcome not in _WHY_SKIPPED}}
     return arrivals.arrive(desk, fates, lambda note: _targets(run, note, known))
+
+
+def _named(batch: Sequence[Arrival], answers: Mapping[str, Answer]) -> Iterator[str]:
+    """Yield the ids of the memories that these files may be."""
+    for arrival in batch:
+        known = answers.get(arrival.note.key)
+        named = known.memory if known else arrival.document.id
+        if named:
+            yield named
 
 
 def _present_answers(run: _Import, desk: Desk, notes: Sequence[Note]) -> dict[str, Answer]:
@@ -292,6 +302,7 @@ def _link(run: _Import, progress: Progress) -> None:
 
 def _add_links(run: _Import, desk: Desk, *, waiting: Mapping[str, list[Target]], looked: bool) -> dict[str, int]:
     answers = _present_answers(run, desk, [run.notes[path] for path in waiting])
+    memories.hold(desk.tx, (answer.memory for answer in answers.values()))
     return {
         path: arrivals.add_links(desk, answers[run.notes[path].key], targets, looked=looked)
         for path, targets in waiting.items()
@@ -321,7 +332,7 @@ def _rehearsed(run: _Import, story: sync.Story[Told_co]) -> Told_co:
 
     with suppress(_Undone):
         write(run.parts, run.actor, undone)
-    return told[0]
+    return told[-1]
 
 
 def _chunks(values: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -51,8 +51,8 @@ def ask(tx: Transaction, *, space: str, kind: str, subject: str, due: datetime) 
     tx.run(
         "INSERT INTO job (id, space, kind, subject, state, due, attempts, error, created)"
         " VALUES (:id, :space, :kind, :subject, 'waiting', :due, 0, '', :now)"
-        " ON CONFLICT (kind, subject) WHERE state = 'waiting' DO UPDATE"
-        " SET due = CASE job.attempts WHEN 0 THEN min(job.due, excluded.due) ELSE job.due END",
+        " ON CONFLICT (space, kind, subject) WHERE state = 'waiting' DO UPDATE"
+        " SET due = CASE WHEN job.attempts = 0 AND excluded.due < job.due THEN excluded.due ELSE job.due END",
         id=new_id(),
         space=space,
         kind=kind,
@@ -74,7 +74,7 @@ def take(tx: Transaction, spaces: Spaces, *, kinds: tuple[str, ...]) -> Job | No
     )
     row = tx.row(
         f"SELECT {_COLUMNS} FROM job WHERE kind IN :kinds AND space IN :spaces AND ({_READY})"  # noqa: S608 - our own words
-        " ORDER BY due, id LIMIT 1",
+        f" ORDER BY due, id LIMIT 1{tx.claiming}",
         kinds=kinds,
         spaces=tuple(spaces),
         **_times(tx.now),

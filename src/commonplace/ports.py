@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, tzinfo
 from threading import Event
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from commonplace.catalogue import Found, Layer, Marker, Sought, Tail
 from commonplace.model import Asked, Change, Finding, Progress, Recalled, TransferReport
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     Flags = npt.NDArray[np.bool_]
 
 Row = tuple[Any, ...]
+Told = TypeVar("Told")
 
 
 class Clock(Protocol):
@@ -51,6 +52,13 @@ class Transaction(Reading, Protocol):
     recorded: list[Change]
     touched: dict[str, str | None]
     """What is to be numbered besides, with its space; None for a memory, wherever it is: it is served otherwise now."""
+    locking: str
+    """What a SELECT ends with to keep the rows that it finds as they are, for all others, until this is over.
+
+    Nothing where only one can write at a time. What is read without it may have changed when it is acted on.
+    """
+    claiming: str
+    """The same, but rows that others keep already are left out."""
 
     def run(self, sql: str, /, **params: object) -> int:
         """Run one statement and return how many rows it touched."""
@@ -63,6 +71,10 @@ class Transaction(Reading, Protocol):
     def record(self, change: Change) -> None:
         """Note a change, to be numbered and logged when the transaction is sealed."""
         ...
+
+
+class Overtaken(Exception):
+    """What a story has read was changed by another meanwhile: it is to be told again from the beginning."""
 
 
 class Database(Protocol):
@@ -81,11 +93,12 @@ class Database(Protocol):
         """Open a consistent view."""
         ...
 
-    def writing(self, *, durable: bool = True) -> AbstractContextManager[Transaction]:
-        """Open the writing transaction; committed on leaving, rolled back by any error.
+    def write(self, story: Callable[[Transaction], Told], *, durable: bool = True) -> Told:
+        """Let a story happen in a writing transaction: committed when it returns, rolled back by any error.
 
-        What is not `durable` may be lost in a power cut (never in a crash of ours): only for
-        what the next process would find out again by itself.
+        It may be told more than once, when others were in its way: whatever it changes besides the database must be
+        its own, made anew each time. What is not `durable` may be lost in a power cut (never in a crash of ours): only
+        for what the next process would find out again by itself.
         """
         ...
 
@@ -153,6 +166,11 @@ class FileStat(NamedTuple):
 
 class Folder(Protocol):
     """The Markdown side of a home. Paths are relative to the home, with `/`."""
+
+    @property
+    def keeps_files(self) -> bool:
+        """Whether memories are files here; otherwise their rows are the truth, and nothing else below is used."""
+        ...
 
     def walk(self) -> dict[str, tuple[int, int]]:
         """Return size and time (in nanoseconds) of every Markdown file that is ours to look at."""
@@ -387,8 +405,11 @@ class IndexView(Protocol):
         """What the index holds; None if there is none, or none that is whole."""
         ...
 
-    def search(self, sought: Sought, tail: Tail) -> Found:
-        """Return candidates with their neighbours, from the index and from the tail."""
+    def search(self, sought: Sought, tail: Tail, tx: Reading | None = None) -> Found:
+        """Return candidates with their neighbours, from the index and from the tail.
+
+        `tx` is the reading that the tail was made in: an index in the same database looks at that very moment.
+        """
         ...
 
 

@@ -83,7 +83,7 @@ class Recaller:
             watch.lap("tail")
             sought, near = self._sought(clear, allowed, vector)
             watch.lap("near")
-            found = view.search(sought, tail)
+            found = view.search(sought, tail, tx)
             watch.lap("search")
             rows, scores = _newest(found) if clear.is_empty else _ranked(parts, clear, sought, found, near)
             watch.lap("rank")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
-from commonplace import amend, dates, files, idempotency, links, memories, paths, reading, sync, takein, titles, wording
+from commonplace import amend, dates, idempotency, links, memories, paths, reading, sync, takein, titles, wording
 from commonplace.desk import Desk, no_memory
 from commonplace.errors import BadInput, BadText, BadTime, Conflict, NotFound, VersionConflict
 from commonplace.model import (
@@ -86,7 +86,7 @@ def _remember_one(desk: Desk, draft: Draft, *, compare: bool) -> tuple[Receipt, 
     if answer is not None:
         return _receipt_from(answer)._replace(new=False), None
     receipt, memory = _store(desk, draft, space, compare=compare)
-    idempotency.remember(desk.tx, **asked, answer=json.dumps(receipt._asdict()))
+    idempotency.claim(desk.tx, **asked, answer=json.dumps(receipt._asdict()))
     return receipt, memory
 
 
@@ -142,6 +142,8 @@ def _in_order(memory: Memory) -> Memory:
 
 def _resolved(desk: Desk, source: str, wanted: Iterable[tuple[str, str]]) -> tuple[Link, ...]:
     """Return links to memories that are there, with the revision that they have now."""
+    wanted = tuple(wanted)
+    memories.hold(desk.tx, (target for _, target in wanted))
     found = {}
     for relation, target in wanted:
         memory = memories.find(desk.tx, desk.readable, target)
@@ -221,8 +223,7 @@ def move(parts: Parts, actor: str, memory_id: str, to: str, *, expected_version:
         if space.id == memory.space.id:
             return memory
         path = free_path(desk, paths.moved(memory.path, memory.space.name, space.name))
-        files.leave(desk.tx, memory.path, memory.id)
-        files.arrive(desk.tx, path)
+        desk.leave(memory, path)
         return amend.amend(desk, memory, memory._replace(space=space, path=path), ["space"], how="move")
 
     return _change(parts, actor, memory_id, story, expected_version=expected_version)
@@ -242,7 +243,7 @@ def link(parts: Parts, actor: str, source: str, relation: str, target: str) -> R
         said = memory._replace(links=(*memory.links, *added))
         return amend.amend(desk, memory, said, ["links"], how="link")
 
-    return _change(parts, actor, source, story)
+    return _change(parts, actor, source, story, also=target)
 
 
 def unlink(parts: Parts, actor: str, source: str, relation: str, target: str) -> Receipt:
@@ -268,6 +269,7 @@ def delete(
     wanted = tuple(dict.fromkeys(wording.memory_id(memory_id) for memory_id in ids))
 
     def story(desk: Desk, *, looked: bool) -> Deleted:
+        memories.hold(desk.tx, wanted)
         for memory_id in wanted:
             memory = takein.fresh(desk, desk.require(memory_id), looked=looked)
             _require_version(memory, expected_version)
@@ -295,10 +297,12 @@ def _change(
     story: Callable[[Desk, Memory], Memory],
     *,
     expected_version: int | None = None,
+    also: str | None = None,
 ) -> Receipt:
     memory_id = wording.memory_id(memory_id)
 
     def whole(desk: Desk, *, looked: bool) -> Receipt:
+        memories.hold(desk.tx, (one for one in (memory_id, also) if one))
         memory = takein.fresh(desk, desk.require(memory_id), looked=looked)
         _require_version(memory, expected_version)
         return receipt_of(story(desk, memory), new=False)

@@ -27,6 +27,7 @@ _EMBEDDER: Final = r"[a-z0-9][a-z0-9._-]*(?::(?!.*[\x00-\x1f])\S(?:.*\S)?)?"
 # No user, query or fragment: what an address may say is then fit for a message and for a fingerprint.
 _ADDRESS: Final = r"https?://(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?(?:/[!\"$->@-~]*)?"
 _KEY: Final = r"[!-~]+"
+_DATABASE: Final = r"postgres(?:ql)?://[!-~]+"
 _MOST_PARTS: Final = 7
 _BUSY_SECONDS: Final = 60.0
 _WRONG: Final = {
@@ -34,6 +35,10 @@ _WRONG: Final = {
     _ADDRESS: (
         "an http or https address without user, query and fragment",
         "write it like https://host.example/v1; a key goes into COMMONPLACE_EMBEDDER_KEY",
+    ),
+    _DATABASE: (
+        "an address of PostgreSQL",
+        "write it like postgresql://user:password@host:5432/name; other characters of a password as %xx",
     ),
     _KEY: ("a key", "set it to the key alone: one word, without quotes or line ends"),
 }
@@ -51,6 +56,24 @@ class EmbedderChoice(NamedTuple):
         """Show everything but the key."""
         key = None if self.key is None else "..."
         return f"EmbedderChoice(name={self.name!r}, model={self.model!r}, url={self.url!r}, key={key!r})"
+
+
+class DatabaseChoice(NamedTuple):
+    """A book on a database server: where it is, where its keys are, and how many connections a process may have."""
+
+    address: str
+    keys: str | None = None
+    connections: int = 20
+
+    @property
+    def place(self) -> str:
+        """Where the address leads, without user, password and options."""
+        scheme, _, rest = self.address.partition("?")[0].partition("://")
+        return f"{scheme}://{rest.rpartition('@')[2]}"
+
+    def __repr__(self) -> str:
+        """Show everything but what may be secret in the address."""
+        return f"DatabaseChoice(address={self.place!r}, keys={self.keys!r}, connections={self.connections!r})"
 
 
 class Settings(NamedTuple):
@@ -76,6 +99,8 @@ class Settings(NamedTuple):
     """What turns texts into vectors."""
     outbox: str = ""
     """The file in which a remote client keeps what it has not sent yet, absolute."""
+    database: DatabaseChoice | None = None
+    """The server that the book is on, if it is not in a home."""
 
     @classmethod
     def load(
@@ -102,6 +127,7 @@ class Settings(NamedTuple):
             colour=not env.get("NO_COLOR") and env.get("TERM") != "dumb",
             embedder=_embedder(env, own),
             outbox=_outbox(env, own, root, here),
+            database=None if home is not None else _database(env, here),
         )
 
 
@@ -206,6 +232,19 @@ def _embedder(env: Mapping[str, str], own: _Config) -> EmbedderChoice:
         url=_fitting(url, _ADDRESS, "COMMONPLACE_EMBEDDER_URL") or own.embedder_url,
         key=_fitting(key, _KEY, "COMMONPLACE_EMBEDDER_KEY"),
     )
+
+
+def _database(env: Mapping[str, str], cwd: str) -> DatabaseChoice | None:
+    """Return the server that was chosen; whoever names a home means that."""
+    address, keys, count = (env.get(f"COMMONPLACE_{name}") or None for name in ("DATABASE", "KEYS", "CONNECTIONS"))
+    if address is None:
+        return None
+    connections = count or "20"
+    if not connections.isascii() or not connections.isdecimal() or not 2 <= int(connections) <= 1000:
+        raise BadInput("COMMONPLACE_CONNECTIONS is not a number from 2 to 1000", fix="set it to a number such as 20")
+    folder = os.path.realpath(os.path.join(cwd, _expanded(keys, env))) if keys else None
+    _fitting(address, _DATABASE, "COMMONPLACE_DATABASE")
+    return DatabaseChoice(address, folder, int(connections))
 
 
 def _fitting(value: object, pattern: str, where: str) -> str | None:

@@ -6,16 +6,15 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from commonplace import boundary, jobs, memories, paths, rights, sessions, spaces, titles, transcripts
 from commonplace.desk import Desk
 from commonplace.model import Memory, Message, Session, Settled, Spaces, Worked, new_id
-from commonplace.ports import Likeness, Parts, Reading
+from commonplace.ports import Likeness, Parts, Reading, Told, Transaction
 from commonplace.writing import write
 
 JOB: Final = "settle"
-Told = TypeVar("Told")
 
 _TRIES: Final = 5
 _SOON: Final = timedelta(seconds=1)
@@ -59,6 +58,7 @@ def with_plan(
     """Let a story happen with a plan that still holds then: boundaries are not looked for in the transaction."""
 
     def whole(desk: Desk, plan: Plan | None, *, last: bool) -> Told:
+        sessions.hold(desk.tx, session_id)
         return story(desk, _checked(desk, session_id, plan, last=last))
 
     for _ in range(_TRIES - 1):
@@ -168,8 +168,7 @@ def work(
     if not _is_due(parts, actor):
         return count
     while until is None or parts.clock.now() < until:
-        with parts.db.writing(durable=False) as tx:
-            job = jobs.take(tx, _writable(tx, actor), kinds=(JOB,))
+        job = parts.db.write(lambda tx: jobs.take(tx, _writable(tx, actor), kinds=(JOB,)), durable=False)
         if job is None:
             return count
         worked = _do(parts, actor, job, likeness)
@@ -184,21 +183,22 @@ def _do(parts: Parts, actor: str, job: jobs.Job, likeness: Likeness) -> Worked:
         settled = settle(parts, actor, job.subject, flush=False, likeness=likeness)
     except Exception as error:  # noqa: BLE001 - whatever goes wrong is kept with the job, tried again, and shown
         why = f"{type(error).__name__}: {error}"
-        with parts.db.writing(durable=False) as tx:
-            jobs.failed(tx, job, why)
+        parts.db.write(partial(jobs.failed, job=job, error=why), durable=False)
         return Worked(Settled(job.subject, (), 0), error=why)
-    with parts.db.writing(durable=False) as tx:
-        if settled.unsettled:
-            jobs.later(tx, job, tx.now + boundary.LIMITS.gap + _SOON)
-        else:
-            jobs.done(tx, job)
+    parts.db.write(partial(_strike_off, job=job, settled=settled), durable=False)
     return Worked(settled)
+
+
+def _strike_off(tx: Transaction, job: jobs.Job, settled: Settled) -> None:
+    if settled.unsettled:
+        jobs.later(tx, job, tx.now + boundary.LIMITS.gap + _SOON)
+    else:
+        jobs.done(tx, job)
 
 
 def retry(parts: Parts, actor: str) -> int:
     """Let everything that failed be tried again, now; return how many jobs that are."""
-    with parts.db.writing(durable=False) as tx:
-        return jobs.retry(tx, _writable(tx, actor))
+    return parts.db.write(lambda tx: jobs.retry(tx, _writable(tx, actor)), durable=False)
 
 
 def _is_due(parts: Parts, actor: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from commonplace.model import Space, moment, stamp
 from commonplace.ports import Reading, Row, Transaction
 
@@ -15,6 +17,11 @@ def named(tx: Reading, name: str) -> Space | None:
     """Return the space of that name, or None."""
     row = tx.row("SELECT id, name, created FROM space WHERE name = :name", name=name)
     return _space(row) if row else None
+
+
+def names(tx: Reading, ids: Sequence[str]) -> dict[str, str]:
+    """Return the names that these spaces have now."""
+    return dict(tx.rows("SELECT id, name FROM space WHERE id IN :ids", ids=ids)) if ids else {}
 
 
 def add(tx: Transaction, space: Space) -> None:

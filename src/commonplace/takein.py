@@ -89,6 +89,8 @@ class FileGone(Exception):
 
 def fresh(desk: Desk, memory: Memory, *, looked: bool) -> Memory:
     """Take in what a person did to the file of a memory that is about to be changed; return it as it is then."""
+    if not desk.parts.folder.keeps_files:
+        return memory
     base = files.base(desk.tx, memory.path)
     try:
         stat = desk.parts.folder.stat(memory.path)

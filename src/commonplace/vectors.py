@@ -26,7 +26,7 @@ def known(tx: Reading, embedder: str, hashes: Sequence[str]) -> dict[str, bytes]
     found: dict[str, bytes] = {}
     for start in range(0, len(wanted), _AT_ONCE):
         rows = tx.rows(
-            "SELECT hash, vector FROM vector WHERE embedder = :embedder AND hash IN :hashes",
+            "SELECT hash, vector FROM kept_vector WHERE embedder = :embedder AND hash IN :hashes",
             embedder=embedder,
             hashes=wanted[start : start + _AT_ONCE],
         )
@@ -37,18 +37,18 @@ def known(tx: Reading, embedder: str, hashes: Sequence[str]) -> dict[str, bytes]
 def keep(tx: Transaction, embedder: str, made: Mapping[str, bytes]) -> None:
     """Keep vectors by hash; of two for one text, the later stands."""
     tx.run_many(
-        "INSERT INTO vector (embedder, hash, vector) VALUES (:embedder, :hash, :vector)"
+        "INSERT INTO kept_vector (embedder, hash, vector) VALUES (:embedder, :hash, :vector)"
         " ON CONFLICT (embedder, hash) DO UPDATE SET vector = :vector",
-        [{"embedder": embedder, "hash": name, "vector": vector} for name, vector in made.items()],
+        [{"embedder": embedder, "hash": name, "vector": vector} for name, vector in sorted(made.items())],
     )
 
 
 def drop_others(tx: Transaction, embedder: str) -> int:
     """Drop the vectors of every other embedder; return how many there were."""
-    return tx.run("DELETE FROM vector WHERE embedder <> :embedder", embedder=embedder)
+    return tx.run("DELETE FROM kept_vector WHERE embedder <> :embedder", embedder=embedder)
 
 
 def count(tx: Reading) -> int:
     """Return how many vectors are kept, of all embedders."""
-    row = tx.row("SELECT count(*) FROM vector")
+    row = tx.row("SELECT count(*) FROM kept_vector")
     return int(row[0]) if row else 0

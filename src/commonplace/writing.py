@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 from commonplace import audit, carry, changes, files, memories, spaces, takein
 from commonplace.desk import Desk
 from commonplace.errors import Busy, CommonplaceError, DiskFull
 from commonplace.files import Carried
 from commonplace.model import FILESYSTEM, Change
-from commonplace.ports import Parts, Transaction
-
-Told = TypeVar("Told")
+from commonplace.ports import Overtaken, Parts, Told, Transaction
 
 # A person who saves just while we write is taken in at once; one who saves all the time, by the next look.
 _ROUNDS: Final = 5
@@ -44,15 +42,22 @@ def _follow(parts: Parts, wanted: Mapping[str, bytes | None]) -> None:
 
 
 def _commit(parts: Parts, actor: str, story: Callable[[Desk], Told]) -> tuple[Told, dict[str, bytes | None]]:
-    with parts.db.writing() as tx:
+    def whole(tx: Transaction) -> tuple[Told, dict[str, bytes | None]]:
         desk = Desk(tx, parts, actor, spaces.everything(tx), {})
         told = story(desk)
-        seal(tx, parts)
-    return told, desk.carry
+        seal(desk)
+        return told, desk.carry
+
+    return parts.db.write(whole)
 
 
-def seal(tx: Transaction, parts: Parts) -> None:
-    """Number and log everything that the story recorded, space by space in the order of their ids."""
+def seal(desk: Desk) -> None:
+    """Number and log everything that the story recorded, space by space in the order of their ids.
+
+    From here on nobody else writes to these spaces. One that was renamed since the story began had the story write
+    paths of its old name.
+    """
+    tx = desk.tx
     by_space: dict[str, list[Change]] = {}
     for change in tx.recorded:
         by_space.setdefault(change.space, []).append(change)
@@ -65,7 +70,10 @@ def seal(tx: Transaction, parts: Parts) -> None:
         if subjects:
             changes.number(tx, space, tuple(subjects))
         if changed:
-            audit.append(tx, parts.keys, space, changed)
+            audit.append(tx, desk.parts.keys, space, changed)
+    named = spaces.names(tx, sorted({*by_space, *touched.values()}))
+    if any(desk.spaces[space].name != name for space, name in named.items() if space in desk.spaces):
+        raise Overtaken
 
 
 def strike_off(parts: Parts, carried: Sequence[Carried]) -> None:
@@ -74,5 +82,5 @@ def strike_off(parts: Parts, carried: Sequence[Carried]) -> None:
     The change itself is durable: whoever looks next would find the files right, and strike them off then.
     """
     if carried:
-        with suppress(Busy, DiskFull), parts.db.writing(durable=False) as tx:
-            files.strike_off(tx, carried)
+        with suppress(Busy, DiskFull):
+            parts.db.write(partial(files.strike_off, carried=carried), durable=False)

@@ -301,6 +301,8 @@ def _audit(to: Parser) -> None:
     entries = _command(actions, "list", "list the entries of a space's log")
     entries.add_argument("--after", type=_number, default=0, metavar="N", help="those behind number N")
     entries.add_argument("--limit", type=_amount, default=100, metavar="N", help="how many (100)")
+    keys = _command(actions, "keys", "make the keys for a book on PostgreSQL, once for all its servers")
+    keys.add_argument("folder", metavar="FOLDER", help="where they go; give it to each server as COMMONPLACE_KEYS")
 
 
 def _completion(to: Parser) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -9,7 +10,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from commonplace.compose import open_book
+from commonplace.compose import make_keys, open_book
 from commonplace.doors import intake, jsons, plain, showing
 from commonplace.doors.progress import Teller
 from commonplace.errors import BadInput, CommonplaceError
@@ -390,6 +391,11 @@ def _completion(call: Call) -> int:
     return call.tell({"shell": call.args.shell, "script": made}, lambda _out: print(made))
 
 
+def _make_keys(call: Call) -> int:
+    folder, key = os.path.abspath(call.args.folder), make_keys(call.args.folder)
+    return call.tell({"folder": folder, "key_id": key}, lambda out: out.line(f"The key {key} is in {folder}."))
+
+
 _COMMANDS: Final[Mapping[str, Command]] = {
     "remember": _remember,
     "edit": _edit,
@@ -425,6 +431,7 @@ _WITHOUT_BOOK: Final[Mapping[str, Command]] = {
     "space which": _which_space,
     "bench locomo": _bench_locomo,
     "completion": _completion,
+    "audit keys": _make_keys,
 }
 
 

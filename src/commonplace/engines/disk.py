@@ -52,6 +52,11 @@ class HomeFolder:
 
     # --- looking
 
+    @property
+    def keeps_files(self) -> bool:
+        """Memories are files here."""
+        return True
+
     def walk(self) -> dict[str, tuple[int, int]]:
         """Return every Markdown file that is ours to look at: no hidden ones, no links, nothing ignored."""
         found: dict[str, tuple[int, int]] = {}

@@ -21,11 +21,13 @@ import numpy as np
 from commonplace.catalogue import Applied, Found, Layer, Marker, Sought, Tail
 from commonplace.engines import bundles
 from commonplace.engines.bundles import Damaged
+from commonplace.engines.layers import NOBODY, Layers, extended, merged, without
 from commonplace.engines.locks import FairLock
 from commonplace.engines.searching import Part, search
-from commonplace.engines.segments import Bools, Hashes, Rows, Segment, build, hashed, merge, widened
+from commonplace.engines.segments import Segment, widened
 from commonplace.errors import DiskFull, HomeReadOnly
 from commonplace.model import new_id
+from commonplace.ports import Reading
 
 MANIFEST: Final = "manifest.json"
 FORMAT: Final = 1
@@ -117,7 +119,7 @@ class MappedIndex:
 
 
 class _View:
-    """What the index held at one moment; the last tail is kept as it was laid out."""
+    """What the index held at one moment."""
 
     def __init__(
         self,
@@ -130,23 +132,11 @@ class _View:
         self.marker: Final = marker
         self.names: Final = names
         self.parts: Final = parts
-        self._extended: tuple[Tail, tuple[Part, ...]] = ((), parts)
+        self._layers: Final = Layers(parts)
 
-    def search(self, sought: Sought, tail: Tail) -> Found:
+    def search(self, sought: Sought, tail: Tail, tx: Reading | None = None) -> Found:  # noqa: ARG002 - the port's
         """Search the segments, and the tail as one more."""
-        return search(self._with(tail), sought)
-
-    def _with(self, tail: Tail) -> tuple[Part, ...]:
-        """Return the segments with a tail; only its layers that are new are laid out now."""
-        before, extended = self._extended
-        if len(before) > len(tail) or any(one is not other for one, other in zip(before, tail, strict=False)):
-            before, extended = (), self.parts
-        for layer in tail[len(before) :]:
-            extended = _extended(extended, layer)
-            if len(extended) > len(self.parts) + _FEW:
-                extended = _merged(extended, len(self.parts))
-        self._extended = (tail, extended)
-        return extended
+        return search(self._layers.under(tail), sought)
 
 
 class _Writer:
@@ -170,7 +160,7 @@ class _Writer:
 
     def add(self, layer: Layer) -> None:
         """Lay out what is new as one more segment."""
-        self._parts = _extended(self._parts, layer)
+        self._parts = extended(self._parts, layer)
         self._names.append(None)
         self._merge()
 
@@ -179,7 +169,7 @@ class _Writer:
         if self._names.count(None) > 1:
             # What one commit adds is one segment: every further one is searched on its own, question by question.
             since = self._names.index(None)
-            self._parts, self._names[since:] = _merged(self._parts, since), [None]
+            self._parts, self._names[since:] = merged(self._parts, since), [None]
         full = [part.segment.rows or len(part.segment.killed) for part in self._parts]
         self._names = [name for name, some in zip(self._names, full, strict=True) if some]
         self._parts = tuple(part for part, some in zip(self._parts, full, strict=True) if some)
@@ -202,7 +192,7 @@ class _Writer:
     def _merge(self) -> None:
         """Merge the newest segments while too many are of one size, and write anew what is worn."""
         while (since := self._too_many()) is not None:
-            self._parts = _merged(self._parts, since)
+            self._parts = merged(self._parts, since)
             self._names[since:] = [None]
 
     def _too_many(self) -> int | None:
@@ -219,9 +209,6 @@ class _Writer:
         return None
 
 
-_NONE: Final[Hashes] = np.zeros(0, np.uint64)
-
-
 def _tier(size: int) -> int:
     """Return how often the smallest size must be multiplied to hold so much."""
     tier, room = 0, _SMALLEST
@@ -233,47 +220,11 @@ def _tier(size: int) -> int:
 def _counting(segments: Sequence[Segment]) -> tuple[Part, ...]:
     """Return the segments with which of their rows still count: those that no later segment kills."""
     parts: list[Part] = []
-    killed = _NONE
+    killed = NOBODY
     for segment in reversed(segments):
-        parts.append(Part(segment, _without(np.ones(segment.rows, np.bool_), segment.owned_by(killed))))
+        parts.append(Part(segment, without(np.ones(segment.rows, np.bool_), segment.owned_by(killed))))
         killed = np.concatenate([killed, segment.killed])
     return tuple(reversed(parts))
-
-
-def _extended(parts: tuple[Part, ...], layer: Layer) -> tuple[Part, ...]:
-    """Return the parts with a layer as one more, and without what it replaces."""
-    owners = layer.gone | {entry.owner for entry in layer.entries}
-    wanted = np.array(sorted(hashed(owner) for owner in owners), np.uint64)
-    older, killed = [], [_NONE]
-    for segment, alive in parts:
-        rows = segment.owned_by(wanted)
-        killed.append(segment.column("owner")[rows])
-        older.append(Part(segment, _without(alive, rows)))
-    dimensions = _dimensions(parts, layer)
-    newest = build(layer.entries, killed=np.unique(np.concatenate(killed)), dimensions=dimensions)
-    wide = (Part(widened(segment, dimensions), alive) for segment, alive in older)
-    return (*wide, Part(newest, np.ones(newest.rows, np.bool_)))
-
-
-def _dimensions(parts: tuple[Part, ...], layer: Layer) -> int:
-    """Return how long vectors are here: as those that are there already, else as the first that comes."""
-    there = max((part.segment.dimensions for part in parts), default=0)
-    return there or next((len(entry.vector) for entry in layer.entries if entry.vector is not None), 0)
-
-
-def _merged(parts: tuple[Part, ...], since: int) -> tuple[Part, ...]:
-    """Return the parts with all from one on as one; what they kill in older ones stays killed."""
-    kept = np.unique(np.concatenate([part.segment.killed for part in parts[since:]])) if since else _NONE
-    merged = merge([(part.segment, part.alive) for part in parts[since:]], killed=kept)
-    return (*parts[:since], Part(merged, np.ones(merged.rows, np.bool_)))
-
-
-def _without(alive: Bools, rows: Rows) -> Bools:
-    if not len(rows):
-        return alive
-    alive = alive.copy()
-    alive[rows] = False
-    return alive
 
 
 def _read_manifest(folder: str) -> tuple[Marker, tuple[str, ...]]:

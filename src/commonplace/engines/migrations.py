@@ -103,6 +103,13 @@ CREATE TABLE vector (
 """
 
 VERSION_2: Final = """
+-- jobs
+DROP INDEX job_by_subject;
+CREATE UNIQUE INDEX job_by_subject ON job (space, kind, subject) WHERE state = 'waiting';
+
+-- vectors
+ALTER TABLE vector RENAME TO kept_vector;
+
 -- grants
 CREATE TABLE space_grant (
   space TEXT NOT NULL, principal TEXT NOT NULL, role TEXT NOT NULL, expires TEXT, granted_by TEXT NOT NULL,

@@ -18,7 +18,7 @@ from commonplace.model import KINDS
 _FIRST_PASS: Final = 400
 """So many passages, and all at the same distance, survive the comparison of sketches."""
 
-_PARTS_OF_ONE: Final = 3
+PARTS_OF_ONE: Final = 3
 """So many parts of one memory are candidates: it is told once, whatever else of it would do."""
 
 
@@ -37,23 +37,69 @@ class _Open(NamedTuple):
     wanted: Bools
 
 
-def search(parts: Sequence[Part], sought: Sought) -> Found:
-    """Return the candidates and all that scoring needs to know of them."""
+class Counts(NamedTuple):
+    """How many live passages the asked spaces have, and how many of them each term."""
+
+    total: int
+    having: tuple[int, ...]
+
+    @property
+    def weights(self) -> list[float]:
+        """How much each term tells."""
+        return [float(np.log(1 + (self.total - df + 0.5) / (df + 0.5))) for df in self.having]
+
+
+def count(parts: Sequence[Part], sought: Sought) -> Counts:
+    """Count the live passages of the asked spaces, whether the question may find them or not."""
     opened = [_opened(part, sought) for part in parts]
+    return _counted(opened, _postings(opened, sought), sought)
+
+
+def search(parts: Sequence[Part], sought: Sought, counts: Counts | None = None) -> Found:
+    """Return the candidates and all that scoring needs to know of them.
+
+    `counts` are given where the parts are not everything: then candidates are compared as among all, and by their
+    vectors exactly.
+    """
+    opened = [_opened(part, sought) for part in parts]
+    postings = _postings(opened, sought)
+    counted = counts or _counted(opened, postings, sought)
+    chosen = _chosen(opened, postings, counted, sought, exactly=counts is not None)
+    return Found(counted.total, counted.having, _pool(opened, chosen, sought))
+
+
+def candidates(parts: Sequence[Part], sought: Sought, counts: Counts) -> list[tuple[int, int]]:
+    """Return the threads and places of these parts' candidates among all."""
+    opened = [_opened(part, sought) for part in parts]
+    chosen = _chosen(opened, _postings(opened, sought), counts, sought, exactly=True)
+    return [
+        place
+        for one, rows in zip(opened, chosen, strict=True)
+        for place in zip(one.segment.thread[rows].tolist(), one.segment.position[rows].tolist(), strict=True)
+    ]
+
+
+def _postings(opened: Sequence[_Open], sought: Sought) -> list[list[Rows]]:
+    return [[one.segment.with_term(term) for term in sought.terms] for one in opened]
+
+
+def _counted(opened: Sequence[_Open], postings: Sequence[Sequence[Rows]], sought: Sought) -> Counts:
     total = sum(int(np.count_nonzero(one.visible)) for one in opened)
-    postings = [[one.segment.with_term(term) for term in sought.terms] for one in opened]
     having = tuple(
         sum(int(np.count_nonzero(one.visible[rows[at]])) for one, rows in zip(opened, postings, strict=True))
         for at in range(len(sought.terms))
     )
+    return Counts(total, having)
+
+
+def _chosen(
+    opened: Sequence[_Open], postings: Sequence[Sequence[Rows]], counts: Counts, sought: Sought, *, exactly: bool
+) -> list[Rows]:
     if sought.newest:
-        return Found(total, having, _pool(opened, _by_time(opened, sought), sought))
-    weights = [np.log(1 + (total - df + 0.5) / (df + 0.5)) for df in having]
-    chosen = [
-        np.concatenate(both).astype(np.intp)
-        for both in zip(_by_terms(opened, postings, weights, sought), _by_vector(opened, sought), strict=True)
-    ]
-    return Found(total, having, _pool(opened, chosen, sought))
+        return _by_time(opened, sought)
+    by_terms = _by_terms(opened, postings, counts.weights, sought)
+    by_vector = _by_vector(opened, sought, exactly=exactly)
+    return [np.concatenate(both).astype(np.intp) for both in zip(by_terms, by_vector, strict=True)]
 
 
 def _opened(part: Part, sought: Sought) -> _Open:
@@ -111,11 +157,11 @@ def _by_terms(
     return _first(opened, found, sought.first)
 
 
-def _by_vector(opened: Sequence[_Open], sought: Sought) -> list[Rows]:
+def _by_vector(opened: Sequence[_Open], sought: Sought, *, exactly: bool) -> list[Rows]:
     """Return the rows that are nearest by vector: first by their sketches, then those exactly."""
     if sought.vector is None or not sought.vector.any():
         return [np.zeros(0, np.intp) for _ in opened]
-    near = _near_by_sketch(opened, sought.vector)
+    near = _embedded(opened, sought.vector) if exactly else _near_by_sketch(opened, sought.vector)
     exact = [(rows, _cosines(one.segment.vectors[rows], sought.vector)) for one, rows in zip(opened, near, strict=True)]
     return _first(opened, exact, sought.first)
 
@@ -128,6 +174,13 @@ def _cosines(vectors: Any, asked: Floats) -> Any:  # noqa: ANN401 - arrays
     lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
     cosines = np.einsum("ij,j->i", wide, question) / np.maximum(lengths, 1e-9)
     return np.round(cosines / max(float(np.linalg.norm(question)), 1e-9), 9)
+
+
+def _embedded(opened: Sequence[_Open], vector: Floats) -> list[Rows]:
+    return [
+        np.flatnonzero(one.wanted & (one.segment.scales > 0) & (one.segment.dimensions == len(vector)))
+        for one in opened
+    ]
 
 
 def _near_by_sketch(opened: Sequence[_Open], vector: Floats) -> list[Rows]:
@@ -220,7 +273,7 @@ def _few_of_each(some: _Standing) -> Rows:
     begins = np.flatnonzero(np.concatenate([np.ones(min(len(order), 1), np.bool_), threads[1:] != threads[:-1]]))
     place = np.arange(len(order)) - np.repeat(begins, np.diff(np.append(begins, len(order))))
     chat = (some.flags[order] & IS_CHAT) > 0
-    return np.sort(order[chat | (place < _PARTS_OF_ONE)])
+    return np.sort(order[chat | (place < PARTS_OF_ONE)])
 
 
 def _best(segment: Segment, rows: Rows, scores: Any, first: int) -> tuple[Rows, Any]:  # noqa: ANN401 - an array

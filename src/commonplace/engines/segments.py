@@ -9,9 +9,9 @@ word.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -316,3 +316,53 @@ def _between(first: Array, last: Array) -> Rows:
         return np.zeros(0, np.intp)
     numbers: Rows = np.arange(ends[-1], dtype=np.intp) + np.repeat(first - (ends - lengths), lengths)
     return numbers
+
+
+# --- rows that are kept elsewhere
+
+
+def columns_of_a_row() -> np.dtype[np.void]:
+    """Return what a row has in each column, without terms, vector and texts."""
+    fields = [(name, np.dtype(kind).newbyteorder("<")) for name, kind, _ in _COLUMNS]
+    return np.dtype([*fields, ("memory", np.uint8, 16), ("scales", "<f4")])
+
+
+class Loose(NamedTuple):
+    """Rows in any order: their columns, the texts that the numbers in some stand for, ids, and the terms of each.
+
+    `ids` are empty where memory and position say all; `terms` and `counts` run on from row to row, `sizes` to each.
+    """
+
+    columns: Mapping[str, Array]
+    tables: Mapping[str, Sequence[str]]
+    ids: Sequence[bytes]
+    sizes: Array
+    terms: Hashes
+    counts: Array
+
+
+def restored(loose: Loose) -> Segment:
+    """Lay out rows that were kept elsewhere."""
+    keys = _keys(loose.columns["thread"], loose.columns["position"])
+    sorting = np.lexsort((loose.columns["position"], keys))
+    arrays = {name: array[sorting] for name, array in loose.columns.items()}
+    arrays["key"] = keys[sorting]
+    ids = [loose.ids[row] for row in sorting]
+    arrays["ids"] = np.frombuffer(b"".join(ids), np.uint8)
+    arrays["id_start"] = _starts([len(one) for one in ids])
+    terms, arrays["entry_start"] = _runs(loose.terms, loose.sizes, sorting)
+    arrays["entry_count"], _ = _runs(loose.counts, loose.sizes, sorting)
+    arrays["term"], places = np.unique(terms, return_inverse=True)
+    arrays["entry_term"] = places.astype(np.uint32)
+    return _finished(arrays, dict(loose.tables), np.zeros(0, np.uint64))
+
+
+def _runs(held: Array, sizes: Array, sorting: Rows) -> tuple[Array, Array]:
+    """Return what runs on from row to row in another order, and where each row begins."""
+    first = _starts(sizes)[:-1][sorting]
+    return held[_between(first, first + sizes[sorting])], _starts(sizes[sorting])
+
+
+def _keys(threads: Hashes, positions: Array) -> Hashes:
+    low = np.minimum(positions, _MOST).astype(np.uint64)
+    return threads >> np.uint64(SPREAD) << np.uint64(SPREAD) | low

@@ -6,7 +6,7 @@ import os
 import re
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import lru_cache
@@ -16,7 +16,7 @@ from commonplace.engines.forking import Gate
 from commonplace.engines.locks import FairLock
 from commonplace.errors import Busy, CommonplaceError, DiskFull, HomeDamaged, HomeError, HomeIsNewer, HomeReadOnly
 from commonplace.model import Change
-from commonplace.ports import Clock, Row
+from commonplace.ports import Clock, Row, Told
 
 _CLOSING_WAIT: Final = 2.0
 _NAME: Final = re.compile(r":([a-z_]+)")
@@ -80,6 +80,11 @@ class SqliteDatabase:
             return self._connect()
 
     # --- writing
+
+    def write(self, story: Callable[[SqliteTransaction], Told], *, durable: bool = True) -> Told:
+        """Let a story happen in the writing transaction; here nobody can get in its way."""
+        with self.writing(durable=durable) as tx:
+            return story(tx)
 
     @contextmanager
     def writing(self, *, durable: bool = True) -> Iterator[SqliteTransaction]:
@@ -222,6 +227,9 @@ class SqliteReading:
 
 class SqliteTransaction(SqliteReading):
     """The writing transaction."""
+
+    # There is only ever one.
+    locking = claiming = ""
 
     def __init__(self, connection: sqlite3.Connection, now: datetime) -> None:
         """Write through this connection; `now` is the one time of everything in it."""

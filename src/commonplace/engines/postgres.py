@@ -1,0 +1,397 @@
+"""The database on PostgreSQL: any number of writers, on any number of machines."""
+
+from __future__ import annotations
+
+import random
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any, Final, Generic
+
+import psycopg
+from psycopg import errors as pg
+
+from commonplace.engines import postgres_lines as lines
+from commonplace.engines.postgres_lines import Connection, Line, Lines
+from commonplace.errors import Busy, CommonplaceError, DatabaseUnfit, DatabaseUnreachable, HomeIsNewer, NotReplicated
+from commonplace.model import Change, new_id, stamp
+from commonplace.ports import Clock, Overtaken, Row, Told
+
+OLDEST: Final = 160000
+"""PostgreSQL 16, as a server counts."""
+
+_READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT version FROM schema_version"
+_WRITE: Final = "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT version FROM schema_version"
+_LAZILY: Final = f"{_WRITE}; SET LOCAL synchronous_commit TO off"
+_MARK: Final = "INSERT INTO committed (mark, at) VALUES ('{mark}', '{at}') ON CONFLICT DO NOTHING"
+_MARKS_KEPT: Final = timedelta(hours=1)
+_TIDIED_EVERY: Final = 1000
+_COLLISIONS: Final = 50
+_LONGEST_PAUSE: Final = 0.5
+
+
+class PostgresDatabase:
+    """The Database port on PostgreSQL, in READ COMMITTED; what must hold still is locked row by row.
+
+    A story that others got in the way of is told again, and so is one whose connection was lost. If that was in the
+    commit itself, nobody knows whether it went through: so each transaction leaves a mark under a name of its own, and
+    the next attempt leaves the same one, for which the server waits until the first has ended, and says how it ended.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        migrations: Sequence[str],
+        clock: Clock,
+        busy_seconds: float,
+        connections: int = 20,
+    ) -> None:
+        """Connect, and bring the schema up to date; whatever stands in the way is said now."""
+        self._lines = Lines(address, most=connections, wait=busy_seconds)
+        self._migrations = tuple(migrations)
+        self._clock = clock
+        self._busy_seconds = busy_seconds
+        self._mine = threading.local()
+        self._writes = 0
+        with ExitStack() as undone:
+            undone.callback(self._lines.close)
+            with _typed(), self._lines.line() as line:
+                _require_fit(line.connection)
+                self._migrate(line.connection)
+            undone.pop_all()
+
+    @property
+    def schema(self) -> int:
+        """The version of the schema."""
+        return len(self._migrations)
+
+    def damage(self) -> list[str]:
+        """Return nothing: a server looks after its own pages."""
+        return []
+
+    def bytes_used(self) -> int:
+        """Return the size of the database."""
+        with self.connection() as connection:
+            found = connection.execute("SELECT pg_database_size(current_database())").fetchone()
+        return int(found[0]) if found else 0
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """Lend a connection in autocommit mode, for what is not part of the book's own transactions."""
+        with _typed(), self._lines.line() as line:
+            yield line.connection
+
+    # --- reading
+
+    @contextmanager
+    def reading(self) -> Iterator[PostgresReading]:
+        """Open a consistent view of what is committed now."""
+        with _typed(), ExitStack() as lent:
+            yield PostgresReading(self._begin_reading(lent), self._clock.now())
+
+    def _begin_reading(self, lent: ExitStack) -> Connection:
+        """Begin on a line that works; what is lost after that, the reader has to ask for again."""
+        patience = _Patience(self._busy_seconds)
+        while True:
+            try:
+                with ExitStack() as trying:
+                    line = trying.enter_context(self._lines.line())
+                    self._begin(line.connection, _READ)
+                    lent.push(trying.pop_all())
+                    return line.connection
+            except DatabaseUnreachable as error:
+                patience.reconnect(error)
+
+    # --- writing
+
+    def write(self, story: Callable[[PostgresTransaction], Told], *, durable: bool = True) -> Told:
+        """Let a story happen in a writing transaction, told again for as long as others or the network disturb it."""
+        telling = _Telling(story, mark=new_id() if durable else "")
+        patience = _Patience(self._busy_seconds)
+        while True:
+            try:
+                with self._alone(), self._lines.line() as line:
+                    told = self._tell(line, telling)
+                self._tidy_now_and_then()
+                return told
+            except DatabaseUnreachable as error:
+                patience.reconnect(telling.explained(error))
+            except Overtaken as error:
+                patience.collide(error)
+            except psycopg.Error as error:
+                if not lines.is_collision(error):
+                    raise lines.typed(error) from error
+                patience.collide(error)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        if getattr(self._mine, "writing", False):
+            raise RuntimeError("a writing transaction was opened inside another")
+        self._mine.writing = True
+        try:
+            yield
+        finally:
+            self._mine.writing = False
+
+    def _tell(self, line: Line, telling: _Telling[Told]) -> Told:
+        now = self._clock.now()
+        begun = self._begin(line.connection, telling.beginning(now))
+        if telling.told and not begun.rowcount:
+            # The mark is there: the attempt whose answer was lost was committed.
+            return telling.told[-1]
+        telling.told.clear()
+        told = telling.story(PostgresTransaction(line.connection, now))
+        telling.told.append(told)
+        line.warnings.clear()
+        line.connection.execute("COMMIT")
+        if line.warnings:
+            raise NotReplicated(
+                f"the change was made, but may be on one server alone: {'; '.join(line.warnings)}",
+                fix="look at the standby; then send the same again with its key, or look whether it is there",
+            )
+        return told
+
+    def _tidy_now_and_then(self) -> None:
+        self._writes += 1
+        if self._writes % _TIDIED_EVERY == 0:
+            with self._lines.line() as line:
+                self._tidy(line.connection)
+
+    def _tidy(self, connection: Connection) -> None:
+        """Remove the marks that nobody can be in doubt about any more."""
+        long_ago = stamp(self._clock.now() - _MARKS_KEPT)
+        connection.execute("DELETE FROM committed WHERE at < %(long_ago)s", {"long_ago": long_ago})
+
+    # --- the schema
+
+    def _begin(self, connection: Connection, statements: str) -> psycopg.Cursor[Row]:
+        """Begin in one round trip, and look at the version of the schema; return the last answer."""
+        cursor = connection.execute(statements)
+        cursor.nextset()
+        self._require_version(cursor.fetchone())
+        while cursor.nextset():
+            pass
+        return cursor
+
+    def _require_version(self, found: Row | None) -> None:
+        if found is None or found[0] != self.schema:
+            raise self._newer(found[0] if found else 0)
+
+    def _newer(self, version: int) -> HomeIsNewer:
+        return HomeIsNewer(
+            f"the database has schema {version}, this program knows {self.schema}",
+            fix="update Commonplace and start it again; nothing was changed",
+        )
+
+    def _migrate(self, connection: Connection) -> None:
+        """Bring the schema up to date; of several who start at once, one does it and the others wait."""
+        if self._version(connection) != self.schema:
+            _make_version_table(connection)
+            with connection.transaction():
+                connection.execute("LOCK TABLE schema_version IN ACCESS EXCLUSIVE MODE")
+                version = self._version(connection)
+                if version > self.schema:
+                    raise self._newer(version)
+                for script in self._migrations[version:]:
+                    connection.execute(script)
+                connection.execute("DELETE FROM schema_version")
+                connection.execute("INSERT INTO schema_version (version) VALUES (%s)", (self.schema,))
+        self._tidy(connection)
+
+    @staticmethod
+    def _version(connection: Connection) -> int:
+        if connection.execute("SELECT to_regclass('schema_version')").fetchone() == (None,):
+            return 0
+        found = connection.execute("SELECT version FROM schema_version").fetchone()
+        return int(found[0]) if found else 0
+
+    def close(self) -> None:
+        """Close for good."""
+        self._lines.close()
+
+
+class _Telling(Generic[Told]):
+    """A story, its mark, and what it told when its commit was sent: if no answer came, that may be so or not."""
+
+    def __init__(self, story: Callable[[PostgresTransaction], Told], *, mark: str) -> None:
+        self.story = story
+        self.mark = mark
+        self.told: list[Told] = []
+
+    def beginning(self, now: datetime) -> str:
+        """Return the statements that begin an attempt."""
+        return f"{_WRITE}; {_MARK.format(mark=self.mark, at=stamp(now))}" if self.mark else _LAZILY
+
+    def explained(self, error: DatabaseUnreachable) -> DatabaseUnreachable:
+        """Say in the error that nobody knows, where nobody does."""
+        if not self.told or not self.mark:
+            return error
+        return DatabaseUnreachable(
+            f"the answer to a commit was lost, so the change may have been made or not: {error.message}",
+            fix="send the same again with its key, or look whether it is there",
+        )
+
+
+class _Patience:
+    """How long to go on when something is in the way, and how long to pause before each new attempt."""
+
+    def __init__(self, seconds: float) -> None:
+        self._until = time.monotonic() + seconds
+        self._attempts = 0
+
+    def reconnect(self, error: CommonplaceError) -> None:
+        """Pause until a server may be there again, or give up."""
+        self._pause(error)
+
+    def collide(self, error: psycopg.Error | Overtaken) -> None:
+        """Let the others go first, or give up."""
+        if isinstance(error, pg.UniqueViolation):
+            final: CommonplaceError = lines.typed(error)
+        else:
+            final = Busy("others change the same things all the time", fix="try again when less is going on")
+        if self._attempts > _COLLISIONS:
+            raise final from error
+        self._pause(final)
+
+    def _pause(self, final: CommonplaceError) -> None:
+        if time.monotonic() > self._until:
+            raise final
+        pause = min(_LONGEST_PAUSE, 0.005 * 2**self._attempts)
+        # Two that collided must not come back at the same moment.
+        time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - nothing to be guessed
+        self._attempts += 1
+
+
+class PostgresReading:
+    """A consistent view."""
+
+    def __init__(self, connection: Connection, now: datetime) -> None:
+        """Read through this connection; `now` is the one time of everything in it."""
+        self._connection = connection
+        self.now = now
+
+    def rows(self, sql: str, /, **params: object) -> list[Row]:
+        """Return all rows of a query."""
+        return self._connection.execute(_translated(sql), _lists(params)).fetchall()
+
+    def row(self, sql: str, /, **params: object) -> Row | None:
+        """Return the first row of a query, or None."""
+        return self._connection.execute(_translated(sql), _lists(params)).fetchone()
+
+
+class PostgresTransaction(PostgresReading):
+    """The writing transaction."""
+
+    locking = " FOR UPDATE"
+    claiming = " FOR UPDATE SKIP LOCKED"
+
+    def __init__(self, connection: Connection, now: datetime) -> None:
+        """Write through this connection; `now` is the one time of everything in it."""
+        super().__init__(connection, now)
+        self.recorded: list[Change] = []
+        self.touched: dict[str, str | None] = {}
+
+    def run(self, sql: str, /, **params: object) -> int:
+        """Run one statement and return how many rows it touched."""
+        return self._connection.execute(_translated(sql), _lists(params)).rowcount
+
+    def run_many(self, sql: str, params: Sequence[Mapping[str, object]], /) -> None:
+        """Run one statement for each set of parameters."""
+        if params:
+            self._connection.cursor().executemany(_translated(sql), params)
+
+    def record(self, change: Change) -> None:
+        """Note a change for the seal."""
+        self.recorded.append(change)
+
+
+# --- one SQL for both engines
+
+# What is in quotes and what is a cast stays as it is; a list is compared as an array, so that lists of any length
+# share one prepared statement.
+_TOKEN: Final = re.compile(r"'(?:[^']|'')*'|::|%| IN :([a-z_]+)|:([a-z_]+)")
+
+
+@lru_cache(maxsize=1024)
+def _translated(sql: str) -> str:
+    """Return the statement with parameters as psycopg writes them."""
+    return _TOKEN.sub(_token, sql)
+
+
+def _token(match: re.Match[str]) -> str:
+    if match[1]:
+        return f" = ANY(%({match[1]})s)"
+    if match[2]:
+        return f"%({match[2]})s"
+    return match[0].replace("%", "%%")
+
+
+def _lists(params: dict[str, object]) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in params.items()}
+
+
+# --- what a server must have
+
+
+def _make_version_table(connection: Connection) -> None:
+    for _ in range(_COLLISIONS):
+        try:
+            connection.execute("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL)")
+            return
+        except (pg.UniqueViolation, pg.DuplicateTable, pg.DuplicateObject):
+            # Another server is making it at this moment: `IF NOT EXISTS` looks before, and does not wait.
+            continue
+
+
+def _require_fit(connection: Connection) -> None:
+    """Refuse a server or database that lacks what a book needs."""
+    version = connection.info.server_version
+    if version < OLDEST:
+        raise DatabaseUnfit(
+            f"the server is PostgreSQL {version // 10000}, and a book needs {OLDEST // 10000} or newer",
+            fix="upgrade the server, or name another in COMMONPLACE_DATABASE",
+        )
+    found = connection.execute(
+        "SELECT current_setting('server_encoding'), EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'vector'),"
+        " EXISTS (SELECT 1 FROM pg_available_extensions WHERE name = 'vector')"
+    ).fetchone()
+    encoding, there, available = found or ("", False, False)
+    if encoding != "UTF8":
+        raise DatabaseUnfit(
+            f"the database has the encoding {encoding}, which cannot hold every text",
+            fix="create it anew: CREATE DATABASE name ENCODING 'UTF8' TEMPLATE template0",
+        )
+    if not there:
+        _add_extension(connection, available=available)
+
+
+def _add_extension(connection: Connection, *, available: bool) -> None:
+    if not available:
+        raise DatabaseUnfit(
+            "the server has no pgvector, which recall needs",
+            fix="install it on the server (on Debian and Ubuntu: apt-get install postgresql-18-pgvector)",
+        )
+    try:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+    except pg.UniqueViolation:
+        # Another server has made it at this moment.
+        return
+    except pg.InsufficientPrivilege as error:
+        raise DatabaseUnfit(
+            "the database has no pgvector yet, and its user may not add it",
+            fix="run CREATE EXTENSION vector in the database as an administrator",
+        ) from error
+
+
+@contextmanager
+def _typed() -> Iterator[None]:
+    """Turn the database's errors into ours, each with its fix."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise lines.typed(error) from error

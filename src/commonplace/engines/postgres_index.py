@@ -1,0 +1,384 @@
+"""The index in PostgreSQL: passages and postings as rows beside the book, seen by every server as soon as one commits.
+
+Whoever has locked the row of `recall_index` may write; what it adds and the marker are one transaction. Readers never
+wait. A search looks at the moment of the recall's own reading: the index may have gone on since the view was taken, but
+not further than the book in that reading, and a tail covers what it already holds a second time without harm.
+
+Nothing here is the truth: the tables can be dropped at any time, and are made again by whoever writes next.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Final, Protocol, runtime_checkable
+
+from psycopg import errors as pg
+
+from commonplace.catalogue import Applied, Found, Layer, Marker, Sought, Tail
+from commonplace.engines.layers import Layers
+from commonplace.engines.postgres_rows import PASSAGE, POSTING, packed, signed
+from commonplace.engines.postgres_schema import CREATE, DROP, FORMAT, INDEX, MARKER
+from commonplace.engines.postgres_search import Connection, Cursor, Search
+from commonplace.engines.searching import search
+from commonplace.errors import Busy, HomeDamaged, HomeIsNewer
+from commonplace.ports import Reading
+
+Lend = Callable[[], AbstractContextManager[Connection]]
+"""Lends a connection in autocommit mode, and turns the database's errors into ours."""
+
+_LARGE: Final = 1_000
+"""A commit of so many passages is followed by a clean-up: until then the database looks up each in its table."""
+
+_READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_WRITE: Final = """
+    BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
+    SET LOCAL lock_timeout TO {milliseconds};
+    SET LOCAL statement_timeout TO 0;
+    -- Whoever hangs with the lock in its hands loses it.
+    SET LOCAL idle_in_transaction_session_timeout TO '120s';
+    -- What a crash of the server takes is found out again, and nobody waits for a standby.
+    SET LOCAL synchronous_commit TO off;
+    -- Rows are always found by an index here; the table may be new, and nothing known of it yet.
+    SET LOCAL enable_seqscan TO off; SET LOCAL enable_hashjoin TO off; SET LOCAL enable_mergejoin TO off
+"""
+_GENERATION: Final = "SELECT format, generation FROM recall_index"
+_MARKER: Final = """
+    SELECT format, generation, home, rules, embedder, dimensions, s.name, s.number, s.seq, s.head,
+      (SELECT coalesce(sum(unembedded), 0)::bigint FROM recall_space)
+    FROM recall_index LEFT JOIN recall_space s ON s.number IS NOT NULL
+"""
+_LOCK: Final = "SELECT format, generation FROM recall_index FOR UPDATE"
+_HOLDER: Final = """
+    SELECT pid, application_name, coalesce(client_addr::text, 'this machine') FROM pg_stat_activity
+    WHERE pid IN (
+      SELECT pid FROM pg_locks WHERE relation = to_regclass('recall_index') AND mode = 'RowShareLock' AND granted)
+    ORDER BY xact_start LIMIT 1
+"""
+_WITHDRAW: Final = """
+    WITH gone AS (
+      DELETE FROM recall_passage WHERE owner = ANY(%(owners)s::bigint[])
+      RETURNING space, id, terms, v IS NULL AND w IS NULL AS bare
+    ), unposted AS (
+      DELETE FROM recall_posting o USING (SELECT space, id, unnest(terms) AS term FROM gone) g
+      WHERE o.space = g.space AND o.term = g.term AND o.id = g.id
+    )
+    SELECT space, count(*), count(*) FILTER (WHERE bare) FROM gone GROUP BY space
+"""
+_SHRINK: Final = """
+    UPDATE recall_space SET passages = passages - %(passages)s, unembedded = unembedded - %(unembedded)s
+    WHERE space = %(space)s
+"""
+_GROW: Final = """
+    INSERT INTO recall_space (space, name, passages, unembedded)
+    VALUES (%(space)s, %(name)s, %(passages)s, %(unembedded)s)
+    ON CONFLICT (space) DO UPDATE SET
+      passages = recall_space.passages + excluded.passages, unembedded = recall_space.unembedded + excluded.unembedded
+"""
+_FOLLOW: Final = """
+    INSERT INTO recall_space (space, name, passages, unembedded, number, seq, head)
+    VALUES (%(space)s, %(name)s, 0, 0, %(number)s, %(seq)s, %(hash)s)
+    ON CONFLICT (space) DO UPDATE SET number = excluded.number, seq = excluded.seq, head = excluded.head
+"""
+_COMMIT: Final = """
+    UPDATE recall_index SET format = %(format)s, generation = %(generation)s, home = %(home)s, rules = %(rules)s,
+      embedder = %(embedder)s, dimensions = %(dimensions)s
+"""
+_NO_MARKER: Final = "UPDATE recall_index SET home = NULL"
+_EMPTY: Final = "DELETE FROM recall_posting; DELETE FROM recall_passage; DELETE FROM recall_space"
+_CHECKS: Final = {
+    "recall_space counts other passages than there are": """
+        SELECT count(*) FROM (
+          SELECT space, count(*) AS n, count(*) FILTER (WHERE v IS NULL AND w IS NULL) AS bare
+          FROM recall_passage GROUP BY space
+        ) p FULL JOIN (SELECT * FROM recall_space WHERE passages <> 0) s USING (space)
+        WHERE n IS DISTINCT FROM passages OR bare IS DISTINCT FROM unembedded
+    """,
+    "recall_posting lacks terms that passages have, or has others": """
+        SELECT count(*) FROM (SELECT space, id, unnest(terms) AS term FROM recall_passage) p
+        FULL JOIN recall_posting o USING (space, id, term) WHERE p.id IS NULL OR o.id IS NULL
+    """,
+}
+
+
+@runtime_checkable
+class OnAConnection(Protocol):
+    """A reading of the book in the database that the index is in."""
+
+    @property
+    def connection(self) -> Connection:
+        """The connection whose transaction it is."""
+        ...
+
+
+class PostgresIndex:
+    """The Index port in the database that the book is in."""
+
+    def __init__(self, lend: Lend) -> None:
+        """Use connections as they are lent; nothing is made before it is needed."""
+        self._lend = lend
+        self._turn = threading.Lock()
+        self._nothing = _View(self._lend, 0, None)
+        self._view = self._nothing
+
+    def nothing(self) -> _View:
+        """Return a view of no index at all."""
+        return self._nothing
+
+    def view(self) -> _View:
+        """Look at the marker, and read all of it if it is another one than before."""
+        with self._lend() as connection:
+            try:
+                found = connection.execute(_GENERATION).fetchone()
+                if found is None or found[0] != FORMAT:
+                    self._view = self._nothing
+                elif found[1] != self._view.generation:
+                    self._view = _View(self._lend, *_marker(connection))
+            except pg.UndefinedTable:
+                self._view = self._nothing
+            return self._view
+
+    @contextmanager
+    def writing(self, *, wait: float) -> Iterator[_Writer]:
+        """Hold the index's lock."""
+        # One thread of a process waits in the database, so that the others leave it connections.
+        if not self._turn.acquire(timeout=wait):
+            raise _busy("another thread of this process")
+        try:
+            with self._lend() as connection:
+                _prepare(connection)
+                writer = _Writer(connection, wait)
+                try:
+                    writer.begin()
+                    yield writer
+                finally:
+                    writer.end()
+        finally:
+            self._turn.release()
+
+    def damage(self) -> list[str]:
+        """Read everything and return what is broken."""
+        if self.view().marker is None:
+            return []
+        with self._lend() as connection:
+            connection.execute(_READ)
+            found = [(what, (connection.execute(check).fetchone() or (0,))[0]) for what, check in _CHECKS.items()]
+            connection.execute("ROLLBACK")
+        return [f"{what}: {rows} rows" for what, rows in found if rows]
+
+    def close(self) -> None:
+        """Let go of what was seen; connections belong to whoever lent them."""
+        self._view = self._nothing
+
+
+class _View:
+    """What the index held when the marker was read."""
+
+    def __init__(self, lend: Lend, generation: int, marker: Marker | None) -> None:
+        self.generation: Final = generation
+        self.marker: Final = marker
+        self._lend = lend
+        self._layers: Final = Layers()
+
+    def search(self, sought: Sought, tail: Tail, tx: Reading | None = None) -> Found:
+        """Search the database at the moment of a reading that is not older than this view, and the tail."""
+        parts = self._layers.under(tail)
+        if self.marker is None:
+            return search(parts, sought)
+        owners = frozenset(owner for layer in tail for owner in layer.gone)
+        owners |= {entry.owner for layer in tail for entry in layer.entries}
+        if isinstance(tx, OnAConnection):
+            generation, found = Search(tx.connection, sought, parts, owners).found(self.marker)
+            if generation < self.generation:
+                raise _moved()
+            return found
+        with self._lend() as connection:
+            connection.execute(_READ)
+            generation, found = Search(connection, sought, parts, owners).found(self.marker)
+            connection.execute("ROLLBACK")
+        if generation != self.generation:
+            raise _moved()
+        return found
+
+
+class _Writer:
+    """Adds to the index, in one transaction that holds its lock."""
+
+    def __init__(self, connection: Connection, wait: float) -> None:
+        self._connection = connection
+        self._wait = wait
+        self._marker: Marker | None = None
+        self._generation = -1
+        self._open = False
+        self._bare = self._empty = False
+        self._dimensions = 0
+        self._added: set[str] = set()
+        self._grown: dict[str, tuple[int, int]] = {}
+        self._written = 0
+
+    @property
+    def marker(self) -> Marker | None:
+        """What the index holds before this commit."""
+        return self._marker
+
+    def begin(self) -> None:
+        """Take the lock."""
+        self._connection.execute(_WRITE.format(milliseconds=max(int(self._wait * 1000), 1)))
+        self._open = True
+        try:
+            found = self._connection.execute(_LOCK).fetchone()
+        except pg.LockNotAvailable as error:
+            self.end()
+            holder = self._connection.execute(_HOLDER).fetchone()
+            raise _busy("connection {} of {} from {}".format(*holder) if holder else "another server") from error
+        if found is None or found[0] != FORMAT:
+            raise HomeDamaged("recall_index is not as it was made", fix="drop the tables recall_*; they are made again")
+        if self._generation not in (-1, found[1]):
+            raise Busy("another has written the index between two commits", fix="try again")
+        self._generation, self._marker = _marker(self._connection)
+        self._dimensions = self._marker.dimensions if self._marker else 0
+
+    def end(self) -> None:
+        """Let go of the lock; what was not committed never was."""
+        if self._open and not self._connection.closed:
+            self._connection.execute("ROLLBACK")
+        self._open = False
+
+    def clear(self) -> None:
+        """Begin with nothing."""
+        if not self._open:
+            self.begin()
+        self._grown, self._added = {}, set()
+        if self._marker is None:
+            # Nobody reads what has no marker: new tables are filled without indexes, which is several times as fast.
+            self._connection.execute("DELETE FROM recall_space")
+            self._connection.execute(f"{DROP}; {CREATE}")
+            self._bare = True
+        else:
+            self._connection.execute(_EMPTY)
+        self._marker, self._dimensions, self._empty = None, 0, True
+
+    def add(self, layer: Layer) -> None:
+        """Withdraw what a layer replaces, and copy what is new."""
+        self._resume()
+        owners = {entry.owner for entry in layer.entries}
+        self._withdraw(layer.gone | owners)
+        self._added |= owners
+        given = (len(entry.vector) for entry in layer.entries if entry.vector is not None)
+        self._dimensions = self._dimensions or next(given, 0)
+        passages = packed(layer.entries, dimensions=self._dimensions)
+        self._copy(f"recall_passage ({PASSAGE})", passages.rows)
+        self._copy(f"recall_posting ({POSTING})", passages.postings)
+        for space, sizes in passages.spaces.items():
+            size, unembedded = (a + b for a, b in zip(sizes, self._grown.get(space, (0, 0)), strict=True))
+            self._grown[space] = (size, unembedded)
+        self._written += len(layer.entries)
+
+    def commit(self, marker: Marker) -> None:
+        """Let everybody see what was added, with the marker, in one step."""
+        self._resume()
+        if self._bare:
+            self._connection.execute(INDEX)
+        with self._connection.cursor() as cursor:
+            self._count_in(cursor)
+            before = self._marker.applied if self._marker else {}
+            changed = {space: one for space, one in marker.applied.items() if before.get(space) != one}
+            cursor.executemany(_FOLLOW, [_followed(space, one) for space, one in changed.items()])
+        self._generation = max(self._generation + 1, time.time_ns() // 1000)
+        said = {**marker._asdict(), "dimensions": self._dimensions, "format": FORMAT, "generation": self._generation}
+        self._connection.execute(_COMMIT, said)
+        self._connection.execute("COMMIT")
+        self._open = False
+        self._tidy()
+        self._marker = marker._replace(dimensions=self._dimensions)
+        self._bare, self._empty, self._grown, self._added, self._written = False, False, {}, set(), 0
+
+    def _resume(self) -> None:
+        """Go on after a commit, or begin anew where there is nothing whole to go on with."""
+        if not self._open:
+            self.begin()
+        if self._marker is None and not self._empty:
+            self.clear()
+
+    def _withdraw(self, owners: frozenset[str]) -> None:
+        if self._empty and owners.isdisjoint(self._added):
+            return
+        if self._bare:
+            self._connection.execute(INDEX)
+            self._bare = False
+        given = {"owners": [signed(owner) for owner in owners]}
+        gone = self._connection.execute(_WITHDRAW, given).fetchall()
+        with self._connection.cursor() as cursor:
+            # What this transaction has added itself is not counted yet.
+            self._count_in(cursor)
+            cursor.executemany(
+                _SHRINK, [{"space": space, "passages": size, "unembedded": bare} for space, size, bare in gone]
+            )
+
+    def _count_in(self, cursor: Cursor) -> None:
+        grown = [
+            {"space": signed(space), "name": space, "passages": size, "unembedded": unembedded}
+            for space, (size, unembedded) in self._grown.items()
+        ]
+        cursor.executemany(_GROW, grown)
+        self._grown = {}
+
+    def _copy(self, target: str, data: bytes) -> None:
+        with self._connection.cursor() as cursor, cursor.copy(f"COPY {target} FROM STDIN (FORMAT BINARY)") as copy:
+            copy.write(data)
+
+    def _tidy(self) -> None:
+        """Let the database know its new rows; until it does, each is looked up in its table as well."""
+        if self._written < _LARGE:
+            return
+        (before,) = self._connection.execute("SELECT current_setting('statement_timeout')").fetchone() or ("0",)
+        try:
+            self._connection.execute("SET statement_timeout TO 0")
+            self._connection.execute("VACUUM (ANALYZE) recall_passage, recall_posting, recall_space")
+        finally:
+            self._connection.execute("SELECT set_config('statement_timeout', %s, false)", (before,))
+
+
+def _followed(space: str, one: Applied) -> dict[str, object]:
+    return {"space": signed(space), "name": space, **one._asdict()}
+
+
+def _marker(connection: Connection) -> tuple[int, Marker | None]:
+    """Read the marker with everything that it says."""
+    rows = connection.execute(_MARKER).fetchall()
+    if not rows:
+        return 0, None
+    _, generation, home, rules, embedder, dimensions, *_, unembedded = rows[0]
+    applied = {name: Applied(number, seq, head) for *_, name, number, seq, head, _ in rows if name is not None}
+    if home is None:
+        return generation, None
+    return generation, Marker(home, rules, embedder, applied, dimensions, unembedded)
+
+
+def _prepare(connection: Connection) -> None:
+    """Make the tables if there are none, or only those of an older program."""
+    for _ in range(3):
+        # Of several who begin at the same moment, one makes them; the others look again.
+        with suppress(pg.UniqueViolation, pg.DuplicateTable, pg.UndefinedTable):
+            if connection.execute("SELECT to_regclass('recall_index')").fetchone() != (None,):
+                (found,) = connection.execute("SELECT format FROM recall_index").fetchone() or (0,)
+                if found > FORMAT:
+                    raise HomeIsNewer(
+                        f"the index has format {found}, this program knows {FORMAT}",
+                        fix="update Commonplace and start it again; nothing was changed",
+                    )
+                if found == FORMAT:
+                    return
+            with connection.transaction():
+                connection.execute(f"{DROP}; {MARKER}; {CREATE}; {INDEX}")
+            return
+
+
+def _moved() -> Busy:
+    return Busy("the index was written between two looks at it", fix="ask again")
+
+
+def _busy(holder: str) -> Busy:
+    return Busy(f"the index is being written by {holder}", fix="try again in a moment")

@@ -1,0 +1,226 @@
+"""Lines to a PostgreSQL server: a few connections that the threads of a process share, and what their errors mean.
+
+A line is connected by whoever needs it, not in the background: so a server that is gone, or refuses us, is told to the
+one who asked and at once, and after a failover the next one who asks finds the new server.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import psycopg
+from psycopg import errors as pg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import TransactionStatus
+
+from commonplace.engines.forking import Gate
+from commonplace.errors import (
+    BadInput,
+    Busy,
+    CommonplaceError,
+    DatabaseRefused,
+    DatabaseUnfit,
+    DatabaseUnreachable,
+    DiskFull,
+    HomeDamaged,
+    HomeError,
+)
+
+Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
+
+_DEFAULTS: Final = {
+    "application_name": "commonplace",
+    "client_encoding": "utf8",
+    "connect_timeout": "5",
+    # Of several hosts, the one that takes writes; a single one that does not is told to be a standby.
+    "target_session_attrs": "read-write",
+    # A host that vanished without a word is given up after this many milliseconds.
+    "tcp_user_timeout": "15000",
+}
+_SETTINGS: Final = """
+    SELECT set_config('lock_timeout', %(lock)s, false), set_config('statement_timeout', %(statement)s, false),
+      -- What is acknowledged must be durable, whatever the server's default is.
+      CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END
+"""
+_LONG_STATEMENT: Final = 60.0
+_BETWEEN: Final = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+
+
+class Line(NamedTuple):
+    """One connection, and what the server has said on it beside its answers."""
+
+    connection: Connection
+    warnings: list[str]
+
+
+class Lines:
+    """The lines of one process to one database: at most so many at a time, each thread with its own."""
+
+    def __init__(self, address: str, *, most: int, wait: float) -> None:
+        """Connect when a line is first needed; wait so many seconds for one, or for a lock."""
+        self._address = complete(address)
+        self._most = most
+        self._wait = wait
+        self._free = threading.BoundedSemaphore(most)
+        self._idle: list[Line] = []
+        self._closed = False
+        self._gate = Gate(self.hang_up)
+
+    @contextmanager
+    def line(self) -> Iterator[Line]:
+        """Use a line; one that is lost meanwhile is told as DatabaseUnreachable, whatever was under way."""
+        with self._gate.inside(), self._turn():
+            line = self._idle.pop() if self._idle else self._connect()
+            try:
+                yield line
+            except psycopg.Error as error:
+                if not is_lost(error, line):
+                    raise
+                # What lost one line has lost the others too, or they lead to a server that takes no writes any more.
+                self.hang_up()
+                line.connection.close()
+                raise typed(error) from error
+            finally:
+                self._give_back(line)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        if not self._free.acquire(timeout=self._wait):
+            raise Busy(
+                f"all {self._most} connections of this process to the database have been in use for {self._wait:g} s",
+                fix="set COMMONPLACE_CONNECTIONS higher, or ask for less at the same time",
+            )
+        try:
+            yield
+        finally:
+            self._free.release()
+
+    def _give_back(self, line: Line) -> None:
+        """Keep a line for the next; one that was interrupted in the middle of something is of no use to anybody."""
+        connection, status = line.connection, line.connection.info.transaction_status
+        with suppress(psycopg.Error):
+            if status in _BETWEEN and not connection.closed:
+                connection.execute("ROLLBACK")
+                status = connection.info.transaction_status
+        if status == TransactionStatus.IDLE and not self._closed and not connection.closed:
+            self._idle.append(line)
+        else:
+            connection.close()
+
+    def _connect(self) -> Line:
+        if self._closed:
+            raise HomeError("the book is closed", fix="open it again with commonplace.open()")
+        try:
+            connection = psycopg.connect(self._address, autocommit=True)
+            warnings: list[str] = []
+            connection.add_notice_handler(lambda told: _note(told, warnings))
+            wait = max(self._wait, 0.001)
+            seconds = {"lock": f"{wait * 1000:.0f}ms", "statement": f"{(wait + _LONG_STATEMENT) * 1000:.0f}ms"}
+            connection.execute(_SETTINGS, seconds)
+        except psycopg.Error as error:
+            raise unconnected(error, self._address) from error
+        return Line(connection, warnings)
+
+    def hang_up(self) -> None:
+        """Let go of every line that nobody uses: after a fork, a failover, or at the end."""
+        while self._idle:
+            self._idle.pop().connection.close()
+
+    def close(self) -> None:
+        """Let go of everything, for good."""
+        self._closed = True
+        self.hang_up()
+
+
+def _note(told: psycopg.errors.Diagnostic, warnings: list[str]) -> None:
+    if told.severity_nonlocalized == "WARNING":
+        warnings.append(told.message_primary or "")
+
+
+def complete(address: str) -> str:
+    """Return an address with what it leaves open; BadInput for what is none, without showing it."""
+    try:
+        said = conninfo_to_dict(address)
+        return make_conninfo("", **{**_DEFAULTS, **said})
+    except psycopg.ProgrammingError as error:
+        raise BadInput(
+            "COMMONPLACE_DATABASE is not an address of PostgreSQL",
+            fix="write it like postgresql://user:password@host:5432/name; other characters of a password as %xx",
+        ) from error
+
+
+def shown(address: str) -> str:
+    """Return where an address leads, without its secrets."""
+    said = conninfo_to_dict(address)
+    hosts, ports = str(said.get("host") or "localhost").split(","), str(said.get("port") or 5432).split(",")
+    places = [f"{host}:{ports[at] if at < len(ports) else ports[-1]}" for at, host in enumerate(hosts)]
+    return f"postgresql://{said.get('user') or ''}@{','.join(places)}/{said.get('dbname') or ''}"
+
+
+# --- what errors mean
+
+# The protocol has no codes for what goes wrong before there is a session: only the words of the server and of libpq.
+_REFUSALS: Final = (
+    ("authentication failed", DatabaseRefused, "check user and password in COMMONPLACE_DATABASE"),
+    ("no password supplied", DatabaseRefused, "put the password into COMMONPLACE_DATABASE, or into ~/.pgpass"),
+    ("does not exist", DatabaseRefused, "create the user and the database first, or mend COMMONPLACE_DATABASE"),
+    ("no pg_hba.conf entry", DatabaseRefused, "allow this host, user and database in the server's pg_hba.conf"),
+    ("too many clients", Busy, "raise max_connections of the server, or lower COMMONPLACE_CONNECTIONS"),
+    ("remaining connection slots", Busy, "raise max_connections of the server, or lower COMMONPLACE_CONNECTIONS"),
+    ("too many connections", Busy, "raise the connection limit of the user or database"),
+    (
+        "session is read-only",
+        DatabaseUnreachable,
+        "name the primary in COMMONPLACE_DATABASE, or all servers: postgresql://user@one,two/name",
+    ),
+    ("server is in hot standby", DatabaseUnreachable, "name the primary in COMMONPLACE_DATABASE"),
+)
+
+
+def unconnected(error: psycopg.Error, address: str) -> CommonplaceError:
+    """Say why a line could not be had."""
+    said = " ".join(str(error).split())
+    for words, kind, fix in _REFUSALS:
+        if words in said:
+            return kind(f"{shown(address)} does not take us: {said}", fix=fix)
+    return DatabaseUnreachable(
+        f"{shown(address)} cannot be reached: {said}",
+        fix="start the server, or mend host and port in COMMONPLACE_DATABASE",
+    )
+
+
+def is_lost(error: psycopg.Error, line: Line) -> bool:
+    """Tell whether an error is the line's and not the statement's: the server is gone, or takes no writes any more."""
+    if line.connection.closed or isinstance(error, pg.ReadOnlySqlTransaction):
+        return True
+    return (error.sqlstate or "").startswith("08") or isinstance(
+        error, pg.AdminShutdown | pg.CrashShutdown | pg.CannotConnectNow
+    )
+
+
+def is_collision(error: psycopg.Error) -> bool:
+    """Tell whether others were in the way, so that the same story may well go through when it is told again.
+
+    What must be there once and is there twice counts: another has made it since it was looked for.
+    """
+    return isinstance(error, pg.SerializationFailure | pg.DeadlockDetected | pg.UniqueViolation)
+
+
+def typed(error: psycopg.Error) -> CommonplaceError:
+    """Return our own error for one of the database's, with its fix."""
+    if isinstance(error, pg.LockNotAvailable):
+        return Busy("another writer has held what this needs for too long", fix="try again; find out what it does")
+    if isinstance(error, pg.QueryCanceled):
+        return Busy(f"the database took too long: {error}", fix="try again; look at the server's load")
+    if isinstance(error, pg.DiskFull):
+        return DiskFull("there is no room left for the database", fix="free some space on the server and try again")
+    if isinstance(error, pg.ReadOnlySqlTransaction):
+        return DatabaseUnreachable("the server takes no writes", fix="name the primary in COMMONPLACE_DATABASE")
+    if isinstance(error, pg.InsufficientPrivilege):
+        return DatabaseUnfit(f"the database's user may not do that: {error}", fix="make it the database's owner")
+    if isinstance(error, psycopg.OperationalError):
+        return DatabaseUnreachable(f"the server was lost: {error}", fix="look at the server, then try again")
+    return HomeDamaged(f"the database refused a statement: {error}", fix="run `commonplace doctor` and report this")

@@ -1,0 +1,122 @@
+"""The schema on PostgreSQL, version by version: a released version is never edited, only followed.
+
+The tables are those of `migrations`, each with the same owner. Every key has the space in it, so that the tables can be
+distributed by it, but for the few that find the space of an id, or belong to no space. Text is compared byte by byte,
+as SQLite does. The tables about files stay empty: here rows are the truth.
+"""
+
+from typing import Final
+
+VERSION_1: Final = """
+-- home
+CREATE TABLE home (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL);
+
+-- the engine: which transactions were committed, for whoever lost the answer
+CREATE TABLE committed (mark TEXT NOT NULL PRIMARY KEY, at TEXT NOT NULL);
+CREATE INDEX committed_by_time ON committed (at);
+
+-- spaces
+CREATE TABLE space (id TEXT NOT NULL PRIMARY KEY, name TEXT NOT NULL UNIQUE, created TEXT NOT NULL);
+
+-- memories
+CREATE TABLE place (id TEXT NOT NULL PRIMARY KEY, space TEXT NOT NULL);
+CREATE TABLE memory (
+  space TEXT NOT NULL, id TEXT NOT NULL, kind TEXT NOT NULL, title TEXT NOT NULL, text TEXT NOT NULL,
+  tags TEXT NOT NULL, links TEXT NOT NULL, author TEXT NOT NULL, created TEXT NOT NULL, updated TEXT NOT NULL,
+  importance DOUBLE PRECISION,
+  occurred TEXT, valid_from TEXT, valid_until TEXT, expires TEXT, revision BIGINT NOT NULL, version BIGINT NOT NULL,
+  revised_by TEXT NOT NULL, revised_at TEXT NOT NULL, revised_how TEXT NOT NULL,
+  path TEXT NOT NULL, layout TEXT NOT NULL, digest TEXT NOT NULL, deleted TEXT,
+  session TEXT, PRIMARY KEY (space, id));
+CREATE INDEX memory_by_time ON memory (space, created, id);
+CREATE UNIQUE INDEX memory_by_path ON memory (path, space) WHERE deleted IS NULL;
+CREATE INDEX memory_by_digest ON memory (space, digest, created, id) WHERE deleted IS NULL;
+CREATE TABLE memory_tag (
+  space TEXT NOT NULL, tag TEXT NOT NULL, memory TEXT NOT NULL, PRIMARY KEY (space, tag, memory));
+CREATE INDEX memory_tag_by_memory ON memory_tag (space, memory);
+CREATE TABLE memory_mark (
+  space TEXT NOT NULL, mark BIGINT NOT NULL, memory TEXT NOT NULL, PRIMARY KEY (space, mark, memory));
+CREATE INDEX memory_mark_by_memory ON memory_mark (space, memory);
+
+-- revisions
+CREATE TABLE revision (
+  space TEXT NOT NULL, memory TEXT NOT NULL, revision BIGINT NOT NULL, title TEXT NOT NULL, text TEXT NOT NULL,
+  author TEXT NOT NULL, at TEXT NOT NULL, how TEXT NOT NULL, PRIMARY KEY (space, memory, revision));
+
+-- links
+CREATE TABLE link (
+  space TEXT NOT NULL, source TEXT NOT NULL, relation TEXT NOT NULL, target TEXT NOT NULL, revision BIGINT,
+  PRIMARY KEY (space, source, relation, target));
+CREATE INDEX link_by_target ON link (target, relation);
+
+-- idempotency
+CREATE TABLE idempotency (
+  space TEXT NOT NULL, principal TEXT NOT NULL, key TEXT NOT NULL, content TEXT NOT NULL, answer TEXT NOT NULL,
+  at TEXT NOT NULL, PRIMARY KEY (space, principal, key));
+
+-- sessions
+CREATE TABLE session (
+  space TEXT NOT NULL, id TEXT NOT NULL, parent TEXT, tags TEXT NOT NULL, created TEXT NOT NULL, closed TEXT,
+  generation BIGINT NOT NULL, last BIGINT NOT NULL, PRIMARY KEY (space, id));
+CREATE TABLE session_place (id TEXT NOT NULL PRIMARY KEY, space TEXT NOT NULL);
+CREATE INDEX session_by_time ON session (space, created, id);
+CREATE TABLE message (
+  space TEXT NOT NULL, session TEXT NOT NULL, seq BIGINT NOT NULL, id TEXT NOT NULL, role TEXT NOT NULL,
+  author TEXT NOT NULL, text TEXT NOT NULL, time TEXT NOT NULL, client_id TEXT, sent TEXT, masked BIGINT NOT NULL,
+  episode TEXT, taken_back TEXT, PRIMARY KEY (space, session, seq));
+CREATE UNIQUE INDEX message_by_id ON message (id, space);
+CREATE UNIQUE INDEX message_by_client ON message (space, session, client_id) WHERE client_id IS NOT NULL;
+CREATE INDEX message_unsettled ON message (space, session, seq) WHERE episode IS NULL AND taken_back IS NULL;
+CREATE INDEX message_by_episode ON message (episode) WHERE episode IS NOT NULL;
+
+-- jobs
+CREATE TABLE job (
+  id TEXT NOT NULL, space TEXT NOT NULL, kind TEXT NOT NULL, subject TEXT NOT NULL, state TEXT NOT NULL,
+  due TEXT NOT NULL, attempts BIGINT NOT NULL, lease TEXT, leased_until TEXT, error TEXT NOT NULL,
+  created TEXT NOT NULL, PRIMARY KEY (id, space));
+CREATE UNIQUE INDEX job_by_subject ON job (space, kind, subject) WHERE state = 'waiting';
+CREATE INDEX job_by_due ON job (state, due);
+
+-- changes
+CREATE TABLE change_count (space TEXT NOT NULL PRIMARY KEY, last BIGINT NOT NULL);
+CREATE TABLE change (
+  space TEXT NOT NULL, subject TEXT NOT NULL, number BIGINT NOT NULL, PRIMARY KEY (space, subject));
+CREATE UNIQUE INDEX change_by_number ON change (space, number);
+
+-- audit
+CREATE TABLE log_entry (
+  space TEXT NOT NULL, seq BIGINT NOT NULL, time TEXT NOT NULL, actor TEXT NOT NULL, action TEXT NOT NULL,
+  subjects TEXT NOT NULL, payload TEXT NOT NULL, previous TEXT NOT NULL, hash TEXT NOT NULL,
+  signature TEXT NOT NULL, key_id TEXT NOT NULL, PRIMARY KEY (space, seq));
+CREATE TABLE log_head (
+  space TEXT NOT NULL PRIMARY KEY, seq BIGINT NOT NULL, hash TEXT NOT NULL, signature TEXT NOT NULL,
+  key_id TEXT NOT NULL);
+
+-- files
+CREATE TABLE file (
+  path TEXT NOT NULL PRIMARY KEY, memory TEXT, size BIGINT NOT NULL, mtime_ns BIGINT NOT NULL,
+  young BIGINT NOT NULL, hash TEXT NOT NULL, version BIGINT NOT NULL, trouble TEXT);
+CREATE TABLE file_journal (
+  memory TEXT NOT NULL PRIMARY KEY, version BIGINT NOT NULL, path TEXT, hash TEXT, issued TEXT NOT NULL, seen BIGINT);
+CREATE TABLE file_left (path TEXT NOT NULL PRIMARY KEY, memory TEXT NOT NULL, at TEXT NOT NULL);
+
+-- vectors
+CREATE TABLE kept_vector (
+  embedder TEXT NOT NULL, hash TEXT NOT NULL, vector BYTEA NOT NULL, PRIMARY KEY (embedder, hash));
+"""
+
+VERSION_2: Final = """
+-- grants
+CREATE TABLE space_grant (
+  space TEXT NOT NULL, principal TEXT NOT NULL, role TEXT NOT NULL, expires TEXT, granted_by TEXT NOT NULL,
+  granted_at TEXT NOT NULL, PRIMARY KEY (space, principal));
+CREATE INDEX space_grant_by_principal ON space_grant (principal);
+
+-- keys
+CREATE TABLE api_key (
+  id TEXT NOT NULL PRIMARY KEY, principal TEXT NOT NULL, label TEXT NOT NULL, limits TEXT, created TEXT NOT NULL,
+  created_by TEXT NOT NULL, expires TEXT, revoked TEXT, hash TEXT NOT NULL UNIQUE);
+"""
+
+MIGRATIONS: Final = tuple(version.replace(" TEXT", ' TEXT COLLATE "C"') for version in (VERSION_1, VERSION_2))
+"""Migration n takes a database from version n to version n + 1."""

@@ -1,0 +1,303 @@
+"""Searching in PostgreSQL: two questions to the database, and the rest as the embedded index does it.
+
+The first brings, for each term, the ids of the passages that have it, and the ids of the nearest by vector; how many
+there are of each is counted on the way. The second brings the best of them with their neighbours, which are laid out as
+a segment beside the tail's and searched as segments are. So both engines choose and gather by the same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+import psycopg
+
+from commonplace.catalogue import FOREVER, IS_CHAT, Found, Marker, Sought
+from commonplace.engines.postgres_rows import FETCHED, ID, SHORT, ids_of, signed, unpacked
+from commonplace.engines.searching import PARTS_OF_ONE, Counts, Part, candidates, count, search
+from commonplace.engines.segments import Floats, tag_term, widened
+from commonplace.model import KINDS
+
+Row: TypeAlias = tuple[Any, ...]
+Connection: TypeAlias = psycopg.Connection[Row]
+Cursor: TypeAlias = psycopg.Cursor[Row]
+
+_SPARE: Final = 2
+"""So many times more than are wanted are looked at first: some are not to be found, or parts of one memory."""
+
+_DEEPER: Final = 4
+
+_ABOUT: Final = """
+    SELECT generation, embedder,
+      (SELECT coalesce(sum(passages), 0)::bigint FROM recall_space WHERE space = ANY(%(spaces)s::bigint[]))
+    FROM recall_index
+"""
+_REPLACED: Final = """
+    SELECT array_send(array_agg(id)) FROM recall_passage
+    WHERE owner = ANY(%(owners)s::bigint[]) AND space = ANY(%(spaces)s::bigint[])
+"""
+_POSTINGS: Final = """
+    SELECT space, term, array_send(array_agg(id)), NULL::bigint FROM recall_posting
+    WHERE space = ANY(%(spaces)s::bigint[]) AND term = ANY(%(terms)s::bigint[]) GROUP BY space, term
+"""
+_FILTERED: Final = """
+    SELECT o.space, o.term, array_send(array_agg(o.id) FILTER (WHERE {wanted})), count(*)
+    FROM recall_posting o JOIN recall_passage p USING (space, id)
+    WHERE o.space = ANY(%(spaces)s::bigint[]) AND o.term = ANY(%(terms)s::bigint[]){others} GROUP BY o.space, o.term
+"""
+# Vectors of another embedder than the question's are not even looked at.
+_NEAREST: Final = """
+    SELECT space, uuid_send(id) FROM recall_passage p
+    WHERE space = ANY(%(spaces)s::bigint[]) AND {column} IS NOT NULL AND {wanted}{others}
+      AND (SELECT embedder FROM recall_index) = %(embedder)s
+    ORDER BY {column} <=> %(vector)s::halfvec, id LIMIT %(depth)s
+"""
+_AROUND: Final = f"""
+    WITH asked AS (
+      SELECT * FROM unnest(%(which)s::smallint[], %(of)s::bigint[], %(ids)s::uuid[])
+        WITH ORDINALITY AS a (which, space, id, place)
+    ), wanted AS (
+      SELECT which, place, p.thread, p.position, p.flags & {IS_CHAT} > 0 AS chat,
+        row_number() OVER (PARTITION BY which, p.thread ORDER BY place) AS nth
+      FROM asked a JOIN recall_passage p ON p.space = a.space AND p.id = a.id WHERE {{wanted}}
+    ), few AS (
+      SELECT which, thread, position, row_number() OVER (PARTITION BY which ORDER BY place) AS place
+      FROM wanted WHERE chat OR nth <= {PARTS_OF_ONE}
+    ), places AS (
+      SELECT thread, position FROM few WHERE place <= %(first)s
+      UNION SELECT * FROM unnest(%(threads)s::bigint[], %(positions)s::bigint[])
+    ), spans AS (
+      SELECT thread, position + %(far)s AS last, greatest(
+        position - %(far)s, lag(position) OVER (PARTITION BY thread ORDER BY position) + %(far)s + 1) AS first
+      FROM places
+    ), counted AS (
+      SELECT count(*) FILTER (WHERE which = 0) AS by_terms, count(*) FILTER (WHERE which = 1) AS by_vector FROM few
+    )
+    SELECT by_terms, by_vector, {FETCHED} FROM counted LEFT JOIN (
+      SELECT p.* FROM spans s JOIN recall_passage p ON p.thread = s.thread AND p.position BETWEEN s.first AND s.last
+      WHERE p.space = ANY(%(spaces)s::bigint[]){{others}}
+    ) p ON true
+"""  # noqa: S608 - numbers and names of our own
+
+
+class _First(NamedTuple):
+    """What the first question brings: which index it is, how much it has, and what may be an answer."""
+
+    generation: int
+    embedder: str
+    passages: int
+    postings: list[Row]
+    nearest: list[Row]
+    replaced: Any
+
+
+class Search:
+    """One search in the transaction of one connection: of what that sees, and of a tail."""
+
+    def __init__(self, connection: Connection, sought: Sought, tail: Sequence[Part], owners: frozenset[str]) -> None:
+        """Search for this; `owners` are those whose passages the tail replaces."""
+        self._connection = connection
+        self._sought = sought
+        self._tail = tail
+        self._spaces: Final = {signed(space): space for space in sought.spaces}
+        self._given: Final[dict[str, Any]] = {
+            "spaces": list(self._spaces),
+            "terms": [signed(term) for term in sought.terms],
+            "owners": [signed(owner) for owner in owners],
+            "first": sought.first,
+            "far": 2 * sought.reach,
+        }
+        self._column = "v"
+        self._wanted, self._narrow = _wanted(sought, self._given)
+        self._others = " AND p.owner <> ALL(%(owners)s::bigint[])" if owners else ""
+
+    def found(self, marker: Marker) -> tuple[int, Found]:
+        """Return the generation of the index in this transaction, and what is found; vectors are as the marker says."""
+        first = self._first(marker)
+        if first.embedder != marker.embedder:
+            self._sought = self._sought._replace(vector=None)
+        matched = _matched(self._given["terms"], first.postings, first.replaced)
+        here = count(self._tail, self._sought)
+        having = tuple(map(sum, zip(matched.having, here.having, strict=True)))
+        counts = Counts(first.passages - len(first.replaced) + here.total, having)
+        rows = self._fetched(matched.weighed(counts.weights), first.nearest, counts)
+        fetched = unpacked(rows, spaces=self._spaces, dimensions=marker.dimensions)
+        parts = [Part(fetched, np.ones(fetched.rows, np.bool_)), *self._tail]
+        wide = [Part(widened(part.segment, marker.dimensions), part.alive) for part in parts]
+        return first.generation, search(wide, self._sought, counts)
+
+    def _first(self, marker: Marker) -> _First:
+        """Ask how many there are, what has the terms, what is nearest, and what the tail replaces."""
+        self._given["embedder"] = marker.embedder
+        self._column = "w" if marker.dimensions > SHORT else "v"
+        vector = self._sought.vector
+        near = vector is not None and len(vector) == marker.dimensions and bool(vector.any())
+        with self._connection.pipeline():
+            about = self._ask(_ABOUT)
+            postings = self._ask(self._postings()) if self._sought.terms else None
+            nearest = self._nearest(_SPARE * self._sought.first) if near else None
+            replaced = self._ask(_REPLACED) if self._others else None
+        generation, embedder, passages = about.fetchall()[0]
+        return _First(
+            generation,
+            embedder,
+            passages,
+            postings=postings.fetchall() if postings else [],
+            nearest=nearest.fetchall() if nearest else [],
+            replaced=ids_of(replaced.fetchall()[0][0] if replaced else None),
+        )
+
+    def _postings(self) -> str:
+        # What leaves out only a few is looked at when the best are known; what leaves out many, before.
+        return _FILTERED.format(wanted=self._wanted, others=self._others) if self._narrow else _POSTINGS
+
+    def _nearest(self, depth: int) -> Cursor:
+        statement = _NEAREST.format(column=self._column, wanted=self._wanted, others=self._others)
+        return self._ask(statement, vector=_written(self._sought.vector), depth=depth)
+
+    def _fetched(self, matched: _Weighed, nearest: list[Row], counts: Counts) -> list[Row]:
+        """Return the best by terms and by vector with their neighbours, and those of the tail's candidates."""
+        first, depth = self._sought.first, _SPARE * self._sought.first
+        beside = candidates(self._tail, self._sought, counts)
+        while True:
+            chosen = matched.best(depth)
+            by_terms, by_vector, rows = self._around(chosen, nearest, beside)
+            short = by_terms < first and len(chosen) < matched.size
+            far = by_vector < first and len(nearest) == depth
+            if not short and not far:
+                return rows
+            # Much of it is not to be found, or parts of a long memory: look further down.
+            depth *= _DEEPER
+            nearest = self._nearest(depth).fetchall() if nearest else []
+
+    def _around(
+        self, chosen: list[Row], nearest: list[Row], beside: Sequence[tuple[int, int]]
+    ) -> tuple[int, int, list[Row]]:
+        found = [*chosen, *nearest]
+        rows = self._ask(
+            _AROUND.format(wanted=self._wanted, others=self._others),
+            which=[0] * len(chosen) + [1] * len(nearest),
+            of=[space for space, _ in found],
+            ids=[id_.hex() for _, id_ in found],
+            threads=[thread - (1 << 64) if thread >= 1 << 63 else thread for thread, _ in beside],
+            positions=[position for _, position in beside],
+        ).fetchall()
+        return rows[0][0], rows[0][1], [row[2:] for row in rows if row[2] is not None]
+
+    def _ask(self, statement: str, **given: object) -> Cursor:
+        return self._connection.cursor(binary=True).execute(statement, {**self._given, **given})
+
+
+def _written(vector: Floats | None) -> str:
+    """Return a vector as the database reads it; only its direction counts."""
+    if vector is None:
+        return "[]"
+    return "[" + ",".join(map("{:.5g}".format, (vector / np.abs(vector).max()).tolist())) + "]"
+
+
+# --- what has the terms
+
+
+class _Weighed(NamedTuple):
+    """Passages, each once, and the sum of the rarity of the terms that they have."""
+
+    spaces: Any
+    ids: Any
+    sums: Any
+
+    @property
+    def size(self) -> int:
+        return len(self.sums)
+
+    def best(self, most: int) -> list[Row]:
+        """Return space and id of the best; of equal ones those whose ids come first."""
+        rows = np.arange(self.size)
+        if self.size > most:
+            least = -np.partition(-self.sums, most - 1)[most - 1]
+            rows = np.flatnonzero(self.sums >= least)
+        ids = self.ids[rows]
+        best = rows[np.lexsort((ids["place"], ids["newest"], -self.sums[rows]))[:most]]
+        return list(zip(self.spaces[best].tolist(), (one.tobytes() for one in self.ids[best].astype(ID)), strict=True))
+
+
+class _Matched(NamedTuple):
+    """Which passages have which terms, one after the other in the order of the terms."""
+
+    having: tuple[int, ...]
+    terms: Any
+    spaces: Any
+    ids: Any
+
+    def weighed(self, weights: Sequence[float]) -> _Weighed:
+        """Sum up for each passage what its terms weigh, in their order: so the sums are the same everywhere."""
+        _, first, places = np.unique(_mixed(self.ids), return_index=True, return_inverse=True)
+        sums = np.bincount(places, np.array(weights)[self.terms]) if len(places) else np.zeros(0)
+        return _Weighed(self.spaces[first], self.ids[first], sums)
+
+
+def _matched(terms: Sequence[int], postings: Sequence[Row], replaced: Any) -> _Matched:  # noqa: ANN401 - ids
+    """Take apart what has each term, without what is replaced."""
+    place = {term: at for at, term in enumerate(terms)}
+    runs = sorted(
+        ((place[term], space, ids_of(ids), size) for space, term, ids, size in postings), key=lambda run: run[0]
+    )
+    lengths = [len(ids) for _, _, ids, _ in runs]
+    found = _Matched(
+        (),
+        np.repeat(np.array([at for at, _, _, _ in runs], np.intp), lengths),
+        np.repeat(np.array([space for _, space, _, _ in runs], np.int64), lengths),
+        np.concatenate([ids_of(None), *(ids for _, _, ids, _ in runs)]),
+    )
+    if len(replaced):
+        kept = ~np.isin(_mixed(found.ids), _mixed(replaced))
+        found = _Matched((), found.terms[kept], found.spaces[kept], found.ids[kept])
+    having = np.bincount(found.terms, minlength=len(terms))
+    for at, _, _, size in runs:
+        # Where only some of them may be found, they were counted apart.
+        having[at] = 0 if size is not None else having[at]
+    for at, _, _, size in runs:
+        having[at] += size or 0
+    return found._replace(having=tuple(having.tolist()))
+
+
+def _mixed(ids: Any) -> Any:  # noqa: ANN401 - arrays
+    """Return one number for each id, of as many bits as tell them apart."""
+    return ids["newest"].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) ^ ids["place"].astype(np.uint64)
+
+
+# --- what must hold of a passage
+
+
+def _wanted(sought: Sought, given: dict[str, Any]) -> tuple[str, bool]:
+    """Return what must hold of a passage, and whether that leaves out more than a few."""
+    allowed = [
+        at for at, kind in enumerate(KINDS) if (not sought.kinds or kind in sought.kinds) and kind not in sought.without
+    ]
+    found, narrow = [], bool(sought.kinds or sought.tags)
+    if len(allowed) < len(KINDS):
+        found.append("p.kind = ANY(%(kinds)s::smallint[])")
+        given["kinds"] = allowed
+    for at, tag in enumerate(sought.tags):
+        found.append(
+            "EXISTS (SELECT FROM recall_posting t WHERE t.space = p.space AND t.id = p.id"
+            f" AND t.term = %(tag{at})s::bigint)"
+        )
+        given[f"tag{at}"] = signed(tag_term(tag))
+    bounds = (
+        ("time", ">=", "since", sought.since, sought.since > -FOREVER),
+        ("time", "<=", "until", sought.until, sought.until < FOREVER),
+        ("valid_from", "<=", "as_of", sought.as_of, sought.as_of is not None),
+        ("valid_until", ">", "as_of", sought.as_of, sought.as_of is not None),
+    )
+    for column, how, name, value, applies in bounds:
+        if applies:
+            found.append(f"p.{column} {how} %({name})s::bigint")
+            given[name], narrow = value, True
+    if sought.alive_at > -FOREVER:
+        found.append("p.expires > %(alive_at)s::bigint")
+        given["alive_at"] = sought.alive_at
+    if not sought.superseded:
+        found.append("p.superseded > %(superseded)s::bigint")
+        given["superseded"] = FOREVER - 1 if sought.as_of is None else sought.as_of
+    return " AND ".join(found) or "true", narrow

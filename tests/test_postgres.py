@@ -1,0 +1,450 @@
+"""The database on PostgreSQL: one SQL, transactions that are told again, and commits whose answer was lost."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import psycopg
+import pytest
+
+from commonplace.compose import SystemClock
+from commonplace.engines import postgres
+from commonplace.engines.postgres import PostgresDatabase, PostgresTransaction, _translated
+from commonplace.engines.postgres_lines import Lines
+from commonplace.engines.postgres_migrations import MIGRATIONS
+from commonplace.errors import BadInput, Busy, DatabaseUnreachable, HomeDamaged, HomeIsNewer, NotReplicated
+from commonplace.ports import Overtaken
+from tests.postgres_server import TEMPLATE, Server
+
+KEPT = "CREATE TABLE kept (a BIGINT PRIMARY KEY, b BIGINT NOT NULL DEFAULT 0)"
+
+
+def opened(address: str, *, busy_seconds: float = 20, connections: int = 20, migrations=MIGRATIONS) -> PostgresDatabase:
+    return PostgresDatabase(
+        address, migrations=migrations, clock=SystemClock(), busy_seconds=busy_seconds, connections=connections
+    )
+
+
+@pytest.fixture
+def db(postgres_book: tuple[str, str]) -> Iterator[PostgresDatabase]:
+    database = opened(postgres_book[0])
+    with database.connection() as connection:
+        connection.execute(KEPT)
+    yield database
+    database.close()
+
+
+def everything(db: PostgresDatabase) -> list[tuple[Any, ...]]:
+    with db.reading() as tx:
+        return tx.rows("SELECT a, b FROM kept ORDER BY a")
+
+
+# --- one SQL for both engines
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ("SELECT :a, :long_name", "SELECT %(a)s, %(long_name)s"),
+        ("WHERE a IN :ids AND b = :b", "WHERE a = ANY(%(ids)s) AND b = %(b)s"),
+        ("WHERE a IN ('x', ':y') AND b = ':z'", "WHERE a IN ('x', ':y') AND b = ':z'"),
+        ("WHERE a LIKE '10%' AND b % 2 = :c", "WHERE a LIKE '10%%' AND b %% 2 = %(c)s"),
+        ("SELECT 'it''s :x', :y::text", "SELECT 'it''s :x', %(y)s::text"),
+    ],
+)
+def test_parameters_are_written_as_the_driver_wants_them(ours, theirs):
+    assert _translated(ours) == theirs
+
+
+def test_what_is_in_quotes_is_told_from_what_is_a_parameter(db):
+    with db.reading() as tx:
+        assert tx.row("SELECT '50% :a', :a", a="100% 'b'") == ("50% :a", "100% 'b'")
+        assert tx.rows("SELECT 1 WHERE 'x' IN :none", none=()) == []
+        assert tx.row("SELECT 1 WHERE 'x' IN :some", some=("x", "y")) == (1,)
+
+
+# --- views
+
+
+def test_a_view_does_not_move_while_others_write(db):
+    db.write(lambda tx: tx.run("INSERT INTO kept (a) VALUES (1)"))
+    with db.reading() as tx:
+        assert tx.rows("SELECT a FROM kept") == [(1,)]
+        db.write(lambda other: other.run("INSERT INTO kept (a) VALUES (2)"))
+        assert tx.rows("SELECT a FROM kept") == [(1,)]
+    assert everything(db) == [(1, 0), (2, 0)]
+
+
+def test_nothing_is_written_in_a_view(db):
+    with pytest.raises(DatabaseUnreachable), db.reading() as tx:
+        tx.rows("INSERT INTO kept (a) VALUES (1) RETURNING a")
+    assert everything(db) == []
+
+
+# --- stories
+
+
+def test_a_story_that_fails_leaves_nothing(db):
+    def story(tx):
+        tx.run("INSERT INTO kept (a) VALUES (1)")
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        db.write(story)
+    assert everything(db) == []
+
+
+def test_a_transaction_inside_another_is_a_mistake(db):
+    with pytest.raises(RuntimeError, match="inside another"):
+        db.write(lambda _tx: db.write(lambda _other: None))
+    db.write(lambda tx: tx.run("INSERT INTO kept (a) VALUES (1)"))
+
+
+def test_a_story_that_was_overtaken_is_told_again_from_the_beginning(db):
+    told: list[Any] = []
+
+    def story(tx):
+        told.append(tx.run("INSERT INTO kept (a) VALUES (1)"))
+        if len(told) < 3:
+            raise Overtaken
+        return len(told)
+
+    assert db.write(story) == 3
+    assert everything(db) == [(1, 0)]
+
+
+def test_two_that_lock_each_other_out_both_come_through(db):
+    db.write(lambda tx: tx.run("INSERT INTO kept (a) VALUES (1), (2)"))
+    both = threading.Barrier(2, timeout=30)
+    told: list[Any] = []
+
+    def story(order):
+        def telling(tx):
+            told.append(order)
+            tx.run("UPDATE kept SET b = b + 1 WHERE a = :a", a=order[0])
+            if len(told) <= 2:
+                both.wait()
+            tx.run("UPDATE kept SET b = b + 1 WHERE a = :a", a=order[1])
+
+        return telling
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(db.write, [story((1, 2)), story((2, 1))]))
+    assert len(told) > 2
+    assert everything(db) == [(1, 2), (2, 2)]
+
+
+def test_who_comes_second_to_make_the_same_thing_finds_it_made(db):
+    both = threading.Barrier(2, timeout=30)
+    first = [True, True]
+
+    def story(tx):
+        if tx.row("SELECT 1 FROM kept WHERE a = 7"):
+            return "found"
+        if first:
+            first.pop()
+            both.wait()
+        tx.run("INSERT INTO kept (a) VALUES (7)")
+        return "made"
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(db.write, [story, story])) == ["found", "made"]
+
+
+def test_what_can_never_be_there_twice_ends_in_an_error(db, monkeypatch):
+    monkeypatch.setattr(postgres, "_COLLISIONS", 3)
+    with pytest.raises(HomeDamaged, match="duplicate key"):
+        db.write(lambda tx: tx.run("INSERT INTO kept (a) VALUES (1), (1)"))
+
+
+def test_who_waits_too_long_for_a_lock_is_told_so(postgres_book, db):
+    db.write(lambda tx: tx.run("INSERT INTO kept (a) VALUES (1)"))
+    impatient = opened(postgres_book[0], busy_seconds=0.2)
+    with db.connection() as connection, connection.transaction():
+        connection.execute("UPDATE kept SET b = 5")
+        with pytest.raises(Busy, match="held what this needs"):
+            impatient.write(lambda tx: tx.run("UPDATE kept SET b = 6"))
+    impatient.write(lambda tx: tx.run("UPDATE kept SET b = b + 1"))
+    impatient.close()
+    assert everything(db) == [(1, 6)]
+
+
+def test_a_statement_that_takes_too_long_is_ended(postgres_book, monkeypatch):
+    monkeypatch.setattr("commonplace.engines.postgres_lines._LONG_STATEMENT", 0.1)
+    impatient = opened(postgres_book[0], busy_seconds=0.2)
+    with pytest.raises(Busy, match="too long"), impatient.reading() as tx:
+        tx.rows("SELECT pg_sleep(10)")
+    impatient.close()
+
+
+def test_a_process_has_no_more_connections_than_it_may(postgres_book):
+    small = opened(postgres_book[0], busy_seconds=0.2, connections=2)
+    with small.reading(), small.reading(), pytest.raises(Busy, match="all 2 connections") as caught:
+        small.write(lambda _tx: None)
+    assert "COMMONPLACE_CONNECTIONS" in caught.value.fix
+    small.write(lambda _tx: None)
+    small.close()
+
+
+# --- lost connections
+
+
+def killing(db: PostgresDatabase) -> Callable[[Any], None]:
+    """Return a way to end the server's side of a transaction's connection."""
+
+    def kill(tx) -> None:
+        (pid,) = tx.row("SELECT pg_backend_pid()")
+        with db.connection() as connection:
+            connection.execute("SELECT pg_terminate_backend(%s, 5000)", (pid,))
+
+    return kill
+
+
+def test_a_connection_lost_in_the_middle_of_a_story_is_made_anew(db):
+    kill, told = killing(db), list[int]()
+
+    def story(tx):
+        told.append(tx.run("INSERT INTO kept (a) VALUES (1)"))
+        if len(told) == 1:
+            kill(tx)
+            tx.row("SELECT 1")
+
+    db.write(story)
+    assert len(told) == 2
+    assert everything(db) == [(1, 0)]
+
+
+def test_a_connection_lost_before_the_commit_is_told_from_one_lost_after_it(db):
+    kill, told = killing(db), list[int]()
+
+    def story(tx):
+        told.append(tx.run("INSERT INTO kept (a, b) VALUES (1, :b)", b=len(told)))
+        if len(told) == 1:
+            kill(tx)
+        return len(told)
+
+    assert db.write(story) == 2
+    assert everything(db) == [(1, 1)]
+
+
+class Commits:
+    """What becomes of the commits of this process: each is handed to the next of these, and at last goes through."""
+
+    def __init__(self, monkeypatch, *fates):
+        self.fates = list(fates)
+        execute = psycopg.Connection.execute
+
+        def executing(connection, query, *arguments, **options):
+            if query == "COMMIT" and self.fates:
+                self.fates.pop(0)(connection, lambda: execute(connection, "COMMIT"))
+            return execute(connection, query, *arguments, **options)
+
+        monkeypatch.setattr(psycopg.Connection, "execute", executing)
+
+
+def answer_lost(connection, commit):
+    commit()
+    connection.close()
+    raise psycopg.OperationalError("the connection is lost")
+
+
+def never_arrived(connection, _commit):
+    connection.close()
+    raise psycopg.OperationalError("the connection is lost")
+
+
+def test_a_commit_whose_answer_was_lost_is_not_made_twice(db, monkeypatch):
+    Commits(monkeypatch, answer_lost)
+    told: list[Any] = []
+
+    def story(tx):
+        told.append(tx.run("INSERT INTO kept (a) VALUES (:a)", a=len(told)))
+        return len(told)
+
+    assert db.write(story) == 1
+    assert everything(db) == [(0, 0)]
+
+
+def test_a_commit_that_never_arrived_is_made_again(db, monkeypatch):
+    Commits(monkeypatch, never_arrived, never_arrived)
+    told: list[Any] = []
+
+    def story(tx):
+        told.append(tx.run("INSERT INTO kept (a) VALUES (:a)", a=len(told)))
+        return len(told)
+
+    assert db.write(story) == 3
+    assert everything(db) == [(2, 0)]
+
+
+@pytest.mark.parametrize("ending", ["COMMIT", "ROLLBACK"])
+def test_a_commit_that_is_still_under_way_is_waited_for(db, monkeypatch, ending):
+    """The server has the commit but not yet answered when the connection is lost; it ends some time later."""
+    late: list[threading.Timer] = []
+    told: list[Any] = []
+
+    def under_way(connection, _commit):
+        # A connection of the server that goes on without us.
+        twin = connection.pgconn
+        late.append(threading.Timer(0.5, lambda: twin.exec_(ending.encode())))
+        late[0].start()
+        connection.pgconn = None
+        raise psycopg.OperationalError("the connection is lost")
+
+    def story(tx):
+        told.append(tx.run("INSERT INTO kept (a) VALUES (:a)", a=len(told)))
+        return len(told)
+
+    monkeypatch.setattr("commonplace.engines.postgres_lines.is_lost", lambda error, _line: "is lost" in str(error))
+    give_back = Lines._give_back
+    monkeypatch.setattr(Lines, "_give_back", lambda self, line: line.connection.pgconn and give_back(self, line))
+    monkeypatch.setattr(psycopg.Connection, "close", lambda self: self.pgconn and self.pgconn.finish())
+    monkeypatch.setattr(psycopg.Connection, "__del__", lambda _self: None)
+    Commits(monkeypatch, under_way)
+    begun = time.monotonic()
+    assert db.write(story) == (1 if ending == "COMMIT" else 2)
+    assert time.monotonic() - begun > 0.3
+    late[0].join()
+    assert everything(db) == [(0 if ending == "COMMIT" else 1, 0)]
+
+
+def test_marks_of_commits_are_removed_when_nobody_can_be_in_doubt_any_more(postgres_book, db):
+    db.write(lambda tx: tx.run("INSERT INTO kept (a) VALUES (1)"))
+    with db.reading() as tx:
+        assert tx.row("SELECT count(*) FROM committed") == (1,)
+    db.write(lambda tx: tx.run("UPDATE committed SET at = '2020-01-01T00:00:00.000000Z'"))
+    opened(postgres_book[0]).close()
+    with db.reading() as tx:
+        assert tx.row("SELECT count(*) FROM committed") == (0,)
+
+
+def _insert(tx: PostgresTransaction, a: int) -> None:
+    tx.run("INSERT INTO kept (a) VALUES (:a)", a=a)
+
+
+def test_a_server_that_restarts_is_waited_for():
+    with Server.started(fsync="on") as server:
+        server.make_template()
+        db = opened(server.make_database("x", template=TEMPLATE))
+        with db.connection() as connection:
+            connection.execute(KEPT)
+        for number in range(3):
+            db.write(partial(_insert, a=number))
+            server.kill()
+            again = threading.Timer(0.5, server.start)
+            again.start()
+            assert everything(db) == [(a, 0) for a in range(number + 1)]
+            again.join()
+        server.kill()
+        short = threading.Timer(0.5, server.start)
+        short.start()
+        db.write(lambda tx: tx.run("INSERT INTO kept (a) VALUES (99)"))
+        short.join()
+        assert [a for a, _ in everything(db)] == [0, 1, 2, 99]
+        db.close()
+
+
+def test_a_commit_that_only_one_server_has_is_not_acknowledged():
+    """The wait for a standby ends without one: PostgreSQL says so in a warning only, and reports success."""
+    with Server.started(fsync="on") as server:
+        server.make_template()
+        db = opened(server.make_database("x", template=TEMPLATE))
+        server.configure(synchronous_standby_names="'nobody'")
+        server.reload()
+        time.sleep(0.3)
+        stop = threading.Event()
+        canceller = threading.Thread(target=_cancel_waits, args=(server, stop))
+        canceller.start()
+        try:
+            with pytest.raises(NotReplicated, match="synchronous replication"):
+                db.write(lambda tx: tx.run("INSERT INTO home (name, value) VALUES ('a', 'b')"))
+        finally:
+            stop.set()
+            canceller.join()
+        db.close()
+
+
+def _cancel_waits(server: Server, stop: threading.Event) -> None:
+    with psycopg.connect(server.address(), autocommit=True) as connection:
+        while not stop.wait(0.1):
+            connection.execute(
+                "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+                " AND state_change < now() - interval '200 ms'"
+            )
+
+
+def test_a_server_that_would_not_make_commits_durable_is_overruled(postgres):
+    address = postgres.make_database("lazy", template=TEMPLATE)
+    postgres.run("ALTER DATABASE lazy SET synchronous_commit = off")
+    db = opened(address)
+    with db.connection() as connection:
+        assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
+    assert db.write(lambda tx: tx.row("SHOW synchronous_commit"), durable=False) == ("off",)
+    db.close()
+    postgres.drop_database("lazy")
+
+
+# --- the schema
+
+
+def test_any_number_of_servers_may_start_on_an_empty_database(postgres):
+    address = postgres.make_database("many")
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: opened(address), range(8)))
+    assert {db.schema for db in found} == {len(MIGRATIONS)}
+    for db in found:
+        db.write(lambda tx: tx.run("INSERT INTO home (name, value) VALUES ('a', 'b') ON CONFLICT DO NOTHING"))
+        db.close()
+    postgres.drop_database("many")
+
+
+def test_a_later_migration_is_made_once_and_older_programs_stop(postgres):
+    address = postgres.make_database("later", template=TEMPLATE)
+    old = opened(address)
+    newer = (*MIGRATIONS, "CREATE TABLE more (a BIGINT); INSERT INTO more VALUES (1)")
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: opened(address, migrations=newer), range(4)))
+    with found[0].reading() as tx:
+        assert tx.rows("SELECT a FROM more") == [(1,)]
+    with pytest.raises(HomeIsNewer, match="schema 2"):
+        old.write(lambda _tx: None)
+    with pytest.raises(HomeIsNewer), old.reading():
+        pass
+    with pytest.raises(HomeIsNewer):
+        opened(address)
+    for db in (old, *found):
+        db.close()
+    postgres.drop_database("later")
+
+
+def test_a_migration_that_fails_changes_nothing(postgres):
+    address = postgres.make_database("broken", template=TEMPLATE)
+    opened(address).close()
+    with pytest.raises(HomeDamaged):
+        opened(address, migrations=(*MIGRATIONS, "CREATE TABLE more (a BIGINT); SELECT nonsense"))
+    again = opened(address)
+    with again.reading() as tx:
+        assert tx.row("SELECT to_regclass('more')") == (None,)
+    again.close()
+    postgres.drop_database("broken")
+
+
+def test_text_is_compared_byte_by_byte_whatever_the_database_does(db):
+    with db.reading() as tx:
+        rows = tx.rows(
+            "SELECT table_name, column_name, collation_name FROM information_schema.columns"
+            " WHERE table_schema = 'public' AND data_type = 'text'"
+        )
+    assert len(rows) > 50
+    assert {row[2] for row in rows} == {"C"}
+
+
+def test_what_is_no_address_is_refused_without_being_shown():
+    with pytest.raises(BadInput) as caught:
+        opened("postgresql://user:s3cret@host:port:x/name?nonsense=1")
+    assert "s3cret" not in str(caught.value)
