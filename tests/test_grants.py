@@ -227,6 +227,7 @@ HARMLESS = {
     "prefetch",
     "prefetched",
     "sessions",
+    "share_many",
     "spaces",
     "status",
     "verify_log",
@@ -270,6 +271,15 @@ def calls(memory: str, session: str) -> dict[str, tuple[tuple[Any, ...], dict[st
         "revoke_key": ((memory,), {}),
         "rewind": ((session, 0), {}),
         "settle": ((session,), {}),
+        "share": ((memory, "team"), {}),
+        "share_with": ((memory, "user:mallory"), {}),
+        "pull": ((memory, "team"), {}),
+        "unshare": ((memory,), {}),
+        "refresh": ((memory,), {}),
+        "detach": ((memory,), {}),
+        "adopt": ((memory,), {}),
+        "lineage": ((memory,), {}),
+        "copies": ((memory,), {}),
         "switch": ((session, "other"), {"space": "personal"}),
         "sync": ((), {}),
         "unlink": ((memory, "related_to", memory), {}),
@@ -313,6 +323,8 @@ def test_no_verb_answers_without_the_right(shared, who):
     assert eve.sessions() == ()
     assert eve.keys() == ()
     assert eve.work() == 0
+    (shared_many,) = eve.share_many([memory.id], "team")
+    assert (shared_many.id, shared_many.new) == ("", False)
     assert eve.status().memories == 0
     assert eve.verify_log().findings == ()
     assert {space.name for space in eve.spaces()} <= {"elsewhere"}

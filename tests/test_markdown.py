@@ -16,7 +16,18 @@ from hypothesis import strategies as st
 from commonplace.engines.yaml_fields import PyYaml
 from commonplace.errors import BadFile, BadTime, TooLarge
 from commonplace.markdown import FIELDS, Dialect, Document, clean_tags, clean_title, parse, render
-from commonplace.model import KINDS, MAX_FRONT_BYTES, MAX_TAG, MAX_TAGS, MAX_TEXT_BYTES, MAX_TITLE, RELATIONS
+from commonplace.model import (
+    DETACHED,
+    KINDS,
+    MAX_FRONT_BYTES,
+    MAX_TAG,
+    MAX_TAGS,
+    MAX_TEXT_BYTES,
+    MAX_TITLE,
+    MODES,
+    RELATIONS,
+    Shared,
+)
 from commonplace.ports import YamlField
 
 GUIDE = (Path(__file__).parent.parent / "docs" / "FRONT-MATTER.md").read_text(encoding="utf-8")
@@ -97,7 +108,7 @@ def test_the_canonical_file_is_as_the_guide_shows_it():
     assert shown
     document = parse(shown[1].encode(), OURS_ONLY)
     assert document.layout == ""
-    assert all(getattr(document, name) for name in FIELDS if name != "session_id")  # Only an episode has one.
+    assert all(getattr(document, name) for name in FIELDS if name not in ("session_id", "shared"))
     assert render(document, OURS_ONLY) == shown[1].encode()
 
 
@@ -161,6 +172,15 @@ BODIES = (
     | st.text(alphabet="a-.\r\n #\ufeff", max_size=12)
     | st.sampled_from(["---\nid: x\n---\n", "\r", "\n", "\r\n"])
 )
+SHARED = st.builds(
+    Shared,
+    mode=st.sampled_from((*MODES, DETACHED)),
+    root=IDS,
+    by=st.from_regex(r"\A(?:user|agent):[A-Za-z0-9][A-Za-z0-9._@-]{0,20}\Z"),
+    at=TIMES.filter(bool),
+    own=COUNTS,
+    claimed=st.booleans(),
+)
 DOCUMENTS = st.builds(
     Document,
     id=IDS,
@@ -182,6 +202,7 @@ DOCUMENTS = st.builds(
     text=BODIES,
     layout=st.just(""),
     has_front=st.just(True),
+    shared=st.none() | SHARED,
 )
 
 

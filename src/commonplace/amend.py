@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from commonplace import links, memories, revisions
+from commonplace import copies, links, memories, revisions
 from commonplace.desk import Desk
-from commonplace.model import Memory
+from commonplace.model import DETACHED, Memory
 
 
 def amend(desk: Desk, old: Memory, new: Memory, changed: Sequence[str], *, how: str, seen: int | None = None) -> Memory:
     """Store a changed memory: a new version, a new revision if title or text changed, the old one kept."""
     new = new._replace(version=old.version + 1, updated=desk.tx.now)
+    new = _tied(desk, old, new)
     if "title" in changed or "text" in changed:
         revisions.archive(desk.tx, old)
         new = new._replace(revision=old.revision + 1, revised_by=desk.actor, revised_at=desk.tx.now, revised_how=how)
@@ -24,6 +25,8 @@ def amend(desk: Desk, old: Memory, new: Memory, changed: Sequence[str], *, how: 
     if new.links != old.links or new.space.id != old.space.id:
         links.replace(desk.tx, old.space.id, new)
         desk.touch_superseded(old)
+    if new.revision != old.revision or old.deleted is not None:
+        desk.revised[new.id] = new
     desk.log_memory(new, _action(old, new, how), fields=sorted(changed))
     desk.issue([new], seen=seen)
     return new
@@ -31,11 +34,35 @@ def amend(desk: Desk, old: Memory, new: Memory, changed: Sequence[str], *, how: 
 
 def remove(desk: Desk, memory: Memory, *, how: str) -> None:
     """Delete a memory: a tombstone and its history stay. A file that is gone already need not be removed."""
+    copies.untie(desk.tx, memory)
     gone = memory._replace(deleted=desk.tx.now, version=memory.version + 1, updated=desk.tx.now)
     memories.replace(desk.tx, gone)
     desk.log_memory(gone, "delete", how=how)
     if how != "file":
         desk.issue([gone])
+
+
+def _tied(desk: Desk, old: Memory, new: Memory) -> Memory:
+    """Let a copy be the one of its root where it is now; if there is one already, it is a copy no longer."""
+    if new.shared is None or (old.space.id, old.deleted, old.shared) == (new.space.id, new.deleted, new.shared):
+        return new
+    copies.untie(desk.tx, old)
+    if not copies.is_tied(new) or is_tied_there(desk, new):
+        return new
+    return new._replace(shared=new.shared._replace(mode=DETACHED))
+
+
+def arrived(desk: Desk, memory: Memory) -> Memory:
+    """Return a memory that came as a file, tied to its root if it is a copy and the first of it here."""
+    if memory.shared is None or not copies.is_tied(memory) or is_tied_there(desk, memory):
+        return memory
+    return memory._replace(shared=memory.shared._replace(mode=DETACHED))
+
+
+def is_tied_there(desk: Desk, copy: Memory) -> bool:
+    """Tie a copy to its root in its space; tell whether it could be: there is one for each root and space."""
+    root = copy.root
+    return memories.places(desk.tx, [root]).get(root) != copy.space.id and copies.tie(desk.tx, copy)
 
 
 def _action(old: Memory, new: Memory, how: str) -> str:

@@ -14,10 +14,10 @@ from typing import Final, NamedTuple, Self
 
 from commonplace import adopting, amend, files, idempotency, links, memories, paths, revisions, takein, titles
 from commonplace.desk import Desk
-from commonplace.documents import dialect, links_of, parsed, rendered, said_by
+from commonplace.documents import dialect, links_of, parsed, rendered, said_by, tie_of
 from commonplace.errors import BadFile, FileInTheWay
 from commonplace.markdown import FIELDS, Document
-from commonplace.model import MAX_FRONT_BYTES, MAX_TAGS, MAX_TITLE, Link, Memory, new_id
+from commonplace.model import MAX_FRONT_BYTES, MAX_TAGS, MAX_TITLE, Link, Memory, Shared, new_id
 from commonplace.ports import Parts, SourceFile
 from commonplace.remember import free_path
 from commonplace.vault import hashtags, wiki_links
@@ -244,7 +244,14 @@ def _new(desk: Desk, arrival: Arrival, memory_id: str) -> Memory:
         session=document.session_id,
         layout=document.layout,
         links=links_of(document, memory_id),
+        shared=_claimed(document) if own else None,
     )
+
+
+def _claimed(document: Document) -> Shared | None:
+    """Return what makes a file a copy, as it claims: nobody here saw it being shared."""
+    shared = tie_of(document)
+    return shared._replace(claimed=True) if shared else None
 
 
 def _said(memory: Memory, arrival: Arrival) -> Memory:
@@ -333,6 +340,7 @@ def _add(desk: Desk, fate: Fate, targets: Sequence[Target], added: list[Memory])
         return fate
     memory = _with_links(fate.said, targets)
     memory = memory._replace(path=free_path(desk, _place(desk, memory)))
+    memory = amend.arrived(desk, memory)
     memories.add(desk.tx, [memory])
     adopting.adopt(desk, memory)
     links.add(desk.tx, memory.space.id, memory.links)

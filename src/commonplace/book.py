@@ -18,10 +18,12 @@ from commonplace import (
     remember,
     rights,
     settings,
+    share,
     spoken,
     sync,
     wording,
 )
+from commonplace import lineage as lineages
 from commonplace import prefetch as prefetching
 from commonplace import rebuild as rebuilding
 from commonplace import settle as settling
@@ -32,11 +34,13 @@ from commonplace.model import (
     Asked,
     Captured,
     Changes,
+    CopyOf,
     Deleted,
     Draft,
     Filter,
     Finding,
     Grant,
+    Lineage,
     Link,
     LogEntry,
     LogReport,
@@ -52,6 +56,7 @@ from commonplace.model import (
     Sent,
     Session,
     Settled,
+    Sharing,
     Space,
     Status,
     SyncReport,
@@ -163,8 +168,8 @@ class Commonplace:
         return remember.remember(self._parts, self._actor, asked)
 
     def get(self, memory_id: str) -> Memory:
-        """Return one memory."""
-        return reading.get(self._parts, self._actor, memory_id)
+        """Return one memory; a lazy copy that is stale takes over what its source says before."""
+        return share.get(self._parts, self._actor, memory_id)
 
     def find_id(self, part: str) -> str:
         """Return the id that begins or ends with these digits, or of the memory whose file this is."""
@@ -362,7 +367,8 @@ class Commonplace:
         if retry:
             settling.retry(self._parts, self._actor)
         until = None if seconds is None else self._parts.clock.now() + timedelta(seconds=seconds)
-        return settling.work(self._parts, self._actor, likeness=self._likeness, until=until, noticed=noticed)
+        settled = settling.work(self._parts, self._actor, likeness=self._likeness, until=until, noticed=noticed)
+        return settled + share.work(self._parts, self._actor, until=until)
 
     @contextmanager
     def working(self, *, every: float = 1.0) -> Iterator[None]:
@@ -413,6 +419,48 @@ class Commonplace:
     def rename_space(self, old: str, new: str) -> Space:
         """Give a space, and everything below it, another name; ids stay."""
         return arrange.rename(self._parts, self._actor, old, new)
+
+    # --- sharing
+
+    def share(self, memory_id: str, to: str, *, refresh: str = "live") -> Sharing:
+        """Copy a memory into a space, tied to its source: `live`, `lazy` or a `snapshot`."""
+        return share.share(self._parts, self._actor, memory_id, to, refresh=refresh)
+
+    def pull(self, memory_id: str, to: str | None = None, *, refresh: str = "live") -> Sharing:
+        """Copy a memory that one may read into a space of one's own, tied to its source."""
+        return share.share(self._parts, self._actor, memory_id, to or self.default_space, refresh=refresh)
+
+    def share_many(self, ids: Sequence[str], to: str, *, refresh: str = "live") -> tuple[Sharing, ...]:
+        """Share several memories into a space, each for itself, and tell what became of each."""
+        return share.share_many(self._parts, self._actor, ids, to, refresh=refresh)
+
+    def share_with(self, memory_id: str, principal: str, *, refresh: str = "live") -> Sharing:
+        """Share a memory with one principal alone."""
+        return share.share_with(self._parts, self._actor, memory_id, principal, refresh=refresh)
+
+    def unshare(self, copy_id: str) -> Receipt:
+        """Remove a copy."""
+        return share.unshare(self._parts, self._actor, copy_id)
+
+    def refresh(self, copy_id: str) -> Receipt:
+        """Let a copy take over what its source says now."""
+        return share.refresh(self._parts, self._actor, copy_id)
+
+    def detach(self, copy_id: str) -> Receipt:
+        """End the tie between a copy and its source."""
+        return share.detach(self._parts, self._actor, copy_id)
+
+    def adopt(self, copy_id: str) -> Receipt:
+        """Let a copy that was edited here say what its source says again."""
+        return share.adopt(self._parts, self._actor, copy_id)
+
+    def lineage(self, memory_id: str, *, depth: int = 32) -> Lineage:
+        """Return where a memory came from and what was copied from it, at most so deep each way."""
+        return lineages.lineage(self._parts, self._actor, memory_id, depth=depth)
+
+    def copies(self, memory_id: str) -> tuple[CopyOf, ...]:
+        """Return every copy of a memory, and theirs."""
+        return lineages.listed(self._parts, self._actor, memory_id)
 
     # --- rights
 

@@ -23,6 +23,8 @@ class Desk(NamedTuple):
     actor: str
     spaces: dict[str, Space]
     carry: dict[str, bytes | None]
+    revised: dict[str, Memory]
+    """What says something else now: copies follow it before the story ends."""
 
     @property
     def readable(self) -> Spaces:
@@ -54,7 +56,18 @@ class Desk(NamedTuple):
                 if space.id not in self.writable:
                     raise rights.refusal(self.actor, name)
                 return space
+        if origin == "folder" and paths.is_system(name):
+            # A file of ours in a home whose database is lost.
+            return self._made(name, "folder")
         return self._create(paths.require_space_name(name), origin)
+
+    def look_at(self, memory_id: str) -> Memory:
+        """Return a live memory that the actor may read, and that nobody changes meanwhile."""
+        memories.hold(self.tx, [memory_id])
+        found = memories.find(self.tx, self.readable, memory_id)
+        if found is None or found.deleted is not None:
+            raise no_memory(memory_id)
+        return found
 
     def system_space(self, name: str) -> Space:
         """Return a space of the system's own, made now if need be: nobody asks for it, so nobody needs a right to."""

@@ -7,7 +7,7 @@ from datetime import datetime
 from commonplace import dates, markdown, titles
 from commonplace.errors import BadTime
 from commonplace.markdown import Dialect, Document
-from commonplace.model import Link, Memory
+from commonplace.model import Link, Memory, Shared
 from commonplace.ports import Parts
 
 
@@ -54,6 +54,7 @@ def document_of(memory: Memory) -> Document:
         importance=memory.importance,
         author=memory.author,
         session_id=memory.session,
+        shared=memory.shared,
         links=tuple((link.relation, link.target, link.revision) for link in memory.links),
         revision=memory.revision,
         version=memory.version,
@@ -72,7 +73,8 @@ def links_of(document: Document, source: str) -> tuple[Link, ...]:
 def said_by(memory: Memory, document: Document) -> Memory:
     """Return the memory as its file says it now; without front matter only the text is said.
 
-    Its session is, like its id, not a file's to change: its messages are in that session's log.
+    Its session is, like its id, not a file's to change: its messages are in that session's log. Nor is what makes it
+    a copy, with the link to its source.
     """
     if not document.has_front:
         return memory._replace(text=document.text, layout=document.layout)
@@ -89,5 +91,17 @@ def said_by(memory: Memory, document: Document) -> Memory:
         valid_until=document.valid_until,
         expires=document.expires,
         layout=document.layout,
-        links=links_of(document, memory.id),
+        links=_still_from(memory.source, links_of(document, memory.id)),
     )
+
+
+def _still_from(source: Link | None, links: tuple[Link, ...]) -> tuple[Link, ...]:
+    if source is None or source in links:
+        return links
+    return (*(link for link in links if link.relation != source.relation), source)
+
+
+def tie_of(document: Document) -> Shared | None:
+    """Return what makes a new file a copy: its tie, if the link to its source is there."""
+    is_linked = any(relation == "shared_from" for relation, _, _ in document.links)
+    return document.shared if is_linked else None

@@ -98,9 +98,9 @@ def pieces(memory: Memory, held: Mapping[str, bool] | None = None) -> list[Piece
 
     `held` are the messages that the episode holds in its session's log, if it has one: they are found under their own
     ids, beside their neighbours in the session. One that was taken back (True) is left out, whoever put its line there
-    again. What else is in it, as in a copy, is the memory's own.
+    again. What else is in it is the memory's own, and so is everything in a copy that was shared.
     """
-    if memory.kind == "episode" and transcripts.is_transcript(memory.text):
+    if memory.kind == "episode" and memory.shared is None and transcripts.is_transcript(memory.text):
         return _lines(memory, held)
     found = [
         Piece(f"{memory.id}#{part.position}", memory.id, part.position, part.start, part.end, part.text)

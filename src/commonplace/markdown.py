@@ -20,7 +20,17 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from commonplace.errors import BadFile, BadTime, TooLarge
-from commonplace.model import KINDS, MAX_FRONT_BYTES, MAX_TAG, MAX_TAGS, MAX_TEXT_BYTES, MAX_TITLE, RELATIONS, stamp
+from commonplace.model import (
+    KINDS,
+    MAX_FRONT_BYTES,
+    MAX_TAG,
+    MAX_TAGS,
+    MAX_TEXT_BYTES,
+    MAX_TITLE,
+    RELATIONS,
+    Shared,
+    stamp,
+)
 from commonplace.ports import Yaml, YamlField
 
 _Values: TypeAlias = dict[str, Any]
@@ -55,6 +65,7 @@ class Document(NamedTuple):
     layout: str
     has_front: bool
     session_id: str | None = None
+    shared: Shared | None = None
 
 
 class Dialect(NamedTuple):
@@ -360,6 +371,11 @@ def _read_session(value: object) -> str:
     return _read_shaped(value, _SESSION)
 
 
+def _read_shared(value: object) -> Shared:
+    found = Shared.read(_read_line(value))
+    return found._replace(root=_read_id(found.root), by=_read_author(found.by))
+
+
 def _read_links(value: object) -> tuple[LinkTo, ...]:
     if not isinstance(value, list):
         raise ValueError  # noqa: TRY004 - the caller turns every bad value into one BadFile
@@ -432,6 +448,10 @@ def _quoted(value: str) -> str:
     return _NOT_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
+def _write_shared(shared: Shared) -> str:
+    return f" {shared.written()}"
+
+
 def _write_number(number: float) -> str:
     return f" {number!r}".removesuffix(".0")
 
@@ -497,6 +517,7 @@ _FIELDS: Final[Mapping[str, _Field]] = {
         _read_links,
         _write_links,
     ),
+    "shared": _Field("as we wrote it: it is not for editing", _read_shared, _write_shared),
     "updated": _TIME,
     "revision": _NUMBER,
     "version": _NUMBER,

@@ -14,13 +14,13 @@ from itertools import islice, pairwise
 from typing import Final
 from zlib import crc32
 
-from commonplace.model import Filter, Link, Memory, Space, Spaces, moment, stamp
+from commonplace.model import Filter, Link, Memory, Shared, Space, Spaces, moment, stamp
 from commonplace.ports import Overtaken, Reading, Row, Transaction
 
 _COLUMNS: Final = (
     "space, id, kind, title, text, tags, links, author, created, updated, importance, occurred, valid_from,"
     " valid_until, expires, revision, version, revised_by, revised_at, revised_how, path, layout, deleted,"
-    " session"
+    " session, shared"
 )
 _NAMES: Final = _COLUMNS.replace(",", " ").split()
 _INSERT: Final = f"INSERT INTO memory ({_COLUMNS}, digest) VALUES ({', '.join(':' + name for name in _NAMES)}, :digest)"  # noqa: S608 - our own names
@@ -403,6 +403,7 @@ def _values(memory: Memory) -> dict[str, object]:
         "digest": digest(memory.text),
         "deleted": _stamp(memory.deleted),
         "session": memory.session,
+        "shared": memory.shared.written() if memory.shared else None,
     }
 
 
@@ -432,6 +433,7 @@ def _memory(row: Row, spaces: Spaces) -> Memory:
         layout=row[21],
         deleted=_moment(row[22]),
         session=row[23],
+        shared=Shared.read(row[24]) if row[24] else None,
     )
 
 

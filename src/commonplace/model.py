@@ -131,8 +131,47 @@ class Link(NamedTuple):
     revision: int | None = None
 
 
+LIVE: Final = "live"
+LAZY: Final = "lazy"
+SNAPSHOT: Final = "snapshot"
+DETACHED: Final = "detached"
+MODES: Final = (LIVE, LAZY, SNAPSHOT)
+"""How a copy follows its source."""
+
+
+class Shared(NamedTuple):
+    """What makes a memory a copy: how it follows its source, the first source of all, who shared it and when.
+
+    `own` is its own revision that says what the source said; after an edit here it has a higher one. `claimed`: it came
+    by import, and nobody here saw it being shared.
+    """
+
+    mode: str
+    root: str
+    by: str
+    at: datetime
+    own: int
+    claimed: bool = False
+
+    def written(self) -> str:
+        """Write it on one line, as rows and files have it."""
+        words = (self.mode, self.root, self.by, stamp(self.at), str(self.own), *(("claimed",) if self.claimed else ()))
+        return " ".join(words)
+
+    @classmethod
+    def read(cls, line: str) -> Shared:
+        """Read what `written` gave; raises ValueError for anything else."""
+        mode, root, by, at, own, *claimed = line.split(" ")
+        if mode not in (*MODES, DETACHED) or claimed not in ([], ["claimed"]):
+            raise ValueError(line)
+        return cls(mode, root, by, moment(at), int(own), claimed=bool(claimed))
+
+
 class Memory(NamedTuple):
-    """One memory, as the database and its Markdown file both say it."""
+    """One memory, as the database and its Markdown file both say it.
+
+    `freshness` says how a copy stands to its source, `successor` what that was superseded by; both are found out.
+    """
 
     id: str
     space: Space
@@ -160,6 +199,21 @@ class Memory(NamedTuple):
     marks: tuple[str, ...] = ()
     superseded_by: str | None = None
     session: str | None = None
+    shared: Shared | None = None
+    freshness: str | None = None
+    successor: str | None = None
+
+    @property
+    def source(self) -> Link | None:
+        """Where a copy was shared from, with the revision that it has; None for what is no copy."""
+        if self.shared is None:
+            return None
+        return next((link for link in self.links if link.relation == "shared_from"), None)
+
+    @property
+    def root(self) -> str:
+        """The first source of a copy; of what is no copy, or no longer tied, itself."""
+        return self.id if self.shared is None or self.shared.mode == DETACHED else self.shared.root
 
 
 class Draft(NamedTuple):
@@ -207,6 +261,54 @@ class Receipt(NamedTuple):
     searchable: bool = True
     duplicate_of: str | None = None
     near: tuple[str, ...] = ()
+    copies: int = 0
+    """How many copies took the change over, of those that the one who made it may read."""
+
+
+class Sharing(NamedTuple):
+    """What became of sharing a memory: the copy, or what was there before; of one of many, why it failed."""
+
+    id: str
+    source: str
+    space: str
+    new: bool
+    refresh: str | None = None
+    revision: int = 0
+    error: str = ""
+
+
+class Ancestor(NamedTuple):
+    """One step back in a lineage; what one may not read is shown without title and space."""
+
+    id: str
+    title: str | None = None
+    space: str | None = None
+    deleted: datetime | None = None
+    readable: bool = True
+    claimed: bool = False
+
+
+class CopyOf(NamedTuple):
+    """A copy in a lineage, how it stands to its source, and the copies made from it."""
+
+    id: str
+    source: str
+    depth: int
+    title: str | None = None
+    space: str | None = None
+    refresh: str | None = None
+    freshness: str | None = None
+    readable: bool = True
+    copies: tuple[CopyOf, ...] = ()
+
+
+class Lineage(NamedTuple):
+    """Where a memory came from, nearest first, and what was copied from it; `cut` if that went beyond the depth."""
+
+    id: str
+    ancestors: tuple[Ancestor, ...]
+    copies: tuple[CopyOf, ...]
+    cut: bool = False
 
 
 class Filter(NamedTuple):

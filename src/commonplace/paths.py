@@ -9,6 +9,13 @@ from typing import Final
 from commonplace.errors import BadSpaceName
 
 PERSONAL: Final = "personal"
+BETWEEN: Final = "_between"
+"""Below it lie the spaces of two principals each."""
+
+INVALIDATIONS: Final = "_invalidations"
+"""Below a space lie its notices."""
+
+_SYSTEMS: Final = frozenset({BETWEEN, INVALIDATIONS})
 MAX_LEVELS: Final = 7
 _LEGAL: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}\Z")
 _MONTH: Final = re.compile(r"[0-9]{4}-[0-9]{2}\Z")
@@ -42,13 +49,18 @@ def require_space_name(name: str) -> str:
 
 
 def space_of(path: str) -> str:
-    """Return the space of a file: the leading run of legal names in its path, else personal."""
+    """Return the space of a file: the leading run of legal names in its path and of the system's, else personal."""
     legal: list[str] = []
     for part in path.split("/")[:-1]:
-        if len(legal) == MAX_LEVELS or not is_legal(part):
+        if len(legal) == MAX_LEVELS or not (is_legal(part) or part in _SYSTEMS):
             break
         legal.append(part)
     return "/".join(legal) or PERSONAL
+
+
+def is_system(name: str) -> bool:
+    """Tell whether a space is one of the system's own."""
+    return any(part.startswith("_") for part in name.split("/"))
 
 
 def path_for(space: str, created: datetime, slug: str, memory_id: str, *, taken: bool = False) -> str:

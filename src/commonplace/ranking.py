@@ -54,6 +54,9 @@ _DATE: Final = 0.25
 LEAST: Final = 0.12
 """What scores less answers nothing: it is not returned unless somebody asks for less."""
 
+BEHIND: Final = -0.08
+"""What a copy loses that no longer says what its source says."""
+
 _GROUND: Final = 0.15
 
 _FIRST_PERSON: Final = frozenset({"i", "my", "me", "mine", "we", "our", "us"})

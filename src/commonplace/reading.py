@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
-from commonplace import dates, files, links, memories, paths, revisions, rights, spaces, wording
+from commonplace import dates, files, freshness, links, memories, paths, revisions, rights, spaces, wording
 from commonplace.desk import no_memory
 from commonplace.errors import BadInput
 from commonplace.model import KINDS, Filter, Link, Memory, Page, Revision, Space, Spaces
@@ -144,12 +144,23 @@ def marked(tx: Reading, allowed: Spaces, found: Sequence[Memory], now: datetime)
         if link.source in live and link.source != link.target:
             successors[link.target] = max(link.source, successors.get(link.target, ""))
     bases = files.bases_of(tx, ids)
+    every = spaces.everything(tx) if any(memory.shared for memory in found) else {}
+    stands = freshness.of(tx, every, found)
     shown = []
     for memory in found:
         troubles = [base.trouble for base in bases.get(memory.id, []) if base.path == memory.path and base.trouble]
         marks = list(_marks(memory, now, troubles, superseded=memory.id in successors))
-        shown.append(memory._replace(marks=tuple(marks), superseded_by=successors.get(memory.id)))
+        said = memory._replace(marks=tuple(marks), superseded_by=successors.get(memory.id))
+        shown.append(_standing(tx, allowed, said, stands[memory.id]) if memory.id in stands else said)
     return shown
+
+
+def _standing(tx: Reading, allowed: Spaces, copy: Memory, stands: freshness.Standing) -> Memory:
+    """Return a copy with how it stands to its source; a successor that may not be read is not named."""
+    successor = (
+        stands.successor if stands.successor and stands.successor in _live(tx, allowed, [stands.successor]) else None
+    )
+    return copy._replace(freshness=stands.freshness, successor=successor)
 
 
 def _marks(memory: Memory, now: datetime, troubles: Sequence[str], *, superseded: bool) -> Iterable[str]:

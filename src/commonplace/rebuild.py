@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from commonplace import changes, files, links, memories, spaces, sync
+from commonplace import changes, copies, files, links, memories, spaces, sync
 from commonplace.desk import Desk
 from commonplace.model import FILESYSTEM, Progress, SyncReport
 from commonplace.ports import Parts
@@ -37,4 +37,5 @@ def _derive(desk: Desk, space: str, after: str) -> tuple[str | None, int]:
     last = len(found) < _BATCH
     memories.derive(desk.tx, space, found, after=after, last=last)
     links.derive(desk.tx, space, found, after=after, last=last)
+    copies.derive(desk.tx, space, found, after=after, last=last)
     return (None if last else found[-1].id), len(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import date, datetime
 from typing import Final
 
@@ -18,13 +19,14 @@ from commonplace import (
     indexing,
     ranking,
     reading,
+    share,
     stopwords,
     when,
     wording,
 )
 from commonplace.catalogue import FOREVER, IS_CHAT, Found, Sought
-from commonplace.errors import BadInput, EmbedderFailed
-from commonplace.model import Asked, Finding, Progress, Recalled, Spaces
+from commonplace.errors import BadInput, CommonplaceError, EmbedderFailed
+from commonplace.model import Asked, Finding, Memory, Progress, Recalled, Spaces
 from commonplace.ports import Embedder, Index, IndexView, Parts, Reading, Thesaurus
 from commonplace.telling import Clear, Teller, within
 
@@ -90,7 +92,14 @@ class Recaller:
             teller = Teller(tx, allowed, clear, found.pool, scores)
             hits = tuple(within(teller.hits(rows), asked.budget_tokens))
             watch.lap("tell")
+        self._renew(parts, teller.stale)
         return Recalled(hits, watch.total, watch.steps if asked.explain else {}, tuple(notes))
+
+    def _renew(self, parts: Parts, stale: Sequence[Memory]) -> None:
+        """Ask for what was told stale to be refreshed; recall itself changes nothing, and waits for nobody."""
+        if stale:
+            with suppress(CommonplaceError):
+                share.ask_to_renew(parts, stale)
 
     def _meaning(self, text: str) -> npt.NDArray[np.float64]:
         """Return the vector of a text; windows of messages overlap, so that each is asked for many times."""

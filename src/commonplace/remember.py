@@ -7,7 +7,20 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
-from commonplace import amend, dates, idempotency, links, memories, paths, reading, sync, takein, titles, wording
+from commonplace import (
+    amend,
+    dates,
+    following,
+    idempotency,
+    links,
+    memories,
+    paths,
+    reading,
+    sync,
+    takein,
+    titles,
+    wording,
+)
 from commonplace.desk import Desk, no_memory
 from commonplace.errors import BadInput, BadText, BadTime, Conflict, NotFound, VersionConflict
 from commonplace.model import (
@@ -305,7 +318,9 @@ def _change(
         memories.hold(desk.tx, (one for one in (memory_id, also) if one))
         memory = takein.fresh(desk, desk.require(memory_id), looked=looked)
         _require_version(memory, expected_version)
-        return receipt_of(story(desk, memory), new=False)
+        receipt = receipt_of(story(desk, memory), new=False)
+        followed = following.spread(desk)
+        return receipt._replace(copies=sum(copy.space.id in desk.readable for copy in followed))
 
     return sync.write_with_a_look(parts, actor, whole)
 

@@ -8,7 +8,7 @@ from typing import Final, Literal
 from commonplace import adopting, amend, files, links, memories, paths, revisions, titles
 from commonplace.carry import Typed
 from commonplace.desk import Desk
-from commonplace.documents import links_of, parsed, rendered, rendered_document, said_by
+from commonplace.documents import links_of, parsed, rendered, rendered_document, said_by, tie_of
 from commonplace.errors import BadFile, FileInTheWay, TooLarge
 from commonplace.files import Verdict
 from commonplace.markdown import Document
@@ -249,7 +249,9 @@ def _add(desk: Desk, path: str, stat: FileStat, hash_: str, document: Document, 
         layout=document.layout,
         links=links_of(document, memory_id),
         session=document.session_id,
+        shared=tie_of(document),
     )
+    memory = amend.arrived(desk, memory)
     memories.add(desk.tx, [memory])
     links.add(desk.tx, space.id, memory.links)
     adopting.adopt(desk, memory)

@@ -8,11 +8,14 @@ from typing import Final, NamedTuple
 
 from commonplace import analysis, indexing, memories, ranking, reading, sessions, titles, transcripts
 from commonplace.catalogue import IS_CHAT, Pool
-from commonplace.model import Asked, Hit, Memory, Message, Spaces
+from commonplace.model import LAZY, Asked, Hit, Memory, Message, Spaces
 from commonplace.ports import Reading
 
 _WHOLE: Final = 8_000
 """A longer text is not repeated in a hit: the passage and what stands around it are."""
+
+_BEHIND: Final = frozenset({"stale", "source_superseded"})
+"""How a copy stands that says what its source says no longer."""
 
 
 class Clear(NamedTuple):
@@ -54,23 +57,56 @@ class Teller:
 
     def hits(self, rows: Sequence[int]) -> Iterator[Hit]:
         """Yield the best hits: each message, and each memory once with its best passage."""
-        asked = self._clear.asked
-        least = ranking.LEAST if asked.min_score is None else asked.min_score
-        chosen: dict[str, int] = {}
-        for row in rows:
-            if len(chosen) == asked.k or self._scores.total[row] < least:
-                break
-            passage, memory = self._name(row)
-            is_message = bool(self._pool.flags[row] & IS_CHAT)
-            chosen.setdefault(passage if is_message else memory, row)
-        rows = list(chosen.values())
-        self._look_up({other for row in rows for other in (row - 1, row, row + 1) if self._is_beside(row, other)}, rows)
-        for row in rows:
+        chosen = self._chosen(rows, self._clear.asked.k)
+        self._look_up(chosen)
+        if any(self._demoted(row) for row in chosen):
+            # What is demoted may have to give way to what comes behind it.
+            chosen = self._chosen(rows, 2 * self._clear.asked.k)
+            self._look_up(chosen)
+            chosen = sorted(chosen, key=lambda row: -self._score(row))[: self._clear.asked.k]
+            chosen = [row for row in chosen if self._score(row) >= self._least]
+        for row in chosen:
             passage, memory = self._name(row)
             if memory in self._memories:
                 yield self._hit(self._memories[memory], passage, row)
             elif passage in self._messages:
                 yield self._message_hit(*self._messages[passage], row)
+
+    def _chosen(self, rows: Sequence[int], most: int) -> list[int]:
+        """Return the first rows that are told: messages, and the best passage of each other memory."""
+        chosen: dict[str, int] = {}
+        for row in rows:
+            if len(chosen) == most or self._scores.total[row] < self._least:
+                break
+            passage, memory = self._name(row)
+            is_message = bool(self._pool.flags[row] & IS_CHAT)
+            chosen.setdefault(passage if is_message else memory, row)
+        return list(chosen.values())
+
+    @property
+    def _least(self) -> float:
+        asked = self._clear.asked
+        return ranking.LEAST if asked.min_score is None else asked.min_score
+
+    def _demoted(self, row: int) -> float:
+        """Return what a row loses because what it says is behind its source; nothing where nothing was asked."""
+        memory = self._memories.get(self._name(row)[1])
+        is_behind = memory is not None and memory.freshness in _BEHIND and not self._clear.is_empty
+        return ranking.BEHIND if is_behind else 0.0
+
+    def _score(self, row: int) -> float:
+        return round(float(self._scores.total[row]) + self._demoted(row), 6)
+
+    def _parts(self, row: int) -> dict[str, float]:
+        parts = {name: float(part[row]) for name, part in self._scores.parts.items()}
+        lost = self._demoted(row)
+        return {**parts, "freshness": lost} if lost else parts
+
+    @property
+    def stale(self) -> list[Memory]:
+        """The lazy copies that were told and are stale: somebody should refresh them."""
+        found = self._memories.values()
+        return [one for one in found if one.freshness == "stale" and one.shared and one.shared.mode == LAZY]
 
     def _name(self, row: int) -> tuple[str, str]:
         """Return the ids of a passage and of the memory that it is in."""
@@ -79,8 +115,9 @@ class Teller:
             found = self._names[row] = self._pool.name(row)
         return found
 
-    def _look_up(self, around: set[int], rows: Sequence[int]) -> None:
+    def _look_up(self, rows: Sequence[int]) -> None:
         """Read what is told, and what stands beside it."""
+        around = {other for row in rows for other in (row - 1, row, row + 1) if self._is_beside(row, other)}
         names = [self._name(row) for row in sorted(around)]
         own = {self._name(row)[1] for row in rows}
         there = memories.several(self._tx, self._allowed, tuple({memory for _, memory in names if memory}))
@@ -108,8 +145,8 @@ class Teller:
             before=self._beside(row, -1),
             after=self._beside(row, 1),
             author=message.author,
-            score=float(self._scores.total[row]),
-            parts={name: float(part[row]) for name, part in self._scores.parts.items()},
+            score=self._score(row),
+            parts=self._parts(row),
             freshness=None,
             suspect=False,
             superseded_by=None,
@@ -132,8 +169,8 @@ class Teller:
             passage=text,
             before=before,
             after=after,
-            score=float(self._scores.total[row]),
-            parts={name: float(part[row]) for name, part in self._scores.parts.items()},
+            score=self._score(row),
+            parts=self._parts(row),
             matched=self._matched(text) if self._clear.asked.explain else (),
         )
         if not is_message:
@@ -211,15 +248,28 @@ def memory_hit(memory: Memory) -> Hit:
         author=memory.author,
         score=0.0,
         parts={},
-        freshness=None,
+        freshness=memory.freshness,
         suspect=False,
         superseded_by=memory.superseded_by,
         marks=memory.marks,
-        source={"path": memory.path, "revision": memory.revision, "how": memory.revised_how},
+        source={"path": memory.path, "revision": memory.revision, "how": memory.revised_how, **_shared(memory)},
         tags=memory.tags,
         occurred=memory.occurred,
         created=memory.created,
     )
+
+
+def _shared(memory: Memory) -> dict[str, object]:
+    """Return where a copy came from."""
+    if memory.shared is None or memory.source is None:
+        return {}
+    return {
+        "shared_from": memory.source.target,
+        "shared_revision": memory.source.revision,
+        "shared_by": memory.shared.by,
+        "refresh": memory.shared.mode,
+        "successor": memory.successor,
+    }
 
 
 def within(hits: Iterator[Hit], budget: int | None) -> Iterator[Hit]:

@@ -116,6 +116,16 @@ CREATE INDEX space_grant_by_principal ON space_grant (principal);
 CREATE TABLE api_key (
   id TEXT NOT NULL PRIMARY KEY, principal TEXT NOT NULL, label TEXT NOT NULL, limits TEXT, created TEXT NOT NULL,
   created_by TEXT NOT NULL, expires TEXT, revoked TEXT, hash TEXT NOT NULL UNIQUE);
+
+-- memories
+ALTER TABLE memory ADD COLUMN shared TEXT;
+
+-- copies
+CREATE TABLE copy (
+  space TEXT NOT NULL, root TEXT NOT NULL, memory TEXT NOT NULL, source TEXT NOT NULL, mode TEXT NOT NULL,
+  PRIMARY KEY (space, root));
+CREATE INDEX copy_by_memory ON copy (space, memory);
+CREATE INDEX copy_by_source ON copy (source, memory);
 """
 
 MIGRATIONS: Final = tuple(version.replace(" TEXT", ' TEXT COLLATE "C"') for version in (VERSION_1, VERSION_2))

@@ -1,0 +1,83 @@
+"""Copies: which memory is the copy of a root in a space, and which follow a source. Made from what memories say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from commonplace.errors import BadInput
+from commonplace.model import DETACHED, Link, Memory, Shared
+from commonplace.ports import Reading, Transaction
+
+
+def of_root(tx: Reading, root: str, space: str) -> str | None:
+    """Return the copy of a root in a space."""
+    row = tx.row("SELECT memory FROM copy WHERE space = :space AND root = :root", space=space, root=root)
+    return str(row[0]) if row else None
+
+
+def tie(tx: Transaction, memory: Memory) -> bool:
+    """Let a memory be the copy of its root in its space; tell whether it is, or another was there before."""
+    if memory.shared is None or memory.source is None:
+        return False
+    tx.run(
+        "INSERT INTO copy (space, root, memory, source, mode) VALUES (:space, :root, :memory, :source, :mode)"
+        " ON CONFLICT (space, root) DO NOTHING",
+        space=memory.space.id,
+        root=memory.shared.root,
+        memory=memory.id,
+        source=memory.source.target,
+        mode=memory.shared.mode,
+    )
+    return of_root(tx, memory.shared.root, memory.space.id) == memory.id
+
+
+def untie(tx: Transaction, memory: Memory) -> None:
+    """Let a memory no longer be anything's copy."""
+    tx.run("DELETE FROM copy WHERE space = :space AND memory = :memory", space=memory.space.id, memory=memory.id)
+
+
+def require(memory: Memory) -> tuple[Shared, Link]:
+    """Return what makes a memory a copy, and its link to the source, or refuse what is none."""
+    if memory.shared is None or memory.source is None:
+        raise BadInput(f"memory {memory.id} is no copy", fix="`commonplace lineage` shows what was copied from where")
+    return memory.shared, memory.source
+
+
+def is_tied(memory: Memory) -> bool:
+    """Tell whether a memory is a live copy that still follows its source, however it does."""
+    if memory.shared is None or memory.source is None:
+        return False
+    return memory.deleted is None and memory.shared.mode != DETACHED
+
+
+def following(
+    tx: Reading, source: str, *, modes: Sequence[str], after: str = "", limit: int = 1_000_000
+) -> list[tuple[str, str]]:
+    """Return (id, space) of the copies made from a memory that follow it so, in the order of their ids."""
+    rows = tx.rows(
+        "SELECT memory, space FROM copy WHERE source = :source AND mode IN :modes AND memory > :after"
+        " ORDER BY memory LIMIT :limit",
+        source=source,
+        modes=tuple(modes),
+        after=after,
+        limit=limit,
+    )
+    return [(row[0], row[1]) for row in rows]
+
+
+def derive(tx: Transaction, space: str, memories: Sequence[Memory], *, after: str, last: bool) -> None:
+    """Make the ties anew, for a run of a space's memories in the order of their ids."""
+    tx.run(
+        "DELETE FROM copy WHERE space = :space AND memory > :after AND memory <= :upto",
+        space=space,
+        after=after,
+        upto="\U0010ffff" if last else memories[-1].id,
+    )
+    tie_all(tx, memories)
+
+
+def tie_all(tx: Transaction, memories: Iterable[Memory]) -> None:
+    """Tie all that are copies; where two are of one root in one space, the first is."""
+    for memory in memories:
+        if is_tied(memory):
+            tie(tx, memory)

@@ -1,0 +1,104 @@
+"""How copies stand to their sources: found out whenever they are served, so that none is served stale unmarked."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from commonplace import links, memories, rights
+from commonplace.model import DETACHED, Memory, Spaces
+from commonplace.ports import Reading
+
+FRESH: Final = "fresh"
+STALE: Final = "stale"
+SOURCE_DELETED: Final = "source_deleted"
+SOURCE_SUPERSEDED: Final = "source_superseded"
+REVOKED: Final = "revoked"
+DIVERGED: Final = "diverged"
+
+FURTHEST: Final = 32
+"""So many sources back are looked at: chains are short, and a circle made by hand has no end."""
+
+
+class Standing(NamedTuple):
+    """How a copy stands to its source, and what that was superseded by, if it was."""
+
+    freshness: str
+    successor: str | None = None
+
+
+class _Known(NamedTuple):
+    """What is known of the sources: the memories themselves, who superseded them, and who may read which spaces."""
+
+    memories: Mapping[str, Memory]
+    superseded: Mapping[str, str]
+    readable: Mapping[str, Collection[str]]
+
+
+def of(tx: Reading, spaces: Spaces, found: Iterable[Memory]) -> dict[str, Standing]:
+    """Return how each of the copies among these memories stands; `spaces` are all that there are."""
+    copies = [memory for memory in found if memory.source is not None]
+    if not copies:
+        return {}
+    known = _known(tx, spaces, copies)
+    return {copy.id: _standing(copy, known, FURTHEST) for copy in copies}
+
+
+def is_stale(copy: Memory, source: Memory) -> bool:
+    """Tell whether the source says something else now than when the copy took it over."""
+    link = copy.source
+    return link is not None and (link.revision or 0) < source.revision
+
+
+def has_diverged(copy: Memory) -> bool:
+    """Tell whether a copy was edited here since it last took its source's text over."""
+    return copy.shared is not None and copy.revision != copy.shared.own
+
+
+def _standing(copy: Memory, known: _Known, left: int) -> Standing:
+    shared, link = copy.shared, copy.source
+    if shared is None or link is None or shared.mode == DETACHED:
+        return Standing(DETACHED)
+    source = known.memories.get(link.target)
+    if source is not None and source.space.id not in known.readable.get(shared.by, ()):
+        return Standing(REVOKED)
+    if source is None or source.deleted is not None:
+        # What came by import has a source that was never here.
+        return Standing(DETACHED if shared.claimed and source is None else SOURCE_DELETED)
+    if has_diverged(copy):
+        return Standing(DIVERGED)
+    if source.id in known.superseded:
+        return Standing(SOURCE_SUPERSEDED, known.superseded[source.id])
+    return Standing(STALE if is_stale(copy, source) or _is_behind(source, known, left) else FRESH)
+
+
+def _is_behind(source: Memory, known: _Known, left: int) -> bool:
+    """Tell whether a source is itself a copy that has not taken over what its own source says."""
+    if left == 0 or source.source is None:
+        return False
+    return _standing(source, known, left - 1).freshness == STALE
+
+
+def _known(tx: Reading, spaces: Spaces, copies: Sequence[Memory]) -> _Known:
+    sources: dict[str, Memory] = {}
+    wanted = {copy.source.target for copy in copies if copy.source}
+    for _ in range(FURTHEST):
+        level = memories.several(tx, spaces, sorted(wanted - sources.keys()))
+        if not level:
+            break
+        sources |= level
+        wanted = {memory.source.target for memory in level.values() if memory.source}
+    everybody = {one.shared.by for one in (*copies, *sources.values()) if one.shared}
+    readable = {by: frozenset(rights.readable(tx, by, spaces)) for by in everybody}
+    return _Known(sources, superseded(tx, spaces, sorted(sources)), readable)
+
+
+def superseded(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, str]:
+    """Return what supersedes each of these memories, where something live does; of several the newest."""
+    found = links.incoming(tx, spaces, ids, relation="supersedes")
+    there = memories.several(tx, spaces, sorted({link.source for link in found}))
+    successors: dict[str, str] = {}
+    for link in found:
+        if link.source != link.target and link.source in there and there[link.source].deleted is None:
+            successors[link.target] = max(link.source, successors.get(link.target, ""))
+    return successors
