@@ -67,6 +67,24 @@ def test_an_episode_that_a_rewind_emptied_may_come_back_as_a_file_but_not_into_r
     assert book.append("s", ["the walrus is back"]).messages[0].id in found(book, "walrus")
 
 
+def test_a_file_that_does_not_parse_does_not_hold_up_a_rewind(book, open_book):
+    (walrus, otter), episode = settled(book, "the walrus sleeps", "the otter swims")
+    path = file_of(book, episode)
+    assert otter in found(book, "otter")
+    whole = path.read_text()
+    broken = whole.replace("kind: episode", "kind: [")
+    path.write_text(broken)
+    assert [one.id for one in book.rewind("s", walrus)] == [otter]
+    assert path.read_text() == broken
+    for look in (book, open_book()):
+        assert found(look, "walrus otter") == found(look, "") == [walrus]
+    path.write_text(whole)
+    book.sync()
+    for look in (book, open_book()):
+        assert found(look, "walrus otter") == found(look, "") == [walrus]
+        book.rebuild()
+
+
 # --- which session
 
 

@@ -23,7 +23,7 @@ from commonplace import (
     wording,
 )
 from commonplace.desk import Desk
-from commonplace.errors import BadInput, BadText, Conflict, KeyConflict, NotFound, TooLarge
+from commonplace.errors import BadInput, BadText, Conflict, FileInTheWay, KeyConflict, NotFound, TooLarge
 from commonplace.model import (
     MAX_MESSAGES,
     Appended,
@@ -338,7 +338,12 @@ def _leave_episode(desk: Desk, episode: str, gone: frozenset[str], *, looked: bo
     memory = memories.find(desk.tx, desk.spaces, episode)
     if memory is None or memory.deleted is not None:
         return
-    memory = takein.fresh(desk, memory, looked=looked)
+    try:
+        memory = takein.fresh(desk, memory, looked=looked)
+    except FileInTheWay:
+        # A person is mending the file, and we do not write over it. Recall goes by the log, whatever the file says.
+        desk.touch(memory.space, [memory.id])
+        return
     told = transcripts.parse(memory.text)
     kept = [message for message in told.messages if message.id not in gone]
     if len(kept) == len(told.messages):

@@ -252,9 +252,9 @@ def _flags(piece: Piece, length: int) -> int:
 
 
 class _Made(NamedTuple):
-    """The passages of a memory, and of which version: its own, and since when it is superseded."""
+    """The passages of a memory, and of which version: its own, since when it is superseded, and what it holds."""
 
-    version: tuple[int, int]
+    version: tuple[int, int, Mapping[str, bool]]
     entries: list[Entry]
 
 
@@ -371,12 +371,12 @@ class Follower:
             held = sessions.held_by(tx, [memory.id for memory in live if memory.session])
             made |= self._messages(tx, every, [one for one in some if one not in there])
             for memory in live:
-                version = (memory.version, ended.get(memory.id, FOREVER))
+                own = held.get(memory.id, {}) if memory.session else None
+                version = (memory.version, ended.get(memory.id, FOREVER), own or {})
                 before = self._made.get(memory.id)
                 if before is not None and before.version == version and not self._embedder.slow:
                     made[memory.id] = before
                 else:
-                    own = held.get(memory.id, {}) if memory.session else None
                     found = entries(memory, superseded=version[1], embedder=self._embedder, known=known, held=own)
                     made[memory.id] = _Made(version, found)
         return made
@@ -389,7 +389,7 @@ class Follower:
         known = self._known(tx, (message.text for message, _ in open_))
         return {
             message.id: _Made(
-                (0, 0),
+                (0, 0, {}),
                 [
                     message_entry(
                         message,
