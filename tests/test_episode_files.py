@@ -125,6 +125,22 @@ def test_a_copied_file_takes_no_message_into_another_session(book, open_book):
     assert len(book.list(Filter(kinds=("episode",))).items) == 2
 
 
+def test_a_message_keeps_its_number_whatever_its_heading_says(book):
+    (walrus, otter, heron), episode = settled(book, "the walrus sleeps", "the otter swims", "the heron nests")
+    hand_edits.change(file_of(book, episode), f"\u00b7 2 \u00b7 {otter}", f"\u00b7 77 \u00b7 {otter}")
+    hand_edits.change(file_of(book, episode), "the otter swims", "the otter dives")
+    book.sync()
+    for look in range(2):
+        assert {hit.id: hit.seq for hit in book.recall("").hits} == {walrus: 1, otter: 2, heron: 3}
+        hit = book.recall("the otter dives").hits[0]
+        assert (hit.id, hit.before, hit.after) == (
+            otter,
+            "user:local: the walrus sleeps",
+            "user:local: the heron nests",
+        )
+        assert look or book.rebuild()
+
+
 # --- the database is lost
 
 

@@ -155,6 +155,24 @@ def test_a_switch_from_a_session_that_was_never_heard_of_begins_and_closes_it(bo
     assert (session_of(book, "nobody").parent, session_of(book, "nobody").closed) == (None, None)
 
 
+def test_the_log_tells_when_a_session_begins_ends_and_is_opened_again(book):
+    book.append("s", ["one"])
+    book.close_session("s")
+    book.append("s", ["two"])
+    book.switch("s", "t")
+    book.switch("t", "s", reason="resume")
+    told = [entry.action for entry in book.log(space="personal") if entry.action.startswith("session.")]
+    assert told == [
+        "session.begin",
+        "session.close",
+        "session.open",
+        "session.begin",
+        "session.switch",
+        "session.open",
+        "session.switch",
+    ]
+
+
 def test_no_session_goes_on_from_itself(book):
     with pytest.raises(BadInput, match="cannot go on from"):
         book.append("alone", ["x"], parent="alone")

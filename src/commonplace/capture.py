@@ -132,8 +132,7 @@ def _append(desk: Desk, session_id: str, cleaned: Sequence[_Clean], context: Con
 
 def _store(desk: Desk, session: Session, fresh: Sequence[tuple[Message, str | None]]) -> None:
     sessions.append(desk.tx, session, fresh)
-    if session.closed is not None:
-        sessions.close(desk.tx, session, None)
+    _open_again(desk, session)
     desk.touch(session.space, (message.id for message, _ in fresh))
     desk.log(
         session.space,
@@ -149,6 +148,12 @@ def _store(desk: Desk, session: Session, fresh: Sequence[tuple[Message, str | No
     many = session.unsettled < _MANY <= now_open or now_open >= boundary.LIMITS.messages
     due = desk.tx.now if many else desk.tx.now + _SILENCE
     jobs.ask(desk.tx, space=session.space.id, kind=settle.JOB, subject=session.id, due=due)
+
+
+def _open_again(desk: Desk, session: Session) -> None:
+    if session.closed is not None:
+        sessions.close(desk.tx, session, None)
+        desk.log(session.space, "session.open", (), session=session.id)
 
 
 def _message(desk: Desk, session: Session, one: _Clean, seq: int) -> Message:
@@ -294,8 +299,7 @@ def _switch_to(desk: Desk, new: str, old: str, reason: str, context: Context) ->
         session = _session_for(desk, new, context._replace(parent=parent, named=False))
     else:
         session = require_writable(desk, new)
-        if session.closed is not None:
-            sessions.close(desk.tx, session, None)
+        _open_again(desk, session)
     sessions.next_generation(desk.tx, session)
 
 

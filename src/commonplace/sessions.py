@@ -223,22 +223,22 @@ def tags_of(tx: Reading, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return the tags of some sessions."""
     found: dict[str, tuple[str, ...]] = {}
     for some in _chunks(ids):
-        found |= {
-            row[0]: tuple(json.loads(row[1]))
-            for row in tx.rows("SELECT id, tags FROM session WHERE id IN :ids", ids=some)
-        }
+        rows = tx.rows(
+            "SELECT session.id, session.tags FROM session_place CROSS JOIN session"
+            " ON session.space = session_place.space AND session.id = session_place.id WHERE session_place.id IN :ids",
+            ids=some,
+        )
+        found |= {row[0]: tuple(json.loads(row[1])) for row in rows}
     return found
 
 
-def held_by(tx: Reading, episodes: Sequence[str]) -> dict[str, dict[str, bool]]:
-    """Return the ids of the messages that each of these episodes holds, and whether each was taken back."""
-    found: dict[str, dict[str, bool]] = {}
+def held_by(tx: Reading, episodes: Sequence[str]) -> dict[str, dict[str, int | None]]:
+    """Return the numbers of the messages that each of these episodes holds, by id; None for one taken back."""
+    found: dict[str, dict[str, int | None]] = {}
     for some in _chunks(episodes):
-        rows = tx.rows(
-            "SELECT episode, id, taken_back IS NOT NULL FROM message WHERE episode IN :episodes", episodes=some
-        )
-        for episode, message, taken_back in rows:
-            found.setdefault(episode, {})[message] = bool(taken_back)
+        rows = tx.rows("SELECT episode, id, seq, taken_back FROM message WHERE episode IN :episodes", episodes=some)
+        for episode, message, seq, taken_back in rows:
+            found.setdefault(episode, {})[message] = seq if taken_back is None else None
     return found
 
 
