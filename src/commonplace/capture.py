@@ -203,7 +203,7 @@ def _session_for(desk: Desk, session_id: str, context: Context) -> Session:
 
 def _require_no_circle(tx: Reading, session_id: str, parent: str | None) -> None:
     """Refuse a parent that goes on from the session itself: it may have been named before it was there."""
-    if parent is not None and session_id in sessions.ancestors(tx, parent):
+    if parent is not None and sessions.goes_on_from(tx, parent, session_id):
         raise BadInput(
             f"the session {session_id} cannot go on from {parent}, which goes on from it", fix="name another parent"
         )

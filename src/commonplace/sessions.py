@@ -43,17 +43,23 @@ def place(tx: Reading, session_id: str) -> str | None:
     return str(row[0]) if row else None
 
 
-def ancestors(tx: Reading, session_id: str) -> list[str]:
-    """Return a session and those that it goes on from, as far as they are known."""
-    found = [session_id]
-    while row := tx.row(
-        "SELECT parent FROM session WHERE id = :id AND space = (SELECT space FROM session_place WHERE id = :id)",
-        id=found[-1],
-    ):
-        if row[0] is None or row[0] in found:
-            break
-        found.append(row[0])
-    return found
+def goes_on_from(tx: Reading, session_id: str, other: str) -> bool:
+    """Tell whether a session is another, or goes on from it, directly or through others."""
+    if session_id == other:
+        return True
+    # Most sessions have nobody who goes on from them, however long the line before them is.
+    if tx.row("SELECT 1 FROM session WHERE parent = :id LIMIT 1", id=other) is None:
+        return False
+    seen: set[str] = set()
+    at: str | None = session_id
+    while at is not None and at not in seen:
+        seen.add(at)
+        row = tx.row(
+            "SELECT parent FROM session WHERE id = :id AND space = (SELECT space FROM session_place WHERE id = :id)",
+            id=at,
+        )
+        at = row[0] if row else None
+    return other in seen
 
 
 def find(tx: Reading, spaces: Spaces, session_id: str) -> Session | None:

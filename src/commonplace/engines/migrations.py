@@ -55,6 +55,7 @@ CREATE TABLE session (
   generation INTEGER NOT NULL, last INTEGER NOT NULL, PRIMARY KEY (space, id)) WITHOUT ROWID;
 CREATE TABLE session_place (id TEXT NOT NULL PRIMARY KEY, space TEXT NOT NULL) WITHOUT ROWID;
 CREATE INDEX session_by_time ON session (space, created, id);
+CREATE INDEX session_by_parent ON session (parent) WHERE parent IS NOT NULL;
 CREATE TABLE message (
   space TEXT NOT NULL, session TEXT NOT NULL, seq INTEGER NOT NULL, id TEXT NOT NULL, role TEXT NOT NULL,
   author TEXT NOT NULL, text TEXT NOT NULL, time TEXT NOT NULL, client_id TEXT, sent TEXT, masked INTEGER NOT NULL,
