@@ -87,6 +87,19 @@ def test_space_parent_and_tags_are_fixed_when_a_session_is_made(book):
     assert [one.name for one in book.spaces()] == ["team"]
 
 
+def test_a_session_goes_on_under_a_name_that_its_space_had_before(book):
+    book.append("s", ["one"], space="team/backend")
+    book.rename_space("team/backend", "crew/backend")
+    book.append("s", ["two"], space="team/backend")
+    book.rename_space("crew/backend", "crew/platform")
+    for name in ("team/backend", "crew/backend", "crew/platform"):
+        book.append("s", [name], space=name)
+    with pytest.raises(Conflict):
+        book.append("s", ["never"], space="team/platform")
+    assert [one.name for one in book.spaces()] == ["crew/platform"]
+    assert texts(book, "s") == ["one", "two", "team/backend", "crew/backend", "crew/platform"]
+
+
 # --- switch: A9, A10, A11
 
 

@@ -8,6 +8,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 from commonplace import (
     amend,
+    audit,
     boundary,
     grants,
     jobs,
@@ -33,6 +34,7 @@ from commonplace.model import (
     Sent,
     Session,
     Settled,
+    Space,
     Spaces,
     new_id,
 )
@@ -188,7 +190,7 @@ def _session_for(desk: Desk, session_id: str, context: Context) -> Session:
         desk.log(session.space, "session.begin", (), session=session.id, parent=session.parent)
         return session
     session = require_writable(desk, session_id)
-    if context.named and session.space.name != context.space:
+    if context.named and not _is_called(desk.tx, session.space, context.space):
         raise Conflict(
             f"the session {session_id} is in the space {session.space.name}, not in {context.space}",
             fix=f"append to it in {session.space.name}, or use another session",
@@ -199,6 +201,11 @@ def _session_for(desk: Desk, session_id: str, context: Context) -> Session:
             fix="leave the parent out, or use another session",
         )
     return session
+
+
+def _is_called(tx: Reading, space: Space, name: str) -> bool:
+    """Tell whether a space has this name, or had it: an outbox that has not heard of the new one goes on."""
+    return space.name == name or audit.was_called(tx, space.id, name)
 
 
 def _require_no_circle(tx: Reading, session_id: str, parent: str | None) -> None:
