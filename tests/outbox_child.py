@@ -19,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from commonplace import sending
 from commonplace.client import Client
 from commonplace.compose import open_client
 from commonplace.engines.forking import Gate
@@ -196,7 +197,7 @@ def send(folder: str, point: str, signal_name: str) -> None:
 
 def append_and_die(folder: str, home: str) -> None:
     """Append through the client of a home, in two calls; then die before anything is sent."""
-    here = open_client(Settings.load(home), Loopback(Server(Path(folder))))
+    here = open_client(Settings.load(home), Loopback(Server(Path(folder))), answer_seconds=0.5)
     here.append("s", [OutMessage("one"), OutMessage("two, by the way: password=hunter2x9")])
     here.append("s", [OutMessage("three")])
     os.kill(os.getpid(), signal.SIGKILL)
@@ -204,7 +205,9 @@ def append_and_die(folder: str, home: str) -> None:
 
 def send_home(folder: str, home: str) -> None:
     """Send what the outbox of a home holds."""
-    with open_client(Settings.load(home), Loopback(Server(Path(folder)))) as here:
+    # A killed sender's lease lasts as long as two answers may take, and many lost answers make long pauses.
+    sending._LONGEST_PAUSE = 0.1  # type: ignore[misc]
+    with open_client(Settings.load(home), Loopback(Server(Path(folder))), answer_seconds=0.5) as here:
         tell(here.flush(60))
 
 

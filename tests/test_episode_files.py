@@ -67,6 +67,24 @@ def test_an_episode_that_a_rewind_emptied_may_come_back_as_a_file_but_not_into_r
     assert book.append("s", ["the walrus is back"]).messages[0].id in found(book, "walrus")
 
 
+def test_a_file_that_does_not_parse_does_not_hold_up_a_rewind(book, open_book):
+    (walrus, otter), episode = settled(book, "the walrus sleeps", "the otter swims")
+    path = file_of(book, episode)
+    assert otter in found(book, "otter")
+    whole = path.read_text()
+    broken = whole.replace("kind: episode", "kind: [")
+    path.write_text(broken)
+    assert [one.id for one in book.rewind("s", walrus)] == [otter]
+    assert path.read_text() == broken
+    for look in (book, open_book()):
+        assert found(look, "walrus otter") == found(look, "") == [walrus]
+    path.write_text(whole)
+    book.sync()
+    for look in (book, open_book()):
+        assert found(look, "walrus otter") == found(look, "") == [walrus]
+        book.rebuild()
+
+
 # --- which session
 
 
@@ -105,6 +123,22 @@ def test_a_copied_file_takes_no_message_into_another_session(book, open_book):
     assert [one.id for one in book.sessions()] == ["s"]
     assert sorted(hit.id == walrus for hit in book.recall("walrus").hits) == [False, True]
     assert len(book.list(Filter(kinds=("episode",))).items) == 2
+
+
+def test_a_message_keeps_its_number_whatever_its_heading_says(book):
+    (walrus, otter, heron), episode = settled(book, "the walrus sleeps", "the otter swims", "the heron nests")
+    hand_edits.change(file_of(book, episode), f"\u00b7 2 \u00b7 {otter}", f"\u00b7 77 \u00b7 {otter}")
+    hand_edits.change(file_of(book, episode), "the otter swims", "the otter dives")
+    book.sync()
+    for look in range(2):
+        assert {hit.id: hit.seq for hit in book.recall("").hits} == {walrus: 1, otter: 2, heron: 3}
+        hit = book.recall("the otter dives").hits[0]
+        assert (hit.id, hit.before, hit.after) == (
+            otter,
+            "user:local: the walrus sleeps",
+            "user:local: the heron nests",
+        )
+        assert look or book.rebuild()
 
 
 # --- the database is lost

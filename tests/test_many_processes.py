@@ -248,6 +248,24 @@ wait_for(child)
 book.remember("after", space="a")
 expected = {"before", "by the child", "after"}
 """,
+    "a fork while recalls are prefetched": """
+book.remember("the walrus sleeps", space="a")
+stuck = threading.Event()
+recall, book.recall = book.recall, lambda query, **asked: stuck.wait(60) and None
+for number in range(8):
+    assert book.prefetch(f"s{number}", "walrus", spaces="a")
+with book._prefetcher._guard:
+    child = os.fork()
+book.recall = recall
+if child == 0:
+    assert book.prefetched("s0", "walrus") is None
+    assert book.prefetch("s0", "walrus", spaces="a")
+    assert [hit.text for hit in book.prefetched("s0", "walrus", wait=30).hits] == ["the walrus sleeps"]
+    os._exit(0)
+wait_for(child)
+stuck.set()
+expected = {"the walrus sleeps"}
+""",
     "a child outlives its parent's book": """
 book.remember("before", space="a")
 told, tell = os.pipe()

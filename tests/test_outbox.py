@@ -807,6 +807,14 @@ def test_secrets_are_masked_before_they_reach_the_disk(folder, opening, server):
     assert server.texts() == ["my password is ***, ***"]
 
 
+def test_a_message_that_masking_makes_too_long_for_a_server_is_refused_at_once(opening, server):
+    here = opening(background=False, mask=lambda text: (text.replace("x", "[masked: secret]"), 1))
+    with pytest.raises(TooLarge) as caught:
+        here.append("a", said("fine", "x" * (MAX_MESSAGE_BYTES // 8)))
+    assert caught.value.item == 1
+    assert here.counts() == Counts(0, 0)
+
+
 def test_a_mask_must_be_handed_in_and_its_failure_stores_nothing(opening, server):
     with pytest.raises(TypeError, match="mask"):
         Client(Loopback(server), None, clock=HandClock())  # type: ignore[call-arg, arg-type]

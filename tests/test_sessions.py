@@ -87,6 +87,19 @@ def test_space_parent_and_tags_are_fixed_when_a_session_is_made(book):
     assert [one.name for one in book.spaces()] == ["team"]
 
 
+def test_a_session_goes_on_under_a_name_that_its_space_had_before(book):
+    book.append("s", ["one"], space="team/backend")
+    book.rename_space("team/backend", "crew/backend")
+    book.append("s", ["two"], space="team/backend")
+    book.rename_space("crew/backend", "crew/platform")
+    for name in ("team/backend", "crew/backend", "crew/platform"):
+        book.append("s", [name], space=name)
+    with pytest.raises(Conflict):
+        book.append("s", ["never"], space="team/platform")
+    assert [one.name for one in book.spaces()] == ["crew/platform"]
+    assert texts(book, "s") == ["one", "two", "team/backend", "crew/backend", "crew/platform"]
+
+
 # --- switch: A9, A10, A11
 
 
@@ -153,6 +166,24 @@ def test_a_switch_from_a_session_that_was_never_heard_of_begins_and_closes_it(bo
     assert (nobody.space.name, nobody.last, nobody.closed is None) == ("team", 0, False)
     book.switch("new", "nobody")
     assert (session_of(book, "nobody").parent, session_of(book, "nobody").closed) == (None, None)
+
+
+def test_the_log_tells_when_a_session_begins_ends_and_is_opened_again(book):
+    book.append("s", ["one"])
+    book.close_session("s")
+    book.append("s", ["two"])
+    book.switch("s", "t")
+    book.switch("t", "s", reason="resume")
+    told = [entry.action for entry in book.log(space="personal") if entry.action.startswith("session.")]
+    assert told == [
+        "session.begin",
+        "session.close",
+        "session.open",
+        "session.begin",
+        "session.switch",
+        "session.open",
+        "session.switch",
+    ]
 
 
 def test_no_session_goes_on_from_itself(book):

@@ -157,6 +157,17 @@ def append(tx: Transaction, keys: Keys, space: str, changes: Sequence[Change]) -
     )
 
 
+def was_called(tx: Reading, space: str, name: str) -> bool:
+    """Tell whether a space had this name before it was renamed."""
+    row = tx.row(
+        "SELECT 1 FROM log_entry WHERE space = :space AND action = 'space.rename'"
+        " AND json_extract(payload, '$.old') = :name LIMIT 1",
+        space=space,
+        name=name,
+    )
+    return row is not None
+
+
 def entries(tx: Reading, space: str, *, after: int = 0, limit: int = 500) -> list[LogEntry]:
     """Return the entries of a space that follow number `after`, oldest first, as stored."""
     return [LogEntry(**dict(zip(_FIELDS, row, strict=True))) for row in _page(tx, space, after, limit)]

@@ -8,6 +8,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 from commonplace import (
     amend,
+    audit,
     boundary,
     jobs,
     masking,
@@ -23,7 +24,7 @@ from commonplace import (
     wording,
 )
 from commonplace.desk import Desk
-from commonplace.errors import BadInput, BadText, Conflict, KeyConflict, NotFound, TooLarge
+from commonplace.errors import BadInput, BadText, Conflict, FileInTheWay, KeyConflict, NotFound, TooLarge
 from commonplace.model import (
     MAX_MESSAGES,
     Appended,
@@ -33,6 +34,7 @@ from commonplace.model import (
     Sent,
     Session,
     Settled,
+    Space,
     Spaces,
     new_id,
 )
@@ -132,8 +134,7 @@ def _append(desk: Desk, session_id: str, cleaned: Sequence[_Clean], context: Con
 
 def _store(desk: Desk, session: Session, fresh: Sequence[tuple[Message, str | None]]) -> None:
     sessions.append(desk.tx, session, fresh)
-    if session.closed is not None:
-        sessions.close(desk.tx, session, None)
+    _open_again(desk, session)
     desk.touch(session.space, (message.id for message, _ in fresh))
     desk.log(
         session.space,
@@ -149,6 +150,12 @@ def _store(desk: Desk, session: Session, fresh: Sequence[tuple[Message, str | No
     many = session.unsettled < _MANY <= now_open or now_open >= boundary.LIMITS.messages
     due = desk.tx.now if many else desk.tx.now + _SILENCE
     jobs.ask(desk.tx, space=session.space.id, kind=settle.JOB, subject=session.id, due=due)
+
+
+def _open_again(desk: Desk, session: Session) -> None:
+    if session.closed is not None:
+        sessions.close(desk.tx, session, None)
+        desk.log(session.space, "session.open", (), session=session.id)
 
 
 def _message(desk: Desk, session: Session, one: _Clean, seq: int) -> Message:
@@ -183,7 +190,7 @@ def _session_for(desk: Desk, session_id: str, context: Context) -> Session:
         desk.log(session.space, "session.begin", (), session=session.id, parent=session.parent)
         return session
     session = require_writable(desk, session_id)
-    if context.named and session.space.name != context.space:
+    if context.named and not _is_called(desk.tx, session.space, context.space):
         raise Conflict(
             f"the session {session_id} is in the space {session.space.name}, not in {context.space}",
             fix=f"append to it in {session.space.name}, or use another session",
@@ -196,9 +203,14 @@ def _session_for(desk: Desk, session_id: str, context: Context) -> Session:
     return session
 
 
+def _is_called(tx: Reading, space: Space, name: str) -> bool:
+    """Tell whether a space has this name, or had it: an outbox that has not heard of the new one goes on."""
+    return space.name == name or audit.was_called(tx, space.id, name)
+
+
 def _require_no_circle(tx: Reading, session_id: str, parent: str | None) -> None:
     """Refuse a parent that goes on from the session itself: it may have been named before it was there."""
-    if parent is not None and session_id in sessions.ancestors(tx, parent):
+    if parent is not None and sessions.goes_on_from(tx, parent, session_id):
         raise BadInput(
             f"the session {session_id} cannot go on from {parent}, which goes on from it", fix="name another parent"
         )
@@ -295,8 +307,7 @@ def _switch_to(desk: Desk, new: str, old: str, reason: str, context: Context) ->
         session = _session_for(desk, new, context._replace(parent=parent, named=False))
     else:
         session = require_writable(desk, new)
-        if session.closed is not None:
-            sessions.close(desk.tx, session, None)
+        _open_again(desk, session)
     sessions.next_generation(desk.tx, session)
 
 
@@ -341,7 +352,12 @@ def _leave_episode(desk: Desk, episode: str, gone: frozenset[str], *, looked: bo
     memory = memories.find(desk.tx, desk.spaces, episode)
     if memory is None or memory.deleted is not None:
         return
-    memory = takein.fresh(desk, memory, looked=looked)
+    try:
+        memory = takein.fresh(desk, memory, looked=looked)
+    except FileInTheWay:
+        # A person is mending the file, and we do not write over it. Recall goes by the log, whatever the file says.
+        desk.touch(memory.space, [memory.id])
+        return
     told = transcripts.parse(memory.text)
     kept = [message for message in told.messages if message.id not in gone]
     if len(kept) == len(told.messages):

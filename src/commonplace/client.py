@@ -146,12 +146,11 @@ class Client:
             raise HomeError("the client is closed", fix="make a new one; what was appended is in its outbox")
 
     def _entry(self, message: OutMessage, item: int) -> Entry:
-        try:
+        with wording.naming(item):
             _check(message)
-        except BadInput as error:
-            error.item = item
-            raise
-        text, masked = self._mask(message.text)
+            text, masked = self._mask(message.text)
+            # What stands for a secret may be longer than the secret.
+            _check(message._replace(text=text))
         # The id is made before the message is written: a resend after a lost answer has the same one.
         client_id = new_id() if message.client_id is None else message.client_id
         return Entry(client_id, message.role, message.author, text, message.time or self._clock.now(), masked)

@@ -93,12 +93,12 @@ class Piece(NamedTuple):
     message: transcripts.Utterance | None = None
 
 
-def pieces(memory: Memory, held: Mapping[str, bool] | None = None) -> list[Piece]:
+def pieces(memory: Memory, held: Mapping[str, int | None] | None = None) -> list[Piece]:
     """Cut a memory: a transcript message by message, anything else into parts.
 
     `held` are the messages that the episode holds in its session's log, if it has one: they are found under their own
-    ids, beside their neighbours in the session. One that was taken back (True) is left out, whoever put its line there
-    again. What else is in it is the memory's own, and so is everything in a copy that was shared.
+    ids and numbers, beside their neighbours in the session. One that was taken back (None) is left out, whoever put its
+    line there again. What else is in it is the memory's own, and so is everything in a copy that was shared.
     """
     if memory.kind == "episode" and memory.shared is None and transcripts.is_transcript(memory.text):
         return _lines(memory, held)
@@ -109,26 +109,41 @@ def pieces(memory: Memory, held: Mapping[str, bool] | None = None) -> list[Piece
     return found or [Piece(f"{memory.id}#0", memory.id, 0, 0, 0, "")]
 
 
-def _lines(memory: Memory, held: Mapping[str, bool] | None) -> list[Piece]:
+def _lines(memory: Memory, held: Mapping[str, int | None] | None) -> list[Piece]:
     found: list[Piece] = []
     seen: set[str] = set()
+    taken_back = {message for message, seq in (held or {}).items() if seq is None}
     for at, block in enumerate(transcripts.blocks(memory.text)):
-        if block.message is not None and held and held.get(block.message.id):
-            continue
-        # Two messages of one id are a slip of the hand: the second goes by its place.
-        name = block.message.id if block.message and block.message.id not in seen else f"{memory.id}#{at}"
-        seen.add(name)
-        if block.message is not None:
-            thread, place = memory.id, at
-            if memory.session and name in (held or ()):
-                thread, place = memory.session, block.message.seq
-            elif memory.session and held is not None:
-                name = f"{memory.id}#{at}"
-            found.append(Piece(name, thread, place, block.start, block.end, block.text, block.message))
-        elif said := memory.text[block.start : block.end].strip():
-            start = memory.text.index(said, block.start)
-            found.append(Piece(name, memory.id, at, start, start + len(said), said))
+        if block.message is None:
+            found += _above(memory, block)
+        elif block.message.id not in taken_back:
+            # Two messages of one id are a slip of the hand: the second goes by its place.
+            again = block.message.id in seen
+            found.append(_line(memory, at, block, block.message, {} if again else held))
+            seen.add(block.message.id)
     return found
+
+
+def _above(memory: Memory, block: transcripts.Block) -> list[Piece]:
+    """Return what stands above the first message, if there is anything."""
+    said = memory.text[block.start : block.end].strip()
+    start = memory.text.index(said, block.start)
+    return [Piece(f"{memory.id}#0", memory.id, 0, start, start + len(said), said)] if said else []
+
+
+def _line(
+    memory: Memory,
+    at: int,
+    block: transcripts.Block,
+    told: transcripts.Utterance,
+    held: Mapping[str, int | None] | None,
+) -> Piece:
+    """Return a message: that of a session's log, or the memory's own."""
+    piece = Piece(told.id, memory.id, at, block.start, block.end, block.text, told)
+    seq = held.get(told.id) if held else None
+    if memory.session and seq is not None:
+        return piece._replace(thread=memory.session, position=seq, message=told._replace(seq=seq))
+    return piece if held is None else piece._replace(id=f"{memory.id}#{at}")
 
 
 def message_entry(
@@ -170,7 +185,7 @@ def entries(
     superseded: int,
     embedder: Embedder,
     known: Mapping[str, bytes],
-    held: Mapping[str, bool] | None = None,
+    held: Mapping[str, int | None] | None = None,
 ) -> list[Entry]:
     """Return a memory's passages as the index keeps them; `known` holds the vectors of a slow embedder."""
     found = pieces(memory, held)
@@ -252,9 +267,9 @@ def _flags(piece: Piece, length: int) -> int:
 
 
 class _Made(NamedTuple):
-    """The passages of a memory, and of which version: its own, and since when it is superseded."""
+    """The passages of a memory, and of which version: its own, since when it is superseded, and what it holds."""
 
-    version: tuple[int, int]
+    version: tuple[int, int, Mapping[str, int | None]]
     entries: list[Entry]
 
 
@@ -371,12 +386,12 @@ class Follower:
             held = sessions.held_by(tx, [memory.id for memory in live if memory.session])
             made |= self._messages(tx, every, [one for one in some if one not in there])
             for memory in live:
-                version = (memory.version, ended.get(memory.id, FOREVER))
+                own = held.get(memory.id, {}) if memory.session else None
+                version = (memory.version, ended.get(memory.id, FOREVER), own or {})
                 before = self._made.get(memory.id)
                 if before is not None and before.version == version and not self._embedder.slow:
                     made[memory.id] = before
                 else:
-                    own = held.get(memory.id, {}) if memory.session else None
                     found = entries(memory, superseded=version[1], embedder=self._embedder, known=known, held=own)
                     made[memory.id] = _Made(version, found)
         return made
@@ -389,7 +404,7 @@ class Follower:
         known = self._known(tx, (message.text for message, _ in open_))
         return {
             message.id: _Made(
-                (0, 0),
+                (0, 0, {}),
                 [
                     message_entry(
                         message,

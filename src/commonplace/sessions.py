@@ -43,17 +43,23 @@ def place(tx: Reading, session_id: str) -> str | None:
     return str(row[0]) if row else None
 
 
-def ancestors(tx: Reading, session_id: str) -> list[str]:
-    """Return a session and those that it goes on from, as far as they are known."""
-    found = [session_id]
-    while row := tx.row(
-        "SELECT parent FROM session WHERE id = :id AND space = (SELECT space FROM session_place WHERE id = :id)",
-        id=found[-1],
-    ):
-        if row[0] is None or row[0] in found:
-            break
-        found.append(row[0])
-    return found
+def goes_on_from(tx: Reading, session_id: str, other: str) -> bool:
+    """Tell whether a session is another, or goes on from it, directly or through others."""
+    if session_id == other:
+        return True
+    # Most sessions have nobody who goes on from them, however long the line before them is.
+    if tx.row("SELECT 1 FROM session WHERE parent = :id LIMIT 1", id=other) is None:
+        return False
+    seen: set[str] = set()
+    at: str | None = session_id
+    while at is not None and at not in seen:
+        seen.add(at)
+        row = tx.row(
+            "SELECT parent FROM session WHERE id = :id AND space = (SELECT space FROM session_place WHERE id = :id)",
+            id=at,
+        )
+        at = row[0] if row else None
+    return other in seen
 
 
 def find(tx: Reading, spaces: Spaces, session_id: str) -> Session | None:
@@ -233,22 +239,22 @@ def tags_of(tx: Reading, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return the tags of some sessions."""
     found: dict[str, tuple[str, ...]] = {}
     for some in _chunks(ids):
-        found |= {
-            row[0]: tuple(json.loads(row[1]))
-            for row in tx.rows("SELECT id, tags FROM session WHERE id IN :ids", ids=some)
-        }
+        rows = tx.rows(
+            "SELECT session.id, session.tags FROM session_place CROSS JOIN session"
+            " WHERE session_place.id IN :ids AND session.space = session_place.space AND session.id = session_place.id",
+            ids=some,
+        )
+        found |= {row[0]: tuple(json.loads(row[1])) for row in rows}
     return found
 
 
-def held_by(tx: Reading, episodes: Sequence[str]) -> dict[str, dict[str, bool]]:
-    """Return the ids of the messages that each of these episodes holds, and whether each was taken back."""
-    found: dict[str, dict[str, bool]] = {}
+def held_by(tx: Reading, episodes: Sequence[str]) -> dict[str, dict[str, int | None]]:
+    """Return the numbers of the messages that each of these episodes holds, by id; None for one taken back."""
+    found: dict[str, dict[str, int | None]] = {}
     for some in _chunks(episodes):
-        rows = tx.rows(
-            "SELECT episode, id, taken_back IS NOT NULL FROM message WHERE episode IN :episodes", episodes=some
-        )
-        for episode, message, taken_back in rows:
-            found.setdefault(episode, {})[message] = bool(taken_back)
+        rows = tx.rows("SELECT episode, id, seq, taken_back FROM message WHERE episode IN :episodes", episodes=some)
+        for episode, message, seq, taken_back in rows:
+            found.setdefault(episode, {})[message] = seq if taken_back is None else None
     return found
 
 

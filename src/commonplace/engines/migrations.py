@@ -107,6 +107,9 @@ VERSION_2: Final = """
 DROP INDEX job_by_subject;
 CREATE UNIQUE INDEX job_by_subject ON job (space, kind, subject) WHERE state = 'waiting';
 
+-- sessions
+CREATE INDEX session_by_parent ON session (parent) WHERE parent IS NOT NULL;
+
 -- vectors
 ALTER TABLE vector RENAME TO kept_vector;
 

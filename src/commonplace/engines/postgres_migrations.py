@@ -60,6 +60,7 @@ CREATE TABLE session (
   generation BIGINT NOT NULL, last BIGINT NOT NULL, PRIMARY KEY (space, id));
 CREATE TABLE session_place (id TEXT NOT NULL PRIMARY KEY, space TEXT NOT NULL);
 CREATE INDEX session_by_time ON session (space, created, id);
+CREATE INDEX session_by_parent ON session (parent) WHERE parent IS NOT NULL;
 CREATE TABLE message (
   space TEXT NOT NULL, session TEXT NOT NULL, seq BIGINT NOT NULL, id TEXT NOT NULL, role TEXT NOT NULL,
   author TEXT NOT NULL, text TEXT NOT NULL, time TEXT NOT NULL, client_id TEXT, sent TEXT, masked BIGINT NOT NULL,
