@@ -195,27 +195,41 @@ def ids_of(array: bytes | None) -> Any:  # noqa: ANN401 - a structured array
     ]
 
 
-def unpacked(rows: Sequence[Sequence[Any]], *, spaces: Mapping[int, str], dimensions: int) -> Segment:
-    """Put fetched passages together; `spaces` are the names of those that were asked."""
+def unpacked(
+    rows: Sequence[Sequence[Any]], *, spaces: Mapping[int, str], terms: Sequence[str], dimensions: int
+) -> Segment:
+    """Put fetched passages together; `spaces` are the names of those that were asked, `terms` those that matter."""
     fetched = zip(*rows, strict=True) if rows else [()] * _FETCHED
-    space, said, terms, counts, names, speakers, vectors = fetched
+    space, said, having, counts, names, speakers, vectors = fetched
     columns = np.frombuffer(b"".join(said), _COLUMNS)
     arrays: dict[str, Any] = {name: np.ascontiguousarray(columns[name]) for name in _COLUMNS.names or ()}
     arrays["space"], space_table = _numbered([spaces[one] for one in space])
     arrays["speaker"], speaker_table = _numbered([one.decode() for one in speakers])
     arrays["vectors"] = _vectors(vectors, dimensions)
-    arrays["scales"] = np.where(arrays["vectors"].any(axis=1), arrays["scales"], 0).astype(np.float32)
-    items = np.frombuffer(b"".join(one[_ARRAY.size :] for one in terms), _ITEM)
+    sizes, of_all, times = _entries(having, counts, terms)
     return restored(
         Loose(
             columns=arrays,
             tables={"space": space_table, "speaker": speaker_table},
             ids=names,
-            sizes=np.array([max(len(one) - _ARRAY.size, 0) // _ITEM.itemsize for one in terms], np.int64),
-            terms=items["value"].astype(np.int64).view(np.uint64),
-            counts=np.frombuffer(b"".join(counts), "<u2").astype(np.uint16),
+            sizes=sizes,
+            terms=of_all,
+            counts=times,
         )
     )
+
+
+def _entries(having: Sequence[bytes], counts: Sequence[bytes], terms: Sequence[str]) -> tuple[Any, Any, Any]:
+    """Return how many of these terms each row has, which, and how often."""
+    wanted = np.array(sorted(map(hashed, terms)) or [0], np.uint64)
+    sizes = [max(len(one) - _ARRAY.size, 0) // _ITEM.itemsize for one in having]
+    items = np.frombuffer(b"".join([one[_ARRAY.size :] for one in having]), _ITEM)["value"]
+    found = items.astype(np.int64).view(np.uint64)
+    places = np.minimum(np.searchsorted(wanted, found), len(wanted) - 1)
+    kept = np.flatnonzero(wanted[places] == found)
+    rows = np.repeat(np.arange(len(sizes)), sizes)[kept]
+    times = np.frombuffer(b"".join(counts), "<u2").astype(np.uint16)
+    return np.bincount(rows, minlength=len(sizes)), found[kept], times[kept]
 
 
 def _numbered(texts: Sequence[str]) -> tuple[npt.NDArray[np.uint32], list[str]]:
@@ -226,5 +240,5 @@ def _numbered(texts: Sequence[str]) -> tuple[npt.NDArray[np.uint32], list[str]]:
 
 def _vectors(halves: Sequence[bytes | None], dimensions: int) -> npt.NDArray[np.int8]:
     nothing = bytes(2 * dimensions)
-    said = b"".join(nothing if one is None or len(one) != 2 * dimensions + 4 else one[4:] for one in halves)
+    said = b"".join([one[4:] if one and len(one) == 2 * dimensions + 4 else nothing for one in halves])
     return np.frombuffer(said, ">f2").astype(np.int8).reshape(len(halves), dimensions)

@@ -7,7 +7,7 @@ a segment beside the tail's and searched as segments are. So both engines choose
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -102,9 +102,9 @@ class Search:
         self._tail = tail
         self._spaces: Final = {signed(space): space for space in sought.spaces}
         self._given: Final[dict[str, Any]] = {
-            "spaces": list(self._spaces),
-            "terms": [signed(term) for term in sought.terms],
-            "owners": [signed(owner) for owner in owners],
+            "spaces": _array(self._spaces),
+            "terms": _array(map(signed, sought.terms)),
+            "owners": _array(map(signed, owners)),
             "first": sought.first,
             "far": 2 * sought.reach,
         }
@@ -117,12 +117,13 @@ class Search:
         first = self._first(marker)
         if first.embedder != marker.embedder:
             self._sought = self._sought._replace(vector=None)
-        matched = _matched(self._given["terms"], first.postings, first.replaced)
+        matched = _matched(self._sought.terms, first.postings, first.replaced)
         here = count(self._tail, self._sought)
         having = tuple(map(sum, zip(matched.having, here.having, strict=True)))
         counts = Counts(first.passages - len(first.replaced) + here.total, having)
         rows = self._fetched(matched.weighed(counts.weights), first.nearest, counts)
-        fetched = unpacked(rows, spaces=self._spaces, dimensions=marker.dimensions)
+        said = (*self._sought.terms, *self._sought.near, *map(tag_term, self._sought.tags))
+        fetched = unpacked(rows, spaces=self._spaces, terms=said, dimensions=marker.dimensions)
         parts = [Part(fetched, np.ones(fetched.rows, np.bool_)), *self._tail]
         wide = [Part(widened(part.segment, marker.dimensions), part.alive) for part in parts]
         return first.generation, search(wide, self._sought, counts)
@@ -177,16 +178,21 @@ class Search:
         found = [*chosen, *nearest]
         rows = self._ask(
             _AROUND.format(wanted=self._wanted, others=self._others),
-            which=[0] * len(chosen) + [1] * len(nearest),
-            of=[space for space, _ in found],
-            ids=[id_.hex() for _, id_ in found],
-            threads=[thread - (1 << 64) if thread >= 1 << 63 else thread for thread, _ in beside],
-            positions=[position for _, position in beside],
+            which=_array([0] * len(chosen) + [1] * len(nearest)),
+            of=_array(space for space, _ in found),
+            ids=_array(id_.hex() for _, id_ in found),
+            threads=_array(thread - (1 << 64) if thread >= 1 << 63 else thread for thread, _ in beside),
+            positions=_array(position for _, position in beside),
         ).fetchall()
         return rows[0][0], rows[0][1], [row[2:] for row in rows if row[2] is not None]
 
     def _ask(self, statement: str, **given: object) -> Cursor:
         return self._connection.cursor(binary=True).execute(statement, {**self._given, **given})
+
+
+def _array(items: Iterable[object]) -> str:
+    """Return numbers or ids as the database reads an array, which is many times as fast as by its driver."""
+    return "{" + ",".join(map(str, items)) + "}"
 
 
 def _written(vector: Floats | None) -> str:
@@ -236,9 +242,9 @@ class _Matched(NamedTuple):
         return _Weighed(self.spaces[first], self.ids[first], sums)
 
 
-def _matched(terms: Sequence[int], postings: Sequence[Row], replaced: Any) -> _Matched:  # noqa: ANN401 - ids
+def _matched(terms: Sequence[str], postings: Sequence[Row], replaced: Any) -> _Matched:  # noqa: ANN401 - ids
     """Take apart what has each term, without what is replaced."""
-    place = {term: at for at, term in enumerate(terms)}
+    place = {signed(term): at for at, term in enumerate(terms)}
     runs = sorted(
         ((place[term], space, ids_of(ids), size) for space, term, ids, size in postings), key=lambda run: run[0]
     )
@@ -277,7 +283,7 @@ def _wanted(sought: Sought, given: dict[str, Any]) -> tuple[str, bool]:
     found, narrow = [], bool(sought.kinds or sought.tags)
     if len(allowed) < len(KINDS):
         found.append("p.kind = ANY(%(kinds)s::smallint[])")
-        given["kinds"] = allowed
+        given["kinds"] = _array(allowed)
     for at, tag in enumerate(sought.tags):
         found.append(
             "EXISTS (SELECT FROM recall_posting t WHERE t.space = p.space AND t.id = p.id"
