@@ -197,7 +197,7 @@ def _session_for(desk: Desk, session_id: str, context: Context) -> Session:
         sessions.add(desk.tx, session)
         desk.log(session.space, "session.begin", (), session=session.id, parent=session.parent)
         return session
-    sessions.hold(desk.tx, session_id)
+    desk.hold_session(session_id)
     session = require(desk.tx, desk.writable, session_id)
     if context.named and session.space.name != context.space:
         raise Conflict(
@@ -297,7 +297,7 @@ def _switch_to(desk: Desk, new: str, old: str, reason: str, context: Context) ->
         parent = None if reason == "resume" else old
         _session_for(desk, new, context._replace(parent=parent, named=False))
         return
-    sessions.hold(desk.tx, new)
+    desk.hold_session(new)
     session = require(desk.tx, desk.writable, new)
     sessions.next_generation(desk.tx, session)
     if session.closed is not None:
@@ -309,7 +309,7 @@ def rewind(parts: Parts, actor: str, session_id: str, after: int | str) -> tuple
     session_id = session_name(session_id)
 
     def story(desk: Desk, *, looked: bool) -> tuple[Message, ...]:
-        sessions.hold(desk.tx, session_id)
+        desk.hold_session(session_id)
         session = require(desk.tx, desk.writable, session_id)
         taken = sessions.take_back(desk.tx, session, after=_seq(desk, session, after))
         for episode in dict.fromkeys(message.episode for message in taken if message.episode):
@@ -342,7 +342,7 @@ def _seq(desk: Desk, session: Session, after: int | str) -> int:
 
 def _leave_episode(desk: Desk, episode: str, gone: frozenset[str], *, looked: bool) -> None:
     """Take messages out of an episode by a new revision; an episode without messages goes."""
-    memories.hold(desk.tx, [episode])
+    desk.hold([episode])
     memory = memories.find(desk.tx, desk.spaces, episode)
     if memory is None or memory.deleted is not None:
         return

@@ -281,13 +281,9 @@ def _mapped_index(hidden: str) -> Index:
 
 
 def _postgres_index(database: PostgresDatabase) -> Index:
-    import shutil
-    import tempfile
-    from weakref import finalize
+    from commonplace.engines.postgres_index import PostgresIndex
 
-    folder = tempfile.mkdtemp(prefix="commonplace-")
-    finalize(database, shutil.rmtree, folder, ignore_errors=True)
-    return _mapped_index(folder)
+    return PostgresIndex(database.connection)
 
 
 def _recalls(settings: Settings, index: Callable[[], Index]) -> Recalls:

@@ -54,14 +54,19 @@ def find(tx: Reading, spaces: Spaces, session_id: str) -> Session | None:
     return _session(row, spaces, unsettled=count_open(tx, space, session_id)) if row else None
 
 
-def hold(tx: Transaction, session_id: str) -> None:
-    """Let nobody else change a session or append to it until the transaction ends; what is read of it then holds."""
-    if tx.locking:
-        tx.rows(
-            "SELECT 1 FROM session WHERE space = (SELECT space FROM session_place WHERE id = :id)"  # noqa: S608 - our own words
-            f" AND id = :id{tx.locking}",
-            id=session_id,
-        )
+def hold(tx: Transaction, session_id: str) -> set[str]:
+    """Let nobody else change a session or append to it until the transaction ends; what is read of it then holds.
+
+    Return the space that it is in, where there was anything to be held.
+    """
+    if not tx.locking:
+        return set()
+    rows = tx.rows(
+        "SELECT space FROM session WHERE space = (SELECT space FROM session_place WHERE id = :id)"  # noqa: S608 - our own words
+        f" AND id = :id{tx.locking}",
+        id=session_id,
+    )
+    return {row[0] for row in rows}
 
 
 def page(tx: Reading, spaces: Spaces, *, after: tuple[str, str] | None, limit: int) -> list[Session]:

@@ -56,7 +56,7 @@ def with_plan(
     """Let a story happen with a plan that still holds then: boundaries are not looked for in the transaction."""
 
     def whole(desk: Desk, plan: Plan | None, *, last: bool) -> Told:
-        sessions.hold(desk.tx, session_id)
+        desk.hold_session(session_id)
         return story(desk, _checked(desk, session_id, plan, last=last))
 
     for _ in range(_TRIES - 1):
