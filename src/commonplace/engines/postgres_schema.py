@@ -56,12 +56,13 @@ CREATE: Final = f"""
       valid_until bigint NOT NULL,
       superseded  bigint NOT NULL,
       expires     bigint NOT NULL,
-      columns     bytea NOT NULL,  -- what only scoring reads
       terms       bigint[] NOT NULL,
-      counts      bytea NOT NULL,
+      columns     bytea NOT NULL,  -- from here on what scoring reads, as the embedded index has it
+      entries     bytea NOT NULL,
       name        bytea NOT NULL,
       speaker     bytea NOT NULL,
-      v           halfvec,         -- a vector that an index has room for
+      vector      bytea,
+      v           halfvec,         -- the same, as the database compares it: one that an index has room for
       w           halfvec          -- one that is too long for that
     ) WITH ({_VACUUM});
     CREATE TABLE recall_posting (space bigint NOT NULL, term bigint NOT NULL, id uuid NOT NULL) WITH ({_VACUUM})

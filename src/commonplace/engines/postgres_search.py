@@ -71,13 +71,10 @@ _AROUND: Final = f"""
       SELECT thread, position + %(far)s AS last, greatest(
         position - %(far)s, lag(position) OVER (PARTITION BY thread ORDER BY position) + %(far)s + 1) AS first
       FROM places
-    ), counted AS (
-      SELECT count(*) FILTER (WHERE which = 0) AS by_terms, count(*) FILTER (WHERE which = 1) AS by_vector FROM few
     )
-    SELECT by_terms, by_vector, {FETCHED} FROM counted LEFT JOIN (
-      SELECT p.* FROM spans s JOIN recall_passage p ON p.thread = s.thread AND p.position BETWEEN s.first AND s.last
-      WHERE p.space = ANY(%(spaces)s::bigint[]){{others}}
-    ) p ON true
+    SELECT (SELECT count(*) FROM few WHERE which = 0), (SELECT count(*) FROM few WHERE which = 1), {FETCHED}
+    FROM spans s JOIN recall_passage p ON p.thread = s.thread AND p.position BETWEEN s.first AND s.last
+    WHERE p.space = ANY(%(spaces)s::bigint[]){{others}}
 """  # noqa: S608 - numbers and names of our own
 
 
@@ -157,7 +154,7 @@ class Search:
         statement = _NEAREST.format(column=self._column, wanted=self._wanted, others=self._others)
         return self._ask(statement, vector=_written(self._sought.vector), depth=depth)
 
-    def _fetched(self, matched: _Weighed, nearest: list[Row], counts: Counts) -> list[Row]:
+    def _fetched(self, matched: _Weighed, nearest: list[Row], counts: Counts) -> Row:
         """Return the best by terms and by vector with their neighbours, and those of the tail's candidates."""
         first, depth = self._sought.first, _SPARE * self._sought.first
         beside = candidates(self._tail, self._sought, counts)
@@ -172,19 +169,17 @@ class Search:
             depth *= _DEEPER
             nearest = self._nearest(depth).fetchall() if nearest else []
 
-    def _around(
-        self, chosen: list[Row], nearest: list[Row], beside: Sequence[tuple[int, int]]
-    ) -> tuple[int, int, list[Row]]:
+    def _around(self, chosen: list[Row], nearest: list[Row], beside: Sequence[tuple[int, int]]) -> tuple[int, int, Row]:
         found = [*chosen, *nearest]
-        rows = self._ask(
+        by_terms, by_vector, *rows = self._ask(
             _AROUND.format(wanted=self._wanted, others=self._others),
             which=_array([0] * len(chosen) + [1] * len(nearest)),
             of=_array(space for space, _ in found),
             ids=_array(id_.hex() for _, id_ in found),
             threads=_array(thread - (1 << 64) if thread >= 1 << 63 else thread for thread, _ in beside),
             positions=_array(position for _, position in beside),
-        ).fetchall()
-        return rows[0][0], rows[0][1], [row[2:] for row in rows if row[2] is not None]
+        ).fetchall()[0]
+        return by_terms, by_vector, tuple(rows)
 
     def _ask(self, statement: str, **given: object) -> Cursor:
         return self._connection.cursor(binary=True).execute(statement, {**self._given, **given})
