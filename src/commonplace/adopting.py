@@ -30,7 +30,7 @@ def adopt(desk: Desk, memory: Memory) -> None:
 
 def _session(desk: Desk, memory: Memory, session_id: str) -> Session | None:
     if sessions.place(desk.tx, session_id) is not None:
-        desk.hold_session(session_id)
+        desk.hold_sessions(session_id)
         return sessions.find(desk.tx, desk.spaces, session_id)
     session = Session(session_id, memory.space, None, memory.tags, memory.created, None, 1, 0)
     sessions.add(desk.tx, session)

@@ -197,7 +197,7 @@ def _session_for(desk: Desk, session_id: str, context: Context) -> Session:
         sessions.add(desk.tx, session)
         desk.log(session.space, "session.begin", (), session=session.id, parent=session.parent)
         return session
-    desk.hold_session(session_id)
+    desk.hold_sessions(session_id)
     session = require(desk.tx, desk.writable, session_id)
     if context.named and session.space.name != context.space:
         raise Conflict(
@@ -282,7 +282,7 @@ def switch(
         desk.log(space, "session.switch", (), session=old, to=new, reason=reason)
         return Settled(old, made, sessions.count_open(desk.tx, before.space.id, old) if before else 0)
 
-    return settle.with_plan(parts, actor, old, likeness, story, flush=True)
+    return settle.with_plan(parts, actor, old, likeness, story, flush=True, also=(new,))
 
 
 def _inherited(context: Context, before: Session) -> Context:
@@ -297,7 +297,7 @@ def _switch_to(desk: Desk, new: str, old: str, reason: str, context: Context) ->
         parent = None if reason == "resume" else old
         _session_for(desk, new, context._replace(parent=parent, named=False))
         return
-    desk.hold_session(new)
+    desk.hold_sessions(new)
     session = require(desk.tx, desk.writable, new)
     sessions.next_generation(desk.tx, session)
     if session.closed is not None:
@@ -309,7 +309,7 @@ def rewind(parts: Parts, actor: str, session_id: str, after: int | str) -> tuple
     session_id = session_name(session_id)
 
     def story(desk: Desk, *, looked: bool) -> tuple[Message, ...]:
-        desk.hold_session(session_id)
+        desk.hold_sessions(session_id)
         session = require(desk.tx, desk.writable, session_id)
         taken = sessions.take_back(desk.tx, session, after=_seq(desk, session, after))
         for episode in dict.fromkeys(message.episode for message in taken if message.episode):

@@ -51,9 +51,9 @@ class Desk(NamedTuple):
         """Let nobody else change these memories while the story is told."""
         self._know(memories.hold(self.tx, ids))
 
-    def hold_session(self, session_id: str) -> None:
-        """Let nobody else change a session while the story is told, or append to it."""
-        self._know(sessions.hold(self.tx, session_id))
+    def hold_sessions(self, *ids: str) -> None:
+        """Let nobody else change these sessions while the story is told, or append to them."""
+        self._know(sessions.hold(self.tx, ids))
 
     def _know(self, found: Collection[str]) -> None:
         """Begin anew when something is in a space that was made after the story began."""
