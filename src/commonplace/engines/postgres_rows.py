@@ -254,6 +254,6 @@ def _speakers(columns: Any, said: bytes) -> tuple[Any, list[str]]:  # noqa: ANN4
 def _vectors(said: bytes, having: Any, dimensions: int) -> npt.NDArray[np.int8]:  # noqa: ANN401 - an array
     vectors = np.zeros((len(having), dimensions), np.int8)
     # Of another length they are another embedder's, and not compared.
-    if len(said) == np.count_nonzero(having) * dimensions:
+    if said and len(said) == np.count_nonzero(having) * dimensions:
         vectors[having] = np.frombuffer(said, np.int8).reshape(-1, dimensions)
     return vectors

@@ -13,11 +13,11 @@ from typing import Final
 FORMAT: Final = 1
 """Changes with every change of the tables, or of what stands in them."""
 
-DROP: Final = "DROP TABLE IF EXISTS recall_posting; DROP TABLE IF EXISTS recall_passage"
+TABLES: Final = ("recall_index", "recall_space", "recall_passage", "recall_posting")
+DROP_ROWS: Final = "DROP TABLE IF EXISTS recall_posting; DROP TABLE IF EXISTS recall_passage"
+DROP: Final = "; ".join(f"DROP TABLE IF EXISTS {table}" for table in reversed(TABLES))
 
 MARKER: Final = f"""
-    DROP TABLE IF EXISTS recall_space;
-    DROP TABLE IF EXISTS recall_index;
     CREATE TABLE recall_index (
       one        smallint PRIMARY KEY CHECK (one = 1),
       format     integer NOT NULL,

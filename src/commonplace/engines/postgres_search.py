@@ -28,6 +28,12 @@ _SPARE: Final = 2
 
 _DEEPER: Final = 4
 
+_LOOK_UPS: Final = 10_000
+"""So many times a term is looked up in a space for one question; beyond that, only the rarest terms are."""
+
+_FEWEST: Final = 4
+_SAMPLE: Final = 16
+
 _ABOUT: Final = """
     SELECT generation, embedder,
       (SELECT coalesce(sum(passages), 0)::bigint FROM recall_space WHERE space = ANY(%(spaces)s::bigint[]))
@@ -46,6 +52,15 @@ _FILTERED: Final = """
     FROM recall_posting o JOIN recall_passage p USING (space, id)
     WHERE o.space = ANY(%(spaces)s::bigint[]) AND o.term = ANY(%(terms)s::bigint[]){others} GROUP BY o.space, o.term
 """
+# How common the terms are in the largest of the asked spaces.
+_COMMON: Final = f"""
+    WITH largest AS MATERIALIZED (
+      SELECT space, passages FROM recall_space WHERE space = ANY(%(spaces)s::bigint[])
+      ORDER BY passages DESC, space LIMIT {_SAMPLE}
+    )
+    SELECT term, count(*), (SELECT sum(passages)::bigint FROM largest) FROM recall_posting
+    WHERE space IN (SELECT space FROM largest) AND term = ANY(%(terms)s::bigint[]) GROUP BY term
+"""  # noqa: S608 - a number of our own
 # Vectors of another embedder than the question's are not even looked at.
 _NEAREST: Final = """
     SELECT space, uuid_send(id) FROM recall_passage p
@@ -111,10 +126,12 @@ class Search:
 
     def found(self, marker: Marker) -> tuple[int, Found]:
         """Return the generation of the index in this transaction, and what is found; vectors are as the marker says."""
+        common = self._common()
         first = self._first(marker)
         if first.embedder != marker.embedder:
             self._sought = self._sought._replace(vector=None)
         matched = _matched(self._sought.terms, first.postings, first.replaced)
+        matched = matched.supposing([round(first.passages * common.get(term, 0)) for term in self._sought.terms])
         here = count(self._tail, self._sought)
         having = tuple(map(sum, zip(matched.having, here.having, strict=True)))
         counts = Counts(first.passages - len(first.replaced) + here.total, having)
@@ -124,6 +141,17 @@ class Search:
         parts = [Part(fetched, np.ones(fetched.rows, np.bool_)), *self._tail]
         wide = [Part(widened(part.segment, marker.dimensions), part.alive) for part in parts]
         return first.generation, search(wide, self._sought, counts)
+
+    def _common(self) -> dict[str, float]:
+        """Leave out terms that are common, where all would be too many; return the share that may have each."""
+        most = max(_LOOK_UPS // max(len(self._spaces), 1), _FEWEST)
+        if len(self._sought.terms) <= most:
+            return {}
+        counted = {term: (having, passages) for term, having, passages in self._ask(_COMMON).fetchall()}
+        shares = {term: counted.get(signed(term), (0, 1)) for term in self._sought.terms}
+        by_rarity = sorted(self._sought.terms, key=lambda term: shares[term][0])
+        self._given["terms"] = _array(map(signed, by_rarity[:most]))
+        return {term: shares[term][0] / shares[term][1] for term in by_rarity[most:]}
 
     def _first(self, marker: Marker) -> _First:
         """Ask how many there are, what has the terms, what is nearest, and what the tail replaces."""
@@ -229,6 +257,10 @@ class _Matched(NamedTuple):
     terms: Any
     spaces: Any
     ids: Any
+
+    def supposing(self, having: Sequence[int]) -> _Matched:
+        """Return this with how many may have the terms that were not looked up."""
+        return self._replace(having=tuple(map(sum, zip(self.having, having, strict=True))))
 
     def weighed(self, weights: Sequence[float]) -> _Weighed:
         """Sum up for each passage what its terms weigh, in their order: so the sums are the same everywhere."""
