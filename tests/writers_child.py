@@ -1,4 +1,5 @@
-"""The children of the tests with many writers: `python -m tests.writers_child DEED PLACE THREADS TIMES SHARED`.
+"""The children of the tests with many writers: `python -m tests.writers_child DEED PLACE THREADS TIMES SHARED`,
+or `load PLACE NAME`.
 
 A child opens the book, says that it is ready, and waits for a line; then each of its threads does the deed so many
 times. What each was told is one line of JSON at the end; any error that the deed does not expect is told too.
@@ -20,7 +21,7 @@ from typing import Any
 import commonplace
 from commonplace.book import Commonplace
 from commonplace.errors import CommonplaceError, Conflict, NotFound, SpaceExists, VersionConflict
-from commonplace.model import Draft
+from commonplace.model import Draft, Sent
 from tests import crashing
 from tests.crash_child import tell
 
@@ -148,6 +149,40 @@ def _done(does: Deed, book: Commonplace, who: str, at: int, shared: Any) -> Any:
         return {"error": f"{error.type}: {error}"}
 
 
+def load(place: str, name: str) -> None:
+    """Append and remember under keys, telling each acknowledgement, until standard input closes."""
+    with closing(commonplace.open(place)) as book:
+        tell("ready")
+        sys.stdin.readline()
+        ended = threading.Event()
+
+        def listen() -> None:
+            sys.stdin.read()
+            ended.set()
+
+        threading.Thread(target=listen, daemon=True).start()
+        for number in range(10**6):
+            if ended.is_set():
+                return
+            for op in operations(name, number):
+                tell([op, do(book, op)])
+
+
+def operations(name: str, number: int) -> list[list[Any]]:
+    """Return what a child of that name does in one round: each can be sent again, and is then known."""
+    messages = [[f"{name} says {number}.{at}", f"{name}.{number}.{at}"] for at in range(3)]
+    return [["append", f"session-{number % 3}", messages], ["remember", f"{name} knows {number}", f"{name}.{number}"]]
+
+
+def do(book: Commonplace, op: list[Any]) -> list[Any]:
+    """Do it; return the ids and numbers that it was given."""
+    verb, what, more = op
+    if verb == "remember":
+        return [book.remember(what, space="team", key=more).id]
+    told = book.append(what, [Sent(text, client_id=client_id) for text, client_id in more])
+    return [[one.id, one.seq] for one in told.messages]
+
+
 # --- for the tests
 
 
@@ -200,6 +235,17 @@ def together(
     return [one["told"] for one in told]
 
 
+def start_load(place: object, name: str) -> subprocess.Popen[bytes]:
+    """Start a child that writes until it is told to end; it waits for a line."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.writers_child", "load", str(place), name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=_ROOT,
+        env=crashing.environment(COMMONPLACE_SPACE="personal"),
+    )
+
+
 def _last(child: subprocess.Popen[bytes], deadline: float) -> list[Any]:
     out, _ = child.communicate(timeout=deadline)
     assert child.returncode == 0, out
@@ -208,4 +254,4 @@ def _last(child: subprocess.Popen[bytes], deadline: float) -> list[Any]:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    load(*sys.argv[2:]) if sys.argv[1] == "load" else main(*sys.argv[1:])
