@@ -149,7 +149,7 @@ def _on_a_server(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], 
         db=database,
         folder=nothing,
         watcher=nothing,
-        outside=cast("Outside", _Later(lambda: _outside(""))),
+        outside=cast("Outside", _Later(lambda: _outside(None))),
         keys=keys,
         yaml=cast("Yaml", _Later(_yaml)),
         clock=clock,
@@ -308,7 +308,7 @@ def _watcher(folder: str) -> Watcher:
     return HomeWatcher(folder)
 
 
-def _outside(folder: str) -> Outside:
+def _outside(folder: str | None) -> Outside:
     from commonplace.engines.outside import OutsideHome
 
     return OutsideHome(folder)
