@@ -30,7 +30,8 @@ Lend = Callable[[], AbstractContextManager[Connection]]
 """Lends a connection in autocommit mode, and turns the database's errors into ours."""
 
 _LARGE: Final = 1_000
-"""A commit of so many passages is followed by a clean-up: until then the database looks up each in its table."""
+_SHARE: Final = 0.05
+"""A commit of so many passages, and of this share of all, is followed by a clean-up; others wait for the database's."""
 
 _READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WRITE: Final = """
@@ -335,12 +336,14 @@ class _Writer:
 
     def _tidy(self) -> None:
         """Let the database know its new rows; until it does, each is looked up in its table as well."""
-        if self._written < _LARGE:
+        (all_,) = self._connection.execute("SELECT coalesce(sum(passages), 0) FROM recall_space").fetchone() or (0,)
+        if self._written < max(_LARGE, _SHARE * int(all_)):
             return
         (before,) = self._connection.execute("SELECT current_setting('statement_timeout')").fetchone() or ("0",)
         try:
             self._connection.execute("SET statement_timeout TO 0")
-            self._connection.execute("VACUUM (ANALYZE) recall_passage, recall_posting, recall_space")
+            # What another cleans up at this moment is left to it.
+            self._connection.execute("VACUUM (ANALYZE, SKIP_LOCKED) recall_passage, recall_posting, recall_space")
         finally:
             self._connection.execute("SELECT set_config('statement_timeout', %s, false)", (before,))
 

@@ -23,8 +23,8 @@ Row: TypeAlias = tuple[Any, ...]
 Connection: TypeAlias = psycopg.Connection[Row]
 Cursor: TypeAlias = psycopg.Cursor[Row]
 
-_SPARE: Final = 2
-"""So many times more than are wanted are looked at first: some are not to be found, or parts of one memory."""
+_SPARE: Final = 10
+"""So many more than are wanted are looked at first: some are not to be found, or parts of one memory."""
 
 _DEEPER: Final = 4
 
@@ -162,7 +162,7 @@ class Search:
         with self._connection.pipeline():
             about = self._ask(_ABOUT)
             postings = self._ask(self._postings()) if self._sought.terms else None
-            nearest = self._nearest(_SPARE * self._sought.first) if near else None
+            nearest = self._nearest(self._sought.first + _SPARE, filtered=self._narrow) if near else None
             replaced = self._ask(_REPLACED) if self._others else None
         generation, embedder, passages = about.fetchall()[0]
         return _First(
@@ -178,13 +178,14 @@ class Search:
         # What leaves out only a few is looked at when the best are known; what leaves out many, before.
         return _FILTERED.format(wanted=self._wanted, others=self._others) if self._narrow else _POSTINGS
 
-    def _nearest(self, depth: int) -> Cursor:
-        statement = _NEAREST.format(column=self._column, wanted=self._wanted, others=self._others)
+    def _nearest(self, depth: int, *, filtered: bool) -> Cursor:
+        wanted = self._wanted if filtered else "true"
+        statement = _NEAREST.format(column=self._column, wanted=wanted, others=self._others)
         return self._ask(statement, vector=_written(self._sought.vector), depth=depth)
 
     def _fetched(self, matched: _Weighed, nearest: list[Row], counts: Counts) -> Row:
         """Return the best by terms and by vector with their neighbours, and those of the tail's candidates."""
-        first, depth = self._sought.first, _SPARE * self._sought.first
+        first, depth = self._sought.first, self._sought.first + _SPARE
         beside = candidates(self._tail, self._sought, counts)
         while True:
             chosen = matched.best(depth)
@@ -195,7 +196,7 @@ class Search:
                 return rows
             # Much of it is not to be found, or parts of a long memory: look further down.
             depth *= _DEEPER
-            nearest = self._nearest(depth).fetchall() if nearest else []
+            nearest = self._nearest(depth, filtered=True).fetchall() if nearest else []
 
     def _around(self, chosen: list[Row], nearest: list[Row], beside: Sequence[tuple[int, int]]) -> tuple[int, int, Row]:
         found = [*chosen, *nearest]
