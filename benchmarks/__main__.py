@@ -16,6 +16,7 @@ from benchmarks.adding import batch, parallel_add, single_add
 from benchmarks.bench import FULL, QUICK, Bench, Scale, bench
 from benchmarks.capturing import append
 from benchmarks.figures import HEADING, Figure, cells, line
+from benchmarks.on_postgres import postgres_recall
 from benchmarks.recalling import cold_recall, recall, recall_memory, write_then_recall
 from benchmarks.starting import cold_status, open_unchanged
 
@@ -30,6 +31,7 @@ BENCHMARKS: Final[dict[str, Callable[[Bench], Iterator[Figure]]]] = {
     "recall_memory": recall_memory,
     "cold_recall": cold_recall,
     "write_then_recall": write_then_recall,
+    "postgres_recall": postgres_recall,
 }
 
 

@@ -183,21 +183,22 @@ def logs_of(book: Commonplace) -> dict[str, Log]:
 
 
 def episodes_of(book: Commonplace) -> dict[str, list[tuple[int, str]]]:
-    """Return number and id of the messages that stand in each live episode's file, in the order of the file."""
+    """Return number and id of the messages that stand in each live episode, in the order of its file."""
     found = {}
     after = None
     while True:
         page = book.list(Filter(kinds=("episode",)), limit=500, after=after)
         for memory in page.items:
-            text = (Path(book.home) / memory.path).read_bytes().decode()
+            file = Path(book.home) / memory.path
+            text = file.read_bytes().decode() if os.path.isdir(book.home) else memory.text
             found[memory.id] = [(int(one[3]), one[4]) for one in _HEADING.finditer(text)]
         after = page.next
         if after is None:
             return found
 
 
-def wrong_with(home: Path) -> list[str]:
-    """Open a home and say everything about its sessions and files that must never be."""
+def wrong_with(home: Path | str) -> list[str]:
+    """Open a home or a book on a server, and say everything about its sessions and files that must never be."""
     with closing(commonplace.open(home)) as book:
         logs, episodes = logs_of(book), episodes_of(book)
     wrong = [one for log in logs.values() for one in _wrong_log(log, episodes)]
@@ -232,7 +233,7 @@ def _wrong_log(log: Log, episodes: dict[str, list[tuple[int, str]]]) -> list[str
     return wrong
 
 
-def shape_of(home: Path) -> dict[str, Any]:
+def shape_of(home: Path | str) -> dict[str, Any]:
     """Return what sessions hold, without the ids and times that differ from one run to the next."""
     with closing(commonplace.open(home)) as book:
         logs = logs_of(book)

@@ -1,7 +1,7 @@
 """What every test may use.
 
-A test that asks for `book`, `open_book` or `chosen` runs twice: with the book in a home, and on PostgreSQL. One that
-asks for `home` as well is about files, and runs in a home only.
+A test that asks for `book`, `open_book`, `place` or `chosen` runs twice: with the book in a home, and on PostgreSQL.
+One that asks for `home` as well is about files, and runs in a home only.
 """
 
 from __future__ import annotations
@@ -67,6 +67,12 @@ def chosen(engine: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypa
     monkeypatch.setenv("COMMONPLACE_DATABASE", address)
     monkeypatch.setenv("COMMONPLACE_KEYS", keys)
     return Settings.load()
+
+
+@pytest.fixture
+def place(chosen: Settings) -> Path | str:
+    """Where the book is, for `commonplace.open` in any process: a home, or the address of a server."""
+    return chosen.database.address if chosen.database else Path(chosen.home)
 
 
 @pytest.fixture

@@ -210,8 +210,8 @@ class Home:
     wrong: list[str]
 
 
-def look_at(home: Path) -> Home:
-    """Open a home, see what it holds, close it, and note everything that must never be."""
+def look_at(home: Path | str) -> Home:
+    """Open a home or a book on a server, see what it holds, close it, and note everything that must never be."""
     wrong: list[str] = []
     with closing(commonplace.open(home)) as book:
         live = _all(book, Filter())
@@ -222,11 +222,12 @@ def look_at(home: Path) -> Home:
             wrong.append("an id is there twice")
         wrong += [f"log: {one}" for one in book.verify_log().findings]
         wrong += [f"doctor: {one}" for one in book.doctor()]
-        wrong += _wrong_files(home, {memory.path: memory for memory in live})
+        if isinstance(home, Path):
+            wrong += _wrong_files(home, {memory.path: memory for memory in live})
         status = book.status()
         if status.pending_files or status.wrong:
             wrong.append(f"status: {status.pending_files} pending, {status.wrong}")
-    return Home(found, wrong + _wrong_after_closing(home, len(live)))
+    return Home(found, wrong + (_wrong_after_closing(home, len(live)) if isinstance(home, Path) else []))
 
 
 def _all(book: Commonplace, chosen: Filter) -> list[Any]:
@@ -350,7 +351,11 @@ def settle(ledger: Ledger, under_way: Op | None, home_path: Path) -> Ledger:
 def environment(**more: str) -> dict[str, str]:
     """Return the surroundings of a child: this very program, and nothing of the person who runs the tests."""
     source = Path(commonplace.__file__).resolve().parent.parent
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("COMMONPLACE_")}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name == "COMMONPLACE_KEYS" or not name.startswith("COMMONPLACE_")
+    }
     return {**kept, "PYTHONPATH": f"{source}{os.pathsep}{_ROOT}", "PYTHONDONTWRITEBYTECODE": "1", **more}
 
 

@@ -54,6 +54,7 @@ MISSED = Figure(
         ("recall_memory", [120, 120, 120]),
         ("cold_recall", [2, 3, 4]),
         ("write_then_recall", [60]),
+        pytest.param("postgres_recall", [720, 120, 120, 2, 2, 1, 1], marks=pytest.mark.slow),
     ],
 )
 def test_a_benchmark_measures_ours_beside_its_reference(name, sizes):

@@ -112,19 +112,19 @@ def test_an_append_of_nothing_or_of_no_text_is_refused(book):
 
 
 @pytest.mark.parametrize("name", ["a/b:c#d", "'quoted\"", "\U0001f600", "---", "1", "null", "x" * 200, "{a:[b"])
-def test_a_session_may_have_any_name_without_blanks(home, open_book, name):
+def test_a_session_may_have_any_name_without_blanks(place, open_book, name):
     book = open_book()
     book.append(name, ["one"])
     book.settle(name)
     book.close()
-    assert wrong_with(home) == []
+    assert wrong_with(place) == []
     assert texts(open_book(), name) == ["one"]
 
 
 # --- one order (A1, A2, A3)
 
 
-def test_two_concurrent_appends_of_four_messages_give_eight_messages(home, open_book):
+def test_two_concurrent_appends_of_four_messages_give_eight_messages(place, open_book):
     books = [open_book(), open_book()]
     ready = threading.Barrier(2)
 
@@ -141,7 +141,7 @@ def test_two_concurrent_appends_of_four_messages_give_eight_messages(home, open_
     assert all(one.episode for one in stored)
     for book in books:
         book.close()
-    assert wrong_with(home) == []
+    assert wrong_with(place) == []
 
 
 def _together(threads):
@@ -163,7 +163,7 @@ def _as_tasks(append):
 
 
 @pytest.mark.parametrize("how", [_as_threads, _as_tasks])
-def test_a_hundred_tasks_append_the_same_words_in_the_same_millisecond(home, open_book, how):
+def test_a_hundred_tasks_append_the_same_words_in_the_same_millisecond(place, open_book, how):
     book = open_book()
     receipts = []
     how(lambda: receipts.append(book.append("s", [Sent("the same words", time=NOON)])))
@@ -173,30 +173,30 @@ def test_a_hundred_tasks_append_the_same_words_in_the_same_millisecond(home, ope
     assert {(one.id, one.seq) for one in told} == {(one.id, one.seq) for one in stored}
     assert {(one.text, one.time) for one in stored} == {("the same words", NOON)}
     book.close()
-    assert wrong_with(home) == []
+    assert wrong_with(place) == []
 
 
 @pytest.mark.timeout(120 + 2 * APPENDS)
-def test_four_processes_append_to_one_session_in_one_order(home):
-    told = capture_child.run("many", home, 4, APPENDS, deadline=60 + 2 * APPENDS)
+def test_four_processes_append_to_one_session_in_one_order(place):
+    told = capture_child.run("many", place, 4, APPENDS, deadline=60 + 2 * APPENDS)
     assert [one["error"] for one in told] == [None] * 4
     acknowledged = {(seq, id_, text) for one in told for id_, seq, text in one["told"]}
     assert len(acknowledged) == 4 * APPENDS
-    with closing(commonplace.open(home)) as book:
+    with closing(commonplace.open(place)) as book:
         stored = logs_of(book)["shared"].messages
     assert {(one.seq, one.id, one.text) for one in stored} == acknowledged
     assert [one.seq for one in stored] == list(range(1, 4 * APPENDS + 1))
     for who in range(4):
         own = [one.text for one in stored if one.text.endswith(f" of {who}")]
         assert own == [f"message {number} of {who}" for number in range(APPENDS)]
-    assert wrong_with(home) == []
+    assert wrong_with(place) == []
 
 
 # --- exactly once: A5
 
 
 @pytest.mark.parametrize("settled", [False, True], ids=["before settling", "after settling"])
-def test_the_same_batch_again_gives_the_first_receipt_and_stores_nothing(home, open_book, settled):
+def test_the_same_batch_again_gives_the_first_receipt_and_stores_nothing(place, open_book, settled):
     book = open_book()
     batch = [Sent(f"text {number}", client_id=f"c{number}") for number in range(4)]
     first = book.append("s", batch)
@@ -220,7 +220,7 @@ def test_the_same_batch_again_gives_the_first_receipt_and_stores_nothing(home, o
     assert [(one.seq, one.new) for one in mixed.messages] == [(5, True), (4, False), (6, True)]
     assert mixed.settled is False
     book.close()
-    assert wrong_with(home) == []
+    assert wrong_with(place) == []
 
 
 def test_one_client_id_twice_in_one_batch_is_stored_once(book):
@@ -256,16 +256,16 @@ def test_twenty_threads_that_send_the_same_client_id_store_it_once(open_book):
 
 @pytest.mark.slow
 @pytest.mark.timeout(120 + 10 * KILLS)
-def test_every_acknowledged_message_survives_kill_minus_nine_once(home):
+def test_every_acknowledged_message_survives_kill_minus_nine_once(place):
     dice = random.Random(SEED)
     stored: list[tuple[int, str, str]] = []
     acknowledged = 0
     for round_ in range(KILLS):
-        told, under_way = _until_killed(home, dice, f"{SEED[-6:]}.{round_}")
+        told, under_way = _until_killed(place, dice, f"{SEED[-6:]}.{round_}")
         stored += told
         acknowledged += len(told)
-        stored += _what_happened_after_all(home, stored, under_way)
-        assert wrong_with(home) == [], f"seed {SEED}, round {round_}"
+        stored += _what_happened_after_all(place, stored, under_way)
+        assert wrong_with(place) == [], f"seed {SEED}, round {round_}"
     assert acknowledged >= KILLS, "the child never got far enough to prove anything"
 
 
@@ -456,7 +456,7 @@ def test_odd_messages_are_stored_as_given_and_come_back_from_their_episode(home,
     ]
 
 
-def test_a_message_of_a_megabyte_is_stored_whole_settled_and_found(home, open_book):
+def test_a_message_of_a_megabyte_is_stored_whole_settled_and_found(place, open_book):
     book = open_book()
     text = "zebra " + "lorem ipsum " * ((MAX_MESSAGE_BYTES - 6) // 12)
     receipt = book.append("s", ["before", text, "after"])
@@ -465,7 +465,7 @@ def test_a_message_of_a_megabyte_is_stored_whole_settled_and_found(home, open_bo
     book.settle("s")
     assert book.recall("zebra").hits[0].id == receipt.messages[1].id
     book.close()
-    assert wrong_with(home) == []
+    assert wrong_with(place) == []
 
 
 def test_ten_thousand_messages_in_one_call_are_stored_all_or_none(book):

@@ -261,3 +261,10 @@ def test_the_log_names_each_import_and_no_path(book: Commonplace, home: Path, va
     assert not any("Garden" in entry.payload or "Home" in entry.payload for entry in entries)
     assert not any("Garden" in line for line in dump(home) if 'INTO "idempotency"' in line)
     assert book.verify_log().ok
+
+
+def test_a_folder_below_the_working_directory_is_taken_in(book: Commonplace):
+    Path("vault").mkdir()
+    Path("vault/note.md").write_text("Alice owns billing\n")
+    assert book.import_folder("vault", space="team").done == 1
+    assert [memory.title for memory in book.list().items] == ["note"]

@@ -323,6 +323,9 @@ class _Life:
         self.book = book
         self.dice = random.Random(seed)
         self.home = Path(book.home)
+        self.by_hand: tuple[Callable[[list[str]], str], ...] = ()
+        if self.home.is_dir():
+            self.by_hand = (self.edited_by_hand, self.moved_by_hand, self.restored)
         self.gone: list[tuple[Path, bytes]] = []
         self.successors: list[tuple[str, str]] = []
         self.spaces = list(SPACES)
@@ -334,8 +337,8 @@ class _Life:
             return self.remembered(live)
         deed = self.dice.choice(
             (self.remembered, self.transcribed, self.edited, self.retagged, self.revalidated, self.moved,
-             self.deleted, self.restored, self.superseded, self.superseded, self.replaced, self.unsuperseded,
-             self.without_successor, self.edited_by_hand, self.moved_by_hand, self.renamed, self.indexed)
+             self.deleted, self.superseded, self.superseded, self.replaced, self.unsuperseded,
+             self.without_successor, self.renamed, self.indexed, *self.by_hand)
         )  # fmt: skip
         try:
             return deed(live)
@@ -375,7 +378,8 @@ class _Life:
     def deleted(self, live: list[str]) -> str:
         memory = self.book.get(self.dice.choice(live))
         path = self.home / memory.path
-        self.gone.append((path, path.read_bytes()))
+        if self.by_hand:
+            self.gone.append((path, path.read_bytes()))
         self.book.delete(memory.id)
         return "deleted"
 
@@ -413,7 +417,8 @@ class _Life:
         source, _ = self.dice.choice(self.successors)
         memory = self.book.get(source)
         path = self.home / memory.path
-        self.gone.append((path, path.read_bytes()))
+        if self.by_hand:
+            self.gone.append((path, path.read_bytes()))
         self.book.delete(source)
         return "left without a successor"
 
@@ -443,7 +448,7 @@ class _Life:
 
 
 @pytest.mark.parametrize("seed", range(1, 1 + HISTORIES))
-def test_after_every_step_of_a_long_history_recall_is_as_if_the_index_were_new(home, open_book, true, seed):
+def test_after_every_step_of_a_long_history_recall_is_as_if_the_index_were_new(place, open_book, true, seed):
     book, beside = open_book(), open_book()
     life = _Life(book, seed)
     book.remember_many(_drafts(life.dice, 12))
@@ -460,7 +465,7 @@ def test_after_every_step_of_a_long_history_recall_is_as_if_the_index_were_new(h
     assert len(set(happened)) > 12, happened
     book.reindex(anew=True)
     assert _answers(book) == _answers(beside) == wanted
-    with closing(commonplace.open(home)) as fresh:
+    with closing(commonplace.open(place)) as fresh:
         assert _answers(fresh) == wanted
 
 
@@ -517,7 +522,7 @@ def test_more_changes_than_a_tail_holds_are_written_down_and_fewer_are_not(home,
 class _Reader:
     """A book in a process of its own, which answers questions."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path | str) -> None:
         self._child = start("answers", home)
         assert self._child.stdout
         assert self._child.stdin
@@ -541,11 +546,11 @@ class _Reader:
 
 
 @pytest.fixture
-def reader(home: Path) -> Iterator[Callable[[], _Reader]]:
+def reader(place: Path | str) -> Iterator[Callable[[], _Reader]]:
     opened: list[_Reader] = []
 
     def opening() -> _Reader:
-        opened.append(_Reader(home))
+        opened.append(_Reader(place))
         return opened[-1]
 
     yield opening
@@ -578,7 +583,7 @@ def test_what_one_process_wrote_another_finds_in_its_very_next_recall(book, read
             assert id_ not in [hit[0] for hit in other.told()], f"step {at}"
 
 
-def test_four_processes_that_catch_up_at_once_all_answer_right(home, book, reader, true):
+def test_four_processes_that_catch_up_at_once_all_answer_right(book, reader, true):
     book.remember_many(_drafts(random.Random(SEED), 3 * FEW))
     readers = [reader() for _ in range(4)]
     for one in readers:
@@ -666,7 +671,7 @@ def test_a_book_that_begins_with_a_deletion_is_recalled(book, true):
     assert _answers(book) == true(book)
 
 
-def test_a_recall_does_not_wait_for_whoever_writes_the_index(book, monkeypatch):
+def test_a_recall_does_not_wait_for_whoever_writes_the_index(home, book, monkeypatch):
     """Everything can be searched directly meanwhile: two minutes are too long. A remember waits as well."""
     waited: list[float] = []
 

@@ -305,7 +305,7 @@ def test_a_very_long_reason_is_cut(queue):
 # --- with sessions
 
 
-def test_a_worker_killed_in_the_middle_is_followed_by_another(home, timed, clock, monkeypatch):
+def test_a_worker_killed_in_the_middle_is_followed_by_another(timed, clock, monkeypatch):
     """The first worker holds the lease and never comes back; the second takes over, and there is one episode."""
     timed.append("s", [Sent("said", role="assistant")])
     clock.forward(hours=2)
@@ -317,7 +317,7 @@ def test_a_worker_killed_in_the_middle_is_followed_by_another(home, timed, clock
     assert timed.status().waiting_jobs == 0
 
 
-def test_a_worker_whose_lease_ran_out_while_it_settled_makes_no_second_episode(home, timed, clock, monkeypatch):
+def test_a_worker_whose_lease_ran_out_while_it_settled_makes_no_second_episode(place, timed, clock, monkeypatch):
     timed.append("s", [Sent("said", role="assistant")])
     clock.forward(hours=2)
     plan = settle._plan
@@ -337,13 +337,13 @@ def test_a_worker_whose_lease_ran_out_while_it_settled_makes_no_second_episode(h
     assert timed.status().waiting_jobs == 0
     assert timed.status().failed_jobs == 0
     timed.close()
-    assert wrong_with(home) == []
+    assert wrong_with(place) == []
 
 
 @pytest.mark.slow
-def test_a_worker_process_killed_with_minus_nine_is_followed_by_another(home, open_book):
+def test_a_worker_process_killed_with_minus_nine_is_followed_by_another(place, open_book):
     book = open_book()
-    workers = [capture_child.start("worker", home) for _ in range(2)]
+    workers = [capture_child.start("worker", place) for _ in range(2)]
     try:
         assert [capture_child.answer(worker) for worker in workers] == ["ready", "ready"]
         for number in range(12):
@@ -362,7 +362,7 @@ def test_a_worker_process_killed_with_minus_nine_is_followed_by_another(home, op
             worker.kill()
             worker.communicate()
     book.close()
-    assert wrong_with(home) == []
+    assert wrong_with(place) == []
 
 
 # --- who may do it

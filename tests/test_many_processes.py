@@ -27,11 +27,6 @@ ADDS = int(os.environ.get("COMMONPLACE_ADDS", "60"))
 ROUNDS = int(os.environ.get("COMMONPLACE_ROUNDS", "6"))
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "home"
-
-
 def _all_found(home: Path, told: list[dict[str, Any]], *, each: int) -> None:
     """Check that everything that the writers were told is there, once."""
     assert [one["error"] for one in told if one["error"]] == []
@@ -47,32 +42,32 @@ def _all_found(home: Path, told: list[dict[str, Any]], *, each: int) -> None:
 
 @pytest.mark.timeout(120 + ADDS)
 @pytest.mark.parametrize("new", [True, False], ids=["in a new home", "in an old home"])
-def test_four_processes_remember_into_one_home_and_nothing_is_lost(home, new):
+def test_four_processes_remember_into_one_home_and_nothing_is_lost(place, new):
     if not new:
-        commonplace.open(home).close()
-    told = crashing.run("many", home, 4, ADDS, 0, 1, deadline=60 + ADDS)
+        commonplace.open(place).close()
+    told = crashing.run("many", place, 4, ADDS, 0, 1, deadline=60 + ADDS)
     assert len(told) == 4
-    _all_found(home, told, each=ADDS)
+    _all_found(place, told, each=ADDS)
 
 
 @pytest.mark.timeout(120 + 5 * ROUNDS)
-def test_sixteen_processes_hold_transactions_of_20_ms_and_nobody_is_refused(home, record_property):
-    commonplace.open(home).close()
+def test_sixteen_processes_hold_transactions_of_20_ms_and_nobody_is_refused(place, record_property):
+    commonplace.open(place).close()
     begun = time.monotonic()
-    told = crashing.run("many", home, 16, ROUNDS * 2, 0.02, 2, deadline=60 + 5 * ROUNDS)
+    told = crashing.run("many", place, 16, ROUNDS * 2, 0.02, 2, deadline=60 + 5 * ROUNDS)
     took = time.monotonic() - begun
     assert len(told) == 16
-    _all_found(home, told, each=ROUNDS * 2)
+    _all_found(place, told, each=ROUNDS * 2)
     # In turn, nobody waits for much more than one round of the others; where one may barge in, somebody waits for all.
     longest = max(one["longest"] for one in told)
     record_property("longest wait in seconds", longest)
     assert longest < took * 0.6, f"somebody waited {longest:.1f} s of {took:.1f} s"
 
 
-def test_sixteen_processes_make_one_new_home_at_the_same_time(home):
-    told = crashing.run("many", home, 16, 1, 0, 1)
+def test_sixteen_processes_make_one_new_home_at_the_same_time(place):
+    told = crashing.run("many", place, 16, 1, 0, 1)
     assert len(told) == 16
-    _all_found(home, told, each=1)
+    _all_found(place, told, each=1)
 
 
 def test_who_waits_too_long_is_told_who_holds_the_book(home):

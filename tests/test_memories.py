@@ -380,16 +380,16 @@ def test_a_space_cannot_be_renamed_onto_another_or_into_itself(book: Commonplace
 
 
 def test_without_a_named_space_the_project_of_the_working_directory_is_meant(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     project = tmp_path / "My Project"
     project.mkdir()
     subprocess.run(["git", "init", "-q"], cwd=project, check=True)
     monkeypatch.chdir(project)
-    with commonplace.open(home) as book:
+    with commonplace.open(place) as book:
         assert book.remember("x").space == "projects/my-project"
     monkeypatch.setenv("COMMONPLACE_SPACE", "chosen")
-    with commonplace.open(home) as book:
+    with commonplace.open(place) as book:
         assert book.remember("x").space == "chosen"
         assert book.remember("x", space="asked").space == "asked"
 

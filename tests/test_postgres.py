@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -387,6 +389,36 @@ def test_a_server_that_would_not_make_commits_durable_is_overruled(postgres):
     assert db.write(lambda tx: tx.row("SHOW synchronous_commit"), durable=False) == ("off",)
     db.close()
     postgres.drop_database("lazy")
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_process_that_forks_goes_on_in_parent_and_child(db):
+    """A child that used its parent's connections would speak into the middle of what the parent says."""
+    stop = threading.Event()
+    numbers = iter(range(10**6))
+
+    def busy() -> None:
+        while not stop.is_set():
+            db.write(partial(_insert, a=next(numbers)))
+
+    other = threading.Thread(target=busy)
+    other.start()
+    children = []
+    for child in range(3):
+        time.sleep(0.05)
+        pid = os.fork()
+        if pid == 0:
+            with suppress(BaseException):
+                db.write(partial(_insert, a=-1 - child))
+                os._exit(0 if len(everything(db)) else 1)
+            os._exit(2)
+        children.append(pid)
+        assert everything(db)
+    stop.set()
+    other.join()
+    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children] == [0, 0, 0]
+    found = [a for a, _ in everything(db)]
+    assert found == list(range(-3, next(numbers)))
 
 
 # --- the schema

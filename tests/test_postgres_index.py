@@ -434,9 +434,10 @@ def test_what_is_broken_is_named_and_written_anew(place, index, statements, brea
     assert index.damage() == []
 
 
-def test_tables_that_are_gone_are_no_index_and_are_made_again(place, index, statements):
+@pytest.mark.parametrize("gone", [*postgres_schema.TABLES, ", ".join(postgres_schema.TABLES)])
+def test_tables_that_are_gone_are_no_index_and_are_made_again(place, index, statements, gone):
     commit(index, 1)
-    statements.execute("DROP TABLE recall_index, recall_space, recall_passage, recall_posting")
+    statements.execute(f"DROP TABLE {gone}")
     assert index.view().marker is None
     assert index.damage() == []
     commit(index, 2)
@@ -516,6 +517,25 @@ def test_five_hundred_spaces_are_asked_at_once(place, index):
     assert found.rows == wanted.rows
     few = sought._replace(spaces=frozenset(spaces[:250]))
     assert index.view().search(few, ()).having == (1_000, 0)
+
+
+def test_a_long_question_to_very_many_spaces_is_asked_by_its_rarest_terms(place, index):
+    spaces = [f"space-{number}" for number in range(600)]
+    common = {f"word{at}": 1 for at in range(30)}
+    entries = [
+        entry(number + 1, space=space, terms={**common, **({"rare": 1} if number == 317 else {})})
+        for number, space in enumerate(spaces)
+    ]
+    with index.writing(wait=5) as writer:
+        writer.add(Layer(tuple(entries)))
+        writer.commit(marker(1))
+    sought = Sought((*common, "rare"), spaces=frozenset(spaces), first=1, reach=0)
+    found = index.view().search(sought, ())
+    assert [found.pool.name(row)[1] for row in range(len(found.pool.positions))] == [memory_id(318)]
+    assert found.total == 600
+    assert found.having == (600,) * 30 + (1,)
+    few = sought._replace(spaces=frozenset(spaces[:300]))
+    assert answer(index.view().search(few, ()), few).rows == expected(entries[:300], few).rows
 
 
 # --- the same book

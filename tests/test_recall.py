@@ -623,9 +623,9 @@ def test_a_speaker_who_is_named_is_preferred(book: Commonplace, settle):
     ],
     ids=["negative id", "underscored id", "signed id", "endless seq", "last moment", "first moment", "long id"],
 )
-def test_no_transcript_that_a_person_wrote_keeps_others_from_being_found(home, monkeypatch, heading):
+def test_no_transcript_that_a_person_wrote_keeps_others_from_being_found(place, monkeypatch, heading):
     monkeypatch.setenv("COMMONPLACE_ZONE", "America/New_York")
-    with commonplace.open(home) as book:
+    with commonplace.open(place) as book:
         receipt = book.remember("The walrus is fed")
         book.remember(f"{heading}\n\nThe walrus is hungry", kind="episode", title="odd")
         for query in ("walrus", "walrus in May 2026"):

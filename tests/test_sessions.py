@@ -103,7 +103,7 @@ def test_a_session_goes_on_under_a_name_that_its_space_had_before(book):
 # --- switch: A9, A10, A11
 
 
-def test_a_switch_settles_three_turns_under_the_old_session_and_begins_an_empty_one(home, open_book):
+def test_a_switch_settles_three_turns_under_the_old_session_and_begins_an_empty_one(place, open_book):
     book = open_book()
     book.append("old", turns(3), space="team", parent="before", tags=["x"])
     settled = book.switch("old", "new")
@@ -117,7 +117,7 @@ def test_a_switch_settles_three_turns_under_the_old_session_and_begins_an_empty_
     assert (new.parent, new.last, new.space.name, new.closed) == ("old", 0, "team", None)
     assert texts(book, "new") == []
     book.close()
-    assert wrong_with(home) == []
+    assert wrong_with(place) == []
 
 
 def test_a_switch_with_nothing_unsettled_makes_no_empty_episode(book):
@@ -146,7 +146,7 @@ def test_every_reason_settles_and_only_a_branch_leaves_the_old_session_open(book
     assert session_of(book, "new").parent == (None if reason == "resume" else "old")
 
 
-def test_a_resumed_session_keeps_its_parent_and_goes_on_where_it_was(home, open_book):
+def test_a_resumed_session_keeps_its_parent_and_goes_on_where_it_was(place, open_book):
     book = open_book()
     book.append("first", ["one"])
     book.switch("first", "second")
@@ -157,7 +157,7 @@ def test_a_resumed_session_keeps_its_parent_and_goes_on_where_it_was(home, open_
     assert book.append("first", ["three"]).messages[0].seq == 2
     assert texts(book, "first") == ["one", "three"]
     book.close()
-    assert wrong_with(home) == []
+    assert wrong_with(place) == []
 
 
 def test_a_switch_from_a_session_that_was_never_heard_of_begins_and_closes_it(book):
@@ -215,7 +215,7 @@ def test_a_switch_that_cannot_be_is_refused_and_changes_nothing(book):
     assert [one.id for one in book.sessions()] == ["old"]
 
 
-def test_a_switch_while_work_is_queued_settles_in_the_order_of_the_messages(home, open_book, monkeypatch):
+def test_a_switch_while_work_is_queued_settles_in_the_order_of_the_messages(place, open_book, monkeypatch):
     """A worker has decided what to settle, and is held up; the switch goes first, and the worker finds nothing left."""
     book, other = open_book(), open_book()
     book.append("old", [f"message {number}" for number in range(70)])
@@ -242,10 +242,10 @@ def test_a_switch_while_work_is_queued_settles_in_the_order_of_the_messages(home
     assert set(episodes_of(book)) == set(episodes)
     book.close()
     other.close()
-    assert wrong_with(home) == []
+    assert wrong_with(place) == []
 
 
-def test_end_then_switch_then_shutdown_stores_each_of_23_turns_once(home, open_book):
+def test_end_then_switch_then_shutdown_stores_each_of_23_turns_once(place, open_book):
     book = open_book()
     for number in range(1, 24):
         book.append("old", turns(1, number))
@@ -259,7 +259,7 @@ def test_end_then_switch_then_shutdown_stores_each_of_23_turns_once(home, open_b
     lines = [id_ for told in episodes_of(book).values() for _, id_ in told]
     assert sorted(lines) == sorted(one.id for one in stored)
     book.close()
-    assert wrong_with(home) == []
+    assert wrong_with(place) == []
 
 
 def test_a_message_that_comes_while_a_switch_is_decided_is_settled_by_it(open_book, monkeypatch):
@@ -282,7 +282,7 @@ def test_a_message_that_comes_while_a_switch_is_decided_is_settled_by_it(open_bo
     assert texts(book, "old") == ["one", "late 1", "late 2"]
 
 
-def test_a_switch_among_writers_who_never_stop_settles_all_in_episodes_of_bounded_size(home, open_book, monkeypatch):
+def test_a_switch_among_writers_who_never_stop_settles_all_in_episodes_of_bounded_size(place, open_book, monkeypatch):
     book, other = open_book(), open_book()
     book.append("old", [f"message {number}" for number in range(150)])
     plan = settle._plan
@@ -298,13 +298,13 @@ def test_a_switch_among_writers_who_never_stop_settles_all_in_episodes_of_bounde
     assert max(len(one) for one in episodes_of(book).values()) <= 60
     book.close()
     other.close()
-    assert wrong_with(home) == []
+    assert wrong_with(place) == []
 
 
 # --- close and open again (A13)
 
 
-def test_a_closed_session_opens_again_with_the_next_message(home, open_book):
+def test_a_closed_session_opens_again_with_the_next_message(place, open_book):
     book = open_book()
     book.append("s", ["one"])
     assert len(book.close_session("s").episodes) == 1
@@ -316,7 +316,7 @@ def test_a_closed_session_opens_again_with_the_next_message(home, open_book):
     with pytest.raises(NotFound):
         book.close_session("nobody")
     book.close()
-    assert wrong_with(home) == []
+    assert wrong_with(place) == []
 
 
 def test_a_repeat_does_not_open_a_closed_session(book):
@@ -326,7 +326,7 @@ def test_a_repeat_does_not_open_a_closed_session(book):
     assert session_of(book, "s").closed is not None
 
 
-def test_after_a_shutdown_a_new_session_of_the_same_book_stores_or_fails_loudly(home, open_book):
+def test_after_a_shutdown_a_new_session_of_the_same_book_stores_or_fails_loudly(place, open_book):
     book = open_book()
     book.append("s", ["one"])
     book.close()
@@ -335,16 +335,16 @@ def test_after_a_shutdown_a_new_session_of_the_same_book_stores_or_fails_loudly(
         book.append("t", ["after the shutdown"])
     except (commonplace.errors.CommonplaceError, sqlite3.Error, ValueError):
         stored = False
-    with closing(commonplace.open(home)) as again:
+    with closing(commonplace.open(place)) as again:
         assert ("t" in logs_of(again)) is stored
         assert again.append("s", ["two"]).messages[0].seq == 2
-    assert wrong_with(home) == []
+    assert wrong_with(place) == []
 
 
 # --- rewind: A15
 
 
-def test_what_is_taken_back_leaves_recall_and_episodes_and_the_log_keeps_it(home, open_book):
+def test_what_is_taken_back_leaves_recall_and_episodes_and_the_log_keeps_it(place, open_book):
     book = open_book()
     first = book.append("s", ["the heron nests early", "the heron nests late", "the otter swims"])
     book.settle("s")
@@ -364,10 +364,10 @@ def test_what_is_taken_back_leaves_recall_and_episodes_and_the_log_keeps_it(home
     assert [one.taken_back is not None for one in stored] == [False, True, True, True]
     assert book.settle("s").episodes == ()
     book.close()
-    assert wrong_with(home) == []
+    assert wrong_with(place) == []
 
 
-def test_a_session_goes_on_after_a_rewind_with_the_next_number(home, open_book):
+def test_a_session_goes_on_after_a_rewind_with_the_next_number(place, open_book):
     book = open_book()
     batch = [Sent(f"text {number}", client_id=f"c{number}") for number in range(1, 5)]
     first = book.append("s", batch[:2])
@@ -386,10 +386,10 @@ def test_a_session_goes_on_after_a_rewind_with_the_next_number(home, open_book):
     book.settle("s")
     assert [[number for number, _ in one] for one in episodes_of(book).values()] in ([[1], [5]], [[5], [1]])
     book.close()
-    assert wrong_with(home) == []
+    assert wrong_with(place) == []
 
 
-def test_a_rewind_is_told_by_number_or_by_id_and_twice_changes_nothing_more(home, open_book):
+def test_a_rewind_is_told_by_number_or_by_id_and_twice_changes_nothing_more(place, open_book):
     book = open_book()
     ids = [one.id for one in book.append("s", ["one", "two", "three", "four"]).messages]
     assert [one.seq for one in book.rewind("s", ids[2])] == [4]
@@ -398,7 +398,7 @@ def test_a_rewind_is_told_by_number_or_by_id_and_twice_changes_nothing_more(home
     assert book.rewind("s", ids[3]) == ()
     assert [one.taken_back is not None for one in book.messages("s").items] == [False, True, True, True]
     book.close()
-    assert wrong_with(home) == []
+    assert wrong_with(place) == []
 
 
 def test_a_rewind_to_nothing_takes_the_episode_with_it(home, open_book):

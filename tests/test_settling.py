@@ -93,9 +93,9 @@ def test_recall_tells_the_same_before_and_after_settling_to_the_last_digit(open_
     assert told(book) == before
 
 
-def test_a_message_is_found_at_once_from_another_process(home, open_book):
+def test_a_message_is_found_at_once_from_another_process(place, open_book):
     book = open_book()
-    child = capture_child.start("serve", home)
+    child = capture_child.start("serve", place)
     try:
         assert capture_child.answer(child) == "ready"
         for number in range(3):
@@ -309,8 +309,8 @@ def test_with_the_database_lost_every_settled_message_comes_back_from_its_file(h
     assert book.verify_log().ok
 
 
-def test_an_exported_folder_brings_its_messages_into_another_home(home, tmp_path):
-    with closing(commonplace.open(home)) as book:
+def test_an_exported_folder_brings_its_messages_into_another_home(place, tmp_path):
+    with closing(commonplace.open(place)) as book:
         _a_full_book(book)
         before, recalled = logs_of(book), told(book)
         book.export(str(tmp_path / "exported"))
@@ -498,8 +498,8 @@ def test_a_book_that_works_settles_by_itself(timed, clock):
     assert not [one for one in threading.enumerate() if one.name == "commonplace-worker"]
 
 
-def test_another_process_that_works_settles_what_we_append(home, book):
-    worker = capture_child.start("worker", home)
+def test_another_process_that_works_settles_what_we_append(place, book):
+    worker = capture_child.start("worker", place)
     try:
         assert capture_child.answer(worker) == "ready"
         book.append("s", [f"message {number}" for number in range(130)])

@@ -15,9 +15,9 @@ __all__ = ["__version__", "open"]
 
 
 def open(home: str | os.PathLike[str] | None = None, *, space: str | None = None) -> Commonplace:  # noqa: A001 - the name is the point
-    """Open a book: the home named here, else COMMONPLACE_DATABASE, else COMMONPLACE_HOME, else `~/commonplace`.
+    """Open a book: the home named here, or the address of a PostgreSQL server; made if it is not there.
 
-    It is made if it is not there.
+    If nothing is named, COMMONPLACE_DATABASE, else COMMONPLACE_HOME, else `~/commonplace`.
     """
     from commonplace.compose import open_book
     from commonplace.settings import Settings

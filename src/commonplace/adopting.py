@@ -46,7 +46,7 @@ def _distinct(told: list[transcripts.Utterance]) -> list[transcripts.Utterance]:
 
 def _session(desk: Desk, memory: Memory, session_id: str) -> Session | None:
     if sessions.place(desk.tx, session_id) is not None:
-        sessions.hold(desk.tx, session_id)
+        desk.hold_sessions(session_id)
         return sessions.find(desk.tx, desk.spaces, session_id)
     session = Session(
         session_id, memory.space, None, memory.tags, memory.created, None, sessions.FIRST_GENERATION, last=0

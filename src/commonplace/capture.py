@@ -229,7 +229,7 @@ def require(tx: Reading, allowed: Spaces, session_id: str) -> Session:
 
 def require_writable(desk: Desk, session_id: str) -> Session:
     """Return a session that the actor may write to, held for it; one that it may not even read is not found."""
-    sessions.hold(desk.tx, session_id)
+    desk.hold_sessions(session_id)
     session = require(desk.tx, desk.readable, session_id)
     if session.space.id not in desk.writable:
         raise rights.refusal(desk.actor, session.space.name)
@@ -292,7 +292,7 @@ def switch(
         desk.log(before.space, "session.switch", (), session=old, to=new, reason=reason)
         return Settled(old, made, sessions.count_open(desk.tx, before.space.id, old))
 
-    return settle.with_plan(parts, actor, old, likeness, story, flush=True)
+    return settle.with_plan(parts, actor, old, likeness, story, flush=True, also=(new,))
 
 
 def _inherited(context: Context, before: Session) -> Context:
@@ -348,7 +348,7 @@ def _seq(desk: Desk, session: Session, after: int | str) -> int:
 
 def _leave_episode(desk: Desk, episode: str, gone: frozenset[str], *, looked: bool) -> None:
     """Take messages out of an episode by a new revision; an episode without messages goes."""
-    memories.hold(desk.tx, [episode])
+    desk.hold([episode])
     memory = memories.find(desk.tx, desk.spaces, episode)
     if memory is None or memory.deleted is not None:
         return

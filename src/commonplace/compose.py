@@ -156,7 +156,7 @@ def _on_a_server(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], 
         db=database,
         folder=nothing,
         watcher=nothing,
-        outside=cast("Outside", _Later(lambda: _outside(""))),
+        outside=cast("Outside", _Later(lambda: _outside(None))),
         keys=keys,
         yaml=cast("Yaml", _Later(_yaml)),
         clock=clock,
@@ -342,13 +342,9 @@ def _mapped_index(hidden: str) -> Index:
 
 
 def _postgres_index(database: PostgresDatabase) -> Index:
-    import shutil
-    import tempfile
-    from weakref import finalize
+    from commonplace.engines.postgres_index import PostgresIndex
 
-    folder = tempfile.mkdtemp(prefix="commonplace-")
-    finalize(database, shutil.rmtree, folder, ignore_errors=True)
-    return _mapped_index(folder)
+    return PostgresIndex(database.connection)
 
 
 def _recalls(settings: Settings, index: Callable[[], Index]) -> Recalls:
@@ -373,7 +369,7 @@ def _watcher(folder: str) -> Watcher:
     return HomeWatcher(folder)
 
 
-def _outside(folder: str) -> Outside:
+def _outside(folder: str | None) -> Outside:
     from commonplace.engines.outside import OutsideHome
 
     return OutsideHome(folder)

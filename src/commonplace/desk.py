@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from commonplace import dates, files, memories, paths, rights, spaces
+from commonplace import dates, files, memories, paths, rights, sessions, spaces
 from commonplace.documents import rendered
 from commonplace.errors import DiskFull, NotFound
 from commonplace.model import Change, Memory, Space, Spaces, new_id
-from commonplace.ports import Parts, Transaction
+from commonplace.ports import Overtaken, Parts, Transaction
 
 _ROOM: Final = 2 * 1024 * 1024
 
@@ -41,13 +41,26 @@ class Desk(NamedTuple):
 
         One that it may not even read is not found.
         """
-        memories.hold(self.tx, [memory_id])
+        self.hold([memory_id])
         found = memories.find(self.tx, self.readable, memory_id)
         if found is None or found.deleted is not None:
             raise no_memory(memory_id)
         if found.space.id not in self.writable:
             raise rights.refusal(self.actor, found.space.name)
         return found
+
+    def hold(self, ids: Iterable[str]) -> None:
+        """Let nobody else change these memories while the story is told."""
+        self._know(memories.hold(self.tx, ids))
+
+    def hold_sessions(self, *ids: str) -> None:
+        """Let nobody else change these sessions while the story is told, or append to them."""
+        self._know(sessions.hold(self.tx, ids))
+
+    def _know(self, found: Collection[str]) -> None:
+        """Begin anew when something is in a space that was made after the story began."""
+        if not self.spaces.keys() >= set(found):
+            raise Overtaken
 
     def space(self, name: str, *, origin: str = "new") -> Space:
         """Return the space of that name, made now if the actor may make it."""
@@ -63,7 +76,7 @@ class Desk(NamedTuple):
 
     def look_at(self, memory_id: str) -> Memory:
         """Return a live memory that the actor may read, and that nobody changes meanwhile."""
-        memories.hold(self.tx, [memory_id])
+        self.hold([memory_id])
         found = memories.find(self.tx, self.readable, memory_id)
         if found is None or found.deleted is not None:
             raise no_memory(memory_id)

@@ -73,14 +73,14 @@ def taken_over(desk: Desk, copy: Memory, source: Memory) -> Memory:
 
 
 def _held(desk: Desk, ids: Sequence[str]) -> list[Memory]:
-    memories.hold(desk.tx, ids)
+    desk.hold(ids)
     found = memories.several(desk.tx, desk.spaces, ids)
     return [found[id_] for id_ in ids if id_ in found]
 
 
 def some(desk: Desk, *, source_id: str, after: str) -> str | None:
     """Refresh some copies of a source, in the order of their ids; return where to go on, or nothing at the end."""
-    memories.hold(desk.tx, [source_id])
+    desk.hold([source_id])
     source = memories.find(desk.tx, desk.spaces, source_id)
     ids = copies.following(desk.tx, source_id, modes=(LIVE,), after=after, limit=_BATCH)
     if source is None or source.deleted is not None or not ids:

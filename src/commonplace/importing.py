@@ -243,7 +243,7 @@ def _take_in(run: _Import, batch: Sequence[Arrival]) -> None:
 
 def _arrive(run: _Import, desk: Desk, batch: Sequence[Arrival], *, looked: bool) -> list[Fate]:
     answers = _present_answers(run, desk, [arrival.note for arrival in batch])
-    memories.hold(desk.tx, _named(batch, answers))
+    desk.hold(_named(batch, answers))
     claimed = {known.memory for known in run.answers.values()} | {target.memory for target in run.targets.values()}
     fates: list[Fate] = []
     for arrival in batch:
@@ -302,7 +302,7 @@ def _link(run: _Import, progress: Progress) -> None:
 
 def _add_links(run: _Import, desk: Desk, *, waiting: Mapping[str, list[Target]], looked: bool) -> dict[str, int]:
     answers = _present_answers(run, desk, [run.notes[path] for path in waiting])
-    memories.hold(desk.tx, (answer.memory for answer in answers.values()))
+    desk.hold(answer.memory for answer in answers.values())
     return {
         path: arrivals.add_links(desk, answers[run.notes[path].key], targets, looked=looked)
         for path, targets in waiting.items()

@@ -45,22 +45,24 @@ _NEAR: Final = 5
 # --- writing
 
 
-def hold(tx: Transaction, ids: Iterable[str]) -> None:
+def hold(tx: Transaction, ids: Iterable[str]) -> set[str]:
     """Let nobody else change these memories until the transaction ends; what is read of them then holds.
 
-    Whoever needs several takes them in one order, so that no two wait for each other.
+    Whoever needs several takes them in one order, so that no two wait for each other. Return the spaces that they are
+    in, where there was anything to be held.
     """
     wanted = sorted(set(ids))
     if not tx.locking or not wanted:
-        return
+        return set()
     rows = tx.rows(
-        "SELECT memory.id FROM place JOIN memory ON memory.space = place.space AND memory.id = place.id"  # noqa: S608 - our own words
+        "SELECT memory.id, memory.space FROM place JOIN memory ON memory.space = place.space AND memory.id = place.id"  # noqa: S608 - our own words
         f" WHERE place.id IN :ids ORDER BY memory.id{tx.locking} OF memory",
         ids=wanted,
     )
     # One that went into another space while we waited is another row there.
     if places(tx, sorted(set(wanted) - {row[0] for row in rows})):
         raise Overtaken
+    return {row[1] for row in rows}
 
 
 def add(tx: Transaction, memories: Sequence[Memory]) -> None:

@@ -25,9 +25,9 @@ from commonplace import (
     wording,
 )
 from commonplace.catalogue import FOREVER, IS_CHAT, Found, Sought
-from commonplace.errors import BadInput, CommonplaceError, EmbedderFailed
+from commonplace.errors import BadInput, Busy, CommonplaceError, EmbedderFailed
 from commonplace.model import Asked, Finding, Memory, Progress, Recalled, Spaces
-from commonplace.ports import Embedder, Index, IndexView, Parts, Reading, Thesaurus
+from commonplace.ports import Embedder, Index, IndexView, Overtaken, Parts, Reading, Thesaurus
 from commonplace.telling import Clear, Teller, within
 
 MOST: Final = 200
@@ -39,6 +39,7 @@ _TERMS: Final = 64
 _KEPT: Final = 20_000
 _MEANINGS: Final = 500
 _CANDIDATES: Final = 50
+_LOOKS: Final = 3
 
 
 class _Watch:
@@ -74,9 +75,17 @@ class Recaller:
         """Return the passages that answer a question best; without a question, the newest."""
         watch = _Watch()
         clear = _read(parts, asked)
-        view = self._follower.view(parts, progress)
-        watch.lap("follow")
-        notes: list[str] = []
+        for _ in range(_LOOKS):
+            view = self._follower.view(parts, progress)
+            watch.lap("follow")
+            with suppress(Overtaken):
+                return self._answered(parts, actor, clear, view, watch)
+        # Others write the index all the time: without it the answer is the same, and takes longer.
+        return self._answered(parts, actor, clear, self._index.nothing(), watch)
+
+    def _answered(self, parts: Parts, actor: str, clear: Clear, view: IndexView, watch: _Watch) -> Recalled:
+        """Answer from one view of the index; Overtaken if that is no longer to be had."""
+        asked, notes = clear.asked, list[str]()
         vector = None if clear.is_empty else self._vector(asked.query, view, notes)
         watch.lap("embed")
         with parts.db.reading() as tx:
@@ -85,7 +94,10 @@ class Recaller:
             watch.lap("tail")
             sought, near = self._sought(clear, allowed, vector)
             watch.lap("near")
-            found = view.search(sought, tail, tx)
+            try:
+                found = view.search(sought, tail, tx)
+            except Busy as error:
+                raise Overtaken from error
             watch.lap("search")
             rows, scores = _newest(found) if clear.is_empty else _ranked(parts, clear, sought, found, near)
             watch.lap("rank")

@@ -79,6 +79,10 @@ def _remember_all(desk: Desk, drafts: Sequence[Draft]) -> list[Receipt]:
     receipts: list[Receipt] = []
     added: list[Memory] = []
     few = len(drafts) <= _COMPARED
+    # Spaces are made in one order, so that no two who make the same ones wait for each other.
+    for at in sorted(range(len(drafts)), key=lambda one: drafts[one].space or ""):
+        with wording.naming(at):
+            desk.space(drafts[at].space or paths.PERSONAL)
     for at, draft in enumerate(drafts):
         with wording.naming(at):
             receipt, memory = _remember_one(desk, draft, compare=few)
@@ -156,7 +160,7 @@ def _in_order(memory: Memory) -> Memory:
 def _resolved(desk: Desk, source: str, wanted: Iterable[tuple[str, str]]) -> tuple[Link, ...]:
     """Return links to memories that are there, with the revision that they have now."""
     wanted = tuple(wanted)
-    memories.hold(desk.tx, (target for _, target in wanted))
+    desk.hold((target for _, target in wanted))
     found = {}
     for relation, target in wanted:
         memory = memories.find(desk.tx, desk.readable, target)
@@ -282,7 +286,7 @@ def delete(
     wanted = tuple(dict.fromkeys(wording.memory_id(memory_id) for memory_id in ids))
 
     def story(desk: Desk, *, looked: bool) -> Deleted:
-        memories.hold(desk.tx, wanted)
+        desk.hold(wanted)
         for memory_id in wanted:
             memory = takein.fresh(desk, desk.require(memory_id), looked=looked)
             _require_version(memory, expected_version)
@@ -315,7 +319,7 @@ def _change(
     memory_id = wording.memory_id(memory_id)
 
     def whole(desk: Desk, *, looked: bool) -> Receipt:
-        memories.hold(desk.tx, (one for one in (memory_id, also) if one))
+        desk.hold(one for one in (memory_id, also) if one)
         memory = takein.fresh(desk, desk.require(memory_id), looked=looked)
         _require_version(memory, expected_version)
         receipt = receipt_of(story(desk, memory), new=False)

@@ -76,14 +76,20 @@ def find(tx: Reading, spaces: Spaces, session_id: str) -> Session | None:
     return _session(row, spaces, unsettled=count_open(tx, space, session_id)) if row else None
 
 
-def hold(tx: Transaction, session_id: str) -> None:
-    """Let nobody else change a session or append to it until the transaction ends; what is read of it then holds."""
-    if tx.locking:
-        tx.rows(
-            "SELECT 1 FROM session WHERE space = (SELECT space FROM session_place WHERE id = :id)"  # noqa: S608 - our own words
-            f" AND id = :id{tx.locking}",
-            id=session_id,
-        )
+def hold(tx: Transaction, ids: Iterable[str]) -> set[str]:
+    """Let nobody else change these sessions or append to them until the transaction ends; what is read then holds.
+
+    Whoever needs several takes them in one order. Return the spaces that they are in, where there was anything to hold.
+    """
+    if not tx.locking:
+        return set()
+    rows = tx.rows(
+        "SELECT session.space FROM session_place JOIN session"  # noqa: S608 - our own words
+        " ON session.space = session_place.space AND session.id = session_place.id"
+        f" WHERE session_place.id IN :ids ORDER BY session.id{tx.locking} OF session",
+        ids=sorted(set(ids)),
+    )
+    return {row[0] for row in rows}
 
 
 def page(tx: Reading, spaces: Spaces, *, after: tuple[str, str] | None, limit: int) -> list[Session]:

@@ -27,7 +27,8 @@ _EMBEDDER: Final = r"[a-z0-9][a-z0-9._-]*(?::(?!.*[\x00-\x1f])\S(?:.*\S)?)?"
 # No user, query or fragment: what an address may say is then fit for a message and for a fingerprint.
 _ADDRESS: Final = r"https?://(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?(?:/[!\"$->@-~]*)?"
 _KEY: Final = r"[!-~]+"
-_DATABASE: Final = r"postgres(?:ql)?://[!-~]+"
+_SCHEME: Final = r"postgres(?:ql)?://"
+_DATABASE: Final = _SCHEME + r"[!-~]+"
 _MOST_PARTS: Final = 7
 _BUSY_SECONDS: Final = 60.0
 _WRONG: Final = {
@@ -113,6 +114,9 @@ class Settings(NamedTuple):
     ) -> Settings:
         """Read the arguments, the environment and the home's configuration, in this order."""
         env = os.environ if environ is None else environ
+        if isinstance(home, str) and re.match(_SCHEME, home):
+            # Who names a server by its address means just that, as who names a home does.
+            return cls.load(space=space, environ={**env, "COMMONPLACE_DATABASE": home}, cwd=cwd)
         here = _here() if cwd is None else os.path.realpath(cwd)
         root = _home(os.fspath(home) if home is not None else None, env, here)
         own = _config(os.path.join(root, _CONFIG))

@@ -54,11 +54,15 @@ def with_plan(
     story: Callable[[Desk, Plan | None], Told],
     *,
     flush: bool,
+    also: Sequence[str] = (),
 ) -> Told:
-    """Let a story happen with a plan that still holds then: boundaries are not looked for in the transaction."""
+    """Let a story happen with a plan that still holds then: boundaries are not looked for in the transaction.
+
+    `also` are other sessions that the story changes.
+    """
 
     def whole(desk: Desk, plan: Plan | None, *, last: bool) -> Told:
-        sessions.hold(desk.tx, session_id)
+        desk.hold_sessions(session_id, *also)
         return story(desk, _checked(desk, session_id, plan, last=last))
 
     for _ in range(_TRIES - 1):

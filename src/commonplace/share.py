@@ -246,7 +246,7 @@ def _with_copy(parts: Parts, actor: str, copy_id: str, story: following.Change) 
 def _require_source(desk: Desk, copy: Memory, *, unless: Sequence[str]) -> Memory:
     """Return the source of a copy, or raise why it cannot be taken over."""
     _, link = copies.require(copy)
-    memories.hold(desk.tx, [link.target])
+    desk.hold([link.target])
     stands = freshness.of(desk.tx, desk.spaces, [copy])[copy.id].freshness
     if stands in unless:
         raise _WHY_NOT[stands](copy.id)
@@ -287,7 +287,7 @@ _WHY_NOT: Final = {
 def _brought_up(desk: Desk, copy: Memory, left: int = freshness.FURTHEST) -> Memory:
     """Let a copy and, before it, the copies that it came through take over what their sources say."""
     link = copy.source
-    memories.hold(desk.tx, [link.target] if link else [])
+    desk.hold([link.target] if link else [])
     source = memories.find(desk.tx, desk.spaces, link.target) if link else None
     if source is None:
         return copy
@@ -312,7 +312,7 @@ def renew(parts: Parts, copy_id: str) -> None:
     """Let a lazy copy take over what its source says, in the name of the one who shared it."""
 
     def story(desk: Desk) -> None:
-        memories.hold(desk.tx, [copy_id])
+        desk.hold([copy_id])
         copy = memories.find(desk.tx, desk.spaces, copy_id)
         if copy is not None and copies.is_tied(copy):
             _brought_up(desk, copy)

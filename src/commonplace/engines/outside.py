@@ -31,9 +31,9 @@ _PART: Final = MARKER + ".part"
 class OutsideHome:
     """The Outside port on the local file system."""
 
-    def __init__(self, home: str) -> None:
-        """Keep clear of this home."""
-        self._home = os.path.realpath(home)
+    def __init__(self, home: str | None) -> None:
+        """Keep clear of this home, if there is one."""
+        self._home = None if home is None else os.path.realpath(home)
 
     def source(self, place: str) -> str:
         """Return the real path of what is to be read."""
@@ -80,7 +80,8 @@ class OutsideHome:
                     folder.finish()
 
     def _is_inside(self, real: str) -> bool:
-        return real == self._home or real.startswith(self._home.rstrip(os.sep) + os.sep)
+        home = self._home
+        return home is not None and (real == home or real.startswith(home.rstrip(os.sep) + os.sep))
 
     # --- a folder to read
 

@@ -272,16 +272,16 @@ class PostgresReading:
 
     def __init__(self, connection: Connection, now: datetime) -> None:
         """Read through this connection; `now` is the one time of everything in it."""
-        self._connection = connection
+        self.connection = connection
         self.now = now
 
     def rows(self, sql: str, /, **params: object) -> list[Row]:
         """Return all rows of a query."""
-        return self._connection.execute(_translated(sql), _lists(params)).fetchall()
+        return self.connection.execute(_translated(sql), _lists(params)).fetchall()
 
     def row(self, sql: str, /, **params: object) -> Row | None:
         """Return the first row of a query, or None."""
-        return self._connection.execute(_translated(sql), _lists(params)).fetchone()
+        return self.connection.execute(_translated(sql), _lists(params)).fetchone()
 
 
 class PostgresTransaction(PostgresReading):
@@ -298,12 +298,12 @@ class PostgresTransaction(PostgresReading):
 
     def run(self, sql: str, /, **params: object) -> int:
         """Run one statement and return how many rows it touched."""
-        return self._connection.execute(_translated(sql), _lists(params)).rowcount
+        return self.connection.execute(_translated(sql), _lists(params)).rowcount
 
     def run_many(self, sql: str, params: Sequence[Mapping[str, object]], /) -> None:
         """Run one statement for each set of parameters."""
         if params:
-            self._connection.cursor().executemany(_translated(sql), params)
+            self.connection.cursor().executemany(_translated(sql), params)
 
     def record(self, change: Change) -> None:
         """Note a change for the seal."""

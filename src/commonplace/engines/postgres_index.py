@@ -20,7 +20,7 @@ from psycopg import errors as pg
 from commonplace.catalogue import Applied, Found, Layer, Marker, Sought, Tail
 from commonplace.engines.layers import Layers
 from commonplace.engines.postgres_rows import PASSAGE, POSTING, packed, signed
-from commonplace.engines.postgres_schema import CREATE, DROP, FORMAT, INDEX, MARKER
+from commonplace.engines.postgres_schema import CREATE, DROP, DROP_ROWS, FORMAT, INDEX, MARKER, TABLES
 from commonplace.engines.postgres_search import Connection, Cursor, Search
 from commonplace.engines.searching import search
 from commonplace.errors import Busy, HomeDamaged, HomeIsNewer
@@ -30,7 +30,8 @@ Lend = Callable[[], AbstractContextManager[Connection]]
 """Lends a connection in autocommit mode, and turns the database's errors into ours."""
 
 _LARGE: Final = 1_000
-"""A commit of so many passages is followed by a clean-up: until then the database looks up each in its table."""
+_SHARE: Final = 0.05
+"""A commit of so many passages, and of this share of all, is followed by a clean-up; others wait for the database's."""
 
 _READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WRITE: Final = """
@@ -44,7 +45,12 @@ _WRITE: Final = """
     -- Rows are always found by an index here; the table may be new, and nothing known of it yet.
     SET LOCAL enable_seqscan TO off; SET LOCAL enable_hashjoin TO off; SET LOCAL enable_mergejoin TO off
 """
-_GENERATION: Final = "SELECT format, generation FROM recall_index"
+_ATTEMPTS: Final = 4
+_MISSING: Final = "SELECT count(*) FROM unnest(%(tables)s::text[]) name WHERE to_regclass(name) IS NULL"
+_GENERATION: Final = """
+    SELECT format, generation FROM recall_index
+    WHERE to_regclass('recall_passage') IS NOT NULL AND to_regclass('recall_posting') IS NOT NULL
+"""
 _MARKER: Final = """
     SELECT format, generation, home, rules, embedder, dimensions, s.name, s.number, s.seq, s.head,
       (SELECT coalesce(sum(unembedded), 0)::bigint FROM recall_space)
@@ -86,7 +92,6 @@ _COMMIT: Final = """
     UPDATE recall_index SET format = %(format)s, generation = %(generation)s, home = %(home)s, rules = %(rules)s,
       embedder = %(embedder)s, dimensions = %(dimensions)s
 """
-_NO_MARKER: Final = "UPDATE recall_index SET home = NULL"
 _EMPTY: Final = "DELETE FROM recall_posting; DELETE FROM recall_passage; DELETE FROM recall_space"
 _CHECKS: Final = {
     "recall_space counts other passages than there are": """
@@ -254,7 +259,7 @@ class _Writer:
         if self._marker is None:
             # Nobody reads what has no marker: new tables are filled without indexes, which is several times as fast.
             self._connection.execute("DELETE FROM recall_space")
-            self._connection.execute(f"{DROP}; {CREATE}")
+            self._connection.execute(f"{DROP_ROWS}; {CREATE}")
             self._bare = True
         else:
             self._connection.execute(_EMPTY)
@@ -331,12 +336,14 @@ class _Writer:
 
     def _tidy(self) -> None:
         """Let the database know its new rows; until it does, each is looked up in its table as well."""
-        if self._written < _LARGE:
+        (all_,) = self._connection.execute("SELECT coalesce(sum(passages), 0) FROM recall_space").fetchone() or (0,)
+        if self._written < max(_LARGE, _SHARE * int(all_)):
             return
         (before,) = self._connection.execute("SELECT current_setting('statement_timeout')").fetchone() or ("0",)
         try:
             self._connection.execute("SET statement_timeout TO 0")
-            self._connection.execute("VACUUM (ANALYZE) recall_passage, recall_posting, recall_space")
+            # What another cleans up at this moment is left to it.
+            self._connection.execute("VACUUM (ANALYZE, SKIP_LOCKED) recall_passage, recall_posting, recall_space")
         finally:
             self._connection.execute("SELECT set_config('statement_timeout', %s, false)", (before,))
 
@@ -358,22 +365,30 @@ def _marker(connection: Connection) -> tuple[int, Marker | None]:
 
 
 def _prepare(connection: Connection) -> None:
-    """Make the tables if there are none, or only those of an older program."""
-    for _ in range(3):
+    """Make the tables if there are none, or not all, or only those of an older program."""
+    for _ in range(_ATTEMPTS):
         # Of several who begin at the same moment, one makes them; the others look again.
-        with suppress(pg.UniqueViolation, pg.DuplicateTable, pg.UndefinedTable):
-            if connection.execute("SELECT to_regclass('recall_index')").fetchone() != (None,):
-                (found,) = connection.execute("SELECT format FROM recall_index").fetchone() or (0,)
-                if found > FORMAT:
-                    raise HomeIsNewer(
-                        f"the index has format {found}, this program knows {FORMAT}",
-                        fix="update Commonplace and start it again; nothing was changed",
-                    )
-                if found == FORMAT:
-                    return
-            with connection.transaction():
-                connection.execute(f"{DROP}; {MARKER}; {CREATE}; {INDEX}")
-            return
+        with suppress(pg.UniqueViolation, pg.DuplicateTable, pg.DuplicateObject, pg.UndefinedTable):
+            (missing,) = connection.execute(_MISSING, {"tables": list(TABLES)}).fetchone() or (0,)
+            if missing == len(TABLES):
+                with connection.transaction():
+                    connection.execute(f"{MARKER}; {CREATE}; {INDEX}")
+            elif not missing and not _is_older(connection, "SELECT format FROM recall_index"):
+                return
+            else:
+                with connection.transaction():
+                    if missing or _is_older(connection, "SELECT format FROM recall_index FOR UPDATE"):
+                        connection.execute(f"{DROP}; {MARKER}; {CREATE}; {INDEX}")
+
+
+def _is_older(connection: Connection, statement: str) -> bool:
+    (found,) = connection.execute(statement).fetchone() or (0,)
+    if found > FORMAT:
+        raise HomeIsNewer(
+            f"the index has format {found}, this program knows {FORMAT}",
+            fix="update Commonplace and start it again; nothing was changed",
+        )
+    return bool(found < FORMAT)
 
 
 def _moved() -> Busy:

@@ -73,7 +73,7 @@ class Lines:
     def line(self) -> Iterator[Line]:
         """Use a line; one that is lost meanwhile is told as DatabaseUnreachable, whatever was under way."""
         with self._gate.inside(), self._turn():
-            line = self._idle.pop() if self._idle else self._connect()
+            line = self._waiting() or self._connect()
             try:
                 yield line
             except psycopg.Error as error:
@@ -82,9 +82,15 @@ class Lines:
                 # What lost one line has lost the others too, or they lead to a server that takes no writes any more.
                 self.hang_up()
                 line.connection.close()
-                raise typed(error) from error
+                raise lost(error) from error
             finally:
                 self._give_back(line)
+
+    def _waiting(self) -> Line | None:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -126,8 +132,8 @@ class Lines:
 
     def hang_up(self) -> None:
         """Let go of every line that nobody uses: after a fork, a failover, or at the end."""
-        while self._idle:
-            self._idle.pop().connection.close()
+        while line := self._waiting():
+            line.connection.close()
 
     def close(self) -> None:
         """Let go of everything, for good."""
@@ -201,6 +207,13 @@ def is_lost(error: psycopg.Error, line: Line) -> bool:
     )
 
 
+def lost(error: psycopg.Error) -> DatabaseUnreachable:
+    """Say that the line is gone."""
+    if isinstance(error, pg.ReadOnlySqlTransaction):
+        return DatabaseUnreachable("the server takes no writes", fix="name the primary in COMMONPLACE_DATABASE")
+    return DatabaseUnreachable(f"the server was lost: {error}", fix="look at the server, then try again")
+
+
 def is_collision(error: psycopg.Error) -> bool:
     """Tell whether others were in the way, so that the same story may well go through when it is told again.
 
@@ -217,10 +230,6 @@ def typed(error: psycopg.Error) -> CommonplaceError:
         return Busy(f"the database took too long: {error}", fix="try again; look at the server's load")
     if isinstance(error, pg.DiskFull):
         return DiskFull("there is no room left for the database", fix="free some space on the server and try again")
-    if isinstance(error, pg.ReadOnlySqlTransaction):
-        return DatabaseUnreachable("the server takes no writes", fix="name the primary in COMMONPLACE_DATABASE")
     if isinstance(error, pg.InsufficientPrivilege):
         return DatabaseUnfit(f"the database's user may not do that: {error}", fix="make it the database's owner")
-    if isinstance(error, psycopg.OperationalError):
-        return DatabaseUnreachable(f"the server was lost: {error}", fix="look at the server, then try again")
     return HomeDamaged(f"the database refused a statement: {error}", fix="run `commonplace doctor` and report this")

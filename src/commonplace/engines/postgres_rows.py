@@ -19,26 +19,36 @@ from commonplace.engines.segments import Loose, Segment, build, columns_of_a_row
 
 PASSAGE: Final = (
     "space, id, owner, thread, position, kind, flags, time, valid_from, valid_until, superseded, expires,"
-    " columns, terms, counts, name, speaker, v, w"
+    " terms, columns, entries, name, speaker, vector, v, w"
 )
 SHORT: Final = 1024
 """A vector of so many numbers fits into an index, where it is scanned several times as fast."""
 
 POSTING: Final = "space, term, id"
-FETCHED: Final = (
-    "p.space, p.columns, array_send(p.terms), p.counts, p.name, p.speaker, halfvec_send(coalesce(p.v, p.w))"
+FETCHED: Final = ", ".join(
+    f"string_agg(p.{column}, '')" for column in ("columns", "entries", "name", "speaker", "vector")
 )
-
-_FETCHED: Final = 7
+"""Everything of many rows in one: what is the same size in each says how much of the rest is whose."""
 
 ID: Final = np.dtype([("newest", ">u8"), ("place", ">u8")])
 """An id as two numbers that order as its bytes do."""
 
-_COLUMNS: Final = columns_of_a_row()
+_OWN: Final = columns_of_a_row()
+_COLUMNS: Final = np.dtype(
+    [
+        *((name, _OWN[name]) for name in _OWN.names or ()),
+        ("space", "<i8"),
+        ("speaker", "<u8"),
+        ("entries", "<u4"),
+        ("name_size", "<u4"),
+        ("speaker_size", "<u4"),
+    ]
+)
+_ENTRY: Final = np.dtype([("term", "<u8"), ("count", "<u2")])
 _HEADER: Final = b"PGCOPY\n\xff\r\n\0" + struct.pack("!ii", 0, 0)
 _END: Final = struct.pack("!h", -1)
 _FIXED: Final = struct.Struct("!hiqi16siqiqiqihihiqiqiqiqiq")
-_FIELDS: Final = 19
+_FIELDS: Final = 20
 _NULL: Final = struct.pack("!i", -1)
 _ARRAY: Final = struct.Struct("!5i")
 _INT8: Final = 20
@@ -115,46 +125,42 @@ def _unlike(others: set[bytes], begun: bytes, said: bytes) -> bytes:
 
 
 def _rows(segment: Segment, ids: Sequence[bytes]) -> Iterator[bytes]:
-    columns = _packed_columns(segment)
-    width = columns.itemsize
-    said = columns.tobytes()
-    spaces = [signed(space) for space in segment.table("space")]
+    names = [segment.passage(row).encode() for row in range(segment.rows)]
     speakers = [speaker.encode() for speaker in segment.table("speaker")]
+    columns = _packed_columns(segment, [len(name) for name in names])
+    said, width = columns.tobytes(), columns.itemsize
     starts = segment.column("entry_start").tolist()
-    terms = segment.column("term")[segment.column("entry_term")]
-    items = np.zeros(len(terms), _ITEM)
-    items["size"], items["value"] = 8, terms.astype(np.int64)
-    terms_said, counts = items.tobytes(), segment.column("entry_count").astype("<u2").tobytes()
+    entries = np.zeros(starts[-1], _ENTRY)
+    entries["term"] = segment.column("term")[segment.column("entry_term")]
+    entries["count"] = segment.column("entry_count")
+    terms = np.zeros(starts[-1], _ITEM)
+    terms["size"], terms["value"] = 8, entries["term"].astype(np.int64)
     halves = segment.vectors.astype(">f2")
-    filters = zip(
-        *(
-            segment.column(name).astype(np.int64).tolist()
-            for name in ("owner", "thread", "position", "kind", "flags", *_TIMES)
-        ),
-        strict=True,
-    )
-    for row, (owner, thread, position, kind, flags, *times) in enumerate(filters):
-        first, last = starts[row], starts[row + 1]
-        begun = (_FIELDS, 8, spaces[segment.column("space")[row]], 16, ids[row], 8, owner, 8, thread, 8, position)
+    filters = zip(*(columns[name].astype(np.int64).tolist() for name in _FILTERS), strict=True)
+    for row, (space, owner, thread, position, kind, flags, *times) in enumerate(filters):
+        own = slice(starts[row], starts[row + 1])
         timed = [part for time in times for part in (8, time)]
-        fields = (
-            said[row * width : (row + 1) * width],
-            _array(last - first) + terms_said[first * 12 : last * 12],
-            counts[first * 2 : last * 2],
-            segment.passage(row).encode(),
-            speakers[segment.column("speaker")[row]],
-        )
-        yield _FIXED.pack(*begun, 2, kind, 2, flags, *timed)
-        yield from (struct.pack("!i", len(field)) + field for field in fields)
-        yield from _vector(halves[row].tobytes() if segment.scales[row] else None)
+        yield _FIXED.pack(_FIELDS, 8, space, 16, ids[row], 8, owner, 8, thread, 8, position, 2, kind, 2, flags, *timed)
+        yield _field(_array(own.stop - own.start) + terms[own].tobytes())
+        yield _field(said[row * width : (row + 1) * width])
+        yield _field(entries[own].tobytes())
+        yield _field(names[row])
+        yield _field(speakers[segment.column("speaker")[row]])
+        if segment.scales[row]:
+            yield _field(segment.vectors[row].tobytes())
+            yield from _vector(halves[row].tobytes())
+        else:
+            yield _NULL * 3
 
 
-def _vector(halves: bytes | None) -> tuple[bytes, bytes]:
+def _field(said: bytes) -> bytes:
+    return struct.pack("!i", len(said)) + said
+
+
+def _vector(halves: bytes) -> tuple[bytes, bytes]:
     """Return the column of short vectors and the one of long vectors."""
-    if halves is None:
-        return _NULL, _NULL
     length = len(halves) // 2
-    field = struct.pack("!iHH", len(halves) + 4, length, 0) + halves
+    field = _field(struct.pack("!HH", length, 0) + halves)
     return (field, _NULL) if length <= SHORT else (_NULL, field)
 
 
@@ -163,13 +169,22 @@ def _array(items: int) -> bytes:
     return _ARRAY.pack(1, 0, _INT8, items, 1) if items else struct.pack("!3i", 0, 0, _INT8)
 
 
-_TIMES: Final = ("time", "valid_from", "valid_until", "superseded", "expires")
+_FILTERS: Final = (
+    "space", "owner", "thread", "position", "kind", "flags",
+    "time", "valid_from", "valid_until", "superseded", "expires",
+)  # fmt: skip
 
 
-def _packed_columns(segment: Segment) -> npt.NDArray[np.void]:
+def _packed_columns(segment: Segment, name_sizes: Sequence[int]) -> npt.NDArray[np.void]:
     columns = np.zeros(segment.rows, _COLUMNS)
-    for name in _COLUMNS.names or ():
+    for name in _OWN.names or ():
         columns[name] = segment.column(name)
+    columns["space"] = np.array([signed(space) for space in segment.table("space")], np.int64)[segment.column("space")]
+    speakers = segment.table("speaker")
+    columns["speaker"] = np.array([hashed(one) for one in speakers], np.uint64)[segment.column("speaker")]
+    columns["speaker_size"] = np.array([len(one.encode()) for one in speakers])[segment.column("speaker")]
+    columns["entries"] = np.diff(segment.column("entry_start"))
+    columns["name_size"] = name_sizes
     return columns
 
 
@@ -179,7 +194,7 @@ def _postings(segment: Segment, ids: Sequence[bytes]) -> bytes:
     spaces = np.array([signed(space) for space in segment.table("space")], np.int64)
     found = np.zeros(len(rows), _POSTING)
     found["fields"], found["space_size"], found["term_size"], found["id_size"] = 3, 8, 8, 16
-    found["space"] = spaces[segment.column("space")][rows] if len(rows) else 0
+    found["space"] = spaces[segment.column("space")[rows]] if len(rows) else 0
     found["term"] = segment.column("term")[segment.column("entry_term")].astype(np.int64)
     found["id"] = np.array(ids, "V16")[rows] if len(rows) else b""
     return found.tobytes()
@@ -195,36 +210,50 @@ def ids_of(array: bytes | None) -> Any:  # noqa: ANN401 - a structured array
     ]
 
 
-def unpacked(rows: Sequence[Sequence[Any]], *, spaces: Mapping[int, str], dimensions: int) -> Segment:
-    """Put fetched passages together; `spaces` are the names of those that were asked."""
-    fetched = zip(*rows, strict=True) if rows else [()] * _FETCHED
-    space, said, terms, counts, names, speakers, vectors = fetched
-    columns = np.frombuffer(b"".join(said), _COLUMNS)
-    arrays: dict[str, Any] = {name: np.ascontiguousarray(columns[name]) for name in _COLUMNS.names or ()}
-    arrays["space"], space_table = _numbered([spaces[one] for one in space])
-    arrays["speaker"], speaker_table = _numbered([one.decode() for one in speakers])
-    arrays["vectors"] = _vectors(vectors, dimensions)
-    arrays["scales"] = np.where(arrays["vectors"].any(axis=1), arrays["scales"], 0).astype(np.float32)
-    items = np.frombuffer(b"".join(one[_ARRAY.size :] for one in terms), _ITEM)
+def unpacked(
+    fetched: Sequence[bytes | None], *, spaces: Mapping[int, str], terms: Sequence[str], dimensions: int
+) -> Segment:
+    """Put fetched passages together; `spaces` are the names of those that were asked, `terms` those that matter."""
+    said, entries, names, speakers, vectors = (one or b"" for one in fetched)
+    columns = np.frombuffer(said, _COLUMNS)
+    arrays: dict[str, Any] = {name: np.ascontiguousarray(columns[name]) for name in _OWN.names or ()}
+    numbers, arrays["space"] = np.unique(columns["space"], return_inverse=True)
+    arrays["speaker"], speaker_table = _speakers(columns, speakers)
+    arrays["vectors"] = _vectors(vectors, columns["scales"] > 0, dimensions)
+    own = np.frombuffer(entries, _ENTRY)
+    kept = _among(own["term"], np.array(sorted(map(hashed, terms)), np.uint64))
+    rows = np.repeat(np.arange(len(columns)), columns["entries"])[kept]
     return restored(
         Loose(
             columns=arrays,
-            tables={"space": space_table, "speaker": speaker_table},
-            ids=names,
-            sizes=np.array([max(len(one) - _ARRAY.size, 0) // _ITEM.itemsize for one in terms], np.int64),
-            terms=items["value"].astype(np.int64).view(np.uint64),
-            counts=np.frombuffer(b"".join(counts), "<u2").astype(np.uint16),
+            tables={"space": [spaces[number] for number in numbers.tolist()], "speaker": speaker_table},
+            ids=np.frombuffer(names, np.uint8),
+            id_sizes=columns["name_size"].astype(np.int64),
+            terms=own["term"][kept],
+            counts=own["count"][kept],
+            sizes=np.bincount(rows, minlength=len(columns)),
         )
     )
 
 
-def _numbered(texts: Sequence[str]) -> tuple[npt.NDArray[np.uint32], list[str]]:
-    table = sorted(set(texts))
-    places = {text: at for at, text in enumerate(table)}
-    return np.array([places[text] for text in texts], np.uint32), table
+def _among(found: Any, wanted: Any) -> Any:  # noqa: ANN401 - arrays
+    """Return the places of what is among some others, which are sorted."""
+    if not len(wanted):
+        return np.zeros(0, np.intp)
+    return np.flatnonzero(wanted[np.minimum(np.searchsorted(wanted, found), len(wanted) - 1)] == found)
 
 
-def _vectors(halves: Sequence[bytes | None], dimensions: int) -> npt.NDArray[np.int8]:
-    nothing = bytes(2 * dimensions)
-    said = b"".join(nothing if one is None or len(one) != 2 * dimensions + 4 else one[4:] for one in halves)
-    return np.frombuffer(said, ">f2").astype(np.int8).reshape(len(halves), dimensions)
+def _speakers(columns: Any, said: bytes) -> tuple[Any, list[str]]:  # noqa: ANN401 - an array
+    """Return for each row a number, and the names that the numbers stand for."""
+    _, first, places = np.unique(columns["speaker"], return_index=True, return_inverse=True)
+    ends = np.cumsum(columns["speaker_size"], dtype=np.int64)[first].tolist()
+    sizes = columns["speaker_size"][first].tolist()
+    return places, [said[end - size : end].decode() for end, size in zip(ends, sizes, strict=True)]
+
+
+def _vectors(said: bytes, having: Any, dimensions: int) -> npt.NDArray[np.int8]:  # noqa: ANN401 - an array
+    vectors = np.zeros((len(having), dimensions), np.int8)
+    # Of another length they are another embedder's, and not compared.
+    if said and len(said) == np.count_nonzero(having) * dimensions:
+        vectors[having] = np.frombuffer(said, np.int8).reshape(-1, dimensions)
+    return vectors

@@ -13,11 +13,11 @@ from typing import Final
 FORMAT: Final = 1
 """Changes with every change of the tables, or of what stands in them."""
 
-DROP: Final = "DROP TABLE IF EXISTS recall_posting; DROP TABLE IF EXISTS recall_passage"
+TABLES: Final = ("recall_index", "recall_space", "recall_passage", "recall_posting")
+DROP_ROWS: Final = "DROP TABLE IF EXISTS recall_posting; DROP TABLE IF EXISTS recall_passage"
+DROP: Final = "; ".join(f"DROP TABLE IF EXISTS {table}" for table in reversed(TABLES))
 
 MARKER: Final = f"""
-    DROP TABLE IF EXISTS recall_space;
-    DROP TABLE IF EXISTS recall_index;
     CREATE TABLE recall_index (
       one        smallint PRIMARY KEY CHECK (one = 1),
       format     integer NOT NULL,
@@ -56,12 +56,13 @@ CREATE: Final = f"""
       valid_until bigint NOT NULL,
       superseded  bigint NOT NULL,
       expires     bigint NOT NULL,
-      columns     bytea NOT NULL,  -- what only scoring reads
       terms       bigint[] NOT NULL,
-      counts      bytea NOT NULL,
+      columns     bytea NOT NULL,  -- from here on what scoring reads, as the embedded index has it
+      entries     bytea NOT NULL,
       name        bytea NOT NULL,
       speaker     bytea NOT NULL,
-      v           halfvec,         -- a vector that an index has room for
+      vector      bytea,
+      v           halfvec,         -- the same, as the database compares it: one that an index has room for
       w           halfvec          -- one that is too long for that
     ) WITH ({_VACUUM});
     CREATE TABLE recall_posting (space bigint NOT NULL, term bigint NOT NULL, id uuid NOT NULL) WITH ({_VACUUM})

@@ -7,7 +7,7 @@ a segment beside the tail's and searched as segments are. So both engines choose
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -23,10 +23,16 @@ Row: TypeAlias = tuple[Any, ...]
 Connection: TypeAlias = psycopg.Connection[Row]
 Cursor: TypeAlias = psycopg.Cursor[Row]
 
-_SPARE: Final = 2
-"""So many times more than are wanted are looked at first: some are not to be found, or parts of one memory."""
+_SPARE: Final = 10
+"""So many more than are wanted are looked at first: some are not to be found, or parts of one memory."""
 
 _DEEPER: Final = 4
+
+_LOOK_UPS: Final = 10_000
+"""So many times a term is looked up in a space for one question; beyond that, only the rarest terms are."""
+
+_FEWEST: Final = 4
+_SAMPLE: Final = 16
 
 _ABOUT: Final = """
     SELECT generation, embedder,
@@ -46,6 +52,15 @@ _FILTERED: Final = """
     FROM recall_posting o JOIN recall_passage p USING (space, id)
     WHERE o.space = ANY(%(spaces)s::bigint[]) AND o.term = ANY(%(terms)s::bigint[]){others} GROUP BY o.space, o.term
 """
+# How common the terms are in the largest of the asked spaces.
+_COMMON: Final = f"""
+    WITH largest AS MATERIALIZED (
+      SELECT space, passages FROM recall_space WHERE space = ANY(%(spaces)s::bigint[])
+      ORDER BY passages DESC, space LIMIT {_SAMPLE}
+    )
+    SELECT term, count(*), (SELECT sum(passages)::bigint FROM largest) FROM recall_posting
+    WHERE space IN (SELECT space FROM largest) AND term = ANY(%(terms)s::bigint[]) GROUP BY term
+"""  # noqa: S608 - a number of our own
 # Vectors of another embedder than the question's are not even looked at.
 _NEAREST: Final = """
     SELECT space, uuid_send(id) FROM recall_passage p
@@ -71,13 +86,10 @@ _AROUND: Final = f"""
       SELECT thread, position + %(far)s AS last, greatest(
         position - %(far)s, lag(position) OVER (PARTITION BY thread ORDER BY position) + %(far)s + 1) AS first
       FROM places
-    ), counted AS (
-      SELECT count(*) FILTER (WHERE which = 0) AS by_terms, count(*) FILTER (WHERE which = 1) AS by_vector FROM few
     )
-    SELECT by_terms, by_vector, {FETCHED} FROM counted LEFT JOIN (
-      SELECT p.* FROM spans s JOIN recall_passage p ON p.thread = s.thread AND p.position BETWEEN s.first AND s.last
-      WHERE p.space = ANY(%(spaces)s::bigint[]){{others}}
-    ) p ON true
+    SELECT (SELECT count(*) FROM few WHERE which = 0), (SELECT count(*) FROM few WHERE which = 1), {FETCHED}
+    FROM spans s JOIN recall_passage p ON p.thread = s.thread AND p.position BETWEEN s.first AND s.last
+    WHERE p.space = ANY(%(spaces)s::bigint[]){{others}}
 """  # noqa: S608 - numbers and names of our own
 
 
@@ -102,9 +114,9 @@ class Search:
         self._tail = tail
         self._spaces: Final = {signed(space): space for space in sought.spaces}
         self._given: Final[dict[str, Any]] = {
-            "spaces": list(self._spaces),
-            "terms": [signed(term) for term in sought.terms],
-            "owners": [signed(owner) for owner in owners],
+            "spaces": _array(self._spaces),
+            "terms": _array(map(signed, sought.terms)),
+            "owners": _array(map(signed, owners)),
             "first": sought.first,
             "far": 2 * sought.reach,
         }
@@ -114,18 +126,32 @@ class Search:
 
     def found(self, marker: Marker) -> tuple[int, Found]:
         """Return the generation of the index in this transaction, and what is found; vectors are as the marker says."""
+        common = self._common()
         first = self._first(marker)
         if first.embedder != marker.embedder:
             self._sought = self._sought._replace(vector=None)
-        matched = _matched(self._given["terms"], first.postings, first.replaced)
+        matched = _matched(self._sought.terms, first.postings, first.replaced)
+        matched = matched.supposing([round(first.passages * common.get(term, 0)) for term in self._sought.terms])
         here = count(self._tail, self._sought)
         having = tuple(map(sum, zip(matched.having, here.having, strict=True)))
         counts = Counts(first.passages - len(first.replaced) + here.total, having)
         rows = self._fetched(matched.weighed(counts.weights), first.nearest, counts)
-        fetched = unpacked(rows, spaces=self._spaces, dimensions=marker.dimensions)
+        said = (*self._sought.terms, *self._sought.near, *map(tag_term, self._sought.tags))
+        fetched = unpacked(rows, spaces=self._spaces, terms=said, dimensions=marker.dimensions)
         parts = [Part(fetched, np.ones(fetched.rows, np.bool_)), *self._tail]
         wide = [Part(widened(part.segment, marker.dimensions), part.alive) for part in parts]
         return first.generation, search(wide, self._sought, counts)
+
+    def _common(self) -> dict[str, float]:
+        """Leave out terms that are common, where all would be too many; return the share that may have each."""
+        most = max(_LOOK_UPS // max(len(self._spaces), 1), _FEWEST)
+        if len(self._sought.terms) <= most:
+            return {}
+        counted = {term: (having, passages) for term, having, passages in self._ask(_COMMON).fetchall()}
+        shares = {term: counted.get(signed(term), (0, 1)) for term in self._sought.terms}
+        by_rarity = sorted(self._sought.terms, key=lambda term: shares[term][0])
+        self._given["terms"] = _array(map(signed, by_rarity[:most]))
+        return {term: shares[term][0] / shares[term][1] for term in by_rarity[most:]}
 
     def _first(self, marker: Marker) -> _First:
         """Ask how many there are, what has the terms, what is nearest, and what the tail replaces."""
@@ -136,7 +162,7 @@ class Search:
         with self._connection.pipeline():
             about = self._ask(_ABOUT)
             postings = self._ask(self._postings()) if self._sought.terms else None
-            nearest = self._nearest(_SPARE * self._sought.first) if near else None
+            nearest = self._nearest(self._sought.first + _SPARE, filtered=self._narrow) if near else None
             replaced = self._ask(_REPLACED) if self._others else None
         generation, embedder, passages = about.fetchall()[0]
         return _First(
@@ -152,13 +178,14 @@ class Search:
         # What leaves out only a few is looked at when the best are known; what leaves out many, before.
         return _FILTERED.format(wanted=self._wanted, others=self._others) if self._narrow else _POSTINGS
 
-    def _nearest(self, depth: int) -> Cursor:
-        statement = _NEAREST.format(column=self._column, wanted=self._wanted, others=self._others)
+    def _nearest(self, depth: int, *, filtered: bool) -> Cursor:
+        wanted = self._wanted if filtered else "true"
+        statement = _NEAREST.format(column=self._column, wanted=wanted, others=self._others)
         return self._ask(statement, vector=_written(self._sought.vector), depth=depth)
 
-    def _fetched(self, matched: _Weighed, nearest: list[Row], counts: Counts) -> list[Row]:
+    def _fetched(self, matched: _Weighed, nearest: list[Row], counts: Counts) -> Row:
         """Return the best by terms and by vector with their neighbours, and those of the tail's candidates."""
-        first, depth = self._sought.first, _SPARE * self._sought.first
+        first, depth = self._sought.first, self._sought.first + _SPARE
         beside = candidates(self._tail, self._sought, counts)
         while True:
             chosen = matched.best(depth)
@@ -169,24 +196,27 @@ class Search:
                 return rows
             # Much of it is not to be found, or parts of a long memory: look further down.
             depth *= _DEEPER
-            nearest = self._nearest(depth).fetchall() if nearest else []
+            nearest = self._nearest(depth, filtered=True).fetchall() if nearest else []
 
-    def _around(
-        self, chosen: list[Row], nearest: list[Row], beside: Sequence[tuple[int, int]]
-    ) -> tuple[int, int, list[Row]]:
+    def _around(self, chosen: list[Row], nearest: list[Row], beside: Sequence[tuple[int, int]]) -> tuple[int, int, Row]:
         found = [*chosen, *nearest]
-        rows = self._ask(
+        by_terms, by_vector, *rows = self._ask(
             _AROUND.format(wanted=self._wanted, others=self._others),
-            which=[0] * len(chosen) + [1] * len(nearest),
-            of=[space for space, _ in found],
-            ids=[id_.hex() for _, id_ in found],
-            threads=[thread - (1 << 64) if thread >= 1 << 63 else thread for thread, _ in beside],
-            positions=[position for _, position in beside],
-        ).fetchall()
-        return rows[0][0], rows[0][1], [row[2:] for row in rows if row[2] is not None]
+            which=_array([0] * len(chosen) + [1] * len(nearest)),
+            of=_array(space for space, _ in found),
+            ids=_array(id_.hex() for _, id_ in found),
+            threads=_array(thread - (1 << 64) if thread >= 1 << 63 else thread for thread, _ in beside),
+            positions=_array(position for _, position in beside),
+        ).fetchall()[0]
+        return by_terms, by_vector, tuple(rows)
 
     def _ask(self, statement: str, **given: object) -> Cursor:
         return self._connection.cursor(binary=True).execute(statement, {**self._given, **given})
+
+
+def _array(items: Iterable[object]) -> str:
+    """Return numbers or ids as the database reads an array, which is many times as fast as by its driver."""
+    return "{" + ",".join(map(str, items)) + "}"
 
 
 def _written(vector: Floats | None) -> str:
@@ -229,6 +259,10 @@ class _Matched(NamedTuple):
     spaces: Any
     ids: Any
 
+    def supposing(self, having: Sequence[int]) -> _Matched:
+        """Return this with how many may have the terms that were not looked up."""
+        return self._replace(having=tuple(map(sum, zip(self.having, having, strict=True))))
+
     def weighed(self, weights: Sequence[float]) -> _Weighed:
         """Sum up for each passage what its terms weigh, in their order: so the sums are the same everywhere."""
         _, first, places = np.unique(_mixed(self.ids), return_index=True, return_inverse=True)
@@ -236,9 +270,9 @@ class _Matched(NamedTuple):
         return _Weighed(self.spaces[first], self.ids[first], sums)
 
 
-def _matched(terms: Sequence[int], postings: Sequence[Row], replaced: Any) -> _Matched:  # noqa: ANN401 - ids
+def _matched(terms: Sequence[str], postings: Sequence[Row], replaced: Any) -> _Matched:  # noqa: ANN401 - ids
     """Take apart what has each term, without what is replaced."""
-    place = {term: at for at, term in enumerate(terms)}
+    place = {signed(term): at for at, term in enumerate(terms)}
     runs = sorted(
         ((place[term], space, ids_of(ids), size) for space, term, ids, size in postings), key=lambda run: run[0]
     )
@@ -277,7 +311,7 @@ def _wanted(sought: Sought, given: dict[str, Any]) -> tuple[str, bool]:
     found, narrow = [], bool(sought.kinds or sought.tags)
     if len(allowed) < len(KINDS):
         found.append("p.kind = ANY(%(kinds)s::smallint[])")
-        given["kinds"] = allowed
+        given["kinds"] = _array(allowed)
     for at, tag in enumerate(sought.tags):
         found.append(
             "EXISTS (SELECT FROM recall_posting t WHERE t.space = p.space AND t.id = p.id"

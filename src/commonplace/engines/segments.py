@@ -328,17 +328,18 @@ def columns_of_a_row() -> np.dtype[np.void]:
 
 
 class Loose(NamedTuple):
-    """Rows in any order: their columns, the texts that the numbers in some stand for, ids, and the terms of each.
+    """Rows in any order: their columns, the texts that the numbers in some stand for, their ids, and their terms.
 
-    `ids` are empty where memory and position say all; `terms` and `counts` run on from row to row, `sizes` to each.
+    Bytes of ids, terms and counts run on from row to row; the sizes say how many of them each row has.
     """
 
     columns: Mapping[str, Array]
     tables: Mapping[str, Sequence[str]]
-    ids: Sequence[bytes]
-    sizes: Array
+    ids: Array
+    id_sizes: Array
     terms: Hashes
     counts: Array
+    sizes: Array
 
 
 def restored(loose: Loose) -> Segment:
@@ -347,9 +348,7 @@ def restored(loose: Loose) -> Segment:
     sorting = np.lexsort((loose.columns["position"], keys))
     arrays = {name: array[sorting] for name, array in loose.columns.items()}
     arrays["key"] = keys[sorting]
-    ids = [loose.ids[row] for row in sorting]
-    arrays["ids"] = np.frombuffer(b"".join(ids), np.uint8)
-    arrays["id_start"] = _starts([len(one) for one in ids])
+    arrays["ids"], arrays["id_start"] = _runs(loose.ids, loose.id_sizes, sorting)
     terms, arrays["entry_start"] = _runs(loose.terms, loose.sizes, sorting)
     arrays["entry_count"], _ = _runs(loose.counts, loose.sizes, sorting)
     arrays["term"], places = np.unique(terms, return_inverse=True)

@@ -1,0 +1,216 @@
+"""Recall on PostgreSQL: how long beside the bare questions that bring its candidates, and how fast its index is made.
+
+The server is the tests' own, but it syncs to disk and has room for the index in memory. The bare questions are what a
+plain program would ask of the same tables: the best by terms, with their rarity counted in the question itself, and the
+nearest by vector, by comparing all. Neither brings a text, a neighbour or a score.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+import psycopg
+
+import commonplace
+from benchmarks.bench import Bench
+from benchmarks.figures import AT_MOST, Bar, Figure
+from benchmarks.library import by_frequency, shelves
+from benchmarks.recalling import percentile
+from commonplace import analysis, indexing
+from commonplace.book import Commonplace
+from commonplace.compose import make_keys
+from commonplace.engines.postgres_rows import signed
+from commonplace.engines.postgres_schema import INDEX
+from commonplace.engines.static_table import StaticTable
+from commonplace.paths import PERSONAL
+from tests.postgres_server import TEMPLATE, Server
+
+_K: Final = 10
+_CANDIDATES: Final = 50
+_TWICE: Final = Bar(AT_MOST, 2.0)
+_BARRED: Final = 100_000
+_WARM_UP: Final = 20
+_TEAMS: Final = 50
+_ASKED: Final = 3
+_SMALL: Final = 500
+_SMALL_PART: Final = 5_000
+_AT_ONCE: Final = 1_000
+_SETTINGS: Final = {"fsync": "on", "full_page_writes": "on", "shared_buffers": "'512MB'", "max_wal_size": "'2GB'"}
+
+_BY_TERMS: Final = """
+    WITH matched AS MATERIALIZED (
+      SELECT space, term, id FROM recall_posting
+      WHERE space = ANY(%(spaces)s::bigint[]) AND term = ANY(%(terms)s::bigint[])
+    ), rarity AS MATERIALIZED (
+      SELECT term, ln(1 + (%(total)s - count(*) + 0.5) / (count(*) + 0.5))::float8 AS idf FROM matched GROUP BY term
+    )
+    SELECT space, id, sum(idf) FROM matched JOIN rarity USING (term) GROUP BY space, id
+    ORDER BY 3 DESC, id LIMIT %(most)s
+"""
+_BY_VECTOR: Final = """
+    SELECT space, id FROM recall_passage WHERE space = ANY(%(spaces)s::bigint[]) AND v IS NOT NULL
+    ORDER BY v <=> %(vector)s::halfvec LIMIT %(most)s
+"""
+
+
+class _Case(NamedTuple):
+    """In which spaces is asked, and what a recall may take."""
+
+    what: str
+    n: int
+    spaces: Callable[[random.Random], list[str]]
+    bar: Bar | None
+
+
+def postgres_recall(bench: Bench) -> Iterator[Figure]:
+    """Measure recall in one large space, in a few of many, and in hundreds of small ones; and making the index."""
+    n = bench.scale.passages[-1]
+    bar = _TWICE if n >= _BARRED else None
+    cases = (
+        _Case("in one space of n", n, lambda _: [PERSONAL], bar),
+        _Case(f"in {_ASKED} of {_TEAMS} spaces of n", n // _TEAMS, _some_teams, bar),
+        _Case(f"in {_SMALL} spaces of n", max(n // _SMALL_PART, 1), lambda _: ["small/"], None),
+    )
+    with _book(bench) as (book, address):
+        _fill(book, n)
+        yield _index_made(book, address)
+        with closing(_Bare(address)) as bare:
+            for case in cases:
+                yield from _recall(bench, book, bare, case)
+
+
+def _recall(bench: Bench, book: Commonplace, bare: _Bare, case: _Case) -> Iterator[Figure]:
+    chance = random.Random(f"questions {case.what} {case.n}")
+
+    def asked(questions: int) -> tuple[list[float], list[float]]:
+        """Ask both the same, each as often first as second."""
+        ours: list[float] = []
+        reference: list[float] = []
+        for at in range(questions):
+            question, spaces = by_frequency(chance), case.spaces(chance)
+            if at % 2:
+                reference.append(bare.ask(question, spaces))
+            begun = time.perf_counter()
+            book.recall(question, spaces=spaces, k=_K)
+            ours.append((time.perf_counter() - begun) * 1_000)
+            if not at % 2:
+                reference.append(bare.ask(question, spaces))
+        return ours, reference
+
+    asked(_WARM_UP)
+    rounds = [asked(bench.scale.questions // 2) for _ in range(bench.scale.question_rounds)]
+    for share in (50, 95):
+        yield Figure(
+            benchmark="postgres_recall",
+            what=f"recall {case.what}, p{share}",
+            n=case.n,
+            unit="ms",
+            ours_rounds=tuple(percentile(ours, share) for ours, _ in rounds),
+            reference_rounds=tuple(percentile(reference, share) for _, reference in rounds),
+            bar=case.bar,
+        )
+
+
+def _index_made(book: Commonplace, address: str) -> Figure:
+    """Measure making the index of everything, beside copying its tables within the database."""
+    begun = time.perf_counter()
+    book.reindex(anew=True)
+    took = time.perf_counter() - begun
+    with psycopg.connect(address, autocommit=True) as connection:
+        (passages,) = connection.execute("SELECT count(*) FROM recall_passage").fetchone() or (0,)
+        connection.execute("CREATE SCHEMA bare; SET search_path TO bare, public")
+        begun = time.perf_counter()
+        for table in ("recall_passage", "recall_posting"):
+            connection.execute(f"CREATE TABLE bare.{table} AS TABLE public.{table}")
+        connection.execute(INDEX)
+        reference = passages / (time.perf_counter() - begun)
+        connection.execute("DROP SCHEMA bare CASCADE")
+    return Figure(
+        benchmark="postgres_recall",
+        what="passages indexed, beside tables copied",
+        n=passages,
+        unit="/s",
+        ours_rounds=(passages / took,),
+        reference_rounds=(reference,),
+    )
+
+
+class _Bare:
+    """The bare questions, on a connection of their own."""
+
+    def __init__(self, address: str) -> None:
+        self._connection = psycopg.connect(address, autocommit=True)
+        self._table = StaticTable()
+        rows = self._connection.execute(
+            "SELECT s.name, r.space, r.passages FROM space s JOIN recall_space r ON r.name = s.id"
+        )
+        self._spaces = {name: (number, passages) for name, number, passages in rows}
+
+    def ask(self, question: str, names: Sequence[str]) -> float:
+        """Return how long both questions take together."""
+        known = [
+            one
+            for name in names
+            for known, one in self._spaces.items()
+            if known == name or (name.endswith("/") and known.startswith(name))
+        ]
+        vector = self._table.embed([indexing.said(question)])[0].tolist()
+        given: dict[str, Any] = {
+            "spaces": [number for number, _ in known],
+            "total": sum(passages for _, passages in known),
+            "terms": [signed(term) for _, term in analysis.query_words(question)],
+            "vector": "[" + ",".join(map(str, vector)) + "]",
+            "most": _CANDIDATES,
+        }
+        took = 0.0
+        for statement in (_BY_TERMS, _BY_VECTOR):
+            begun = time.perf_counter()
+            self._connection.cursor(binary=True).execute(statement, given).fetchall()
+            took += time.perf_counter() - begun
+        return took * 1_000
+
+    def close(self) -> None:
+        """Hang up."""
+        self._connection.close()
+
+
+# --- the book
+
+
+@contextmanager
+def _book(bench: Bench) -> Iterator[tuple[Commonplace, str]]:
+    folder = os.path.join(bench.fresh("keys"), "keys")
+    make_keys(folder)
+    with Server.started(**_SETTINGS) as server:
+        server.make_template()
+        address = server.make_database("bench", template=TEMPLATE)
+        os.environ["COMMONPLACE_KEYS"] = folder
+        try:
+            with commonplace.open(address) as book:
+                yield book, address
+        finally:
+            del os.environ["COMMONPLACE_KEYS"]
+
+
+def _fill(book: Commonplace, n: int) -> None:
+    spaces = {PERSONAL: n}
+    spaces |= {_team(at): n // _TEAMS for at in range(_TEAMS)}
+    spaces |= {f"small/{at}": max(n // _SMALL_PART, 1) for at in range(_SMALL)}
+    for space, passages in spaces.items():
+        source = shelves(passages)
+        while some := list(islice(source, _AT_ONCE)):
+            book.remember_many([shelf.draft._replace(space=space) for shelf in some])
+
+
+def _some_teams(chance: random.Random) -> list[str]:
+    return [_team(at) for at in chance.sample(range(_TEAMS), k=_ASKED)]
+
+
+def _team(number: int) -> str:
+    return f"team/{number}"
