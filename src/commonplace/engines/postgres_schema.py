@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Changes with every change of the tables, or of what stands in them."""
 
 TABLES: Final = ("recall_index", "recall_space", "recall_passage", "recall_posting")
@@ -71,6 +71,7 @@ INDEX: Final = """
     ALTER TABLE recall_passage ADD PRIMARY KEY (space, id);
     ALTER TABLE recall_posting ADD PRIMARY KEY (space, term, id);
     CREATE INDEX recall_owner ON recall_passage (owner);
+    CREATE INDEX recall_newest ON recall_passage (space, time DESC, position DESC, id);
     CREATE INDEX recall_thread ON recall_passage (thread, position);
     CREATE INDEX recall_nearest ON recall_passage (space, id)
       INCLUDE (owner, kind, time, valid_from, valid_until, superseded, expires, v) WHERE v IS NOT NULL

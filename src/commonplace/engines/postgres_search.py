@@ -68,6 +68,12 @@ _NEAREST: Final = """
       AND (SELECT embedder FROM recall_index) = %(embedder)s
     ORDER BY {column} <=> %(vector)s::halfvec, id LIMIT %(depth)s
 """
+# Without a question: messages, and each other memory once.
+_NEWEST: Final = f"""
+    SELECT space, uuid_send(id) FROM recall_passage p
+    WHERE space = ANY(%(spaces)s::bigint[]) AND (flags & {IS_CHAT} > 0 OR position = 0) AND {{wanted}}{{others}}
+    ORDER BY time DESC, position DESC, id LIMIT %(depth)s
+"""  # noqa: S608 - a number of our own
 _AROUND: Final = f"""
     WITH asked AS (
       SELECT * FROM unnest(%(which)s::smallint[], %(of)s::bigint[], %(ids)s::uuid[])
@@ -78,7 +84,7 @@ _AROUND: Final = f"""
       FROM asked a JOIN recall_passage p ON p.space = a.space AND p.id = a.id WHERE {{wanted}}
     ), few AS (
       SELECT which, thread, position, row_number() OVER (PARTITION BY which ORDER BY place) AS place
-      FROM wanted WHERE chat OR nth <= {PARTS_OF_ONE}
+      FROM wanted WHERE chat OR nth <= {PARTS_OF_ONE} OR %(newest)s
     ), places AS (
       SELECT thread, position FROM few WHERE place <= %(first)s
       UNION SELECT * FROM unnest(%(threads)s::bigint[], %(positions)s::bigint[])
@@ -119,6 +125,7 @@ class Search:
             "owners": _array(map(signed, owners)),
             "first": sought.first,
             "far": 2 * sought.reach,
+            "newest": sought.newest,
         }
         self._column = "v"
         self._wanted, self._narrow = _wanted(sought, self._given)
@@ -159,6 +166,7 @@ class Search:
         self._column = "w" if marker.dimensions > SHORT else "v"
         vector = self._sought.vector
         near = vector is not None and len(vector) == marker.dimensions and bool(vector.any())
+        near = near or self._sought.newest
         with self._connection.pipeline():
             about = self._ask(_ABOUT)
             postings = self._ask(self._postings()) if self._sought.terms else None
@@ -179,6 +187,8 @@ class Search:
         return _FILTERED.format(wanted=self._wanted, others=self._others) if self._narrow else _POSTINGS
 
     def _nearest(self, depth: int, *, filtered: bool) -> Cursor:
+        if self._sought.newest:
+            return self._ask(_NEWEST.format(wanted=self._wanted, others=self._others), depth=depth)
         wanted = self._wanted if filtered else "true"
         statement = _NEAREST.format(column=self._column, wanted=wanted, others=self._others)
         return self._ask(statement, vector=_written(self._sought.vector), depth=depth)
