@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 import commonplace
+from commonplace.adapters.hermes.provider import CommonplaceMemoryProvider
 from commonplace.book import Commonplace
+
+pytest.register_assert_rewrite("tests.hermes")
 
 pytest_plugins = ("tests.no_skips", "pytester")
 
@@ -49,3 +52,12 @@ def open_book(home: Path) -> Iterator[OpenBook]:
 def book(open_book: OpenBook) -> Commonplace:
     """A book of the home."""
     return open_book()
+
+
+@pytest.fixture
+def provider(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CommonplaceMemoryProvider]:
+    """The memory provider of a Hermes whose folder is `hermes`, on the home; shut down at the end."""
+    monkeypatch.setenv("COMMONPLACE_HOME", str(home))
+    made = CommonplaceMemoryProvider(hermes_home=str(tmp_path / "hermes"))
+    yield made
+    made.shutdown()

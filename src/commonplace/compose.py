@@ -9,7 +9,7 @@ import os
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakSet
 
 from commonplace import dates, home
@@ -23,6 +23,10 @@ from commonplace.model import LOCAL_OWNER, Progress, new_id, stamp
 from commonplace.ports import Clock, Database, Keys, Outside, Parts, Recalls, Transfers, Watcher, Yaml
 from commonplace.settings import Settings
 from commonplace.sync import quiet
+
+if TYPE_CHECKING:
+    from commonplace.client import Client, Mask
+    from commonplace.outbox import Transport
 
 
 class SystemClock:
@@ -107,6 +111,20 @@ def open_book(settings: Settings, *, clock: Clock | None = None, progress: Progr
     )
     book.sync(progress=progress)
     return book
+
+
+def open_outbox(path: str, transport: Transport, *, mask: Mask, answer_seconds: float = 15.0) -> Client:
+    """Open a client whose outbox is this file, making it if it is not there, and send what it holds."""
+    from commonplace.client import Client
+    from commonplace.engines.outbox import OutboxFile
+
+    clock = SystemClock()
+    outbox = OutboxFile(path, clock=clock, busy_seconds=_OUTBOX_BUSY_SECONDS)
+    return Client(transport, outbox, mask=mask, clock=clock, answer_seconds=answer_seconds)
+
+
+_OUTBOX_BUSY_SECONDS: Final = 5.0
+"""How long to wait for another process at an outbox, which nobody holds for more than a moment."""
 
 
 def _prepare(folder: str) -> str:
