@@ -56,8 +56,9 @@ def book(open_book: OpenBook) -> Commonplace:
 
 @pytest.fixture
 def provider(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CommonplaceMemoryProvider]:
-    """The memory provider of a Hermes whose folder is `hermes`, on the home; shut down at the end."""
+    """The memory provider of a Hermes whose folder is `hermes`, on the home, with patience; shut down at the end."""
     monkeypatch.setenv("COMMONPLACE_HOME", str(home))
     made = CommonplaceMemoryProvider(hermes_home=str(tmp_path / "hermes"))
+    made.save_config({"write_seconds": 60, "recall_seconds": 7}, str(tmp_path / "hermes"))
     yield made
     made.shutdown()

@@ -21,8 +21,8 @@ from commonplace.book import Commonplace
 from commonplace.model import Filter, Message, Session
 
 SUMMARY = "[CONTEXT COMPACTION - REFERENCE ONLY] Earlier turns were compacted into the summary below. They spoke."
-BOUND = 6.0
-"""No call of Hermes takes longer, on a machine that is busy with other things; without a slow store, far less."""
+BOUND = 15.0
+"""No call of Hermes takes longer, on a machine that is busy with other things."""
 
 
 class Turn(NamedTuple):

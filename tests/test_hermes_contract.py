@@ -49,6 +49,13 @@ SIGNATURES = {
 }
 
 
+@pytest.fixture
+def provider(home, tmp_path, monkeypatch):
+    """A provider for which nothing was configured."""
+    monkeypatch.setenv("COMMONPLACE_HOME", str(home))
+    return CommonplaceMemoryProvider(hermes_home=str(tmp_path / "hermes"))
+
+
 def plain(signature: inspect.Signature) -> str:
     """A signature without its types."""
     bare = [one.replace(annotation=inspect.Parameter.empty) for one in signature.parameters.values()]

@@ -27,7 +27,8 @@ class Script:
     def __init__(self, seed: str, folder: Path) -> None:
         self.dice, self.folder, self.count = random.Random(seed), folder, 0
         self.parents: dict[str, str | None] = {"s0": None}
-        self.hermes = Hermes(self.provider(), "s0", batches=True)
+        self.provider().save_config({"write_seconds": 60, "recall_seconds": 7}, str(folder / "hermes"))
+        self.hermes = Hermes(self.provider(), "s0")
         self.steps: list[str] = []
         self.undone: set[str] = set()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +21,8 @@ import pytest
 import commonplace
 from commonplace.adapters.hermes import provider as hermes_provider
 from commonplace.adapters.hermes.provider import CommonplaceMemoryProvider
-from commonplace.errors import CommonplaceError, HomeError
+from commonplace.book import Commonplace
+from commonplace.errors import Busy, CommonplaceError, HomeError
 from tests import crashing
 from tests.hermes import Hermes, check, everything, reading, turns_of
 from tests.hermes_child import transcript, words
@@ -198,16 +200,12 @@ def test_an_entry_of_hermes_memory_that_cannot_be_mirrored_is_told(quick, home, 
     assert "could not be mirrored" in caplog.text
 
 
-def test_a_checkpoint_that_is_not_on_disk_raises(quick, home, tmp_path):
+def test_a_checkpoint_that_is_not_on_disk_raises(quick, home, tmp_path, monkeypatch):
+    monkeypatch.setenv("COMMONPLACE_BUSY_SECONDS", "0")
     hermes = Hermes(quick)
     hermes.turn("first", "one")
-    folder = tmp_path / "hermes" / "commonplace"
-    for path in folder.glob("spill*"):
-        path.unlink()
-    (config,) = folder.iterdir()
-    config.unlink()
-    folder.rmdir()
-    folder.write_text("in the way of the spill")
+    shutil.rmtree(tmp_path / "hermes")
+    (tmp_path / "hermes").write_text("in the way of what is kept beside the book")
     hermes.messages += [{"role": "user", "content": "second"}, {"role": "assistant", "content": "two"}]
     with held(home):
         with pytest.raises(CommonplaceError):
@@ -217,6 +215,22 @@ def test_a_checkpoint_that_is_not_on_disk_raises(quick, home, tmp_path):
     quick.sync_turn("second", "two", session_id="s1", messages=hermes.messages)
     with reading(home) as book:
         assert turns_of(everything(book)["s1"][1]) == [("first", "one"), ("second", "two")]
+
+
+def test_a_checkpoint_of_a_session_that_cannot_be_read_raises(quick, home, monkeypatch):
+    hermes = Hermes(quick)
+    hermes.turn("first", "one")
+    hermes.exit()
+    again = Hermes(quick)
+    with monkeypatch.context() as broken:
+        broken.setattr(Commonplace, "messages", lambda *_args, **_kwargs: time.sleep(1))
+        with pytest.raises(Busy):
+            quick.on_pre_compress([*hermes.messages, {"role": "user", "content": "second"}])
+    time.sleep(1)
+    quick.on_pre_compress([*hermes.messages, {"role": "user", "content": "second"}])
+    assert not again.errors
+    with reading(home) as book:
+        assert [one.text for one in everything(book)["s1"][1]] == ["first", "one", "second"]
 
 
 # --- shutdown
@@ -303,7 +317,7 @@ def start(tmp_path, home, first, last):
     )
 
 
-def test_every_turn_that_was_acknowledged_survives_kill_minus_nine_once(home, tmp_path):
+def test_every_turn_that_was_acknowledged_survives_kill_minus_nine_once(home, tmp_path, provider):
     dice, done = random.Random(SEED), 0
     for _ in range(KILLS):
         child = start(tmp_path, home, done, done + 400)
@@ -321,15 +335,10 @@ def test_every_turn_that_was_acknowledged_survives_kill_minus_nine_once(home, tm
             told = turns_or_more(everything(book)["s1"][1])
         assert told[:done] == [words(n) for n in range(done)], SEED
         assert len(told) <= done + 1, SEED
-    provider = CommonplaceMemoryProvider(hermes_home=str(tmp_path / "hermes"))
-    os.environ["COMMONPLACE_HOME"] = str(home)
-    try:
-        provider.initialize("s1", platform="cli")
-        provider.sync_turn(*words(done), messages=transcript(done))
-        provider.on_session_end(transcript(done))
-        provider.shutdown()
-    finally:
-        del os.environ["COMMONPLACE_HOME"]
+    provider.initialize("s1", platform="cli")
+    provider.sync_turn(*words(done), messages=transcript(done))
+    provider.on_session_end(transcript(done))
+    provider.shutdown()
     with reading(home) as book:
         assert turns_of(everything(book)["s1"][1]) == [words(n) for n in range(done + 1)], SEED
 
@@ -428,4 +437,4 @@ def test_what_a_server_refuses_is_told_and_stays_in_the_outbox(remote, server, c
     until = time.monotonic() + 30
     while "refused" not in caplog.text and time.monotonic() < until:
         hermes.turn(f"third {time.monotonic()}", "three")
-    assert "the server refused 1 messages" in caplog.text
+    assert "The server refused 1 messages" in caplog.text

@@ -11,6 +11,7 @@ A `ServerKeeper` does the same with a server: there, the outbox is the only way.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -29,6 +30,7 @@ Result = TypeVar("Result")
 Tell = Callable[[str], None]
 _PAGE = 1000
 _LAST_LOOK = 1.0
+_CHORES = 2.0
 _REFUSALS = (BadInput, Conflict, NotAllowed)
 
 
@@ -105,6 +107,9 @@ class BookKeeper:
         self._refused = 0
         self._closed = False
         self._taking = threading.Lock()
+        self._chores: Future[int] | None = None
+        self._asking = threading.Lock()
+        self._asked: Counter[str] = Counter()
         self._line = Line("commonplace-hermes")
         self._first: Future[object] = self._line.put(self._opened)
 
@@ -114,10 +119,15 @@ class BookKeeper:
         if error is not None and not isinstance(error, _Late):
             raise error
 
-    def catch_up(self) -> None:
-        """Send on what an earlier process left in the spill, and settle what has become due."""
-        self._spilled()
-        self._line.put(lambda: self._opened().work(seconds=self._seconds))
+    def catch_up(self, *, spilled: bool) -> None:
+        """Send on what an earlier process left beside the book, and settle what has become due."""
+        if spilled:
+            self._spilled()
+        self._first.add_done_callback(lambda _: self._begin_chores())
+
+    def _begin_chores(self) -> None:
+        if self._book is not None:
+            self._chores = aside(lambda: self._ready().work(seconds=_CHORES), "commonplace-hermes-chores")
 
     # --- messages
 
@@ -163,7 +173,7 @@ class BookKeeper:
             with self._taking:
                 book.rewind(session, _last_kept(book, session, after, gone))
 
-        self._wait(self._line.put(work), "what was undone could not be taken back, and is still recalled")
+        self._wait(self._line.put(work), "What was undone could not be taken back, and is still recalled")
 
     def switch(self, old: str, new: str, *, reason: str, tags: Sequence[str]) -> None:
         """Switch in the book; nothing said depends on it: a new session's first message brings its parent along."""
@@ -173,7 +183,7 @@ class BookKeeper:
                 self._send_on()
             self._opened().switch(old, new, reason=reason, tags=tags)
 
-        self._wait(self._line.put(work), f"the switch from {old} to {new} could not be made; its messages are safe")
+        self._wait(self._line.put(work), f"The switch from {old} to {new} could not be made; its messages are safe")
 
     def settle(self, session: str, *, close: bool = False) -> None:
         """Settle in the background."""
@@ -186,7 +196,7 @@ class BookKeeper:
                 book.close_session(session) if close else book.settle(session)
 
         future = self._line.put(work)
-        future.add_done_callback(lambda done: self._told(done, "what was said could not be settled; it will be later"))
+        future.add_done_callback(lambda done: self._told(done, "What was said could not be settled; it will be later"))
 
     def _wait(self, future: Future[Any], what: str) -> None:
         with suppress(TimeoutError):
@@ -195,7 +205,7 @@ class BookKeeper:
 
     def _told(self, future: Future[Any], what: str) -> None:
         if not future.cancelled() and (error := future.exception()):
-            self._tell(f"Commonplace: {what} ({error}).")
+            self._tell(f"{what} ({error}).")
 
     # --- the rest
 
@@ -210,7 +220,20 @@ class BookKeeper:
 
     def prefetch(self, session: str, query: str, asked: Mapping[str, Any]) -> None:
         """Begin a recall; what comes of it belongs to this session, its generation and this query."""
-        aside(lambda: self._ready().prefetch(session, query, **asked), "commonplace-hermes-prefetch")
+        number = self._next_asked(session)
+
+        def work() -> None:
+            # A thread that is late must not take the place of what was asked for after it.
+            with self._asking:
+                if self._asked[session] == number:
+                    self._ready().prefetch(session, query, **asked)
+
+        aside(work, "commonplace-hermes-prefetch")
+
+    def _next_asked(self, session: str) -> int:
+        with self._asking:
+            self._asked[session] += 1
+            return self._asked[session]
 
     def prefetched(
         self, session: str, query: str, asked: Mapping[str, Any], *, wait: float, begun: bool
@@ -219,7 +242,7 @@ class BookKeeper:
 
         def work(book: Commonplace) -> Recalled | None:
             found = book.prefetched(session, query, wait=wait) if begun else None
-            if found is None and book.prefetch(session, query, **asked):
+            if found is None and self._next_asked(session) and book.prefetch(session, query, **asked):
                 found = book.prefetched(session, query, wait=wait)
             return found
 
@@ -248,6 +271,8 @@ class BookKeeper:
         return _outcome(future, wait) is None
 
     def _shut(self) -> None:
+        if self._chores is not None:
+            _outcome(self._chores, _CHORES)
         if self._book is not None:
             self._book.close()
 
@@ -269,7 +294,7 @@ class BookKeeper:
             return False
         counts = self._spill.counts()
         if counts.refused > self._refused:
-            self._tell(f"Commonplace: {counts.refused} messages beside the book were refused by it; see the README.")
+            self._tell(f"{counts.refused} messages beside the book were refused by it; see the README.")
         self._refused = counts.refused
         return counts.waiting > 0
 
@@ -318,18 +343,18 @@ class _IntoTheBook:
 class ServerKeeper:
     """Keeps messages for a server, in an outbox. A server can do nothing else for Hermes yet."""
 
-    def __init__(self, client: Client, *, tell: Tell) -> None:
+    def __init__(self, client: Client, *, space: str | None, tell: Tell) -> None:
         """Send what the client's outbox holds."""
-        self._client, self._tell = client, tell
+        self._client, self._space, self._tell = client, space, tell
         self._refused = 0
 
     def append(self, session: str, messages: Sequence[Sent], context: Context) -> None:
         """Put messages into the outbox: they are durable there."""
         sent = [OutMessage(one.text, one.role, one.author, one.client_id) for one in messages]
-        self._client.append(session, sent, space=context.space, parent=context.parent, tags=context.tags)
+        self._client.append(session, sent, space=self._space, parent=context.parent, tags=context.tags)
         refused = self._client.counts().refused
         if refused > self._refused:
-            self._tell(f"Commonplace: the server refused {refused} messages; they are in the outbox.")
+            self._tell(f"The server refused {refused} messages; they are in the outbox.")
         self._refused = refused
 
     def load(self, session: str) -> Loaded | None:
@@ -340,7 +365,7 @@ class ServerKeeper:
     def rewind(self, session: str, after: str | None, gone: Collection[str]) -> None:
         """Say that nothing can be taken back."""
         del after, gone
-        self._tell(f"Commonplace: what was undone in {session} stays on the server: it cannot be taken back there yet.")
+        self._tell(f"What was undone in {session} stays on the server: it cannot be taken back there yet.")
 
     def switch(self, old: str, new: str, *, reason: str, tags: Sequence[str]) -> None:
         """Leave it to the first message of the new session, which names its parent."""

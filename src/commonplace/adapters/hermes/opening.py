@@ -49,12 +49,12 @@ def keeper(chosen: Options, hermes_home: str, transport: Transport | None, *, te
             from commonplace.errors import BadInput
 
             raise BadInput(obstacle(hermes_home, transport), fix="see the README of the adapter")
-        return ServerKeeper(_client(_beside(folder, "outbox", chosen.url), transport), tell=tell)
+        client = _client(_beside(folder, "outbox", chosen.url), transport)
+        return ServerKeeper(client, space=chosen.space or None, tell=tell)
     wanted = _settings(chosen)
     spill = _beside(folder, "spill", wanted.home)
     made = BookKeeper(lambda: _book(wanted), lambda way: _client(spill, way), seconds=chosen.write_seconds, tell=tell)
-    if spill.exists():
-        made.catch_up()
+    made.catch_up(spilled=spill.exists())
     return made
 
 

@@ -144,7 +144,7 @@ class CommonplaceMemoryProvider:
         working, self._working = self._working, None
         self._left[self._session] += 1
         if working is not None and not working.keeper.close(wait=_GOODBYE):
-            self._tell("Commonplace: the book did not close in time; what was acknowledged is safe.")
+            self._tell("The book did not close in time; what was acknowledged is safe.")
 
     # --- what was said
 
@@ -174,7 +174,7 @@ class CommonplaceMemoryProvider:
     def on_pre_compress(self, messages: list[dict[str, Any]]) -> str:
         """Store what is not stored yet: when this returns, everything of it is on disk. Raises if it is not."""
         if recorder := self._require_recording():
-            recorder.whole(self._session, messages or [])
+            recorder.checkpoint(self._session, messages or [])
         return ""
 
     def on_delegation(self, task: str, result: str, *, child_session_id: str = "", **kwargs: Any) -> None:  # noqa: ANN401
@@ -189,7 +189,7 @@ class CommonplaceMemoryProvider:
             try:
                 self._require().keeper.do(lambda book: mirror(book, action, target, content, metadata or {}))
             except CommonplaceError as error:
-                self._tell(f"Commonplace: an entry of Hermes' memory could not be mirrored ({error.message}).")
+                self._tell(f"An entry of Hermes' memory could not be mirrored ({error.message}).")
                 raise
 
     # --- sessions
@@ -258,7 +258,7 @@ class CommonplaceMemoryProvider:
             return ""
         hits = [hit for hit in found.hits if self._is_new_to(session, hit)][: working.chosen.recall_count]
         if hits:
-            self._status = RecallStatus(f"Commonplace{self._trouble}", len(hits))
+            self._status, self._trouble = RecallStatus(f"Commonplace{self._trouble}", len(hits)), ""
         return tools.fenced(hits)
 
     def recall_status(self) -> RecallStatus | None:
@@ -321,10 +321,10 @@ class CommonplaceMemoryProvider:
 
     def _tell(self, what: str) -> None:
         """Say loudly that something is wrong: in the log, to the user, and with the next recall."""
-        logger.warning("%s", what)
-        self._trouble = f" ({what.removeprefix('Commonplace: ')})"
+        logger.warning("Commonplace: %s", what)
+        self._trouble = f" ({what})"
         if self._warn is not None:
-            self._warn(what)
+            self._warn(f"Commonplace: {what}")
 
 
 def _reason(told: str, *, reset: bool, parent: str) -> str:

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from commonplace.adapters.hermes import conversation
 from commonplace.adapters.hermes.conversation import News, Said
 from commonplace.adapters.hermes.keeping import Keeper, Loaded, Tell
+from commonplace.errors import Busy
 from commonplace.model import Sent, new_id
 from commonplace.outbox import Context
 
@@ -59,6 +60,14 @@ class Ledger:
     told: tuple[int, list[str]] = (0, [])
     """The last turn that was told, and how many turns had begun then: without another beginning it is a repeat."""
 
+    can_be_read: bool = True
+    """Whether it was read from the book."""
+
+    @property
+    def unknown(self) -> bool:
+        """Whether nobody knows what was said in it before."""
+        return not self.can_be_read and not self.known
+
     def marks(self) -> list[str]:
         """Return the marks of what is known."""
         return [one.mark for one in self.known]
@@ -99,17 +108,29 @@ class Recorder:
         with self._guard:
             session = session_name(session)
             ledger = self._ledger(session)
-            if messages is None:
-                found = self._without_transcript(ledger, user, assistant)
+            told = conversation.turn(conversation.transcript(messages or ()), user, assistant)
+            last = [one.mark for one in told[conversation.last_turn(told) :]]
+            if messages:
+                self._take_over(ledger, told[: len(told) - len(last)])
+                found = self._of_turn(session, ledger, told, last)
             else:
-                told = conversation.turn(conversation.transcript(messages), user, assistant)
-                self._take_over(ledger, told[: conversation.last_turn(told)])
-                found = self._of_turn(session, ledger, told)
+                found = self._without_transcript(ledger, told, last)
             self._keep(session, ledger, found)
+            # Only now: a turn that could not be stored is told again, and is then no repeat.
+            ledger.transcript, ledger.told = [one.mark for one in told], (self._begun, last)
+            for mark in last:
+                _claimed(ledger.ahead, mark)
             ledger.turns += 1 if found.fresh else 0
             if self._settle_every and ledger.turns >= self._settle_every:
                 ledger.turns = 0
                 self._keeper.settle(session)
+
+    def checkpoint(self, session: str, messages: Iterable[object]) -> None:
+        """Store what a whole conversation tells that is not known; raise if that cannot be told."""
+        with self._guard:
+            if self._ledger(session_name(session)).unknown:
+                raise Busy("it cannot be told what of this is stored already", fix="try again in a moment")
+            self.whole(session, messages)
 
     def whole(self, session: str, messages: Iterable[object]) -> None:
         """Store what a whole conversation tells that is not known."""
@@ -123,35 +144,27 @@ class Recorder:
                 self._keep(session, ledger, found)
                 ledger.ahead += [one.mark for one in found.fresh]
 
-    def _of_turn(self, session: str, ledger: Ledger, told: Sequence[Said]) -> News:
+    def _of_turn(self, session: str, ledger: Ledger, told: Sequence[Said], last: list[str]) -> News:
         """Return what is new in the transcript of a turn, which a whole transcript may have brought before."""
         marks = [one.mark for one in told]
-        last = marks[conversation.last_turn(told) :]
         whole = last if ledger.more_before else marks
         came_before = all(mark in ledger.ahead for mark in last) and conversation.is_part_of(ledger.marks(), whole)
         if came_before or (self._is_repeat(ledger, marks, last) and not ledger.undone):
-            found = News(len(ledger.known), ())
-        else:
-            found = self._news(session, ledger, told, completes_a_turn=True)
-        for mark in last:
-            _claimed(ledger.ahead, mark)
-        ledger.transcript, ledger.told = marks, (self._begun, last)
-        return found
+            return News(len(ledger.known), ())
+        return self._news(session, ledger, told, completes_a_turn=True)
 
     def _is_repeat(self, ledger: Ledger, marks: list[str], last: list[str]) -> bool:
-        """Tell whether a turn was told before: with the same transcript, or before another one began."""
+        """Tell whether a turn was told before: no other began since, and it is the last that was told or is known."""
         begun, told = ledger.told
-        known = ledger.marks()
-        none_began = begun == self._begun and (told == last or (not told and known[-len(last) :] == last))
-        return marks == ledger.transcript or bool(last and none_began)
+        known_last = not told and ledger.marks()[-len(last) :] == last
+        return begun == self._begun and bool(last) and (marks == ledger.transcript or told == last or known_last)
 
-    def _without_transcript(self, ledger: Ledger, user: str, assistant: str) -> News:
-        pair = [one for one in (conversation.said("user", user), conversation.said("assistant", assistant)) if one]
-        marks = [one.mark for one in pair]
-        if self._begun and ledger.told == (self._begun, marks):
+    def _without_transcript(self, ledger: Ledger, pair: Sequence[Said], last: list[str]) -> News:
+        """Return what is new in a turn by itself; without any word of a beginning, every turn is another."""
+        if self._begun and ledger.told == (self._begun, last):
             return News(len(ledger.known), ())
-        ledger.told = (self._begun, marks)
-        return News(len(ledger.known), tuple(one for one in pair if not _claimed(ledger.ahead, one.mark)))
+        ahead = list(ledger.ahead)
+        return News(len(ledger.known), tuple(one for one in pair if not _claimed(ahead, one.mark)))
 
     def _news(self, session: str, ledger: Ledger, told: Sequence[Said], *, completes_a_turn: bool) -> News:
         found = self._undone(session, ledger, told, completes_a_turn=completes_a_turn) if ledger.undone else None
@@ -169,7 +182,7 @@ class Recorder:
         known = ledger.marks()
         found = conversation.after_undo(known, told, more_before=ledger.more_before, completes_a_turn=completes_a_turn)
         if found is None and known:
-            self._tell(f"Commonplace: it cannot be told what was undone in {session}; nothing was taken back.")
+            self._tell(f"It cannot be told what was undone in {session}; nothing was taken back.")
         return found
 
     def _know_parents(self, ledger: Ledger, most: int) -> None:
@@ -289,7 +302,7 @@ class Recorder:
 
     def _ledger(self, session: str) -> Ledger:
         found = self._ledgers.get(session)
-        if found is None:
+        if found is None or (found.unknown and not found.undone):
             found = self._read(session, self._keeper.load(session))
             self._put(session, found)
         self._ledgers.move_to_end(session)
@@ -305,7 +318,7 @@ class Recorder:
         told: tuple[int, list[str]] = (self._begun, [])
         if found is None:
             # It may be there or not. Client ids of a generation that nobody else has are never taken for another's.
-            return Ledger(context, _generation(), more_before=True, told=told)
+            return Ledger(context, _generation(), more_before=True, told=told, can_be_read=False)
         known = [
             Known(conversation.mark(one.role, one.text), (one.client_id or one.id,))
             for one in found.messages
