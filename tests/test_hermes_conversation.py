@@ -39,6 +39,7 @@ def fresh(known: str, words: str, **how: bool) -> str:
         ("AaBbCc", "AxBbCcDd", "Dd"),
         ("AaBbCc", "AaBbCxDd", "Dd"),
         ("AaBbAa", "AaBbAaCc", "Cc"),
+        ("AaBb", "BbCbDd", "CbDd"),
     ],
 )
 def test_only_what_is_new_in_a_turn_s_transcript_is_new(known, words, new):

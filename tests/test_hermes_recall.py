@@ -124,6 +124,19 @@ def test_a_recall_that_was_queued_before_an_undo_is_not_handed_out_after_it(prov
     assert slow.begun.acquire(timeout=30), "the one from before was handed out"
 
 
+def test_a_recall_that_a_turn_waits_for_is_not_handed_out_if_the_session_is_undone_meanwhile(provider, herons, slow):
+    Hermes(provider)
+    answers: list[str] = []
+    query = "where does the heron nest"
+    asking = threading.Thread(target=lambda: answers.append(provider.prefetch(query, session_id="s1")))
+    asking.start()
+    assert slow.begun.acquire(timeout=30)
+    provider.on_session_switch("s1", rewound=True)
+    slow.go_on.set()
+    asking.join(30)
+    assert answers == [""]
+
+
 def test_a_slow_recall_holds_up_no_turn_for_longer_than_was_chosen(provider, herons, slow, tmp_path):
     provider.save_config({"recall_seconds": 0.3}, str(tmp_path / "hermes"))
     hermes = Hermes(provider)

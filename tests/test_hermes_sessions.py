@@ -157,6 +157,23 @@ def test_compression_stores_every_turn_once_and_no_summary(provider, home, other
     check(home, hermes, parents={"s1": None, **({"s1-2": "s1", "s1-3": "s1-2"} if other else {})})
 
 
+@pytest.mark.parametrize("tail", [4, 9])
+def test_a_turn_told_again_after_a_compression_or_by_another_process_is_stored_once(provider, home, tmp_path, tail):
+    hermes = Hermes(provider)
+    talk(hermes, "heron", "otter", "mill")
+    last = hermes.said[-1]
+    hermes.compress(tail=tail)
+    hermes.sync(last.user, last.assistant)
+    hermes.drain()
+    provider.shutdown()
+    again = Hermes(CommonplaceMemoryProvider(hermes_home=str(tmp_path / "hermes")))
+    again.messages, again.said = hermes.messages, hermes.said
+    again.sync(last.user, last.assistant)
+    talk(again, "pond")
+    again.exit()
+    check(home, again)
+
+
 def test_compression_in_the_middle_of_a_turn_stores_the_question_before_and_the_answer_after(provider, home):
     hermes = Hermes(provider)
     talk(hermes, "heron")
