@@ -13,10 +13,13 @@ from typing import Final
 import pytest
 
 import commonplace
+from commonplace.adapters.hermes.provider import CommonplaceMemoryProvider
 from commonplace.book import Commonplace
 from commonplace.compose import SystemClock, make_keys
 from commonplace.settings import Settings
 from tests.postgres_server import TEMPLATE, Server
+
+pytest.register_assert_rewrite("tests.hermes")
 
 pytest_plugins = ("tests.no_skips", "pytester")
 
@@ -93,6 +96,16 @@ def open_book(chosen: Settings) -> Iterator[OpenBook]:
 def book(open_book: OpenBook) -> Commonplace:
     """A book that nobody has written to."""
     return open_book()
+
+
+@pytest.fixture
+def provider(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CommonplaceMemoryProvider]:
+    """The memory provider of a Hermes whose folder is `hermes`, on the home, with patience; shut down at the end."""
+    monkeypatch.setenv("COMMONPLACE_HOME", str(home))
+    made = CommonplaceMemoryProvider(hermes_home=str(tmp_path / "hermes"))
+    made.save_config({"write_seconds": 60, "recall_seconds": 7}, str(tmp_path / "hermes"))
+    yield made
+    made.shutdown()
 
 
 # --- PostgreSQL

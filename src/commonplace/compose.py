@@ -39,7 +39,7 @@ from commonplace.settings import Settings
 from commonplace.sync import quiet
 
 if TYPE_CHECKING:
-    from commonplace.client import Client
+    from commonplace.client import Client, Mask
     from commonplace.engines.outbox import OutboxFile
     from commonplace.engines.postgres import PostgresDatabase
     from commonplace.outbox import Transport
@@ -221,15 +221,14 @@ def open_client(
     answer_seconds: float = 15.0,
 ) -> Client:
     """Make a client that sends through this transport; what it appends is cleaned, and kept in the outbox first."""
-    from commonplace.client import Client
     from commonplace.masking import cleaned
 
-    clock = clock or SystemClock()
-    return Client(
+    return open_outbox(
+        settings.outbox,
         transport,
-        _outbox(settings, clock),
         mask=cleaned,
         clock=clock,
+        busy_seconds=settings.busy_seconds,
         background=background,
         senders=senders,
         answer_seconds=answer_seconds,
@@ -263,6 +262,33 @@ def _unsent(settings: Settings, clock: Clock) -> Unsent:
         for one in refused
     ]
     return Unsent(*counts, tuple(findings))
+
+
+def open_outbox(
+    path: str,
+    transport: Transport,
+    *,
+    mask: Mask,
+    clock: Clock | None = None,
+    busy_seconds: float = 5.0,
+    background: bool = True,
+    senders: int = 4,
+    answer_seconds: float = 15.0,
+) -> Client:
+    """Make a client whose outbox is this file, which is made if it is not there, and send what it holds."""
+    from commonplace.client import Client
+    from commonplace.engines.outbox import OutboxFile
+
+    clock = clock or SystemClock()
+    return Client(
+        transport,
+        OutboxFile(path, clock=clock, busy_seconds=busy_seconds),
+        mask=mask,
+        clock=clock,
+        background=background,
+        senders=senders,
+        answer_seconds=answer_seconds,
+    )
 
 
 def _prepare(folder: str) -> str:

@@ -151,6 +151,23 @@ def default_space(settings: Settings) -> str:
     return f"projects/{repository}" if repository else PERSONAL
 
 
+def captures(settings: Settings) -> bool:
+    """Tell whether agents may record their sessions here: unless the nearest `.commonplace.toml` says `off`."""
+    for folder in upwards(settings.cwd):
+        path = os.path.join(folder, _PROJECT)
+        values = _toml(path, PROJECT_KEYS)
+        if values is not None:
+            _checked_project(path, values)
+            return values.get("capture", "on") == "on"
+    return True
+
+
+def hermes_home(environ: Mapping[str, str] | None = None) -> str:
+    """Return the folder of the Hermes agent: HERMES_HOME, else `~/.hermes`."""
+    env = os.environ if environ is None else environ
+    return os.path.abspath(_expanded(env.get("HERMES_HOME") or "~/.hermes", env))
+
+
 def _here() -> str:
     try:
         return os.path.realpath(os.getcwd())

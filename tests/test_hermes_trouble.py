@@ -1,0 +1,443 @@
+"""A13, and what the provider does when something is wrong: a slow or failing book, a crash, a server that is down.
+
+COMMONPLACE_KILLS     how many times a process is killed (3; the full setting is 50)
+COMMONPLACE_SEED      what the random moments follow from (another one in every run; a failure prints it)
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+
+import commonplace
+from commonplace.adapters.hermes import provider as hermes_provider
+from commonplace.adapters.hermes.provider import CommonplaceMemoryProvider
+from commonplace.book import Commonplace
+from commonplace.errors import Busy, CommonplaceError, HomeError
+from tests import crashing
+from tests.hermes import Hermes, check, everything, reading, turns_of
+from tests.hermes_child import transcript, words
+from tests.outbox_child import Loopback, Server
+
+KILLS = int(os.environ.get("COMMONPLACE_KILLS", "3"))
+SEED = os.environ.get("COMMONPLACE_SEED") or str(time.time_ns())
+
+
+@contextmanager
+def held(home):
+    """Hold the lock of the home, as a process does that writes and hangs."""
+    go_on, holding = threading.Event(), threading.Event()
+
+    def story(_tx):
+        holding.set()
+        go_on.wait(60)
+
+    def hold():
+        with commonplace.open(home) as book:
+            book._parts.db.write(story)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert holding.wait(30)
+    try:
+        yield
+    finally:
+        go_on.set()
+        thread.join(30)
+
+
+def arrived(home, session, count):
+    """Wait until a session has so many messages."""
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        with reading(home) as book:
+            if len(everything(book).get(session, (None, []))[1]) >= count:
+                return
+        time.sleep(0.1)
+    raise AssertionError("what was kept beside the book did not arrive")
+
+
+@pytest.fixture
+def quick(provider, tmp_path):
+    """The provider, with little patience."""
+    provider.save_config({"write_seconds": 0.3, "recall_seconds": 0.3}, str(tmp_path / "hermes"))
+    return provider
+
+
+# --- a slow and a failing book
+
+
+def test_a_book_that_hangs_holds_up_no_call_and_everything_arrives_once_and_in_order(quick, home, caplog):
+    hermes = Hermes(quick)
+    hermes.turn("before", "all is well")
+    with held(home):
+        begun = time.monotonic()
+        for number in range(4):
+            hermes.turn(f"question {number}", f"answer {number}")
+        hermes.compress("s2")
+        hermes.turn("in the new session", "still held")
+        hermes.new("s3")
+        hermes.turn("and another", "held too")
+        assert time.monotonic() - begun < 12
+        assert "kept beside it" in caplog.text
+    arrived(home, "s3", 2)
+    hermes.turn("after", "all is well again")
+    hermes.exit()
+    check(home, hermes, parents={"s1": None, "s2": "s1", "s3": "s2"})
+
+
+def test_what_a_hanging_book_has_not_taken_is_on_disk_and_a_later_process_brings_it_in(
+    quick, home, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(hermes_provider, "_GOODBYE", 0.5)
+    hermes = Hermes(quick)
+    hermes.turn("before", "all is well")
+    with held(home):
+        hermes.turn("during", "held")
+        hermes.exit()
+    again = Hermes(CommonplaceMemoryProvider(hermes_home=str(tmp_path / "hermes")))
+    again.messages, again.said = hermes.messages, hermes.said
+    again.turn("after", "all is well again")
+    arrived(home, "s1", 6)
+    again.exit()
+    check(home, again)
+
+
+def test_a_book_that_fails_at_once_loses_nothing_either(quick, home, monkeypatch):
+    monkeypatch.setenv("COMMONPLACE_BUSY_SECONDS", "0")
+    hermes = Hermes(quick)
+    with held(home):
+        for number in range(3):
+            hermes.turn(f"question {number}", f"answer {number}")
+    arrived(home, "s1", 6)
+    hermes.exit()
+    check(home, hermes)
+
+
+def test_secrets_are_masked_in_what_is_kept_beside_the_book(quick, home, tmp_path):
+    hermes = Hermes(quick)
+    secret = "sk-ant-" + "a1B2" * 10
+    with held(home):
+        hermes.turn(f"the key is {secret}", "noted")
+        for path in (tmp_path / "hermes").rglob("*"):
+            assert not path.is_file() or secret.encode() not in path.read_bytes()
+    arrived(home, "s1", 2)
+    hermes.exit()
+    assert not hermes.errors
+
+
+def test_a_home_that_cannot_be_opened_is_an_error_that_hermes_logs_and_its_turns_are_kept(quick, home, tmp_path):
+    home.mkdir()
+    (home / ".commonplace").mkdir()
+    (home / ".commonplace" / "state.db").write_bytes(b"this is not a database, and never was" * 100)
+    hermes = Hermes(quick)
+    assert isinstance(hermes.errors[0], HomeError)
+    hermes.turn("is anybody there", "no")
+    hermes.exit()
+    assert len(hermes.errors) == 1
+    (home / ".commonplace" / "state.db").unlink()
+    again = Hermes(CommonplaceMemoryProvider(hermes_home=str(tmp_path / "hermes")))
+    again.said = hermes.said
+    arrived(home, "s1", 2)
+    again.exit()
+    check(home, again)
+
+
+def test_an_undo_that_a_hanging_book_does_not_take_happens_later_and_takes_nothing_else_with_it(quick, home, caplog):
+    hermes = Hermes(quick)
+    hermes.turn("first", "one")
+    hermes.turn("second", "two")
+    with held(home):
+        hermes.undo()
+        hermes.turn("third", "three")
+        hermes.turn("fourth", "four")
+    arrived(home, "s1", 6)
+    hermes.turn("fifth", "five")
+    hermes.exit()
+    check(home, hermes)
+    assert "could not be taken back" not in caplog.text
+
+
+def test_an_undo_that_cannot_be_carried_out_is_told_and_nothing_is_lost(quick, home, monkeypatch, caplog):
+    monkeypatch.setenv("COMMONPLACE_BUSY_SECONDS", "0")
+    hermes = Hermes(quick)
+    hermes.turn("first", "one")
+    hermes.turn("second", "two")
+    with held(home):
+        hermes.undo()
+        hermes.turn("third", "three")
+    arrived(home, "s1", 6)
+    hermes.turn("fourth", "four")
+    hermes.exit()
+    with reading(home) as book:
+        told = [one.text for one in everything(book)["s1"][1]]
+    assert told == ["first", "one", "second", "two", "third", "three", "fourth", "four"]
+    assert "could not be taken back" in caplog.text
+
+
+def test_trouble_is_told_to_the_user_and_with_the_next_recall(quick, home, book):
+    book.remember("The heron nests in the reeds.")
+    warnings: list[str] = []
+    hermes = Hermes(quick, warning_callback=warnings.append)
+    with held(home):
+        hermes.turn("during", "held")
+    arrived(home, "s1", 2)
+    assert any("kept beside it" in one for one in warnings)
+    quick._working.chosen._replace(recall_seconds=5)
+    assert quick.prefetch("where does the heron nest") == "" or "kept beside it" in quick.recall_status().provider_label
+
+
+def test_an_entry_of_hermes_memory_that_cannot_be_mirrored_is_told(quick, home, caplog):
+    Hermes(quick)
+    with held(home), pytest.raises(CommonplaceError):
+        quick.on_memory_write("add", "memory", "an entry")
+    assert "could not be mirrored" in caplog.text
+
+
+def test_a_checkpoint_that_is_not_on_disk_raises(quick, home, tmp_path, monkeypatch):
+    monkeypatch.setenv("COMMONPLACE_BUSY_SECONDS", "0")
+    hermes = Hermes(quick)
+    hermes.turn("first", "one")
+    shutil.rmtree(tmp_path / "hermes")
+    (tmp_path / "hermes").write_text("in the way of what is kept beside the book")
+    hermes.messages += [{"role": "user", "content": "second"}, {"role": "assistant", "content": "two"}]
+    with held(home):
+        with pytest.raises(CommonplaceError):
+            quick.on_pre_compress(hermes.messages)
+        with pytest.raises(CommonplaceError):
+            quick.sync_turn("second", "two", session_id="s1", messages=hermes.messages)
+    quick.sync_turn("second", "two", session_id="s1", messages=hermes.messages)
+    with reading(home) as book:
+        assert turns_of(everything(book)["s1"][1]) == [("first", "one"), ("second", "two")]
+
+
+def test_a_checkpoint_of_a_session_that_cannot_be_read_raises(quick, home, monkeypatch):
+    hermes = Hermes(quick)
+    hermes.turn("first", "one")
+    hermes.exit()
+    again = Hermes(quick)
+    with monkeypatch.context() as broken:
+        broken.setattr(Commonplace, "messages", lambda *_args, **_kwargs: time.sleep(1))
+        with pytest.raises(Busy):
+            quick.on_pre_compress([*hermes.messages, {"role": "user", "content": "second"}])
+    time.sleep(1)
+    quick.on_pre_compress([*hermes.messages, {"role": "user", "content": "second"}])
+    assert not again.errors
+    with reading(home) as book:
+        assert [one.text for one in everything(book)["s1"][1]] == ["first", "one", "second"]
+
+
+# --- shutdown
+
+
+def test_a_write_before_the_beginning_and_after_the_end_fails_loudly(provider, home):
+    def write():
+        provider.sync_turn("hello", "hi", session_id="s1")
+
+    with pytest.raises(HomeError):
+        write()
+    hermes = Hermes(provider)
+    hermes.turn("hello", "hi")
+    hermes.exit()
+    for call in (
+        write,
+        lambda: provider.on_session_end([{"role": "user", "content": "x"}]),
+        lambda: provider.on_pre_compress([]),
+        lambda: provider.on_session_switch("s2"),
+        lambda: provider.on_delegation("t", "r"),
+        lambda: provider.on_memory_write("add", "memory", "x"),
+    ):
+        with pytest.raises(HomeError, match="not initialized, or was shut down"):
+            call()
+    assert provider.prefetch("hello") == ""
+    assert "not initialized" in provider.handle_tool_call("commonplace_recall", {"query": "x"})
+    provider.shutdown()
+
+
+def test_a_provider_that_was_shut_down_stores_again_after_a_new_beginning(provider, home):
+    hermes = Hermes(provider)
+    hermes.turn("first", "one")
+    hermes.exit()
+    again = Hermes(provider, "s2")
+    again.turn("second", "two")
+    again.exit()
+    third = Hermes(provider, "s1")
+    third.messages = hermes.messages
+    third.turn("third", "three")
+    third.exit()
+    third.said = [*hermes.said, *third.said]
+    check(home, again, third, parents={"s1": None, "s2": None})
+
+
+def test_a_shutdown_in_the_middle_of_a_conversation_keeps_every_turn_that_was_told(provider, home):
+    hermes = Hermes(provider)
+    for number in range(5):
+        hermes.turn(f"question {number}", f"answer {number}")
+    provider.shutdown()
+    check(home, hermes)
+
+
+def test_a_shutdown_does_not_wait_for_a_book_that_hangs(quick, home, monkeypatch):
+    monkeypatch.setattr(hermes_provider, "_GOODBYE", 0.5)
+    hermes = Hermes(quick)
+    hermes.turn("before", "all is well")
+    with held(home):
+        hermes.turn("during", "held")
+        begun = time.monotonic()
+        quick.shutdown()
+        assert time.monotonic() - begun < 3
+
+
+def test_a_second_beginning_without_an_end_is_a_new_beginning(provider, home):
+    hermes = Hermes(provider)
+    hermes.turn("first", "one")
+    again = Hermes(provider, "s2")
+    again.turn("second", "two")
+    again.exit()
+    check(home, hermes, again)
+
+
+# --- a crash
+
+
+def start(tmp_path, home, first, last):
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.hermes_child", str(tmp_path / "hermes"), "s1", str(first), str(last)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=crashing.environment(COMMONPLACE_HOME=str(home), COMMONPLACE_SPACE="personal"),
+        cwd=crashing._ROOT,
+        bufsize=0,
+    )
+
+
+def test_every_turn_that_was_acknowledged_survives_kill_minus_nine_once(home, tmp_path, provider):
+    dice, done = random.Random(SEED), 0
+    for _ in range(KILLS):
+        child = start(tmp_path, home, done, done + 400)
+        lines = iter(child.stdout.readline, b"")
+        for _ in range(dice.randrange(1, 12)):
+            done = int(next(lines)) + 1
+        time.sleep(dice.random() * 0.01)
+        child.send_signal(signal.SIGKILL)
+        for line in lines:
+            done = int(line) + 1
+        child.wait()
+        child.stdin.close()
+        child.stdout.close()
+        with reading(home) as book:
+            told = turns_or_more(everything(book)["s1"][1])
+        assert told[:done] == [words(n) for n in range(done)], SEED
+        assert len(told) <= done + 1, SEED
+    provider.initialize("s1", platform="cli")
+    provider.sync_turn(*words(done), messages=transcript(done))
+    provider.on_session_end(transcript(done))
+    provider.shutdown()
+    with reading(home) as book:
+        assert turns_of(everything(book)["s1"][1]) == [words(n) for n in range(done + 1)], SEED
+
+
+def turns_or_more(messages):
+    texts = [one.text for one in messages]
+    return list(zip(texts[::2], texts[1::2], strict=False))
+
+
+@pytest.mark.slow
+def test_what_was_kept_beside_a_hanging_book_survives_kill_minus_nine(home, tmp_path, provider):
+    provider.save_config({"write_seconds": 0.3}, str(tmp_path / "hermes"))
+    commonplace.open(home).close()
+    with held(home):
+        child = start(tmp_path, home, 0, 3)
+        while child.stdout.readline() != b"done\n":
+            pass
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        child.stdin.close()
+        child.stdout.close()
+    Hermes(provider)
+    arrived(home, "s1", 6)
+    provider.on_session_end(transcript(2))
+    with reading(home) as book:
+        assert turns_of(everything(book)["s1"][1]) == [words(n) for n in range(3)]
+
+
+# --- a server
+
+
+@pytest.fixture
+def server(tmp_path):
+    return Server(tmp_path / "server")
+
+
+@pytest.fixture
+def remote(tmp_path, server):
+    made = CommonplaceMemoryProvider(hermes_home=str(tmp_path / "hermes"), transport=Loopback(server))
+    made.save_config({"url": "https://memory.example"}, str(tmp_path / "hermes"))
+    yield made
+    made.shutdown()
+
+
+def delivered(server, count):
+    until = time.monotonic() + 30
+    while len(server.stored()) < count and time.monotonic() < until:
+        time.sleep(0.05)
+    return server.stored()
+
+
+def test_with_a_server_that_is_down_every_turn_is_kept_and_arrives_once_in_order(remote, server, tmp_path):
+    assert remote.is_available()
+    assert remote.get_tool_schemas() == []
+    server.be(down=True)
+    hermes = Hermes(remote)
+    for number in range(4):
+        hermes.turn(f"question {number}", f"answer {number}")
+    hermes.compress("s2")
+    hermes.turn("in the next", "session")
+    hermes.exit()
+    assert not hermes.errors
+    assert server.stored() == []
+    server.be()
+    again = CommonplaceMemoryProvider(hermes_home=str(tmp_path / "hermes"), transport=Loopback(server))
+    second = Hermes(again, "s2")
+    second.messages = hermes.messages
+    second.turn("back", "again")
+    second.exit()
+    stored = delivered(server, 12)
+    first = [text for session, text in stored if session == "s1"]
+    assert first == [text for n in range(4) for text in words(n)]
+    assert [text for session, text in stored if session == "s2"] == ["in the next", "session", "back", "again"]
+    contexts = [one for one in server.contexts() if one[1]]
+    assert contexts
+    assert all(one[1:] == ["s1", ["hermes", "cli"]] for one in contexts)
+
+
+def test_an_undo_that_a_server_cannot_take_is_told(remote, server, caplog):
+    hermes = Hermes(remote)
+    hermes.turn("first", "one")
+    hermes.turn("second", "two")
+    hermes.undo()
+    hermes.turn("third", "three")
+    hermes.exit()
+    assert "cannot be taken back there yet" in caplog.text
+    assert [text for _, text in delivered(server, 6)] == ["first", "one", "second", "two", "third", "three"]
+
+
+def test_what_a_server_refuses_is_told_and_stays_in_the_outbox(remote, server, caplog):
+    server.be(refuse=["second"])
+    hermes = Hermes(remote)
+    hermes.turn("first", "one")
+    hermes.turn("second", "two")
+    delivered(server, 3)
+    until = time.monotonic() + 30
+    while "refused" not in caplog.text and time.monotonic() < until:
+        hermes.turn(f"third {time.monotonic()}", "three")
+    assert "The server refused 1 messages" in caplog.text
