@@ -17,7 +17,6 @@ import pytest
 from commonplace.compose import SystemClock
 from commonplace.engines import postgres
 from commonplace.engines.postgres import PostgresDatabase, PostgresTransaction, _translated
-from commonplace.engines.postgres_lines import Lines
 from commonplace.engines.postgres_migrations import MIGRATIONS
 from commonplace.errors import BadInput, Busy, DatabaseUnreachable, HomeDamaged, HomeIsNewer, NotReplicated
 from commonplace.ports import Overtaken
@@ -285,28 +284,31 @@ def test_a_commit_that_never_arrived_is_made_again(db, monkeypatch):
 
 
 @pytest.mark.parametrize("ending", ["COMMIT", "ROLLBACK"])
-def test_a_commit_that_is_still_under_way_is_waited_for(db, monkeypatch, ending):
-    """The server has the commit but not yet answered when the connection is lost; it ends some time later."""
+def test_a_commit_that_is_still_under_way_is_waited_for(postgres_book, db, monkeypatch, ending):
+    """The server has the commit but has not answered yet when the connection is lost; it ends some time later."""
     late: list[threading.Timer] = []
     told: list[Any] = []
+    monkeypatch.setattr(postgres, "new_id", lambda: "the mark")
 
     def under_way(connection, _commit):
-        # A connection of the server that goes on without us.
-        twin = connection.pgconn
-        late.append(threading.Timer(0.5, lambda: twin.exec_(ending.encode())))
+        connection.close()
+        # What the server goes on with alone.
+        twin = psycopg.connect(postgres_book[0])
+        twin.execute("INSERT INTO committed (mark, at) VALUES ('the mark', '2026')")
+        twin.execute("INSERT INTO kept (a) VALUES (0)")
+
+        def end() -> None:
+            twin.execute(ending)
+            twin.close()
+
+        late.append(threading.Timer(0.5, end))
         late[0].start()
-        connection.pgconn = None
         raise psycopg.OperationalError("the connection is lost")
 
     def story(tx):
         told.append(tx.run("INSERT INTO kept (a) VALUES (:a)", a=len(told)))
         return len(told)
 
-    monkeypatch.setattr("commonplace.engines.postgres_lines.is_lost", lambda error, _line: "is lost" in str(error))
-    give_back = Lines._give_back
-    monkeypatch.setattr(Lines, "_give_back", lambda self, line: line.connection.pgconn and give_back(self, line))
-    monkeypatch.setattr(psycopg.Connection, "close", lambda self: self.pgconn and self.pgconn.finish())
-    monkeypatch.setattr(psycopg.Connection, "__del__", lambda _self: None)
     Commits(monkeypatch, under_way)
     begun = time.monotonic()
     assert db.write(story) == (1 if ending == "COMMIT" else 2)

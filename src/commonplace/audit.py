@@ -143,17 +143,14 @@ def append(tx: Transaction, keys: Keys, space: str, changes: Sequence[Change]) -
         """,
         rows,
     )
-    tx.run(
+    head = keys.sign(_head_message(space, seq, previous, key_id)).hex()
+    tx.run_many(
         """
         INSERT INTO log_head (space, seq, hash, signature, key_id) VALUES (:space, :seq, :hash, :signature, :key_id)
         ON CONFLICT (space) DO UPDATE
         SET seq = excluded.seq, hash = excluded.hash, signature = excluded.signature, key_id = excluded.key_id
         """,
-        space=space,
-        seq=seq,
-        hash=previous,
-        signature=keys.sign(_head_message(space, seq, previous, key_id)).hex(),
-        key_id=key_id,
+        [{"space": space, "seq": seq, "hash": previous, "signature": head, "key_id": key_id}],
     )
 
 

@@ -36,7 +36,7 @@ from commonplace.model import (
     Spaces,
     new_id,
 )
-from commonplace.ports import Likeness, Parts, Reading
+from commonplace.ports import Likeness, Overtaken, Parts, Reading
 from commonplace.writing import write
 
 Reason: TypeAlias = Literal["new", "reset", "resume", "branch", "compress"]
@@ -182,8 +182,10 @@ def _message(desk: Desk, session: Session, one: _Clean, seq: int) -> Message:
 
 def _session_for(desk: Desk, session_id: str, context: Context) -> Session:
     """Return the session, made now if there is none; what was fixed when it was made does not change."""
-    place = sessions.place(desk.tx, session_id)
-    if place is None:
+    desk.hold_sessions(session_id)
+    session = sessions.find(desk.tx, desk.writable, session_id)
+    if session is None:
+        _require_new(desk, session_id)
         session = Session(
             id=session_id,
             space=desk.space(context.space),
@@ -197,8 +199,6 @@ def _session_for(desk: Desk, session_id: str, context: Context) -> Session:
         sessions.add(desk.tx, session)
         desk.log(session.space, "session.begin", (), session=session.id, parent=session.parent)
         return session
-    desk.hold_sessions(session_id)
-    session = require(desk.tx, desk.writable, session_id)
     if context.named and session.space.name != context.space:
         raise Conflict(
             f"the session {session_id} is in the space {session.space.name}, not in {context.space}",
@@ -212,14 +212,28 @@ def _session_for(desk: Desk, session_id: str, context: Context) -> Session:
     return session
 
 
+def _require_new(desk: Desk, session_id: str) -> None:
+    """Refuse a session that is there and may not be used; one that is there only now is looked at again."""
+    place = sessions.place(desk.tx, session_id)
+    if place is None:
+        return
+    if place in desk.spaces and place not in desk.writable:
+        raise _no_session(session_id)
+    raise Overtaken
+
+
 # --- reading
+
+
+def _no_session(session_id: str) -> NotFound:
+    return NotFound(f"there is no session {session_id}", fix="`commonplace session list` shows what there is")
 
 
 def require(tx: Reading, allowed: Spaces, session_id: str) -> Session:
     """Return a session that may be used; one that may not even be read is not found."""
     session = sessions.find(tx, allowed, session_name(session_id))
     if session is None:
-        raise NotFound(f"there is no session {session_id}", fix="`commonplace session list` shows what there is")
+        raise _no_session(session_id)
     return session
 
 

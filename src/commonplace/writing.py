@@ -71,8 +71,8 @@ def seal(desk: Desk) -> None:
             changes.number(tx, space, tuple(subjects))
         if changed:
             audit.append(tx, desk.parts.keys, space, changed)
-    named = spaces.names(tx, sorted({*by_space, *touched.values()}))
-    if any(desk.spaces[space].name != name for space, name in named.items() if space in desk.spaces):
+    written = sorted(space for space, changed in by_space.items() if any(change.subjects for change in changed))
+    if any(desk.spaces[space].name != name for space, name in spaces.names(tx, written).items()):
         raise Overtaken
 
 
