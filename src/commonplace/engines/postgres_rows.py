@@ -135,7 +135,7 @@ def _rows(segment: Segment, ids: Sequence[bytes]) -> Iterator[bytes]:
     entries["count"] = segment.column("entry_count")
     terms = np.zeros(starts[-1], _ITEM)
     terms["size"], terms["value"] = 8, entries["term"].astype(np.int64)
-    halves = _directions(segment.vectors).astype(">f2")
+    halves = segment.vectors.astype(">f2")
     filters = zip(*(columns[name].astype(np.int64).tolist() for name in _FILTERS), strict=True)
     for row, (space, owner, thread, position, kind, flags, *times) in enumerate(filters):
         own = slice(starts[row], starts[row + 1])
@@ -155,13 +155,6 @@ def _rows(segment: Segment, ids: Sequence[bytes]) -> Iterator[bytes]:
 
 def _field(said: bytes) -> bytes:
     return struct.pack("!i", len(said)) + said
-
-
-def _directions(vectors: npt.NDArray[np.int8]) -> npt.NDArray[np.float32]:
-    """Return vectors of length one: the nearest of them have the largest product, which is faster than a cosine."""
-    wide = vectors.astype(np.float32)
-    directions: npt.NDArray[np.float32] = wide / np.maximum(np.sqrt(np.einsum("ij,ij->i", wide, wide)), 1)[:, None]
-    return directions
 
 
 def _vector(halves: bytes) -> tuple[bytes, bytes]:

@@ -67,7 +67,7 @@ _NEAREST: Final = """
       SELECT space, id FROM recall_passage p
       WHERE space = ANY(%(spaces)s::bigint[]) AND {column} IS NOT NULL AND {wanted}{others}
         AND (SELECT embedder FROM recall_index) = %(embedder)s
-      ORDER BY {column} <#> %(vector)s::halfvec, id LIMIT %(depth)s
+      ORDER BY {column} <=> %(vector)s::halfvec, id LIMIT %(depth)s
     ) nearest
 """
 _AROUND: Final = f"""
