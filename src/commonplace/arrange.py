@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from commonplace import changes, grants, memories, paths, spaces, sync, takein
+from commonplace import audit, grants, memories, paths, spaces, sync, takein
 from commonplace.desk import Desk
 from commonplace.errors import BadInput, NotFound, SpaceExists
 from commonplace.model import Memory, Space
@@ -42,7 +42,7 @@ def _rename(desk: Desk, *, old: str, new: str, looked: bool) -> Space:
         grants.require_create(desk.actor, old)
         raise NotFound(f"there is no space {old!r}", fix="`commonplace space list` shows the spaces")
     # What others are about to write there waits, and is then told again under the new name.
-    changes.hold(desk.tx, [space.id for space in going])
+    audit.hold(desk.tx, [space.id for space in going])
     for space in going:
         for memory in _live(desk, space):
             takein.fresh(desk, memory, looked=looked)
