@@ -478,6 +478,23 @@ def test_text_is_compared_byte_by_byte_whatever_the_database_does(db):
     assert {row[2] for row in rows} == {"C"}
 
 
+# What finds the space of an id, or belongs to no space.
+_OF_NO_SPACE = {
+    "committed", "file", "file_journal", "file_left", "home", "kept_vector", "place", "session_place", "space",
+}  # fmt: skip
+
+
+def test_every_key_has_the_space_in_it_so_that_tables_can_be_distributed(db):
+    with db.reading() as tx:
+        keys = tx.rows(
+            "SELECT indrelid::regclass::text, indexrelid::regclass::text, pg_get_indexdef(indexrelid) FROM pg_index"
+            " JOIN pg_class ON pg_class.oid = indrelid WHERE indisunique AND relnamespace = 'public'::regnamespace"
+        )
+    ours = [(table, name, said) for table, name, said in keys if table not in {*_OF_NO_SPACE, "kept"}]
+    assert len(ours) > 12
+    assert [name for _, name, said in ours if "space" not in said.partition(" WHERE ")[0].partition("(")[2]] == []
+
+
 def test_what_is_no_address_is_refused_without_being_shown():
     with pytest.raises(BadInput) as caught:
         opened("postgresql://user:s3cret@host:port:x/name?nonsense=1")

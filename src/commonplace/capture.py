@@ -345,7 +345,7 @@ def _seq(desk: Desk, session: Session, after: int | str) -> int:
             )
         return after
     said: object = after
-    named = [after] if isinstance(said, str) and wording.is_unicode(said) else []
+    named = [after] if isinstance(said, str) and wording.is_unicode(said) and "\0" not in said else []
     found = sessions.several(desk.tx, {session.space.id: session.space}, named).get(after)
     if found is None or found[0].session != session.id:
         raise NotFound(

@@ -50,7 +50,7 @@ def find_id(parts: Parts, actor: str, part: str) -> str:
     name = part.strip().lower()
     tail = re.search(r"--([0-9a-f]{8,12})\.md\Z", name)
     digits = tail[1] if tail else name
-    if not wording.is_unicode(part):
+    if not wording.is_unicode(part) or "\0" in part:
         return wording.memory_id(part)
     with parts.db.reading() as tx:
         allowed = readable(tx, actor)
