@@ -21,14 +21,15 @@ MAX_PAGE: Final = 1000
 
 def readable(tx: Reading, actor: str, name: str | None = None) -> Spaces:
     """Return the spaces that a question reaches: one by its name, with a final '/' all below it too, or all ('/')."""
-    allowed = grants.readable(actor, spaces.everything(tx))
     if name is None or name == "/":
-        return allowed
+        return grants.readable(actor, spaces.everything(tx))
     top = paths.require_space_name(name.removesuffix("/"))
     if name.endswith("/"):
-        chosen = {id_: space for id_, space in allowed.items() if paths.below(space.name, top)}
+        allowed = grants.readable(actor, spaces.everything(tx))
+        chosen: Spaces = {id_: space for id_, space in allowed.items() if paths.below(space.name, top)}
     else:
-        chosen = {id_: space for id_, space in allowed.items() if space.name == top}
+        found = spaces.named(tx, top)
+        chosen = grants.readable(actor, {found.id: found} if found else {})
     if not chosen:
         grants.require_create(actor, top)
     return chosen
