@@ -213,3 +213,11 @@ def test_an_interrupt_ends_quietly(cli, monkeypatch):
 
     monkeypatch.setattr("commonplace.book.Commonplace.status", interrupted)
     assert (cli("status").code, cli("status").err) == (130, "")
+
+
+def test_keys_for_a_server_are_made_once(cli, tmp_path):
+    made = cli("audit", "keys", str(tmp_path / "keys"), "--json").json
+    assert sorted(path.name for path in (tmp_path / "keys").iterdir()) == ["hashing.key", "signing.key"]
+    assert made["folder"] == str(tmp_path / "keys")
+    assert made["key_id"] in cli("audit", "keys", str(tmp_path / "keys")).out
+    assert not cli.home.exists()

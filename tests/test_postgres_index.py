@@ -460,6 +460,17 @@ def test_tables_of_an_older_program_are_made_anew_and_those_of_a_newer_one_are_l
 # --- large and many
 
 
+def test_what_a_large_commit_adds_is_soon_found_without_a_look_into_the_table(place, index, statements):
+    many = Layer(tuple(entry(number, terms={"apple": 1}, vector=vector(1, number)) for number in range(1_500)))
+    with index.writing(wait=5) as writer, _moment(place):
+        writer.add(many)
+        writer.commit(marker(1))
+    pages, visible = statements.execute(
+        "SELECT relpages, relallvisible FROM pg_class WHERE oid = to_regclass('recall_passage')"
+    ).fetchone() or (0, 0)
+    assert pages == visible > 0
+
+
 def test_a_vector_too_long_for_an_index_of_the_database_is_found(place, index):
     dice = np.random.default_rng(1)
     vectors = dice.standard_normal((60, 3_072)).astype(np.float32)

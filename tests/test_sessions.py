@@ -422,7 +422,7 @@ def test_a_rewind_behind_the_end_or_to_a_strange_message_is_refused(book):
     for after in (3, -1):
         with pytest.raises(BadInput):
             book.rewind("s", after)
-    for strange in (other, "nothing", "half\ud800", 1.5, "01a1e1db-b8b1-7049-b88f-46b5a3a5dd1f"):
+    for strange in (other, "nothing", "half\ud800", "nul\0", 1.5, "01a1e1db-b8b1-7049-b88f-46b5a3a5dd1f"):
         with pytest.raises(NotFound):
             book.rewind("s", strange)
     with pytest.raises(NotFound):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from commonplace import changes, memories, paths, rights, spaces, sync, takein
+from commonplace import audit, memories, paths, rights, spaces, sync, takein
 from commonplace.desk import Desk
 from commonplace.errors import BadInput, NotFound, SpaceExists
 from commonplace.model import Memory, Space
@@ -44,7 +44,7 @@ def _rename(desk: Desk, *, old: str, new: str, looked: bool) -> Space:
     rights.require_admin(desk.tx, desk.actor, desk.spaces, old)
     rights.require_create(desk.tx, desk.actor, desk.spaces, new)
     # What others are about to write there waits, and is then told again under the new name.
-    changes.hold(desk.tx, [space.id for space in going])
+    audit.hold(desk.tx, [space.id for space in going])
     for space in going:
         for memory in _live(desk, space):
             takein.fresh(desk, memory, looked=looked)

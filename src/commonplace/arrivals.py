@@ -386,7 +386,7 @@ def _keep(desk: Desk, fate: Fate, memory: Memory, version: int, linked: Sequence
 def _place(desk: Desk, memory: Memory) -> str:
     """Return the path that a file had in its folder, unless no file of ours can have it."""
     parts = memory.path.split("/")
-    short = all(len(part.encode()) <= _LONGEST_NAME for part in parts) and len(memory.path) <= _LONGEST_PATH
+    short = all(len(part.encode()) <= _LONGEST_NAME for part in parts) and len(memory.path.encode()) <= _LONGEST_PATH
     # A folder with the name of a Markdown file would stand in that file's way, or that in the folder's.
     if short and not any(part.endswith(".md") for part in parts[:-1]) and _can_be_written(desk.parts, memory.path):
         return memory.path

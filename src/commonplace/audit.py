@@ -30,6 +30,8 @@ ENTRY_TAG: Final = "commonplace log entry v1"
 SIGNATURE_TAG: Final = "commonplace log entry signature v1"
 HEAD_TAG: Final = "commonplace log head v1"
 NO_PREVIOUS: Final = "0" * 64
+BEGINNING: Final = (0, NO_PREVIOUS)
+"""The end of a chain that has no entry yet."""
 
 _FIELDS: Final = (
     "space", "seq", "time", "actor", "action", "subjects", "payload", "previous", "hash", "signature", "key_id",
@@ -115,11 +117,27 @@ def _float(value: float) -> str:
 # Writing and reading
 
 
-def append(tx: Transaction, keys: Keys, space: str, changes: Sequence[Change]) -> None:
-    """Add the changes of one space to its chain, and sign its new head."""
+def hold(tx: Transaction, spaces: Sequence[str]) -> dict[str, tuple[int, str]]:
+    """Let nobody else add to the chains of these spaces until the transaction ends; return where each ends.
+
+    Whoever changes something of a space adds to its chain, so that nothing is committed there meanwhile.
+    """
+    if not spaces:
+        return {}
+    rows = tx.rows(
+        f"SELECT space, seq, hash FROM log_head WHERE space IN :spaces ORDER BY space{tx.locking}",  # noqa: S608 - our own words
+        spaces=sorted(spaces),
+    )
+    return {space: _checked_end(space, seq, digest) for space, seq, digest in rows}
+
+
+def append(
+    tx: Transaction, keys: Keys, space: str, changes: Sequence[Change], *, end: tuple[int, str] | None = None
+) -> None:
+    """Add the changes of one space to its chain behind its end, and sign its new head."""
     if not changes:
         return
-    seq, previous = _end(tx, space)
+    seq, previous = end or _end(tx, space)
     time, key_id = _time(tx.now), keys.key_id
     rows: list[dict[str, object]] = []
     for change in changes:
@@ -143,29 +161,21 @@ def append(tx: Transaction, keys: Keys, space: str, changes: Sequence[Change]) -
         """,
         rows,
     )
-    tx.run(
+    head = keys.sign(_head_message(space, seq, previous, key_id)).hex()
+    tx.run_many(
         """
         INSERT INTO log_head (space, seq, hash, signature, key_id) VALUES (:space, :seq, :hash, :signature, :key_id)
         ON CONFLICT (space) DO UPDATE
         SET seq = excluded.seq, hash = excluded.hash, signature = excluded.signature, key_id = excluded.key_id
         """,
-        space=space,
-        seq=seq,
-        hash=previous,
-        signature=keys.sign(_head_message(space, seq, previous, key_id)).hex(),
-        key_id=key_id,
+        [{"space": space, "seq": seq, "hash": previous, "signature": head, "key_id": key_id}],
     )
 
 
 def was_called(tx: Reading, space: str, name: str) -> bool:
     """Tell whether a space had this name before it was renamed."""
-    row = tx.row(
-        "SELECT 1 FROM log_entry WHERE space = :space AND action = 'space.rename'"
-        " AND json_extract(payload, '$.old') = :name LIMIT 1",
-        space=space,
-        name=name,
-    )
-    return row is not None
+    rows = tx.rows("SELECT payload FROM log_entry WHERE space = :space AND action = 'space.rename'", space=space)
+    return any(json.loads(row[0]).get("old") == name for row in rows)
 
 
 def entries(tx: Reading, space: str, *, after: int = 0, limit: int = 500) -> list[LogEntry]:
@@ -192,9 +202,10 @@ def hash_at(tx: Reading, space: str, seq: int) -> str | None:
 
 def _end(tx: Transaction, space: str) -> tuple[int, str]:
     head = tx.row(f"SELECT seq, hash FROM log_head WHERE space = :space{tx.locking}", space=space)  # noqa: S608 - our own words
-    if head is None:
-        return 0, NO_PREVIOUS
-    seq, digest = head
+    return _checked_end(space, *head) if head else BEGINNING
+
+
+def _checked_end(space: str, seq: object, digest: object) -> tuple[int, str]:
     if type(seq) is not int or type(digest) is not str:
         raise HomeDamaged(f"the head of the log of space {space} cannot be read", fix=_RESTORE)
     return seq, digest

@@ -38,7 +38,7 @@ from commonplace.model import (
     Spaces,
     new_id,
 )
-from commonplace.ports import Likeness, Parts, Reading
+from commonplace.ports import Likeness, Overtaken, Parts, Reading
 from commonplace.writing import write
 
 Reason: TypeAlias = Literal["new", "reset", "resume", "branch", "compress"]
@@ -174,7 +174,10 @@ def _message(desk: Desk, session: Session, one: _Clean, seq: int) -> Message:
 
 def _session_for(desk: Desk, session_id: str, context: Context) -> Session:
     """Return the session, made now if there is none; what was fixed when it was made does not change."""
-    if sessions.place(desk.tx, session_id) is None:
+    desk.hold_sessions(session_id)
+    session = sessions.find(desk.tx, desk.readable, session_id)
+    if session is None:
+        _require_new(desk, session_id)
         _require_no_circle(desk.tx, session_id, context.parent)
         session = Session(
             id=session_id,
@@ -189,7 +192,8 @@ def _session_for(desk: Desk, session_id: str, context: Context) -> Session:
         sessions.add(desk.tx, session)
         desk.log(session.space, "session.begin", (), session=session.id, parent=session.parent)
         return session
-    session = require_writable(desk, session_id)
+    if session.space.id not in desk.writable:
+        raise rights.refusal(desk.actor, session.space.name)
     if context.named and not _is_called(desk.tx, session.space, context.space):
         raise Conflict(
             f"the session {session_id} is in the space {session.space.name}, not in {context.space}",
@@ -216,14 +220,28 @@ def _require_no_circle(tx: Reading, session_id: str, parent: str | None) -> None
         )
 
 
+def _require_new(desk: Desk, session_id: str) -> None:
+    """Refuse a session that is there and may not be used; one that is there only now is looked at again."""
+    place = sessions.place(desk.tx, session_id)
+    if place is None:
+        return
+    if place in desk.spaces and place not in desk.readable:
+        raise _no_session(session_id)
+    raise Overtaken
+
+
 # --- reading
+
+
+def _no_session(session_id: str) -> NotFound:
+    return NotFound(f"there is no session {session_id}", fix="`commonplace session list` shows what there is")
 
 
 def require(tx: Reading, allowed: Spaces, session_id: str) -> Session:
     """Return a session that may be used; one that may not even be read is not found."""
     session = sessions.find(tx, allowed, spoken.session_name(session_id))
     if session is None:
-        raise NotFound(f"there is no session {session_id}", fix="`commonplace session list` shows what there is")
+        raise _no_session(session_id)
     return session
 
 
@@ -337,7 +355,7 @@ def _seq(desk: Desk, session: Session, after: int | str) -> int:
             )
         return after
     said: object = after
-    named = [after] if isinstance(said, str) and wording.is_unicode(said) else []
+    named = [after] if isinstance(said, str) and wording.is_unicode(said) and "\0" not in said else []
     found = sessions.several(desk.tx, {session.space.id: session.space}, named).get(after)
     if found is None or found[0].session != session.id:
         raise NotFound(

@@ -7,31 +7,20 @@ from collections.abc import Mapping, Sequence
 from commonplace.ports import Reading, Transaction
 
 
-def number(tx: Transaction, space: str, subjects: Sequence[str]) -> int:
-    """Give each subject the next number of its space; a subject has only its newest number. Return the last."""
-    row = tx.row(
-        "INSERT INTO change_count (space, last) VALUES (:space, :n)"
-        " ON CONFLICT (space) DO UPDATE SET last = change_count.last + :n RETURNING last",
-        space=space,
-        n=len(subjects),
-    )
-    last = int(row[0]) if row else 0
-    first = last - len(subjects) + 1
+def number(tx: Transaction, space: str, subjects: Sequence[str]) -> None:
+    """Give each subject the next number of its space; a subject has only its newest number."""
     tx.run_many(
-        "INSERT INTO change (space, subject, number) VALUES (:space, :subject, :number)"
-        " ON CONFLICT (space, subject) DO UPDATE SET number = :number",
-        [{"space": space, "subject": subject, "number": first + at} for at, subject in enumerate(subjects)],
+        "INSERT INTO change_count (space, last) VALUES (:space, :n)"
+        " ON CONFLICT (space) DO UPDATE SET last = change_count.last + :n",
+        [{"space": space, "n": len(subjects)}],
     )
-    return last
-
-
-def hold(tx: Transaction, spaces: Sequence[str]) -> None:
-    """Let nobody else's writing to these spaces be committed until the transaction ends: what is there is all."""
-    if tx.locking and spaces:
-        tx.rows(
-            f"SELECT 1 FROM change_count WHERE space IN :spaces ORDER BY space{tx.locking}",  # noqa: S608 - our own words
-            spaces=sorted(spaces),
-        )
+    # Counted back from the last number by the database, so that nobody waits for it.
+    tx.run_many(
+        "INSERT INTO change (space, subject, number)"
+        " SELECT :space, :subject, last - :back FROM change_count WHERE space = :space"
+        " ON CONFLICT (space, subject) DO UPDATE SET number = excluded.number",
+        [{"space": space, "subject": subject, "back": back} for back, subject in enumerate(reversed(subjects))],
+    )
 
 
 def counts(tx: Reading) -> dict[str, int]:

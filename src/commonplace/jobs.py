@@ -48,17 +48,21 @@ def ask(tx: Transaction, *, space: str, kind: str, subject: str, due: datetime) 
 
     What went wrong before keeps its pause, however often it is asked for meanwhile.
     """
-    tx.run(
+    tx.run_many(
         "INSERT INTO job (id, space, kind, subject, state, due, attempts, error, created)"
         " VALUES (:id, :space, :kind, :subject, 'waiting', :due, 0, '', :now)"
         " ON CONFLICT (space, kind, subject) WHERE state = 'waiting' DO UPDATE"
         " SET due = CASE WHEN job.attempts = 0 AND excluded.due < job.due THEN excluded.due ELSE job.due END",
-        id=new_id(),
-        space=space,
-        kind=kind,
-        subject=subject,
-        due=stamp(due),
-        now=stamp(tx.now),
+        [
+            {
+                "id": new_id(),
+                "space": space,
+                "kind": kind,
+                "subject": subject,
+                "due": stamp(due),
+                "now": stamp(tx.now),
+            }
+        ],
     )
 
 

@@ -65,7 +65,7 @@ class Transaction(Reading, Protocol):
         ...
 
     def run_many(self, sql: str, params: Sequence[Mapping[str, object]], /) -> None:
-        """Run one statement for each set of parameters."""
+        """Run one statement for each set of parameters, soon: what goes wrong with it may be told by a later call."""
         ...
 
     def record(self, change: Change) -> None:

@@ -21,11 +21,11 @@ MAX_PAGE: Final = 1000
 
 def readable(tx: Reading, actor: str, name: str | None = None) -> Spaces:
     """Return the spaces that a question reaches: one by its name, with a final '/' all below it too, or all ('/')."""
-    known = spaces.everything(tx)
-    allowed = rights.readable(tx, actor, known)
     if name is None or name == "/":
-        return allowed
+        return rights.readable(tx, actor, spaces.everything(tx))
     top = paths.require_asked_name(name.removesuffix("/"))
+    known = spaces.everything(tx) if name.endswith("/") or not rights.is_owner(actor) else _named(tx, top)
+    allowed = rights.readable(tx, actor, known)
     if name.endswith("/"):
         chosen = {id_: space for id_, space in allowed.items() if paths.below(space.name, top)}
     else:
@@ -33,6 +33,11 @@ def readable(tx: Reading, actor: str, name: str | None = None) -> Spaces:
     if not chosen:
         rights.require_create(tx, actor, known, top)
     return chosen
+
+
+def _named(tx: Reading, name: str) -> Spaces:
+    found = spaces.named(tx, name)
+    return {found.id: found} if found else {}
 
 
 def get(parts: Parts, actor: str, memory_id: str) -> Memory:
@@ -51,7 +56,7 @@ def find_id(parts: Parts, actor: str, part: str) -> str:
     name = part.strip().lower()
     tail = re.search(r"--([0-9a-f]{8,12})\.md\Z", name)
     digits = tail[1] if tail else name
-    if not wording.is_unicode(part):
+    if not wording.is_unicode(part) or "\0" in part:
         return wording.memory_id(part)
     with parts.db.reading() as tx:
         allowed = readable(tx, actor)

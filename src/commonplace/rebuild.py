@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from commonplace import changes, copies, files, links, memories, spaces, sync
+from commonplace import audit, copies, files, links, memories, spaces, sync
 from commonplace.desk import Desk
 from commonplace.model import FILESYSTEM, Progress, SyncReport
 from commonplace.ports import Parts
@@ -32,7 +32,7 @@ def rebuild(parts: Parts, *, progress: Progress) -> SyncReport:
 
 def _derive(desk: Desk, space: str, after: str) -> tuple[str | None, int]:
     """Derive for a run of memories; return where the next run begins, or None at the end, and how many these were."""
-    changes.hold(desk.tx, [space])
+    audit.hold(desk.tx, [space])
     found = memories.in_space(desk.tx, desk.spaces, space, after=after, limit=_BATCH)
     last = len(found) < _BATCH
     memories.derive(desk.tx, space, found, after=after, last=last)

@@ -64,16 +64,15 @@ def goes_on_from(tx: Reading, session_id: str, other: str) -> bool:
 
 def find(tx: Reading, spaces: Spaces, session_id: str) -> Session | None:
     """Return a session of the given spaces."""
-    space = place(tx, session_id)
-    if space is None or space not in spaces:
-        return None
     row = tx.row(
-        "SELECT space, id, parent, tags, created, closed, generation, last FROM session"
-        " WHERE space = :space AND id = :id",
-        space=space,
+        "SELECT session.space, session.id, parent, tags, created, closed, generation, last,"  # noqa: S608 - our own words
+        " (SELECT count(*) FROM message"
+        f" WHERE message.space = session.space AND message.session = session.id AND {_OPEN})"
+        " FROM session_place JOIN session ON session.space = session_place.space AND session.id = session_place.id"
+        " WHERE session_place.id = :id",
         id=session_id,
     )
-    return _session(row, spaces, unsettled=count_open(tx, space, session_id)) if row else None
+    return _session(row, spaces, unsettled=row[8]) if row and row[0] in spaces else None
 
 
 def hold(tx: Transaction, ids: Iterable[str]) -> set[str]:
@@ -176,11 +175,9 @@ def append(tx: Transaction, session: Session, messages: Sequence[tuple[Message, 
             for message, sent in messages
         ],
     )
-    tx.run(
+    tx.run_many(
         "UPDATE session SET last = :last WHERE space = :space AND id = :id AND last < :last",
-        last=messages[-1][0].seq,
-        space=session.space.id,
-        id=session.id,
+        [{"last": messages[-1][0].seq, "space": session.space.id, "id": session.id}],
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from commonplace.model import Space, moment, stamp
 from commonplace.ports import Reading, Row, Transaction
@@ -40,5 +41,7 @@ def rename(tx: Transaction, space: Space, name: str) -> Space:
     return Space(space.id, name, space.created)
 
 
+# Everything is looked up again and again, and hardly ever changes.
+@lru_cache(maxsize=10_000)
 def _space(row: Row) -> Space:
     return Space(row[0], row[1], moment(row[2]))

@@ -55,13 +55,15 @@ def _commit(parts: Parts, actor: str, story: Callable[[Desk], Told]) -> tuple[To
 def seal(desk: Desk) -> None:
     """Number and log everything that the story recorded, space by space in the order of their ids.
 
-    From here on nobody else writes to these spaces. One that was renamed since the story began had the story write
-    paths of its old name.
+    From the first line on nobody else writes to these spaces. One that was renamed since the story began had the story
+    write paths of its old name.
     """
     tx = desk.tx
     by_space: dict[str, list[Change]] = {}
     for change in tx.recorded:
         by_space.setdefault(change.space, []).append(change)
+    ends = audit.hold(tx, tuple(by_space))
+    _require_names(desk, by_space)
     touched = {subject: space for subject, space in tx.touched.items() if space is not None}
     touched |= memories.places(tx, sorted(subject for subject, space in tx.touched.items() if space is None))
     for space in sorted({*by_space, *touched.values()}):
@@ -71,9 +73,12 @@ def seal(desk: Desk) -> None:
         if subjects:
             changes.number(tx, space, tuple(subjects))
         if changed:
-            audit.append(tx, desk.parts.keys, space, changed)
-    named = spaces.names(tx, sorted({*by_space, *touched.values()}))
-    if any(desk.spaces[space].name != name for space, name in named.items() if space in desk.spaces):
+            audit.append(tx, desk.parts.keys, space, changed, end=ends.get(space, audit.BEGINNING))
+
+
+def _require_names(desk: Desk, by_space: Mapping[str, Sequence[Change]]) -> None:
+    written = sorted(space for space, changed in by_space.items() if any(change.subjects for change in changed))
+    if any(desk.spaces[space].name != name for space, name in spaces.names(desk.tx, written).items()):
         raise Overtaken
 
 

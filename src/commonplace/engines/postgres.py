@@ -25,9 +25,10 @@ OLDEST: Final = 160000
 """PostgreSQL 16, as a server counts."""
 
 _READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT version FROM schema_version"
-_WRITE: Final = "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT version FROM schema_version"
-_LAZILY: Final = f"{_WRITE}; SET LOCAL synchronous_commit TO off"
-_MARK: Final = "INSERT INTO committed (mark, at) VALUES ('{mark}', '{at}') ON CONFLICT DO NOTHING"
+_WRITE: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_VERSION: Final = "SELECT version FROM schema_version"
+_LAZILY: Final = "SET LOCAL synchronous_commit TO off"
+_MARK: Final = "INSERT INTO committed (mark, at) VALUES (%(mark)s, %(at)s) ON CONFLICT DO NOTHING"
 _MARKS_KEPT: Final = timedelta(hours=1)
 _TIDIED_EVERY: Final = 1000
 _COLLISIONS: Final = 50
@@ -101,7 +102,7 @@ class PostgresDatabase:
             try:
                 with ExitStack() as trying:
                     line = trying.enter_context(self._lines.line())
-                    self._begin(line.connection, _READ)
+                    self._begin_view(line.connection)
                     lent.push(trying.pop_all())
                     return line.connection
             except DatabaseUnreachable as error:
@@ -139,16 +140,21 @@ class PostgresDatabase:
             self._mine.writing = False
 
     def _tell(self, line: Line, telling: _Telling[Told]) -> Told:
-        now = self._clock.now()
-        begun = self._begin(line.connection, telling.beginning(now))
-        if telling.told and not begun.rowcount:
-            # The mark is there: the attempt whose answer was lost was committed.
-            return telling.told[-1]
-        telling.told.clear()
-        told = telling.story(PostgresTransaction(line.connection, now))
-        telling.told.append(told)
-        line.warnings.clear()
-        line.connection.execute("COMMIT")
+        now, connection = self._clock.now(), line.connection
+        # In a pipeline nobody waits for the answer to a statement before the next is sent, unless somebody reads it.
+        with connection.pipeline() as pipeline:
+            connection.execute(_WRITE)
+            version = connection.execute(_VERSION)
+            marked = connection.execute(*telling.beginning(now))
+            self._require_version(version.fetchone())
+            if telling.told and not _touched(marked, pipeline):
+                # The mark is there: the attempt whose answer was lost was committed.
+                return telling.told[-1]
+            telling.told.clear()
+            told = telling.story(PostgresTransaction(connection, now, pipeline))
+            telling.told.append(told)
+            line.warnings.clear()
+            connection.execute("COMMIT")
         if line.warnings:
             raise NotReplicated(
                 f"the change was made, but may be on one server alone: {'; '.join(line.warnings)}",
@@ -169,14 +175,11 @@ class PostgresDatabase:
 
     # --- the schema
 
-    def _begin(self, connection: Connection, statements: str) -> psycopg.Cursor[Row]:
-        """Begin in one round trip, and look at the version of the schema; return the last answer."""
-        cursor = connection.execute(statements)
+    def _begin_view(self, connection: Connection) -> None:
+        """Begin in one round trip, and look at the version of the schema."""
+        cursor = connection.execute(_READ)
         cursor.nextset()
         self._require_version(cursor.fetchone())
-        while cursor.nextset():
-            pass
-        return cursor
 
     def _require_version(self, found: Row | None) -> None:
         if found is None or found[0] != self.schema:
@@ -223,9 +226,9 @@ class _Telling(Generic[Told]):
         self.mark = mark
         self.told: list[Told] = []
 
-    def beginning(self, now: datetime) -> str:
-        """Return the statements that begin an attempt."""
-        return f"{_WRITE}; {_MARK.format(mark=self.mark, at=stamp(now))}" if self.mark else _LAZILY
+    def beginning(self, now: datetime) -> tuple[str, dict[str, str]]:
+        """Return the statement that begins an attempt, with its parameters."""
+        return (_MARK, {"mark": self.mark, "at": stamp(now)}) if self.mark else (_LAZILY, {})
 
     def explained(self, error: DatabaseUnreachable) -> DatabaseUnreachable:
         """Say in the error that nobody knows, where nobody does."""
@@ -290,24 +293,31 @@ class PostgresTransaction(PostgresReading):
     locking = " FOR UPDATE"
     claiming = " FOR UPDATE SKIP LOCKED"
 
-    def __init__(self, connection: Connection, now: datetime) -> None:
+    def __init__(self, connection: Connection, now: datetime, pipeline: psycopg.Pipeline) -> None:
         """Write through this connection; `now` is the one time of everything in it."""
         super().__init__(connection, now)
+        self._pipeline = pipeline
         self.recorded: list[Change] = []
         self.touched: dict[str, str | None] = {}
 
     def run(self, sql: str, /, **params: object) -> int:
         """Run one statement and return how many rows it touched."""
-        return self.connection.execute(_translated(sql), _lists(params)).rowcount
+        return _touched(self.connection.execute(_translated(sql), _lists(params)), self._pipeline)
 
     def run_many(self, sql: str, params: Sequence[Mapping[str, object]], /) -> None:
-        """Run one statement for each set of parameters."""
+        """Run one statement for each set of parameters, without waiting for the answer."""
         if params:
             self.connection.cursor().executemany(_translated(sql), params)
 
     def record(self, change: Change) -> None:
         """Note a change for the seal."""
         self.recorded.append(change)
+
+
+def _touched(cursor: psycopg.Cursor[Row], pipeline: psycopg.Pipeline) -> int:
+    """Wait for an answer, and return how many rows were touched."""
+    pipeline.sync()
+    return cursor.rowcount
 
 
 # --- one SQL for both engines

@@ -160,6 +160,8 @@ class PostgresIndex:
                     yield writer
                 finally:
                     writer.end()
+                # Only now: whoever wrote has read the book meanwhile, and an open reading hides what is new from it.
+                writer.tidy()
         finally:
             self._turn.release()
 
@@ -221,7 +223,7 @@ class _Writer:
         self._dimensions = 0
         self._added: set[str] = set()
         self._grown: dict[str, tuple[int, int]] = {}
-        self._written = 0
+        self._written = self._committed = 0
 
     @property
     def marker(self) -> Marker | None:
@@ -296,9 +298,10 @@ class _Writer:
         self._connection.execute(_COMMIT, said)
         self._connection.execute("COMMIT")
         self._open = False
-        self._tidy()
         self._marker = marker._replace(dimensions=self._dimensions)
-        self._bare, self._empty, self._grown, self._added, self._written = False, False, {}, set(), 0
+        self._bare, self._empty, self._grown, self._added = False, False, {}, set()
+        self._committed += self._written
+        self._written = 0
 
     def _resume(self) -> None:
         """Go on after a commit, or begin anew where there is nothing whole to go on with."""
@@ -334,10 +337,12 @@ class _Writer:
         with self._connection.cursor() as cursor, cursor.copy(f"COPY {target} FROM STDIN (FORMAT BINARY)") as copy:
             copy.write(data)
 
-    def _tidy(self) -> None:
+    def tidy(self) -> None:
         """Let the database know its new rows; until it does, each is looked up in its table as well."""
+        if self._committed < _LARGE:
+            return
         (all_,) = self._connection.execute("SELECT coalesce(sum(passages), 0) FROM recall_space").fetchone() or (0,)
-        if self._written < max(_LARGE, _SHARE * int(all_)):
+        if self._committed < _SHARE * int(all_):
             return
         (before,) = self._connection.execute("SELECT current_setting('statement_timeout')").fetchone() or ("0",)
         try:

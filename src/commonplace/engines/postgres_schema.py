@@ -62,8 +62,8 @@ CREATE: Final = f"""
       name        bytea NOT NULL,
       speaker     bytea NOT NULL,
       vector      bytea,
-      v           halfvec,         -- the same, as the database compares it: one that an index has room for
-      w           halfvec          -- one that is too long for that
+      v           halfvec,         -- the same, as the database compares it, if an index has room for it
+      w           halfvec          -- if it has not
     ) WITH ({_VACUUM});
     CREATE TABLE recall_posting (space bigint NOT NULL, term bigint NOT NULL, id uuid NOT NULL) WITH ({_VACUUM})
 """

@@ -63,10 +63,12 @@ _COMMON: Final = f"""
 """  # noqa: S608 - a number of our own
 # Vectors of another embedder than the question's are not even looked at.
 _NEAREST: Final = """
-    SELECT space, uuid_send(id) FROM recall_passage p
-    WHERE space = ANY(%(spaces)s::bigint[]) AND {column} IS NOT NULL AND {wanted}{others}
-      AND (SELECT embedder FROM recall_index) = %(embedder)s
-    ORDER BY {column} <=> %(vector)s::halfvec, id LIMIT %(depth)s
+    SELECT space, uuid_send(id) FROM (
+      SELECT space, id FROM recall_passage p
+      WHERE space = ANY(%(spaces)s::bigint[]) AND {column} IS NOT NULL AND {wanted}{others}
+        AND (SELECT embedder FROM recall_index) = %(embedder)s
+      ORDER BY {column} <=> %(vector)s::halfvec, id LIMIT %(depth)s
+    ) nearest
 """
 # Without a question: messages, and each other memory once.
 _NEWEST: Final = f"""
@@ -210,11 +212,12 @@ class Search:
 
     def _around(self, chosen: list[Row], nearest: list[Row], beside: Sequence[tuple[int, int]]) -> tuple[int, int, Row]:
         found = [*chosen, *nearest]
+        ids = b"".join([id_ for _, id_ in found]).hex()
         by_terms, by_vector, *rows = self._ask(
             _AROUND.format(wanted=self._wanted, others=self._others),
             which=_array([0] * len(chosen) + [1] * len(nearest)),
-            of=_array(space for space, _ in found),
-            ids=_array(id_.hex() for _, id_ in found),
+            of=_array([space for space, _ in found]),
+            ids=_array([ids[at : at + 32] for at in range(0, len(ids), 32)]),
             threads=_array(thread - (1 << 64) if thread >= 1 << 63 else thread for thread, _ in beside),
             positions=_array(position for _, position in beside),
         ).fetchall()[0]
@@ -258,7 +261,9 @@ class _Weighed(NamedTuple):
             rows = np.flatnonzero(self.sums >= least)
         ids = self.ids[rows]
         best = rows[np.lexsort((ids["place"], ids["newest"], -self.sums[rows]))[:most]]
-        return list(zip(self.spaces[best].tolist(), (one.tobytes() for one in self.ids[best].astype(ID)), strict=True))
+        said = self.ids[best].astype(ID).tobytes()
+        own = (said[at : at + ID.itemsize] for at in range(0, len(said), ID.itemsize))
+        return list(zip(self.spaces[best].tolist(), own, strict=True))
 
 
 class _Matched(NamedTuple):
