@@ -14,6 +14,7 @@ The head has a tag of its own, so that an older entry's signature cannot pass fo
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
