@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -20,8 +20,8 @@ from commonplace.engines.disk import HIDDEN, HomeFolder, make_folders
 from commonplace.engines.migrations import MIGRATIONS
 from commonplace.engines.mounts import network_file_system
 from commonplace.engines.sqlite import SqliteDatabase
-from commonplace.errors import CommonplaceError, DatabaseUnfit, HomeReadOnly, KeyMissing, NetworkFileSystem
-from commonplace.model import LOCAL_OWNER, Finding, Progress, Unsent, new_id, stamp
+from commonplace.errors import CommonplaceError, DatabaseUnfit, HomeReadOnly, KeyMissing, Moved, NetworkFileSystem
+from commonplace.model import LOCAL_OWNER, Finding, MoveReport, Progress, Unsent, new_id, stamp
 from commonplace.ports import (
     Clock,
     Database,
@@ -35,7 +35,7 @@ from commonplace.ports import (
     Watcher,
     Yaml,
 )
-from commonplace.settings import Settings
+from commonplace.settings import DatabaseChoice, Settings
 from commonplace.sync import quiet
 
 if TYPE_CHECKING:
@@ -117,7 +117,9 @@ def open_book(settings: Settings, *, clock: Clock | None = None, progress: Progr
         recalls=cast("Recalls", _Recalls(recalls)),
         unsent=lambda: _unsent(settings, clock),
     )
-    book.sync(progress=progress)
+    # What was moved away is still read; nothing is taken in any more.
+    with suppress(Moved):
+        book.sync(progress=progress)
     return book
 
 
@@ -209,6 +211,53 @@ def make_keys(folder: str) -> str:
     keys = KeyFiles(folder)
     keys.load(create=True)
     return keys.key_id
+
+
+def move_book(settings: Settings, to: str, *, progress: Progress = quiet) -> MoveReport:
+    """Move the book that the settings name to a database server or into a home, and leave it for good."""
+    from commonplace import moving
+
+    clock = SystemClock()
+    with open_book(settings, progress=progress):
+        # What people did to the files is taken in first.
+        pass
+    with ExitStack() as opened:
+        old, _ = _wired(settings, clock, opened)
+        goal = _goal(settings, to)
+        new, _ = _wired(goal, clock, opened)
+        return moving.move(old, new, to=goal.database.place if goal.database else goal.home, progress=progress)
+
+
+def _wired(settings: Settings, clock: Clock, opened: ExitStack) -> tuple[Parts, Callable[[], Recalls]]:
+    parts, recalls = _on_a_server(settings, clock) if settings.database else _in_a_home(settings, clock)
+    opened.callback(parts.folder.close)
+    opened.callback(parts.db.close)
+    return parts, recalls
+
+
+def _goal(settings: Settings, to: str) -> Settings:
+    """Return the settings of the new book, which has the keys of the old one."""
+    keys = settings.database.keys if settings.database else os.path.join(settings.home, HIDDEN, "keys")
+    if to.startswith(("postgresql://", "postgres://")):
+        return settings._replace(database=DatabaseChoice(to, keys))
+    home = os.path.realpath(os.path.join(settings.cwd, os.path.expanduser(to)))
+    if keys:
+        _copy_keys(keys, os.path.join(_prepare(home), "keys"))
+    return settings._replace(home=home, database=None)
+
+
+def _copy_keys(old: str, new: str) -> None:
+    """Give a home the keys of a book, unless it has keys already."""
+    if os.path.exists(new):
+        return
+    make_folders(new, mode=0o700)
+    for name in sorted(os.listdir(old)):
+        with open(os.path.join(old, name), "rb") as file:
+            data = file.read()
+        with open(os.open(os.path.join(new, name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def open_client(

@@ -23,6 +23,7 @@ CommonplaceError                 exit code 1
 │   └── Refused                      the server will never take the messages that it names
 └── HomeError                    1
     ├── HomeIsNewer
+    ├── Moved                        the book is elsewhere now
     ├── HomeReadOnly
     ├── HomeDamaged
     ├── DiskFull
@@ -181,6 +182,10 @@ class HomeError(CommonplaceError):
 
 class HomeIsNewer(HomeError):
     """The home was written by a newer program."""
+
+
+class Moved(HomeError):
+    """The book was moved: it is written to elsewhere now."""
 
 
 class HomeReadOnly(HomeError):

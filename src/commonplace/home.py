@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
+from commonplace.errors import Moved
 from commonplace.ports import Reading, Transaction
 
 
 def facts(tx: Reading) -> dict[str, str]:
     """Return everything recorded about the home."""
     return dict(tx.rows("SELECT name, value FROM home"))
+
+
+def replace(tx: Transaction, **values: str) -> None:
+    """Record facts, over what is there."""
+    for name, value in values.items():
+        tx.run(
+            "INSERT INTO home (name, value) VALUES (:name, :value)"
+            " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            name=name,
+            value=value,
+        )
+
+
+def forget(tx: Transaction, name: str) -> None:
+    """Take a fact away."""
+    tx.run("DELETE FROM home WHERE name = :name", name=name)
+
+
+def require_here(tx: Reading) -> None:
+    """Refuse to change a book that was moved elsewhere, or is still being moved to this place."""
+    for name, value in tx.rows("SELECT name, value FROM home WHERE name IN ('moved_to', 'moving_from')"):
+        if name == "moved_to":
+            raise Moved(f"this book was moved to {value}", fix=f"use it there: --home or COMMONPLACE_DATABASE={value}")
+        raise Moved("this book is being moved here", fix="wait for `commonplace migrate` to end, or run it again")
 
 
 def record(tx: Transaction, **values: str) -> None:

@@ -311,6 +311,15 @@ class Lineage(NamedTuple):
     cut: bool = False
 
 
+class MoveReport(NamedTuple):
+    """What a move of the whole book took along: rows of each table, and files that were written."""
+
+    to: str
+    rows: int
+    tables: Mapping[str, int]
+    files: int = 0
+
+
 class Filter(NamedTuple):
     """Which memories a list or a delete means; everything given must hold."""
 

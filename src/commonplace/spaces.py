@@ -25,6 +25,12 @@ def names(tx: Reading, ids: Sequence[str]) -> dict[str, str]:
     return dict(tx.rows("SELECT id, name FROM space WHERE id IN :ids", ids=ids)) if ids else {}
 
 
+def hold(tx: Transaction) -> None:
+    """Let nobody make a space until the transaction ends: what is there is all."""
+    if tx.locking:
+        tx.run("LOCK TABLE space IN SHARE ROW EXCLUSIVE MODE")
+
+
 def add(tx: Transaction, space: Space) -> None:
     """Add a space."""
     tx.run(

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from commonplace import audit, carry, changes, files, following, memories, spaces, takein
+from commonplace import audit, carry, changes, files, following, home, memories, spaces, takein
 from commonplace.desk import Desk
 from commonplace.errors import Busy, CommonplaceError, DiskFull
 from commonplace.files import Carried
@@ -64,6 +64,7 @@ def seal(desk: Desk) -> None:
         by_space.setdefault(change.space, []).append(change)
     ends = audit.hold(tx, tuple(by_space))
     _require_names(desk, by_space)
+    home.require_here(tx)
     touched = {subject: space for subject, space in tx.touched.items() if space is not None}
     touched |= memories.places(tx, sorted(subject for subject, space in tx.touched.items() if space is None))
     for space in sorted({*by_space, *touched.values()}):

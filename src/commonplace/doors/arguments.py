@@ -282,6 +282,10 @@ def _export(to: Parser) -> None:
     to.add_argument("target", metavar="TARGET", help="a folder, or an archive (.zip, .tar.gz)")
 
 
+def _migrate(to: Parser) -> None:
+    to.add_argument("to", metavar="TO", help="a database (postgresql://…) or the folder of a new home")
+
+
 def _reindex(to: Parser) -> None:
     to.add_argument("--anew", action="store_true", help="throw the index away and make it from nothing")
 
@@ -406,6 +410,7 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
     "space": ("list, create and rename spaces", _space),
     "import": ("take in a folder of Markdown files", _import),
     "export": ("write a space, or all of them, as a folder or an archive", _export),
+    "migrate": ("move the whole book to a database server, or into a home", _migrate),
     "rebuild": ("make anew what only serves search", _nothing),
     "reindex": ("bring the index up to date now, instead of with the next recall", _reindex),
     "doctor": ("look at everything and say what is wrong", _doctor),

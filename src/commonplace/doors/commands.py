@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from commonplace.compose import make_keys, open_book
+from commonplace.compose import make_keys, move_book, open_book
 from commonplace.doors import intake, jsons, plain, showing
 from commonplace.doors.progress import Teller
 from commonplace.errors import BadInput, CommonplaceError
@@ -396,6 +396,12 @@ def _make_keys(call: Call) -> int:
     return call.tell({"folder": folder, "key_id": key}, lambda out: out.line(f"The key {key} is in {folder}."))
 
 
+def _migrate(call: Call) -> int:
+    with call.progress:
+        said = move_book(call.settings, call.args.to, progress=call.progress)
+    return call.tell(jsons.moved(said), lambda out: showing.moved(out, said))
+
+
 _COMMANDS: Final[Mapping[str, Command]] = {
     "remember": _remember,
     "edit": _edit,
@@ -432,6 +438,7 @@ _WITHOUT_BOOK: Final[Mapping[str, Command]] = {
     "bench locomo": _bench_locomo,
     "completion": _completion,
     "audit keys": _make_keys,
+    "migrate": _migrate,
 }
 
 

@@ -21,6 +21,7 @@ from commonplace.model import (
     Memory,
     Message,
     MessagePage,
+    MoveReport,
     Page,
     Recalled,
     Receipt,
@@ -319,6 +320,11 @@ def transfer(said: TransferReport) -> dict[str, Any]:
 def sync(said: SyncReport) -> dict[str, Any]:
     """What a look at the folder took in."""
     return {name: getattr(said, name) for name in SyncReport._fields}
+
+
+def moved(said: MoveReport) -> dict[str, Any]:
+    """Return what a move of the book took along."""
+    return {"to": said.to, "rows": said.rows, "files": said.files, "tables": dict(said.tables)}
 
 
 def _time(value: datetime | None) -> str | None:

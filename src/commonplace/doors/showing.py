@@ -12,6 +12,7 @@ from commonplace.model import (
     LogEntry,
     LogReport,
     Memory,
+    MoveReport,
     Page,
     Receipt,
     Revision,
@@ -213,3 +214,10 @@ def _size(count: int) -> str:
             return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:.1f} GB"
+
+
+def moved(out: Output, said: MoveReport) -> None:
+    """Where the book is now."""
+    out.line(
+        f"The book is in {said.to} now: {said.rows:,} rows, {said.files:,} files. Here it is only read from now on."
+    )
