@@ -6,6 +6,8 @@ One that asks for `home` as well is about files, and runs in a home only.
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -21,6 +23,7 @@ from tests.postgres_server import TEMPLATE, Server
 pytest_plugins = ("tests.no_skips", "pytester")
 
 OpenBook = Callable[[], Commonplace]
+Folder = Callable[[], Path]
 
 ENGINES: Final = ("sqlite", "postgres")
 _MIGRATED: Final = "migrated"
@@ -93,6 +96,20 @@ def open_book(chosen: Settings) -> Iterator[OpenBook]:
 def book(open_book: OpenBook) -> Commonplace:
     """A book that nobody has written to."""
     return open_book()
+
+
+@pytest.fixture
+def folder(book: Commonplace, tmp_path: Path) -> Folder:
+    """The Markdown of the book as it is now: its home, or what a server exports."""
+
+    def now() -> Path:
+        if os.path.isdir(book.home):
+            return Path(book.home)
+        shutil.rmtree(tmp_path / "exported", ignore_errors=True)
+        book.export(str(tmp_path / "exported"))
+        return tmp_path / "exported"
+
+    return now
 
 
 # --- PostgreSQL
