@@ -13,6 +13,7 @@ import re
 import select
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -152,6 +153,12 @@ def answer(child: subprocess.Popen[bytes]) -> Any:
     assert child.stdout
     line = child.stdout.readline()
     return json.loads(line) if line.endswith(b"\n") else None
+
+
+def after_a_kill(place: Path | str) -> None:
+    """Wait until what a killed process had sent has happened: a server goes on with that alone."""
+    if not isinstance(place, Path):
+        time.sleep(0.5)
 
 
 # --- what must be true

@@ -6,6 +6,8 @@ One that asks for `home` as well is about files, and runs in a home only.
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -24,6 +26,7 @@ pytest.register_assert_rewrite("tests.hermes")
 pytest_plugins = ("tests.no_skips", "pytester")
 
 OpenBook = Callable[[], Commonplace]
+Folder = Callable[[], Path]
 
 ENGINES: Final = ("sqlite", "postgres")
 _MIGRATED: Final = "migrated"
@@ -106,6 +109,20 @@ def provider(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     made.save_config({"write_seconds": 60, "recall_seconds": 7}, str(tmp_path / "hermes"))
     yield made
     made.shutdown()
+
+
+@pytest.fixture
+def folder(book: Commonplace, tmp_path: Path) -> Folder:
+    """The Markdown of the book as it is now: its home, or what a server exports."""
+
+    def now() -> Path:
+        if os.path.isdir(book.home):
+            return Path(book.home)
+        shutil.rmtree(tmp_path / "exported", ignore_errors=True)
+        book.export(str(tmp_path / "exported"))
+        return tmp_path / "exported"
+
+    return now
 
 
 # --- PostgreSQL

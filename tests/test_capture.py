@@ -269,7 +269,7 @@ def test_every_acknowledged_message_survives_kill_minus_nine_once(place):
     assert acknowledged >= KILLS, "the child never got far enough to prove anything"
 
 
-def _until_killed(home: Path, dice: random.Random, token: str) -> tuple[list[tuple[int, str, str]], list[str]]:
+def _until_killed(home: Path | str, dice: random.Random, token: str) -> tuple[list[tuple[int, str, str]], list[str]]:
     """Let a child append and settle until a random moment; return what it acknowledged, and what was under way."""
     child = capture_child.start("serve", home)
     told: list[tuple[int, str, str]] = []
@@ -314,8 +314,9 @@ def _receipts(answer: Any, batch: list[str]) -> list[tuple[int, str, str]]:
     return [(one["seq"], one["id"], text) for one, text in zip(answer["messages"], batch, strict=True)]
 
 
-def _what_happened_after_all(home: Path, stored: list[tuple[int, str, str]], under_way: list[str]) -> list[Any]:
+def _what_happened_after_all(home: Path | str, stored: list[tuple[int, str, str]], under_way: list[str]) -> list[Any]:
     """Check the log against what was acknowledged; return the batch that nobody acknowledged, if it is there whole."""
+    capture_child.after_a_kill(home)
     with closing(commonplace.open(home)) as book:
         logs = logs_of(book)
     found = [(one.seq, one.id, one.text) for one in logs["s"].messages] if "s" in logs else []

@@ -296,3 +296,30 @@ def test_only_live_memories_are_exported(book: Commonplace, tmp_path: Path):
     book.delete(book.remember("gone").id)
     assert book.export(str(tmp_path / "out")).done == 0
     assert book.list(Filter(deleted=True)).items
+
+
+def test_a_folder_that_goes_through_a_book_comes_out_byte_by_byte(book: Commonplace, tmp_path: Path):
+    """Front matter that we do not know, comments and line ends stay as they are, in rows as in files."""
+    with opened(tmp_path / "source") as source:
+        fill(source)
+        write(
+            tmp_path / "source",
+            {
+                "team/by-hand.md": "---\nmood: happy # today\n\n# a comment\nlist:\n  - a\n---\nBy hand\r\n",
+                "team/2026-01/crlf.md": "---\r\ntitle: Lines\r\nown: 1\r\n---\r\nOne\r\nTwo\r\n",
+                "plain.md": "\ufeffWithout front matter",
+            },
+        )
+        source.sync()
+        source.append("talk", ["one", "two"])
+        source.settle("talk")
+        source.export(str(tmp_path / "before"))
+    assert book.import_folder(str(tmp_path / "before")).skipped == ()
+    book.export(str(tmp_path / "after"))
+    before, after = (
+        {path.relative_to(top).as_posix(): path.read_bytes() for path in top.rglob("*.md")}
+        for top in (tmp_path / "before", tmp_path / "after")
+    )
+    assert len(before) == 7
+    assert after == before
+    assert [one.text for one in book.messages("talk").items] == ["one", "two"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,11 +27,26 @@ def log(book: Commonplace) -> tuple[str, int]:
     return space.id, len(book.log(space="team"))
 
 
-def tamper(home: Path, *statements: tuple[str, tuple[object, ...]]) -> None:
-    state = sqlite3.connect(home / ".commonplace" / "state.db", isolation_level=None)
-    for sql, values in statements:
-        state.execute(sql, values)
-    state.close()
+def tamper(book: Commonplace, sql: str, **params: object) -> None:
+    """Change the database past the book."""
+    book._parts.db.write(lambda tx: tx.run(sql, **params))
+
+
+@pytest.fixture
+def restore(book: Commonplace, log: tuple[str, int]) -> Callable[[], None]:
+    """Put the log back as it was."""
+    names = ", ".join(COLUMNS)
+    with book._parts.db.reading() as tx:
+        whole = tx.rows(f"SELECT {names} FROM log_entry")
+
+    def restoring() -> None:
+        tamper(book, "DELETE FROM log_entry")
+        values = ", ".join(f":{name}" for name in COLUMNS)
+        for row in whole:
+            tamper(book, f"INSERT INTO log_entry ({names}) VALUES ({values})", **dict(zip(COLUMNS, row, strict=True)))
+        assert book.verify_log().ok
+
+    return restoring
 
 
 def test_every_change_is_in_the_log_with_its_actor(book: Commonplace, home: Path, open_book: OpenBook):
@@ -68,79 +83,75 @@ def test_the_log_holds_no_text_of_a_memory(book: Commonplace, log: tuple[str, in
 
 
 @pytest.mark.parametrize("column", COLUMNS)
-def test_one_changed_field_of_any_entry_is_found_and_located(book: Commonplace, home: Path, log, column: str):
+def test_one_changed_field_of_any_entry_is_found_and_located(book: Commonplace, log, restore, column: str):
     space, entries = log
-    for seq in range(1, entries + 1):
-        copy = home.parent / f"{column}-{seq}.db"
-        state = sqlite3.connect(home / ".commonplace" / "state.db", isolation_level=None)
-        kept = state.execute("SELECT * FROM log_entry WHERE space = ? AND seq = ?", (space, seq)).fetchone()
-        value = kept[COLUMNS.index(column)]
+    for entry in book.log(space="team"):
+        value = getattr(entry, column)
         changed = value + 1000 if isinstance(value, int) else ("0" if value[:1] != "0" else "1") + value[1:]
-        state.execute(f"UPDATE log_entry SET {column} = ? WHERE space = ? AND seq = ?", (changed, space, seq))
+        change = f"UPDATE log_entry SET {column} = :changed WHERE space = :space AND seq = :seq"
+        tamper(book, change, changed=changed, space=space, seq=entry.seq)
         report = book.verify_log()
-        assert not report.ok, (column, seq)
+        assert not report.ok, (column, entry.seq)
         found = [finding.where for finding in report.findings]
-        assert f"{space} entry {seq}" in found or column == "space", (found, seq)
-        state.execute(
-            f"UPDATE log_entry SET {column} = ? WHERE rowid = (SELECT rowid FROM log_entry WHERE {column} = ? LIMIT 1)",
-            (value, changed),
-        )
-        state.close()
-        assert book.verify_log().ok
-        assert not copy.exists()
+        assert f"{space} entry {entry.seq}" in found or column == "space", (found, entry.seq)
+        restore()
+    assert entry.seq == entries
 
 
-def test_a_dropped_entry_swapped_entries_and_a_cut_tail_are_found(book: Commonplace, home: Path, log):
+def test_a_dropped_entry_swapped_entries_and_a_cut_tail_are_found(book: Commonplace, log, restore):
     space, entries = log
-    whole = sqlite3.connect(home / ".commonplace" / "state.db").execute("SELECT * FROM log_entry").fetchall()
-
-    def restore() -> None:
-        tamper(home, ("DELETE FROM log_entry", ()))
-        for row in whole:
-            tamper(home, (f"INSERT INTO log_entry VALUES ({', '.join('?' * len(row))})", row))
-        assert book.verify_log().ok
-
+    before = book.log(space="team")
+    drop = "DELETE FROM log_entry WHERE space = :space AND seq = :seq"
     for seq in range(1, entries + 1):
-        tamper(home, ("DELETE FROM log_entry WHERE space = ? AND seq = ?", (space, seq)))
+        tamper(book, drop, space=space, seq=seq)
         assert book.verify_log().findings[0].where == f"{space} entry {seq}"
         restore()
-    move = "UPDATE log_entry SET seq = ? WHERE space = ? AND seq = ?"
-    tamper(home, (move, (99, space, 2)), (move, (2, space, 3)), (move, (3, space, 99)))
+    for seq, to in ((2, 99), (3, 2), (99, 3)):
+        tamper(book, "UPDATE log_entry SET seq = :to WHERE space = :space AND seq = :seq", space=space, seq=seq, to=to)
     assert book.verify_log().findings[0].where == f"{space} entry 2"
     restore()
-    last = next(row for row in whole if row[0] == space and row[1] == entries - 1)
+    tamper(book, drop, space=space, seq=entries)
+    last = before[-2]
     tamper(
-        home,
-        ("DELETE FROM log_entry WHERE space = ? AND seq = ?", (space, entries)),
-        (
-            "UPDATE log_head SET seq = ?, hash = ?, signature = ? WHERE space = ?",
-            (entries - 1, last[8], last[9], space),
-        ),
+        book,
+        "UPDATE log_head SET seq = :seq, hash = :hash, signature = :signature WHERE space = :space",
+        space=space,
+        seq=last.seq,
+        hash=last.hash,
+        signature=last.signature,
     )
     assert not book.verify_log().ok
 
 
-def test_the_command_line_says_what_is_wrong_and_exits_with_one(book: Commonplace, home: Path, log, capsys):
+def test_the_command_line_says_what_is_wrong_and_exits_with_one(book: Commonplace, place, log, capsys):
     space, _ = log
-    assert main(["--home", str(home), "audit", "verify"]) == 0
-    tamper(home, ("UPDATE log_entry SET actor = 'user:mallory' WHERE space = ? AND seq = 3", (space,)))
+    assert main(["--home", str(place), "audit", "verify"]) == 0
+    tamper(book, "UPDATE log_entry SET actor = 'user:mallory' WHERE space = :space AND seq = 3", space=space)
     capsys.readouterr()
-    assert main(["--home", str(home), "audit", "verify", "--json"]) == 1
+    assert main(["--home", str(place), "audit", "verify", "--json"]) == 1
     said = json.loads(capsys.readouterr().out)
     assert said["ok"] is False
     assert said["findings"][0]["where"] == f"{space} entry 3"
-    assert main(["--home", str(home), "doctor", "--json"]) == 1
+    assert main(["--home", str(place), "doctor", "--json"]) == 1
 
 
-def test_an_entry_that_cannot_be_written_fails_its_change(book: Commonplace, home: Path):
+_REFUSE = {
+    "sqlite": ["CREATE TRIGGER refuse BEFORE INSERT ON log_entry BEGIN SELECT RAISE(ABORT, 'no room'); END"],
+    "postgres": [
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''no room''; END'",
+        "CREATE TRIGGER refuse BEFORE INSERT ON log_entry EXECUTE FUNCTION refuse()",
+    ],
+}
+_ALLOW = {"sqlite": "DROP TRIGGER refuse", "postgres": "DROP TRIGGER refuse ON log_entry"}
+
+
+def test_an_entry_that_cannot_be_written_fails_its_change(book: Commonplace, engine: str, folder):
     """F3, with a database that refuses the entry."""
     memory = book.remember("one", space="team")
-    tamper(
-        home,
-        ("CREATE TRIGGER refuse BEFORE INSERT ON log_entry BEGIN SELECT RAISE(ABORT, 'no room in the log'); END", ()),
-    )
-    files = {path: path.read_bytes() for path in home.rglob("*.md")}
-    before = book.status()
+    for statement in _REFUSE[engine]:
+        tamper(book, statement)
+    files = {path: path.read_bytes() for path in folder().rglob("*.md")}
+    before = book.status()._replace(database_bytes=0)
     for refused in (
         lambda: book.remember("two", space="team"),
         lambda: book.remember("two", space="fresh"),
@@ -151,8 +162,8 @@ def test_an_entry_that_cannot_be_written_fails_its_change(book: Commonplace, hom
     ):
         with pytest.raises(commonplace.errors.CommonplaceError):
             refused()
-    assert book.status() == before
-    assert {path: path.read_bytes() for path in home.rglob("*.md")} == files
-    tamper(home, ("DROP TRIGGER refuse", ()))
+    assert book.status()._replace(database_bytes=0) == before
+    assert {path: path.read_bytes() for path in folder().rglob("*.md")} == files
+    tamper(book, _ALLOW[engine])
     book.edit(memory.id, text="two")
     assert book.verify_log().ok

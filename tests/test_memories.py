@@ -22,7 +22,7 @@ from commonplace.errors import (
     VersionConflict,
 )
 from commonplace.model import Draft, Filter
-from tests.conftest import OpenBook
+from tests.conftest import Folder, OpenBook
 
 UNKNOWN = "0192f0c1-0000-7000-8000-000000000000"
 
@@ -34,7 +34,7 @@ def actions(book: Commonplace, space: str) -> list[str]:
 # --- remember
 
 
-def test_a_memory_is_what_was_said_and_a_receipt_says_where_it_is(book: Commonplace, home: Path):
+def test_a_memory_is_what_was_said_and_a_receipt_says_where_it_is(book: Commonplace, folder: Folder):
     receipt = book.remember(
         "Alice owns the billing service.",
         space="team/backend",
@@ -48,7 +48,7 @@ def test_a_memory_is_what_was_said_and_a_receipt_says_where_it_is(book: Commonpl
     )
     assert (receipt.new, receipt.durable, receipt.revision, receipt.version) == (True, True, 1, 1)
     assert receipt.space == "team/backend"
-    assert (home / receipt.path).is_file()
+    assert (folder() / receipt.path).is_file()
     memory = book.get(receipt.id)
     assert (memory.text, memory.title) == ("Alice owns the billing service.", "Alice owns the billing service.")
     assert (memory.kind, memory.tags, memory.importance) == ("fact", ("billing", "people"), 0.7)
@@ -224,15 +224,15 @@ def test_history_keeps_every_text_with_who_and_when(book: Commonplace):
 # --- move, delete
 
 
-def test_a_move_takes_file_history_tags_and_links_along(book: Commonplace, home: Path):
+def test_a_move_takes_file_history_tags_and_links_along(book: Commonplace, folder: Folder):
     other = book.remember("other")
     memory = book.remember("one", space="a", tags=["x"], links=[("related_to", other.id)])
     book.edit(memory.id, text="two")
     moved = book.move(memory.id, "b/c")
     assert moved.space == "b/c"
     assert moved.path == memory.path.replace("a/", "b/c/", 1)
-    assert (home / moved.path).is_file()
-    assert not (home / memory.path).exists()
+    assert (folder() / moved.path).is_file()
+    assert not (folder() / memory.path).exists()
     assert [one.text for one in book.history(memory.id)] == ["one", "two"]
     assert [one.id for one in book.list(Filter(space="b/c", tags=("x",))).items] == [memory.id]
     assert book.list(Filter(space="a")).items == ()
@@ -242,10 +242,10 @@ def test_a_move_takes_file_history_tags_and_links_along(book: Commonplace, home:
     assert book.verify_log().ok
 
 
-def test_delete_removes_the_file_and_leaves_a_tombstone(book: Commonplace, home: Path):
+def test_delete_removes_the_file_and_leaves_a_tombstone(book: Commonplace, folder: Folder):
     memory = book.remember("one", tags=["x"])
     book.delete(memory.id)
-    assert not (home / memory.path).exists()
+    assert not (folder() / memory.path).exists()
     with pytest.raises(NotFound):
         book.get(memory.id)
     with pytest.raises(NotFound):
@@ -324,19 +324,19 @@ def test_a_part_of_an_id_is_enough_to_find_it(book: Commonplace):
 # --- links
 
 
-def test_links_are_seen_from_both_ends_and_in_the_file(book: Commonplace, home: Path):
+def test_links_are_seen_from_both_ends_and_in_the_file(book: Commonplace, folder: Folder):
     a, b = book.remember("a"), book.remember("b")
     assert book.link(a.id, "contradicts", b.id).version == 2
     assert book.link(a.id, "contradicts", b.id).version == 2
     assert [(link.source, link.target) for link in book.links(b.id)] == [(a.id, b.id)]
-    assert f"  - contradicts {b.id}@1" in (home / a.path).read_text()
+    assert f"  - contradicts {b.id}@1" in (folder() / a.path).read_text()
     with pytest.raises(BadInput):
         book.link(a.id, "related_to", a.id)
     with pytest.raises(NotFound):
         book.unlink(a.id, "related_to", b.id)
     assert book.unlink(a.id, "contradicts", b.id).version == 3
     assert book.links(b.id) == ()
-    assert "links:" not in (home / a.path).read_text()
+    assert "links:" not in (folder() / a.path).read_text()
 
 
 def test_an_expired_memory_says_so(book: Commonplace):
@@ -346,7 +346,7 @@ def test_an_expired_memory_says_so(book: Commonplace):
 # --- spaces
 
 
-def test_a_renamed_space_takes_everything_below_along_and_keeps_its_ids(book: Commonplace, home: Path):
+def test_a_renamed_space_takes_everything_below_along_and_keeps_its_ids(book: Commonplace, folder: Folder):
     one = book.remember("one", space="team/a")
     two = book.remember("two", space="team/a/deep")
     other = book.remember("three", space="team/ab")
@@ -355,9 +355,9 @@ def test_a_renamed_space_takes_everything_below_along_and_keeps_its_ids(book: Co
     names = {space.name: space.id for space in book.spaces()}
     assert names == {"squad": ids["team/a"], "squad/deep": ids["team/a/deep"], "team/ab": ids["team/ab"]}
     assert book.get(one.id).path == one.path.replace("team/a/", "squad/", 1)
-    assert (home / book.get(two.id).path).is_file()
+    assert (folder() / book.get(two.id).path).is_file()
     assert book.get(two.id).version == 1
-    assert not (home / "team" / "a").exists()
+    assert not (folder() / "team" / "a").exists()
     assert book.get(other.id).path == other.path
     assert book.sync().read == 0
     assert book.verify_log().ok

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -181,6 +183,25 @@ def test_a_statement_that_takes_too_long_is_ended(postgres_book, monkeypatch):
     with pytest.raises(Busy, match="too long"), impatient.reading() as tx:
         tx.rows("SELECT pg_sleep(10)")
     impatient.close()
+
+
+_QUIET = """
+import sys
+from commonplace.compose import SystemClock
+from commonplace.engines.postgres import PostgresDatabase
+from commonplace.engines.postgres_migrations import MIGRATIONS
+
+def story(tx):
+    tx.run_many("INSERT INTO kept (a) VALUES (:a)", [{"a": 1}, {"a": 1}])
+    raise SystemExit(3)
+
+PostgresDatabase(sys.argv[1], migrations=MIGRATIONS, clock=SystemClock(), busy_seconds=5).write(story)
+"""
+
+
+def test_what_goes_wrong_after_an_error_is_not_told_beside_it(postgres_book, db):
+    done = subprocess.run([sys.executable, "-c", _QUIET, postgres_book[0]], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (3, b"")
 
 
 def test_a_process_has_no_more_connections_than_it_may(postgres_book):

@@ -461,3 +461,27 @@ def test_nothing_parses_toml_where_there_is_no_toml(user):
         "sys.exit('tomllib' in sys.modules)\n"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+# --- a book on a server
+
+
+def test_the_address_of_a_server_is_never_shown_with_its_secrets(user):
+    found = load(
+        user,
+        COMMONPLACE_DATABASE="postgresql://alice:s3cret@one,two:5433/book?sslmode=require&password=s3cret2",
+        COMMONPLACE_KEYS="~/keys",
+    )
+    assert found.database is not None
+    assert found.database.place == "postgresql://one,two:5433/book"
+    assert (found.database.keys, found.database.connections) == (str(user / "keys"), 20)
+    assert "s3cret" not in repr(found)
+    assert "alice" not in repr(found)
+
+
+def test_a_home_or_a_server_that_is_named_wins_over_the_environment(user):
+    environ = {"HOME": str(user), "COMMONPLACE_DATABASE": "postgresql://one/book", "COMMONPLACE_CONNECTIONS": "5"}
+    assert Settings.load(user / "notes", environ=environ, cwd=user).database is None
+    named = Settings.load("postgresql://two/other", environ=environ, cwd=user).database
+    assert named is not None
+    assert (named.place, named.connections) == ("postgresql://two/other", 5)

@@ -219,10 +219,10 @@ def _shape_of(log: Log | None) -> Any:
 # --- the processes
 
 
-def _live(home: Path, model: Model, ready: threading.Barrier, trouble: list[BaseException]) -> None:
+def _live(place: Path | str, model: Model, ready: threading.Barrier, trouble: list[BaseException]) -> None:
     """Let one process work, be killed and come back, until the time is up that began when all were ready."""
     dice = random.Random(f"{SEED}-{model.who}")
-    child = capture_child.start("serve", home)
+    child = capture_child.start("serve", place)
     number = 0
     try:
         assert capture_child.answer(child) == "ready"
@@ -241,10 +241,11 @@ def _live(home: Path, model: Model, ready: threading.Barrier, trouble: list[Base
             if killed or answer is None:
                 assert child.wait() == -9, f"a process died by itself at {op}"
                 child.communicate()
-                child = capture_child.start("serve", home)
+                child = capture_child.start("serve", place)
                 assert capture_child.answer(child) == "ready"
                 if answer is None:
-                    with closing(commonplace.open(home)) as book:
+                    capture_child.after_a_kill(place)
+                    with closing(commonplace.open(place)) as book:
                         # Killed while it waits for the disk, it has written what nobody sees: that would come to light
                         # once everybody is gone, were it not for the next write, which decides.
                         book.remember(f"a look at {model.who} after step {number}", space="looks")
@@ -258,12 +259,12 @@ def _live(home: Path, model: Model, ready: threading.Barrier, trouble: list[Base
 
 @pytest.mark.slow
 @pytest.mark.timeout(180 + 2 * SECONDS)
-def test_after_a_soak_the_store_is_what_everybody_was_told(home, record_property):
-    commonplace.open(home).close()
+def test_after_a_soak_the_store_is_what_everybody_was_told(place, record_property):
+    commonplace.open(place).close()
     models = [Model(who) for who in range(4)]
     trouble: list[BaseException] = []
     ready = threading.Barrier(len(models))
-    threads = [threading.Thread(target=_live, args=(home, model, ready, trouble)) for model in models]
+    threads = [threading.Thread(target=_live, args=(place, model, ready, trouble)) for model in models]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -272,7 +273,7 @@ def test_after_a_soak_the_store_is_what_everybody_was_told(home, record_property
     record_property("steps", sum(model.steps for model in models))
     record_property("kills", sum(model.killed for model in models))
     assert sum(model.steps for model in models) > 20, "they never got far enough to prove anything"
-    with closing(commonplace.open(home)) as book:
+    with closing(commonplace.open(place)) as book:
         logs = logs_of(book)
         assert book.verify_log().ok
         assert book.doctor() == ()
@@ -284,7 +285,7 @@ def test_after_a_soak_the_store_is_what_everybody_was_told(home, record_property
     perhaps = {op["to"] for model in models for op in model.perhaps if "to" in op}
     assert logs.keys() - {SHARED} <= known | perhaps
     _check_shared(logs.get(SHARED), models)
-    assert wrong_with(home) == [], f"seed {SEED}"
+    assert wrong_with(place) == [], f"seed {SEED}"
 
 
 def _check_shared(log: Log | None, models: list[Model]) -> None:

@@ -31,7 +31,8 @@ def counts(tx: Reading) -> dict[str, int]:
 def since(tx: Reading, seen: Mapping[str, int]) -> list[str]:
     """Return what has changed after these numbers, space by space; of a space that is not named, everything."""
     found: dict[str, None] = {}
-    for space, last in counts(tx).items():
+    # Most spaces stand where they stood: only what differs is looked at, which matters where there are hundreds.
+    for space, last in sorted(counts(tx).items() - seen.items()):
         if last > seen.get(space, 0):
             rows = tx.rows(
                 "SELECT subject FROM change WHERE space = :space AND number > :number ORDER BY number",

@@ -6,6 +6,7 @@ one who asked and at once, and after a failover the next one who asks finds the 
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -37,8 +38,11 @@ _DEFAULTS: Final = {
     "connect_timeout": "5",
     # Of several hosts, the one that takes writes; a single one that does not is told to be a standby.
     "target_session_attrs": "read-write",
-    # A host that vanished without a word is given up after this many milliseconds.
-    "tcp_user_timeout": "15000",
+    # A host that vanished without a word is given up after half a minute, whether we speak or wait for its answer.
+    "tcp_user_timeout": "30000",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "4",
 }
 _SETTINGS: Final = """
     SELECT set_config('lock_timeout', %(lock)s, false), set_config('statement_timeout', %(statement)s, false),
@@ -46,6 +50,11 @@ _SETTINGS: Final = """
       CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END
 """
 _LONG_STATEMENT: Final = 60.0
+
+# The driver warns of what goes wrong after something has gone wrong already; where nobody has set up logging, that
+# would go to standard error, beside our own answer.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
+
 _BETWEEN: Final = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
 
