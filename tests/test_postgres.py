@@ -338,6 +338,46 @@ def test_a_commit_that_is_still_under_way_is_waited_for(postgres_book, db, monke
     assert everything(db) == [(0 if ending == "COMMIT" else 1, 0)]
 
 
+def test_an_error_of_what_was_sent_with_the_commit_is_no_doubt(db, monkeypatch):
+    """Nobody waits for what is sent last: its error comes with the commit, and the transaction was not made."""
+    db.write(partial(_insert, a=0))
+    told: list[Any] = []
+
+    def story(tx):
+        told.append(len(told))
+        tx.run_many("INSERT INTO kept (a) VALUES (:a)", [{"a": len(told) // 3}])
+        return len(told)
+
+    assert db.write(story) == 3
+    assert everything(db) == [(0, 0), (1, 0)]
+
+
+def test_who_gives_up_in_doubt_says_so(postgres_book, db, monkeypatch):
+    impatient = opened(postgres_book[0], busy_seconds=0.3)
+    monkeypatch.setattr(postgres, "new_id", lambda: "the mark")
+    holding = psycopg.connect(postgres_book[0])
+
+    def under_way(connection, _commit):
+        connection.close()
+        holding.execute("INSERT INTO committed (mark, at) VALUES ('the mark', '2026')")
+        raise psycopg.OperationalError("the connection is lost")
+
+    Commits(monkeypatch, under_way)
+    with pytest.raises(DatabaseUnreachable, match="may have been made or not") as caught:
+        impatient.write(partial(_insert, a=1))
+    assert "with its key" in caught.value.fix
+    holding.close()
+    impatient.close()
+
+
+def test_a_write_is_not_made_again_when_tidying_up_after_it_fails(db, monkeypatch):
+    monkeypatch.setattr(postgres, "_TIDIED_EVERY", 1)
+    monkeypatch.setattr(PostgresDatabase, "_tidy", lambda *_: (_ for _ in ()).throw(psycopg.OperationalError("lost")))
+    for number in range(3):
+        db.write(partial(_insert, a=number), durable=False)
+    assert [a for a, _ in everything(db)] == [0, 1, 2]
+
+
 def test_marks_of_commits_are_removed_when_nobody_can_be_in_doubt_any_more(postgres_book, db):
     db.write(lambda tx: tx.run("INSERT INTO kept (a) VALUES (1)"))
     with db.reading() as tx:

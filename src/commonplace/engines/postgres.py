@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final, Generic
@@ -115,19 +115,22 @@ class PostgresDatabase:
         telling = _Telling(story, mark=new_id() if durable else "")
         patience = _Patience(self._busy_seconds)
         while True:
+            telling.sent.clear()
             try:
                 with self._alone(), self._lines.line() as line:
                     told = self._tell(line, telling)
-                self._tidy_now_and_then()
-                return told
+                break
             except DatabaseUnreachable as error:
+                telling.lose()
                 patience.reconnect(telling.explained(error))
             except Overtaken as error:
                 patience.collide(error)
             except psycopg.Error as error:
                 if not lines.is_collision(error):
-                    raise lines.typed(error) from error
+                    raise telling.explained(lines.typed(error)) from error
                 patience.collide(error)
+        self._tidy_now_and_then()
+        return told
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -147,12 +150,12 @@ class PostgresDatabase:
             version = connection.execute(_VERSION)
             marked = connection.execute(*telling.beginning(now))
             self._require_version(version.fetchone())
-            if telling.told and not _touched(marked, pipeline):
+            if telling.doubtful and not _touched(marked, pipeline):
                 # The mark is there: the attempt whose answer was lost was committed.
-                return telling.told[-1]
-            telling.told.clear()
+                return telling.doubtful[-1]
+            telling.doubtful.clear()
             told = telling.story(PostgresTransaction(connection, now, pipeline))
-            telling.told.append(told)
+            telling.sent.append(told)
             line.warnings.clear()
             connection.execute("COMMIT")
         if line.warnings:
@@ -165,7 +168,8 @@ class PostgresDatabase:
     def _tidy_now_and_then(self) -> None:
         self._writes += 1
         if self._writes % _TIDIED_EVERY == 0:
-            with self._lines.line() as line:
+            # What was asked for is done, whatever becomes of this.
+            with suppress(CommonplaceError, psycopg.Error), self._lines.line() as line:
                 self._tidy(line.connection)
 
     def _tidy(self, connection: Connection) -> None:
@@ -219,20 +223,26 @@ class PostgresDatabase:
 
 
 class _Telling(Generic[Told]):
-    """A story, its mark, and what it told when its commit was sent: if no answer came, that may be so or not."""
+    """A story, its mark, and what it told: in this attempt, when its commit was sent, and in one without an answer."""
 
     def __init__(self, story: Callable[[PostgresTransaction], Told], *, mark: str) -> None:
         self.story = story
         self.mark = mark
-        self.told: list[Told] = []
+        self.sent: list[Told] = []
+        self.doubtful: list[Told] = []
 
     def beginning(self, now: datetime) -> tuple[str, dict[str, str]]:
         """Return the statement that begins an attempt, with its parameters."""
         return (_MARK, {"mark": self.mark, "at": stamp(now)}) if self.mark else (_LAZILY, {})
 
-    def explained(self, error: DatabaseUnreachable) -> DatabaseUnreachable:
+    def lose(self) -> None:
+        """Note that the connection was lost: if the commit was sent, it may have been made or not."""
+        if self.mark and self.sent:
+            self.doubtful = [self.sent[-1]]
+
+    def explained(self, error: CommonplaceError) -> CommonplaceError:
         """Say in the error that nobody knows, where nobody does."""
-        if not self.told or not self.mark:
+        if not self.doubtful:
             return error
         return DatabaseUnreachable(
             f"the answer to a commit was lost, so the change may have been made or not: {error.message}",
