@@ -25,8 +25,8 @@ test: $(READY)  ## Run every test (ARGS="-k words" for some)
 	@tools/system-packages
 	@$(PYTEST) $(ARGS)
 
-check: lint  ## Lint and the fast tests
-	@$(PYTEST) -m "not slow" $(ARGS)
+check: lint  ## Lint and the fast tests, on SQLite
+	@$(PYTEST) -m "not slow" -k "not postgres" $(ARGS)
 
 check-models:  ## Test the embedder on sentence-transformers, with torch (1.5 GB, in .venv-models)
 	@tools/check-models $(PYTHON) $(ARGS)
