@@ -10,6 +10,8 @@ import pytest
 from commonplace.model import Filter
 from tests import hand_edits
 
+pytestmark = pytest.mark.usefixtures("home")
+
 
 def found(book, query, **asked):
     return [hit.id for hit in book.recall(query, k=50, **asked).hits]

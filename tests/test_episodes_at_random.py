@@ -26,6 +26,8 @@ STEPS = 80
 SESSIONS = ("s0", "s1", "s2")
 SPACES = ("personal", "team", "zoo")
 
+pytestmark = pytest.mark.usefixtures("home")
+
 
 class World:
     """Two books on one home, and a person who edits, copies, moves and removes the files."""

@@ -189,6 +189,13 @@ def test_a_lease_given_before_the_clock_went_back_holds_no_longer(queue, clock):
     assert queue.done(second)
 
 
+def test_a_lease_of_a_machine_whose_clock_is_a_little_ahead_holds(queue, clock):
+    queue.ask("s")
+    assert queue.take()
+    clock.forward(seconds=-30)
+    assert queue.take() is None
+
+
 def test_what_was_asked_for_before_the_clock_went_back_is_not_waited_for_so_long(queue, clock):
     queue.ask("s", after=3600)
     clock.forward(hours=-10)

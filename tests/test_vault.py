@@ -89,8 +89,8 @@ def test_any_text_can_be_looked_at(text):
 
 @pytest.mark.parametrize("piece", ["`", "` ", "`a``a", "[[", "[[a", "#", "```\n", "!["])
 def test_hostile_texts_take_no_longer_than_long_ones(piece):
-    started = time.perf_counter()
+    started = time.process_time()
     text = piece * (400_000 // len(piece))
     hashtags(text)
     wiki_links(text)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5

@@ -14,6 +14,9 @@ from commonplace.model import Spaces, moment, new_id, stamp
 from commonplace.ports import Reading, Row, Transaction
 
 LEASE: Final = timedelta(seconds=60)
+_LONGEST_LEASE: Final = LEASE + timedelta(minutes=5)
+"""A lease that ends later was given before the clock went back; clocks of several machines may differ a little."""
+
 ATTEMPTS: Final = 8
 """So often a job is tried before it counts as failed, and waits for a person."""
 
@@ -74,7 +77,7 @@ def take(tx: Transaction, spaces: Spaces, *, kinds: tuple[str, ...]) -> Job | No
         f" WHERE {_OVER} AND attempts >= :attempts",
         attempts=ATTEMPTS,
         now=stamp(tx.now),
-        longest_lease=stamp(tx.now + LEASE),
+        longest_lease=stamp(tx.now + _LONGEST_LEASE),
     )
     row = tx.row(
         f"SELECT {_COLUMNS} FROM job WHERE kind IN :kinds AND space IN :spaces AND ({_READY})"  # noqa: S608 - our own words
@@ -189,7 +192,7 @@ def is_due(tx: Reading, spaces: Spaces, *, kinds: tuple[str, ...], now: datetime
 
 
 def _times(now: datetime) -> dict[str, str]:
-    return {"now": stamp(now), "longest_lease": stamp(now + LEASE), "longest_wait": stamp(now + LONGEST_WAIT)}
+    return {"now": stamp(now), "longest_lease": stamp(now + _LONGEST_LEASE), "longest_wait": stamp(now + LONGEST_WAIT)}
 
 
 def _job(row: Row) -> Job:
