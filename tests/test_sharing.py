@@ -104,6 +104,19 @@ def test_a_copy_names_what_its_source_was_superseded_by(book, source):
     assert (seen.freshness, seen.successor) == ("source_superseded", None)
 
 
+def test_a_recall_in_the_copys_space_alone_names_a_successor_that_stands_elsewhere(book, source):
+    copy = book.share(source, "team").id
+    other = book.remember("Carla owns the billing rota", space="team").id
+    successor = book.remember("Bertha owns it now", space="personal", replaces=source).id
+    later = book.remember("Dora owns the rota now", space="personal", replaces=other).id
+    found = {hit.id: hit for hit in book.recall("billing", spaces=["team"], include=["superseded"]).hits}
+    assert (found[copy].freshness, found[copy].successor) == ("source_superseded", successor)
+    assert (found[other].superseded_by, found[other].marks) == (later, ("superseded",))
+    book.grant(BOB, "team", "reader")
+    seen = {hit.id: hit for hit in book.acting_as(BOB).recall("billing", spaces=["team"], include=["superseded"]).hits}
+    assert (seen[copy].successor, seen[other].superseded_by) == (None, None)
+
+
 # --- D5, D6: one copy for each root and space
 
 

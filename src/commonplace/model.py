@@ -278,7 +278,10 @@ class Sharing(NamedTuple):
 
 
 class Ancestor(NamedTuple):
-    """One step back in a lineage; what one may not read is shown without title and space."""
+    """One step back in a lineage; what one may not read is shown without title and space.
+
+    One that is a copy itself says how it stands to its own source.
+    """
 
     id: str
     title: str | None = None
@@ -286,6 +289,8 @@ class Ancestor(NamedTuple):
     deleted: datetime | None = None
     readable: bool = True
     claimed: bool = False
+    refresh: str | None = None
+    freshness: str | None = None
 
 
 class CopyOf(NamedTuple):
@@ -303,12 +308,20 @@ class CopyOf(NamedTuple):
 
 
 class Lineage(NamedTuple):
-    """Where a memory came from, nearest first, and what was copied from it; `cut` if that went beyond the depth."""
+    """Where a memory came from, nearest first, and what was copied from it; `cut` if that went beyond the depth.
+
+    What is known of the memory itself stands with it, as for an ancestor.
+    """
 
     id: str
     ancestors: tuple[Ancestor, ...]
     copies: tuple[CopyOf, ...]
     cut: bool = False
+    title: str = ""
+    space: str = ""
+    deleted: datetime | None = None
+    refresh: str | None = None
+    freshness: str | None = None
 
 
 class Filter(NamedTuple):
@@ -456,6 +469,9 @@ class Hit(NamedTuple):
     occurred: datetime | None
     created: datetime
     matched: tuple[str, ...] = ()
+    shared: Shared | None = None
+    shared_from: Link | None = None
+    successor: str | None = None
 
 
 class Recalled(NamedTuple):
@@ -597,3 +613,4 @@ class Status(NamedTuple):
     failed_jobs: int = 0
     unsent: int = 0
     refused: int = 0
+    copies: int = 0
