@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from commonplace.errors import BadInput
-from commonplace.model import DETACHED, Link, Memory, Shared
+from commonplace.model import DETACHED, Link, Memory, Shared, Spaces
 from commonplace.ports import Reading, Transaction
 
 
@@ -63,6 +63,12 @@ def following(
         limit=limit,
     )
     return [(row[0], row[1]) for row in rows]
+
+
+def count(tx: Reading, spaces: Spaces) -> int:
+    """Return how many memories of these spaces follow a source."""
+    row = tx.row("SELECT count(*) FROM copy WHERE space IN :spaces", spaces=tuple(spaces))
+    return int(row[0]) if row else 0
 
 
 def derive(tx: Transaction, space: str, memories: Sequence[Memory], *, after: str, last: bool) -> None:
