@@ -7,8 +7,9 @@ from typing import Final
 from commonplace import copies, freshness, memories, rights, spaces, wording
 from commonplace.desk import no_memory
 from commonplace.errors import BadInput
-from commonplace.model import MODES, Ancestor, CopyOf, Lineage, Memory, Spaces
+from commonplace.model import MODES, Memory, Spaces
 from commonplace.ports import Parts, Reading
+from commonplace.provenance import Ancestor, CopyOf, Lineage
 
 DEEPEST: Final = 32
 MOST: Final = 10_000

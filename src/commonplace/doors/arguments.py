@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from commonplace.doors.parsing import Parser, amount, number, seconds
-from commonplace.model import MODES, ROLES
+from commonplace.model import MODES
+from commonplace.principals import ROLES
 from commonplace.version import __version__
 
 _OF_SEVERAL_SPACES: Final = ("recall",)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from commonplace.doors.plain import Branch, Cell, Output
-from commonplace.model import Ancestor, CopyOf, Lineage, Sharing
+from commonplace.provenance import Ancestor, CopyOf, Lineage, Sharing
 
 _UNREADABLE: Final = "not yours to read"
 _STYLES: Final = {

@@ -10,16 +10,11 @@ from typing import Any
 
 from commonplace.errors import CommonplaceError
 from commonplace.model import (
-    Ancestor,
-    ApiKey,
     Appended,
     Captured,
-    CopyOf,
     Deleted,
     Finding,
-    Grant,
     Hit,
-    Lineage,
     Link,
     LogEntry,
     LogReport,
@@ -33,7 +28,6 @@ from commonplace.model import (
     Session,
     Settled,
     Shared,
-    Sharing,
     Space,
     Status,
     SyncReport,
@@ -41,6 +35,8 @@ from commonplace.model import (
     Worked,
     stamp,
 )
+from commonplace.principals import ApiKey, Grant
+from commonplace.provenance import Ancestor, CopyOf, Lineage, Sharing
 
 
 def dumps(value: object, *, encoding: str | None) -> str:

@@ -12,7 +12,7 @@ from commonplace.errors import BadInput, NotFound
 if TYPE_CHECKING:
     from commonplace.doors.commands import Call
     from commonplace.doors.plain import Output
-    from commonplace.model import ApiKey, Grant
+    from commonplace.principals import ApiKey, Grant
 
 # --- grants
 
