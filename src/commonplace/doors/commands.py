@@ -153,7 +153,11 @@ def _edit(call: Call) -> int:
         said = edit_by_hand(call.book, memory_id, call.settings.editor or "vi", expected_version=expected)
     else:
         raise BadInput("nothing says what to change", fix="give a text, - for standard input, --file, or a field")
-    return call.tell(jsons.receipt(said), lambda out: showing.receipt(out, "Edited", said))
+    code = call.tell(jsons.receipt(said), lambda out: showing.receipt(out, "Edited", said))
+    if said.copies:
+        # Where there are very many copies, some wait for a job.
+        call.turn()
+    return code
 
 
 def _changes(args: Namespace) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from commonplace.doors.plain import Branch, Cell, Output
 from commonplace.provenance import Ancestor, CopyOf, Lineage, Sharing
 
 _UNREADABLE: Final = "not yours to read"
+_UNKNOWN: Final = "not here, or not yours to read"
 _STYLES: Final = {
     "fresh": "green",
     "stale": "yellow",
@@ -81,7 +82,7 @@ def _below(out: Output, copies: Sequence[CopyOf]) -> Iterator[Branch]:
 
 
 def _ancestor(out: Output, said: Ancestor) -> tuple[Cell, ...]:
-    known = [f"deleted {out.moment(said.deleted)}" if said.deleted else "", "" if said.readable else _UNREADABLE]
+    known = [f"deleted {out.moment(said.deleted)}" if said.deleted else "", "" if said.readable else _UNKNOWN]
     if said.claimed:
         known.append("claimed by an import")
     return (
