@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import pytest
 
 from commonplace.errors import BadInput, Conflict, NotAllowed, NotFound, TooLarge
@@ -342,6 +344,32 @@ def test_lineage_goes_back_to_the_root_and_forward_to_every_copy(book, source):
         (beside, source, 1),
     }
     assert [one.freshness for one in book.copies(source)] == ["fresh"] * 3
+
+
+def test_copies_in_very_many_spaces_are_found_with_few_questions(book, source, monkeypatch):
+    copies = {book.share(source, f"s{number}", refresh="snapshot").id for number in range(80)}
+    below = book.share(min(copies), "below").id
+    asked: list[str] = []
+    parts = book._parts
+    reading = parts.db.reading
+
+    @contextmanager
+    def counting():
+        with reading() as tx:
+            rows = tx.rows
+
+            def told(sql, **params):
+                asked.append(sql)
+                return rows(sql, **params)
+
+            tx.rows = told
+            yield tx
+
+    monkeypatch.setattr(parts.db, "reading", counting)
+    found = book.copies(source)
+    assert {one.id for one in found} == copies | {below}
+    assert {one.freshness for one in found} == {"fresh"}
+    assert len(asked) < 40, len(asked)
 
 
 def test_a_deleted_ancestor_is_a_tombstone_with_its_id_and_time(book, source):
