@@ -16,11 +16,23 @@ from commonplace.book import Commonplace
 from commonplace.doors.cli import main
 from commonplace.model import MAX_TEXT_BYTES, Memory
 
-RECEIPT = {"id", "revision", "version", "space", "path", "new", "durable", "searchable", "duplicate_of", "near"}
+RECEIPT = {
+    "id",
+    "revision",
+    "version",
+    "space",
+    "path",
+    "new",
+    "durable",
+    "searchable",
+    "duplicate_of",
+    "near",
+    "copies",
+}
 MEMORY = {
     "id", "space", "kind", "title", "text", "tags", "author", "created", "updated", "importance", "occurred",
     "valid_from", "valid_until", "expires", "revision", "version", "revised_by", "revised_at", "revised_how", "path",
-    "deleted", "links", "marks", "superseded_by",
+    "deleted", "links", "marks", "superseded_by", "freshness", "successor", "shared",
 }  # fmt: skip
 INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z\Z")
 

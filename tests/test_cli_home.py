@@ -48,6 +48,7 @@ def test_status_has_counts_sizes_versions_what_is_pending_and_what_is_wrong(cli)
         "kinds",
         "deleted",
         "links",
+        "copies",
         "log_entries",
         "sessions",
         "messages",

@@ -25,7 +25,7 @@ __all__ = ["cli", "terminal"]
 HIT = {
     "type", "id", "passage_id", "memory", "session", "seq", "kind", "space", "title", "text", "passage", "before",
     "after", "author", "score", "parts", "freshness", "suspect", "superseded_by", "marks", "source", "tags", "occurred",
-    "created",
+    "created", "successor", "shared",
 }  # fmt: skip
 FIGURES = {"questions", "recall@5", "recall@10", "recall@20", "mrr", "ms_per_query"}
 CHAT = (

@@ -296,7 +296,7 @@ def used(verb: Any, *arguments: Any, **named: Any) -> None:
 
 
 def test_every_verb_is_tried_by_a_stranger():
-    public = {name for name in vars(Commonplace) if not name.startswith("_")}
+    public = {name for name in dir(Commonplace) if not name.startswith("_")}
     assert public == {*calls("", ""), *HARMLESS}
 
 

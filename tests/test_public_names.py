@@ -15,7 +15,7 @@ def test_the_package_offers_just_this():
 
 
 def test_a_book_has_just_these_verbs():
-    public = {name for name in vars(Commonplace) if not name.startswith("_")}
+    public = {name for name in dir(Commonplace) if not name.startswith("_")}
     assert public == {
         "accept_deletions",
         "acting_as",

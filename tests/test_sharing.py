@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import pytest
 
 from commonplace.errors import BadInput, Conflict, NotAllowed, NotFound, TooLarge
@@ -102,6 +104,19 @@ def test_a_copy_names_what_its_source_was_superseded_by(book, source):
     book.grant(BOB, "team", "reader")
     seen = book.acting_as(BOB).get(copy)
     assert (seen.freshness, seen.successor) == ("source_superseded", None)
+
+
+def test_a_recall_in_the_copys_space_alone_names_a_successor_that_stands_elsewhere(book, source):
+    copy = book.share(source, "team").id
+    other = book.remember("Carla owns the billing rota", space="team").id
+    successor = book.remember("Bertha owns it now", space="personal", replaces=source).id
+    later = book.remember("Dora owns the rota now", space="personal", replaces=other).id
+    found = {hit.id: hit for hit in book.recall("billing", spaces=["team"], include=["superseded"]).hits}
+    assert (found[copy].freshness, found[copy].successor) == ("source_superseded", successor)
+    assert (found[other].superseded_by, found[other].marks) == (later, ("superseded",))
+    book.grant(BOB, "team", "reader")
+    seen = {hit.id: hit for hit in book.acting_as(BOB).recall("billing", spaces=["team"], include=["superseded"]).hits}
+    assert (seen[copy].successor, seen[other].superseded_by) == (None, None)
 
 
 # --- D5, D6: one copy for each root and space
@@ -329,6 +344,32 @@ def test_lineage_goes_back_to_the_root_and_forward_to_every_copy(book, source):
         (beside, source, 1),
     }
     assert [one.freshness for one in book.copies(source)] == ["fresh"] * 3
+
+
+def test_copies_in_very_many_spaces_are_found_with_few_questions(book, source, monkeypatch):
+    copies = {book.share(source, f"s{number}", refresh="snapshot").id for number in range(80)}
+    below = book.share(min(copies), "below").id
+    asked: list[str] = []
+    parts = book._parts
+    reading = parts.db.reading
+
+    @contextmanager
+    def counting():
+        with reading() as tx:
+            rows = tx.rows
+
+            def told(sql, **params):
+                asked.append(sql)
+                return rows(sql, **params)
+
+            tx.rows = told
+            yield tx
+
+    monkeypatch.setattr(parts.db, "reading", counting)
+    found = book.copies(source)
+    assert {one.id for one in found} == copies | {below}
+    assert {one.freshness for one in found} == {"fresh"}
+    assert len(asked) < 40, len(asked)
 
 
 def test_a_deleted_ancestor_is_a_tombstone_with_its_id_and_time(book, source):

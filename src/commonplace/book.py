@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,92 +17,43 @@ from commonplace import (
     reading,
     remember,
     rights,
-    settings,
     share,
-    spoken,
     sync,
     wording,
 )
-from commonplace import lineage as lineages
-from commonplace import prefetch as prefetching
 from commonplace import rebuild as rebuilding
-from commonplace import settle as settling
-from commonplace.errors import CommonplaceError, HomeIsNewer
+from commonplace.book_sessions import SessionVerbs
+from commonplace.book_sharing import SharingVerbs
+from commonplace.errors import CommonplaceError
 from commonplace.model import (
     UNSET,
-    ApiKey,
     Asked,
-    Captured,
     Changes,
-    CopyOf,
     Deleted,
     Draft,
     Filter,
     Finding,
-    Grant,
-    Lineage,
     Link,
     LogEntry,
     LogReport,
     Memory,
-    Message,
-    MessagePage,
-    NewKey,
     Page,
     Progress,
     Recalled,
     Receipt,
     Revision,
-    Sent,
-    Session,
-    Settled,
-    Sharing,
     Space,
     Status,
     SyncReport,
     TransferReport,
-    Unsent,
     Unset,
-    Worked,
 )
 from commonplace.paths import PERSONAL
-from commonplace.ports import Parts, Recalls, Transfers
-from commonplace.settings import Settings
 from commonplace.sync import quiet
 
 
-class Commonplace:
+class Commonplace(SessionVerbs, SharingVerbs):
     """A book of memories. Use it from any thread; close it, or use it in a `with` statement."""
-
-    def __init__(
-        self,
-        parts: Parts,
-        chosen: Settings,
-        *,
-        actor: str,
-        transfers: Transfers,
-        recalls: Recalls,
-        unsent: Callable[[], Unsent] = Unsent,
-    ) -> None:
-        """Act on these parts in the name of the actor; `commonplace.open` makes one."""
-        self._parts = parts
-        self._transfers = transfers
-        self._recalls = recalls
-        self._prefetcher = prefetching.Prefetcher()
-        self._settings = chosen
-        self._actor = actor
-        self._lent = False
-        self._unsent = unsent if rights.is_owner(actor) else Unsent
-
-    @property
-    def home(self) -> str:
-        """The folder with the Markdown; for a book on a server, where that is."""
-        return self._settings.database.place if self._settings.database else self._settings.home
-
-    @property
-    def actor(self) -> str:
-        """The principal in whose name this book acts."""
-        return str(self._actor)
 
     def acting_as(self, principal: str) -> Commonplace:
         """Return this book in the hands of a principal, who may do what was granted to it. Only the owner lends it."""
@@ -118,11 +69,6 @@ class Commonplace:
         # Closing what was lent closes nothing of the book itself.
         book._lent = True
         return book
-
-    @property
-    def default_space(self) -> str:
-        """The space that is meant when none is named: asked for, of the project, or `personal`."""
-        return settings.default_space(self._settings)
 
     # --- memories
 
@@ -276,71 +222,6 @@ class Commonplace:
         )
         return self._recalls.recall(self._parts, self._actor, asked, progress=progress)
 
-    def reindex(self, *, anew: bool = False, progress: Progress = quiet) -> int:
-        """Bring vectors and index up to the book now, also after a change of embedder; `anew`, from nothing.
-
-        Return how many memories were written down.
-        """
-        rights.require_owner(self._actor, "make the index anew")
-        return self._recalls.reindex(self._parts, anew=anew, progress=progress)
-
-    # --- sessions
-
-    def append(
-        self,
-        session: str,
-        messages: Iterable[Sent | str],
-        *,
-        space: str | None = None,
-        parent: str | None = None,
-        tags: Iterable[str] = (),
-    ) -> Captured:
-        """Store messages of a session in order, all or none; a client id that was sent before is a repeat.
-
-        Space, parent and tags are those of a new session.
-        """
-        spoken.require_list(messages)
-        sent = [Sent(message) if isinstance(message, str) else message for message in messages]
-        return capture.append(self._parts, self._actor, session, sent, self._context(space, parent, tags))
-
-    def messages(self, session: str, *, after: int = 0, limit: int = 100) -> MessagePage:
-        """Return the messages of a session behind a number, in order, those that were taken back too."""
-        return capture.show(self._parts, self._actor, session, after=after, limit=limit)
-
-    def sessions(self, *, space: str | None = None, limit: int = 50) -> tuple[Session, ...]:
-        """Return the newest sessions."""
-        return capture.listed(self._parts, self._actor, space=space, limit=limit)
-
-    def switch(
-        self,
-        old: str,
-        new: str,
-        *,
-        reason: str = "new",
-        space: str | None = None,
-        tags: Iterable[str] = (),
-    ) -> Settled:
-        """Settle what is open in the old session and begin the new one, whose parent it is, in one step."""
-        self._prefetcher.drop(old)
-        context = self._context(space, None, tags)
-        return capture.switch(
-            self._parts, self._actor, old, new, reason=reason, context=context, likeness=self._likeness
-        )
-
-    def rewind(self, session: str, after: int | str) -> tuple[Message, ...]:
-        """Take back every message behind one (its number or id): they leave recall and episodes, the log keeps them."""
-        self._prefetcher.drop(session)
-        return capture.rewind(self._parts, self._actor, session, after)
-
-    def settle(self, session: str) -> Settled:
-        """Make episodes of everything in a session that none holds yet."""
-        capture.require_there(self._parts, self._actor, session)
-        return settling.settle(self._parts, self._actor, session, flush=True, likeness=self._likeness)
-
-    def close_session(self, session: str) -> Settled:
-        """Settle everything and close a session; a later append opens it again."""
-        return capture.close(self._parts, self._actor, session, likeness=self._likeness)
-
     def prefetch(self, session: str, query: str, **asked: Any) -> bool:  # noqa: ANN401 - as for `recall`
         """Begin a recall for a session in the background; take it with `prefetched`."""
         generation = capture.generation(self._parts, self._actor, session)
@@ -353,58 +234,13 @@ class Commonplace:
         # Somebody may have switched while this waited, in another process too.
         return found if capture.generation(self._parts, self._actor, session) == generation else None
 
-    def work(
-        self,
-        *,
-        seconds: float | None = None,
-        retry: bool = False,
-        noticed: Callable[[Worked], None] | None = None,
-    ) -> int:
-        """Settle what is due, for at most so many seconds; return how many sessions were looked at.
+    def reindex(self, *, anew: bool = False, progress: Progress = quiet) -> int:
+        """Bring vectors and index up to the book now, also after a change of embedder; `anew`, from nothing.
 
-        With `retry`, what has failed for good is tried again too. `noticed` is told of each session.
+        Return how many memories were written down.
         """
-        if retry:
-            settling.retry(self._parts, self._actor)
-        until = None if seconds is None else self._parts.clock.now() + timedelta(seconds=seconds)
-        settled = settling.work(self._parts, self._actor, likeness=self._likeness, until=until, noticed=noticed)
-        return settled + share.work(self._parts, self._actor, until=until)
-
-    @contextmanager
-    def working(self, *, every: float = 1.0) -> Iterator[None]:
-        """Settle what becomes due, in the background, for as long as the block lasts."""
-        stop = threading.Event()
-
-        def worker() -> None:
-            while not stop.is_set():
-                # A worker outlives a home that is busy or full for a while: what is due stays due.
-                try:
-                    self.work(seconds=every)
-                except HomeIsNewer:
-                    return
-                except CommonplaceError:
-                    pass
-                stop.wait(every)
-
-        thread = threading.Thread(target=worker, name="commonplace-worker", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
-
-    def _likeness(self, before: Sequence[str], after: Sequence[str]) -> float:
-        """Compare two runs of texts; whoever has nothing to compare need not wait until recall is loaded."""
-        return self._recalls.likeness(before, after)
-
-    def _context(self, space: str | None, parent: str | None, tags: Iterable[str]) -> capture.Context:
-        return capture.Context(
-            space=space or self.default_space,
-            named=space is not None,
-            parent=None if parent is None else spoken.session_name(parent),
-            tags=wording.tags(wording.listed(tags, "tags")),
-        )
+        rights.require_owner(self._actor, "make the index anew")
+        return self._recalls.reindex(self._parts, anew=anew, progress=progress)
 
     # --- spaces
 
@@ -419,81 +255,6 @@ class Commonplace:
     def rename_space(self, old: str, new: str) -> Space:
         """Give a space, and everything below it, another name; ids stay."""
         return arrange.rename(self._parts, self._actor, old, new)
-
-    # --- sharing
-
-    def share(self, memory_id: str, to: str, *, refresh: str = "live") -> Sharing:
-        """Copy a memory into a space, tied to its source: `live`, `lazy` or a `snapshot`."""
-        return share.share(self._parts, self._actor, memory_id, to, refresh=refresh)
-
-    def pull(self, memory_id: str, to: str | None = None, *, refresh: str = "live") -> Sharing:
-        """Copy a memory that one may read into a space of one's own, tied to its source."""
-        return share.share(self._parts, self._actor, memory_id, to or self.default_space, refresh=refresh)
-
-    def share_many(self, ids: Sequence[str], to: str, *, refresh: str = "live") -> tuple[Sharing, ...]:
-        """Share several memories into a space, each for itself, and tell what became of each."""
-        return share.share_many(self._parts, self._actor, ids, to, refresh=refresh)
-
-    def share_with(self, memory_id: str, principal: str, *, refresh: str = "live") -> Sharing:
-        """Share a memory with one principal alone."""
-        return share.share_with(self._parts, self._actor, memory_id, principal, refresh=refresh)
-
-    def unshare(self, copy_id: str) -> Receipt:
-        """Remove a copy."""
-        return share.unshare(self._parts, self._actor, copy_id)
-
-    def refresh(self, copy_id: str) -> Receipt:
-        """Let a copy take over what its source says now."""
-        return share.refresh(self._parts, self._actor, copy_id)
-
-    def detach(self, copy_id: str) -> Receipt:
-        """End the tie between a copy and its source."""
-        return share.detach(self._parts, self._actor, copy_id)
-
-    def adopt(self, copy_id: str) -> Receipt:
-        """Let a copy that was edited here say what its source says again."""
-        return share.adopt(self._parts, self._actor, copy_id)
-
-    def lineage(self, memory_id: str, *, depth: int = 32) -> Lineage:
-        """Return where a memory came from and what was copied from it, at most so deep each way."""
-        return lineages.lineage(self._parts, self._actor, memory_id, depth=depth)
-
-    def copies(self, memory_id: str) -> tuple[CopyOf, ...]:
-        """Return every copy of a memory, and theirs."""
-        return lineages.listed(self._parts, self._actor, memory_id)
-
-    # --- rights
-
-    def grant(self, principal: str, space: str, role: str, *, expires: datetime | str | None = None) -> Grant:
-        """Let a principal be reader, writer or admin of a space and everything below it, until it expires."""
-        return granting.grant(self._parts, self._actor, principal, space, role, expires=expires)
-
-    def revoke(self, principal: str, space: str) -> None:
-        """Take a grant away."""
-        granting.revoke(self._parts, self._actor, principal, space)
-
-    def grants(self, *, space: str | None = None) -> tuple[Grant, ...]:
-        """Return the grants on the spaces that one administers, and one's own."""
-        return granting.granted(self._parts, self._actor, space=space)
-
-    def create_key(
-        self,
-        principal: str,
-        *,
-        label: str = "",
-        limits: Iterable[tuple[str, str]] | None = None,
-        expires: datetime | str | None = None,
-    ) -> NewKey:
-        """Make an API key; its secret is in the answer, and nowhere else. `limits`: pairs of a space and a role."""
-        return granting.create_key(self._parts, self._actor, principal, label=label, limits=limits, expires=expires)
-
-    def keys(self) -> tuple[ApiKey, ...]:
-        """Return the keys that there are, or one's own."""
-        return granting.listed_keys(self._parts, self._actor)
-
-    def revoke_key(self, key_id: str) -> ApiKey:
-        """Let a key open nothing from now on."""
-        return granting.revoke_key(self._parts, self._actor, key_id)
 
     # --- the folder
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from commonplace import audit, files, jobs, memories, paths, reading, rights, sessions, spaces
+from commonplace import audit, copies, files, jobs, memories, paths, reading, rights, sessions, spaces
 from commonplace.errors import BadInput, NotFound
 from commonplace.model import Finding, LogEntry, LogReport, Progress, Spaces, Status, Unsent
 from commonplace.ports import Parts, Reading
@@ -45,6 +45,7 @@ def status(parts: Parts, actor: str, home: str, unsent: Unsent) -> Status:
             failed_jobs=failed,
             unsent=unsent.waiting,
             refused=unsent.refused,
+            copies=copies.count(tx, allowed),
         )
 
 

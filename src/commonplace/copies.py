@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from commonplace.errors import BadInput
-from commonplace.model import DETACHED, Link, Memory, Shared
+from commonplace.model import DETACHED, Link, Memory, Shared, Spaces
 from commonplace.ports import Reading, Transaction
+
+_AT_A_TIME: Final = 1000
 
 
 def of_root(tx: Reading, root: str, space: str) -> str | None:
@@ -63,6 +66,25 @@ def following(
         limit=limit,
     )
     return [(row[0], row[1]) for row in rows]
+
+
+def made_from(tx: Reading, sources: Sequence[str], *, limit: int) -> dict[str, str]:
+    """Return the copies of these memories that still follow them, each with its source, at most so many."""
+    found: dict[str, str] = {}
+    for at in range(0, len(sources), _AT_A_TIME):
+        rows = tx.rows(
+            "SELECT memory, source FROM copy WHERE source IN :sources ORDER BY memory LIMIT :limit",
+            sources=tuple(sources[at : at + _AT_A_TIME]),
+            limit=limit - len(found),
+        )
+        found |= {row[0]: row[1] for row in rows}
+    return found
+
+
+def count(tx: Reading, spaces: Spaces) -> int:
+    """Return how many memories of these spaces follow a source."""
+    row = tx.row("SELECT count(*) FROM copy WHERE space IN :spaces", spaces=tuple(spaces))
+    return int(row[0]) if row else 0
 
 
 def derive(tx: Transaction, space: str, memories: Sequence[Memory], *, after: str, last: bool) -> None:

@@ -12,19 +12,9 @@ from typing import Final
 from commonplace import dates, grants, keys, paths, rights, spaces, wording
 from commonplace.desk import Desk
 from commonplace.errors import BadInput, NotAllowed, NotFound
-from commonplace.model import (
-    FILESYSTEM,
-    LOCAL_OWNER,
-    READER,
-    ROLES,
-    Actor,
-    ApiKey,
-    Grant,
-    NewKey,
-    Space,
-    new_id,
-)
+from commonplace.model import FILESYSTEM, LOCAL_OWNER, Space, new_id
 from commonplace.ports import Parts, Reading
+from commonplace.principals import READER, ROLES, Actor, ApiKey, Grant, NewKey
 from commonplace.writing import write
 
 KEY_PREFIX: Final = "cpk_"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from commonplace.model import ROLES, Grant, Spaces, moment, stamp
+from commonplace.model import Spaces, moment, stamp
 from commonplace.ports import Reading, Row, Transaction
+from commonplace.principals import ROLES, Grant
 
 _COLUMNS: Final = "space, principal, role, expires, granted_by, granted_at"
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from commonplace.model import ApiKey, moment, stamp
+from commonplace.model import moment, stamp
 from commonplace.ports import Reading, Row, Transaction
+from commonplace.principals import ApiKey
 
 _COLUMNS: Final = "id, principal, label, limits, created, created_by, expires, revoked"
 

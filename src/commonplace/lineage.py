@@ -7,8 +7,9 @@ from typing import Final
 from commonplace import copies, freshness, memories, rights, spaces, wording
 from commonplace.desk import no_memory
 from commonplace.errors import BadInput
-from commonplace.model import MODES, Ancestor, CopyOf, Lineage, Memory, Spaces
+from commonplace.model import Memory, Spaces
 from commonplace.ports import Parts, Reading
+from commonplace.provenance import Ancestor, CopyOf, Lineage
 
 DEEPEST: Final = 32
 MOST: Final = 10_000
@@ -25,9 +26,18 @@ def lineage(parts: Parts, actor: str, memory_id: str, *, depth: int = DEEPEST) -
         memory = memories.find(tx, walk.allowed, memory_id)
         if memory is None:
             raise no_memory(memory_id)
-        ancestors = walk.back(memory, depth)
-        below = walk.forward(memory, depth)
-        return Lineage(memory.id, tuple(ancestors), below, cut=walk.cut)
+        own, *ancestors = walk.back(memory, depth)
+        return Lineage(
+            id=memory.id,
+            ancestors=tuple(ancestors),
+            copies=walk.forward(memory, depth),
+            cut=walk.cut,
+            title=memory.title,
+            space=memory.space.name,
+            deleted=memory.deleted,
+            refresh=own.refresh,
+            freshness=own.freshness,
+        )
 
 
 def listed(parts: Parts, actor: str, memory_id: str) -> tuple[CopyOf, ...]:
@@ -54,28 +64,37 @@ class _Walk:
         self._left = MOST
 
     def back(self, memory: Memory, depth: int) -> list[Ancestor]:
-        """Return the sources of a memory, the nearest first; a deleted one is a tombstone."""
-        found: list[Ancestor] = []
-        seen = {memory.id}
-        claimed = memory.shared is not None and memory.shared.claimed
+        """Return a memory and its sources, the nearest first; a deleted one is a tombstone."""
+        chain: dict[str, Memory | None] = {memory.id: memory}
         link = memory.source
-        while link is not None and link.target not in seen:
-            if len(found) == depth:
-                self.cut = True
-                return found
-            seen.add(link.target)
+        while link is not None and link.target not in chain and len(chain) <= depth:
             source = memories.find(self._tx, self._every, link.target)
-            found.append(self._ancestor(link.target, source, claimed=claimed))
+            chain[link.target] = source
             link = source.source if source else None
-            claimed = claimed or (source is not None and source.shared is not None and source.shared.claimed)
         self.cut = self.cut or link is not None
+        stands = freshness.of(self._tx, self._every, [one for one in chain.values() if one])
+        found: list[Ancestor] = []
+        claimed = False
+        for id_, one in chain.items():
+            found.append(self._ancestor(id_, one, stands.get(id_), claimed=claimed))
+            claimed = claimed or (one is not None and one.shared is not None and one.shared.claimed)
         return found
 
-    def _ancestor(self, id_: str, source: Memory | None, *, claimed: bool) -> Ancestor:
+    def _ancestor(
+        self, id_: str, source: Memory | None, stands: freshness.Standing | None, *, claimed: bool
+    ) -> Ancestor:
         if source is None or source.space.id not in self.allowed:
             deleted = source.deleted if source else None
             return Ancestor(id_, deleted=deleted, readable=False, claimed=claimed)
-        return Ancestor(id_, source.title, source.space.name, source.deleted, claimed=claimed)
+        return Ancestor(
+            id=id_,
+            title=source.title,
+            space=source.space.name,
+            deleted=source.deleted,
+            claimed=claimed,
+            refresh=source.shared.mode if source.shared else None,
+            freshness=stands.freshness if stands else None,
+        )
 
     def forward(self, memory: Memory, depth: int) -> tuple[CopyOf, ...]:
         """Return the tree of copies below a memory, level by level."""
@@ -93,11 +112,8 @@ class _Walk:
         return self._tree(memory.id, levels)
 
     def _level(self, sources: list[str], seen: set[str]) -> list[tuple[Memory, str]]:
-        ids: dict[str, str] = {}
-        for source in sources:
-            for id_, _ in copies.following(self._tx, source, modes=MODES, limit=self._left + 1):
-                if id_ not in seen:
-                    ids[id_] = source
+        found = copies.made_from(self._tx, sources, limit=self._left + len(seen) + 1)
+        ids = {id_: source for id_, source in found.items() if id_ not in seen}
         if len(ids) > self._left:
             self.cut = True
         kept = dict(list(ids.items())[: self._left])

@@ -182,12 +182,33 @@ def several(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, Memory
     """Return those of the memories that are in the given spaces, by id."""
     if not ids or not spaces:
         return {}
+    # A database tries each id in each space: among very many spaces, those that have one of the ids are found first.
+    if len(ids) * len(spaces) <= _PAIRS:
+        return _several(tx, spaces, spaces, ids)
+    held: dict[str, list[str]] = {}
+    for at in range(0, len(ids), _PAIRS):
+        for id_, space in places(tx, ids[at : at + _PAIRS]).items():
+            if space in spaces:
+                held.setdefault(space, []).append(id_)
+    found: dict[str, Memory] = {}
+    wanted = sorted(held)
+    for at in range(0, len(wanted), _AT_A_TIME):
+        some = wanted[at : at + _AT_A_TIME]
+        found |= _several(tx, spaces, some, [id_ for space in some for id_ in held[space]])
+    return found
+
+
+def _several(tx: Reading, spaces: Spaces, within: Iterable[str], ids: Sequence[str]) -> dict[str, Memory]:
     rows = tx.rows(
         f"SELECT {_COLUMNS} FROM memory WHERE space IN :spaces AND id IN :ids",  # noqa: S608 - our own names
-        spaces=tuple(spaces),
+        spaces=tuple(within),
         ids=tuple(ids),
     )
     return {row[1]: _memory(row, spaces) for row in rows}
+
+
+_PAIRS: Final = 5000
+_AT_A_TIME: Final = 50
 
 
 def page(

@@ -12,12 +12,6 @@ from typing import Final, NamedTuple, TypeAlias
 LOCAL_OWNER: Final = "user:local"
 FILESYSTEM: Final = "user:filesystem"
 
-READER: Final = "reader"
-WRITER: Final = "writer"
-ADMIN: Final = "admin"
-ROLES: Final = (READER, WRITER, ADMIN)
-"""What one may do in a space and below it, each including the ones before it."""
-
 KINDS: Final = ("note", "fact", "preference", "decision", "procedure", "episode", "reflection", "notice")
 RELATIONS: Final = ("shared_from", "reflects_on", "derived_from", "supersedes", "contradicts", "related_to")
 
@@ -73,53 +67,6 @@ class Space(NamedTuple):
 
 Spaces: TypeAlias = Mapping[str, Space]
 """The spaces that a question may reach, by id: it goes through every query."""
-
-
-class Actor(str):
-    """Who acts: the name of a principal, and the id of the key it came with, which may allow less than it may itself.
-
-    A name like any other wherever something is written down; `rights` looks at the key.
-    """
-
-    key: str | None = None
-
-    @classmethod
-    def with_key(cls, principal: str, key: str) -> Actor:
-        """Return a principal that came with a key."""
-        actor = cls(principal)
-        actor.key = key
-        return actor
-
-
-class Grant(NamedTuple):
-    """A role of a principal on a space and everything below it, until it expires."""
-
-    principal: str
-    space: Space
-    role: str
-    granted_by: str
-    granted_at: datetime
-    expires: datetime | None = None
-
-
-class ApiKey(NamedTuple):
-    """What is known of a key; its secret is not. Limits are (space id, role): on no other spaces, and no more."""
-
-    id: str
-    principal: str
-    label: str
-    created: datetime
-    created_by: str
-    limits: tuple[tuple[str, str], ...] | None = None
-    expires: datetime | None = None
-    revoked: datetime | None = None
-
-
-class NewKey(NamedTuple):
-    """A key that was just made, and its secret, which is shown this once."""
-
-    key: ApiKey
-    secret: str
 
 
 class Link(NamedTuple):
@@ -263,52 +210,6 @@ class Receipt(NamedTuple):
     near: tuple[str, ...] = ()
     copies: int = 0
     """How many copies took the change over, of those that the one who made it may read."""
-
-
-class Sharing(NamedTuple):
-    """What became of sharing a memory: the copy, or what was there before; of one of many, why it failed."""
-
-    id: str
-    source: str
-    space: str
-    new: bool
-    refresh: str | None = None
-    revision: int = 0
-    error: str = ""
-
-
-class Ancestor(NamedTuple):
-    """One step back in a lineage; what one may not read is shown without title and space."""
-
-    id: str
-    title: str | None = None
-    space: str | None = None
-    deleted: datetime | None = None
-    readable: bool = True
-    claimed: bool = False
-
-
-class CopyOf(NamedTuple):
-    """A copy in a lineage, how it stands to its source, and the copies made from it."""
-
-    id: str
-    source: str
-    depth: int
-    title: str | None = None
-    space: str | None = None
-    refresh: str | None = None
-    freshness: str | None = None
-    readable: bool = True
-    copies: tuple[CopyOf, ...] = ()
-
-
-class Lineage(NamedTuple):
-    """Where a memory came from, nearest first, and what was copied from it; `cut` if that went beyond the depth."""
-
-    id: str
-    ancestors: tuple[Ancestor, ...]
-    copies: tuple[CopyOf, ...]
-    cut: bool = False
 
 
 class MoveReport(NamedTuple):
@@ -465,6 +366,9 @@ class Hit(NamedTuple):
     occurred: datetime | None
     created: datetime
     matched: tuple[str, ...] = ()
+    shared: Shared | None = None
+    shared_from: Link | None = None
+    successor: str | None = None
 
 
 class Recalled(NamedTuple):
@@ -606,3 +510,4 @@ class Status(NamedTuple):
     failed_jobs: int = 0
     unsent: int = 0
     refused: int = 0
+    copies: int = 0

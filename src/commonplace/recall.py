@@ -101,7 +101,7 @@ class Recaller:
             watch.lap("search")
             rows, scores = _newest(found) if clear.is_empty else _ranked(parts, clear, sought, found, near)
             watch.lap("rank")
-            teller = Teller(tx, allowed, clear, found.pool, scores)
+            teller = Teller(tx, allowed, clear, found.pool, scores, readable=reading.readable(tx, actor))
             hits = tuple(within(teller.hits(rows), asked.budget_tokens))
             watch.lap("tell")
         self._renew(parts, teller.stale)

@@ -10,8 +10,9 @@ from typing import Final
 
 from commonplace import grants, keys
 from commonplace.errors import NotAllowed
-from commonplace.model import ADMIN, FILESYSTEM, LOCAL_OWNER, READER, ROLES, WRITER, Actor, Space, Spaces
+from commonplace.model import FILESYSTEM, LOCAL_OWNER, Space, Spaces
 from commonplace.ports import Reading
+from commonplace.principals import ADMIN, READER, ROLES, WRITER, Actor
 
 _OWNERS: Final = frozenset({LOCAL_OWNER, FILESYSTEM})
 

@@ -45,6 +45,16 @@ _WRONG: Final = {
 }
 
 
+class Secret(str):
+    """A text that says nothing when it is shown as a value."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        """Show that there is one."""
+        return "'...'"
+
+
 class EmbedderChoice(NamedTuple):
     """Which embedder was chosen, and what it is to be made with."""
 
@@ -102,6 +112,8 @@ class Settings(NamedTuple):
     """The file in which a remote client keeps what it has not sent yet, absolute."""
     database: DatabaseChoice | None = None
     """The server that the book is on, if it is not in a home."""
+    key: Secret | None = None
+    """The API key with which the command line comes, if it does not act for the owner."""
 
     @classmethod
     def load(
@@ -132,6 +144,7 @@ class Settings(NamedTuple):
             embedder=_embedder(env, own),
             outbox=_outbox(env, own, root, here),
             database=None if home is not None else _database(env, here),
+            key=_secret(env.get("COMMONPLACE_KEY") or None, "COMMONPLACE_KEY"),
         )
 
 
@@ -274,6 +287,11 @@ def _fitting(value: object, pattern: str, where: str) -> str | None:
         return value
     what, fix = _WRONG[pattern]
     raise BadInput(f"{where} is not {what}", fix=fix)
+
+
+def _secret(value: str | None, where: str) -> Secret | None:
+    fitting = _fitting(value, _KEY, where)
+    return None if fitting is None else Secret(fitting)
 
 
 def _busy_seconds(variable: str | None, configured: float | None) -> float:

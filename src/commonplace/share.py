@@ -36,18 +36,17 @@ from commonplace.model import (
     LIVE,
     LOCAL_OWNER,
     MODES,
-    WRITER,
-    Grant,
     Link,
     Memory,
     Receipt,
     Shared,
-    Sharing,
     Space,
     Spaces,
     new_id,
 )
 from commonplace.ports import Parts, Reading, Transaction
+from commonplace.principals import WRITER, Grant
+from commonplace.provenance import Sharing
 from commonplace.remember import receipt_of
 from commonplace.writing import write
 

@@ -42,10 +42,13 @@ class Clear(NamedTuple):
 class Teller:
     """Tells hits, one after the other, as long as somebody listens."""
 
-    def __init__(self, tx: Reading, allowed: Spaces, clear: Clear, pool: Pool, scores: ranking.Scores) -> None:
-        """Tell from this view of the book what a question found."""
+    def __init__(
+        self, tx: Reading, allowed: Spaces, clear: Clear, pool: Pool, scores: ranking.Scores, *, readable: Spaces
+    ) -> None:
+        """Tell from this view of the book what a question found; marks may come from everything that is readable."""
         self._tx = tx
         self._allowed = allowed
+        self._readable = readable
         self._clear = clear
         self._pool = pool
         self._scores = scores
@@ -122,7 +125,7 @@ class Teller:
         own = {self._name(row)[1] for row in rows}
         there = memories.several(self._tx, self._allowed, tuple({memory for _, memory in names if memory}))
         told = [one for one in there.values() if one.id in own]
-        marked = reading.marked(self._tx, self._allowed, told, self._clear.now)
+        marked = reading.marked(self._tx, self._readable, told, self._clear.now)
         self._memories = {**there, **{one.id: one for one in marked}}
         loose = [passage for passage, memory in names if not memory]
         self._messages = sessions.several(self._tx, self._allowed, loose)
@@ -252,24 +255,14 @@ def memory_hit(memory: Memory) -> Hit:
         suspect=False,
         superseded_by=memory.superseded_by,
         marks=memory.marks,
-        source={"path": memory.path, "revision": memory.revision, "how": memory.revised_how, **_shared(memory)},
+        source={"path": memory.path, "revision": memory.revision, "how": memory.revised_how},
         tags=memory.tags,
         occurred=memory.occurred,
         created=memory.created,
+        shared=memory.shared,
+        shared_from=memory.source,
+        successor=memory.successor,
     )
-
-
-def _shared(memory: Memory) -> dict[str, object]:
-    """Return where a copy came from."""
-    if memory.shared is None or memory.source is None:
-        return {}
-    return {
-        "shared_from": memory.source.target,
-        "shared_revision": memory.source.revision,
-        "shared_by": memory.shared.by,
-        "refresh": memory.shared.mode,
-        "successor": memory.successor,
-    }
 
 
 def within(hits: Iterator[Hit], budget: int | None) -> Iterator[Hit]:

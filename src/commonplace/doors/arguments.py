@@ -3,65 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
-from commonplace.errors import BadInput
+from commonplace.doors.parsing import Parser, amount, number, seconds
+from commonplace.model import MODES
+from commonplace.principals import ROLES
 from commonplace.version import __version__
 
-_LARGEST = 2**63 - 1
-_DAY: Final = 86_400
-_SHORTEST: Final = 0.01
 _OF_SEVERAL_SPACES: Final = ("recall",)
-
-
-class _Unmeasured(argparse.HelpFormatter):
-    """A formatter that does not ask how wide the terminal is: argparse makes one for every argument it adds."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=80)
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose complaints are errors of ours, and that takes options and words in any order."""
-
-    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - as in argparse
-        """Make a parser that knows options by their full names only."""
-        super().__init__(**options, allow_abbrev=False, formatter_class=_Unmeasured)
-
-    def format_help(self) -> str:
-        """Return the help, as wide as the terminal."""
-        self.formatter_class = argparse.HelpFormatter
-        return super().format_help()
-
-    def error(self, message: str) -> NoReturn:
-        """Refuse what was typed."""
-        raise BadInput(message, fix=f"`{self.prog} --help` shows what can be typed")
-
-    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201 - as in argparse
-        """Parse; where no command follows, words may stand between options."""
-        return super().parse_known_args(self._in_order(args or ()), namespace)
-
-    def _in_order(self, args: Sequence[str]) -> list[str]:
-        """Put the options first and the words behind `--`: argparse would take words from one place only."""
-        if self._subparsers is not None:
-            return list(args)
-        options: list[str] = []
-        words: list[str] = []
-        left = list(args)
-        while left:
-            arg = left.pop(0)
-            if arg == "--":
-                words += left
-                break
-            if not _is_option(arg):
-                words.append(arg)
-                continue
-            options.append(arg)
-            action = self._option_string_actions.get(arg)
-            if action is not None and action.nargs is None and left:
-                options.append(left.pop(0))
-        return [*options, "--", *words] if words else options
+_WITH_VALUE: Final = ("--home", "--space", "--as")
 
 
 def parser(typed: Sequence[str] | None = None) -> Parser:
@@ -76,7 +27,7 @@ def parser(typed: Sequence[str] | None = None) -> Parser:
         "else ~/commonplace.",
     )
     top.add_argument("--version", action="version", version=f"commonplace {__version__}")
-    _everywhere(top, home=None, space=None, json=False, no_color=False)
+    _everywhere(top, home=None, space=None, actor=None, json=False, no_color=False)
     commands = top.add_subparsers(
         dest="command", metavar="COMMAND", required=True, title="commands", prog="commonplace", parser_class=Parser
     )
@@ -91,17 +42,11 @@ def _command_in(typed: Sequence[str]) -> str | None:
     """Return the first word that is neither an option nor the value of one."""
     words = iter(typed)
     for word in words:
-        if word in ("--home", "--space"):
+        if word in _WITH_VALUE:
             next(words, None)
         elif not word.startswith("-"):
             return word
     return None
-
-
-def _is_option(arg: str) -> bool:
-    """Tell an option from a text that begins with a dash, such as an item of a list or a front matter."""
-    name = arg.partition("=")[0].lstrip("-")
-    return arg.startswith("-") and name[:1].isalpha() and name.replace("-", "").isalnum() and arg[:3] != "---"
 
 
 def _everywhere(to: argparse.ArgumentParser, *, several: bool = False, **defaults: object) -> None:
@@ -121,6 +66,9 @@ def _everywhere(to: argparse.ArgumentParser, *, several: bool = False, **default
     else:
         summary = "the space; with a final / all below"
         group.add_argument("--space", metavar="SPACE", default=default("space"), help=summary)
+    group.add_argument(
+        "--as", metavar="PRINCIPAL", dest="actor", default=default("actor"), help="act as somebody else, who may less"
+    )
     group.add_argument("--json", action="store_true", default=default("json"), help="print JSON, errors too")
     group.add_argument("--no-color", action="store_true", default=default("no_color"), help="no colour on a terminal")
 
@@ -245,7 +193,7 @@ def _session(to: Parser) -> None:
     _of_session(actions, "close", "settle everything in a session and close it; a later message opens it again")
     _of_session(actions, "flush", "settle everything in a session now")
     show = _of_session(actions, "show", "show the messages of a session")
-    show.add_argument("--after", type=_number, default=0, metavar="N", help="those behind message N")
+    show.add_argument("--after", type=number, default=0, metavar="N", help="those behind message N")
     show.add_argument("--limit", type=int, metavar="N", help="how many (100; with --jsonl, all)")
     show.add_argument("--jsonl", action="store_true", help="print JSON lines, a message each")
     sessions = _command(actions, "list", "list the newest sessions, of all spaces or of --space")
@@ -268,7 +216,7 @@ def _worker(to: Parser) -> None:
     how_long = to.add_mutually_exclusive_group()
     how_long.add_argument("--once", action="store_true", help="do what is due now, and end")
     how_long.add_argument(
-        "--every", type=_seconds, default=1.0, metavar="SECONDS", help="how often to look for work (1); Ctrl-C ends it"
+        "--every", type=seconds, default=1.0, metavar="SECONDS", help="how often to look for work (1); Ctrl-C ends it"
     )
     to.add_argument("--retry", action="store_true", help="first let what failed for good be tried again")
 
@@ -303,8 +251,8 @@ def _audit(to: Parser) -> None:
     actions = _actions(to)
     _command(actions, "verify", "walk the log of --space, or of all spaces, and find what was changed in it")
     entries = _command(actions, "list", "list the entries of a space's log")
-    entries.add_argument("--after", type=_number, default=0, metavar="N", help="those behind number N")
-    entries.add_argument("--limit", type=_amount, default=100, metavar="N", help="how many (100)")
+    entries.add_argument("--after", type=number, default=0, metavar="N", help="those behind number N")
+    entries.add_argument("--limit", type=amount, default=100, metavar="N", help="how many (100)")
     keys = _command(actions, "keys", "make the keys for a book on PostgreSQL, once for all its servers")
     keys.add_argument("folder", metavar="FOLDER", help="where they go; give it to each server as COMMONPLACE_KEYS")
 
@@ -315,6 +263,68 @@ def _completion(to: Parser) -> None:
 
 def _nothing(_to: Parser) -> None:
     pass
+
+
+# --- sharing and rights
+
+
+def _share(to: Parser) -> None:
+    to.add_argument("ids", metavar="ID", nargs="+", help=_ID_HELP)
+    target = to.add_mutually_exclusive_group(required=True)
+    target.add_argument("--to", metavar="SPACE", help="the space that gets a copy of each")
+    target.add_argument("--with", metavar="PRINCIPAL", dest="principal", help="the one who gets it, and nobody else")
+    _refresh_mode(to)
+
+
+def _pull(to: Parser) -> None:
+    _id(to)
+    to.add_argument("--to", metavar="SPACE", help="the space that gets the copy; else the one meant here")
+    _refresh_mode(to)
+
+
+def _refresh_mode(to: Parser) -> None:
+    to.add_argument(
+        "--refresh",
+        choices=MODES,
+        default=MODES[0],
+        metavar="HOW",
+        help="live: follows its source at once (if not given); lazy: when it is read; snapshot: never",
+    )
+
+
+def _lineage(to: Parser) -> None:
+    _id(to)
+    to.add_argument("--depth", type=int, metavar="N", help="at most so many steps back and forth, up to 32 (32)")
+
+
+def _grant(to: Parser) -> None:
+    actions = _actions(to)
+    add = _of_principal(actions, "add", "let a principal read, write or administer a space and all below it")
+    add.add_argument("place", metavar="SPACE", help="the space")
+    add.add_argument("role", metavar="ROLE", choices=ROLES, help=f"{', '.join(ROLES)}: each may what those before may")
+    add.add_argument("--expires", metavar="TIME", help="when it ends")
+    _command(actions, "list", "list the grants that are yours or yours to decide, of all spaces or on --space")
+    revoke = _of_principal(actions, "revoke", "take a grant away; what is granted above the space stays")
+    revoke.add_argument("place", metavar="SPACE", help="the space")
+
+
+def _key(to: Parser) -> None:
+    actions = _actions(to)
+    create = _of_principal(actions, "create", "make an API key; its secret is shown this once")
+    create.add_argument("--label", default="", metavar="TEXT", help="what it is for")
+    create.add_argument(
+        "--limit", action="append", metavar="SPACE=ROLE", help="the key opens just this, and no more (repeatable)"
+    )
+    create.add_argument("--expires", metavar="TIME", help="when it ends")
+    _command(actions, "list", "list the keys, without their secrets")
+    revoke = _command(actions, "revoke", "let a key open nothing from now on")
+    revoke.add_argument("key", metavar="KEY", help="the id of the key, or its first or last digits")
+
+
+def _of_principal(actions: argparse._SubParsersAction[Parser], name: str, summary: str) -> Parser:
+    made = _command(actions, name, summary)
+    made.add_argument("principal", metavar="PRINCIPAL", help="user:NAME or agent:NAME")
+    return made
 
 
 # --- options that several commands share
@@ -355,44 +365,7 @@ def _filter(to: Parser) -> None:
 
 
 def _expected(to: Parser) -> None:
-    to.add_argument("--expected-version", type=_number, metavar="N", help="only if the memory is at this version")
-
-
-def _number(text: str) -> int:
-    return _bounded(text, range(_LARGEST))
-
-
-def _amount(text: str) -> int:
-    return _bounded(text, range(1, 10_001))
-
-
-def _bounded(text: str, allowed: range) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = -1
-    if value not in allowed:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {allowed[0]} to {allowed[-1]}")
-    return value
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not _SHORTEST <= value <= _DAY:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from {_SHORTEST} to {_DAY:,}")
-    return value
-
-
-def every_parser(top: argparse.ArgumentParser) -> Iterable[argparse.ArgumentParser]:
-    """Yield a parser and all parsers below it."""
-    yield top
-    for action in top._actions:  # noqa: SLF001 - argparse shows them in no other way
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - the same
-            for below in action.choices.values():
-                yield from every_parser(below)
+    to.add_argument("--expected-version", type=number, metavar="N", help="only if the memory is at this version")
 
 
 _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
@@ -406,8 +379,18 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
     "history": ("show what a memory said before, and who changed it", _history),
     "link": ("link a memory to another", _link),
     "unlink": ("take a link away", _link),
+    "share": ("copy memories into another space, tied to their sources", _share),
+    "pull": ("copy a memory of others into a space of your own, tied to its source", _pull),
+    "unshare": ("remove a copy", _id),
+    "refresh": ("let a copy say what its source says now", _id),
+    "detach": ("end the tie between a copy and its source", _id),
+    "adopt": ("let a copy that was edited here say what its source says again", _id),
+    "lineage": ("show where a memory came from, and what was copied from it", _lineage),
+    "copies": ("list the copies of a memory, and theirs", _id),
     "session": ("append, show, switch, rewind and settle sessions of messages", _session),
     "space": ("list, create and rename spaces", _space),
+    "grant": ("let others read, write or administer spaces", _grant),
+    "key": ("make, list and revoke API keys", _key),
     "import": ("take in a folder of Markdown files", _import),
     "export": ("write a space, or all of them, as a folder or an archive", _export),
     "migrate": ("move the whole book to a database server, or into a home", _migrate),

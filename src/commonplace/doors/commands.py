@@ -94,8 +94,16 @@ def run(args: Namespace) -> int:
         return _WITHOUT_BOOK[name](Call(args))
     command = _COMMANDS[name]
     call = Call(args)
-    with call.progress, open_book(call.settings, progress=call.progress) as call.book:
+    with call.progress, open_book(call.settings, progress=call.progress) as book:
+        call.book = _in_hands(book, call)
         return command(call)
+
+
+def _in_hands(book: Commonplace, call: Call) -> Commonplace:
+    """Return the book in the hands of whoever acts: of a key's principal, of the one named, or of the owner."""
+    if call.settings.key is not None:
+        book = book.with_key(call.settings.key)
+    return book if call.args.actor is None else book.acting_as(call.args.actor)
 
 
 # --- writing
@@ -145,7 +153,11 @@ def _edit(call: Call) -> int:
         said = edit_by_hand(call.book, memory_id, call.settings.editor or "vi", expected_version=expected)
     else:
         raise BadInput("nothing says what to change", fix="give a text, - for standard input, --file, or a field")
-    return call.tell(jsons.receipt(said), lambda out: showing.receipt(out, "Edited", said))
+    code = call.tell(jsons.receipt(said), lambda out: showing.receipt(out, "Edited", said))
+    if said.copies:
+        # Where there are very many copies, some wait for a job.
+        call.turn()
+    return code
 
 
 def _changes(args: Namespace) -> dict[str, Any]:
@@ -284,13 +296,25 @@ def _history(call: Call) -> int:
     return call.tell(jsons.history(memory_id, revisions, diffs), lambda out: showing.history(out, revisions, diffs))
 
 
-# --- sessions
+# --- sessions, sharing and rights
 
 
 def _session(call: Call) -> int:
     from commonplace.doors.sessions import ACTIONS
 
     return ACTIONS[call.args.action](call)
+
+
+def _sharing(call: Call) -> int:
+    from commonplace.doors.sharing import COMMANDS
+
+    return COMMANDS[call.args.command](call)
+
+
+def _rights(call: Call) -> int:
+    from commonplace.doors.rights import COMMANDS
+
+    return COMMANDS[f"{call.args.command} {call.args.action}"](call)
 
 
 def _worker(call: Call) -> int:
@@ -420,6 +444,8 @@ _COMMANDS: Final[Mapping[str, Command]] = {
     "session flush": _session,
     "session show": _session,
     "session list": _session,
+    **dict.fromkeys(("share", "pull", "unshare", "refresh", "detach", "adopt", "lineage", "copies"), _sharing),
+    **dict.fromkeys(("grant add", "grant list", "grant revoke", "key create", "key list", "key revoke"), _rights),
     "worker": _worker,
     "space list": _list_spaces,
     "space create": _create_space,

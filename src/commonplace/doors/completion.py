@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shtab
 
-from commonplace.doors.arguments import every_parser, parser
+from commonplace.doors.arguments import parser
+from commonplace.doors.parsing import every_parser
 
 _FILES = ("FILE",)
 _FOLDERS = ("DIR", "FOLDER", "TARGET")

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
+from commonplace.doors.family import standing
 from commonplace.doors.plain import Output, one_line
 from commonplace.model import Hit, Recalled
 
@@ -76,7 +77,9 @@ def _source(out: Output, said: Hit) -> Iterator[_Phrase]:
         yield f"{mark}{by}", "yellow"
     if said.suspect:
         yield "suspect", "yellow"
-    yield said.freshness or "", "dim"
+    by = f" by {out.name(said.successor)}" if said.successor else ""
+    text, style = standing(said.freshness)
+    yield f"{text}{by}", style
     yield ", ".join(f"#{tag}" for tag in said.tags), "dim"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -28,6 +28,7 @@ from commonplace.model import (
     Revision,
     Session,
     Settled,
+    Shared,
     Space,
     Status,
     SyncReport,
@@ -35,6 +36,8 @@ from commonplace.model import (
     Worked,
     stamp,
 )
+from commonplace.principals import ApiKey, Grant
+from commonplace.provenance import Ancestor, CopyOf, Lineage, Sharing
 
 
 def dumps(value: object, *, encoding: str | None) -> str:
@@ -64,6 +67,7 @@ def receipt(said: Receipt) -> dict[str, Any]:
         "searchable": said.searchable,
         "duplicate_of": said.duplicate_of,
         "near": list(said.near),
+        "copies": said.copies,
     }
 
 
@@ -94,6 +98,24 @@ def memory(said: Memory) -> dict[str, Any]:
         "links": [{"relation": one.relation, "target": one.target, "revision": one.revision} for one in said.links],
         "marks": list(said.marks),
         "superseded_by": said.superseded_by,
+        "freshness": said.freshness,
+        "successor": said.successor,
+        "shared": _shared(said.shared, said.source),
+    }
+
+
+def _shared(said: Shared | None, source: Link | None) -> dict[str, Any] | None:
+    """Say what makes a memory a copy; None for what is none."""
+    if said is None or source is None:
+        return None
+    return {
+        "source": source.target,
+        "source_revision": source.revision,
+        "root": said.root,
+        "by": said.by,
+        "at": stamp(said.at),
+        "refresh": said.mode,
+        "claimed": said.claimed,
     }
 
 
@@ -137,6 +159,8 @@ def _hit(said: Hit, *, explain: bool) -> dict[str, Any]:
         "score": said.score,
         "parts": dict(said.parts),
         "freshness": said.freshness,
+        "successor": said.successor,
+        "shared": _shared(said.shared, said.shared_from),
         "suspect": said.suspect,
         "superseded_by": said.superseded_by,
         "marks": list(said.marks),
@@ -244,6 +268,108 @@ def worked(said: Worked) -> dict[str, Any]:
     return {**told, "error": said.error} if said.error else told
 
 
+def sharing(said: Sharing) -> dict[str, Any]:
+    """What became of sharing a memory; `error` only where it failed."""
+    told = {
+        "id": said.id or None,
+        "source": said.source,
+        "space": said.space,
+        "new": said.new,
+        "refresh": said.refresh,
+        "revision": said.revision,
+    }
+    return {**told, "error": said.error} if said.error else told
+
+
+def sharings(said: Iterable[Sharing]) -> dict[str, Any]:
+    """What became of each of several memories."""
+    return {"items": [sharing(one) for one in said]}
+
+
+def lineage(said: Lineage) -> dict[str, Any]:
+    """Where a memory came from, nearest first, and the tree of what was copied from it."""
+    return {
+        "id": said.id,
+        "title": said.title,
+        "space": said.space,
+        "deleted": _time(said.deleted),
+        "refresh": said.refresh,
+        "freshness": said.freshness,
+        "ancestors": [_ancestor(one) for one in said.ancestors],
+        "copies": [{**_copy(one), "copies": _tree(one)} for one in said.copies],
+        "cut": said.cut,
+    }
+
+
+def _tree(said: CopyOf) -> list[dict[str, Any]]:
+    return [{**_copy(one), "copies": _tree(one)} for one in said.copies]
+
+
+def copies(memory_id: str, said: Iterable[CopyOf]) -> dict[str, Any]:
+    """Every copy of a memory, and theirs, one after the other."""
+    return {"id": memory_id, "copies": [_copy(one) for one in said]}
+
+
+def _ancestor(said: Ancestor) -> dict[str, Any]:
+    return {
+        "id": said.id,
+        "title": said.title,
+        "space": said.space,
+        "deleted": _time(said.deleted),
+        "refresh": said.refresh,
+        "freshness": said.freshness,
+        "readable": said.readable,
+        "claimed": said.claimed,
+    }
+
+
+def _copy(said: CopyOf) -> dict[str, Any]:
+    return {
+        "id": said.id,
+        "source": said.source,
+        "depth": said.depth,
+        "title": said.title,
+        "space": said.space,
+        "refresh": said.refresh,
+        "freshness": said.freshness,
+        "readable": said.readable,
+    }
+
+
+def grant(said: Grant) -> dict[str, Any]:
+    """One grant."""
+    return {
+        "principal": said.principal,
+        "space": said.space.name,
+        "role": said.role,
+        "granted_by": said.granted_by,
+        "granted_at": stamp(said.granted_at),
+        "expires": _time(said.expires),
+    }
+
+
+def grants(said: Iterable[Grant]) -> dict[str, Any]:
+    """Some grants."""
+    return {"grants": [grant(one) for one in said]}
+
+
+def key(said: ApiKey, names: Mapping[str, str]) -> dict[str, Any]:
+    """What is known of a key, with the names of the spaces in its limits; its secret is not."""
+    limits = None
+    if said.limits is not None:
+        limits = [{"space": names.get(space), "space_id": space, "role": role} for space, role in said.limits]
+    return {
+        "id": said.id,
+        "principal": said.principal,
+        "label": said.label,
+        "limits": limits,
+        "created": stamp(said.created),
+        "created_by": said.created_by,
+        "expires": _time(said.expires),
+        "revoked": _time(said.revoked),
+    }
+
+
 def space(said: Space) -> dict[str, Any]:
     """One space."""
     return {"id": said.id, "name": said.name, "created": stamp(said.created)}
@@ -265,6 +391,7 @@ def status(said: Status) -> dict[str, Any]:
             "kinds": dict(said.kinds),
             "deleted": said.deleted,
             "links": said.links,
+            "copies": said.copies,
             "log_entries": said.log_entries,
             "sessions": said.sessions,
             "messages": said.messages,

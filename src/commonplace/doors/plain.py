@@ -5,9 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from commonplace.model import stamp
+
+Cell: TypeAlias = str | tuple[str, str]
+"""A value of a table or a tree: a text, or a text and its style."""
 
 # A memory must not steer the terminal that shows it: its control characters become pictures of themselves.
 _PICTURES = {
@@ -25,6 +28,18 @@ def clean(text: str) -> str:
 def one_line(text: str) -> str:
     """Return the text, clean, on one line and without tabs."""
     return clean(" ".join(text.split()))
+
+
+def words(cell: Cell) -> str:
+    """Return what a value says, whatever its style, on one line."""
+    return one_line(cell if isinstance(cell, str) else cell[0])
+
+
+class Branch(NamedTuple):
+    """A line of a tree: how deep it stands, and its values. Each follows the one that it hangs on."""
+
+    depth: int
+    cells: tuple[Cell, ...]
 
 
 class Output(Protocol):
@@ -50,11 +65,15 @@ class Output(Protocol):
         """Show a unified diff."""
         ...
 
-    def table(self, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    def table(self, headers: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
         """Show rows of values."""
         ...
 
-    def facts(self, pairs: Iterable[tuple[str, str]]) -> None:
+    def tree(self, branches: Iterable[Branch]) -> None:
+        """Show a tree, from the top down."""
+        ...
+
+    def facts(self, pairs: Iterable[tuple[str, Cell]]) -> None:
         """Show names and their values."""
         ...
 
@@ -66,7 +85,7 @@ class Output(Protocol):
         """Word an id."""
         ...
 
-    def report(self, sentence: str, rows: Iterable[Sequence[str]]) -> None:
+    def report(self, sentence: str, rows: Iterable[Sequence[str]], *, style: str = "green") -> None:
         """Say what was done: a sentence for people, rows of values for programs."""
         ...
 
@@ -100,16 +119,20 @@ class Plain:
         """Show a unified diff."""
         self.body(text)
 
-    def table(self, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    def table(self, headers: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
         """Show rows, a tab between two values, for programs such as `cut`; the headers are left out."""
         del headers
         for row in rows:
-            print("\t".join(one_line(value) for value in row))
+            print("\t".join(words(value) for value in row))
 
-    def facts(self, pairs: Iterable[tuple[str, str]]) -> None:
+    def tree(self, branches: Iterable[Branch]) -> None:
+        """Show the lines of a tree as rows, with how deep each stands before it."""
+        self.table((), [(str(one.depth), *one.cells) for one in branches])
+
+    def facts(self, pairs: Iterable[tuple[str, Cell]]) -> None:
         """Show names and their values, one pair on a line."""
         for name, value in pairs:
-            print(f"{name}: {one_line(value)}")
+            print(f"{name}: {words(value)}")
 
     def moment(self, time: datetime) -> str:
         """Word a time exactly."""
@@ -119,9 +142,9 @@ class Plain:
         """Word an id in full."""
         return memory_id
 
-    def report(self, sentence: str, rows: Iterable[Sequence[str]]) -> None:
+    def report(self, sentence: str, rows: Iterable[Sequence[str]], *, style: str = "green") -> None:
         """Say what was done, in rows."""
-        del sentence
+        del sentence, style
         self.table((), rows)
 
     def receipt(self, did: str, *, memory_id: str, space: str, path: str, version: int) -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from commonplace.doors.plain import clean, one_line
+from commonplace.doors.plain import Branch, Cell, clean, one_line
 
 _TAIL = 8
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
@@ -51,22 +51,29 @@ class Screen:
         for line in clean(text).splitlines():
             self._console.print(Text(line, _DIFF.get(line[:1], "")))
 
-    def table(self, headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    def table(self, headers: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
         """Show a table."""
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
         for header in headers:
             table.add_column(header, style="cyan" if header == "id" else "", overflow="fold")
         for row in rows:
-            table.add_row(*(Text(one_line(value)) for value in row))
+            table.add_row(*(_text(value) for value in row))
         self._console.print(table)
 
-    def facts(self, pairs: Iterable[tuple[str, str]]) -> None:
+    def tree(self, branches: Iterable[Branch]) -> None:
+        """Draw a tree; what is empty is left out."""
+        drawn: list[Branch] = list(branches)
+        for at, one in enumerate(drawn):
+            said = [cell for cell in map(_text, one.cells) if cell]
+            self._console.print(Text.assemble((_trunk(drawn, at), "dim"), Text("  ").join(said)))
+
+    def facts(self, pairs: Iterable[tuple[str, Cell]]) -> None:
         """Show names and their values in two columns."""
         table = Table.grid(padding=(0, 2))
         table.add_column(style="dim", no_wrap=True)
         table.add_column(overflow="fold")
         for name, value in pairs:
-            table.add_row(Text(name), Text(one_line(value)))
+            table.add_row(Text(name), _text(value))
         self._console.print(table)
 
     def moment(self, time: datetime) -> str:
@@ -77,10 +84,10 @@ class Screen:
         """Word an id by its last digits, which every command takes."""
         return memory_id[-_TAIL:]
 
-    def report(self, sentence: str, rows: Iterable[Sequence[str]]) -> None:
+    def report(self, sentence: str, rows: Iterable[Sequence[str]], *, style: str = "green") -> None:
         """Say what was done, in a sentence."""
         del rows
-        self.line(one_line(sentence), "green")
+        self.line(one_line(sentence), style)
 
     def receipt(self, did: str, *, memory_id: str, space: str, path: str, version: int) -> None:
         """Say what was stored where."""
@@ -88,6 +95,28 @@ class Screen:
         said.append(f" (version {version})" if version > 1 else "")
         self._console.print(said)
         self.line(f"  {path}", "dim")
+
+
+def _text(cell: Cell) -> Text:
+    text, style = (cell, "") if isinstance(cell, str) else cell
+    return Text(one_line(text), style)
+
+
+def _trunk(drawn: Sequence[Branch], at: int) -> str:
+    """Return what stands before a line of a tree: for each step above whether more hangs there, then its own twig."""
+    top, depth = drawn[0].depth, drawn[at].depth
+    if depth == top:
+        return ""
+    steps = ("│  " if _goes_on(drawn, at, step) else "   " for step in range(top + 1, depth))
+    return "".join(steps) + ("├─ " if _goes_on(drawn, at, depth) else "└─ ")
+
+
+def _goes_on(drawn: Sequence[Branch], at: int, depth: int) -> bool:
+    """Tell whether another line of this depth follows below the same one."""
+    for below in drawn[at + 1 :]:
+        if below.depth <= depth:
+            return below.depth == depth
+    return False
 
 
 _DIFF = {"+": "green", "-": "red", "@": "cyan"}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from commonplace.doors.plain import Output
+from commonplace.doors.family import standing
+from commonplace.doors.plain import Cell, Output, words
 from commonplace.model import (
     Deleted,
     Finding,
@@ -26,6 +27,8 @@ from commonplace.model import (
 def receipt(out: Output, did: str, said: Receipt) -> None:
     """What a write did; whatever was not as expected goes beside it."""
     out.receipt(did, memory_id=said.id, space=said.space, path=said.path, version=said.version)
+    if said.copies:
+        out.note(f"note: {said.copies} {'copy has' if said.copies == 1 else 'copies have'} changed with it")
     if said.duplicate_of:
         out.note(f"note: {out.name(said.duplicate_of)} says the same")
     for other in said.near:
@@ -41,18 +44,19 @@ def repeated(out: Output, said: Receipt) -> None:
 def memory(out: Output, said: Memory, incoming: Sequence[Link]) -> None:
     """One memory: its title, what is known about it, its text."""
     out.line(said.title, "bold")
-    out.facts((name, value) for name, value in _about(out, said, incoming) if value)
+    out.facts((name, value) for name, value in _about(out, said, incoming) if words(value))
     out.line("")
     out.body(said.text)
 
 
-def _about(out: Output, said: Memory, incoming: Sequence[Link]) -> Iterable[tuple[str, str]]:
+def _about(out: Output, said: Memory, incoming: Sequence[Link]) -> Iterable[tuple[str, Cell]]:
     yield "id", said.id
     yield "space", said.space.name
     yield "kind", said.kind
     yield "tags", ", ".join(said.tags)
     yield "marks", ", ".join(said.marks)
     yield "superseded by", said.superseded_by or ""
+    yield from _copied(out, said)
     yield "importance", "" if said.importance is None else f"{said.importance:g}"
     yield "author", said.author
     yield "created", out.moment(said.created)
@@ -68,6 +72,17 @@ def _about(out: Output, said: Memory, incoming: Sequence[Link]) -> Iterable[tupl
         yield f"{link.relation} from", link.source
 
 
+def _copied(out: Output, said: Memory) -> Iterable[tuple[str, Cell]]:
+    """Yield how a copy stands to its source, and who shared it from where."""
+    if said.shared is None or said.source is None:
+        return
+    yield "freshness", standing(said.freshness)
+    yield "source superseded by", said.successor or ""
+    yield "shared by", f"{said.shared.by}, {out.moment(said.shared.at)}, {said.shared.mode}"
+    yield "root", said.shared.root
+    yield "claimed", "by an import: nobody here saw it being shared" if said.shared.claimed else ""
+
+
 def page(out: Output, said: Page, *, whole_ids: bool) -> None:
     """A page of a list; where it goes on is said beside it."""
     headers = ("id", "space", "kind", "created", "title", "tags", "marks")
@@ -79,7 +94,7 @@ def page(out: Output, said: Page, *, whole_ids: bool) -> None:
             out.moment(one.created),
             one.title,
             ", ".join(one.tags),
-            ", ".join(one.marks),
+            _marks(one),
         )
         for one in said.items
     ]
@@ -89,6 +104,12 @@ def page(out: Output, said: Page, *, whole_ids: bool) -> None:
         out.note("no memories")
     if said.next:
         out.note(f"there are more: --after {said.next}")
+
+
+def _marks(said: Memory) -> Cell:
+    """Return what is to be said of a memory; how a copy stands to its source gives the colour."""
+    text, style = standing(said.freshness)
+    return ", ".join(filter(None, (*said.marks, text))), style
 
 
 def deleted(out: Output, said: Deleted) -> None:
@@ -130,6 +151,7 @@ def status(out: Output, said: Status) -> None:
             *((f"  {kind}", str(count)) for kind, count in sorted(said.kinds.items())),
             ("deleted", str(said.deleted)),
             ("links", str(said.links)),
+            ("copies", str(said.copies)),
             ("sessions", str(said.sessions)),
             (
                 "messages",
