@@ -276,6 +276,19 @@ def test_a_folder_that_cannot_be_written_does_not_hold_up_whoever_writes(home, b
 # --- D15: approval
 
 
+def test_nobody_is_asked_for_what_is_there_already(book):
+    for name in ("a", "b"):
+        book.create_space(name)
+    book.add_rule("b", "a")
+    book.add_rule("a", "b", approval=True)
+    book.remember("of a", space="a")
+    assert texts(book, "b") == ["of a"]
+    assert book.pending(decided=True) == ()
+    book.remember("of b", space="b")
+    (waiting,) = book.pending()
+    assert (waiting.space, waiting.text) == ("a", "of b")
+
+
 @pytest.fixture
 def asked(team):
     """What waits in `team` by a rule of Alice's since Carol wrote it."""
