@@ -90,7 +90,7 @@ def remove(parts: Parts, actor: str, rule_id: str) -> Rule:
         rule = rules.find(desk.tx, desk.spaces, rule_id)
         allowed = rights.administered(desk.tx, desk.actor, desk.spaces)
         if rule is None or rule.space.id not in allowed or not rules.remove(desk.tx, rule):
-            raise NotFound(f"there is no rule {rule_id}", fix="`commonplace rules` shows the rules by their ids")
+            raise NotFound(f"there is no rule {rule_id}", fix="`commonplace rules list` shows the rules by their ids")
         withdrawn = requests.withdraw(desk.tx, rule.space.id, rule.id, by=str(actor))
         desk.log(rule.space, "rule.remove", (), rule=rule.id, withdrawn=withdrawn)
         return rule

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NoReturn
 
+from commonplace.doors.agreement import (
+    approve_arguments,
+    limit_arguments,
+    pending_arguments,
+    request_arguments,
+    rules_arguments,
+)
 from commonplace.errors import BadInput
 from commonplace.version import __version__
 
@@ -391,6 +399,8 @@ def every_parser(top: argparse.ArgumentParser) -> Iterable[argparse.ArgumentPars
                 yield from every_parser(below)
 
 
+_WAYS: Final[Mapping[str, Any]] = {"actions": _actions, "add": _command}
+
 _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
     "remember": ("store a new memory", _remember),
     "recall": ("find what answers a question, best first; without one, the newest", _recall),
@@ -402,6 +412,12 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
     "history": ("show what a memory said before, and who changed it", _history),
     "link": ("link a memory to another", _link),
     "unlink": ("take a link away", _link),
+    "rules": ("list, add and remove what a space takes in from others", partial(rules_arguments, **_WAYS)),
+    "request": ("ask a space to take a memory in", request_arguments),
+    "pending": ("list what waits to be shared until somebody agrees, in all spaces or in --space", pending_arguments),
+    "approve": ("agree to a request", approve_arguments),
+    "reject": ("refuse a request, or take your own back", approve_arguments),
+    "limit": ("list and set how often principals may share and ask", partial(limit_arguments, **_WAYS)),
     "session": ("append, show, switch, rewind and settle sessions of messages", _session),
     "space": ("list, create and rename spaces", _space),
     "import": ("take in a folder of Markdown files", _import),

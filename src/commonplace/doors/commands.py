@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from commonplace.compose import make_keys, open_book
-from commonplace.doors import intake, jsons, plain, showing
+from commonplace.doors import agreement, intake, jsons, plain, showing
 from commonplace.doors.progress import Teller
 from commonplace.errors import BadInput, CommonplaceError
 from commonplace.model import UNSET, Filter, Unset
@@ -415,6 +415,7 @@ _COMMANDS: Final[Mapping[str, Command]] = {
     "session show": _session,
     "session list": _session,
     "worker": _worker,
+    **agreement.ACTIONS,
     "space list": _list_spaces,
     "space create": _create_space,
     "space rename": _rename_space,
