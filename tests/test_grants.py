@@ -214,7 +214,17 @@ def test_a_status_counts_what_one_may_read_alone(shared):
 
 # --- every verb
 
-OWNERS = {"sync", "watching", "import_folder", "export", "rebuild", "reindex", "accept_deletions", "doctor"}
+OWNERS = {
+    "sync",
+    "set_limit",
+    "watching",
+    "import_folder",
+    "export",
+    "rebuild",
+    "reindex",
+    "accept_deletions",
+    "doctor",
+}
 HARMLESS = {
     "actor",
     "close",
@@ -223,9 +233,12 @@ HARMLESS = {
     "grants",
     "home",
     "keys",
+    "limits",
     "list",
+    "pending",
     "prefetch",
     "prefetched",
+    "rules",
     "sessions",
     "share_many",
     "spaces",
@@ -238,12 +251,16 @@ HARMLESS = {
 """Verbs that answer everybody, each with what it may see: that must be nothing."""
 
 
-def calls(memory: str, session: str) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
+def calls(
+    memory: str, session: str, rule: str = "", request: str = ""
+) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
     """Return, for each verb that must refuse a stranger, how it is called on what is not the stranger's."""
     return {
         "accept_deletions": ((), {}),
         "acting_as": (("user:local",), {}),
+        "add_rule": (("team", "personal"), {}),
         "append": ((session, ["more"]), {}),
+        "approve": ((request,), {}),
         "close_session": ((session,), {}),
         "create_key": (("user:local",), {}),
         "create_space": (("team/new",), {}),
@@ -264,12 +281,16 @@ def calls(memory: str, session: str) -> dict[str, tuple[tuple[Any, ...], dict[st
         "rebuild": ((), {}),
         "recall": (("heron",), {"spaces": ["personal"]}),
         "reindex": ((), {}),
+        "reject": ((request,), {"note": "no"}),
         "remember": (("hello",), {"space": "personal"}),
         "remember_many": (([],), {}),
+        "remove_rule": ((rule,), {}),
         "rename_space": (("team", "mine"), {}),
+        "request_share": ((memory, "team"), {}),
         "revoke": (("user:alice", "team"), {}),
         "revoke_key": ((memory,), {}),
         "rewind": ((session, 0), {}),
+        "set_limit": (("share", 1), {}),
         "settle": ((session,), {}),
         "share": ((memory, "team"), {}),
         "share_with": ((memory, "user:mallory"), {}),
@@ -311,8 +332,11 @@ def test_no_verb_answers_without_the_right(shared, who):
         shared.revoke("user:eve", "personal")
         shared.revoke("user:eve", "team")
     (memory,) = shared.list(Filter(tags=("hidden",))).items
+    rule = shared.add_rule("team", "personal", tags=["wanted"], approval=True).id
+    shared.edit(memory.id, tags=["hidden", "wanted"])
+    (waiting,) = shared.pending()
     before = [shared.log(space=space.name) for space in shared.spaces()], shared.status()
-    for verb, (arguments, named) in calls(memory.id, "talk").items():
+    for verb, (arguments, named) in calls(memory.id, "talk", rule, waiting.id).items():
         if verb == "remember_many":
             continue
         with pytest.raises((NotAllowed, NotFound)) as refused:
@@ -322,6 +346,9 @@ def test_no_verb_answers_without_the_right(shared, who):
     assert eve.list().items == ()
     assert eve.sessions() == ()
     assert eve.keys() == ()
+    assert eve.rules() == ()
+    assert eve.pending(decided=True) == ()
+    assert {one.principal for one in eve.limits()} == {"*"}
     assert eve.work() == 0
     (shared_many,) = eve.share_many([memory.id], "team")
     assert (shared_many.id, shared_many.new) == ("", False)

@@ -20,7 +20,7 @@ from typing import Any
 
 import commonplace
 from commonplace.book import Commonplace
-from commonplace.errors import CommonplaceError, Conflict, NotFound, SpaceExists, VersionConflict
+from commonplace.errors import CommonplaceError, Conflict, NotFound, SpaceExists, TooMany, VersionConflict
 from commonplace.model import Draft, Sent
 from tests import crashing
 from tests.crash_child import tell
@@ -124,6 +124,39 @@ def work(book: Commonplace, who: str, at: int, shared: Any) -> Any:
 def take_in(book: Commonplace, who: str, at: int, shared: Any) -> Any:
     """Import a folder that the others import too."""
     return book.import_folder(shared["folder"], space="taken")._asdict() | {"skipped": []}
+
+
+def approve(book: Commonplace, who: str, at: int, shared: Any) -> Any:
+    """Approve what the others approve too."""
+    return [at, _decision(lambda: book.approve(shared["requests"][at]).state)]
+
+
+def approve_or_reject(book: Commonplace, who: str, at: int, shared: Any) -> Any:
+    """Decide about what the others decide about too, one way or the other."""
+    verb = random.Random(f"{who} {at}").choice([book.approve, book.reject])
+    return [at, _decision(lambda: verb(shared["requests"][at]).state)]
+
+
+def _decision(decide: Callable[[], str]) -> str:
+    try:
+        return decide()
+    except Conflict as error:
+        return f"conflict: {error.message}"
+
+
+def remember_in(book: Commonplace, who: str, at: int, shared: Any) -> Any:
+    """Remember something in one of several spaces."""
+    text = f"{who} {at}"
+    book.remember(text, space=random.Random(text).choice(shared["spaces"]))
+    return text
+
+
+def share_as(book: Commonplace, who: str, at: int, shared: Any) -> Any:
+    """Share something in another's name, and tell whether that was too often."""
+    try:
+        return book.acting_as(shared["principal"]).share(shared["memories"][at], f"team/{who}").id
+    except TooMany as error:
+        return error.retry_after
 
 
 def main(deed: str, place: str, threads: str, times: str, shared: str) -> None:

@@ -25,6 +25,8 @@ class Desk(NamedTuple):
     carry: dict[str, bytes | None]
     revised: dict[str, Memory]
     """What says something else now: copies follow it before the story ends."""
+    written: dict[str, tuple[str, str]]
+    """What was written, by its id, with its space and who did: rules look at it before the story ends."""
 
     @property
     def readable(self) -> Spaces:
@@ -116,6 +118,7 @@ class Desk(NamedTuple):
         """Note a change of a memory: what it says now goes in as a keyed hash."""
         said = self.parts.keys.keyed_hash(memory.title, memory.text)
         self.touch_superseded(memory)
+        self.written[memory.id] = (memory.space.id, str(self.actor))
         versions = {"revision": memory.revision, "version": memory.version, "said": said}
         self.log(memory.space, action, (memory.id, *others), **versions, **payload)
 

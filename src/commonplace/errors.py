@@ -15,6 +15,7 @@ CommonplaceError                 exit code 1
 │   ├── SpaceExists
 │   └── FileInTheWay                 a memory whose file is malformed, or a taken path
 ├── Busy                         1   somebody else holds the lock for too long
+├── TooMany                      1   more in a minute than the actor may: says when to come back
 ├── EmbedderFailed               1   no vectors: a package, model or service is missing or misbehaves
 ├── TransportError               1   a server has not taken a client's messages, or nobody knows whether it has
 │   ├── Unreachable                  nobody answered in time: says nothing about the messages, tried again for ever
@@ -137,6 +138,15 @@ class FileInTheWay(Conflict):
 
 class Busy(CommonplaceError):
     """Another process held the lock for longer than we wait."""
+
+
+class TooMany(CommonplaceError):
+    """The actor did this more often in a minute than it may; nothing was changed."""
+
+    def __init__(self, message: str, *, retry_after: float, fix: str = "") -> None:
+        """Say what, and after how many seconds it may be tried again."""
+        super().__init__(message, fix=fix)
+        self.retry_after = retry_after
 
 
 class EmbedderFailed(CommonplaceError):

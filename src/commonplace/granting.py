@@ -14,7 +14,7 @@ from commonplace.desk import Desk
 from commonplace.errors import BadInput, NotAllowed, NotFound
 from commonplace.model import FILESYSTEM, LOCAL_OWNER, Space, new_id
 from commonplace.ports import Parts, Reading
-from commonplace.principals import READER, ROLES, Actor, ApiKey, Grant, NewKey
+from commonplace.principals import ROLES, Actor, ApiKey, Grant, NewKey
 from commonplace.writing import write
 
 KEY_PREFIX: Final = "cpk_"
@@ -48,7 +48,7 @@ def grant(
     _role(role)
 
     def story(desk: Desk) -> Grant:
-        place = _administered(desk, space)
+        place = administered_space(desk, space)
         until = _later(parts, desk.tx.now, expires)
         given = Grant(principal, place, role, str(actor), desk.tx.now, until)
         grants.give(desk.tx, given)
@@ -64,7 +64,7 @@ def revoke(parts: Parts, actor: str, principal: str, space: str) -> None:
     paths.require_space_name(space)
 
     def story(desk: Desk) -> None:
-        place = _administered(desk, space)
+        place = administered_space(desk, space)
         if not grants.take(desk.tx, place.id, principal):
             raise NotFound(
                 f"{principal} has no grant on the space {space!r}", fix="`commonplace grant list` shows what there is"
@@ -86,11 +86,21 @@ def granted(parts: Parts, actor: str, *, space: str | None = None) -> tuple[Gran
         return tuple(one for one in grants.on(tx, readable) if one.space.id in decided or one.principal == actor)
 
 
-def _administered(desk: Desk, name: str) -> Space:
+def administered_space(desk: Desk, name: str) -> Space:
     """Return a space that the actor administers, made now if it may make it."""
     if all(space.name != name for space in desk.spaces.values()):
         return desk.space(name)
     return rights.require_admin(desk.tx, desk.actor, desk.spaces, name)
+
+
+def readable_space(desk: Desk, name: str) -> Space:
+    """Return a space that the actor may read, or the one answer for all others."""
+    for space in desk.readable.values():
+        if space.name == name:
+            return space
+    if rights.is_owner(desk.actor):
+        raise NotFound(f"there is no space {name!r}", fix="`commonplace space list` shows the spaces")
+    raise rights.refusal(desk.actor, name)
 
 
 def _role(role: str) -> str:
@@ -148,7 +158,7 @@ def create_key(
             label=label,
             created=desk.tx.now,
             created_by=str(actor),
-            limits=None if wanted is None else tuple((_limit(desk, name).id, role) for name, role in wanted),
+            limits=None if wanted is None else tuple((readable_space(desk, name).id, role) for name, role in wanted),
             expires=_later(parts, desk.tx.now, expires),
         )
         keys.add(desk.tx, key, _hash(parts, secret))
@@ -216,13 +226,6 @@ def _require_good(tx: Reading, actor: str) -> None:
     key = keys.find(tx, key_id)
     if key is None or not keys.opens(key, tx):
         raise NotAllowed("the key was revoked or has expired", fix="ask for a new one")
-
-
-def _limit(desk: Desk, name: str) -> Space:
-    for space in rights.with_role(READER, desk.tx, desk.actor, desk.spaces).values():
-        if space.name == name:
-            return space
-    raise rights.refusal(desk.actor, name)
 
 
 def _hash(parts: Parts, secret: str) -> str:

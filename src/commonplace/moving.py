@@ -72,6 +72,16 @@ TABLES: Final = (
     _table("space_grant", "space principal", "role expires granted_by granted_at"),
     _table("api_key", "id", "principal label limits created created_by expires revoked hash"),
     _table("copy", "space root", "memory source mode"),
+    _table("rule", "space id", "source maker kinds tags importance approval refresh created"),
+    _table("rule_taken", "space rule root"),
+    _table("rule_waiting", "space memory", "asked_by"),
+    _table(
+        "request",
+        "space id",
+        "memory root rule refresh name asked_by asked_at state decided_by decided_at note copy",
+    ),
+    _table("rate_limit", "principal action", "per_minute set_by set_at"),
+    _table("rate_count", "principal action", "counts"),
 )
 """Every table that moves; those about files and those of an engine's own stay where they are."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from hashlib import blake2b
@@ -11,12 +11,14 @@ from typing import Final
 from commonplace import (
     amend,
     copies,
+    copying,
     following,
     freshness,
     granting,
     grants,
     jobs,
-    links,
+    limiting,
+    limits,
     memories,
     paths,
     reading,
@@ -24,7 +26,7 @@ from commonplace import (
     spaces,
     sync,
     takein,
-    titles,
+    taking,
     wording,
 )
 from commonplace.desk import Desk, no_memory
@@ -35,14 +37,10 @@ from commonplace.model import (
     LAZY,
     LIVE,
     LOCAL_OWNER,
-    MODES,
-    Link,
     Memory,
     Receipt,
-    Shared,
     Space,
     Spaces,
-    new_id,
 )
 from commonplace.ports import Parts, Reading, Transaction
 from commonplace.principals import WRITER, Grant
@@ -58,16 +56,23 @@ MOST_AT_ONCE: Final = 100
 def share(parts: Parts, actor: str, memory_id: str, to: str, *, refresh: str = LIVE) -> Sharing:
     """Copy a memory into a space, tied to its source; if the space has it already, return what is there, unchanged."""
     memory_id = wording.memory_id(memory_id)
-    _mode(refresh)
+    copying.mode(refresh)
     paths.require_space_name(to)
-    return write(parts, actor, lambda desk: _share(desk, memory_id, desk.space(to), refresh))
+
+    def story(desk: Desk) -> Sharing:
+        space = desk.space(to)
+        source = desk.look_at(memory_id)
+        limiting.count(desk, limits.SHARE)
+        return copying.copied(desk, source, space, refresh)
+
+    return write(parts, actor, story)
 
 
 def share_many(parts: Parts, actor: str, ids: Sequence[str], to: str, *, refresh: str = LIVE) -> tuple[Sharing, ...]:
     """Share several memories into a space, each for itself; what became of each is told."""
     if len(ids) > MOST_AT_ONCE:
         raise TooLarge(f"{len(ids)} memories are too many at once", fix=f"share at most {MOST_AT_ONCE} at a time")
-    _mode(refresh)
+    copying.mode(refresh)
     paths.require_space_name(to)
     return tuple(_one_of_many(parts, actor, memory_id, to, refresh) for memory_id in ids)
 
@@ -82,7 +87,7 @@ def _one_of_many(parts: Parts, actor: str, memory_id: str, to: str, refresh: str
 def share_with(parts: Parts, actor: str, memory_id: str, principal: str, *, refresh: str = LIVE) -> Sharing:
     """Share a memory with one principal alone: into a space that only the two can read."""
     memory_id = wording.memory_id(memory_id)
-    _mode(refresh)
+    copying.mode(refresh)
     principal = granting.principal_name(principal)
     if principal == actor:
         raise BadInput(
@@ -90,8 +95,9 @@ def share_with(parts: Parts, actor: str, memory_id: str, principal: str, *, refr
         )
 
     def story(desk: Desk) -> Sharing:
-        desk.look_at(memory_id)
-        return _share(desk, memory_id, _between(desk, principal), refresh)
+        source = desk.look_at(memory_id)
+        limiting.count(desk, limits.SHARE)
+        return copying.copied(desk, source, _between(desk, principal), refresh)
 
     return write(parts, actor, story)
 
@@ -110,78 +116,6 @@ def _between(desk: Desk, principal: str) -> Space:
     if space.id not in desk.writable:
         raise rights.refusal(desk.actor, name)
     return space
-
-
-def _share(desk: Desk, memory_id: str, to: Space, refresh: str) -> Sharing:
-    source = desk.look_at(memory_id)
-    if source.kind == "notice":
-        raise BadInput("a notice is not shared: it concerns one memory here", fix="share the memory that it names")
-    there = _there_already(desk, source, to)
-    if there is not None:
-        return _sharing(there, source, new=False)
-    copy = _copy(desk, source, to, refresh)
-    if not copies.tie(desk.tx, copy):
-        # Somebody else was quicker, on another machine: theirs is the copy.
-        there = _there_already(desk, source, to)
-        if there is not None:
-            return _sharing(there, source, new=False)
-        raise Conflict(f"{source.id} is being shared into {to.name!r} by somebody else", fix="try again")
-    memories.add(desk.tx, [copy])
-    links.add(desk.tx, to.id, copy.links)
-    desk.log_memory(copy, "share", source.id, source_revision=source.revision, refresh=refresh)
-    desk.issue([copy])
-    return _sharing(copy, source, new=True)
-
-
-def _there_already(desk: Desk, source: Memory, to: Space) -> Memory | None:
-    """Return what a space has of a memory's root: the root itself, or the copy of it."""
-    known = {to.id: to}
-    root = memories.find(desk.tx, known, source.root)
-    if root is not None and root.deleted is None:
-        return root
-    copy_id = copies.of_root(desk.tx, source.root, to.id)
-    return memories.find(desk.tx, known, copy_id) if copy_id else None
-
-
-def _copy(desk: Desk, source: Memory, to: Space, refresh: str) -> Memory:
-    copy_id = new_id()
-    slug = titles.slug(source.title)
-    path = paths.path_for(to.name, desk.tx.now, slug, copy_id)
-    if memories.at_path(desk.tx, path):
-        path = paths.path_for(to.name, desk.tx.now, slug, copy_id, taken=True)
-    return source._replace(
-        id=copy_id,
-        space=to,
-        created=desk.tx.now,
-        updated=desk.tx.now,
-        revision=1,
-        version=1,
-        revised_by=str(desk.actor),
-        revised_at=desk.tx.now,
-        revised_how="share",
-        path=path,
-        layout="",
-        links=(Link(copy_id, "shared_from", source.id, source.revision),),
-        session=None,
-        shared=Shared(refresh, source.root, str(desk.actor), desk.tx.now, own=1),
-    )
-
-
-def _sharing(memory: Memory, source: Memory, *, new: bool) -> Sharing:
-    return Sharing(
-        id=memory.id,
-        source=source.id,
-        space=memory.space.name,
-        new=new,
-        refresh=memory.shared.mode if memory.shared else None,
-        revision=memory.revision,
-    )
-
-
-def _mode(refresh: str) -> str:
-    if refresh not in MODES:
-        raise BadInput(f"{refresh!r} is no way to refresh a copy", fix=f"use one of {', '.join(MODES)}")
-    return refresh
 
 
 # --- what becomes of a copy
@@ -337,7 +271,7 @@ def ask_to_renew(parts: Parts, stale: Sequence[Memory]) -> None:
 
 def work(parts: Parts, actor: str, *, until: datetime | None = None) -> int:
     """Let copies follow that had to wait; return how many jobs were done. One that fails is tried again, and shown."""
-    kinds, count = (following.JOB, RENEW), 0
+    kinds, count = tuple(_DEEDS), 0
     with parts.db.reading() as tx:
         if not jobs.is_due(tx, _writable(tx, actor), kinds=kinds, now=parts.clock.now()):
             return count
@@ -352,16 +286,31 @@ def work(parts: Parts, actor: str, *, until: datetime | None = None) -> int:
 
 def _do(parts: Parts, actor: str, job: jobs.Job) -> None:
     try:
-        if job.kind == RENEW:
-            renew(parts, job.subject)
-        after: str | None = "" if job.kind == following.JOB else None
-        while after is not None:
-            after = write(parts, actor, partial(following.some, source_id=job.subject, after=after))
+        _DEEDS[job.kind](parts, actor, job.subject)
     except Exception as error:  # noqa: BLE001 - whatever goes wrong is kept with the job, tried again, and shown
         why = f"{type(error).__name__}: {error}"
         parts.db.write(lambda tx: jobs.failed(tx, job, why), durable=False)
         return
     parts.db.write(lambda tx: jobs.done(tx, job), durable=False)
+
+
+def _follow(parts: Parts, actor: str, source_id: str) -> None:
+    after: str | None = ""
+    while after is not None:
+        after = write(parts, actor, partial(following.some, source_id=source_id, after=after))
+
+
+def _take_in(parts: Parts, actor: str, space: str) -> None:
+    while write(parts, actor, partial(taking.some, space=space)):
+        pass
+
+
+_DEEDS: Final[Mapping[str, Callable[[Parts, str, str], None]]] = {
+    following.JOB: _follow,
+    RENEW: lambda parts, _, copy_id: renew(parts, copy_id),
+    taking.LATER: _take_in,
+    taking.AGAIN: lambda parts, actor, memory_id: write(parts, actor, partial(taking.again, memory_id=memory_id)),
+}
 
 
 def _writable(tx: Reading, actor: str) -> Spaces:

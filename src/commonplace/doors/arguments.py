@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
+from commonplace.doors.agreement import (
+    approve_arguments,
+    limit_arguments,
+    pending_arguments,
+    request_arguments,
+    rules_arguments,
+)
 from commonplace.doors.parsing import Parser, amount, number, seconds
 from commonplace.model import MODES
 from commonplace.principals import ROLES
@@ -368,6 +376,8 @@ def _expected(to: Parser) -> None:
     to.add_argument("--expected-version", type=number, metavar="N", help="only if the memory is at this version")
 
 
+_WAYS: Final[Mapping[str, Any]] = {"actions": _actions, "add": _command}
+
 _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
     "remember": ("store a new memory", _remember),
     "recall": ("find what answers a question, best first; without one, the newest", _recall),
@@ -387,6 +397,12 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
     "adopt": ("let a copy that was edited here say what its source says again", _id),
     "lineage": ("show where a memory came from, and what was copied from it", _lineage),
     "copies": ("list the copies of a memory, and theirs", _id),
+    "rules": ("list, add and remove what a space takes in from others", partial(rules_arguments, **_WAYS)),
+    "request": ("ask a space to take a memory in", request_arguments),
+    "pending": ("list what waits to be shared until somebody agrees, in all spaces or in --space", pending_arguments),
+    "approve": ("agree to a request", approve_arguments),
+    "reject": ("refuse a request, or take your own back", approve_arguments),
+    "limit": ("list and set how often principals may share and ask", partial(limit_arguments, **_WAYS)),
     "session": ("append, show, switch, rewind and settle sessions of messages", _session),
     "space": ("list, create and rename spaces", _space),
     "grant": ("let others read, write or administer spaces", _grant),

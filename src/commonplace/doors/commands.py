@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from commonplace.compose import make_keys, move_book, open_book
-from commonplace.doors import intake, jsons, plain, showing
+from commonplace.doors import agreement, intake, jsons, plain, showing
 from commonplace.doors.progress import Teller
 from commonplace.errors import BadInput, CommonplaceError
 from commonplace.model import UNSET, Filter, Unset
@@ -447,6 +447,7 @@ _COMMANDS: Final[Mapping[str, Command]] = {
     **dict.fromkeys(("share", "pull", "unshare", "refresh", "detach", "adopt", "lineage", "copies"), _sharing),
     **dict.fromkeys(("grant add", "grant list", "grant revoke", "key create", "key list", "key revoke"), _rights),
     "worker": _worker,
+    **agreement.ACTIONS,
     "space list": _list_spaces,
     "space create": _create_space,
     "space rename": _rename_space,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from commonplace.errors import CommonplaceError
+from commonplace.errors import CommonplaceError, TooMany
 from commonplace.model import (
     Appended,
     Captured,
@@ -51,7 +51,8 @@ def dumps(value: object, *, encoding: str | None) -> str:
 
 def error(problem: CommonplaceError) -> dict[str, Any]:
     """An error as it goes to standard error."""
-    return {"error": {"type": problem.type, "message": problem.message, "fix": problem.fix}}
+    later = {"retry_after": problem.retry_after} if isinstance(problem, TooMany) else {}
+    return {"error": {"type": problem.type, "message": problem.message, "fix": problem.fix, **later}}
 
 
 def receipt(said: Receipt) -> dict[str, Any]:

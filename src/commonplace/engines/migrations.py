@@ -133,6 +133,35 @@ CREATE TABLE copy (
   PRIMARY KEY (space, root)) WITHOUT ROWID;
 CREATE INDEX copy_by_memory ON copy (space, memory);
 CREATE INDEX copy_by_source ON copy (source, memory);
+
+-- rules
+CREATE TABLE rule (
+  space TEXT NOT NULL, id TEXT NOT NULL, source TEXT NOT NULL, maker TEXT NOT NULL, kinds TEXT NOT NULL,
+  tags TEXT NOT NULL, importance REAL, approval INTEGER NOT NULL, refresh TEXT NOT NULL,
+  created TEXT NOT NULL, PRIMARY KEY (space, id)) WITHOUT ROWID;
+CREATE INDEX rule_by_source ON rule (source);
+CREATE INDEX rule_by_id ON rule (id);
+CREATE TABLE rule_taken (
+  space TEXT NOT NULL, rule TEXT NOT NULL, root TEXT NOT NULL, PRIMARY KEY (space, rule, root)) WITHOUT ROWID;
+CREATE TABLE rule_waiting (
+  space TEXT NOT NULL, memory TEXT NOT NULL, asked_by TEXT NOT NULL, PRIMARY KEY (space, memory)) WITHOUT ROWID;
+
+-- requests
+CREATE TABLE request (
+  space TEXT NOT NULL, id TEXT NOT NULL, memory TEXT NOT NULL, root TEXT NOT NULL, rule TEXT, refresh TEXT NOT NULL,
+  name TEXT NOT NULL, asked_by TEXT NOT NULL, asked_at TEXT NOT NULL, state TEXT NOT NULL, decided_by TEXT,
+  decided_at TEXT, note TEXT NOT NULL, copy TEXT, PRIMARY KEY (space, id)) WITHOUT ROWID;
+CREATE INDEX request_by_id ON request (id);
+CREATE INDEX request_by_state ON request (space, state, id);
+CREATE INDEX request_by_asker ON request (asked_by, id);
+CREATE UNIQUE INDEX request_waiting ON request (space, root, name) WHERE state = 'waiting';
+
+-- limits
+CREATE TABLE rate_limit (
+  principal TEXT NOT NULL, action TEXT NOT NULL, per_minute INTEGER NOT NULL, set_by TEXT NOT NULL,
+  set_at TEXT NOT NULL, PRIMARY KEY (principal, action)) WITHOUT ROWID;
+CREATE TABLE rate_count (
+  principal TEXT NOT NULL, action TEXT NOT NULL, counts TEXT NOT NULL, PRIMARY KEY (principal, action)) WITHOUT ROWID;
 """
 
 MIGRATIONS: Final = (VERSION_1, VERSION_2)
