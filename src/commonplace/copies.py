@@ -65,6 +65,16 @@ def following(
     return [(row[0], row[1]) for row in rows]
 
 
+def of_all(tx: Reading, sources: Sequence[str], *, limit: int) -> list[tuple[str, str]]:
+    """Return (id, source) of the copies that are tied to any of these memories, in the order of their ids."""
+    rows = tx.rows(
+        "SELECT memory, source FROM copy WHERE source IN :sources ORDER BY memory LIMIT :limit",
+        sources=tuple(sources),
+        limit=limit,
+    )
+    return [(row[0], row[1]) for row in rows]
+
+
 def derive(tx: Transaction, space: str, memories: Sequence[Memory], *, after: str, last: bool) -> None:
     """Make the ties anew, for a run of a space's memories in the order of their ids."""
     tx.run(

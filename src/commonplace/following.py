@@ -46,22 +46,29 @@ def spread(desk: Desk) -> list[Memory]:
 
 def refreshed(desk: Desk, copy: Memory, source: Memory) -> Memory | None:
     """Let a copy say what its source says, if it may and does not yet; return it then."""
-    if copy.shared is None or copy.source is None or not copies.is_tied(copy) or source.deleted is not None:
+    if copy.shared is None or not copies.is_tied(copy) or copy.shared.claimed or source.deleted is not None:
         return None
-    if source.space.id not in rights.readable(desk.tx, copy.shared.by, desk.spaces):
+    if not freshness.is_stale(copy, source) or not rights.may_read(desk.tx, copy.shared.by, source.space, desk.spaces):
         return None
     try:
-        copy = takein.fresh(desk._replace(actor=FILESYSTEM), copy, looked=True)
-    except FileInTheWay:
+        desk.parts.folder.require_place(copy.path)
+        copy = takein.fresh(desk._replace(actor=FILESYSTEM), copy, looked=False)
+    except (FileInTheWay, takein.FileGone):
+        # Its file is somebody's to mend, was moved, or is removed: when it is looked at, the copy follows again.
         return None
-    if not freshness.is_stale(copy, source) or freshness.has_diverged(copy):
+    if not copies.is_tied(copy) or freshness.has_diverged(copy):
         return None
     return taken_over(desk, copy, source)
 
 
 def taken_over(desk: Desk, copy: Memory, source: Memory) -> Memory:
-    """Let a copy say what its source says, whatever it said: a revision of its own, by the one who shared it."""
+    """Let a copy say what its source says, whatever it said: a revision of its own, by the one who shared it.
+
+    What was only claimed to be a copy is one from now on, shared by whoever lets it take over.
+    """
     shared, link = copies.require(copy)
+    if shared.claimed:
+        shared = shared._replace(by=str(desk.actor), at=desk.tx.now, claimed=False)
     changed = [name for name in ("title", "text") if getattr(copy, name) != getattr(source, name)]
     said = copy._replace(
         title=source.title,

@@ -7,7 +7,7 @@ from typing import Final
 from commonplace import copies, freshness, memories, rights, spaces, wording
 from commonplace.desk import no_memory
 from commonplace.errors import BadInput
-from commonplace.model import MODES, Ancestor, CopyOf, Lineage, Memory, Spaces
+from commonplace.model import Ancestor, CopyOf, Lineage, Memory, Spaces
 from commonplace.ports import Parts, Reading
 
 DEEPEST: Final = 32
@@ -93,11 +93,8 @@ class _Walk:
         return self._tree(memory.id, levels)
 
     def _level(self, sources: list[str], seen: set[str]) -> list[tuple[Memory, str]]:
-        ids: dict[str, str] = {}
-        for source in sources:
-            for id_, _ in copies.following(self._tx, source, modes=MODES, limit=self._left + 1):
-                if id_ not in seen:
-                    ids[id_] = source
+        tied = copies.of_all(self._tx, sources, limit=len(seen) + self._left + 1)
+        ids = {id_: source for id_, source in tied if id_ not in seen}
         if len(ids) > self._left:
             self.cut = True
         kept = dict(list(ids.items())[: self._left])

@@ -23,6 +23,7 @@ _COLUMNS: Final = (
     " session, shared"
 )
 _NAMES: Final = _COLUMNS.replace(",", " ").split()
+_QUALIFIED: Final = ", ".join(f"memory.{name}" for name in _NAMES)
 _INSERT: Final = f"INSERT INTO memory ({_COLUMNS}, digest) VALUES ({', '.join(':' + name for name in _NAMES)}, :digest)"  # noqa: S608 - our own names
 _UPDATE: Final = (
     f"UPDATE memory SET {', '.join(f'{name} = :{name}' for name in _NAMES[2:])}, digest = :digest"  # noqa: S608 - our own names
@@ -182,12 +183,13 @@ def several(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, Memory
     """Return those of the memories that are in the given spaces, by id."""
     if not ids or not spaces:
         return {}
+    # By their places, crossed in this order: with many spaces, each id would be looked for in each of them.
     rows = tx.rows(
-        f"SELECT {_COLUMNS} FROM memory WHERE space IN :spaces AND id IN :ids",  # noqa: S608 - our own names
-        spaces=tuple(spaces),
+        f"SELECT {_QUALIFIED} FROM place CROSS JOIN memory WHERE place.id IN :ids"  # noqa: S608 - our own names
+        " AND memory.space = place.space AND memory.id = place.id",
         ids=tuple(ids),
     )
-    return {row[1]: _memory(row, spaces) for row in rows}
+    return {row[1]: _memory(row, spaces) for row in rows if row[0] in spaces}
 
 
 def page(

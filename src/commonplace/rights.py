@@ -60,6 +60,14 @@ def readable(tx: Reading, actor: str, spaces: Spaces) -> Spaces:
     return with_role(READER, tx, actor, spaces)
 
 
+def may_read(tx: Reading, actor: str, space: Space, spaces: Spaces) -> bool:
+    """Tell whether the actor may read one of the spaces: only those that it lies in matter."""
+    if is_owner(actor):
+        return True
+    around = {id_: one for id_, one in spaces.items() if one == space or space.name.startswith(f"{one.name}/")}
+    return space.id in readable(tx, actor, around)
+
+
 def writable(tx: Reading, actor: str, spaces: Spaces) -> Spaces:
     """Return those of the spaces that the actor may write to."""
     return with_role(WRITER, tx, actor, spaces)
