@@ -28,20 +28,21 @@ Change: TypeAlias = Callable[[Desk, Memory], Memory]
 
 def spread(desk: Desk) -> list[Memory]:
     """Let the live copies of everything that the story revised follow, and theirs; return those that did."""
-    done: dict[str, Memory] = {}
-    seen: set[str] = set()
-    while waiting := [one for one in desk.revised.values() if one.id not in seen]:
-        source = waiting[0]
-        seen.add(source.id)
+    done: list[Memory] = []
+    seen: set[tuple[str, int]] = set()
+    while desk.revised:
+        # Each as it is by then, and as often as it changed: in a circle made by hand it may follow what follows it.
+        source = desk.revised.pop(next(iter(desk.revised)))
+        if (source.id, source.revision) in seen:
+            continue
+        seen.add((source.id, source.revision))
         room = AT_ONCE - len(done)
         ids = copies.following(desk.tx, source.id, modes=(LIVE,), limit=room + 1)
-        for copy in _held(desk, [id_ for id_, _ in ids[:room]]):
-            if copy.id not in seen and (fresh := refreshed(desk, copy, source)):
-                done[fresh.id] = fresh
+        found = (refreshed(desk, copy, source) for copy in _held(desk, [id_ for id_, _ in ids[:room]]))
+        done += [copy for copy in found if copy is not None]
         if len(ids) > room:
             jobs.ask(desk.tx, space=source.space.id, kind=JOB, subject=source.id, due=desk.tx.now)
-    desk.revised.clear()
-    return list(done.values())
+    return list({copy.id: copy for copy in done}.values())
 
 
 def refreshed(desk: Desk, copy: Memory, source: Memory) -> Memory | None:

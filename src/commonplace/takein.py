@@ -48,11 +48,11 @@ def take_in(desk: Desk, path: str) -> Outcome:
     if data is None:
         return "none"
     hash_ = files.content_hash(data)
-    if base is not None and base.trouble is not None:
-        _follow_again(desk, base.memory)
     if base is not None and base.hash == hash_:
         trouble = None if base.trouble == files.MISSING else base.trouble
         files.set_base(desk.tx, path, stat, hash_, memory=base.memory, version=base.version, trouble=trouble)
+        if trouble is None:
+            _follow_again(desk, base)
         return "known"
     try:
         document = parsed(data, desk.parts)
@@ -60,6 +60,7 @@ def take_in(desk: Desk, path: str) -> Outcome:
         return _refuse(desk, path, stat, hash_, base, str(error))
     if not _has_room(desk, document):
         return _refuse(desk, path, stat, hash_, base, "the front matter is too long: no room is left for our fields")
+    _follow_again(desk, base)
     memory, how = _whose(desk, path, base, document)
     if memory is None:
         return _add(desk, path, stat, hash_, document, fresh_id=how == "copied")
@@ -301,12 +302,18 @@ def _arrive(desk: Desk, memory: Memory, path: str, document: Document | None) ->
     space = desk.space(paths.space_of(path), origin="folder")
     seen = memory.version if document is None else document.version
     _revise(desk, memory, said._replace(path=path, deleted=None), to=space, seen=seen)
-    _follow_again(desk, memory.id)
+    _follow(desk, memory.id)
     return "moved" if memory.deleted is None else "restored"
 
 
-def _follow_again(desk: Desk, memory_id: str | None) -> None:
-    """Let a copy whose file was in trouble or elsewhere take over what its source said meanwhile, with what follows it.
+def _follow_again(desk: Desk, base: files.Base | None) -> None:
+    """Let a copy follow whose file was in trouble and is no longer."""
+    if base is not None and base.trouble is not None:
+        _follow(desk, base.memory)
+
+
+def _follow(desk: Desk, memory_id: str | None) -> None:
+    """Let a copy take over what its source said while its file was away.
 
     It is the source's copies that are looked at when the story ends, this one among them.
     """
