@@ -44,12 +44,17 @@ def remove(desk: Desk, memory: Memory, *, how: str) -> None:
 
 def _tied(desk: Desk, old: Memory, new: Memory) -> Memory:
     """Let a copy be the one of its root where it is now; if there is one already, it is a copy no longer."""
-    if new.shared is None or (old.space.id, old.deleted, old.shared) == (new.space.id, new.deleted, new.shared):
+    if new.shared is None or _where_tied(old) == _where_tied(new):
         return new
     copies.untie(desk.tx, old)
     if not copies.is_tied(new) or is_tied_there(desk, new):
         return new
     return detached(new)
+
+
+def _where_tied(memory: Memory) -> tuple[object, ...]:
+    """Return all of a memory that decides which tie it has; what it took over last does not."""
+    return memory.space.id, memory.deleted, memory.shared and memory.shared.mode
 
 
 def arrived(desk: Desk, memory: Memory) -> Memory:

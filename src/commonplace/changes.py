@@ -28,6 +28,9 @@ def number(tx: Transaction, space: str, subjects: Sequence[str]) -> int:
 def hold(tx: Transaction, spaces: Sequence[str]) -> None:
     """Let nobody else's writing to these spaces be committed until the transaction ends: what is there is all."""
     if tx.locking and spaces:
+        # A space to which nobody has written yet has nothing to hold.
+        sql = "INSERT INTO change_count (space, last) VALUES (:space, 0) ON CONFLICT DO NOTHING"
+        tx.run_many(sql, [{"space": space} for space in sorted(spaces)])
         tx.rows(
             f"SELECT 1 FROM change_count WHERE space IN :spaces ORDER BY space{tx.locking}",  # noqa: S608 - our own words
             spaces=sorted(spaces),
