@@ -458,6 +458,21 @@ def test_a_lazy_copy_that_a_recall_told_stale_is_refreshed_by_a_worker_elsewhere
     assert (hit.id, hit.passage, hit.freshness) == (copy, "Bertha owns the billing service", "fresh")
 
 
+def test_a_lazy_copy_of_what_does_not_follow_is_stale_and_nobody_tries_in_vain(book, monkeypatch):
+    source = book.remember("the first words", space="personal").id
+    snapshot = book.share(source, "b", refresh="snapshot").id
+    copy = book.share(snapshot, "c", refresh="lazy").id
+    book.edit(source, text="the second words")
+    with monkeypatch.context() as patch:
+        patch.setattr(book._parts.db, "write", lambda *_args, **_named: pytest.fail("somebody writes"))
+        assert book.get(copy).freshness == "stale"
+        assert [hit.freshness for hit in book.recall("words", spaces=["c"]).hits] == ["stale"]
+    assert book.status().waiting_jobs == 0
+    book.refresh(snapshot)
+    memory = book.get(copy)
+    assert (memory.text, memory.freshness) == ("the second words", "fresh")
+
+
 def test_a_get_by_somebody_who_may_only_read_refreshes_in_the_name_of_the_sharer(book):
     book.grant(ALICE, "alices", "writer")
     book.grant(ALICE, "team", "writer")

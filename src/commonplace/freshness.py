@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from commonplace import links, memories, rights
-from commonplace.model import DETACHED, Memory, Shared, Spaces
+from commonplace.model import DETACHED, SNAPSHOT, Memory, Shared, Spaces
 from commonplace.ports import Reading
 
 FRESH: Final = "fresh"
@@ -72,6 +72,29 @@ def _standing(copy: Memory, known: _Known) -> Standing:
     return Standing(STALE if _is_behind(copy, known) else FRESH)
 
 
+def can_follow(tx: Reading, spaces: Spaces, found: Iterable[Memory]) -> list[Memory]:
+    """Return those of the copies that a refresh would change, or one that they came through and that follows too."""
+    copies = [memory for memory in found if memory.source is not None]
+    known = _known(tx, spaces, copies) if copies else None
+    return [copy for copy in copies if known is not None and _has_to_follow(copy, known)]
+
+
+def _has_to_follow(copy: Memory, known: _Known) -> bool:
+    seen: set[str] = set()
+    while copy.id not in seen:
+        seen.add(copy.id)
+        source = _followed(copy, known)
+        if source is None or copy.shared is None or copy.shared.claimed:
+            return False
+        if is_stale(copy, source):
+            return True
+        if source.shared is None or source.shared.mode == SNAPSHOT:
+            # Nobody but a person lets that follow.
+            return False
+        copy = source
+    return False
+
+
 def _may_read(shared: Shared, source: Memory, known: _Known) -> bool:
     """Tell whether whoever shared may still read the source; who that was, nobody knows of a copy that was imported."""
     return shared.claimed or source.space.id in known.readable.get(shared.by, ())
@@ -112,7 +135,8 @@ def _known(tx: Reading, spaces: Spaces, copies: Sequence[Memory]) -> _Known:
         sources |= level
         wanted = {memory.source.target for memory in level.values() if memory.source}
     everybody = {one.shared.by for one in (*copies, *sources.values()) if one.shared}
-    readable = {by: frozenset(rights.readable(tx, by, spaces)) for by in everybody}
+    places = rights.around(spaces, {one.space for one in sources.values()})
+    readable = {by: frozenset(rights.readable(tx, by, places)) for by in everybody}
     return _Known(sources, superseded(tx, spaces, sorted(sources)), readable)
 
 

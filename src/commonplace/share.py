@@ -336,6 +336,9 @@ def get(parts: Parts, actor: str, memory_id: str) -> Memory:
     memory = reading.get(parts, actor, memory_id)
     if memory.shared is None or memory.shared.mode != LAZY or memory.freshness != STALE:
         return memory
+    with parts.db.reading() as tx:
+        if not freshness.can_follow(tx, spaces.everything(tx), [memory]):
+            return memory
     # A home that is full or busy keeps nobody from reading: the copy is told as it is, and said to be stale.
     with suppress(CommonplaceError):
         renew(parts, memory.id)
@@ -357,8 +360,9 @@ def ask_to_renew(parts: Parts, stale: Sequence[Memory]) -> None:
     """Ask for lazy copies to be refreshed soon; a recall itself changes none, and writes nothing that is asked for."""
     with parts.db.reading() as tx:
         known = jobs.waiting(tx, RENEW, [copy.id for copy in stale])
+        stale = freshness.can_follow(tx, spaces.everything(tx), [copy for copy in stale if copy.id not in known])
     # In one order, so that no two who ask wait for each other.
-    missing = sorted((copy.id, copy.space.id) for copy in stale if copy.id not in known)
+    missing = sorted((copy.id, copy.space.id) for copy in stale)
 
     def story(tx: Transaction) -> None:
         for copy_id, space in missing:
