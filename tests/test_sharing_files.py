@@ -323,14 +323,15 @@ def test_a_copy_moved_by_hand_while_its_source_changes_follows_as_soon_as_it_is_
     assert "new words" in to.read_text()
 
 
+@pytest.mark.parametrize("with_id", [True, False])
 @pytest.mark.parametrize("space", ["team", "elsewhere"])
-def test_a_copied_file_is_another_memory_that_follows_nobody(home, book, source, space):
+def test_a_copied_file_is_another_memory_that_follows_nobody(home, book, source, space, with_id):
     copy = book.share(source, "team").id
     book.edit(source, text="the second words")
     path = file_of(home, book, copy)
     twin = home / space / "twin.md"
     twin.parent.mkdir(exist_ok=True)
-    shutil.copy(path, twin)
+    twin.write_text(path.read_text() if with_id else path.read_text().replace(f"id: {copy}\n", "", 1))
     book.sync()
     (other,) = [one.id for one in book.list(Filter(space=space)).items if one.id != copy]
     assert stands(book, copy, other) == ["fresh", "detached"]

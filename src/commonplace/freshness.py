@@ -129,7 +129,7 @@ def _known(tx: Reading, spaces: Spaces, copies: Sequence[Memory]) -> _Known:
     sources: dict[str, Memory] = {}
     wanted = {copy.source.target for copy in copies if copy.source}
     for _ in range(FURTHEST):
-        level = memories.several(tx, spaces, sorted(wanted - sources.keys()))
+        level = memories.outlines(tx, spaces, sorted(wanted - sources.keys()))
         if not level:
             break
         sources |= level
@@ -143,7 +143,7 @@ def _known(tx: Reading, spaces: Spaces, copies: Sequence[Memory]) -> _Known:
 def superseded(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, str]:
     """Return what supersedes each of these memories, where something live does; of several the newest."""
     found = links.incoming(tx, spaces, ids, relation="supersedes")
-    there = memories.several(tx, spaces, sorted({link.source for link in found}))
+    there = memories.outlines(tx, spaces, sorted({link.source for link in found}))
     successors: dict[str, str] = {}
     for link in found:
         if link.source != link.target and link.source in there and there[link.source].deleted is None:

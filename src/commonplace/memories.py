@@ -24,6 +24,7 @@ _COLUMNS: Final = (
 )
 _NAMES: Final = _COLUMNS.replace(",", " ").split()
 _QUALIFIED: Final = ", ".join(f"memory.{name}" for name in _NAMES)
+_WITHOUT_TEXT: Final = _QUALIFIED.replace("memory.text", "''")
 _INSERT: Final = f"INSERT INTO memory ({_COLUMNS}, digest) VALUES ({', '.join(':' + name for name in _NAMES)}, :digest)"  # noqa: S608 - our own names
 _UPDATE: Final = (
     f"UPDATE memory SET {', '.join(f'{name} = :{name}' for name in _NAMES[2:])}, digest = :digest"  # noqa: S608 - our own names
@@ -181,11 +182,20 @@ def places(tx: Reading, ids: Sequence[str]) -> dict[str, str]:
 
 def several(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, Memory]:
     """Return those of the memories that are in the given spaces, by id."""
+    return _several(tx, spaces, ids, _QUALIFIED)
+
+
+def outlines(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, Memory]:
+    """Return the same without their texts, which can be long: for those who only look how they stand."""
+    return _several(tx, spaces, ids, _WITHOUT_TEXT)
+
+
+def _several(tx: Reading, spaces: Spaces, ids: Sequence[str], columns: str) -> dict[str, Memory]:
     if not ids or not spaces:
         return {}
     # By their places, crossed in this order: with many spaces, each id would be looked for in each of them.
     rows = tx.rows(
-        f"SELECT {_QUALIFIED} FROM place CROSS JOIN memory WHERE place.id IN :ids"  # noqa: S608 - our own names
+        f"SELECT {columns} FROM place CROSS JOIN memory WHERE place.id IN :ids"  # noqa: S608 - our own names
         " AND memory.space = place.space AND memory.id = place.id",
         ids=tuple(ids),
     )

@@ -255,7 +255,7 @@ def _add(desk: Desk, path: str, stat: FileStat, hash_: str, document: Document, 
         shared=tie_of(document),
     )
     # A file that somebody copied was shared by nobody: it does not follow what the copied one follows.
-    memory = amend.detached(memory) if fresh_id else amend.arrived(desk, memory)
+    memory = amend.arrived(desk, memory) if document.id == memory_id else amend.detached(memory)
     memories.add(desk.tx, [memory])
     links.add(desk.tx, space.id, memory.links)
     adopting.adopt(desk, memory)
