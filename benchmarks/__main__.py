@@ -18,6 +18,7 @@ from benchmarks.capturing import append
 from benchmarks.figures import HEADING, Figure, cells, line
 from benchmarks.on_postgres import postgres_recall
 from benchmarks.recalling import cold_recall, recall, recall_memory, write_then_recall
+from benchmarks.sharing import edit_shared, lineage, recall_copies
 from benchmarks.starting import cold_status, open_unchanged
 
 BENCHMARKS: Final[dict[str, Callable[[Bench], Iterator[Figure]]]] = {
@@ -31,6 +32,9 @@ BENCHMARKS: Final[dict[str, Callable[[Bench], Iterator[Figure]]]] = {
     "recall_memory": recall_memory,
     "cold_recall": cold_recall,
     "write_then_recall": write_then_recall,
+    "edit_shared": edit_shared,
+    "lineage": lineage,
+    "recall_copies": recall_copies,
     "postgres_recall": postgres_recall,
 }
 

@@ -46,6 +46,10 @@ class Scale:
     passages: tuple[int, ...]
     questions: int
     question_rounds: int
+    copies: tuple[int, ...]
+    chain: int
+    fan: int
+    shared: int
 
 
 FULL: Final = Scale(
@@ -61,6 +65,10 @@ FULL: Final = Scale(
     passages=(1_000, 10_000, 100_000),
     questions=240,
     question_rounds=3,
+    copies=(0, 10, 1_000),
+    chain=100,
+    fan=10_000,
+    shared=3_000,
 )
 QUICK: Final = Scale(
     small=5,
@@ -75,6 +83,10 @@ QUICK: Final = Scale(
     passages=(200, 1_000),
     questions=60,
     question_rounds=2,
+    copies=(0, 10, 200),
+    chain=100,
+    fan=1_000,
+    shared=500,
 )
 
 

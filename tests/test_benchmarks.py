@@ -29,6 +29,10 @@ TINY = Scale(
     passages=(60, 120),
     questions=8,
     question_rounds=2,
+    copies=(0, 3),
+    chain=5,
+    fan=4,
+    shared=20,
 )
 MISSED = Figure(
     benchmark="made_up",
@@ -54,6 +58,9 @@ MISSED = Figure(
         ("recall_memory", [120, 120, 120]),
         ("cold_recall", [2, 3, 4]),
         ("write_then_recall", [60]),
+        ("edit_shared", [0, 3]),
+        ("lineage", [5, 4]),
+        ("recall_copies", [20]),
         pytest.param("postgres_recall", [720, 120, 120, 2, 2, 1, 1], marks=pytest.mark.slow),
     ],
 )

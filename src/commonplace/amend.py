@@ -44,25 +44,37 @@ def remove(desk: Desk, memory: Memory, *, how: str) -> None:
 
 def _tied(desk: Desk, old: Memory, new: Memory) -> Memory:
     """Let a copy be the one of its root where it is now; if there is one already, it is a copy no longer."""
-    if new.shared is None or (old.space.id, old.deleted, old.shared) == (new.space.id, new.deleted, new.shared):
+    if new.shared is None or _where_tied(old) == _where_tied(new):
         return new
     copies.untie(desk.tx, old)
     if not copies.is_tied(new) or is_tied_there(desk, new):
         return new
-    return new._replace(shared=new.shared._replace(mode=DETACHED))
+    return detached(new)
+
+
+def _where_tied(memory: Memory) -> tuple[object, ...]:
+    """Return all of a memory that decides which tie it has; what it took over last does not."""
+    return memory.space.id, memory.deleted, memory.shared and memory.shared.mode
 
 
 def arrived(desk: Desk, memory: Memory) -> Memory:
     """Return a memory that came as a file, tied to its root if it is a copy and the first of it here."""
-    if memory.shared is None or not copies.is_tied(memory) or is_tied_there(desk, memory):
+    if memory.shared is None or not copies.is_tied(memory):
         return memory
-    return memory._replace(shared=memory.shared._replace(mode=DETACHED))
+    # A file whose revision somebody took out begins anew, and so does what it has of its source.
+    memory = memory._replace(shared=memory.shared._replace(own=min(memory.shared.own, memory.revision)))
+    return memory if is_tied_there(desk, memory) else detached(memory)
+
+
+def detached(memory: Memory) -> Memory:
+    """Return a memory that is no copy any longer; where it came from stays known."""
+    return memory._replace(shared=memory.shared._replace(mode=DETACHED)) if memory.shared else memory
 
 
 def is_tied_there(desk: Desk, copy: Memory) -> bool:
     """Tie a copy to its root in its space; tell whether it could be: there is one for each root and space."""
-    root = copy.root
-    return memories.places(desk.tx, [root]).get(root) != copy.space.id and copies.tie(desk.tx, copy)
+    root = memories.find(desk.tx, {copy.space.id: copy.space}, copy.root)
+    return (root is None or root.deleted is not None) and copies.tie(desk.tx, copy)
 
 
 def _action(old: Memory, new: Memory, how: str) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from commonplace import copies, links, memories, paths, titles
 from commonplace.desk import Desk
-from commonplace.errors import BadInput, Conflict
+from commonplace.errors import BadInput
 from commonplace.model import MODES, Link, Memory, Shared, Space, new_id
+from commonplace.ports import Overtaken
 from commonplace.provenance import Sharing
 
 
@@ -24,7 +25,8 @@ def copied(desk: Desk, source: Memory, to: Space, refresh: str, **why: object) -
         there = there_already(desk, source, to)
         if there is not None:
             return _sharing(there, source, new=False)
-        raise Conflict(f"{source.id} is being shared into {to.name!r} by somebody else", fix="try again")
+        # And has just unshared it: from the beginning.
+        raise Overtaken
     memories.add(desk.tx, [copy])
     links.add(desk.tx, to.id, copy.links)
     desk.log_memory(copy, "share", source.id, source_revision=source.revision, refresh=refresh, **why)
@@ -45,7 +47,8 @@ def there_already(desk: Desk, source: Memory, to: Space) -> Memory | None:
     if root is not None and root.deleted is None:
         return root
     copy_id = copies.of_root(desk.tx, source.root, to.id)
-    return memories.find(desk.tx, known, copy_id) if copy_id else None
+    copy = memories.find(desk.tx, known, copy_id) if copy_id else None
+    return copy if copy is not None and copy.deleted is None else None
 
 
 def _copy(desk: Desk, source: Memory, to: Space, refresh: str) -> Memory:

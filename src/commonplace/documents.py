@@ -96,9 +96,11 @@ def said_by(memory: Memory, document: Document) -> Memory:
 
 
 def _still_from(source: Link | None, links: tuple[Link, ...]) -> tuple[Link, ...]:
-    if source is None or source in links:
+    """Return the links that a file names; the one of a copy to its source stays as it was, and the only one."""
+    if source is None:
         return links
-    return (*(link for link in links if link.relation != source.relation), source)
+    others = [link for link in links if link.relation != source.relation]
+    return tuple(link for link in links if link in (source, *others)) if source in links else (*others, source)
 
 
 def tie_of(document: Document) -> Shared | None:

@@ -28,40 +28,48 @@ Change: TypeAlias = Callable[[Desk, Memory], Memory]
 
 def spread(desk: Desk) -> list[Memory]:
     """Let the live copies of everything that the story revised follow, and theirs; return those that did."""
-    done: dict[str, Memory] = {}
-    seen: set[str] = set()
-    while waiting := [one for one in desk.revised.values() if one.id not in seen]:
-        source = waiting[0]
-        seen.add(source.id)
+    done: list[Memory] = []
+    seen: set[tuple[str, int]] = set()
+    while desk.revised:
+        # Each as it is by then, and as often as it changed: in a circle made by hand it may follow what follows it.
+        source = desk.revised.pop(next(iter(desk.revised)))
+        if (source.id, source.revision) in seen:
+            continue
+        seen.add((source.id, source.revision))
         room = AT_ONCE - len(done)
         ids = copies.following(desk.tx, source.id, modes=(LIVE,), limit=room + 1)
-        for copy in _held(desk, [id_ for id_, _ in ids[:room]]):
-            if copy.id not in seen and (fresh := refreshed(desk, copy, source)):
-                done[fresh.id] = fresh
+        found = (refreshed(desk, copy, source) for copy in _held(desk, [id_ for id_, _ in ids[:room]]))
+        done += [copy for copy in found if copy is not None]
         if len(ids) > room:
             jobs.ask(desk.tx, space=source.space.id, kind=JOB, subject=source.id, due=desk.tx.now)
-    desk.revised.clear()
-    return list(done.values())
+    return list({copy.id: copy for copy in done}.values())
 
 
 def refreshed(desk: Desk, copy: Memory, source: Memory) -> Memory | None:
     """Let a copy say what its source says, if it may and does not yet; return it then."""
-    if copy.shared is None or copy.source is None or not copies.is_tied(copy) or source.deleted is not None:
+    if copy.shared is None or not copies.is_tied(copy) or copy.shared.claimed or source.deleted is not None:
         return None
-    if source.space.id not in rights.readable(desk.tx, copy.shared.by, desk.spaces):
+    if not freshness.is_stale(copy, source) or not rights.may_read(desk.tx, copy.shared.by, source.space, desk.spaces):
         return None
     try:
-        copy = takein.fresh(desk._replace(actor=FILESYSTEM), copy, looked=True)
-    except FileInTheWay:
+        desk.parts.folder.require_place(copy.path)
+        copy = takein.fresh(desk._replace(actor=FILESYSTEM), copy, looked=False)
+    except (FileInTheWay, takein.FileGone):
+        # Its file is somebody's to mend, was moved, or is removed: when it is looked at, the copy follows again.
         return None
-    if not freshness.is_stale(copy, source) or freshness.has_diverged(copy):
+    if not copies.is_tied(copy) or freshness.has_diverged(copy):
         return None
     return taken_over(desk, copy, source)
 
 
 def taken_over(desk: Desk, copy: Memory, source: Memory) -> Memory:
-    """Let a copy say what its source says, whatever it said: a revision of its own, by the one who shared it."""
+    """Let a copy say what its source says, whatever it said: a revision of its own, by the one who shared it.
+
+    What was only claimed to be a copy is one from now on, shared by whoever lets it take over.
+    """
     shared, link = copies.require(copy)
+    if shared.claimed:
+        shared = shared._replace(by=str(desk.actor), at=desk.tx.now, claimed=False)
     changed = [name for name in ("title", "text") if getattr(copy, name) != getattr(source, name)]
     said = copy._replace(
         title=source.title,

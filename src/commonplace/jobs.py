@@ -7,6 +7,7 @@ since its lease is no longer the job's.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -99,6 +100,13 @@ def take(tx: Transaction, spaces: Spaces, *, kinds: tuple[str, ...]) -> Job | No
     return _job(row)._replace(state="running", lease=lease, attempts=row[6] + 1)
 
 
+def hold_on(tx: Transaction, job: Job) -> bool:
+    """Lengthen the lease of a job that goes on; False if it is another's by now."""
+    until = stamp(tx.now + LEASE)
+    sql = "UPDATE job SET leased_until = :until WHERE id = :id AND lease = :lease"
+    return tx.run(sql, until=until, id=job.id, lease=job.lease) == 1
+
+
 def done(tx: Transaction, job: Job) -> bool:
     """Strike a job off, and what had failed on its subject; False if the lease is another's by now."""
     if not _strike(tx, job):
@@ -178,6 +186,16 @@ def listed(tx: Reading, *, state: str) -> list[Job]:
     """Return the jobs in a state, the longest due first."""
     rows = tx.rows(f"SELECT {_COLUMNS} FROM job WHERE state = :state ORDER BY due, id", state=state)  # noqa: S608 - our own words
     return [_job(row) for row in rows]
+
+
+def waiting(tx: Reading, kind: str, subjects: Sequence[str]) -> frozenset[str]:
+    """Return those of the subjects on which such work is asked for already."""
+    rows = tx.rows(
+        "SELECT subject FROM job WHERE state = 'waiting' AND kind = :kind AND subject IN :subjects",
+        kind=kind,
+        subjects=tuple(subjects),
+    )
+    return frozenset(row[0] for row in rows)
 
 
 def is_due(tx: Reading, spaces: Spaces, *, kinds: tuple[str, ...], now: datetime) -> bool:

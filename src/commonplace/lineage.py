@@ -119,7 +119,7 @@ class _Walk:
         kept = dict(list(ids.items())[: self._left])
         self._left -= len(kept)
         seen.update(kept)
-        there = memories.several(self._tx, self._every, list(kept))
+        there = memories.outlines(self._tx, self._every, list(kept))
         return [(there[id_], source) for id_, source in kept.items() if id_ in there]
 
     def _tree(self, top: str, levels: list[list[tuple[Memory, str]]]) -> tuple[CopyOf, ...]:

@@ -23,6 +23,8 @@ _COLUMNS: Final = (
     " session, shared"
 )
 _NAMES: Final = _COLUMNS.replace(",", " ").split()
+_QUALIFIED: Final = ", ".join(f"memory.{name}" for name in _NAMES)
+_WITHOUT_TEXT: Final = _QUALIFIED.replace("memory.text", "''")
 _INSERT: Final = f"INSERT INTO memory ({_COLUMNS}, digest) VALUES ({', '.join(':' + name for name in _NAMES)}, :digest)"  # noqa: S608 - our own names
 _UPDATE: Final = (
     f"UPDATE memory SET {', '.join(f'{name} = :{name}' for name in _NAMES[2:])}, digest = :digest"  # noqa: S608 - our own names
@@ -180,35 +182,24 @@ def places(tx: Reading, ids: Sequence[str]) -> dict[str, str]:
 
 def several(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, Memory]:
     """Return those of the memories that are in the given spaces, by id."""
+    return _several(tx, spaces, ids, _QUALIFIED)
+
+
+def outlines(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, Memory]:
+    """Return the same without their texts, which can be long: for those who only look how they stand."""
+    return _several(tx, spaces, ids, _WITHOUT_TEXT)
+
+
+def _several(tx: Reading, spaces: Spaces, ids: Sequence[str], columns: str) -> dict[str, Memory]:
     if not ids or not spaces:
         return {}
-    # A database tries each id in each space: among very many spaces, those that have one of the ids are found first.
-    if len(ids) * len(spaces) <= _PAIRS:
-        return _several(tx, spaces, spaces, ids)
-    held: dict[str, list[str]] = {}
-    for at in range(0, len(ids), _PAIRS):
-        for id_, space in places(tx, ids[at : at + _PAIRS]).items():
-            if space in spaces:
-                held.setdefault(space, []).append(id_)
-    found: dict[str, Memory] = {}
-    wanted = sorted(held)
-    for at in range(0, len(wanted), _AT_A_TIME):
-        some = wanted[at : at + _AT_A_TIME]
-        found |= _several(tx, spaces, some, [id_ for space in some for id_ in held[space]])
-    return found
-
-
-def _several(tx: Reading, spaces: Spaces, within: Iterable[str], ids: Sequence[str]) -> dict[str, Memory]:
+    # By their places, crossed in this order: with many spaces, each id would be looked for in each of them.
     rows = tx.rows(
-        f"SELECT {_COLUMNS} FROM memory WHERE space IN :spaces AND id IN :ids",  # noqa: S608 - our own names
-        spaces=tuple(within),
+        f"SELECT {columns} FROM place CROSS JOIN memory WHERE place.id IN :ids"  # noqa: S608 - our own names
+        " AND memory.space = place.space AND memory.id = place.id",
         ids=tuple(ids),
     )
-    return {row[1]: _memory(row, spaces) for row in rows}
-
-
-_PAIRS: Final = 5000
-_AT_A_TIME: Final = 50
+    return {row[1]: _memory(row, spaces) for row in rows if row[0] in spaces}
 
 
 def page(

@@ -256,6 +256,7 @@ def link(parts: Parts, actor: str, source: str, relation: str, target: str) -> R
             raise BadInput("a memory cannot be linked to itself", fix="name another memory")
         if any((one.relation, one.target) == (relation, target) for one in memory.links):
             return memory
+        _require_own_link(memory, relation)
         added = _resolved(desk, memory.id, [(relation, target)])
         said = memory._replace(links=(*memory.links, *added))
         return amend.amend(desk, memory, said, ["links"], how="link")
@@ -269,6 +270,7 @@ def unlink(parts: Parts, actor: str, source: str, relation: str, target: str) ->
     target = wording.memory_id(target)
 
     def story(desk: Desk, memory: Memory) -> Memory:
+        _require_own_link(memory, relation)
         rest = tuple(one for one in memory.links if (one.relation, one.target) != (relation, target))
         if len(rest) == len(memory.links):
             raise NotFound(
@@ -277,6 +279,15 @@ def unlink(parts: Parts, actor: str, source: str, relation: str, target: str) ->
         return amend.amend(desk, memory, memory._replace(links=rest), ["links"], how="unlink")
 
     return _change(parts, actor, source, story)
+
+
+def _require_own_link(memory: Memory, relation: str) -> None:
+    """Refuse to change where a copy came from."""
+    if relation == "shared_from" and memory.shared is not None:
+        raise BadInput(
+            f"memory {memory.id} is a copy, and has one source",
+            fix="`detach` ends the tie to it, `unshare` removes the copy",
+        )
 
 
 def delete(
@@ -324,7 +335,8 @@ def _change(
         _require_version(memory, expected_version)
         receipt = receipt_of(story(desk, memory), new=False)
         followed = following.spread(desk)
-        return receipt._replace(copies=sum(copy.space.id in desk.readable for copy in followed))
+        readable = desk.readable if followed else {}
+        return receipt._replace(copies=sum(copy.space.id in readable for copy in followed))
 
     return sync.write_with_a_look(parts, actor, whole)
 

@@ -5,7 +5,7 @@ Every read and write of every flow asks here which spaces it may reach, in the s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from commonplace import grants, keys
@@ -59,6 +59,20 @@ def with_role(role: str, tx: Reading, actor: str, spaces: Spaces) -> Spaces:
 def readable(tx: Reading, actor: str, spaces: Spaces) -> Spaces:
     """Return those of the spaces that the actor may read."""
     return with_role(READER, tx, actor, spaces)
+
+
+def around(spaces: Spaces, wanted: Iterable[Space]) -> Spaces:
+    """Return some of the spaces and those that they lie in: no others decide about a right on them."""
+    names: set[str] = set()
+    for space in wanted:
+        parts = space.name.split("/")
+        names.update("/".join(parts[:end]) for end in range(1, len(parts) + 1))
+    return {id_: space for id_, space in spaces.items() if space.name in names}
+
+
+def may_read(tx: Reading, actor: str, space: Space, spaces: Spaces) -> bool:
+    """Tell whether the actor may read a space."""
+    return is_owner(actor) or space.id in readable(tx, actor, around(spaces, [space]))
 
 
 def writable(tx: Reading, actor: str, spaces: Spaces) -> Spaces:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from hashlib import blake2b
+from itertools import pairwise
 from typing import Final
 
 from commonplace import (
@@ -135,10 +137,13 @@ def refresh(parts: Parts, actor: str, copy_id: str) -> Receipt:
     """Let a copy take over what its source says now, in the name of the one who shared it."""
 
     def story(desk: Desk, copy: Memory) -> Memory:
-        _require_source(desk, copy, unless=(DETACHED, REVOKED, SOURCE_DELETED, DIVERGED))
-        return _brought_up(desk, copy)
+        source = _require_source(desk, copy, unless=(DETACHED, REVOKED, SOURCE_DELETED, DIVERGED))
+        if copy.shared is not None and copy.shared.claimed:
+            return following.taken_over(desk, copy, source)
+        _bring_up(desk, copy.id)
+        return memories.find(desk.tx, desk.spaces, copy.id) or copy
 
-    return _with_copy(parts, actor, copy_id, story)
+    return _with_copy(parts, actor, copy_id, story, first=_hold_sources)
 
 
 def detach(parts: Parts, actor: str, copy_id: str) -> Receipt:
@@ -162,13 +167,25 @@ def adopt(parts: Parts, actor: str, copy_id: str) -> Receipt:
             return copy
         return following.taken_over(desk, copy, source)
 
-    return _with_copy(parts, actor, copy_id, story)
+    return _with_copy(parts, actor, copy_id, story, first=_hold_sources)
 
 
-def _with_copy(parts: Parts, actor: str, copy_id: str, story: following.Change) -> Receipt:
+def _nothing(_desk: Desk, _copy_id: str) -> object:
+    """Hold nothing but the copy itself."""
+
+
+def _with_copy(
+    parts: Parts,
+    actor: str,
+    copy_id: str,
+    story: following.Change,
+    *,
+    first: Callable[[Desk, str], object] = _nothing,
+) -> Receipt:
     copy_id = wording.memory_id(copy_id)
 
     def whole(desk: Desk, *, looked: bool) -> Receipt:
+        first(desk, copy_id)
         copy = takein.fresh(desk, desk.require(copy_id), looked=looked)
         copies.require(copy)
         return receipt_of(story(desk, copy), new=False)
@@ -178,12 +195,12 @@ def _with_copy(parts: Parts, actor: str, copy_id: str, story: following.Change) 
 
 def _require_source(desk: Desk, copy: Memory, *, unless: Sequence[str]) -> Memory:
     """Return the source of a copy, or raise why it cannot be taken over."""
-    _, link = copies.require(copy)
-    desk.hold([link.target])
+    shared, link = copies.require(copy)
     stands = freshness.of(desk.tx, desk.spaces, [copy])[copy.id].freshness
     if stands in unless:
         raise _WHY_NOT[stands](copy.id)
-    source = memories.find(desk.tx, desk.spaces, link.target)
+    # Of what came by import nobody here knows who shared it: whoever lets it follow does, and has to have the right.
+    source = memories.find(desk.tx, desk.readable if shared.claimed else desk.spaces, link.target)
     if source is None:
         raise no_memory(link.target)
     return source
@@ -217,16 +234,29 @@ _WHY_NOT: Final = {
 }
 
 
-def _brought_up(desk: Desk, copy: Memory, left: int = freshness.FURTHEST) -> Memory:
+def _hold_sources(desk: Desk, copy_id: str) -> list[str]:
+    """Hold a copy and the sources that it takes its text from, the furthest first, as a change of that one would."""
+    ids = [copy_id]
+    while len(ids) <= freshness.FURTHEST:
+        memory = memories.find(desk.tx, desk.spaces, ids[-1])
+        link = memory.source if memory else None
+        if memory is None or link is None or not copies.is_tied(memory) or link.target in ids:
+            break
+        if memory.id != copy_id and memory.shared is not None and memory.shared.mode not in (LIVE, LAZY):
+            break
+        ids.append(link.target)
+    ids.reverse()
+    for id_ in ids:
+        desk.hold([id_])
+    return ids
+
+
+def _bring_up(desk: Desk, copy_id: str) -> None:
     """Let a copy and, before it, the copies that it came through take over what their sources say."""
-    link = copy.source
-    desk.hold([link.target] if link else [])
-    source = memories.find(desk.tx, desk.spaces, link.target) if link else None
-    if source is None:
-        return copy
-    if left and source.shared is not None and source.shared.mode in (LIVE, LAZY):
-        source = _brought_up(desk, source, left - 1)
-    return following.refreshed(desk, copy, source) or copy
+    for source_id, id_ in pairwise(_hold_sources(desk, copy_id)):
+        source, copy = (memories.find(desk.tx, desk.spaces, one) for one in (source_id, id_))
+        if source is not None and copy is not None:
+            following.refreshed(desk, copy, source)
 
 
 # --- reading
@@ -237,20 +267,18 @@ def get(parts: Parts, actor: str, memory_id: str) -> Memory:
     memory = reading.get(parts, actor, memory_id)
     if memory.shared is None or memory.shared.mode != LAZY or memory.freshness != STALE:
         return memory
-    renew(parts, memory.id)
+    with parts.db.reading() as tx:
+        if not freshness.can_follow(tx, spaces.everything(tx), [memory]):
+            return memory
+    # A home that is full or busy keeps nobody from reading: the copy is told as it is, and said to be stale.
+    with suppress(CommonplaceError):
+        renew(parts, memory.id)
     return reading.get(parts, actor, memory_id)
 
 
 def renew(parts: Parts, copy_id: str) -> None:
     """Let a lazy copy take over what its source says, in the name of the one who shared it."""
-
-    def story(desk: Desk) -> None:
-        desk.hold([copy_id])
-        copy = memories.find(desk.tx, desk.spaces, copy_id)
-        if copy is not None and copies.is_tied(copy):
-            _brought_up(desk, copy)
-
-    write(parts, LOCAL_OWNER, story)
+    write(parts, LOCAL_OWNER, partial(_bring_up, copy_id=copy_id))
 
 
 # --- in the background
@@ -260,13 +288,19 @@ RENEW: Final = "renew"
 
 
 def ask_to_renew(parts: Parts, stale: Sequence[Memory]) -> None:
-    """Ask for lazy copies to be refreshed soon; a recall itself changes none."""
+    """Ask for lazy copies to be refreshed soon; a recall itself changes none, and writes nothing that is asked for."""
+    with parts.db.reading() as tx:
+        known = jobs.waiting(tx, RENEW, [copy.id for copy in stale])
+        stale = freshness.can_follow(tx, spaces.everything(tx), [copy for copy in stale if copy.id not in known])
+    # In one order, so that no two who ask wait for each other.
+    missing = sorted((copy.id, copy.space.id) for copy in stale)
 
     def story(tx: Transaction) -> None:
-        for copy in stale:
-            jobs.ask(tx, space=copy.space.id, kind=RENEW, subject=copy.id, due=tx.now)
+        for copy_id, space in missing:
+            jobs.ask(tx, space=space, kind=RENEW, subject=copy_id, due=tx.now)
 
-    parts.db.write(story, durable=False)
+    if missing:
+        parts.db.write(story, durable=False)
 
 
 def work(parts: Parts, actor: str, *, until: datetime | None = None) -> int:
@@ -286,7 +320,7 @@ def work(parts: Parts, actor: str, *, until: datetime | None = None) -> int:
 
 def _do(parts: Parts, actor: str, job: jobs.Job) -> None:
     try:
-        _DEEDS[job.kind](parts, actor, job.subject)
+        _DEEDS[job.kind](parts, actor, job)
     except Exception as error:  # noqa: BLE001 - whatever goes wrong is kept with the job, tried again, and shown
         why = f"{type(error).__name__}: {error}"
         parts.db.write(lambda tx: jobs.failed(tx, job, why), durable=False)
@@ -294,22 +328,27 @@ def _do(parts: Parts, actor: str, job: jobs.Job) -> None:
     parts.db.write(lambda tx: jobs.done(tx, job), durable=False)
 
 
-def _follow(parts: Parts, actor: str, source_id: str) -> None:
+def _follow(parts: Parts, actor: str, job: jobs.Job) -> None:
     after: str | None = ""
     while after is not None:
-        after = write(parts, actor, partial(following.some, source_id=source_id, after=after))
+        after = write(parts, actor, partial(_some, job=job, after=after))
 
 
-def _take_in(parts: Parts, actor: str, space: str) -> None:
-    while write(parts, actor, partial(taking.some, space=space)):
+def _some(desk: Desk, *, job: jobs.Job, after: str) -> str | None:
+    """Refresh some copies; a lease that another has by now is another's to go on with."""
+    return following.some(desk, source_id=job.subject, after=after) if jobs.hold_on(desk.tx, job) else None
+
+
+def _take_in(parts: Parts, actor: str, job: jobs.Job) -> None:
+    while write(parts, actor, partial(taking.some, space=job.subject)):
         pass
 
 
-_DEEDS: Final[Mapping[str, Callable[[Parts, str, str], None]]] = {
+_DEEDS: Final[Mapping[str, Callable[[Parts, str, jobs.Job], None]]] = {
     following.JOB: _follow,
-    RENEW: lambda parts, _, copy_id: renew(parts, copy_id),
+    RENEW: lambda parts, _, job: renew(parts, job.subject),
     taking.LATER: _take_in,
-    taking.AGAIN: lambda parts, actor, memory_id: write(parts, actor, partial(taking.again, memory_id=memory_id)),
+    taking.AGAIN: lambda parts, actor, job: write(parts, actor, partial(taking.again, memory_id=job.subject)),
 }
 
 

@@ -51,6 +51,8 @@ def take_in(desk: Desk, path: str) -> Outcome:
     if base is not None and base.hash == hash_:
         trouble = None if base.trouble == files.MISSING else base.trouble
         files.set_base(desk.tx, path, stat, hash_, memory=base.memory, version=base.version, trouble=trouble)
+        if trouble is None:
+            _follow_again(desk, base)
         return "known"
     try:
         document = parsed(data, desk.parts)
@@ -58,6 +60,7 @@ def take_in(desk: Desk, path: str) -> Outcome:
         return _refuse(desk, path, stat, hash_, base, str(error))
     if not _has_room(desk, document):
         return _refuse(desk, path, stat, hash_, base, "the front matter is too long: no room is left for our fields")
+    _follow_again(desk, base)
     memory, how = _whose(desk, path, base, document)
     if memory is None:
         return _add(desk, path, stat, hash_, document, fresh_id=how == "copied")
@@ -251,7 +254,8 @@ def _add(desk: Desk, path: str, stat: FileStat, hash_: str, document: Document, 
         session=document.session_id,
         shared=tie_of(document),
     )
-    memory = amend.arrived(desk, memory)
+    # A file that somebody copied was shared by nobody: it does not follow what the copied one follows.
+    memory = amend.arrived(desk, memory) if document.id == memory_id else amend.detached(memory)
     memories.add(desk.tx, [memory])
     links.add(desk.tx, space.id, memory.links)
     adopting.adopt(desk, memory)
@@ -298,7 +302,26 @@ def _arrive(desk: Desk, memory: Memory, path: str, document: Document | None) ->
     space = desk.space(paths.space_of(path), origin="folder")
     seen = memory.version if document is None else document.version
     _revise(desk, memory, said._replace(path=path, deleted=None), to=space, seen=seen)
+    _follow(desk, memory.id)
     return "moved" if memory.deleted is None else "restored"
+
+
+def _follow_again(desk: Desk, base: files.Base | None) -> None:
+    """Let a copy follow whose file was in trouble and is no longer."""
+    if base is not None and base.trouble is not None:
+        _follow(desk, base.memory)
+
+
+def _follow(desk: Desk, memory_id: str | None) -> None:
+    """Let a copy take over what its source said while its file was away.
+
+    It is the source's copies that are looked at when the story ends, this one among them.
+    """
+    memory = memories.find(desk.tx, desk.spaces, memory_id) if memory_id else None
+    link = memory.source if memory else None
+    source = memories.find(desk.tx, desk.spaces, link.target) if link else None
+    if source is not None and source.deleted is None:
+        desk.revised.setdefault(source.id, source)
 
 
 def _replace_base(desk: Desk, path: str, stat: FileStat, hash_: str, memory: Memory) -> None:
@@ -387,6 +410,10 @@ def _record_earlier(desk: Desk, memory: Memory, document: Document) -> None:
     stands = memory._replace(
         revision=memory.revision + 2, version=memory.version + 2, updated=desk.tx.now, revised_at=desk.tx.now
     )
+    if stands.shared is not None and stands.shared.own == memory.revision:
+        # It says what its source says, as before.
+        stands = stands._replace(shared=stands.shared._replace(own=stands.revision))
     memories.replace(desk.tx, stands)
+    desk.revised[stands.id] = stands
     desk.log_memory(stands, "edit", stands=True)
     desk.issue([stands])

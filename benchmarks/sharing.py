@@ -1,0 +1,165 @@
+"""Sharing: what an edit costs whose copies follow, what lineage costs, and recall among copies."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from itertools import count, islice
+from pathlib import Path
+from typing import Final
+
+import commonplace
+from benchmarks.bare import BareLoop
+from benchmarks.bench import Bench
+from benchmarks.figures import AT_MOST, Bar, Figure, in_turns
+from benchmarks.library import by_frequency, shelves
+from commonplace.book import Commonplace
+from commonplace.model import Draft, new_id
+from commonplace.paths import PERSONAL
+
+_BAR: Final = Bar(AT_MOST, 1.3)
+_COPIED: Final = 0.3
+_K: Final = 10
+_ELSEWHERE: Final = "elsewhere"
+_AT: Final = "2026-11-15T20:18:24.123456Z"
+_BACK: Final = """
+    WITH RECURSIVE chain (id) AS (
+      VALUES (?)
+      UNION ALL SELECT target FROM chain JOIN link ON link.source = chain.id AND relation = 'shared_from')
+    SELECT memory.id, title FROM chain JOIN place ON place.id = chain.id
+      JOIN memory ON memory.space = place.space AND memory.id = place.id"""
+_FORWARD: Final = (
+    "SELECT memory.* FROM copy JOIN memory ON memory.space = copy.space AND memory.id = copy.memory"
+    " WHERE copy.source = ? ORDER BY copy.memory"
+)
+
+
+def edit_shared(bench: Bench) -> Iterator[Figure]:
+    """Measure an edit until all live copies have followed, beside as many rows in one commit and their files."""
+    for n in bench.scale.copies:
+        home = bench.fresh("shared")
+        with commonplace.open(home) as book, closing(BareLoop(bench.fresh("bare"))) as loop:
+            source = _with_copies(book, home, n)
+            said = (f"text {number}" for number in count())
+            ours, reference = in_turns(
+                bench.scale.start_rounds if n < 100 else bench.scale.batch_rounds,
+                partial(_edit, book, source, said),
+                partial(_write, loop, said, n + 1),
+            )
+        yield Figure(
+            benchmark="edit_shared",
+            what="edit, until n live copies have followed",
+            n=n,
+            unit="ms",
+            ours_rounds=ours,
+            reference_rounds=reference,
+        )
+
+
+def _with_copies(book: Commonplace, home: str, n: int) -> str:
+    """Return a memory with so many live copies, each in a space of its own, put there as files."""
+    source = book.remember("the text of the source", space=PERSONAL).id
+    _copy_by_hand(home, [(new_id(), source, source, f"team/s{at}") for at in range(n)])
+    book.sync()
+    assert len(book.copies(source)) == n
+    return source
+
+
+def _copy_by_hand(home: str, copies: list[tuple[str, str, str, str]]) -> None:
+    for own, source, root, space in copies:
+        folder = Path(home, space, "2026-11")
+        folder.mkdir(parents=True)
+        (folder / f"the-text-of-the-source--{own[-8:]}.md").write_text(
+            f"---\nid: {own}\ntitle: the text of the source\nkind: note\ncreated: {_AT}\nupdated: {_AT}\n"
+            f"author: user:local\nlinks:\n  - shared_from {source}@1\nshared: live {root} user:local {_AT} 1\n"
+            "revision: 1\nversion: 1\n---\n\nthe text of the source\n"
+        )
+
+
+def _edit(book: Commonplace, source: str, said: Iterator[str]) -> float:
+    begun = time.perf_counter()
+    book.edit(source, text=next(said))
+    while book.work():
+        pass
+    return (time.perf_counter() - begun) * 1_000
+
+
+def _write(loop: BareLoop, said: Iterator[str], rows: int) -> float:
+    begun = time.perf_counter()
+    loop.add_many([next(said)] * rows)
+    return (time.perf_counter() - begun) * 1_000
+
+
+def lineage(bench: Bench) -> Iterator[Figure]:
+    """Measure the lineage of the last of a chain, and all copies of one source, beside one query for the same rows."""
+    n = bench.scale.chain
+    home = bench.fresh("chain")
+    with commonplace.open(home) as book:
+        chain = [book.remember("the text of the source", space=PERSONAL).id, *(new_id() for _ in range(n))]
+        _copy_by_hand(home, [(chain[at], chain[at - 1], chain[0], f"chain/s{at}") for at in range(1, n + 1)])
+        book.sync()
+        yield _asked(bench, book, home, chain[-1], n=n, what="lineage at the end of a chain of n", sql=_BACK)
+    n = bench.scale.fan
+    home = bench.fresh("fan")
+    with commonplace.open(home) as book:
+        source = _with_copies(book, home, n)
+        yield _asked(bench, book, home, source, n=n, what="copies of a source that has n", sql=_FORWARD)
+
+
+def _asked(bench: Bench, book: Commonplace, home: str, memory: str, *, n: int, what: str, sql: str) -> Figure:
+    with closing(sqlite3.connect(Path(home, ".commonplace", "state.db"))) as bare:
+        ours, reference = in_turns(
+            bench.scale.start_rounds,
+            lambda: _timed(lambda: book.lineage(memory)) * 1_000,
+            lambda: _timed(lambda: bare.execute(sql, (memory,)).fetchall()) * 1_000,
+        )
+    return Figure(benchmark="lineage", what=what, n=n, unit="us", ours_rounds=ours, reference_rounds=reference)
+
+
+def _timed(ask: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    ask()
+    return (time.perf_counter() - begun) * 1_000
+
+
+def recall_copies(bench: Bench) -> Iterator[Figure]:
+    """Measure recall in a space of which three in ten memories are copies, beside one with the same texts and none."""
+    n = bench.scale.shared
+    with commonplace.open(bench.fresh("copies")) as book, commonplace.open(bench.fresh("none")) as plain:
+        chance = random.Random("copies")
+        notes = list(islice((shelf.draft.text for shelf in shelves(2 * n) if len(shelf.passages) == 1), n))
+        for at, text in enumerate(notes):
+            if chance.random() < _COPIED:
+                source = book.remember(text, space=_ELSEWHERE).id
+                book.share(source, PERSONAL)
+            else:
+                book.remember(text, space=PERSONAL)
+            if at % 500 == 499:
+                book.reindex()
+        plain.remember_many([Draft(text, space=PERSONAL) for text in notes])
+        book.reindex()
+        plain.reindex()
+        asked = random.Random("asked")
+        questions = [by_frequency(asked) for _ in range(bench.scale.questions)]
+        ours, reference = in_turns(
+            bench.scale.question_rounds, partial(_ask, book, questions), partial(_ask, plain, questions)
+        )
+    yield Figure(
+        benchmark="recall_copies",
+        what="recall among n, three in ten copies",
+        n=n,
+        unit="ms",
+        ours_rounds=ours,
+        reference_rounds=reference,
+        bar=_BAR,
+    )
+
+
+def _ask(book: Commonplace, questions: list[str]) -> float:
+    """Return the milliseconds of the median question."""
+    took = sorted(_timed(partial(book.recall, asked, spaces=[PERSONAL], k=_K)) for asked in questions)
+    return took[len(took) // 2]
