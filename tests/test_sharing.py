@@ -224,6 +224,22 @@ def test_a_detached_copy_follows_no_longer_and_still_says_where_it_came_from(boo
     assert again.new
 
 
+def test_the_link_of_a_copy_to_its_source_is_made_and_ended_by_sharing_alone(book, source):
+    copy = book.share(source, "team").id
+    other = book.remember("something else", space="team").id
+    with pytest.raises(BadInput, match="stays"):
+        book.unlink(copy, "shared_from", source)
+    for memory, target in ((other, source), (copy, other)):
+        with pytest.raises(BadInput, match="only sharing"):
+            book.link(memory, "shared_from", target)
+    with pytest.raises(BadInput, match="only sharing"):
+        book.remember("said to be shared", links=[("shared_from", source)])
+    book.link(copy, "related_to", other)
+    book.unlink(copy, "related_to", other)
+    book.edit(source, text="Bertha owns it")
+    assert (book.get(copy).text, freshness(book, copy)) == ("Bertha owns it", "fresh")
+
+
 def test_a_snapshot_can_be_refreshed_by_hand(book, source):
     copy = book.share(source, "team", refresh="snapshot").id
     book.edit(source, text="their new words")
