@@ -430,3 +430,18 @@ def test_what_may_not_be_read_is_shown_without_title_text_or_space(book, source)
     assert (below.id, below.title, below.space, below.freshness, below.readable) == (last, None, None, None, False)
     with pytest.raises(NotFound):
         book.acting_as(ALICE).lineage(source)
+
+
+def test_a_second_source_that_was_written_into_the_file_of_a_copy_is_taken_out(book, source, home):
+    copy = book.share(source, "team").id
+    other = book.remember("something else", space="personal").id
+    path = home / book.get(copy).path
+    added = f"links:\n  - shared_from {other}@1\n  - related_to {other}\n"
+    path.write_text(path.read_text().replace("links:\n", added))
+    book.sync()
+    assert [(link.relation, link.target) for link in book.get(copy).links] == [
+        ("related_to", other),
+        ("shared_from", source),
+    ]
+    assert [one.id for one in book.lineage(copy).ancestors] == [source]
+    assert f"shared_from {other}" not in path.read_text()

@@ -96,9 +96,10 @@ def said_by(memory: Memory, document: Document) -> Memory:
 
 
 def _still_from(source: Link | None, links: tuple[Link, ...]) -> tuple[Link, ...]:
-    if source is None or source in links:
+    if source is None:
         return links
-    return (*(link for link in links if link.relation != source.relation), source)
+    kept = tuple(link for link in links if link == source or link.relation != source.relation)
+    return kept if source in kept else (*kept, source)
 
 
 def tie_of(document: Document) -> Shared | None:
