@@ -48,6 +48,9 @@ def refreshed(desk: Desk, copy: Memory, source: Memory) -> Memory | None:
     """Let a copy say what its source says, if it may and does not yet; return it then."""
     if copy.shared is None or copy.source is None or not copies.is_tied(copy) or source.deleted is not None:
         return None
+    if copy.shared.claimed:
+        # Who shared it is what a file said: nobody's right to read the source can be looked at.
+        return None
     if source.space.id not in rights.readable(desk.tx, copy.shared.by, desk.spaces):
         return None
     try:

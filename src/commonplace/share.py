@@ -202,6 +202,11 @@ def refresh(parts: Parts, actor: str, copy_id: str) -> Receipt:
 
     def story(desk: Desk, copy: Memory) -> Memory:
         _require_source(desk, copy, unless=(DETACHED, REVOKED, SOURCE_DELETED, DIVERGED))
+        if copies.require(copy)[0].claimed:
+            raise Conflict(
+                f"the copy {copy.id} came by import: nobody here saw it being shared",
+                fix="`adopt` ties it to its source in your name, `detach` ends the tie",
+            )
         return _brought_up(desk, copy)
 
     return _with_copy(parts, actor, copy_id, story)
@@ -220,15 +225,27 @@ def detach(parts: Parts, actor: str, copy_id: str) -> Receipt:
 
 
 def adopt(parts: Parts, actor: str, copy_id: str) -> Receipt:
-    """Let a copy that was edited here say what its source says again; what it said stays in its history."""
+    """Let a copy that was edited here say what its source says again; what it said stays in its history.
 
-    def story(desk: Desk, copy: Memory) -> Memory:
+    One that came by import follows its source from then on, in the name of the one who adopts it.
+    """
+
+    def story(desk: Desk, found: Memory) -> Memory:
+        copy = _vouched_for(desk, found)
         source = _require_source(desk, copy, unless=(DETACHED, REVOKED, SOURCE_DELETED))
-        if not freshness.has_diverged(copy) and not freshness.is_stale(copy, source):
+        if copy == found and not freshness.has_diverged(copy) and not freshness.is_stale(copy, source):
             return copy
         return following.taken_over(desk, copy, source)
 
     return _with_copy(parts, actor, copy_id, story)
+
+
+def _vouched_for(desk: Desk, copy: Memory) -> Memory:
+    """Return a copy whose tie came by import as one that the actor shared, which must be able to read its source."""
+    shared, _ = copies.require(copy)
+    if not shared.claimed or shared.mode == DETACHED:
+        return copy
+    return copy._replace(shared=shared._replace(by=str(desk.actor), at=desk.tx.now, claimed=False))
 
 
 def _with_copy(parts: Parts, actor: str, copy_id: str, story: following.Change) -> Receipt:
