@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from commonplace.engines.yaml_fields import PyYaml
 from commonplace.errors import BadFile, BadTime, TooLarge
-from commonplace.markdown import FIELDS, Dialect, Document, clean_tags, clean_title, parse, render
+from commonplace.front_fields import FIELDS, clean_tags, clean_title
+from commonplace.markdown import Dialect, Document, parse, render
 from commonplace.model import (
     DETACHED,
     KINDS,

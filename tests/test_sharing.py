@@ -224,6 +224,22 @@ def test_a_detached_copy_follows_no_longer_and_still_says_where_it_came_from(boo
     assert again.new
 
 
+def test_the_link_of_a_copy_to_its_source_is_made_and_ended_by_sharing_alone(book, source):
+    copy = book.share(source, "team").id
+    other = book.remember("something else", space="team").id
+    with pytest.raises(BadInput, match="one source"):
+        book.unlink(copy, "shared_from", source)
+    for memory, target in ((other, source), (copy, other)):
+        with pytest.raises(BadInput, match="only sharing"):
+            book.link(memory, "shared_from", target)
+    with pytest.raises(BadInput, match="only sharing"):
+        book.remember("said to be shared", links=[("shared_from", source)])
+    book.link(copy, "related_to", other)
+    book.unlink(copy, "related_to", other)
+    book.edit(source, text="Bertha owns it")
+    assert (book.get(copy).text, freshness(book, copy)) == ("Bertha owns it", "fresh")
+
+
 def test_a_snapshot_can_be_refreshed_by_hand(book, source):
     copy = book.share(source, "team", refresh="snapshot").id
     book.edit(source, text="their new words")
@@ -414,3 +430,52 @@ def test_what_may_not_be_read_is_shown_without_title_text_or_space(book, source)
     assert (below.id, below.title, below.space, below.freshness, below.readable) == (last, None, None, None, False)
     with pytest.raises(NotFound):
         book.acting_as(ALICE).lineage(source)
+
+
+def test_a_second_source_that_was_written_into_the_file_of_a_copy_is_taken_out(book, source, home):
+    copy = book.share(source, "team").id
+    other = book.remember("something else", space="personal").id
+    path = home / book.get(copy).path
+    added = f"links:\n  - shared_from {other}@1\n  - related_to {other}\n"
+    path.write_text(path.read_text().replace("links:\n", added))
+    book.sync()
+    assert [(link.relation, link.target) for link in book.get(copy).links] == [
+        ("related_to", other),
+        ("shared_from", source),
+    ]
+    assert [one.id for one in book.lineage(copy).ancestors] == [source]
+    assert f"shared_from {other}" not in path.read_text()
+
+
+def test_a_tie_that_came_by_import_is_followed_only_once_somebody_who_may_has_adopted_it(book, home, tmp_path):
+    """Whoever hands over a folder could else have any memory copied to where it can read."""
+    secret = book.remember("the code is 41", space="private").id
+    book.grant(BOB, "team", "writer")
+    shared = book.share(secret, "other").id
+    forged = (home / book.get(shared).path).read_text()
+    (tmp_path / "got").mkdir()
+    for number, mode in enumerate(("live", "lazy")):
+        own, root = (f"0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c{digit}{number}" for digit in "2a")
+        text = forged.replace(shared, own).replace(f"shared: live {secret}", f"shared: {mode} {root}")
+        (tmp_path / "got" / f"{number}.md").write_text(text.replace("the code is 41", "hello"))
+    book.import_folder(str(tmp_path / "got"), space="team")
+    bob = book.acting_as(BOB)
+    copies = [memory.id for memory in bob.list(Filter(space="team")).items]
+    assert copies
+    book.edit(secret, text="the code is 42")
+    book.work()
+    for copy in copies:
+        assert bob.get(copy).shared.claimed
+        with pytest.raises((Conflict, NotAllowed, NotFound)):
+            bob.refresh(copy)
+        with pytest.raises(NotFound):
+            bob.adopt(copy)
+        assert (bob.get(copy).text, bob.get(copy).freshness) == ("hello", "stale")
+        assert "42" not in str(bob.recall("code", spaces=["team"]).hits)
+    book.adopt(copies[0])
+    memory = book.get(copies[0])
+    assert (memory.text, memory.freshness, memory.shared.claimed, memory.shared.by) == (
+        "the code is 42", "fresh", False, "user:local",
+    )  # fmt: skip
+    assert book.edit(secret, text="the code is 43").copies >= 1
+    assert (book.get(copies[0]).text, book.get(copies[0]).freshness) == ("the code is 43", "fresh")

@@ -9,7 +9,7 @@ import pytest
 
 import commonplace
 from commonplace.book import Commonplace
-from commonplace.errors import BadInput, FileInTheWay, NotFound
+from commonplace.errors import BadInput, Conflict, FileInTheWay, NotFound
 from commonplace.model import Filter
 
 UNKNOWN = "0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2e"
@@ -221,7 +221,7 @@ def test_a_memory_is_no_copy_because_its_file_says_so(home, book, source):
 def test_the_links_of_a_copy_cannot_be_changed_to_another_source(home, book, source):
     copy = book.share(source, "team").id
     other = book.remember("something else", space="personal").id
-    with pytest.raises(BadInput, match="one source"):
+    with pytest.raises(BadInput, match="only sharing"):
         book.link(copy, "shared_from", other)
     with pytest.raises(BadInput, match="one source"):
         book.unlink(copy, "shared_from", source)
@@ -475,7 +475,9 @@ def test_imported_copies_are_claimed_and_follow_nobody_until_somebody_lets_them(
         assert stands(other, team, below) == ["fresh", "diverged"]
         other.edit(source, text="new words")
         assert stands(other, team) == ["stale"], "nobody here shared it"
-        other.refresh(team)
+        with pytest.raises(Conflict, match="came by import"):
+            other.refresh(team)
+        other.adopt(team)
         memory = other.get(team)
         assert (memory.text, memory.freshness) == ("new words", "fresh")
         assert memory.shared is not None

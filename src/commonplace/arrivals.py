@@ -16,7 +16,8 @@ from commonplace import adopting, amend, files, idempotency, links, memories, pa
 from commonplace.desk import Desk
 from commonplace.documents import dialect, links_of, parsed, rendered, said_by, tie_of
 from commonplace.errors import BadFile, FileInTheWay
-from commonplace.markdown import FIELDS, Document
+from commonplace.front_fields import FIELDS
+from commonplace.markdown import Document
 from commonplace.model import MAX_FRONT_BYTES, MAX_TAGS, MAX_TITLE, Link, Memory, Shared, new_id
 from commonplace.ports import Parts, SourceFile
 from commonplace.remember import free_path

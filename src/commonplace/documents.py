@@ -99,8 +99,8 @@ def _still_from(source: Link | None, links: tuple[Link, ...]) -> tuple[Link, ...
     """Return the links that a file names; the one of a copy to its source stays as it was, and the only one."""
     if source is None:
         return links
-    others = [link for link in links if link.relation != source.relation]
-    return tuple(link for link in links if link in (source, *others)) if source in links else (*others, source)
+    kept = tuple(link for link in links if link == source or link.relation != source.relation)
+    return kept if source in kept else (*kept, source)
 
 
 def tie_of(document: Document) -> Shared | None:

@@ -20,16 +20,11 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from commonplace.errors import BadFile, BadTime, TooLarge
+from commonplace.front_fields import FIELDS, KNOWN, LinkTo, read_time
 from commonplace.model import (
-    KINDS,
     MAX_FRONT_BYTES,
-    MAX_TAG,
-    MAX_TAGS,
     MAX_TEXT_BYTES,
-    MAX_TITLE,
-    RELATIONS,
     Shared,
-    stamp,
 )
 from commonplace.ports import Yaml, YamlField
 
@@ -38,9 +33,6 @@ _Values: TypeAlias = dict[str, Any]
 
 _Said: TypeAlias = tuple[str, object, int]
 """A field as a file has it: its name, its value, and its line counted from 0."""
-
-LinkTo: TypeAlias = tuple[str, str, int | None]
-"""A link as a file says it: relation, target, revision of the target."""
 
 
 class Document(NamedTuple):
@@ -157,18 +149,6 @@ def render(document: Document, dialect: Dialect) -> bytes:
     return f"{bom}{_or('---' + eol, layout.opening)}{front}{closing}{gap}{text}{end}".encode()
 
 
-def clean_title(title: str) -> str:
-    """Put a title on one line, its words with one blank between."""
-    return " ".join(title.split())
-
-
-def clean_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """Return tags as `wording.tags` accepts them: parted at commas, without brackets, leading `#` and repeats."""
-    parted = (part for tag in tags for part in _BRACKETS.sub("", tag).split(","))
-    cleaned = (_LEADING_HASHES.sub("", clean_title(tag)) for tag in parted)
-    return tuple(dict.fromkeys(tag for tag in cleaned if tag))
-
-
 # The file, its front matter and its text
 
 
@@ -271,7 +251,7 @@ def _quick_fields(raw: str) -> Iterator[_Said]:
     items: list[object] = []
     for line in raw.split("\n")[:-1]:
         name, _, value = line.partition(": ")
-        if name in _FIELDS:
+        if name in KNOWN:
             yield name, _quick_value(value), 0
         elif line.startswith("  - "):
             items.append(line[4:])
@@ -289,11 +269,11 @@ def _quick_value(value: str) -> object:
 def _values(said: Iterable[_Said], dialect: Dialect) -> _Values:
     values = dict(_EMPTY)
     for name, value, line in said:
-        field = _FIELDS.get(name)
+        field = KNOWN.get(name)
         if field is None or value is None or value == "":
             continue
         try:
-            values[name] = field.read(value) if field.read else _read_time(name, value, dialect)
+            values[name] = field.read(value) if field.read else read_time(name, value, dialect.read_time)
         except (ValueError, BadTime) as error:
             raise BadFile(
                 f"line {line + 1}: `{name}` must be {field.must}",
@@ -308,95 +288,6 @@ def _said(fields: Iterable[YamlField]) -> Iterator[_Said]:
     return ((field.name, field.value, field.first_line) for field in fields)
 
 
-def _read_line(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError  # noqa: TRY004 - the caller turns every bad value into one BadFile
-    line = clean_title(value)
-    if _NOT_TEXT.search(line):
-        raise ValueError
-    return line
-
-
-def _read_time(name: str, value: object, dialect: Dialect) -> datetime:
-    line = _read_line(value)
-    if len(line) == len("2026-11-15T20:18:24.123456Z") and line[10] == "T" and line[-1] == "Z":
-        return datetime.fromisoformat(line)
-    return dialect.read_time(name, line)
-
-
-def _read_shaped(value: object, shape: re.Pattern[str]) -> str:
-    line = _read_line(value)
-    if not shape.fullmatch(line):
-        raise ValueError
-    return line
-
-
-def _read_id(value: object) -> str:
-    return _read_shaped(value, _UUID).lower()
-
-
-def _read_title(value: object) -> str | None:
-    line = _read_line(value)
-    if len(line) > MAX_TITLE:
-        raise ValueError
-    return line or None
-
-
-def _read_kind(value: object) -> str:
-    return _read_shaped(value, _KIND).lower()
-
-
-def _read_tags(value: object) -> tuple[str, ...]:
-    found = value.split(",") if isinstance(value, str) else value
-    if not isinstance(found, list):
-        raise ValueError  # noqa: TRY004 - the caller turns every bad value into one BadFile
-    tags = clean_tags(_read_line(tag) for tag in found if tag is not None)
-    if len(tags) > MAX_TAGS or any(len(tag) > MAX_TAG for tag in tags):
-        raise ValueError
-    return tags
-
-
-def _read_importance(value: object) -> float:
-    number = float(_read_line(value))
-    if not 0 <= number <= 1:
-        raise ValueError
-    return number
-
-
-def _read_author(value: object) -> str:
-    return _read_shaped(value, _AUTHOR)
-
-
-def _read_session(value: object) -> str:
-    return _read_shaped(value, _SESSION)
-
-
-def _read_shared(value: object) -> Shared:
-    found = Shared.read(_read_line(value))
-    return found._replace(root=_read_id(found.root), by=_read_author(found.by))
-
-
-def _read_links(value: object) -> tuple[LinkTo, ...]:
-    if not isinstance(value, list):
-        raise ValueError  # noqa: TRY004 - the caller turns every bad value into one BadFile
-    return tuple(dict.fromkeys(_read_link(item) for item in value if item is not None))
-
-
-def _read_link(value: object) -> LinkTo:
-    relation, _, target = _read_line(value).partition(" ")
-    target, at, revision = target.strip().partition("@")
-    if relation not in RELATIONS:
-        raise ValueError
-    return relation, _read_id(target), _read_count(revision) if at else None
-
-
-def _read_count(value: object) -> int:
-    number = int(_read_shaped(value, _COUNT))
-    if number > _LARGEST_COUNT:
-        raise ValueError
-    return number
-
-
 # Values to front matter
 
 
@@ -406,7 +297,7 @@ def _front(values: Mapping[str, Any], eol: str) -> str:
 
 
 def _written(name: str, value: Any) -> str:  # noqa: ANN401 - each field has its own type, which its writer knows
-    return "" if value is None or value == () else f"{name}:{_FIELDS[name].write(value)}\n"
+    return "" if value is None or value == () else f"{name}:{KNOWN[name].write(value)}\n"
 
 
 def _edited(raw: str, values: _Values, eol: str, dialect: Dialect) -> str:
@@ -427,101 +318,9 @@ def _edited(raw: str, values: _Values, eol: str, dialect: Dialect) -> str:
     return "".join(lines)[1:]
 
 
-def _write_as_is(value: str) -> str:
-    return f" {value}"
-
-
-def _write_title(title: str) -> str:
-    return f" {_scalar(title, _PLAIN)}"
-
-
-def _write_tags(tags: tuple[str, ...]) -> str:
-    return f" [{', '.join([_scalar(tag, _PLAIN_IN_LIST) for tag in tags])}]"
-
-
-def _scalar(value: str, plain: re.Pattern[str]) -> str:
-    return value if plain.fullmatch(value) and value.lower() not in _RESERVED else _quoted(value)
-
-
-def _quoted(value: str) -> str:
-    """Quote as JSON, which YAML reads too, and escape what YAML does not allow as it is."""
-    return _NOT_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
-
-
-def _write_shared(shared: Shared) -> str:
-    return f" {shared.written()}"
-
-
-def _write_number(number: float) -> str:
-    return f" {number!r}".removesuffix(".0")
-
-
-def _write_time(time: datetime) -> str:
-    return f" {stamp(time)}"
-
-
-def _write_links(links: tuple[LinkTo, ...]) -> str:
-    return "".join(
-        f"\n  - {relation} {target}" + ("" if revision is None else f"@{revision}")
-        for relation, target, revision in links
-    )
-
-
 _OPENING: Final = re.compile(r"---[ \t]*\r?\n")
 _CLOSING: Final = re.compile(r"^(?:---|\.\.\.)[ \t]*\r?(?:\n|\Z)", re.MULTILINE)
 _FIELD_LIKE: Final = re.compile(r"(?!-\s).*?:(?:\s|$)")
 _OUR_ID: Final = re.compile(r"^id:[ \t]", re.MULTILINE)
 _FLOW_ITEM: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[^", ][^,]*')
-_BRACKETS: Final = re.compile(r"[\[\]{}]")
-_LEADING_HASHES: Final = re.compile(r"^[\s#]+")
-_NOT_TEXT: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
-_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
-_KIND: Final = re.compile("|".join(KINDS), re.IGNORECASE | re.ASCII)
-_AUTHOR: Final = re.compile(r"(?:user|agent):[A-Za-z0-9][A-Za-z0-9._@-]*")
-_SESSION: Final = re.compile(r"\S{1,200}")
-_COUNT: Final = re.compile(r"[1-9][0-9]{0,15}")
-# What every reader of JSON can still count on from; some have no larger whole numbers.
-_LARGEST_COUNT: Final = 2**53 - 1
-# Begins with a letter and holds nothing that could mean something in YAML 1.1 or 1.2: quoted otherwise.
-_PLAIN: Final = re.compile(r"""[^\W\d_](?:[\w .,;!?'"()/+&%=@\u2013\u2014\u2019-]*(?<! ))?""")
-_PLAIN_IN_LIST: Final = re.compile(r"[^\W\d_](?:[\w ./+-]*(?<! ))?")
-_RESERVED: Final = frozenset(("y", "n", "yes", "no", "true", "false", "on", "off", "null"))
-_NOT_YAML: Final = re.compile(r"[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
-
-
-class _Field(NamedTuple):
-    """What a field must be, in words, and how it is read and written; times are read by the dialect."""
-
-    must: str
-    read: Callable[[object], Any] | None
-    write: Callable[[Any], str]
-
-
-_TIME: Final = _Field("a date or time, such as 2026-05-01 or 2026-05-01T09:30:00Z", None, _write_time)
-_NUMBER: Final = _Field(f"a whole number from 1 to {_LARGEST_COUNT}", _read_count, _write_number)
-_FIELDS: Final[Mapping[str, _Field]] = {
-    "id": _Field("a UUID", _read_id, _write_as_is),
-    "title": _Field(f"a text of at most {MAX_TITLE} characters", _read_title, _write_title),
-    "kind": _Field(f"one of {', '.join(KINDS)}", _read_kind, _write_as_is),
-    "tags": _Field(f"a list of at most {MAX_TAGS} tags of {MAX_TAG} characters", _read_tags, _write_tags),
-    "created": _TIME,
-    "occurred": _TIME,
-    "valid_from": _TIME,
-    "valid_until": _TIME,
-    "expires": _TIME,
-    "importance": _Field("a number from 0 to 1", _read_importance, _write_number),
-    "author": _Field("a name such as user:alice or agent:reviewer", _read_author, _write_as_is),
-    "session_id": _Field("a session's id, without blanks", _read_session, _write_title),
-    "links": _Field(
-        f"a list of `relation id` or `relation id@revision`, with a relation of {', '.join(RELATIONS)}",
-        _read_links,
-        _write_links,
-    ),
-    "shared": _Field("as we wrote it: it is not for editing", _read_shared, _write_shared),
-    "updated": _TIME,
-    "revision": _NUMBER,
-    "version": _NUMBER,
-}
-FIELDS: Final = tuple(_FIELDS)
-"""The names of the fields that we know, in canonical order."""
 _EMPTY: Final[_Values] = {name: () if name in ("tags", "links") else None for name in FIELDS}

@@ -69,7 +69,7 @@ def _checked(draft: Draft) -> Draft:
         kind=wording.kind(draft.kind),
         tags=wording.tags(draft.tags),
         importance=wording.importance(draft.importance),
-        links=tuple((wording.relation(relation), wording.memory_id(target)) for relation, target in draft.links),
+        links=tuple((wording.new_relation(relation), wording.memory_id(target)) for relation, target in draft.links),
         replaces=wording.memory_id(draft.replaces) if draft.replaces else None,
         key=wording.key(draft.key) if draft.key is not None else None,
     )
@@ -248,7 +248,7 @@ def move(parts: Parts, actor: str, memory_id: str, to: str, *, expected_version:
 
 def link(parts: Parts, actor: str, source: str, relation: str, target: str) -> Receipt:
     """Link a memory to another; a link that is there already is left as it is."""
-    wording.relation(relation)
+    wording.new_relation(relation)
     target = wording.memory_id(target)
 
     def story(desk: Desk, memory: Memory) -> Memory:

@@ -137,9 +137,12 @@ def refresh(parts: Parts, actor: str, copy_id: str) -> Receipt:
     """Let a copy take over what its source says now, in the name of the one who shared it."""
 
     def story(desk: Desk, copy: Memory) -> Memory:
-        source = _require_source(desk, copy, unless=(DETACHED, REVOKED, SOURCE_DELETED, DIVERGED))
-        if copy.shared is not None and copy.shared.claimed:
-            return following.taken_over(desk, copy, source)
+        _require_source(desk, copy, unless=(DETACHED, REVOKED, SOURCE_DELETED, DIVERGED))
+        if copies.require(copy)[0].claimed:
+            raise Conflict(
+                f"the copy {copy.id} came by import: nobody here saw it being shared",
+                fix="`adopt` ties it to its source in your name, `detach` ends the tie",
+            )
         _bring_up(desk, copy.id)
         return memories.find(desk.tx, desk.spaces, copy.id) or copy
 
@@ -159,11 +162,15 @@ def detach(parts: Parts, actor: str, copy_id: str) -> Receipt:
 
 
 def adopt(parts: Parts, actor: str, copy_id: str) -> Receipt:
-    """Let a copy that was edited here say what its source says again; what it said stays in its history."""
+    """Let a copy that was edited here say what its source says again; what it said stays in its history.
+
+    One that came by import follows its source from then on, in the name of the one who adopts it.
+    """
 
     def story(desk: Desk, copy: Memory) -> Memory:
         source = _require_source(desk, copy, unless=(DETACHED, REVOKED, SOURCE_DELETED))
-        if not freshness.has_diverged(copy) and not freshness.is_stale(copy, source):
+        claimed = copies.require(copy)[0].claimed
+        if not claimed and not freshness.has_diverged(copy) and not freshness.is_stale(copy, source):
             return copy
         return following.taken_over(desk, copy, source)
 

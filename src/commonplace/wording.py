@@ -104,6 +104,13 @@ def key(value: str) -> str:
     return value
 
 
+def new_relation(value: str) -> str:
+    """Return one of the relations in which somebody may put one memory to another; copies are made by sharing."""
+    if relation(value) == "shared_from":
+        raise BadInput("only sharing ties a memory to a source", fix="`share` or `pull` makes a copy that is tied")
+    return value
+
+
 def memory_id(value: str) -> str:
     """Return an id in its one form, or refuse what cannot be one."""
     lowered = value.strip().lower()
