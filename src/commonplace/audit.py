@@ -195,8 +195,14 @@ def heads(tx: Reading) -> dict[str, tuple[int, str]]:
     return {space: (seq, digest) for space, seq, digest in tx.rows("SELECT space, seq, hash FROM log_head")}
 
 
-def hash_at(tx: Reading, space: str, seq: int) -> str | None:
-    """Return the hash of one entry: what nobody else's log has there."""
+def has(tx: Reading, entries: Mapping[str, tuple[int, str]]) -> bool:
+    """Tell whether the log of each space has this hash at this number: what nobody else's log has there."""
+    # Mostly an entry is the last of its space still; only where others came behind it, it is looked for.
+    rest = dict(entries.items() - heads(tx).items())
+    return all(_hash_at(tx, space, seq) == digest for space, (seq, digest) in rest.items())
+
+
+def _hash_at(tx: Reading, space: str, seq: int) -> str | None:
     row = tx.row("SELECT hash FROM log_entry WHERE space = :space AND seq = :seq", space=space, seq=seq)
     return str(row[0]) if row else None
 

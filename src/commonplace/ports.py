@@ -420,6 +420,13 @@ class Index(Protocol):
         """Look at what is there now."""
         ...
 
+    def known(self) -> IndexView:
+        """Return what was last seen, without looking again if that takes long.
+
+        Its search raises Overtaken if the index has become another since.
+        """
+        ...
+
     def nothing(self) -> IndexView:
         """Return a view of no index at all."""
         ...

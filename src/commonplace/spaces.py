@@ -20,6 +20,12 @@ def named(tx: Reading, name: str) -> Space | None:
     return _space(row) if row else None
 
 
+def called(tx: Reading, names: Sequence[str]) -> dict[str, Space]:
+    """Return those of the spaces of these names that there are, by id."""
+    rows = tx.rows("SELECT id, name, created FROM space WHERE name IN :names ORDER BY name", names=tuple(names))
+    return {row[0]: _space(row) for row in rows}
+
+
 def names(tx: Reading, ids: Sequence[str]) -> dict[str, str]:
     """Return the names that these spaces have now."""
     return dict(tx.rows("SELECT id, name FROM space WHERE id IN :ids", ids=ids)) if ids else {}
