@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from json import JSONEncoder
@@ -123,13 +123,18 @@ def hold(tx: Transaction, spaces: Sequence[str]) -> dict[str, tuple[int, str]]:
 
     Whoever changes something of a space adds to its chain, so that nothing is committed there meanwhile.
     """
+    return holding(tx, spaces)()
+
+
+def holding(tx: Transaction, spaces: Sequence[str]) -> Callable[[], dict[str, tuple[int, str]]]:
+    """Ask to `hold` these spaces, and return what waits for it: what is asked behind it is asked when they are held."""
     if not spaces:
-        return {}
-    rows = tx.rows(
+        return dict
+    rows = tx.ask(
         f"SELECT space, seq, hash FROM log_head WHERE space IN :spaces ORDER BY space{tx.locking}",  # noqa: S608 - our own words
         spaces=sorted(spaces),
     )
-    return {space: _checked_end(space, seq, digest) for space, seq, digest in rows}
+    return lambda: {space: _checked_end(space, seq, digest) for space, seq, digest in rows()}
 
 
 def append(

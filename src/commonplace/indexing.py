@@ -52,6 +52,8 @@ RULES: Final = "2"
 """Changes whenever the same memory gives other passages or terms than before: an index by other rules is made anew."""
 
 ANY: Final = sys.maxsize
+"""However many have changed."""
+
 FEW: Final = 128
 """So many changed memories are searched directly; more are written down first."""
 

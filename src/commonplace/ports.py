@@ -60,6 +60,13 @@ class Transaction(Reading, Protocol):
     claiming: str
     """The same, but rows that others keep already are left out."""
 
+    def ask(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
+        """Send a query, and return what waits for its rows: so several are sent before anybody waits.
+
+        Each sees what those before it have done, and waited for.
+        """
+        ...
+
     def run(self, sql: str, /, **params: object) -> int:
         """Run one statement and return how many rows it touched."""
         ...

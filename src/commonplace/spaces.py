@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from commonplace.model import Space, moment, stamp
@@ -26,9 +26,12 @@ def called(tx: Reading, names: Sequence[str]) -> dict[str, Space]:
     return {row[0]: _space(row) for row in rows}
 
 
-def names(tx: Reading, ids: Sequence[str]) -> dict[str, str]:
-    """Return the names that these spaces have now."""
-    return dict(tx.rows("SELECT id, name FROM space WHERE id IN :ids", ids=ids)) if ids else {}
+def names(tx: Transaction, ids: Sequence[str]) -> Callable[[], dict[str, str]]:
+    """Ask for the names that these spaces have now, and return what waits for them."""
+    if not ids:
+        return dict
+    rows = tx.ask("SELECT id, name FROM space WHERE id IN :ids", ids=ids)
+    return lambda: dict(rows())
 
 
 def hold(tx: Transaction) -> None:
