@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,9 @@ class Sqlite:
 
     def row(self, sql: str, /, **params: object) -> tuple[Any, ...] | None:
         return next(iter(self.rows(sql, **params)), None)
+
+    def ask(self, sql: str, /, **params: object) -> Callable[[], list[tuple[Any, ...]]]:
+        return partial(self.rows, sql, **params)
 
     def run(self, sql: str, /, **params: object) -> int:
         return self.connection.execute(sql, params).rowcount

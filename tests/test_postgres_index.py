@@ -22,6 +22,7 @@ import pytest
 
 import commonplace
 from commonplace import compose
+from commonplace.book import Commonplace
 from commonplace.catalogue import Applied, Layer, Marker, Sought
 from commonplace.engines import postgres_schema
 from commonplace.errors import Busy, DatabaseUnreachable, HomeIsNewer
@@ -49,6 +50,7 @@ from tests.index_worlds import (
     vector,
     wrong_with,
 )
+from tests.statements import recorded
 
 KILLS = int(os.environ.get("COMMONPLACE_KILLS", "6"))
 SEED = 20261116
@@ -587,3 +589,56 @@ def test_a_book_is_recalled_with_the_same_hits_and_scores_as_from_the_embedded_i
                     )
                     assert one == two
                     assert one
+
+
+# --- how often a recall asks
+
+
+@pytest.fixture
+def towers(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Commonplace]:
+    """A book on PostgreSQL with a dozen spaces, whose index is written."""
+    address, keys = postgres_book
+    monkeypatch.setenv("COMMONPLACE_KEYS", keys)
+    with commonplace.open(address) as book:
+        for number in range(12):
+            book.remember(f"The ledger of tower {number} is kept in the cellar.", space=f"tower/{number}")
+        book.reindex(anew=True)
+        book.recall("ledger", spaces="tower/0")
+        yield book
+
+
+# Begin, spaces, change numbers, three in one pipeline, neighbours, all spaces, memories, what supersedes them, end.
+STATEMENTS = 11
+
+
+@pytest.mark.parametrize("spaces", [["tower/0"], ["tower/1", "tower/2", "tower/3"], ["tower/"], ["/"]])
+def test_a_recall_takes_few_statements_however_many_spaces_it_asks(towers, monkeypatch, spaces):
+    with recorded(monkeypatch) as statements:
+        assert towers.recall("ledger", spaces=spaces).hits
+    assert len(statements) == STATEMENTS, statements
+
+
+def test_whoever_was_granted_spaces_asks_twice_more_however_many_they_are(towers, monkeypatch):
+    towers.grant("user:bob", "tower/1", "reader")
+    towers.grant("user:bob", "tower/2", "reader")
+    bob = towers.acting_as("user:bob")
+    with recorded(monkeypatch) as statements:
+        assert len(bob.recall("ledger", spaces=["tower/1", "tower/2"]).hits) == 2
+    assert len(statements) == STATEMENTS + 2, statements
+
+
+def test_an_index_that_another_wrote_meanwhile_is_looked_at_again(towers, postgres_book):
+    with commonplace.open(postgres_book[0]) as other:
+        other.remember_many([Draft(f"Bell {number} hangs in the belfry.", space="bells") for number in range(200)])
+        other.recall("bell", spaces="bells")
+        assert len(towers.recall("bell", spaces="bells", k=200).hits) == 200
+        other.remember("The last bell is cracked.", space="bells")
+        assert towers.recall("cracked", spaces="bells").hits
+
+
+@pytest.mark.parametrize("statement", ["DROP TABLE recall_posting", "DROP TABLE recall_index", postgres_schema.DROP])
+def test_an_index_that_is_gone_since_the_last_recall_is_missed_by_nobody(towers, postgres_book, statement):
+    before = [(hit.id, hit.score) for hit in towers.recall("ledger", spaces="/").hits]
+    with psycopg.connect(postgres_book[0], autocommit=True) as connection:
+        connection.execute(statement)
+    assert [(hit.id, hit.score) for hit in towers.recall("ledger", spaces="/").hits] == before

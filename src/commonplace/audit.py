@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from json import JSONEncoder
@@ -123,13 +123,18 @@ def hold(tx: Transaction, spaces: Sequence[str]) -> dict[str, tuple[int, str]]:
 
     Whoever changes something of a space adds to its chain, so that nothing is committed there meanwhile.
     """
+    return holding(tx, spaces)()
+
+
+def holding(tx: Transaction, spaces: Sequence[str]) -> Callable[[], dict[str, tuple[int, str]]]:
+    """Ask to `hold` these spaces, and return what waits for it: what is asked behind it is asked when they are held."""
     if not spaces:
-        return {}
-    rows = tx.rows(
+        return dict
+    rows = tx.ask(
         f"SELECT space, seq, hash FROM log_head WHERE space IN :spaces ORDER BY space{tx.locking}",  # noqa: S608 - our own words
         spaces=sorted(spaces),
     )
-    return {space: _checked_end(space, seq, digest) for space, seq, digest in rows}
+    return lambda: {space: _checked_end(space, seq, digest) for space, seq, digest in rows()}
 
 
 def append(
@@ -195,8 +200,14 @@ def heads(tx: Reading) -> dict[str, tuple[int, str]]:
     return {space: (seq, digest) for space, seq, digest in tx.rows("SELECT space, seq, hash FROM log_head")}
 
 
-def hash_at(tx: Reading, space: str, seq: int) -> str | None:
-    """Return the hash of one entry: what nobody else's log has there."""
+def has(tx: Reading, entries: Mapping[str, tuple[int, str]]) -> bool:
+    """Tell whether the log of each space has this hash at this number: what nobody else's log has there."""
+    # Mostly an entry is the last of its space still; only where others came behind it, it is looked for.
+    rest = dict(entries.items() - heads(tx).items())
+    return all(_hash_at(tx, space, seq) == digest for space, (seq, digest) in rest.items())
+
+
+def _hash_at(tx: Reading, space: str, seq: int) -> str | None:
     row = tx.row("SELECT hash FROM log_entry WHERE space = :space AND seq = :seq", space=space, seq=seq)
     return str(row[0]) if row else None
 

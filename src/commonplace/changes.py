@@ -28,11 +28,14 @@ def counts(tx: Reading) -> dict[str, int]:
     return dict(tx.rows("SELECT space, last FROM change_count"))
 
 
-def since(tx: Reading, seen: Mapping[str, int]) -> list[str]:
-    """Return what has changed after these numbers, space by space; of a space that is not named, everything."""
+def since(tx: Reading, seen: Mapping[str, int], now: Mapping[str, int]) -> list[str]:
+    """Return what has changed after these numbers, space by space; of a space that is not named, everything.
+
+    `now` are the last numbers, as `counts` tells them in the same reading.
+    """
     found: dict[str, None] = {}
     # Most spaces stand where they stood: only what differs is looked at, which matters where there are hundreds.
-    for space, last in sorted(counts(tx).items() - seen.items()):
+    for space, last in sorted(now.items() - seen.items()):
         if last > seen.get(space, 0):
             rows = tx.rows(
                 "SELECT subject FROM change WHERE space = :space AND number > :number ORDER BY number",

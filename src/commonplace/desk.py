@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from commonplace import dates, files, memories, paths, rights, sessions, spaces
 from commonplace.documents import rendered
 from commonplace.errors import DiskFull, NotFound
-from commonplace.model import Change, Memory, Space, Spaces, new_id
+from commonplace.model import Change, Memory, Session, Space, Spaces, new_id
 from commonplace.ports import Overtaken, Parts, Transaction
 
 _ROOM: Final = 2 * 1024 * 1024
@@ -58,6 +58,13 @@ class Desk(NamedTuple):
     def hold_sessions(self, *ids: str) -> None:
         """Let nobody else change these sessions while the story is told, or append to them."""
         self._know(sessions.hold(self.tx, ids))
+
+    def held_session(self, session_id: str) -> Session | None:
+        """Return a session that the actor may read, if there is one, and let nobody else change it."""
+        held = sessions.holding(self.tx, [session_id])
+        found = sessions.find(self.tx, self.readable, session_id)
+        self._know(held())
+        return found
 
     def _know(self, found: Collection[str]) -> None:
         """Begin anew when something is in a space that was made after the story began."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from commonplace.errors import Moved
-from commonplace.ports import Reading, Transaction
+from commonplace.ports import Reading, Row, Transaction
 
 
 def facts(tx: Reading) -> dict[str, str]:
@@ -27,12 +29,18 @@ def forget(tx: Transaction, name: str) -> None:
     tx.run("DELETE FROM home WHERE name = :name", name=name)
 
 
-def require_here(tx: Reading) -> None:
+def whereabouts(tx: Transaction) -> Callable[[], list[Row]]:
+    """Ask whether the book is here, for `require_here`, and return what waits for the answer."""
+    return tx.ask("SELECT name, value FROM home WHERE name IN ('moved_to', 'moving_from')")
+
+
+def require_here(facts: Iterable[Row]) -> None:
     """Refuse to change a book that was moved elsewhere, or is still being moved to this place."""
-    for name, value in tx.rows("SELECT name, value FROM home WHERE name IN ('moved_to', 'moving_from')"):
+    for name, value in facts:
         if name == "moved_to":
             raise Moved(f"this book was moved to {value}", fix=f"use it there: --home or COMMONPLACE_DATABASE={value}")
-        raise Moved("this book is being moved here", fix="wait for `commonplace migrate` to end, or run it again")
+        if name == "moving_from":
+            raise Moved("this book is being moved here", fix="wait for `commonplace migrate` to end, or run it again")
 
 
 def record(tx: Transaction, **values: str) -> None:

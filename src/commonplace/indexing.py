@@ -7,6 +7,7 @@ writes it down for all.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections import Counter
@@ -45,10 +46,13 @@ from commonplace.catalogue import (
 )
 from commonplace.errors import CommonplaceError
 from commonplace.model import Memory, Message, Progress, Spaces
-from commonplace.ports import Embedder, Index, IndexView, IndexWriter, Parts, Reading, Said
+from commonplace.ports import Embedder, Index, IndexView, IndexWriter, Overtaken, Parts, Reading, Said
 
 RULES: Final = "2"
 """Changes whenever the same memory gives other passages or terms than before: an index by other rules is made anew."""
+
+ANY: Final = sys.maxsize
+"""However many have changed."""
 
 FEW: Final = 128
 """So many changed memories are searched directly; more are written down first."""
@@ -287,10 +291,15 @@ class Follower:
         self._state: tuple[Marker | None, Mapping[str, int]] | None = None
         self._made: dict[str, _Made] = {}
 
+    def known(self) -> IndexView | None:
+        """Return the index as it was last seen, if it was believed then."""
+        view = self._index.known()
+        return view if view.marker is not None and view.marker == self._trusted else None
+
     def view(self, parts: Parts, progress: Progress = _quiet) -> IndexView:
         """Return the index as it is, with what has changed written down if that is too much to search directly."""
         view, changed = self._look(parts)
-        if changed > FEW and time.monotonic() > self._not_before:
+        if changed > FEW and self._may_write():
             try:
                 self.write(parts, wait=_IMPATIENCE, progress=progress)
             except CommonplaceError:
@@ -304,23 +313,32 @@ class Follower:
         view = self._index.view()
         with parts.db.reading() as tx:
             seen = self._seen(tx, view.marker)
-            changed = len(changes.since(tx, seen))
+            changed = len(changes.since(tx, seen, changes.counts(tx)))
         return (view if seen or view.marker is None else self._index.nothing()), changed
 
-    def tail(self, tx: Reading, view: IndexView) -> Tail:
-        """Return what has changed since this view of the index, as the book tells it, which is looked at later."""
+    def tail(self, tx: Reading, view: IndexView, *, most: int = ANY) -> Tail:
+        """Return what has changed since this view of the index, as the book tells it, which is looked at later.
+
+        Overtaken if that is more than `most`, and could be written down first.
+        """
         with self._guard:
             counts = changes.counts(tx)
             if self._state is not None and self._state[0] == view.marker:
-                fresh = changes.since(tx, self._state[1])
+                before, seen = self._tail, self._state[1]
             else:
-                fresh, self._tail = changes.since(tx, self._seen(tx, view.marker)), ()
+                before, seen = (), self._seen(tx, view.marker)
+            fresh = changes.since(tx, seen, counts)
+            if len(frozenset(fresh).union(*(layer.gone for layer in before))) > most and self._may_write():
+                raise Overtaken
             if fresh:
                 made = self._made_for(tx, fresh)
-                self._made = {**self._made, **made} if self._tail else made
-                self._tail = (*self._tail, _layer(made, fresh))
-            self._state = (view.marker, counts)
-            return self._tail
+                self._made = {**self._made, **made} if before else made
+                before = (*before, _layer(made, fresh))
+            self._state, self._tail = (view.marker, counts), before
+            return before
+
+    def _may_write(self) -> bool:
+        return time.monotonic() > self._not_before
 
     def compares(self, view: IndexView) -> bool:
         """Tell whether the index's vectors are this embedder's: those of another are never compared with them."""
@@ -343,11 +361,19 @@ class Follower:
             seen = {} if anew else self._seen(tx, writer.marker)
             if not seen:
                 writer.clear()
-            changed = dict.fromkeys((*changes.since(tx, seen), *also))
-            self._write(tx, writer, tuple(changed), progress)
+            counts = changes.counts(tx)
+            changed = dict.fromkeys((*changes.since(tx, seen, counts), *also))
+            self._write(tx, writer, tuple(changed), counts, progress)
             return len(changed)
 
-    def _write(self, tx: Reading, writer: IndexWriter, changed: Sequence[str], progress: Progress) -> None:
+    def _write(
+        self,
+        tx: Reading,
+        writer: IndexWriter,
+        changed: Sequence[str],
+        counts: Mapping[str, int],
+        progress: Progress,
+    ) -> None:
         before = writer.marker
         ours = before is None or before.embedder == self._embedder.fingerprint
         for at in range(0, len(changed), _BATCH):
@@ -357,7 +383,7 @@ class Follower:
             # Beside vectors of another embedder ours have no place: whoever re-embeds makes the index anew.
             writer.add(layer if ours else _without_vectors(layer))
         heads = audit.heads(tx)
-        applied = {space: Applied(number, *heads.get(space, (0, ""))) for space, number in changes.counts(tx).items()}
+        applied = {space: Applied(number, *heads.get(space, (0, ""))) for space, number in counts.items()}
         embedder = self._embedder.fingerprint if before is None or ours else before.embedder
         marker = Marker(home.facts(tx)["id"], RULES, embedder, applied)
         writer.commit(marker)
@@ -365,12 +391,13 @@ class Follower:
 
     def _seen(self, tx: Reading, marker: Marker | None) -> Mapping[str, int]:
         """Return how far an index has followed each space; nowhere if it is not this book's, or of another past."""
-        if marker is None or (marker.rules, marker.home) != (RULES, home.facts(tx)["id"]):
+        if marker is None:
             return {}
         if marker != self._trusted:
-            for space, one in marker.applied.items():
-                if one.seq and audit.hash_at(tx, space, one.seq) != one.hash:
-                    return {}
+            if (marker.rules, marker.home) != (RULES, home.facts(tx)["id"]):
+                return {}
+            if not audit.has(tx, {space: (one.seq, one.hash) for space, one in marker.applied.items() if one.seq}):
+                return {}
             self._trusted = marker
         return {space: one.number for space, one in marker.applied.items()}
 

@@ -106,8 +106,8 @@ def _begin(parts: Parts, target: Parts) -> None:
             fix="give the new book the keys of the old one: copy the files of its `keys` folder",
         )
     with parts.db.reading() as tx:
-        home.require_here(tx)
         known = home.facts(tx)
+    home.require_here(known.items())
     target.db.write(lambda tx: _claim(tx, known))
 
 

@@ -60,6 +60,13 @@ class Transaction(Reading, Protocol):
     claiming: str
     """The same, but rows that others keep already are left out."""
 
+    def ask(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
+        """Send a query, and return what waits for its rows: so several are sent before anybody waits.
+
+        Each sees what those before it have done, and waited for.
+        """
+        ...
+
     def run(self, sql: str, /, **params: object) -> int:
         """Run one statement and return how many rows it touched."""
         ...
@@ -418,6 +425,13 @@ class Index(Protocol):
 
     def view(self) -> IndexView:
         """Look at what is there now."""
+        ...
+
+    def known(self) -> IndexView:
+        """Return what was last seen, without looking again if that takes long.
+
+        Its search raises Overtaken if the index has become another since.
+        """
         ...
 
     def nothing(self) -> IndexView:

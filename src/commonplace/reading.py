@@ -21,23 +21,28 @@ MAX_PAGE: Final = 1000
 
 def readable(tx: Reading, actor: str, name: str | None = None) -> Spaces:
     """Return the spaces that a question reaches: one by its name, with a final '/' all below it too, or all ('/')."""
-    if name is None or name == "/":
-        return rights.readable(tx, actor, spaces.everything(tx))
-    top = paths.require_asked_name(name.removesuffix("/"))
-    known = spaces.everything(tx) if name.endswith("/") or not rights.is_owner(actor) else _named(tx, top)
+    return reached(tx, actor, ["/" if name is None else name])
+
+
+def reached(tx: Reading, actor: str, names: Sequence[str]) -> Spaces:
+    """Return the spaces that a question to all of these names reaches, each once."""
+    tops = {name: name if name == "/" else paths.require_asked_name(name.removesuffix("/")) for name in names}
+    few = rights.is_owner(actor) and not any(name.endswith("/") for name in names)
+    known = spaces.called(tx, tuple(tops.values())) if few else spaces.everything(tx)
     allowed = rights.readable(tx, actor, known)
-    if name.endswith("/"):
-        chosen = {id_: space for id_, space in allowed.items() if paths.below(space.name, top)}
-    else:
-        chosen = {id_: space for id_, space in allowed.items() if space.name == top}
-    if not chosen:
-        rights.require_create(tx, actor, known, top)
-    return chosen
+    found: dict[str, Space] = {}
+    for name, top in tops.items():
+        chosen = {id_: space for id_, space in allowed.items() if _reaches(name, top, space)}
+        if not chosen and name != "/":
+            rights.require_create(tx, actor, known, top)
+        found |= chosen
+    return found
 
 
-def _named(tx: Reading, name: str) -> Spaces:
-    found = spaces.named(tx, name)
-    return {found.id: found} if found else {}
+def _reaches(name: str, top: str, space: Space) -> bool:
+    if name == "/":
+        return True
+    return paths.below(space.name, top) if name.endswith("/") else space.name == top
 
 
 def get(parts: Parts, actor: str, memory_id: str) -> Memory:
@@ -48,7 +53,7 @@ def get(parts: Parts, actor: str, memory_id: str) -> Memory:
         found = memories.find(tx, allowed, memory_id)
         if found is None or found.deleted is not None:
             raise no_memory(memory_id)
-        return marked(tx, allowed, [found], parts.clock.now())[0]
+        return marked(parts, tx, allowed, [found], parts.clock.now())[0]
 
 
 def find_id(parts: Parts, actor: str, part: str) -> str:
@@ -91,7 +96,7 @@ def page(parts: Parts, actor: str, chosen: Filter, *, limit: int, after: str | N
             after=cursor,
             limit=limit + 1,
         )
-        items = marked(tx, readable(tx, actor), found[:limit], parts.clock.now())
+        items = marked(parts, tx, readable(tx, actor), found[:limit], parts.clock.now())
     following = _cursor(items[-1]) if len(found) > limit else None
     return Page(tuple(items), following)
 
@@ -139,7 +144,7 @@ def all_spaces(parts: Parts, actor: str) -> tuple[Space, ...]:
         return tuple(sorted(readable(tx, actor).values(), key=lambda space: space.name))
 
 
-def marked(tx: Reading, allowed: Spaces, found: Sequence[Memory], now: datetime) -> list[Memory]:
+def marked(parts: Parts, tx: Reading, allowed: Spaces, found: Sequence[Memory], now: datetime) -> list[Memory]:
     """Return the memories with what supersedes them and what is to be said of them."""
     ids = tuple(memory.id for memory in found)
     successors: dict[str, str] = {}
@@ -148,7 +153,7 @@ def marked(tx: Reading, allowed: Spaces, found: Sequence[Memory], now: datetime)
     for link in superseding:
         if link.source in live and link.source != link.target:
             successors[link.target] = max(link.source, successors.get(link.target, ""))
-    bases = files.bases_of(tx, ids)
+    bases = files.bases_of(tx, ids) if parts.folder.keeps_files else {}
     every = spaces.everything(tx) if any(memory.shared for memory in found) else {}
     stands = freshness.of(tx, every, found)
     shown = []

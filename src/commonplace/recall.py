@@ -27,7 +27,7 @@ from commonplace import (
 from commonplace.catalogue import FOREVER, IS_CHAT, Found, Sought
 from commonplace.errors import BadInput, Busy, CommonplaceError, EmbedderFailed
 from commonplace.model import Asked, Finding, Memory, Progress, Recalled, Spaces
-from commonplace.ports import Embedder, Index, IndexView, Overtaken, Parts, Reading, Thesaurus
+from commonplace.ports import Embedder, Index, IndexView, Overtaken, Parts, Thesaurus
 from commonplace.telling import Clear, Teller, within
 
 MOST: Final = 200
@@ -75,6 +75,12 @@ class Recaller:
         """Return the passages that answer a question best; without a question, the newest."""
         watch = _Watch()
         clear = _read(parts, asked)
+        # First from what is known of the index already, unless too much has changed since: mostly that is enough.
+        known = self._follower.known()
+        watch.lap("follow")
+        if known is not None:
+            with suppress(Overtaken):
+                return self._answered(parts, actor, clear, known, watch, most=indexing.FEW)
         for _ in range(_LOOKS):
             view = self._follower.view(parts, progress)
             watch.lap("follow")
@@ -83,14 +89,16 @@ class Recaller:
         # Others write the index all the time: without it the answer is the same, and takes longer.
         return self._answered(parts, actor, clear, self._index.nothing(), watch)
 
-    def _answered(self, parts: Parts, actor: str, clear: Clear, view: IndexView, watch: _Watch) -> Recalled:
-        """Answer from one view of the index; Overtaken if that is no longer to be had."""
+    def _answered(
+        self, parts: Parts, actor: str, clear: Clear, view: IndexView, watch: _Watch, *, most: int = indexing.ANY
+    ) -> Recalled:
+        """Answer from one view of the index; Overtaken if that is no longer to be had, or more than `most` changed."""
         asked, notes = clear.asked, list[str]()
         vector = None if clear.is_empty else self._vector(asked.query, view, notes)
         watch.lap("embed")
         with parts.db.reading() as tx:
-            allowed = _spaces(tx, actor, asked.spaces)
-            tail = self._follower.tail(tx, view)
+            allowed = reading.reached(tx, actor, asked.spaces)
+            tail = self._follower.tail(tx, view, most=most)
             watch.lap("tail")
             sought, near = self._sought(clear, allowed, vector)
             watch.lap("near")
@@ -101,7 +109,8 @@ class Recaller:
             watch.lap("search")
             rows, scores = _newest(found) if clear.is_empty else _ranked(parts, clear, sought, found, near)
             watch.lap("rank")
-            teller = Teller(tx, allowed, clear, found.pool, scores, readable=reading.readable(tx, actor))
+            readable = reading.readable(tx, actor)
+            teller = Teller(parts, tx, allowed, clear, found.pool, scores, readable=readable)
             hits = tuple(within(teller.hits(rows), asked.budget_tokens))
             watch.lap("tell")
         self._renew(parts, teller.stale)
@@ -263,10 +272,6 @@ def _few(words: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     distinct = list({term: (word, term) for word, term in words}.values())
     half = _TERMS // 2
     return tuple(distinct if len(distinct) <= _TERMS else distinct[:half] + distinct[-half:])
-
-
-def _spaces(tx: Reading, actor: str, names: Sequence[str]) -> Spaces:
-    return {id_: space for name in names for id_, space in reading.readable(tx, actor, name).items()}
 
 
 def _ranked(

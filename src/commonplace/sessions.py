@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -80,15 +80,20 @@ def hold(tx: Transaction, ids: Iterable[str]) -> set[str]:
 
     Whoever needs several takes them in one order. Return the spaces that they are in, where there was anything to hold.
     """
+    return holding(tx, ids)()
+
+
+def holding(tx: Transaction, ids: Iterable[str]) -> Callable[[], set[str]]:
+    """Ask to `hold` these sessions, and return what waits for it."""
     if not tx.locking:
-        return set()
-    rows = tx.rows(
+        return set
+    rows = tx.ask(
         "SELECT session.space FROM session_place JOIN session"  # noqa: S608 - our own words
         " ON session.space = session_place.space AND session.id = session_place.id"
         f" WHERE session_place.id IN :ids ORDER BY session.id{tx.locking} OF session",
         ids=sorted(set(ids)),
     )
-    return {row[0] for row in rows}
+    return lambda: {row[0] for row in rows()}
 
 
 def page(tx: Reading, spaces: Spaces, *, after: tuple[str, str] | None, limit: int) -> list[Session]:

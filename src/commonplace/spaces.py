@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from commonplace.model import Space, moment, stamp
@@ -20,9 +20,18 @@ def named(tx: Reading, name: str) -> Space | None:
     return _space(row) if row else None
 
 
-def names(tx: Reading, ids: Sequence[str]) -> dict[str, str]:
-    """Return the names that these spaces have now."""
-    return dict(tx.rows("SELECT id, name FROM space WHERE id IN :ids", ids=ids)) if ids else {}
+def called(tx: Reading, names: Sequence[str]) -> dict[str, Space]:
+    """Return those of the spaces of these names that there are, by id."""
+    rows = tx.rows("SELECT id, name, created FROM space WHERE name IN :names ORDER BY name", names=tuple(names))
+    return {row[0]: _space(row) for row in rows}
+
+
+def names(tx: Transaction, ids: Sequence[str]) -> Callable[[], dict[str, str]]:
+    """Ask for the names that these spaces have now, and return what waits for them."""
+    if not ids:
+        return dict
+    rows = tx.ask("SELECT id, name FROM space WHERE id IN :ids", ids=ids)
+    return lambda: dict(rows())
 
 
 def hold(tx: Transaction) -> None:

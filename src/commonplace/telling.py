@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from commonplace import analysis, indexing, memories, ranking, reading, sessions, titles, transcripts
 from commonplace.catalogue import IS_CHAT, Pool
 from commonplace.model import LAZY, Asked, Hit, Memory, Message, Spaces
-from commonplace.ports import Reading
+from commonplace.ports import Parts, Reading
 
 _WHOLE: Final = 8_000
 """A longer text is not repeated in a hit: the passage and what stands around it are."""
@@ -43,9 +43,18 @@ class Teller:
     """Tells hits, one after the other, as long as somebody listens."""
 
     def __init__(
-        self, tx: Reading, allowed: Spaces, clear: Clear, pool: Pool, scores: ranking.Scores, *, readable: Spaces
+        self,
+        parts: Parts,
+        tx: Reading,
+        allowed: Spaces,
+        clear: Clear,
+        pool: Pool,
+        scores: ranking.Scores,
+        *,
+        readable: Spaces,
     ) -> None:
         """Tell from this view of the book what a question found; marks may come from everything that is readable."""
+        self._book = parts
         self._tx = tx
         self._allowed = allowed
         self._readable = readable
@@ -125,7 +134,7 @@ class Teller:
         own = {self._name(row)[1] for row in rows}
         there = memories.several(self._tx, self._allowed, tuple({memory for _, memory in names if memory}))
         told = [one for one in there.values() if one.id in own]
-        marked = reading.marked(self._tx, self._readable, told, self._clear.now)
+        marked = reading.marked(self._book, self._tx, self._readable, told, self._clear.now)
         self._memories = {**there, **{one.id: one for one in marked}}
         loose = [passage for passage, memory in names if not memory]
         self._messages = sessions.several(self._tx, self._allowed, loose)

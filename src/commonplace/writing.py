@@ -63,9 +63,12 @@ def seal(desk: Desk) -> None:
     by_space: dict[str, list[Change]] = {}
     for change in tx.recorded:
         by_space.setdefault(change.space, []).append(change)
-    ends = audit.hold(tx, tuple(by_space))
-    _require_names(desk, by_space)
-    home.require_here(tx)
+    # Asked in one breath, so that others wait for these spaces no longer than they must.
+    held, names, whereabouts = audit.holding(tx, tuple(by_space)), _names(tx, by_space), home.whereabouts(tx)
+    ends = held()
+    if any(desk.spaces[space].name != name for space, name in names().items()):
+        raise Overtaken
+    home.require_here(whereabouts())
     touched = {subject: space for subject, space in tx.touched.items() if space is not None}
     touched |= memories.places(tx, sorted(subject for subject, space in tx.touched.items() if space is None))
     for space in sorted({*by_space, *touched.values()}):
@@ -78,10 +81,11 @@ def seal(desk: Desk) -> None:
             audit.append(tx, desk.parts.keys, space, changed, end=ends.get(space, audit.BEGINNING))
 
 
-def _require_names(desk: Desk, by_space: Mapping[str, Sequence[Change]]) -> None:
-    written = sorted(space for space, changed in by_space.items() if any(change.subjects for change in changed))
-    if any(desk.spaces[space].name != name for space, name in spaces.names(desk.tx, written).items()):
-        raise Overtaken
+def _names(tx: Transaction, by_space: Mapping[str, Sequence[Change]]) -> Callable[[], dict[str, str]]:
+    """Ask for the names of the spaces in which memories were written."""
+    return spaces.names(
+        tx, sorted(space for space, changed in by_space.items() if any(change.subjects for change in changed))
+    )
 
 
 def strike_off(parts: Parts, carried: Sequence[Carried]) -> None:

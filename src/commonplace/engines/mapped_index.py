@@ -52,6 +52,10 @@ class MappedIndex:
         self._nothing = _View(None, None, (), ())
         self._view = self._nothing
 
+    def known(self) -> _View:
+        """Look: that is one look at one file."""
+        return self.view()
+
     def nothing(self) -> _View:
         """Return a view of no index at all."""
         return self._nothing

@@ -310,6 +310,10 @@ class PostgresTransaction(PostgresReading):
         self.recorded: list[Change] = []
         self.touched: dict[str, str | None] = {}
 
+    def ask(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
+        """Send a query into the pipeline, and return what waits for its rows."""
+        return self.connection.execute(_translated(sql), _lists(params)).fetchall
+
     def run(self, sql: str, /, **params: object) -> int:
         """Run one statement and return how many rows it touched."""
         return _touched(self.connection.execute(_translated(sql), _lists(params)), self._pipeline)

@@ -30,6 +30,7 @@ Lend = Callable[[], AbstractContextManager[Connection]]
 """Lends a connection in autocommit mode, and turns the database's errors into ours."""
 
 _LARGE: Final = 1_000
+_LATEST: Final = 1 << 63
 _SHARE: Final = 0.05
 """A commit of so many passages, and of this share of all, is followed by a clean-up; others wait for the database's."""
 
@@ -128,6 +129,10 @@ class PostgresIndex:
         self._nothing = _View(self._lend, 0, None)
         self._view = self._nothing
 
+    def known(self) -> _View:
+        """Return what was last seen, without a look; in a reading, its search finds out whether that is still so."""
+        return self._view.as_known()
+
     def nothing(self) -> _View:
         """Return a view of no index at all."""
         return self._nothing
@@ -183,11 +188,18 @@ class PostgresIndex:
 class _View:
     """What the index held when the marker was read."""
 
-    def __init__(self, lend: Lend, generation: int, marker: Marker | None) -> None:
+    def __init__(self, lend: Lend, generation: int, marker: Marker | None, layers: Layers | None = None) -> None:
         self.generation: Final = generation
         self.marker: Final = marker
         self._lend = lend
-        self._layers: Final = Layers()
+        self._layers: Final = Layers() if layers is None else layers
+        self._newest = _LATEST
+
+    def as_known(self) -> _View:
+        """Return the same, but for a search of no other index than just this one."""
+        view = _View(self._lend, self.generation, self.marker, self._layers)
+        view._newest = self.generation
+        return view
 
     def search(self, sought: Sought, tail: Tail, tx: Reading | None = None) -> Found:
         """Search the database at the moment of a reading that is not older than this view, and the tail."""
@@ -197,8 +209,11 @@ class _View:
         owners = frozenset(owner for layer in tail for owner in layer.gone)
         owners |= {entry.owner for layer in tail for entry in layer.entries}
         if isinstance(tx, OnAConnection):
-            generation, found = Search(tx.connection, sought, parts, owners).found(self.marker)
-            if generation < self.generation:
+            try:
+                generation, found = Search(tx.connection, sought, parts, owners).found(self.marker)
+            except (pg.UndefinedTable, pg.UndefinedColumn) as error:
+                raise _moved() from error
+            if not self.generation <= generation <= self._newest:
                 raise _moved()
             return found
         with self._lend() as connection:
