@@ -24,7 +24,8 @@ LONGEST_WAIT: Final = timedelta(days=1)
 _FIRST_PAUSE: Final = timedelta(seconds=2)
 _LONGEST_PAUSE: Final = timedelta(minutes=30)
 _COLUMNS: Final = "id, space, kind, subject, state, due, attempts, lease, error, created"
-# What ends later than if it had begun now was begun before the clock went back: it holds no longer.
+# What ends much later than if it had begun now was begun before the clock went back: it holds no longer. What ends a
+# little later was begun by another worker whose transaction has a later time, or on a machine with another clock.
 _OVER: Final = "state = 'running' AND NOT leased_until BETWEEN :now AND :longest_lease"
 _READY: Final = f"(state = 'waiting' AND NOT (due > :now AND due <= :longest_wait)) OR ({_OVER})"
 
@@ -71,7 +72,7 @@ def take(tx: Transaction, spaces: Spaces, *, kinds: tuple[str, ...]) -> Job | No
         f" WHERE {_OVER} AND attempts >= :attempts",
         attempts=ATTEMPTS,
         now=stamp(tx.now),
-        longest_lease=stamp(tx.now + LEASE),
+        longest_lease=stamp(tx.now + 2 * LEASE),
     )
     row = tx.row(
         f"SELECT {_COLUMNS} FROM job WHERE kind IN :kinds AND space IN :spaces AND ({_READY})"  # noqa: S608 - our own words
@@ -203,7 +204,7 @@ def is_due(tx: Reading, spaces: Spaces, *, kinds: tuple[str, ...], now: datetime
 
 
 def _times(now: datetime) -> dict[str, str]:
-    return {"now": stamp(now), "longest_lease": stamp(now + LEASE), "longest_wait": stamp(now + LONGEST_WAIT)}
+    return {"now": stamp(now), "longest_lease": stamp(now + 2 * LEASE), "longest_wait": stamp(now + LONGEST_WAIT)}
 
 
 def _job(row: Row) -> Job:
