@@ -65,9 +65,9 @@ def _recall(bench: Bench, book: Commonplace, search: BareSearch, n: int, kind: s
     # In a tiny library a question may have no answer; where most have none, nothing is measured.
     assert sum(bool(book.recall(asked, k=_K).hits) for asked in first) > len(first) / 2
     assert sum(bool(search.ask(_words(asked), k=_K)) for asked in first) > len(first) / 2
-    _answer_times(first, ours, reference)
+    answer_times(first, ours, reference)
     rounds = [
-        _answer_times(list(islice(source, bench.scale.questions)), ours, reference)
+        answer_times(list(islice(source, bench.scale.questions)), ours, reference)
         for _ in range(bench.scale.question_rounds)
     ]
     for share in (50, 95):
@@ -100,7 +100,7 @@ def _questions(kind: str, search: BareSearch, passages: int) -> Iterator[str]:
             yield from_a_passage(search.passage(chance.randint(1, passages)), chance)
 
 
-def _answer_times(
+def answer_times(
     questions: Sequence[str], ours: Callable[[str], float], reference: Callable[[str], float]
 ) -> tuple[list[float], list[float]]:
     """Ask both the same, question by question, each as often first as second."""

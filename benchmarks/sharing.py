@@ -17,6 +17,7 @@ from benchmarks.bare import BareLoop
 from benchmarks.bench import Bench
 from benchmarks.figures import AT_MOST, Bar, Figure, in_turns
 from benchmarks.library import by_frequency, shelves
+from benchmarks.recalling import answer_times, percentile
 from commonplace.book import Commonplace
 from commonplace.model import Draft, new_id
 from commonplace.paths import PERSONAL
@@ -127,39 +128,36 @@ def _timed(ask: Callable[[], object]) -> float:
 
 
 def recall_copies(bench: Bench) -> Iterator[Figure]:
-    """Measure recall in a space of which three in ten memories are copies, beside one with the same texts and none."""
+    """Measure recall in a space of which three in ten memories are copies, beside the same texts that are none."""
     n = bench.scale.shared
+    notes = list(islice((shelf.draft.text for shelf in shelves(2 * n) if len(shelf.passages) == 1), n))
     with commonplace.open(bench.fresh("copies")) as book, commonplace.open(bench.fresh("none")) as plain:
-        chance = random.Random("copies")
-        notes = list(islice((shelf.draft.text for shelf in shelves(2 * n) if len(shelf.passages) == 1), n))
-        for at, text in enumerate(notes):
-            if chance.random() < _COPIED:
-                source = book.remember(text, space=_ELSEWHERE).id
-                book.share(source, PERSONAL)
+        for one in (book, plain):
+            sources = one.remember_many([Draft(text, space=_ELSEWHERE) for text in notes[: round(n * _COPIED)]])
+            one.remember_many([Draft(text, space=PERSONAL) for text in notes[len(sources) :]])
+            if one is book:
+                for source in sources:
+                    one.share(source.id, PERSONAL)
             else:
-                book.remember(text, space=PERSONAL)
-            if at % 500 == 499:
-                book.reindex()
-        plain.remember_many([Draft(text, space=PERSONAL) for text in notes])
-        book.reindex()
-        plain.reindex()
+                one.remember_many([Draft(text, space=PERSONAL) for text in notes[: len(sources)]])
+            one.reindex(anew=True)
         asked = random.Random("asked")
-        questions = [by_frequency(asked) for _ in range(bench.scale.questions)]
-        ours, reference = in_turns(
-            bench.scale.question_rounds, partial(_ask, book, questions), partial(_ask, plain, questions)
-        )
+        rounds = [
+            answer_times(
+                [by_frequency(asked) for _ in range(bench.scale.questions)], partial(_ask, book), partial(_ask, plain)
+            )
+            for _ in range(bench.scale.question_rounds + 1)
+        ]
     yield Figure(
         benchmark="recall_copies",
         what="recall among n, three in ten copies",
         n=n,
         unit="ms",
-        ours_rounds=ours,
-        reference_rounds=reference,
+        ours_rounds=tuple(percentile(times, 50) for times, _ in rounds[1:]),
+        reference_rounds=tuple(percentile(times, 50) for _, times in rounds[1:]),
         bar=_BAR,
     )
 
 
-def _ask(book: Commonplace, questions: list[str]) -> float:
-    """Return the milliseconds of the median question."""
-    took = sorted(_timed(partial(book.recall, asked, spaces=[PERSONAL], k=_K)) for asked in questions)
-    return took[len(took) // 2]
+def _ask(book: Commonplace, asked: str) -> float:
+    return _timed(lambda: book.recall(asked, spaces=[PERSONAL], k=_K))

@@ -27,7 +27,8 @@ LONGEST_WAIT: Final = timedelta(days=1)
 _FIRST_PAUSE: Final = timedelta(seconds=2)
 _LONGEST_PAUSE: Final = timedelta(minutes=30)
 _COLUMNS: Final = "id, space, kind, subject, state, due, attempts, lease, error, created"
-# What ends later than if it had begun now was begun before the clock went back: it holds no longer.
+# What ends much later than if it had begun now was begun before the clock went back: it holds no longer. What ends a
+# little later was begun by another worker whose transaction has a later time, or on a machine with another clock.
 _OVER: Final = "state = 'running' AND NOT leased_until BETWEEN :now AND :longest_lease"
 _READY: Final = f"(state = 'waiting' AND NOT (due > :now AND due <= :longest_wait)) OR ({_OVER})"
 
