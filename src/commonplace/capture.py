@@ -174,7 +174,7 @@ def _message(desk: Desk, session: Session, one: _Clean, seq: int) -> Message:
 
 def _session_for(desk: Desk, session_id: str, context: Context) -> Session:
     """Return the session, made now if there is none; what was fixed when it was made does not change."""
-    session = desk.held_session(session_id)
+    session = desk.held_session(session_id, counted=boundary.LIMITS.messages)
     if session is None:
         _require_new(desk, session_id)
         _require_no_circle(desk.tx, session_id, context.parent)

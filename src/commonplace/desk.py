@@ -59,10 +59,13 @@ class Desk(NamedTuple):
         """Let nobody else change these sessions while the story is told, or append to them."""
         self._know(sessions.hold(self.tx, ids))
 
-    def held_session(self, session_id: str) -> Session | None:
-        """Return a session that the actor may read, if there is one, and let nobody else change it."""
+    def held_session(self, session_id: str, *, counted: int) -> Session | None:
+        """Return a session that the actor may read, if there is one, and let nobody else change it.
+
+        What is unsettled in it is counted up to a number: whoever appends need not count thousands each time.
+        """
         held = sessions.holding(self.tx, [session_id])
-        found = sessions.find(self.tx, self.readable, session_id)
+        found = sessions.find(self.tx, self.readable, session_id, counted=counted)
         self._know(held())
         return found
 

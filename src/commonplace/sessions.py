@@ -62,15 +62,16 @@ def goes_on_from(tx: Reading, session_id: str, other: str) -> bool:
     return other in seen
 
 
-def find(tx: Reading, spaces: Spaces, session_id: str) -> Session | None:
-    """Return a session of the given spaces."""
+def find(tx: Reading, spaces: Spaces, session_id: str, *, counted: int = 1_000_000_000) -> Session | None:
+    """Return a session of the given spaces; what is unsettled in it is counted up to a number."""
     row = tx.row(
         "SELECT session.space, session.id, parent, tags, created, closed, generation, last,"  # noqa: S608 - our own words
-        " (SELECT count(*) FROM message"
-        f" WHERE message.space = session.space AND message.session = session.id AND {_OPEN})"
+        " (SELECT count(*) FROM (SELECT 1 FROM message"
+        f" WHERE message.space = session.space AND message.session = session.id AND {_OPEN} LIMIT :counted) AS one)"
         " FROM session_place JOIN session ON session.space = session_place.space AND session.id = session_place.id"
         " WHERE session_place.id = :id",
         id=session_id,
+        counted=counted,
     )
     return _session(row, spaces, unsettled=row[8]) if row and row[0] in spaces else None
 
