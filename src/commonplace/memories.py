@@ -320,12 +320,15 @@ def near_text(tx: Reading, space: Space, text: str) -> tuple[str, ...]:
         )
         shared.update(row[0] for row in rows)
     likely = [memory for memory, count in shared.items() if 2 * count >= len(wanted)]
+    if not likely:
+        return ()
     words = _words_of(text)
-    found = [
-        memory.id
-        for memory in several(tx, {space.id: space}, likely[:_LOOKED_AT]).values()
-        if _are_near(words, _words_of(memory.text))
-    ]
+    there = tx.rows(
+        "SELECT id, text FROM memory WHERE space = :space AND id IN :ids",
+        space=space.id,
+        ids=tuple(likely[:_LOOKED_AT]),
+    )
+    found = [id_ for id_, said in there if _are_near(words, _words_of(said))]
     return tuple(sorted(found, reverse=True)[:_NEAR])
 
 

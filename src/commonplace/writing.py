@@ -82,7 +82,9 @@ def seal(desk: Desk) -> None:
 
 
 def _names(tx: Transaction, by_space: Mapping[str, Sequence[Change]]) -> Callable[[], dict[str, str]]:
-    """Ask for the names of the spaces in which memories were written."""
+    """Ask for the names of the spaces in which memories were written; where only one writes, they stay."""
+    if not tx.locking:
+        return dict
     return spaces.names(
         tx, sorted(space for space, changed in by_space.items() if any(change.subjects for change in changed))
     )
