@@ -16,6 +16,8 @@ from benchmarks.library import CHAT, as_in_a_chat, by_frequency, from_a_passage,
 from benchmarks.recalling import percentile
 from commonplace.analysis import query_terms, terms
 
+pytestmark = pytest.mark.slow
+
 TINY = Scale(
     small=2,
     middle=3,

@@ -29,6 +29,8 @@ from tests import crashing
 from tests.crash_child import POINTS
 from tests.crashing import Ledger, Op, do, look_at, settle, start, text_of
 
+pytestmark = pytest.mark.slow
+
 KILLS = int(os.environ.get("COMMONPLACE_KILLS", "10"))
 SEED = os.environ.get("COMMONPLACE_SEED") or str(time.time_ns())
 

@@ -27,6 +27,8 @@ from commonplace.model import FILESYSTEM, LOCAL_OWNER, Revision
 from tests import crashing
 from tests.crashing import look_at, save, start
 
+pytestmark = pytest.mark.slow
+
 EDITS = int(os.environ.get("COMMONPLACE_EDITS", "300"))
 SEED = os.environ.get("COMMONPLACE_SEED") or str(time.time_ns())
 

@@ -28,6 +28,8 @@ from tests.hermes import Hermes, check, everything, reading, turns_of
 from tests.hermes_child import transcript, words
 from tests.outbox_child import Loopback, Server
 
+pytestmark = pytest.mark.slow
+
 KILLS = int(os.environ.get("COMMONPLACE_KILLS", "3"))
 SEED = os.environ.get("COMMONPLACE_SEED") or str(time.time_ns())
 

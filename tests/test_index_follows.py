@@ -37,6 +37,8 @@ from commonplace.recall import Recaller
 from tests.crashing import save
 from tests.index_worlds import start
 
+pytestmark = pytest.mark.slow
+
 SEED = 20261115
 HISTORIES = int(os.environ.get("COMMONPLACE_HISTORIES", "1"))
 SPACES = ("alpha", "beta", "gamma/delta")

@@ -23,6 +23,8 @@ from commonplace.model import LOCAL_OWNER
 from tests import crashing
 from tests.crashing import look_at, start
 
+pytestmark = pytest.mark.slow
+
 ADDS = int(os.environ.get("COMMONPLACE_ADDS", "60"))
 ROUNDS = int(os.environ.get("COMMONPLACE_ROUNDS", "6"))
 

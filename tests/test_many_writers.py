@@ -20,7 +20,7 @@ from tests.writers_child import together
 WRITES = int(os.environ.get("COMMONPLACE_WRITES", "4"))
 SPACES = [f"space/{letter}" for letter in "abcdefgh"]
 
-pytestmark = pytest.mark.timeout(180 + 10 * WRITES)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180 + 10 * WRITES)]
 
 
 def every(book, **chosen):

@@ -20,6 +20,8 @@ from commonplace.model import Draft, Filter, Memory
 from commonplace.settings import DatabaseChoice, Settings
 from tests.postgres_server import TEMPLATE
 
+pytestmark = pytest.mark.slow
+
 _NAMES = count()
 
 

@@ -26,7 +26,7 @@ from tests.power_cuts import CALLS, Call, Disk, acknowledgements, read_trace
 CUTS = int(os.environ.get("COMMONPLACE_CUTS", "60"))
 SEED = os.environ.get("COMMONPLACE_SEED") or str(time.time_ns())
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="strace is on Linux only")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="strace is on Linux only")]
 
 
 def recorded(tmp_path: Path, name: str, mode: str, *args: object, said: object) -> list[Call]:

@@ -33,7 +33,7 @@ ALICE = "user:alice"
 # What may rightly be answered when somebody else was quicker.
 FAIR = {"not_found", "conflict", "bad_input", "not_allowed", "space_exists"}
 
-pytestmark = pytest.mark.timeout(180 + 10 * ROUNDS + COPIES // 4)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180 + 10 * ROUNDS + COPIES // 4)]
 
 
 # --- what must always be true
