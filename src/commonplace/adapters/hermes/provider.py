@@ -148,7 +148,7 @@ class CommonplaceMemoryProvider:
 
     # --- what was said
 
-    def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:  # noqa: ANN401
+    def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:  # noqa: ANN401 - whatever Hermes has to say
         """Know that a turn begins."""
         del turn_number, message, kwargs
         if recorder := self._recording():
@@ -177,7 +177,7 @@ class CommonplaceMemoryProvider:
             recorder.checkpoint(self._session, messages or [])
         return ""
 
-    def on_delegation(self, task: str, result: str, *, child_session_id: str = "", **kwargs: Any) -> None:  # noqa: ANN401
+    def on_delegation(self, task: str, result: str, *, child_session_id: str = "", **kwargs: Any) -> None:  # noqa: ANN401 - whatever Hermes has to say
         """Store what was delegated, under the subagent's session."""
         del kwargs
         if recorder := self._require_recording():
@@ -201,7 +201,7 @@ class CommonplaceMemoryProvider:
         parent_session_id: str = "",
         reset: bool = False,
         rewound: bool = False,
-        **kwargs: Any,  # noqa: ANN401
+        **kwargs: Any,  # noqa: ANN401 - whatever Hermes has to say
     ) -> None:
         """Leave a session for another; or know that this one was undone or compressed in its place."""
         old, self._session = self._session, new_session_id
@@ -278,7 +278,7 @@ class CommonplaceMemoryProvider:
 
     # --- tools
 
-    def handle_tool_call(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:  # noqa: ANN401
+    def handle_tool_call(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:  # noqa: ANN401 - whatever Hermes has to say
         """Do what the model asks for; an error is an answer too."""
         del kwargs
         try:
