@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
+import sys
 
 import pytest
 
@@ -383,3 +385,29 @@ def test_completion_knows_the_commands_of_sharing(cli):
     assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
     for word in ("lineage", "unshare", "--refresh", "--with", "--as", "grant", "--limit"):
         assert word in script
+
+
+# --- D5, D8: many at once, and a root that is gone
+
+
+def test_twenty_commands_that_share_one_memory_at_once_make_one_copy(cli, source):
+    command = [sys.executable, "-m", "commonplace", "--home", str(cli.home), "share", source, "--to", "team", "--json"]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(20)]
+    told = [json.loads(one.communicate(timeout=60)[0])["items"][0] for one in running]
+    assert len({one["id"] for one in told}) == 1
+    assert [one["new"] for one in told].count(True) == 1
+    assert [one["id"] for one in cli("copies", source, "--json").json["copies"]] == [told[0]["id"]]
+    cli("unshare", told[0]["id"])
+    assert share(cli, source, "team") != told[0]["id"]
+
+
+def test_a_deleted_root_is_a_tombstone_in_the_lineage_also_after_a_rebuild(cli, source):
+    middle = share(cli, source, "b")
+    last = share(cli, middle, "c")
+    cli("delete", source, "--json")
+    before = cli("lineage", last, "--json").json["ancestors"]
+    assert [one["id"] for one in before] == [middle, source]
+    assert before[0]["deleted"] is None
+    assert re.fullmatch(INSTANT, before[1]["deleted"])
+    cli("rebuild", "--json")
+    assert cli("lineage", last, "--json").json["ancestors"] == before
