@@ -185,7 +185,7 @@ def test_what_two_processes_carry_out_at_once_is_not_taken_for_a_persons_text(ho
     def carry_out(*args, **named):
         if threading.current_thread() is edit and not committed.is_set():
             committed.set()
-            struck_off.wait(2)
+            struck_off.wait(20)
         elif saved.is_set() and threading.current_thread() is not edit:
             monkeypatch.setattr(carry, "carry_out", real_carry)
             writing.set()
@@ -197,7 +197,7 @@ def test_what_two_processes_carry_out_at_once_is_not_taken_for_a_persons_text(ho
     def put(*args, **named):
         if threading.current_thread() is edit and not saved.is_set():
             struck_off.set()
-            writing.wait(2)
+            writing.wait(20)
         return real_put(*args, **named)
 
     def strike_off(tx, carried):

@@ -79,13 +79,11 @@ def test_who_waits_too_long_is_told_who_holds_the_book(home):
     try:
         crashing.say(holder, {"verb": "edit", "id": id_, "text": "second"})
         crashing.wait_until_stopped(holder)
-        begun = time.monotonic()
         waiting = crashing.run(
-            "one", home, said={"verb": "edit", "id": id_, "text": "third"}, COMMONPLACE_BUSY_SECONDS="0.5"
+            "one", home, said={"verb": "edit", "id": id_, "text": "third"}, COMMONPLACE_BUSY_SECONDS="1"
         )[0]
-        assert time.monotonic() - begun < 10
         assert waiting["error"] == "Busy"
-        assert f"process {holder.pid}" in waiting["message"]
+        assert f"held for 1 s by process {holder.pid}" in waiting["message"]
         assert "COMMONPLACE_BUSY_SECONDS" in waiting["fix"]
         holder.send_signal(signal.SIGCONT)
         crashing.finish(holder)
