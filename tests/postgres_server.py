@@ -189,6 +189,20 @@ class Server:
         return copy
 
 
+def wait_for_transactions(address: str) -> None:
+    """Wait until every transaction that is under way now has ended: a server goes on alone with what it was sent."""
+    under_way = """
+        SELECT pid, xact_start FROM pg_stat_activity
+        WHERE datname = current_database() AND xact_start IS NOT NULL AND pid <> pg_backend_pid()
+    """
+    with psycopg.connect(address, autocommit=True) as connection:
+        before = set(connection.execute(under_way).fetchall())
+        until = time.monotonic() + 60
+        while before.intersection(connection.execute(under_way).fetchall()):
+            assert time.monotonic() < until, "a transaction does not end"
+            time.sleep(0.01)
+
+
 @contextmanager
 def _kept_folder() -> Iterator[Path]:
     """Make a temporary folder that is gone at the end, and no server in it runs on, whatever ends this process."""

@@ -23,7 +23,7 @@ import commonplace
 from commonplace.model import Filter
 from tests import capture_child
 from tests.capture_child import logs_of, wrong_with
-from tests.postgres_server import TEMPLATE, USER, Server
+from tests.postgres_server import TEMPLATE, USER, Server, wait_for_transactions
 from tests.writers_child import do, operations, start_load
 
 SECONDS = float(os.environ.get("COMMONPLACE_LOAD_SECONDS", "2"))
@@ -170,6 +170,7 @@ def test_of_three_servers_and_two_workers_one_each_is_killed_and_nothing_is_lost
                 load.end()
         finally:
             _end(workers)
+        wait_for_transactions(place)
         assert _wrong_with_load(place, load, ["b"]) == []
 
 
@@ -198,6 +199,7 @@ def test_a_standby_that_is_promoted_has_everything_that_was_acknowledged():
                 load.end()
         finally:
             _end(workers)
+        wait_for_transactions(place)
         assert _wrong_with_load(place, load, []) == []
         two.stop()
 

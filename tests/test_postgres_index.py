@@ -50,6 +50,7 @@ from tests.index_worlds import (
     vector,
     wrong_with,
 )
+from tests.postgres_server import wait_for_transactions
 from tests.statements import recorded
 
 KILLS = int(os.environ.get("COMMONPLACE_KILLS", "6"))
@@ -180,6 +181,8 @@ def _killed(place: str, dice: random.Random, last: int) -> int:
     finally:
         child.kill()
         child.communicate()
+    # The server may still be at work on the commit that it was sent last.
+    wait_for_transactions(place)
     told_of = [int(json.loads(line)) for line in lines if line.endswith(b"\n")]
     return max([last, *told_of])
 
