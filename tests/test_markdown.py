@@ -522,7 +522,7 @@ def test_any_bytes_are_read_and_written_again_or_refused(data):
 
 @pytest.mark.parametrize("piece", ["---\n", "---\n\n", "- ", "a", "#\n", "a:", "\r", "\n", "id: x\n", "  - a\n"])
 def test_hostile_files_take_no_longer_than_long_ones(piece):
-    started = time.perf_counter()
+    started = time.process_time()
     with contextlib.suppress(BadFile):
         parse(b"---\n" + piece.encode() * (2_000_000 // len(piece)), DIALECT)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
