@@ -196,7 +196,9 @@ DECISIONS = st.builds(
 
 
 def only_notices_have_theirs(document: Document) -> Document:
-    return document if document.kind == "notice" else document._replace(**dict.fromkeys(OF_NOTICES))
+    if document.kind == "notice":
+        return document
+    return document._replace(dependent_id=None, invalidated_id=None, invalidating_id=None, timestamp=None)
 
 
 DOCUMENTS = st.builds(
