@@ -111,6 +111,8 @@ def causes(memory: Memory, found: Above, *, own: bool) -> dict[tuple[str, str], 
     for ground, path, depth in _walk(memory, found.known, own=own):
         for invalidating in found.invalidating(ground):
             by_path, steps = path, depth
+            if invalidating == memory.id:
+                continue
             if invalidating in path:
                 ways = _walk(memory, found.known, own=own, avoiding=invalidating)
                 by_path, steps = next(((other, deep) for end, other, deep in ways if end.id == ground.id), ((), 0))
