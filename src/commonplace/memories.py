@@ -43,6 +43,7 @@ _MARKS: Final = 4
 _SCRAMBLE: Final = 2_654_435_761
 _LOOKED_AT: Final = 32
 _LIKE: Final = 0.6
+_AT_A_TIME: Final = 1000
 _NEAR: Final = 5
 
 
@@ -190,6 +191,21 @@ def several(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, Memory
 def outlines(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, Memory]:
     """Return the same without their texts, which can be long: for those who only look how they stand."""
     return _several(tx, spaces, ids, _WITHOUT_TEXT)
+
+
+def everywhere(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, Memory]:
+    """Return the same of memories wherever they are; `spaces` are all there are.
+
+    Overtaken if one is in a space that was made since those were looked up.
+    """
+    found: dict[str, Memory] = {}
+    for at in range(0, len(ids), _AT_A_TIME):
+        some = ids[at : at + _AT_A_TIME]
+        there = outlines(tx, spaces, some)
+        if len(there) < len(some) and not spaces.keys() >= set(places(tx, sorted(set(some) - there.keys())).values()):
+            raise Overtaken
+        found |= there
+    return found
 
 
 def _several(tx: Reading, spaces: Spaces, ids: Sequence[str], columns: str) -> dict[str, Memory]:
