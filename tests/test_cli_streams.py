@@ -104,6 +104,8 @@ def test_an_interrupt_ends_with_130_and_no_traceback(run, tmp_path):
     code = (
         "import os, signal, sys, commonplace.doors.cli as cli, commonplace.doors.intake as intake\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "import commonplace.doors.progress as telling\n"
+        "telling._PAUSE = 3600\n"
         "real = intake.standard_input\n"
         f"intake.standard_input = lambda: (os.write({tell}, b'it reads'), real())[1]\n"
         "sys.exit(cli.main(['remember', '-']))"
