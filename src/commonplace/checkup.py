@@ -12,6 +12,7 @@ from commonplace import (
     following,
     jobs,
     memories,
+    notices,
     paths,
     reading,
     rights,
@@ -33,8 +34,10 @@ _WORK: Final[Mapping[str, tuple[str, str]]] = {
     following.RENEW: ("memory", "this copy could not follow its source"),
     taking.LATER: ("space", "rules could not take in what was written there"),
     taking.AGAIN: ("memory", "a rule could not take it in"),
+    notices.JOB: ("memory", "those who rest on it could not be told that it no longer holds"),
 }
 """Each kind of job: what its subject is, and what went wrong if it failed."""
+_OTHER: Final = ("subject", "what was to be done with it could not be done")
 
 
 def status(parts: Parts, actor: str, home: str, unsent: Unsent) -> Status:
@@ -119,8 +122,8 @@ def _job_findings(tx: Reading, allowed: Spaces) -> tuple[Finding, ...]:
     return tuple(
         Finding(
             what="failed work",
-            where=f"{_WORK[job.kind][0]} {job.subject}",
-            why=f"{_WORK[job.kind][1]} in {job.attempts} attempts: {job.error}",
+            where=f"{_WORK.get(job.kind, _OTHER)[0]} {job.subject}",
+            why=f"{_WORK.get(job.kind, _OTHER)[1]} in {job.attempts} attempts: {job.error}",
             fix="mend what it names, then run `commonplace worker --once --retry`",
         )
         for job in jobs.listed(tx, state="failed")

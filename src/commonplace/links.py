@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from commonplace.model import RELATIONS, Link, Memory, Spaces
 from commonplace.ports import Reading, Row, Transaction
 
+_AT_A_TIME: Final = 1000
 
-def incoming(tx: Reading, spaces: Spaces, targets: Sequence[str], *, relation: str | None = None) -> list[Link]:
-    """Return the links that come in from memories of the given spaces."""
+
+def incoming(
+    tx: Reading, spaces: Spaces, targets: Sequence[str], *, relations: Sequence[str] = RELATIONS
+) -> list[Link]:
+    """Return the links that come in from memories of the given spaces, by these relations."""
     if not spaces or not targets:
         return []
     rows = tx.rows(
@@ -17,9 +22,23 @@ def incoming(tx: Reading, spaces: Spaces, targets: Sequence[str], *, relation: s
         " WHERE target IN :targets AND space IN :spaces AND relation IN :relations ORDER BY target, relation, source",
         targets=targets,
         spaces=tuple(spaces),
-        relations=RELATIONS if relation is None else (relation,),
+        relations=tuple(relations),
     )
     return [_link(row) for row in rows]
+
+
+def from_anywhere(tx: Reading, targets: Sequence[str], *, relations: Sequence[str]) -> list[Link]:
+    """Return the links that come in by these relations from any space, for what nobody is shown."""
+    found: list[Link] = []
+    for at in range(0, len(targets), _AT_A_TIME):
+        rows = tx.rows(
+            "SELECT source, relation, target, revision FROM link"
+            " WHERE target IN :targets AND relation IN :relations ORDER BY target, relation, source",
+            targets=tuple(targets[at : at + _AT_A_TIME]),
+            relations=tuple(relations),
+        )
+        found += [_link(row) for row in rows]
+    return found
 
 
 def add(tx: Transaction, space: str, links: Iterable[Link]) -> None:

@@ -22,6 +22,7 @@ from commonplace import (
     limiting,
     limits,
     memories,
+    notices,
     paths,
     reading,
     rights,
@@ -370,6 +371,11 @@ def _take_in(parts: Parts, actor: str, job: jobs.Job, over: Over) -> bool:
     return True
 
 
+def _notify(parts: Parts, actor: str, job: jobs.Job, _over: Over) -> bool:
+    write(parts, actor, partial(notices.notify, memory_id=job.subject))
+    return True
+
+
 def _take_again(parts: Parts, actor: str, job: jobs.Job, _over: Over) -> bool:
     write(parts, actor, partial(taking.again, memory_id=job.subject))
     return True
@@ -379,6 +385,7 @@ _DEEDS: Final[Mapping[str, Callable[[Parts, str, jobs.Job, Over], bool]]] = {
     following.JOB: _follow,
     following.RENEW: _renew,
     taking.LATER: _take_in,
+    notices.JOB: _notify,
     taking.AGAIN: _take_again,
 }
 """What is done for each kind of job; each tells whether it came to its end."""
