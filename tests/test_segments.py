@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from commonplace.catalogue import FOREVER, IS_CHAT, Entry, Layer, Sought
 from commonplace.engines import layers as laying
-from commonplace.engines import mapped_index, segments
+from commonplace.engines import mapped_index, searching, segments
 from commonplace.engines.searching import Part, search
 from commonplace.engines.segments import Segment, build, hashed, merge, order_of, quantise, sketch, tag_term, widened
 from commonplace.model import KINDS
@@ -177,6 +177,73 @@ def test_the_nearest_by_vector_are_found_among_more_than_a_first_look_keeps(lay)
             found = _found(parts, sought)
             _check(found, expected(entries, sought))
             assert f"{memory_id(target)}#0" in {row[0] for row in found.rows}
+
+
+_ZIPF = [f"word{rank}" for rank in range(60)]
+
+
+def _by_frequency(dice: random.Random, count: int) -> list[str]:
+    return dice.choices(_ZIPF, [1 / (rank + 1) for rank in range(len(_ZIPF))], k=count)
+
+
+@_settings
+@given(seed=st.integers(0, 10**9), pieces=st.sampled_from([1, 3]), first=st.sampled_from([1, 4, 20]))
+def test_common_words_that_need_not_be_read_change_no_candidate(lay, seed, pieces, first):
+    dice = random.Random(seed)
+    entries = [
+        entry(number, position=part, terms=Counter(_by_frequency(dice, 6)))
+        for number in range(150)
+        for part in range(dice.choice([1, 1, 5]))
+    ]
+    laid = lay(_spread(entries, pieces, seed))
+    for _ in range(4):
+        asked = tuple(dict.fromkeys(_by_frequency(dice, 5)))
+        sought = Sought(terms=asked, spaces=ALL, first=first, reach=0, tags=())
+        _check(_found(laid, sought), expected(entries, sought))
+
+
+def test_common_words_are_not_read_where_rare_ones_suffice_and_are_where_they_do_not(monkeypatch):
+    read: list[int] = []
+    sums = searching._sums
+
+    def noted(one: Any, postings: Any, weights: Any, few: Any) -> Any:
+        read.append(len(few))
+        return sums(one, postings, weights, few)
+
+    monkeypatch.setattr(searching, "_sums", noted)
+
+    def asked(of_rare: int) -> None:
+        read.clear()
+        words = [["common", "rare"] if number < 10 else ["common"] for number in range(100)]
+        # Parts of one memory take each other's places, so that its rare word comes to less than it seems.
+        entries = [
+            entry(0 if number < of_rare else number, position=number, terms=Counter(said), flags=0)
+            for number, said in enumerate(words)
+        ]
+        segment = build(entries, killed=NOBODY, dimensions=0)
+        part = Part(segment, np.ones(segment.rows, np.bool_))
+        search([part], Sought(terms=("common", "rare"), spaces=ALL, first=4))
+
+    asked(of_rare=0)
+    assert read == [1]
+    asked(of_rare=10)
+    assert read == [1, 2]
+
+
+@_settings
+@given(seed=st.integers(0, 10**9), pieces=st.sampled_from([1, 3]))
+def test_a_guess_where_the_first_pass_ends_changes_no_candidate(lay, monkeypatch, seed, pieces):
+    dice = random.Random(seed)
+    entries = [entry(number, vector=vector(*(dice.gauss(0, 1) for _ in range(DIMENSIONS)))) for number in range(600)]
+    laid = lay(_spread(entries, pieces, seed))
+    sought = Sought(terms=(), vector=vector(*(dice.gauss(0, 1) for _ in range(DIMENSIONS))), spaces=ALL, first=10)
+    with monkeypatch.context() as patched:
+        patched.setattr(searching, "_FIRST_PASS", 100)
+        found = []
+        for guessed in (searching._guessed, lambda _distances, nowhere: nowhere - 1, lambda *_: 0):
+            patched.setattr(searching, "_guessed", guessed)
+            found.append(_found(laid, sought))
+    assert found[0] == found[1] == found[2]
 
 
 def test_a_nearest_passage_that_a_filter_leaves_out_takes_nobodys_place(lay):

@@ -6,20 +6,32 @@ candidates of one score are chosen by their ids, and the first pass over vectors
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from commonplace.catalogue import FOREVER, IS_CHAT, Found, Pool, Sought
-from commonplace.engines.segments import Bools, Floats, Hashes, Rows, Segment, hashed, quantise, sketch, tag_term
+from commonplace.engines.segments import Bools, Floats, Hashes, Rows, Segment, hashes, quantise, sketch, tag_term
 from commonplace.model import KINDS
 
 _FIRST_PASS: Final = 400
 """So many passages, and all at the same distance, survive the comparison of sketches."""
 
+_SAMPLED: Final = 64
+_MARGIN: Final = 3
+"""From every so many-th distance is guessed where the first pass ends, for so many times as many as it needs."""
+
+_ENOUGH: Final = 2
+"""So many times the rows that are needed the rarest terms shall have, before others are left out: some have several."""
+
 PARTS_OF_ONE: Final = 3
 """So many parts of one memory are candidates: it is told once, whatever else of it would do."""
+
+_NO_KEYS: Final = np.zeros(0, np.uint64)
+_NO_ROWS: Final = np.zeros(0, np.int64)
+_NO_ONE: Final[tuple[Rows, Any]] = (np.zeros(0, np.intp), np.zeros(0))
 
 
 class Part(NamedTuple):
@@ -80,16 +92,18 @@ def candidates(parts: Sequence[Part], sought: Sought, counts: Counts) -> list[tu
 
 
 def _postings(opened: Sequence[_Open], sought: Sought) -> list[list[Rows]]:
-    return [[one.segment.with_term(term) for term in sought.terms] for one in opened]
+    return [one.segment.with_terms(sought.terms) for one in opened]
 
 
 def _counted(opened: Sequence[_Open], postings: Sequence[Sequence[Rows]], sought: Sought) -> Counts:
-    total = sum(int(np.count_nonzero(one.visible)) for one in opened)
-    having = tuple(
-        sum(int(np.count_nonzero(one.visible[rows[at]])) for one, rows in zip(opened, postings, strict=True))
-        for at in range(len(sought.terms))
-    )
-    return Counts(total, having)
+    total, having = 0, [0] * len(sought.terms)
+    for one, rows_of in zip(opened, postings, strict=True):
+        seen = int(np.count_nonzero(one.visible))
+        total += seen
+        for at, rows in enumerate(rows_of):
+            # Mostly every row is seen: then nobody has to look which of the term's are.
+            having[at] += len(rows) if seen == one.segment.rows else int(np.count_nonzero(one.visible[rows]))
+    return Counts(total, tuple(having))
 
 
 def _chosen(
@@ -124,7 +138,7 @@ def _conditions(segment: Segment, sought: Sought) -> list[Bools]:
             found.append(np.array(allowed, np.bool_)[segment.column("kind")])
     for tag in sought.tags:
         tagged = np.zeros(segment.rows, np.bool_)
-        tagged[segment.with_term(tag_term(tag))] = True
+        tagged[segment.with_terms([tag_term(tag)])[0]] = True
         found.append(tagged)
     if sought.since > -FOREVER:
         found.append(segment.column("time") >= sought.since)
@@ -147,14 +161,51 @@ def _by_terms(
     opened: Sequence[_Open], postings: Sequence[Sequence[Rows]], weights: Sequence[float], sought: Sought
 ) -> list[Rows]:
     """Return the rows with the largest sum of the rarity of the terms that they have."""
-    found = []
+    kept = []
     for one, rows_of in zip(opened, postings, strict=True):
-        sums = np.zeros(one.segment.rows)
-        for rows, weight in zip(rows_of, weights, strict=True):
-            sums[rows] += weight
-        rows = np.flatnonzero((sums > 0) & one.wanted)
-        found.append((rows, sums[rows]))
-    return _first(opened, found, sought.first)
+        few, beyond = _telling(rows_of, weights, sought.first)
+        best = _first_of(one.segment, *_sums(one, rows_of, weights, few), sought.first, beyond=beyond)
+        if best is None:
+            best = _first_of(one.segment, *_sums(one, rows_of, weights, range(len(weights))), sought.first)
+        kept.append(best or _NO_ONE)
+    return _first(opened, kept, sought.first)
+
+
+def _telling(postings: Sequence[Rows], weights: Sequence[float], first: int) -> tuple[Collection[int], float]:
+    """Return the terms of which each of the first rows probably has one, and the most that a row without them has.
+
+    Common words are in many rows and tell little: where the rows of rarer ones suffice, those that have nothing else
+    are left out, and need not be read. Whether they suffice is seen from what they come to.
+    """
+    rarest = sorted(range(len(weights)), key=lambda at: -weights[at])
+    reached = accumulate(len(postings[at]) for at in rarest)
+    # So much have enough rows already for one of the rarest.
+    least = next((weights[at] for at, rows in zip(rarest, reached, strict=True) if rows >= _ENOUGH * first), 0.0)
+    few = set(rarest)
+    left_out = 0.0
+    for at in reversed(rarest):
+        left_out += weights[at]
+        if left_out >= least:
+            break
+        few.remove(at)
+    beyond = 0.0
+    for at, weight in enumerate(weights):
+        # One after the other, as a row's are added up, so that no row without the few comes to more, to the last digit:
+        # Python's own sum is more exact, and may come to less.
+        beyond += 0.0 if at in few else weight
+    return few, beyond
+
+
+def _sums(one: _Open, postings: Sequence[Rows], weights: Sequence[float], few: Collection[int]) -> tuple[Rows, Any]:
+    """Return the rows that have one of a few terms, and the sum of the rarity of all that each of them has."""
+    marked = np.zeros(one.segment.rows, np.bool_)
+    for at in few:
+        marked[postings[at]] = True
+    sums = np.zeros(one.segment.rows)
+    for at, (rows, weight) in enumerate(zip(postings, weights, strict=True)):
+        sums[rows if at in few else rows[marked[rows]]] += weight
+    found = np.flatnonzero(marked & one.wanted)
+    return found, sums[found]
 
 
 def _by_vector(opened: Sequence[_Open], sought: Sought, *, exactly: bool) -> list[Rows]:
@@ -162,8 +213,11 @@ def _by_vector(opened: Sequence[_Open], sought: Sought, *, exactly: bool) -> lis
     if sought.vector is None or not sought.vector.any():
         return [np.zeros(0, np.intp) for _ in opened]
     near = _embedded(opened, sought.vector) if exactly else _near_by_sketch(opened, sought.vector)
-    exact = [(rows, _cosines(one.segment.vectors[rows], sought.vector)) for one, rows in zip(opened, near, strict=True)]
-    return _first(opened, exact, sought.first)
+    kept = []
+    for one, rows in zip(opened, near, strict=True):
+        cosines = _cosines(one.segment.vectors[rows], sought.vector)
+        kept.append(_first_of(one.segment, rows, cosines, sought.first) or _NO_ONE)
+    return _first(opened, kept, sought.first)
 
 
 def _cosines(vectors: Any, asked: Floats) -> Any:  # noqa: ANN401 - arrays
@@ -171,8 +225,9 @@ def _cosines(vectors: Any, asked: Floats) -> Any:  # noqa: ANN401 - arrays
     if not len(vectors):
         return np.zeros(0)
     wide, question = vectors.astype(np.float64), asked.astype(np.float64)
-    lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
-    cosines = np.einsum("ij,j->i", wide, question) / np.maximum(lengths, 1e-9)
+    # Row by row, so that a row's cosine does not depend on which others are compared with it.
+    lengths = np.sqrt(np.vecdot(wide, wide))
+    cosines = np.vecdot(wide, question) / np.maximum(lengths, 1e-9)
     return np.round(cosines / max(float(np.linalg.norm(question)), 1e-9), 9)
 
 
@@ -186,21 +241,41 @@ def _embedded(opened: Sequence[_Open], vector: Floats) -> list[Rows]:
 def _near_by_sketch(opened: Sequence[_Open], vector: Floats) -> list[Rows]:
     # The question is rounded as passages are, so that a passage has no distance from itself.
     asked = sketch(quantise(vector[None, :])[0])[:, 0]
-    counts = np.zeros(64 * len(asked) + 2, np.int64)
-    distances = []
-    for one in opened:
-        apart = np.zeros(one.segment.rows, np.uint16)
-        if one.segment.dimensions == len(vector):
-            for plane, bits in zip(one.segment.sketches, asked, strict=True):
-                apart += np.bitwise_count(plane ^ bits)
-            apart[~(one.wanted & (one.segment.scales > 0))] = len(counts) - 1
-        else:
-            apart[:] = len(counts) - 1
-        distances.append(apart)
-        counts += np.bincount(apart, minlength=len(counts))
-    enough = np.flatnonzero(np.cumsum(counts[:-1]) >= _FIRST_PASS)
-    limit = enough[0] if len(enough) else len(counts) - 2
-    return [np.flatnonzero(apart <= limit) for apart in distances]
+    nowhere = 64 * len(asked) + 1
+    distances = [_distances(one, asked, len(vector), nowhere) for one in opened]
+    # Only what is nearer than a guess is looked at closely; if that is too little, everything is.
+    for guess in (_guessed(distances, nowhere), nowhere - 1):
+        near = [np.flatnonzero(apart <= guess) for apart in distances]
+        if sum(map(len, near)) >= _FIRST_PASS:
+            break
+    theirs = [apart[rows] for apart, rows in zip(distances, near, strict=True)]
+    enough = np.flatnonzero(np.cumsum(np.bincount(_end_to_end([_NO_ROWS, *theirs]))) >= _FIRST_PASS)
+    limit = enough[0] if len(enough) else nowhere - 1
+    return [rows[apart <= limit] for apart, rows in zip(theirs, near, strict=True)]
+
+
+def _distances(one: _Open, asked: Hashes, dimensions: int, nowhere: int) -> Any:  # noqa: ANN401 - an array
+    """Return in how many signs each row differs from what is asked; what is not wanted is nowhere."""
+    segment = one.segment
+    if segment.dimensions != dimensions:
+        return np.full(segment.rows, nowhere, np.uint16)
+    apart = np.zeros(segment.rows, np.uint16)
+    # The same room for every plane: making it anew would cost as much as counting.
+    differing, counted = np.empty(segment.rows, np.uint64), np.empty(segment.rows, np.uint8)
+    for plane, bits in zip(segment.sketches, asked, strict=True):
+        np.bitwise_xor(plane, bits, out=differing)
+        np.bitwise_count(differing, out=counted)
+        apart += counted
+    if segment.bundle.about["unembedded"] or not one.wanted.all():
+        apart[~(one.wanted & (segment.scales > 0))] = nowhere
+    return apart
+
+
+def _guessed(distances: Sequence[Any], nowhere: int) -> int:
+    """Return a distance at which the first pass probably has enough, and not much more: as in a sample."""
+    sample = np.concatenate([_NO_ROWS, *(apart[::_SAMPLED] for apart in distances)])
+    place = _MARGIN * _FIRST_PASS // _SAMPLED
+    return min(int(np.partition(sample, place)[place]), nowhere - 1) if len(sample) > place else nowhere - 1
 
 
 def _by_time(opened: Sequence[_Open], sought: Sought) -> list[Rows]:
@@ -239,28 +314,41 @@ def _standing(segment: Segment, rows: Rows, scores: Any) -> _Standing:  # noqa: 
     return _Standing(scores, segment.order[rows], segment.thread[rows], segment.position[rows], segment.flags[rows])
 
 
-def _first(opened: Sequence[_Open], found: Sequence[tuple[Rows, Any]], first: int) -> list[Rows]:
-    """Return, segment by segment, the rows that are the first of all by score, then by the order of their ids."""
-    kept = [_first_of(one.segment, rows, scores, first) for one, (rows, scores) in zip(opened, found, strict=True)]
-    owners = np.repeat(np.arange(len(opened)), [len(rows) for rows, _ in kept])
-    if not len(owners):
+def _first(opened: Sequence[_Open], kept: Sequence[tuple[Rows, Any]], first: int) -> list[Rows]:
+    """Return of the first of each segment those that are the first of all by score, then by the order of their ids."""
+    sizes = [len(rows) for rows, _ in kept]
+    # Mostly one segment has as many as are needed, and nobody has to be compared with others.
+    if sum(sizes) <= first and np.count_nonzero(sizes) <= 1:
         return [rows for rows, _ in kept]
+    owners = np.repeat(np.arange(len(opened)), sizes)
     rows = np.concatenate([rows for rows, _ in kept])
     columns = [_standing(one.segment, *some) for one, some in zip(opened, kept, strict=True)]
     all_ = _Standing(*(np.concatenate(column) for column in zip(*columns, strict=True)))
     # Segment by segment a few of each were kept; a thread may lie in several.
-    few = _few_of_each(all_) if sum(len(rows) > 0 for rows, _ in kept) > 1 else np.arange(len(rows))
+    few = _few_of_each(all_) if np.count_nonzero(sizes) > 1 else np.arange(len(rows))
     best = few[np.lexsort((all_.positions[few], all_.threads[few], ~all_.orders[few], -all_.scores[few]))[:first]]
     return [rows[best[owners[best] == at]] for at in range(len(opened))]
 
 
-def _first_of(segment: Segment, rows: Rows, scores: Any, first: int) -> tuple[Rows, Any]:  # noqa: ANN401 - an array
-    """Return at least the first rows of one segment, with few others; of one memory not more than a few."""
+def _first_of(
+    segment: Segment,
+    rows: Rows,
+    scores: Any,  # noqa: ANN401 - an array
+    first: int,
+    *,
+    beyond: float = 0.0,
+) -> tuple[Rows, Any] | None:
+    """Return at least the first rows of one segment, with few others; of one memory not more than a few.
+
+    `beyond` is the most that rows score which are not among these: None if one of them might be among the first.
+    """
     wanted = first
     while True:
         some, theirs = _best(segment, rows, scores, wanted)
+        if beyond and (len(rows) <= wanted or theirs.min() <= beyond):
+            return None
         kept = _few_of_each(_standing(segment, some, theirs))
-        if len(kept) >= first or len(some) == len(rows):
+        if len(kept) >= first or (len(some) == len(rows) and not beyond):
             return some[kept], theirs[kept]
         # A long memory took the places of others: look further down.
         wanted *= 4
@@ -268,6 +356,9 @@ def _first_of(segment: Segment, rows: Rows, scores: Any, first: int) -> tuple[Ro
 
 def _few_of_each(some: _Standing) -> Rows:
     """Return which of these to keep: every message, and the best parts of each other memory."""
+    together = np.sort(some.threads)
+    if not (together[PARTS_OF_ONE:] == together[:-PARTS_OF_ONE]).any():
+        return np.arange(len(together))
     order = np.lexsort((some.positions, ~some.orders, -some.scores, some.threads))
     threads = some.threads[order]
     begins = np.flatnonzero(np.concatenate([np.ones(min(len(order), 1), np.bool_), threads[1:] != threads[:-1]]))
@@ -297,10 +388,10 @@ def _best(segment: Segment, rows: Rows, scores: Any, first: int) -> tuple[Rows, 
 
 def _pool(opened: Sequence[_Open], chosen: Sequence[Rows], sought: Sought) -> Pool:
     """Gather the candidates, their neighbours, and the neighbours of those."""
-    keys = np.concatenate([_NO_KEYS, *(one.segment.key[rows] for one, rows in zip(opened, chosen, strict=True))])
-    threads = np.concatenate([_NO_KEYS, *(one.segment.thread[rows] for one, rows in zip(opened, chosen, strict=True))])
-    chosen_at = [one.segment.position[rows] for one, rows in zip(opened, chosen, strict=True)]
-    positions = np.concatenate([_NO_ROWS, *chosen_at])
+    there = [(one.segment, rows) for one, rows in zip(opened, chosen, strict=True)]
+    keys = _end_to_end([_NO_KEYS, *(segment.key[rows] for segment, rows in there)])
+    threads = _end_to_end([_NO_KEYS, *(segment.thread[rows] for segment, rows in there)])
+    positions = _end_to_end([_NO_ROWS, *(segment.position[rows] for segment, rows in there)])
     near, rows_of = [], []
     for one in opened:
         rows, close = one.segment.around(keys, threads, positions, sought.reach)
@@ -310,23 +401,26 @@ def _pool(opened: Sequence[_Open], chosen: Sequence[Rows], sought: Sought) -> Po
     return _laid_out(opened, rows_of, near, sought)
 
 
-_NO_KEYS: Final = np.zeros(0, np.uint64)
-_NO_ROWS: Final = np.zeros(0, np.int64)
-
-
 def _laid_out(opened: Sequence[_Open], rows_of: Sequence[Rows], near: Sequence[Bools], sought: Sought) -> Pool:
     pairs = [(one.segment, rows) for one, rows in zip(opened, rows_of, strict=True)]
-    threads = np.concatenate([_NO_KEYS, *(segment.thread[rows] for segment, rows in pairs)])
-    sorting = np.lexsort((np.concatenate([_NO_ROWS, *(segment.position[rows] for segment, rows in pairs)]), threads))
-    where = np.concatenate([_NO_ROWS, *rows_of])[sorting]
-    which = np.repeat(np.arange(len(pairs)), [len(rows) for rows in rows_of])[sorting]
+    threads = _end_to_end([_NO_KEYS, *(segment.thread[rows] for segment, rows in pairs)])
+    positions = _end_to_end([_NO_ROWS, *(segment.position[rows] for segment, rows in pairs)])
+    sorting = None if _is_sorted(threads, positions) else np.lexsort((positions, threads))
+
+    def in_order(columns: Sequence[Any]) -> Any:  # noqa: ANN401 - arrays
+        column = _end_to_end(columns)
+        return column if sorting is None else column[sorting]
 
     def joined(name: str) -> Any:  # noqa: ANN401 - an array
-        return np.concatenate([segment.column(name)[rows] for segment, rows in pairs] or [_NO_ROWS])[sorting]
+        return in_order([segment.column(name)[rows] for segment, rows in pairs] or [_NO_ROWS])
 
     def name(row: int) -> tuple[str, str]:
-        segment = pairs[which[row]][0]
-        return segment.passage(int(where[row])), segment.memory(int(where[row]))
+        at = row if sorting is None else int(sorting[row])
+        for segment, rows in pairs:
+            if at < len(rows):
+                return segment.passage(int(rows[at])), segment.memory(int(rows[at]))
+            at -= len(rows)
+        raise IndexError(row)
 
     speakers = sorted({speaker for segment, _ in pairs for speaker in segment.table("speaker")})
     places = {speaker: at for at, speaker in enumerate(speakers)}
@@ -340,10 +434,10 @@ def _laid_out(opened: Sequence[_Open], rows_of: Sequence[Rows], near: Sequence[B
     return Pool(
         name=name,
         speakers=speakers,
-        speaker=np.concatenate([_NO_ROWS, *spoken])[sorting],
-        eligible=np.concatenate([np.zeros(0, np.bool_), *near])[sorting],
-        threads=np.unique(threads[sorting], return_inverse=True)[1].astype(np.int64),
-        positions=joined("position").astype(np.int64),
+        speaker=in_order([_NO_ROWS, *spoken]),
+        eligible=in_order([np.zeros(0, np.bool_), *near]),
+        threads=_numbered(in_order([threads])),
+        positions=in_order([positions]),
         orders=joined("order"),
         starts=joined("start"),
         ends=joined("end"),
@@ -357,15 +451,37 @@ def _laid_out(opened: Sequence[_Open], rows_of: Sequence[Rows], near: Sequence[B
     )
 
 
-def _entries(pairs: Sequence[tuple[Segment, Rows]], sorting: Rows, sought: Sought) -> tuple[Any, Any, Any]:
-    place = np.empty_like(sorting)
-    place[sorting] = np.arange(len(sorting))
-    terms_asked = np.array([hashed(term) for term in sought.terms + sought.near], np.uint64)
+def _end_to_end(columns: Sequence[Any]) -> Any:  # noqa: ANN401 - arrays
+    """Return columns as one; where only one has something, that one as it is."""
+    full = [column for column in columns if len(column)]
+    return full[0] if len(full) == 1 else np.concatenate(columns)
+
+
+def _is_sorted(threads: Hashes, positions: Any) -> bool:  # noqa: ANN401 - an array
+    """Tell whether rows stand in the order of threads and positions: those of one segment do, mostly."""
+    same = threads[1:] == threads[:-1]
+    return bool(((threads[1:] > threads[:-1]) | (same & (positions[1:] >= positions[:-1]))).all())
+
+
+def _numbered(threads: Hashes) -> Any:  # noqa: ANN401 - an array
+    """Number sorted threads from 0 on."""
+    numbers = np.zeros(len(threads), np.int64)
+    np.cumsum(threads[1:] != threads[:-1], out=numbers[1:])
+    return numbers
+
+
+def _entries(pairs: Sequence[tuple[Segment, Rows]], sorting: Rows | None, sought: Sought) -> tuple[Any, Any, Any]:
+    terms_asked = hashes(sought.terms + sought.near)
     found = [(_NO_ROWS, _NO_ROWS, _NO_ROWS)]
     before = 0
     for segment, rows in pairs:
-        at, term, count = segment.terms_of(rows, terms_asked)
-        found.append((place[at + before], term.astype(np.int64), count.astype(np.int64)))
-        before += len(rows)
-    rows_, terms, counts = (np.concatenate(columns) for columns in zip(*found, strict=True))
+        if len(rows):
+            at, term, count = segment.terms_of(rows, terms_asked)
+            found.append((at + before, term.astype(np.int64), count.astype(np.int64)))
+            before += len(rows)
+    rows_, terms, counts = (_end_to_end(columns) for columns in zip(*found, strict=True))
+    if sorting is not None:
+        place = np.empty_like(sorting)
+        place[sorting] = np.arange(len(sorting))
+        rows_ = place[rows_]
     return rows_, terms, counts

@@ -67,6 +67,11 @@ def hashed(text: str) -> int:
     return found
 
 
+def hashes(texts: Sequence[str]) -> Hashes:
+    """Return the 64 bits that stand for each text."""
+    return np.fromiter(map(hashed, texts), np.uint64, len(texts))
+
+
 def tag_term(tag: str) -> str:
     """Return the term under which a tag is kept: one that no word gives."""
     return "\0" + tag
@@ -131,27 +136,26 @@ class Segment:
             np.intp
         )
 
-    def with_term(self, term: str) -> Rows:
-        """Return the rows that have a term."""
-        place = self._term(term)
-        if place is None:
-            return np.zeros(0, np.intp)
-        start = self.bundle.arrays["posting_start"]
-        return self.bundle.arrays["posting_row"][start[place] : start[place + 1]].astype(np.intp)
+    def with_terms(self, terms: Sequence[str]) -> list[Rows]:
+        """Return the rows that have each of these terms."""
+        places, there = self._places(hashes(terms))
+        start, rows = self.bundle.arrays["posting_start"], self.bundle.arrays["posting_row"]
+        first, last = start[places].tolist(), start[places + there].tolist()
+        return [rows[begin:end].astype(np.intp) for begin, end in zip(first, last, strict=True)]
 
     def terms_of(self, rows: Rows, terms: Hashes) -> tuple[Array, Array, Array]:
         """Return (place in `rows`, place in `terms`, how often) for each of these terms that these rows have."""
-        known = self.bundle.arrays["term"]
-        column = np.full(len(known) + 1, -1, np.int32)
-        places = np.minimum(np.searchsorted(known, terms), max(len(known) - 1, 0))
-        there = np.flatnonzero(known[places] == terms) if len(known) else np.zeros(0, np.intp)
+        places, known = self._places(terms)
+        column = np.full(len(self.bundle.arrays["term"]) + 1, -1, np.int32)
+        there = np.flatnonzero(known)
         column[places[there]] = there
         start = self.bundle.arrays["entry_start"]
         first, last = start[rows], start[rows + 1]
         entries = _between(first, last)
-        asked = column[self.bundle.arrays["entry_term"][entries]]
+        asked = column.take(self.bundle.arrays["entry_term"].take(entries))
         kept = np.flatnonzero(asked >= 0)
-        owners = np.repeat(np.arange(len(rows)), last - first)[kept]
+        # Few are kept: their rows are looked up, instead of being told of all.
+        owners = np.searchsorted(np.cumsum(last - first), kept, "right")
         return owners, asked[kept], self.bundle.arrays["entry_count"][entries[kept]]
 
     def around(self, keys: Hashes, threads: Hashes, positions: Array, reach: int) -> tuple[Rows, Bools]:
@@ -184,11 +188,13 @@ class Segment:
         digits = self.bundle.arrays["memory"][row].tobytes().hex()
         return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
-    def _term(self, term: str) -> int | None:
-        wanted = np.uint64(hashed(term))
-        place = int(np.searchsorted(self.bundle.arrays["term"], wanted))
+    def _places(self, terms: Hashes) -> tuple[Rows, Bools]:
+        """Return where each of these terms is among those that there are, and whether it is there at all."""
         known: Hashes = self.bundle.arrays["term"]
-        return place if place < len(known) and known[place] == wanted else None
+        if not len(known):
+            return np.zeros(len(terms), np.intp), np.zeros(len(terms), np.bool_)
+        places = np.minimum(np.searchsorted(known, terms), len(known) - 1)
+        return places, known[places] == terms
 
 
 def build(entries: Iterable[Entry], *, killed: Hashes, dimensions: int) -> Segment:
