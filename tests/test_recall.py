@@ -11,11 +11,15 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import process_time
+from types import SimpleNamespace
 from typing import Any
+from zoneinfo import ZoneInfo
 
+import numpy as np
 import pytest
 
 import commonplace
+from commonplace import indexing, recall, when
 from commonplace.book import Commonplace
 from commonplace.compose import SystemClock
 from commonplace.engines.mapped_index import MappedIndex
@@ -992,3 +996,18 @@ def test_texts_that_say_nothing_are_near_to_nothing(book: Commonplace):
     book.remember("The walrus is fed")
     for text in ("", "???", "🎉", "to be or not to be", "Nothing of the kind", "!!!"):
         assert book.remember(text, title="?").near == ()
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago", "Europe/Amsterdam"])
+def test_every_moment_is_matched_by_its_day_in_the_homes_zone(zone):
+    edges = [datetime(year, month, 1, tzinfo=UTC) for year in (1, 1900, 1937, 2026, 9999) for month in (1, 5, 12)]
+    shifts = [timedelta(hours=hours, minutes=1) for hours in range(-40, 41, 5)]
+    moments = [edge + shift for edge in edges for shift in shifts if edge.year > 1 or edge.month > 1]
+    moments += [datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)]
+    times = np.array([indexing.micros(moment) for moment in moments])
+    parts: Any = SimpleNamespace(zone=ZoneInfo(zone))
+    for asked in ("in May 1937", "in December", "on the 1st of January 2026", "in 2026"):
+        named = when.named(asked)
+        assert named
+        one_by_one = [named.match(recall._day(parts, at)) for at in times.tolist()]
+        assert recall._matching_days(parts, named, times).tolist() == one_by_one

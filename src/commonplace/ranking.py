@@ -139,7 +139,8 @@ def rank(
     parts = np.round(parts, 6) + 0.0
     total = np.round(parts.sum(axis=0), 6)
     rows = np.flatnonzero(pool.eligible)
-    best = np.lexsort((pool.positions[rows], pool.threads[rows], ~pool.orders[rows], -total[rows]))
+    # The sort is stable, and a pool stands in the order of threads and positions.
+    best = np.lexsort((~pool.orders[rows], -total[rows]))
     return rows[best], Scores(total, dict(zip(PARTS, parts, strict=True)))
 
 
@@ -153,7 +154,7 @@ _KERNEL: Final = np.array([_kernel(distance) for distance in range(-REACH, REACH
 _FURTHEST: Final = 2 * REACH
 """No two neighbours of one passage are further apart."""
 
-_BLOCK: Final = 16
+_BLOCK: Final = 8
 _FINER: Final = 256
 
 
@@ -206,8 +207,9 @@ def _weights(asked: int, size: int, near: Iterable[Near], present: npt.NDArray[n
     weights = np.zeros((asked, max(size, asked)))
     np.fill_diagonal(weights, 1.0)
     taken = [0] * asked
+    there = frozenset(np.flatnonzero(present).tolist())
     for own, other, cosine in near:
-        if other < len(present) and present[other] and taken[own] < _NEAR_TERMS:
+        if other in there and taken[own] < _NEAR_TERMS:
             taken[own] += 1
             weights[own, other] = max(weights[own, other], _NEAR_WEIGHT * (cosine - NEAR) / (1 - NEAR))
     return weights
@@ -242,24 +244,32 @@ def _in_bytes(vector: Floats) -> tuple[Floats, Floats, float]:
 
 def _squares(vectors: Floats, scales: Numbers, slots: Ints) -> Numbers:
     """Return the squared length of each passage's vector with its neighbours' added."""
-    squares: Numbers = np.einsum("ij,ij->i", vectors, vectors) * scales * scales
-    beside = np.diff(slots) <= REACH
-    rows = np.flatnonzero(np.append(beside, False) | np.insert(beside, 0, False)) if len(slots) else slots
+    squares = np.empty(len(slots))
+    beside = np.zeros(len(slots) + 1, np.bool_)
+    beside[1:-1] = slots[1:] - slots[:-1] <= REACH
+    in_company = beside[:-1] | beside[1:]
+    alone, rows = np.flatnonzero(~in_company), np.flatnonzero(in_company)
+    if len(alone):
+        squares[alone] = np.vecdot(vectors[alone], vectors[alone]) * scales[alone] * scales[alone]
     if len(rows):
-        squares[rows] = _squares_of_sums(vectors[rows], scales[rows], _side_by_side(slots[rows]))
+        squares[rows] = _squares_of_sums(vectors, scales, rows, _side_by_side(slots[rows]))
     return squares
 
 
-def _squares_of_sums(vectors: Floats, scales: Numbers, slots: Ints) -> Numbers:
-    """Sum up, for each passage, the products of every two vectors around it, each weighted by what both count."""
+def _squares_of_sums(vectors: Floats, scales: Numbers, rows: Ints, slots: Ints) -> Numbers:
+    """Sum up, for each of these passages, the products of every two vectors around it, weighted by what both count."""
     blocks = -(-(int(slots[-1]) + 1 + REACH) // _BLOCK)
-    row = np.zeros((blocks * _BLOCK + _FURTHEST, vectors.shape[1]), np.float32)
-    row[slots] = vectors
-    sizes = np.zeros(len(row))
-    sizes[slots] = scales
-    products = _with_following(row, blocks) * (sizes[: -_FURTHEST or None, None] * _windows(sizes, _FURTHEST + 1))
-    around = _windows(products.ravel(), _PAIRS.size)[:: _FURTHEST + 1][slots - REACH]
-    squares: Numbers = around @ _PAIRS.ravel()
+    # Where nobody is, anybody may stand: of no size, whose products count nothing.
+    who = np.zeros(blocks * _BLOCK + _FURTHEST, np.intp)
+    who[slots] = rows
+    sizes = np.zeros(len(who))
+    sizes[slots] = scales[rows]
+    weights = sizes[:-_FURTHEST, None] * _windows(sizes, _FURTHEST + 1)
+    products = _with_following(vectors.take(who, axis=0), blocks) * weights
+    # What begins at each place, as the first around a passage, as the second and so on; then along the diagonals.
+    counted = (products @ _PAIRS.T).ravel()
+    diagonals = _windows(counted, _PAIRS.size)[:: _FURTHEST + 1, :: _FURTHEST + 2]
+    squares: Numbers = diagonals[slots - REACH].sum(axis=1)
     return squares
 
 
@@ -312,7 +322,7 @@ def _only_speaker(question: Question, names: Sequence[str], spoken: Ints) -> int
     """Return the one speaker whose name is in the question; None if it names nobody or several."""
     named = [
         at
-        for at in np.unique(spoken).tolist()
+        for at in np.flatnonzero(np.bincount(spoken)).tolist()
         if question.words & (set(re.findall(r"\w+", names[at].lower())) - _ROLES)
     ]
     return named[0] if len(named) == 1 else None

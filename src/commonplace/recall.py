@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Sequence
@@ -40,6 +41,8 @@ _KEPT: Final = 20_000
 _MEANINGS: Final = 500
 _CANDIDATES: Final = 50
 _LOOKS: Final = 3
+_DAY: Final = 86_400_000_000
+_FIRST_DAY: Final = date(1970, 1, 1).toordinal()
 
 
 class _Watch:
@@ -284,11 +287,31 @@ def _ranked(
         vector=sought.vector,
     )
     named = when.named(clear.asked.query[:_LONG])
-    days = None
-    if named:
-        days = np.array([named.match(_day(parts, at)) for at in found.pool.times.tolist()])
+    days = _matching_days(parts, named, found.pool.times) if named else None
     rows, scores = ranking.rank(question, found.pool, near=near, dates=days)
     return rows.tolist(), scores
+
+
+def _matching_days(parts: Parts, named: when.Named, times: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """Return how well the day of each moment, in the home's zone, matches the one that is named.
+
+    No zone is a whole day ahead of UTC or behind it: where three days match alike, so does each moment of the middle
+    one, and need not be told in local time.
+    """
+    days, places = np.unique(times // _DAY, return_inverse=True)
+    alike = np.array([_if_alike(named, _FIRST_DAY + day) for day in days.tolist()])
+    matching: npt.NDArray[np.float64] = alike[places]
+    for at in np.flatnonzero(np.isnan(matching)).tolist():
+        matching[at] = named.match(_day(parts, int(times[at])))
+    return matching
+
+
+def _if_alike(named: when.Named, day: int) -> float:
+    """Return how well a day matches, if those beside it match as well; else no number."""
+    if not date.min.toordinal() < day < date.max.toordinal():
+        return math.nan
+    around = {named.match(date.fromordinal(day + apart)) for apart in (-1, 0, 1)}
+    return around.pop() if len(around) == 1 else math.nan
 
 
 def _day(parts: Parts, time: int) -> date:
