@@ -150,6 +150,17 @@ def bases_of(tx: Reading, memories: Sequence[str]) -> dict[str, list[Base]]:
     return found
 
 
+def troubles_of(tx: Reading, memories: Sequence[str]) -> dict[tuple[str, str], str]:
+    """Return what is wrong with the files of some memories, by memory and path; mostly nothing is."""
+    found: dict[tuple[str, str], str] = {}
+    for some in _chunks(memories):
+        rows = tx.rows(
+            "SELECT memory, path, trouble FROM file WHERE memory IN :memories AND trouble IS NOT NULL", memories=some
+        )
+        found.update({(row[0], row[1]): row[2] for row in rows if row[2]})
+    return found
+
+
 def set_base(
     tx: Transaction,
     path: str,

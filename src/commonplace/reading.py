@@ -164,12 +164,12 @@ def marked(parts: Parts, tx: Reading, allowed: Spaces, found: Sequence[Memory], 
     for link in superseding:
         if link.source in live and link.source != link.target:
             successors[link.target] = max(link.source, successors.get(link.target, ""))
-    bases = files.bases_of(tx, ids) if parts.folder.keeps_files else {}
+    troubles = files.troubles_of(tx, ids) if parts.folder.keeps_files else {}
     stands = freshness.of(tx, every, found)
     shown = []
     for memory in found:
-        troubles = [base.trouble for base in bases.get(memory.id, []) if base.path == memory.path and base.trouble]
-        marks = list(_marks(memory, now, troubles, superseded=memory.id in successors))
+        trouble = troubles.get((memory.id, memory.path))
+        marks = list(_marks(memory, now, trouble, superseded=memory.id in successors))
         doubts = reasoning.doubts(memory, above) if memory.id in above.known else ()
         if doubts:
             marks.append("suspect")
@@ -197,7 +197,7 @@ def _standing(tx: Reading, allowed: Spaces, copy: Memory, stands: freshness.Stan
     return copy._replace(freshness=stands.freshness, successor=successor)
 
 
-def _marks(memory: Memory, now: datetime, troubles: Sequence[str], *, superseded: bool) -> Iterable[str]:
+def _marks(memory: Memory, now: datetime, trouble: str | None, *, superseded: bool) -> Iterable[str]:
     if memory.deleted:
         yield "deleted"
     if superseded:
@@ -208,7 +208,7 @@ def _marks(memory: Memory, now: datetime, troubles: Sequence[str], *, superseded
         yield "ended"
     if memory.valid_from and memory.valid_from > now:
         yield "not_yet"
-    for trouble in troubles:
+    if trouble:
         yield "missing" if trouble == files.MISSING else "malformed"
 
 

@@ -63,9 +63,13 @@ class Teller:
         self._scores = scores
         self._terms = frozenset(clear.terms)
         self._memories: dict[str, Memory] = {}
+        self._losing: dict[str, dict[str, float]] = {}
         self._messages: dict[str, tuple[Message, str]] = {}
         self._names: dict[int, tuple[str, str]] = {}
         self._tags: dict[str, tuple[str, ...]] = {}
+        # Single numbers are read again and again, which is slow from an array.
+        self._threads: list[int] = pool.threads.tolist()
+        self._positions: list[int] = pool.positions.tolist()
 
     def hits(self, rows: Sequence[int]) -> Iterator[Hit]:
         """Yield the best hits: each message, and each memory once with its best passage."""
@@ -106,11 +110,7 @@ class Teller:
 
     def _lost(self, row: int) -> dict[str, float]:
         """Return what a row loses because it is in doubt, or behind its source; nothing where nothing was asked."""
-        memory = self._memories.get(self._name(row)[1])
-        if memory is None or self._clear.is_empty:
-            return {}
-        lost = {"suspect": ranking.SUSPECT} if "suspect" in memory.marks else {}
-        return {**lost, "freshness": ranking.BEHIND} if memory.freshness in _BEHIND else lost
+        return self._losing.get(self._name(row)[1], {}) if self._losing else {}
 
     def _score(self, row: int) -> float:
         return round(float(self._scores.total[row]) + self._demoted(row), 6)
@@ -141,6 +141,7 @@ class Teller:
         told = [one for one in there.values() if one.id in own]
         marked = reading.marked(self._book, self._tx, self._readable, told, self._clear.now)
         self._memories = {**there, **{one.id: one for one in marked}}
+        self._losing = {} if self._clear.is_empty else {one.id: lost for one in marked if (lost := _lost_by(one))}
         loose = [passage for passage, memory in names if not memory]
         self._messages = sessions.several(self._tx, self._allowed, loose)
         self._tags = sessions.tags_of(self._tx, sorted({message.session for message, _ in self._messages.values()}))
@@ -180,28 +181,24 @@ class Teller:
         is_message = bool(pool.flags[row] & IS_CHAT)
         text = self._text(memory, row)
         before, after = self._beside(row, -1), self._beside(row, 1)
-        hit = memory_hit(memory)._replace(
+        # A message was made when it was said, not when an episode came to hold it.
+        at = indexing.moment_at(int(pool.times[row])) if is_message else None
+        return memory_hit(memory)._replace(
+            type="message" if is_message else "memory",
+            id=passage if is_message else memory.id,
             passage_id=passage,
+            session=memory.session if is_message else None,
+            seq=int(pool.seqs[row]) if is_message else None,
             text=text if is_message else self._whole(memory, row),
             passage=text,
             before=before,
             after=after,
+            author=pool.speakers[pool.speaker[row]] if is_message else memory.author,
             score=self._score(row),
             parts=self._parts(row),
+            occurred=at or memory.occurred,
+            created=at or memory.created,
             matched=self._matched(text) if self._clear.asked.explain else (),
-        )
-        if not is_message:
-            return hit
-        # A message was made when it was said, not when an episode came to hold it.
-        at = indexing.moment_at(int(pool.times[row]))
-        return hit._replace(
-            type="message",
-            id=passage,
-            session=memory.session,
-            seq=int(pool.seqs[row]),
-            author=pool.speakers[pool.speaker[row]],
-            occurred=at,
-            created=at,
         )
 
     def _text(self, memory: Memory, row: int) -> str:
@@ -223,10 +220,9 @@ class Teller:
         return memory.text[int(self._pool.starts[around[0]]) : int(self._pool.ends[around[-1]])]
 
     def _is_beside(self, row: int, other: int) -> bool:
-        pool = self._pool
-        if not 0 <= other < len(pool.positions) or pool.threads[other] != pool.threads[row]:
+        if not 0 <= other < len(self._threads) or self._threads[other] != self._threads[row]:
             return False
-        return abs(int(pool.positions[other] - pool.positions[row])) <= 1
+        return -1 <= self._positions[other] - self._positions[row] <= 1
 
     def _beside(self, row: int, step: int) -> str:
         """Return what stands before or after a passage, with its speaker if it is a message."""
@@ -244,6 +240,12 @@ class Teller:
     def _matched(self, text: str) -> tuple[str, ...]:
         """Return the words of a passage that were asked for."""
         return tuple(dict.fromkeys(analysis.matching(text, self._terms)))
+
+
+def _lost_by(memory: Memory) -> dict[str, float]:
+    """Return what a memory loses because it is in doubt, or behind its source."""
+    lost = {"suspect": ranking.SUSPECT} if "suspect" in memory.marks else {}
+    return {**lost, "freshness": ranking.BEHIND} if memory.freshness in _BEHIND else lost
 
 
 def memory_hit(memory: Memory) -> Hit:

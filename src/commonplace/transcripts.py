@@ -84,6 +84,10 @@ def blocks(text: str) -> list[Block]:
 
 def said_at(text: str, start: int, end: int) -> str:
     """Return what the message says that stands there."""
+    said = text[start:end].strip("\n")
+    if said[:1].strip() and said[-1:].strip() and "\\" not in said and "\r" not in said:
+        # Nothing is shielded, and only empty lines are around it: as with nearly every message.
+        return said
     lines = text[start:end].split("\n")
     if text[max(start - 2, 0) : start] == "\r\n":
         lines = [line.removesuffix("\r") for line in lines]
