@@ -12,6 +12,7 @@ import re
 import threading
 import unicodedata
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from typing import Final
 
 import Stemmer
@@ -52,7 +53,13 @@ _MINE: Final = threading.local()
 
 def language_of(text: str) -> str:
     """Guess the language of a text in Latin letters by the small words in it; English unless another is plain."""
-    text = unicodedata.normalize("NFC", text[:_LOOK_AT])
+    return _language_of(text[:_LOOK_AT])
+
+
+# A question, and a note that is written down, are looked at twice: for their terms and for their vector.
+@lru_cache(maxsize=8)
+def _language_of(text: str) -> str:
+    text = unicodedata.normalize("NFC", text)
     words = set(re.findall(r"[^\W\d_]+", text.replace("İ", "i").lower()))
     english = len(words & stopwords.ENGLISH)
     shown = {name: len(words & small) for name, small in stopwords.OTHERS.items()}
@@ -148,5 +155,6 @@ def _stemmer(language: str) -> Stemmer.Stemmer:
         _MINE.stemmers = {}
     stemmers: dict[str, Stemmer.Stemmer] = _MINE.stemmers
     if language not in stemmers:
-        stemmers[language] = Stemmer.Stemmer(language)
+        # Without its own cache, which takes longer to look into than stemming.
+        stemmers[language] = Stemmer.Stemmer(language, 0)
     return stemmers[language]

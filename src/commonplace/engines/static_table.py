@@ -94,7 +94,9 @@ class StaticTable:
         cut = [self.pieces(word) for word in words]
         out = np.zeros((len(words), self.dimensions), np.float32)
         if ids := [piece for pieces in cut for piece in pieces]:
-            rows = self._rows[ids].astype(np.float32) * self._weights[ids, None]
+            rows: Floats = self._rows[ids].astype(np.float32) * self._weights[ids, None]
+            if all(len(pieces) == 1 for pieces in cut):
+                return rows
             owners = np.repeat(np.arange(len(words)), [len(pieces) for pieces in cut])
             starts = np.flatnonzero(np.diff(owners, prepend=-1))
             out[owners[starts]] = np.add.reduceat(rows, starts, axis=0) / np.bincount(owners)[owners[starts], None]
