@@ -1,7 +1,7 @@
 """Histories at random: several principals reason, supersede, share and decide, and a simple model says what each sees.
 
-COMMONPLACE_HISTORIES   how many histories each engine has (10)
-COMMONPLACE_STEPS       how many steps each of them has at most (30)
+COMMONPLACE_HISTORIES   how many histories each engine has (8)
+COMMONPLACE_STEPS       how many steps each of them has at most (25)
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from commonplace.notices import notice_id
 from tests.reasoning_model import CAP, OWNER, REASONING, Known, Model
 from tests.test_sharing_races import wrong_with_copies
 
-HISTORIES = int(os.environ.get("COMMONPLACE_HISTORIES", "10"))
-STEPS = int(os.environ.get("COMMONPLACE_STEPS", "30"))
+HISTORIES = int(os.environ.get("COMMONPLACE_HISTORIES", "8"))
+STEPS = int(os.environ.get("COMMONPLACE_STEPS", "25"))
 SPACES = ("a", "b", "b/x", "c")
 NAMES = ("alice", "bob")
 
@@ -59,7 +59,7 @@ class Histories(RuleBasedStateMachine):
         self.people = {"owner": OWNER, **{name: f"user:{name}{self.number}" for name in NAMES}}
         self.hands = {who: self.book if who == OWNER else self.book.acting_as(who) for who in self.people.values()}
         self.model = Model()
-        self.said = 0
+        self.said = self.checked = 0
         self.book.create_space(self.top)
         self.book.set_depth(self.top, CAP)
         for space in SPACES:
@@ -421,8 +421,8 @@ class Histories(RuleBasedStateMachine):
             said = {one.id: self._expected(who, one) for one in self._memories() if self.model.sees(who, one)}
             assert seen == said, who
             self._check_inbox(who, book)
-            for memory in self._memories()[-4:]:
-                self._check_dependents(who, book, memory)
+            self._check_dependents(who, book, self._memories()[self.checked % len(self.model.known)])
+            self.checked += 1
         self._check_places()
 
     def _seen(self, found: Memory) -> dict[str, Any]:

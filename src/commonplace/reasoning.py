@@ -115,8 +115,6 @@ def causes(memory: Memory, found: Above, *, own: bool) -> dict[tuple[str, str], 
             if invalidating == memory.id:
                 continue
             by_path, steps = path, depth
-            if invalidating == memory.id:
-                continue
             if invalidating in path:
                 ways = _walk(memory, found.known, own=own, avoiding=invalidating)
                 by_path, steps = next(((other, deep) for end, other, deep in ways if end.id == ground.id), ((), 0))
