@@ -8,9 +8,12 @@ import pytest
 
 import commonplace
 from commonplace.book import Commonplace
-from commonplace.errors import BadInput, TooLarge
+from commonplace.compose import move_book, open_book
+from commonplace.errors import BadInput, NotFound, TooLarge
 from commonplace.model import Filter
+from commonplace.settings import DatabaseChoice, Settings
 from tests.hand_edits import change
+from tests.postgres_server import TEMPLATE
 
 SUPERSEDED = ("green", "red")
 
@@ -235,3 +238,91 @@ def test_an_exported_folder_brings_its_doubts_into_another_home(book, tmp_path):
             report = other.import_folder(str(tmp_path / "exported"))
             assert (bool(report.done), report.skipped) == (new, ())
             assert seen(other) == seen(book)
+
+
+def test_doubts_move_to_a_server_and_back(book, home, postgres, tmp_path):
+    some_of_everything(book)
+    before = seen(book)
+    book.close()
+    address = postgres.make_database("doubts", template=TEMPLATE)
+    server = Settings(home="", cwd="", database=DatabaseChoice(address, str(home / ".commonplace" / "keys")))
+    move_book(Settings.load(home), address)
+    with open_book(server) as moved:
+        assert seen(moved) == before
+        old = next(one.invalidated.id for one in moved.inbox().items)
+        moved.reinstate(old)
+        assert [one for one in told(moved) if one[2] == old] == []
+        before = seen(moved)
+    move_book(server, str(tmp_path / "back"))
+    with commonplace.open(tmp_path / "back") as back:
+        assert seen(back) == before
+        assert back.doctor() == ()
+    postgres.drop_database("doubts")
+
+
+# --- what is made by hand
+
+
+def test_circles_and_links_to_nothing_made_by_hand_are_told_once_and_end(book, home):
+    first = book.remember("first", space="a").id
+    second = book.reflect("second", [first], space="a").id
+    third = book.reflect("third", [second, first], space="a").id
+    new = book.remember("new", space="a").id
+    gone = "01a1e303-a5dc-738e-af53-e3b6a8463f3a"
+    lines = "".join(f"  - derived_from {one}@1\n" for one in (third, gone, first))
+    change(file_of(book, first), "updated:", f"links:\n{lines}updated:")
+    book.sync()
+    book.supersede(second, new)
+    assert {one.dependent.id: one.depth for one in book.inbox().items} == {third: 1, first: 2}
+    assert {one.id: one.depth for one in book.dependents(second)} == {third: 1, first: 2}
+    assert book.get(second).marks == ("superseded",)
+    book.supersede(first, new)
+    # Through the circle, each rests on each.
+    assert {(one.dependent.id, one.invalidated.id) for one in book.inbox().items} == {
+        (third, second),
+        (first, second),
+        (second, first),
+        (third, first),
+    }
+    book.reinstate(first)
+    book.reinstate(second)
+    assert told(book) == []
+
+
+def test_a_long_chain_is_told_to_its_end_and_taken_back(book):
+    ids = [book.remember("first", space="a").id]
+    for number in range(60):
+        ids.append(book.remember(f"{number}", space="a", links=[("derived_from", ids[-1])]).id)
+    new = book.remember("new", space="a").id
+    assert book.supersede(ids[0], new).notified == 60
+    waiting = {one.dependent.id: one for one in book.inbox(limit=1000).items}
+    assert {id_: one.depth for id_, one in waiting.items()} == {id_: at for at, id_ in enumerate(ids) if at}
+    assert waiting[ids[-1]].path == tuple(ids)
+    assert len(book.get(waiting[ids[-1]].id).text) < 2_000
+    book.reinstate(ids[0])
+    assert told(book) == []
+
+
+# --- keys and rights
+
+
+def test_a_key_for_one_space_sees_and_decides_only_there(book):
+    old = book.remember("green", space="grounds").id
+    new = book.remember("red", space="grounds").id
+    mine, yours = (book.reflect("so", [old], space=space).id for space in ("a", "b"))
+    book.supersede(old, new)
+    for space in ("a", "b", "grounds"):
+        book.grant("user:alice", space, "writer")
+    alice = book.with_key(book.create_key("user:alice", limits=[("a", "writer")]).secret)
+    (notice,) = alice.inbox().items
+    assert (notice.dependent.id, notice.invalidated.title, notice.invalidating.title) == (mine, None, None)
+    for hidden in (old, yours):
+        with pytest.raises(NotFound):
+            alice.triage(hidden, "keep")
+        with pytest.raises(NotFound):
+            alice.dependents(hidden)
+    other = next(one.id for one in book.inbox().items if one.dependent.id == yours)
+    with pytest.raises(NotFound):
+        alice.delete(other)
+    alice.triage(notice.id, "keep")
+    assert [one.dependent.id for one in book.inbox().items] == [yours]

@@ -26,6 +26,7 @@ JOB: Final = "notify"
 TAG: Final = "_invalidation"
 LIFE: Final = timedelta(days=7)
 _ABOUT: Final = ("related_to",)
+_LONGEST_PATH: Final = 20
 
 
 def spread(desk: Desk) -> list[Memory]:
@@ -201,9 +202,14 @@ def _words(id_: str, memory: Memory, cause: Cause, why: str) -> str:
     steps = "directly" if cause.depth == 1 else f"in {cause.depth} steps"
     return (
         f"{cause.invalidated} {became}{f': {why}' if why else '.'}\n\n"
-        f"{memory.id} rests on it {steps}: {' <- '.join(cause.path)}\n\n"
+        f"{memory.id} rests on it {steps}: {' <- '.join(_ends(cause.path))}\n\n"
         f"Decide with `commonplace triage {id_} keep`, or `retract`, `supersede` or `dismiss`."
     )
+
+
+def _ends(path: Sequence[str]) -> Sequence[str]:
+    """Return a path that one can read; the log has the whole."""
+    return path if len(path) <= _LONGEST_PATH else (*path[: _LONGEST_PATH // 2], "…", *path[-_LONGEST_PATH // 2 :])
 
 
 def _place(space: Space) -> str:
