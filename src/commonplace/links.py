@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from commonplace.model import RELATIONS, Link, Memory, Spaces
 from commonplace.ports import Reading, Row, Transaction
@@ -10,16 +10,23 @@ from commonplace.ports import Reading, Row, Transaction
 
 def incoming(tx: Reading, spaces: Spaces, targets: Sequence[str], *, relation: str | None = None) -> list[Link]:
     """Return the links that come in from memories of the given spaces."""
-    if not spaces or not targets:
-        return []
-    rows = tx.rows(
-        "SELECT source, relation, target, revision FROM link"
-        " WHERE target IN :targets AND space IN :spaces AND relation IN :relations ORDER BY target, relation, source",
+    return asking(tx, spaces, targets, relation=relation)()
+
+
+def asking(
+    tx: Reading, spaces: Spaces, targets: Sequence[str], *, relation: str | None = None
+) -> Callable[[], list[Link]]:
+    """Ask for the links that come `incoming`, and return what waits for them."""
+    if not targets:
+        return list
+    # Of every space, and only then those that count: mostly there are few, and of spaces there may be hundreds.
+    rows = tx.ask(
+        "SELECT space, source, relation, target, revision FROM link"
+        " WHERE target IN :targets AND relation IN :relations ORDER BY target, relation, source",
         targets=targets,
-        spaces=tuple(spaces),
         relations=RELATIONS if relation is None else (relation,),
     )
-    return [_link(row) for row in rows]
+    return lambda: [_link(row[1:]) for row in rows() if row[0] in spaces]
 
 
 def add(tx: Transaction, space: str, links: Iterable[Link]) -> None:
