@@ -13,7 +13,6 @@ import re
 import select
 import subprocess
 import sys
-import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -158,7 +157,9 @@ def answer(child: subprocess.Popen[bytes]) -> Any:
 def after_a_kill(place: Path | str) -> None:
     """Wait until what a killed process had sent has happened: a server goes on with that alone."""
     if not isinstance(place, Path):
-        time.sleep(0.5)
+        from tests.postgres_server import wait_for_transactions
+
+        wait_for_transactions(place)
 
 
 # --- what must be true

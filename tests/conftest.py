@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+import hypothesis
 import pytest
 
 import commonplace
@@ -24,6 +25,16 @@ from tests.postgres_server import TEMPLATE, Server
 pytest.register_assert_rewrite("tests.hermes")
 
 pytest_plugins = ("tests.no_skips", "pytester")
+
+# On a busy machine one example may wait for seconds until the processor is its own: that says nothing about the code.
+# Developers look for new examples; where changes are accepted, all are judged by the same ones.
+hypothesis.settings.register_profile(
+    "commonplace",
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    derandomize=os.environ.get("COMMONPLACE_NO_SKIPS") == "1",
+)
+hypothesis.settings.load_profile("commonplace")
 
 OpenBook = Callable[[], Commonplace]
 Folder = Callable[[], Path]

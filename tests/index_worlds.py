@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -494,22 +494,28 @@ def _commits(folder: str) -> None:
 
 
 def _looks(folder: str) -> None:
-    """Search the index again and again until standard input closes; tell what was seen, and what was wrong."""
+    """Search the index before anybody writes, again and again until standard input closes, and when nobody does.
+
+    Tell what was seen, and what was wrong.
+    """
     index = opened(folder)
     seen: set[int] = set()
     wrong: list[str] = []
+
+    def look() -> None:
+        view = index.view()
+        # Where an index has only its newest commit, a view may have been overtaken.
+        with suppress(Busy):
+            if found := wrong_with(view):
+                wrong.append(found)
+            elif view.marker is not None:
+                seen.add(view.marker.applied["space"].number)
+
+    look()
     _tell("ready")
     while not select.select([0], [], [], 0)[0]:
-        view = index.view()
-        try:
-            found = wrong_with(view)
-        except Busy:
-            # Where an index has only its newest commit, a view may have been overtaken.
-            continue
-        if found:
-            wrong.append(found)
-        elif view.marker is not None:
-            seen.add(view.marker.applied["space"].number)
+        look()
+    look()
     _tell({"seen": sorted(seen), "wrong": wrong[:3]})
 
 

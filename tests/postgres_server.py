@@ -31,8 +31,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from urllib.parse import quote
@@ -120,12 +121,18 @@ class Server:
     def kill(self) -> None:
         """Take it down the way a power cut would: -9 for the postmaster and everything below it."""
         postmaster = psutil.Process(self.pid)
-        processes = [postmaster, *postmaster.children(recursive=True)]
-        for process in processes:
-            process.send_signal(signal.SIGSTOP)
-        for process in processes:
-            process.kill()
-        psutil.wait_procs(processes, timeout=10)
+        # It starts workers and takes connections at any moment: only once it stands still are these all its children.
+        postmaster.send_signal(signal.SIGSTOP)
+        while postmaster.status() != psutil.STATUS_STOPPED:
+            time.sleep(0.001)
+        children = postmaster.children(recursive=True)
+        for stroke in (signal.SIGSTOP, signal.SIGKILL):
+            for child in children:
+                # A worker may end by itself meanwhile.
+                with suppress(psutil.NoSuchProcess):
+                    child.send_signal(stroke)
+        postmaster.kill()
+        psutil.wait_procs([postmaster, *children], timeout=10)
         (self.data / "postmaster.pid").unlink()
 
     @property
@@ -180,6 +187,20 @@ class Server:
         wanted = [line for line in recovery.splitlines() if line.startswith(("primary_conninfo", "primary_slot_name"))]
         copy.configure(**dict(line.split(" = ", 1) for line in wanted))
         return copy
+
+
+def wait_for_transactions(address: str) -> None:
+    """Wait until every transaction that is under way now has ended: a server goes on alone with what it was sent."""
+    under_way = """
+        SELECT pid, xact_start FROM pg_stat_activity
+        WHERE datname = current_database() AND xact_start IS NOT NULL AND pid <> pg_backend_pid()
+    """
+    with psycopg.connect(address, autocommit=True) as connection:
+        before = set(connection.execute(under_way).fetchall())
+        until = time.monotonic() + 60
+        while before.intersection(connection.execute(under_way).fetchall()):
+            assert time.monotonic() < until, "a transaction does not end"
+            time.sleep(0.01)
 
 
 @contextmanager

@@ -265,7 +265,7 @@ def test_a_stopped_process_that_holds_the_files_does_not_keep_others_from_writin
     begun = time.monotonic()
     book.edit(id_, text="newer")
     other = book.remember("quite another", space="b")
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
     assert book.get(id_).text == "newer"
     assert book.status().pending_files == 2
     assert not (home / other.path).exists()

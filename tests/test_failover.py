@@ -23,10 +23,12 @@ import commonplace
 from commonplace.model import Filter
 from tests import capture_child
 from tests.capture_child import logs_of, wrong_with
-from tests.postgres_server import TEMPLATE, USER, Server
+from tests.postgres_server import TEMPLATE, USER, Server, wait_for_transactions
 from tests.writers_child import do, operations, start_load
 
 SECONDS = float(os.environ.get("COMMONPLACE_LOAD_SECONDS", "2"))
+_SOME = 6
+_PATIENCE = 60.0
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180 + 10 * SECONDS)]
 
@@ -53,6 +55,15 @@ class Load:
         for line in out:
             if line.endswith(b"\n"):
                 self.told[name].append(json.loads(line))
+
+    def go_on(self) -> None:
+        """Let everybody write for a while, and until each has been told of some more, however slow the machine is."""
+        goal = {name: len(told) + _SOME for name, told in self.told.items() if self.children[name].poll() is None}
+        time.sleep(SECONDS)
+        until = time.monotonic() + _PATIENCE
+        while behind := {name for name, count in goal.items() if len(self.told[name]) < count}:
+            assert time.monotonic() < until, f"not everybody went on: {behind}"
+            time.sleep(0.05)
 
     def kill(self, name: str) -> None:
         self.children[name].send_signal(signal.SIGKILL)
@@ -151,14 +162,15 @@ def test_of_three_servers_and_two_workers_one_each_is_killed_and_nothing_is_lost
         workers = _workers(place, 2)
         try:
             with loaded(place, ["a", "b", "c"]) as load:
-                time.sleep(SECONDS)
+                load.go_on()
                 load.kill("b")
                 workers[0].send_signal(signal.SIGKILL)
-                time.sleep(SECONDS)
+                load.children["b"].wait(60)
+                load.go_on()
                 load.end()
         finally:
             _end(workers)
-        assert all(len(told) > 5 for told in load.told.values()), load.told
+        wait_for_transactions(place)
         assert _wrong_with_load(place, load, ["b"]) == []
 
 
@@ -179,22 +191,21 @@ def test_a_standby_that_is_promoted_has_everything_that_was_acknowledged():
         workers = _workers(place, 1)
         try:
             with loaded(place, ["a", "b", "c"]) as load:
-                time.sleep(SECONDS)
-                before = {name: len(told) for name, told in load.told.items()}
+                load.go_on()
                 one.kill()
                 time.sleep(0.5)
                 two.promote()
-                time.sleep(SECONDS + 3)
+                load.go_on()
                 load.end()
         finally:
             _end(workers)
-        assert all(len(load.told[name]) > count + 5 for name, count in before.items()), "not everybody went on"
+        wait_for_transactions(place)
         assert _wrong_with_load(place, load, []) == []
         two.stop()
 
 
 def _wait_for_sync(server: Server) -> None:
-    until = time.monotonic() + 20
+    until = time.monotonic() + _PATIENCE
     with psycopg.connect(server.address(), autocommit=True) as connection:
         while connection.execute("SELECT sync_state FROM pg_stat_replication").fetchall() != [("sync",)]:
             assert time.monotonic() < until, "the standby does not follow"

@@ -22,6 +22,7 @@ import commonplace
 from commonplace.adapters.hermes import provider as hermes_provider
 from commonplace.adapters.hermes.provider import CommonplaceMemoryProvider
 from commonplace.book import Commonplace
+from commonplace.engines.locks import FairLock
 from commonplace.errors import Busy, CommonplaceError, HomeError
 from tests import crashing
 from tests.hermes import Hermes, check, everything, reading, turns_of
@@ -32,6 +33,17 @@ pytestmark = pytest.mark.slow
 
 KILLS = int(os.environ.get("COMMONPLACE_KILLS", "3"))
 SEED = os.environ.get("COMMONPLACE_SEED") or str(time.time_ns())
+
+
+@contextmanager
+def hurried(provider):
+    """Let the provider have little patience, and only here: on a busy machine everything takes longer than that."""
+    keeper = provider._working.keeper
+    patience, keeper._seconds = keeper._seconds, 0.3
+    try:
+        yield
+    finally:
+        keeper._seconds = patience
 
 
 @contextmanager
@@ -55,6 +67,9 @@ def held(home):
     finally:
         go_on.set()
         thread.join(30)
+        # Those who gave up waiting have had their turn too when ours has come.
+        with FairLock(str(home / ".commonplace" / "write.lock")).hold(30):
+            pass
 
 
 def arrived(home, session, count):
@@ -68,20 +83,13 @@ def arrived(home, session, count):
     raise AssertionError("what was kept beside the book did not arrive")
 
 
-@pytest.fixture
-def quick(provider, tmp_path):
-    """The provider, with little patience."""
-    provider.save_config({"write_seconds": 0.3, "recall_seconds": 0.3}, str(tmp_path / "hermes"))
-    return provider
-
-
 # --- a slow and a failing book
 
 
-def test_a_book_that_hangs_holds_up_no_call_and_everything_arrives_once_and_in_order(quick, home, caplog):
-    hermes = Hermes(quick)
+def test_a_book_that_hangs_holds_up_no_call_and_everything_arrives_once_and_in_order(provider, home, caplog):
+    hermes = Hermes(provider)
     hermes.turn("before", "all is well")
-    with held(home):
+    with held(home), hurried(provider):
         begun = time.monotonic()
         for number in range(4):
             hermes.turn(f"question {number}", f"answer {number}")
@@ -89,7 +97,7 @@ def test_a_book_that_hangs_holds_up_no_call_and_everything_arrives_once_and_in_o
         hermes.turn("in the new session", "still held")
         hermes.new("s3")
         hermes.turn("and another", "held too")
-        assert time.monotonic() - begun < 12
+        assert time.monotonic() - begun < 40
         assert "kept beside it" in caplog.text
     arrived(home, "s3", 2)
     hermes.turn("after", "all is well again")
@@ -98,12 +106,12 @@ def test_a_book_that_hangs_holds_up_no_call_and_everything_arrives_once_and_in_o
 
 
 def test_what_a_hanging_book_has_not_taken_is_on_disk_and_a_later_process_brings_it_in(
-    quick, home, tmp_path, monkeypatch
+    provider, home, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(hermes_provider, "_GOODBYE", 0.5)
-    hermes = Hermes(quick)
+    hermes = Hermes(provider)
     hermes.turn("before", "all is well")
-    with held(home):
+    with held(home), hurried(provider):
         hermes.turn("during", "held")
         hermes.exit()
     again = Hermes(CommonplaceMemoryProvider(hermes_home=str(tmp_path / "hermes")))
@@ -114,10 +122,10 @@ def test_what_a_hanging_book_has_not_taken_is_on_disk_and_a_later_process_brings
     check(home, again)
 
 
-def test_a_book_that_fails_at_once_loses_nothing_either(quick, home, monkeypatch):
+def test_a_book_that_fails_at_once_loses_nothing_either(provider, home, monkeypatch):
     monkeypatch.setenv("COMMONPLACE_BUSY_SECONDS", "0")
-    hermes = Hermes(quick)
-    with held(home):
+    hermes = Hermes(provider)
+    with held(home), hurried(provider):
         for number in range(3):
             hermes.turn(f"question {number}", f"answer {number}")
     arrived(home, "s1", 6)
@@ -125,10 +133,10 @@ def test_a_book_that_fails_at_once_loses_nothing_either(quick, home, monkeypatch
     check(home, hermes)
 
 
-def test_secrets_are_masked_in_what_is_kept_beside_the_book(quick, home, tmp_path):
-    hermes = Hermes(quick)
+def test_secrets_are_masked_in_what_is_kept_beside_the_book(provider, home, tmp_path):
+    hermes = Hermes(provider)
     secret = "sk-ant-" + "a1B2" * 10
-    with held(home):
+    with held(home), hurried(provider):
         hermes.turn(f"the key is {secret}", "noted")
         for path in (tmp_path / "hermes").rglob("*"):
             assert not path.is_file() or secret.encode() not in path.read_bytes()
@@ -137,11 +145,11 @@ def test_secrets_are_masked_in_what_is_kept_beside_the_book(quick, home, tmp_pat
     assert not hermes.errors
 
 
-def test_a_home_that_cannot_be_opened_is_an_error_that_hermes_logs_and_its_turns_are_kept(quick, home, tmp_path):
+def test_a_home_that_cannot_be_opened_is_an_error_that_hermes_logs_and_its_turns_are_kept(provider, home, tmp_path):
     home.mkdir()
     (home / ".commonplace").mkdir()
     (home / ".commonplace" / "state.db").write_bytes(b"this is not a database, and never was" * 100)
-    hermes = Hermes(quick)
+    hermes = Hermes(provider)
     assert isinstance(hermes.errors[0], HomeError)
     hermes.turn("is anybody there", "no")
     hermes.exit()
@@ -154,11 +162,11 @@ def test_a_home_that_cannot_be_opened_is_an_error_that_hermes_logs_and_its_turns
     check(home, again)
 
 
-def test_an_undo_that_a_hanging_book_does_not_take_happens_later_and_takes_nothing_else_with_it(quick, home, caplog):
-    hermes = Hermes(quick)
+def test_an_undo_that_a_hanging_book_does_not_take_happens_later_and_takes_nothing_else_with_it(provider, home, caplog):
+    hermes = Hermes(provider)
     hermes.turn("first", "one")
     hermes.turn("second", "two")
-    with held(home):
+    with held(home), hurried(provider):
         hermes.undo()
         hermes.turn("third", "three")
         hermes.turn("fourth", "four")
@@ -169,12 +177,12 @@ def test_an_undo_that_a_hanging_book_does_not_take_happens_later_and_takes_nothi
     assert "could not be taken back" not in caplog.text
 
 
-def test_an_undo_that_cannot_be_carried_out_is_told_and_nothing_is_lost(quick, home, monkeypatch, caplog):
+def test_an_undo_that_cannot_be_carried_out_is_told_and_nothing_is_lost(provider, home, monkeypatch, caplog):
     monkeypatch.setenv("COMMONPLACE_BUSY_SECONDS", "0")
-    hermes = Hermes(quick)
+    hermes = Hermes(provider)
     hermes.turn("first", "one")
     hermes.turn("second", "two")
-    with held(home):
+    with held(home), hurried(provider):
         hermes.undo()
         hermes.turn("third", "three")
     arrived(home, "s1", 6)
@@ -186,53 +194,56 @@ def test_an_undo_that_cannot_be_carried_out_is_told_and_nothing_is_lost(quick, h
     assert "could not be taken back" in caplog.text
 
 
-def test_trouble_is_told_to_the_user_and_with_the_next_recall(quick, home, book):
+def test_trouble_is_told_to_the_user_and_with_the_next_recall(provider, home, book):
     book.remember("The heron nests in the reeds.")
     warnings: list[str] = []
-    hermes = Hermes(quick, warning_callback=warnings.append)
-    with held(home):
+    hermes = Hermes(provider, warning_callback=warnings.append)
+    with held(home), hurried(provider):
         hermes.turn("during", "held")
     arrived(home, "s1", 2)
     assert any("kept beside it" in one for one in warnings)
-    quick._working.chosen._replace(recall_seconds=5)
-    assert quick.prefetch("where does the heron nest") == "" or "kept beside it" in quick.recall_status().provider_label
+    assert (
+        provider.prefetch("where does the heron nest") == ""
+        or "kept beside it" in provider.recall_status().provider_label
+    )
 
 
-def test_an_entry_of_hermes_memory_that_cannot_be_mirrored_is_told(quick, home, caplog):
-    Hermes(quick)
-    with held(home), pytest.raises(CommonplaceError):
-        quick.on_memory_write("add", "memory", "an entry")
+def test_an_entry_of_hermes_memory_that_cannot_be_mirrored_is_told(provider, home, caplog):
+    Hermes(provider)
+    with held(home), hurried(provider), pytest.raises(CommonplaceError):
+        provider.on_memory_write("add", "memory", "an entry")
     assert "could not be mirrored" in caplog.text
 
 
-def test_a_checkpoint_that_is_not_on_disk_raises(quick, home, tmp_path, monkeypatch):
+def test_a_checkpoint_that_is_not_on_disk_raises(provider, home, tmp_path, monkeypatch):
     monkeypatch.setenv("COMMONPLACE_BUSY_SECONDS", "0")
-    hermes = Hermes(quick)
+    hermes = Hermes(provider)
     hermes.turn("first", "one")
     shutil.rmtree(tmp_path / "hermes")
     (tmp_path / "hermes").write_text("in the way of what is kept beside the book")
     hermes.messages += [{"role": "user", "content": "second"}, {"role": "assistant", "content": "two"}]
-    with held(home):
+    with held(home), hurried(provider):
         with pytest.raises(CommonplaceError):
-            quick.on_pre_compress(hermes.messages)
+            provider.on_pre_compress(hermes.messages)
         with pytest.raises(CommonplaceError):
-            quick.sync_turn("second", "two", session_id="s1", messages=hermes.messages)
-    quick.sync_turn("second", "two", session_id="s1", messages=hermes.messages)
+            provider.sync_turn("second", "two", session_id="s1", messages=hermes.messages)
+    provider.sync_turn("second", "two", session_id="s1", messages=hermes.messages)
     with reading(home) as book:
         assert turns_of(everything(book)["s1"][1]) == [("first", "one"), ("second", "two")]
 
 
-def test_a_checkpoint_of_a_session_that_cannot_be_read_raises(quick, home, monkeypatch):
-    hermes = Hermes(quick)
+def test_a_checkpoint_of_a_session_that_cannot_be_read_raises(provider, home, monkeypatch):
+    hermes = Hermes(provider)
     hermes.turn("first", "one")
     hermes.exit()
-    again = Hermes(quick)
-    with monkeypatch.context() as broken:
-        broken.setattr(Commonplace, "messages", lambda *_args, **_kwargs: time.sleep(1))
+    again = Hermes(provider)
+    go_on = threading.Event()
+    with monkeypatch.context() as broken, hurried(provider):
+        broken.setattr(Commonplace, "messages", lambda *_args, **_kwargs: go_on.wait(60))
         with pytest.raises(Busy):
-            quick.on_pre_compress([*hermes.messages, {"role": "user", "content": "second"}])
-    time.sleep(1)
-    quick.on_pre_compress([*hermes.messages, {"role": "user", "content": "second"}])
+            provider.on_pre_compress([*hermes.messages, {"role": "user", "content": "second"}])
+    go_on.set()
+    provider.on_pre_compress([*hermes.messages, {"role": "user", "content": "second"}])
     assert not again.errors
     with reading(home) as book:
         assert [one.text for one in everything(book)["s1"][1]] == ["first", "one", "second"]
@@ -288,15 +299,15 @@ def test_a_shutdown_in_the_middle_of_a_conversation_keeps_every_turn_that_was_to
     check(home, hermes)
 
 
-def test_a_shutdown_does_not_wait_for_a_book_that_hangs(quick, home, monkeypatch):
+def test_a_shutdown_does_not_wait_for_a_book_that_hangs(provider, home, monkeypatch):
     monkeypatch.setattr(hermes_provider, "_GOODBYE", 0.5)
-    hermes = Hermes(quick)
+    hermes = Hermes(provider)
     hermes.turn("before", "all is well")
-    with held(home):
+    with held(home), hurried(provider):
         hermes.turn("during", "held")
         begun = time.monotonic()
-        quick.shutdown()
-        assert time.monotonic() - begun < 3
+        provider.shutdown()
+        assert time.monotonic() - begun < 30
 
 
 def test_a_second_beginning_without_an_end_is_a_new_beginning(provider, home):

@@ -211,13 +211,14 @@ def test_a_slow_answer_within_the_limit_is_fine(embedder, service):
     assert len(embedder.embed(said("one"), patient=True)) == 1
 
 
-def test_a_service_that_stayed_down_is_left_alone_for_a_while(service, waits):
-    embedder = HttpEmbedder(service.url, "small", key=KEY, rest=0.5, sleep=waits.append)
+def test_a_service_that_stayed_down_is_left_alone_for_a_while(service, waits, monkeypatch):
+    embedder = HttpEmbedder(service.url, "small", key=KEY, rest=3600, sleep=waits.append)
     service.orders = [does.refusing(503, "closed")] * 4
     first = failure(embedder)
     assert failure(embedder).message == first.message
     assert (len(service.asked), len(waits)) == (4, 3)
-    time.sleep(0.6)
+    now = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: now() + 3601)
     assert np.allclose(embedder.embed(said("one"), patient=True), [unit("one")])
 
 

@@ -368,6 +368,7 @@ def test_a_worker_process_killed_with_minus_nine_is_followed_by_another(place, o
         for worker in workers:
             worker.kill()
             worker.communicate()
+    capture_child.after_a_kill(place)
     book.close()
     assert wrong_with(place) == []
 

@@ -39,7 +39,7 @@ def test_waiting_ends_in_busy_which_names_the_holder(tmp_path: Path):
         start = time.monotonic()
         with pytest.raises(Busy, match=f"process {child.pid}") as caught, lock.hold(0.3):
             pass
-        assert 0.25 < time.monotonic() - start < 5
+        assert 0.25 < time.monotonic() - start < 30
         assert caught.value.fix
         # One who gave up does not keep the lock from others, nor hold it when its turn comes at last.
         child.communicate()

@@ -79,13 +79,11 @@ def test_who_waits_too_long_is_told_who_holds_the_book(home):
     try:
         crashing.say(holder, {"verb": "edit", "id": id_, "text": "second"})
         crashing.wait_until_stopped(holder)
-        begun = time.monotonic()
         waiting = crashing.run(
-            "one", home, said={"verb": "edit", "id": id_, "text": "third"}, COMMONPLACE_BUSY_SECONDS="0.5"
+            "one", home, said={"verb": "edit", "id": id_, "text": "third"}, COMMONPLACE_BUSY_SECONDS="1"
         )[0]
-        assert time.monotonic() - begun < 10
         assert waiting["error"] == "Busy"
-        assert f"process {holder.pid}" in waiting["message"]
+        assert f"held for 1 s by process {holder.pid}" in waiting["message"]
         assert "COMMONPLACE_BUSY_SECONDS" in waiting["fix"]
         holder.send_signal(signal.SIGCONT)
         crashing.finish(holder)
@@ -115,14 +113,17 @@ def test_who_gave_up_waiting_does_not_hold_the_lock_afterwards(home, monkeypatch
             second.remember("never", space="a")
     let_go.set()
     holder.join()
-    time.sleep(0.1)
+    # Whoever queues behind those that gave up comes to his turn, however long the machine takes over it.
+    monkeypatch.delenv("COMMONPLACE_BUSY_SECONDS")
+    with closing(commonplace.open(home)) as patient:
+        assert patient.remember("then", space="a").version == 1
     assert second.remember("now", space="a").version == 1
     assert first.remember("and now", space="a").version == 1
     first.close()
     second.close()
     found = look_at(home)
     assert found.wrong == []
-    assert {memory.text for memory in found.memories.values()} == {"now", "and now"}
+    assert {memory.text for memory in found.memories.values()} == {"then", "now", "and now"}
 
 
 def test_one_book_serves_eight_threads_that_read_and_write_at_once(home):
@@ -263,6 +264,26 @@ wait_for(child)
 stuck.set()
 expected = {"the walrus sleeps"}
 """,
+    "a fork while another thread imports what it needs for the first time": """
+begun = threading.Event()
+class Slow:
+    def find_spec(self, name, *_rest):
+        if name == "commonplace.recall":
+            begun.set()
+            time.sleep(0.5)
+sys.meta_path.insert(0, Slow())
+thread = threading.Thread(target=book.recall, args=("walrus",))
+thread.start()
+assert begun.wait(30)
+if (child := os.fork()) == 0:
+    signal.alarm(30)
+    book.remember("the walrus sleeps", space="a")
+    assert [hit.text for hit in book.recall("walrus", spaces="a").hits] == ["the walrus sleeps"]
+    os._exit(0)
+thread.join()
+wait_for(child)
+expected = {"the walrus sleeps"}
+""",
     "a child outlives its parent's book": """
 book.remember("before", space="a")
 told, tell = os.pipe()
@@ -310,7 +331,7 @@ expected = {"before", "after"}
 }
 
 _AROUND = """
-import os, sys, threading, time
+import os, signal, sys, threading, time
 import commonplace
 home = sys.argv[1]
 def wait_for(child):

@@ -232,7 +232,7 @@ def test_of_two_writers_the_second_is_told_who_writes(folder, index):
         begun = time.monotonic()
         with pytest.raises(Busy, match=str(os.getpid())), other.writing(wait=0.1):
             pass
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 30
         assert wrong_with(other.view()) is None, "a reader must never wait for a writer"
         writer.add(step(2))
         writer.commit(marker(2))

@@ -56,5 +56,5 @@ def test_a_home_of_the_first_schema_can_do_what_came_later(older: Path):
         book.grant("user:alice", "team", "reader")
         book.settle("talk")
     with commonplace.open(older) as book:
-        assert book.status().schema == 2
+        assert book.status().schema == 3
         assert book.doctor() == ()

@@ -179,8 +179,10 @@ def test_who_waits_too_long_for_a_lock_is_told_so(postgres_book, db):
 
 
 def test_a_statement_that_takes_too_long_is_ended(postgres_book, monkeypatch):
-    monkeypatch.setattr("commonplace.engines.postgres_lines._LONG_STATEMENT", 0.1)
     impatient = opened(postgres_book[0], busy_seconds=0.2)
+    # Only now, and for the next line: opening may take as long as it takes.
+    monkeypatch.setattr("commonplace.engines.postgres_lines._LONG_STATEMENT", 0.1)
+    impatient._lines.hang_up()
     with pytest.raises(Busy, match="too long"), impatient.reading() as tx:
         tx.rows("SELECT pg_sleep(10)")
     impatient.close()
@@ -423,17 +425,28 @@ def test_a_commit_that_only_one_server_has_is_not_acknowledged():
         db = opened(server.make_database("x", template=TEMPLATE))
         server.configure(synchronous_standby_names="'nobody'")
         server.reload()
-        time.sleep(0.3)
         stop = threading.Event()
         canceller = threading.Thread(target=_cancel_waits, args=(server, stop))
         canceller.start()
         try:
+            _wait_until_commits_wait(server)
             with pytest.raises(NotReplicated, match="synchronous replication"):
                 db.write(lambda tx: tx.run("INSERT INTO home (name, value) VALUES ('a', 'b')"))
         finally:
             stop.set()
             canceller.join()
         db.close()
+
+
+def _wait_until_commits_wait(server: Server) -> None:
+    """Commit until the server says that it waited: it reads its settings again in its own time."""
+    told: list[str | None] = []
+    until = time.monotonic() + 60
+    with psycopg.connect(server.address(), autocommit=True) as connection:
+        connection.add_notice_handler(lambda notice: told.append(notice.message_primary))
+        while not any("synchronous replication" in (one or "") for one in told):
+            assert time.monotonic() < until, "the server does not wait for a standby"
+            connection.execute("SELECT pg_current_xact_id()")
 
 
 def _cancel_waits(server: Server, stop: threading.Event) -> None:

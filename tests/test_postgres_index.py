@@ -50,6 +50,7 @@ from tests.index_worlds import (
     vector,
     wrong_with,
 )
+from tests.postgres_server import wait_for_transactions
 from tests.statements import recorded
 
 KILLS = int(os.environ.get("COMMONPLACE_KILLS", "6"))
@@ -180,6 +181,8 @@ def _killed(place: str, dice: random.Random, last: int) -> int:
     finally:
         child.kill()
         child.communicate()
+    # The server may still be at work on the commit that it was sent last.
+    wait_for_transactions(place)
     told_of = [int(json.loads(line)) for line in lines if line.endswith(b"\n")]
     return max([last, *told_of])
 
@@ -379,7 +382,7 @@ def test_of_two_writers_the_second_is_told_who_writes(place, index):
             pass
         with pytest.raises(Busy, match="another thread"), index.writing(wait=0.1):
             pass
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 30
         assert wrong_with(other.view()) is None, "a reader must never wait for a writer"
         writer.add(step(2))
         writer.commit(marker(2))

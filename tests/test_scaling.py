@@ -73,6 +73,7 @@ def everything(book: Commonplace, folder: Path) -> None:
     book.history(second)
     book.links(second)
     _shared(book, second)
+    _reasoned(book, second)
     _granted(book)
     _ruled(book)
     _captured(book)
@@ -112,6 +113,20 @@ def _shared(book: Commonplace, memory: str) -> None:
     again = book.pull(memory, "yellow").id
     book.edit(again, text="Nobody keeps the ledger.")
     book.adopt(again)
+
+
+def _reasoned(book: Commonplace, memory: str) -> None:
+    book.set_depth("green", 4)
+    doubtful = book.reflect("The ledger moves about.", [memory], space="green").id
+    deeper = book.reflect("Nobody knows where it is.", [doubtful], space="blue").id
+    truth = book.remember("The ledger is in the crypt.", space="red").id
+    book.supersede(memory, truth, reason="it was found")
+    book.dependents(memory)
+    for notice in book.inbox().items:
+        book.triage(notice.id, "keep")
+    book.reinstate(memory)
+    book.delete(doubtful)
+    book.triage(deeper, "dismiss")
 
 
 def _granted(book: Commonplace) -> None:

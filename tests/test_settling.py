@@ -490,7 +490,7 @@ def test_a_book_that_works_settles_by_itself(timed, clock):
     with timed.working(every=0.02):
         timed.append("s", [Sent("said", role="assistant")])
         clock.forward(hours=2)
-        for _ in range(500):
+        for _ in range(3000):
             if not logs_of(timed)["s"].session.unsettled:
                 break
             threading.Event().wait(0.02)
@@ -503,7 +503,7 @@ def test_another_process_that_works_settles_what_we_append(place, book):
     try:
         assert capture_child.answer(worker) == "ready"
         book.append("s", [f"message {number}" for number in range(130)])
-        for _ in range(500):
+        for _ in range(3000):
             if logs_of(book)["s"].session.unsettled < 70:
                 break
             threading.Event().wait(0.02)

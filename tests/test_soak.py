@@ -29,6 +29,7 @@ from tests.capture_child import Log, logs_of, wrong_with
 SECONDS = float(os.environ.get("SOAK_SECONDS", "4"))
 SEED = os.environ.get("COMMONPLACE_SEED") or str(time.time_ns())
 SHARED = "shared"
+_LEAST = 6
 
 Op = dict[str, Any]
 
@@ -220,7 +221,10 @@ def _shape_of(log: Log | None) -> Any:
 
 
 def _live(place: Path | str, model: Model, ready: threading.Barrier, trouble: list[BaseException]) -> None:
-    """Let one process work, be killed and come back, until the time is up that began when all were ready."""
+    """Let one process work, be killed and come back, until the time is up that began when all were ready.
+
+    On a slow machine it takes longer: until there were some steps.
+    """
     dice = random.Random(f"{SEED}-{model.who}")
     child = capture_child.start("serve", place)
     number = 0
@@ -228,7 +232,7 @@ def _live(place: Path | str, model: Model, ready: threading.Barrier, trouble: li
         assert capture_child.answer(child) == "ready"
         ready.wait(60)
         until = time.monotonic() + SECONDS
-        while time.monotonic() < until and not trouble:
+        while (time.monotonic() < until or model.steps < _LEAST) and not trouble:
             number += 1
             op = model.invent(dice, number)
             capture_child.ask(child, op)
@@ -272,7 +276,6 @@ def test_after_a_soak_the_store_is_what_everybody_was_told(place, record_propert
     assert not trouble, f"seed {SEED}: {trouble}"
     record_property("steps", sum(model.steps for model in models))
     record_property("kills", sum(model.killed for model in models))
-    assert sum(model.steps for model in models) > 20, "they never got far enough to prove anything"
     with closing(commonplace.open(place)) as book:
         logs = logs_of(book)
         assert book.verify_log().ok

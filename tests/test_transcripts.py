@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import example, given
@@ -151,6 +151,6 @@ def test_the_example_in_the_document_parses():
 
 
 def test_very_many_empty_lines_are_read_in_no_time():
-    before = perf_counter()
+    before = process_time()
     parse("\n" * 500_000 + "\\\n")
-    assert perf_counter() - before < 5
+    assert process_time() - before < 5

@@ -143,10 +143,10 @@ BOMB = "a: &a [x, x]\n" + "".join(
     ],
 )
 def test_a_bomb_is_refused_quickly(reader, text):
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(BadFile):
         reader.fields(text)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_nesting_is_allowed_up_to_the_limit_and_not_beyond(reader):

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from commonplace import copies, links, memories, revisions
 from commonplace.desk import Desk
+from commonplace.judgement import REASONING
 from commonplace.model import DETACHED, Memory
 
+_TELLING: Final = frozenset((*REASONING, "supersedes", "shared_from"))
 
-def amend(desk: Desk, old: Memory, new: Memory, changed: Sequence[str], *, how: str, seen: int | None = None) -> Memory:
-    """Store a changed memory: a new version, a new revision if title or text changed, the old one kept."""
+
+def amend(
+    desk: Desk,
+    old: Memory,
+    new: Memory,
+    changed: Sequence[str],
+    *,
+    how: str,
+    seen: int | None = None,
+    **logged: object,
+) -> Memory:
+    """Store a changed memory: a new version, a new revision if title or text changed, the old one kept.
+
+    `logged` goes into the log besides.
+    """
     new = new._replace(version=old.version + 1, updated=desk.tx.now)
     new = _tied(desk, old, new)
     if "title" in changed or "text" in changed:
@@ -27,7 +43,9 @@ def amend(desk: Desk, old: Memory, new: Memory, changed: Sequence[str], *, how: 
         desk.touch_superseded(old)
     if new.revision != old.revision or old.deleted is not None:
         desk.revised[new.id] = new
-    desk.log_memory(new, _action(old, new, how), fields=sorted(changed))
+    if _stands_otherwise(old, new):
+        desk.shake(old, new)
+    desk.log_memory(new, _action(old, new, how), fields=sorted(changed), **logged)
     desk.issue([new], seen=seen)
     return new
 
@@ -37,6 +55,7 @@ def remove(desk: Desk, memory: Memory, *, how: str) -> None:
     copies.untie(desk.tx, memory)
     gone = memory._replace(deleted=desk.tx.now, version=memory.version + 1, updated=desk.tx.now)
     memories.replace(desk.tx, gone)
+    desk.shake(memory, gone)
     desk.log_memory(gone, "delete", how=how)
     if how != "file":
         desk.issue([gone])
@@ -50,6 +69,18 @@ def _tied(desk: Desk, old: Memory, new: Memory) -> Memory:
     if not copies.is_tied(new) or is_tied_there(desk, new):
         return new
     return detached(new)
+
+
+def _stands_otherwise(old: Memory, new: Memory) -> bool:
+    """Tell whether a memory rests on something else now, or is something else to rest on: others may be concerned."""
+    if (old.deleted, old.space.id) != (new.deleted, new.space.id):
+        return True
+    return _stands_on(old) != _stands_on(new)
+
+
+def _stands_on(memory: Memory) -> tuple[object, ...]:
+    tied = memory.shared is not None and memory.shared.mode != DETACHED
+    return tied, {(link.relation, link.target) for link in memory.links if link.relation in _TELLING}
 
 
 def _where_tied(memory: Memory) -> tuple[object, ...]:

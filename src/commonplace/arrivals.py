@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Self
 
 from commonplace import adopting, amend, files, idempotency, links, memories, paths, revisions, takein, titles
 from commonplace.desk import Desk
-from commonplace.documents import dialect, links_of, parsed, rendered, said_by, tie_of
+from commonplace.documents import dialect, links_of, notice_of, parsed, rendered, said_by, tie_of
 from commonplace.errors import BadFile, FileInTheWay
 from commonplace.front_fields import FIELDS
 from commonplace.markdown import Document
@@ -246,6 +246,9 @@ def _new(desk: Desk, arrival: Arrival, memory_id: str) -> Memory:
         layout=document.layout,
         links=links_of(document, memory_id),
         shared=_claimed(document) if own else None,
+        notice=notice_of(document) if own else None,
+        because=document.superseded_because if own else (),
+        decisions=document.invalidations_triaged if own else (),
     )
 
 
@@ -346,6 +349,7 @@ def _add(desk: Desk, fate: Fate, targets: Sequence[Target], added: list[Memory])
     adopting.adopt(desk, memory)
     links.add(desk.tx, memory.space.id, memory.links)
     files.arrive(desk.tx, memory.path)
+    desk.shake(None, memory)
     desk.log_memory(memory, "import", source=desk.parts.keys.keyed_hash("path", fate.path))
     added.append(memory)
     linked = _keep(desk, fate, memory, memory.version, [target.memory for target in targets])

@@ -22,6 +22,7 @@ from commonplace import (
     wording,
 )
 from commonplace import rebuild as rebuilding
+from commonplace.book_reasoning import ReasoningVerbs
 from commonplace.book_ruling import RulingVerbs
 from commonplace.book_sessions import SessionVerbs
 from commonplace.book_sharing import SharingVerbs
@@ -53,7 +54,7 @@ from commonplace.paths import PERSONAL
 from commonplace.sync import quiet
 
 
-class Commonplace(SessionVerbs, SharingVerbs, RulingVerbs):
+class Commonplace(SessionVerbs, SharingVerbs, RulingVerbs, ReasoningVerbs):
     """A book of memories. Use it from any thread; close it, or use it in a `with` statement."""
 
     def acting_as(self, principal: str) -> Commonplace:

@@ -17,6 +17,7 @@ from weakref import WeakSet
 from commonplace import dates, home
 from commonplace.book import Commonplace
 from commonplace.engines.disk import HIDDEN, HomeFolder, make_folders
+from commonplace.engines.forking import loading
 from commonplace.engines.migrations import MIGRATIONS
 from commonplace.engines.mounts import network_file_system
 from commonplace.engines.sqlite import SqliteDatabase
@@ -62,7 +63,8 @@ class _Later:
         self._make = make
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the engine has under that name
-        found = getattr(self._make(), name)
+        with loading():
+            found = getattr(self._make(), name)
         setattr(self, name, found) if callable(found) else None
         return found
 
@@ -83,7 +85,8 @@ class _Recalls:
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever recall has under that name
         with self._making:
             if self._made is None:
-                self._made = self._make()
+                with loading():
+                    self._made = self._make()
         return getattr(self._made, name)
 
     def close(self) -> None:

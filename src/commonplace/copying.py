@@ -72,6 +72,8 @@ def _copy(desk: Desk, source: Memory, to: Space, refresh: str) -> Memory:
         links=(Link(copy_id, "shared_from", source.id, source.revision),),
         session=None,
         shared=Shared(refresh, source.root, str(desk.actor), desk.tx.now, own=1),
+        decisions=(),
+        because=(),
     )
 
 

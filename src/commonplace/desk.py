@@ -27,6 +27,8 @@ class Desk(NamedTuple):
     """What says something else now: copies follow it before the story ends."""
     written: dict[str, tuple[str, str]]
     """What was written, by its id, with its space and who did: rules look at it before the story ends."""
+    shaken: dict[str, tuple[Memory | None, Memory]]
+    """What rests on something else now, or is something else to rest on, as it was and is: notices follow."""
 
     @property
     def readable(self) -> Spaces:
@@ -146,6 +148,11 @@ class Desk(NamedTuple):
     def touch(self, space: Space, subjects: Iterable[str]) -> None:
         """Note things of a space that are no memories and have changed, so that whoever follows it sees them."""
         self.tx.touched.update(dict.fromkeys(subjects, space.id))
+
+    def shake(self, before: Memory | None, after: Memory) -> None:
+        """Note that others may have to be told: of what a memory rests on, supersedes, or is."""
+        first = self.shaken[after.id][0] if after.id in self.shaken else before
+        self.shaken[after.id] = (first, after)
 
     def leave(self, memory: Memory, path: str) -> None:
         """Note that the file of a memory goes from its path to another one."""

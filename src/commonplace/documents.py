@@ -6,6 +6,7 @@ from datetime import datetime
 
 from commonplace import dates, markdown, titles
 from commonplace.errors import BadTime
+from commonplace.judgement import Notice
 from commonplace.markdown import Dialect, Document
 from commonplace.model import Link, Memory, Shared
 from commonplace.ports import Parts
@@ -40,6 +41,7 @@ def rendered_document(document: Document, parts: Parts) -> bytes:
 
 def document_of(memory: Memory) -> Document:
     """Return what a memory's file says."""
+    notice = memory.notice if memory.kind == "notice" else None
     return Document(
         id=memory.id,
         title=memory.title,
@@ -55,6 +57,12 @@ def document_of(memory: Memory) -> Document:
         author=memory.author,
         session_id=memory.session,
         shared=memory.shared,
+        dependent_id=notice.dependent if notice else None,
+        invalidated_id=notice.invalidated if notice else None,
+        invalidating_id=notice.invalidating if notice else None,
+        timestamp=notice.at if notice else None,
+        superseded_because=memory.because,
+        invalidations_triaged=memory.decisions,
         links=tuple((link.relation, link.target, link.revision) for link in memory.links),
         revision=memory.revision,
         version=memory.version,
@@ -74,7 +82,7 @@ def said_by(memory: Memory, document: Document) -> Memory:
     """Return the memory as its file says it now; without front matter only the text is said.
 
     Its session is, like its id, not a file's to change: its messages are in that session's log. Nor is what makes it
-    a copy, with the link to its source.
+    a copy, with the link to its source, or a notice, nor what was decided about it.
     """
     if not document.has_front:
         return memory._replace(text=document.text, layout=document.layout)
@@ -101,6 +109,16 @@ def _still_from(source: Link | None, links: tuple[Link, ...]) -> tuple[Link, ...
         return links
     kept = tuple(link for link in links if link == source or link.relation != source.relation)
     return kept if source in kept else (*kept, source)
+
+
+def notice_of(document: Document) -> Notice | None:
+    """Return what makes a new file a notice, if all of it is there."""
+    if document.dependent_id is None or document.invalidated_id is None or document.invalidating_id is None:
+        return None
+    at = document.timestamp or document.created
+    if at is None:
+        return None
+    return Notice(document.dependent_id, document.invalidated_id, document.invalidating_id, at)
 
 
 def tie_of(document: Document) -> Shared | None:

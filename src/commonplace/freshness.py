@@ -142,7 +142,7 @@ def _known(tx: Reading, spaces: Spaces, copies: Sequence[Memory]) -> _Known:
 
 def superseded(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, str]:
     """Return what supersedes each of these memories, where something live does; of several the newest."""
-    found = links.incoming(tx, spaces, ids, relation="supersedes")
+    found = links.incoming(tx, spaces, ids, relations=("supersedes",))
     there = memories.outlines(tx, spaces, sorted({link.source for link in found}))
     successors: dict[str, str] = {}
     for link in found:

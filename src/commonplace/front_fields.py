@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from commonplace.model import KINDS, MAX_TAG, MAX_TAGS, MAX_TITLE, RELATIONS, Shared, stamp
+from commonplace.judgement import DELETED, VERDICTS, Because, Decision
+from commonplace.model import KINDS, MAX_TAG, MAX_TAGS, MAX_TITLE, RELATIONS, Shared, moment, stamp
 
 LinkTo: TypeAlias = tuple[str, str, int | None]
 """A link as a file says it: relation, target, revision of the target."""
@@ -119,6 +120,48 @@ def _read_count(value: object) -> int:
     return number
 
 
+def _read_invalidating(value: object) -> str:
+    return DELETED if value == DELETED else _read_id(value)
+
+
+def _read_moment(value: object) -> datetime:
+    return moment(_read_shaped(value, _STAMP))
+
+
+def _read_decisions(value: object) -> tuple[Decision, ...]:
+    if not isinstance(value, list):
+        raise ValueError  # noqa: TRY004 - the caller leaves what is not ours alone
+    return tuple(decision_of(_read_line(item)) for item in value)
+
+
+def decision_of(line: str) -> Decision:
+    """Read what `decision_line` wrote; raises ValueError for anything else."""
+    verdict, invalidated, invalidating, by, at, *note = line.split(" ", 5)
+    if verdict not in VERDICTS:
+        raise ValueError(line)
+    return Decision(
+        verdict,
+        _read_id(invalidated),
+        _read_invalidating(invalidating),
+        _read_author(by),
+        _read_moment(at),
+        "".join(note),
+    )
+
+
+def decision_line(said: Decision) -> str:
+    """Write a decision on one line, as rows and files have it."""
+    words = (said.verdict, said.invalidated, said.invalidating, said.by, stamp(said.at), said.note)
+    return " ".join(words).rstrip()
+
+
+def _read_because(value: object) -> tuple[Because, ...]:
+    if not isinstance(value, list):
+        raise ValueError  # noqa: TRY004 - the caller leaves what is not ours alone
+    found = (_read_line(item).partition(" ") for item in value)
+    return tuple(Because(_read_id(superseded), why) for superseded, _, why in found)
+
+
 # Values as we write them
 
 
@@ -162,6 +205,14 @@ def _write_links(links: tuple[LinkTo, ...]) -> str:
     )
 
 
+def _write_decisions(decisions: tuple[Decision, ...]) -> str:
+    return "".join(f"\n  - {_quoted(decision_line(one))}" for one in decisions)
+
+
+def _write_because(reasons: tuple[Because, ...]) -> str:
+    return "".join(f"\n  - {_quoted(f'{one.superseded} {one.why}')}" for one in reasons)
+
+
 _BRACKETS: Final = re.compile(r"[\[\]{}]")
 _LEADING_HASHES: Final = re.compile(r"^[\s#]+")
 _NOT_TEXT: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
@@ -169,6 +220,7 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGN
 _KIND: Final = re.compile("|".join(KINDS), re.IGNORECASE | re.ASCII)
 _AUTHOR: Final = re.compile(r"(?:user|agent):[A-Za-z0-9][A-Za-z0-9._@-]*")
 _SESSION: Final = re.compile(r"\S{1,200}")
+_STAMP: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z")
 _COUNT: Final = re.compile(r"[1-9][0-9]{0,15}")
 # What every reader of JSON can still count on from; some have no larger whole numbers.
 _LARGEST_COUNT: Final = 2**53 - 1
@@ -188,6 +240,7 @@ class Field(NamedTuple):
 
 
 _TIME: Final = Field("a date or time, such as 2026-05-01 or 2026-05-01T09:30:00Z", None, _write_time)
+_OURS: Final = "as we wrote it: it is not for editing"
 _NUMBER: Final = Field(f"a whole number from 1 to {_LARGEST_COUNT}", _read_count, _write_number)
 KNOWN: Final[Mapping[str, Field]] = {
     "id": Field("a UUID", _read_id, _write_as_is),
@@ -207,10 +260,24 @@ KNOWN: Final[Mapping[str, Field]] = {
         _read_links,
         _write_links,
     ),
-    "shared": Field("as we wrote it: it is not for editing", _read_shared, _write_shared),
+    "shared": Field(_OURS, _read_shared, _write_shared),
+    "dependent_id": Field(_OURS, _read_id, _write_as_is),
+    "invalidated_id": Field(_OURS, _read_id, _write_as_is),
+    "invalidating_id": Field(_OURS, _read_invalidating, _write_as_is),
+    "timestamp": Field(_OURS, _read_moment, _write_time),
+    "superseded_because": Field(_OURS, _read_because, _write_because),
+    "invalidations_triaged": Field(_OURS, _read_decisions, _write_decisions),
     "updated": _TIME,
     "revision": _NUMBER,
     "version": _NUMBER,
 }
 FIELDS: Final = tuple(KNOWN)
 """The names of the fields that we know, in canonical order."""
+LISTS: Final = ("links", "superseded_because", "invalidations_triaged")
+"""Those that stand on lines of their own below their name."""
+
+OF_NOTICES: Final = ("dependent_id", "invalidated_id", "invalidating_id", "timestamp")
+"""Those that only a notice has: in any other file they are somebody else's."""
+
+LENIENT: Final = frozenset((*OF_NOTICES, "superseded_because", "invalidations_triaged"))
+"""Names that others use too: what is not as we write it is left alone, byte for byte."""

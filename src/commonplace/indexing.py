@@ -479,7 +479,7 @@ def embedded_texts(memory: Memory, found: Sequence[Piece] | None = None) -> list
 def superseded_since(tx: Reading, ids: Sequence[str]) -> dict[str, int]:
     """Return since when each of these memories is superseded: since what follows it holds."""
     every = spaces.everything(tx)
-    found = [link for link in links.incoming(tx, every, ids, relation="supersedes") if link.source != link.target]
+    found = [link for link in links.incoming(tx, every, ids, relations=("supersedes",)) if link.source != link.target]
     sources = memories.several(tx, every, tuple({link.source for link in found}))
     ended: dict[str, int] = {}
     for link in found:

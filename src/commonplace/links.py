@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from commonplace.model import RELATIONS, Link, Memory, Spaces
 from commonplace.ports import Reading, Row, Transaction
 
+_AT_A_TIME: Final = 1000
 
-def incoming(tx: Reading, spaces: Spaces, targets: Sequence[str], *, relation: str | None = None) -> list[Link]:
-    """Return the links that come in from memories of the given spaces."""
-    return asking(tx, spaces, targets, relation=relation)()
+
+def incoming(
+    tx: Reading, spaces: Spaces, targets: Sequence[str], *, relations: Sequence[str] = RELATIONS
+) -> list[Link]:
+    """Return the links that come in from memories of the given spaces, by these relations."""
+    return asking(tx, spaces, targets, relations=relations)()
 
 
 def asking(
-    tx: Reading, spaces: Spaces, targets: Sequence[str], *, relation: str | None = None
+    tx: Reading, spaces: Spaces, targets: Sequence[str], *, relations: Sequence[str] = RELATIONS
 ) -> Callable[[], list[Link]]:
     """Ask for the links that come `incoming`, and return what waits for them."""
     if not targets:
@@ -24,9 +29,23 @@ def asking(
         "SELECT space, source, relation, target, revision FROM link"
         " WHERE target IN :targets AND relation IN :relations ORDER BY target, relation, source",
         targets=targets,
-        relations=RELATIONS if relation is None else (relation,),
+        relations=tuple(relations),
     )
     return lambda: [_link(row[1:]) for row in rows() if row[0] in spaces]
+
+
+def from_anywhere(tx: Reading, targets: Sequence[str], *, relations: Sequence[str]) -> list[Link]:
+    """Return the links that come in by these relations from any space, for what nobody is shown."""
+    found: list[Link] = []
+    for at in range(0, len(targets), _AT_A_TIME):
+        rows = tx.rows(
+            "SELECT source, relation, target, revision FROM link"
+            " WHERE target IN :targets AND relation IN :relations ORDER BY target, relation, source",
+            targets=tuple(targets[at : at + _AT_A_TIME]),
+            relations=tuple(relations),
+        )
+        found += [_link(row) for row in rows]
+    return found
 
 
 def add(tx: Transaction, space: str, links: Iterable[Link]) -> None:

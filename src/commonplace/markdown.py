@@ -20,7 +20,8 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from commonplace.errors import BadFile, BadTime, TooLarge
-from commonplace.front_fields import FIELDS, KNOWN, LinkTo, read_time
+from commonplace.front_fields import FIELDS, KNOWN, LENIENT, LISTS, OF_NOTICES, LinkTo, read_time
+from commonplace.judgement import Because, Decision
 from commonplace.model import (
     MAX_FRONT_BYTES,
     MAX_TEXT_BYTES,
@@ -58,6 +59,12 @@ class Document(NamedTuple):
     has_front: bool
     session_id: str | None = None
     shared: Shared | None = None
+    dependent_id: str | None = None
+    invalidated_id: str | None = None
+    invalidating_id: str | None = None
+    timestamp: datetime | None = None
+    superseded_because: tuple[Because, ...] = ()
+    invalidations_triaged: tuple[Decision, ...] = ()
 
 
 class Dialect(NamedTuple):
@@ -137,6 +144,8 @@ def render(document: Document, dialect: Dialect) -> bytes:
     if _break_before(gap + text[:2], eol) != gap:
         gap = eol
     values = {name: getattr(document, name) for name in FIELDS}
+    if document.kind != "notice":
+        values.update(dict.fromkeys(OF_NOTICES))
     front = _front(values, eol) if layout.front is None else _edited(layout.front, values, eol, dialect)
     if _too_large(front, MAX_FRONT_BYTES):
         raise TooLarge(
@@ -248,16 +257,19 @@ def _read_front(raw: str, eol: str, dialect: Dialect) -> tuple[_Values, str | No
 
 
 def _quick_fields(raw: str) -> Iterator[_Said]:
+    lists: dict[str, list[object]] = {}
     items: list[object] = []
     for line in raw.split("\n")[:-1]:
         name, _, value = line.partition(": ")
         if name in KNOWN:
             yield name, _quick_value(value), 0
         elif line.startswith("  - "):
-            items.append(line[4:])
-        elif line != "links:":
+            items.append(_quick_value(line[4:]))
+        elif line[:-1] in LISTS:
+            items = lists[line[:-1]] = []
+        else:
             raise ValueError(name)
-    yield "links", items, 0
+    yield from ((name, found, 0) for name, found in lists.items())
 
 
 def _quick_value(value: str) -> object:
@@ -275,12 +287,16 @@ def _values(said: Iterable[_Said], dialect: Dialect) -> _Values:
         try:
             values[name] = field.read(value) if field.read else read_time(name, value, dialect.read_time)
         except (ValueError, BadTime) as error:
+            if name in LENIENT:
+                continue
             raise BadFile(
                 f"line {line + 1}: `{name}` must be {field.must}",
                 fix="mend the field, or take it out; docs/FRONT-MATTER.md shows how each one is written",
                 field=name,
                 line=line + 1,
             ) from error
+    if values["kind"] != "notice":
+        values.update(dict.fromkeys(OF_NOTICES))
     return values
 
 
@@ -323,4 +339,4 @@ _CLOSING: Final = re.compile(r"^(?:---|\.\.\.)[ \t]*\r?(?:\n|\Z)", re.MULTILINE)
 _FIELD_LIKE: Final = re.compile(r"(?!-\s).*?:(?:\s|$)")
 _OUR_ID: Final = re.compile(r"^id:[ \t]", re.MULTILINE)
 _FLOW_ITEM: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[^", ][^,]*')
-_EMPTY: Final[_Values] = {name: () if name in ("tags", "links") else None for name in FIELDS}
+_EMPTY: Final[_Values] = {name: () if name in ("tags", *LISTS) else None for name in FIELDS}

@@ -14,13 +14,15 @@ from itertools import islice, pairwise
 from typing import Final
 from zlib import crc32
 
+from commonplace import front_fields
+from commonplace.judgement import Because, Notice
 from commonplace.model import Filter, Link, Memory, Shared, Space, Spaces, moment, stamp
 from commonplace.ports import Overtaken, Reading, Row, Transaction
 
 _COLUMNS: Final = (
     "space, id, kind, title, text, tags, links, author, created, updated, importance, occurred, valid_from,"
     " valid_until, expires, revision, version, revised_by, revised_at, revised_how, path, layout, deleted,"
-    " session, shared"
+    " session, shared, judged"
 )
 _NAMES: Final = _COLUMNS.replace(",", " ").split()
 _QUALIFIED: Final = ", ".join(f"memory.{name}" for name in _NAMES)
@@ -424,10 +426,32 @@ def _values(memory: Memory) -> dict[str, object]:
         "deleted": _stamp(memory.deleted),
         "session": memory.session,
         "shared": memory.shared.written() if memory.shared else None,
+        "judged": _judged(memory),
     }
 
 
+def _judged(memory: Memory) -> str | None:
+    """Write what a memory says of doubts, as its file does; most say nothing."""
+    if memory.notice is None and not memory.decisions and not memory.because:
+        return None
+    notice = [*memory.notice[:3], stamp(memory.notice.at)] if memory.notice else None
+    decisions = [front_fields.decision_line(one) for one in memory.decisions]
+    return json.dumps([notice, decisions, memory.because], ensure_ascii=False)
+
+
 def _memory(row: Row, spaces: Spaces) -> Memory:
+    memory = _plain(row, spaces)
+    if row[25] is None:
+        return memory
+    notice, decisions, because = json.loads(row[25])
+    return memory._replace(
+        notice=Notice(notice[0], notice[1], notice[2], moment(notice[3])) if notice else None,
+        decisions=tuple(front_fields.decision_of(line) for line in decisions),
+        because=tuple(Because(*one) for one in because),
+    )
+
+
+def _plain(row: Row, spaces: Spaces) -> Memory:
     return Memory(
         space=spaces[row[0]],
         id=row[1],

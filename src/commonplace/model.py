@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
+from commonplace.judgement import Because, Cause, Decision, Notice
+
 LOCAL_OWNER: Final = "user:local"
 FILESYSTEM: Final = "user:filesystem"
 
@@ -58,11 +60,12 @@ def moment(text: str) -> datetime:
 
 
 class Space(NamedTuple):
-    """A named part of the book; the id stays when the name changes."""
+    """A named part of the book; the id stays when the name changes. `depth`: how deep reflections go, if it says so."""
 
     id: str
     name: str
     created: datetime
+    depth: int | None = None
 
 
 Spaces: TypeAlias = Mapping[str, Space]
@@ -117,7 +120,8 @@ class Shared(NamedTuple):
 class Memory(NamedTuple):
     """One memory, as the database and its Markdown file both say it.
 
-    `freshness` says how a copy stands to its source, `successor` what that was superseded by; both are found out.
+    `freshness` says how a copy stands to its source, `successor` what that was superseded by, `doubts` why the memory
+    is suspect; all of them are found out.
     """
 
     id: str
@@ -149,6 +153,10 @@ class Memory(NamedTuple):
     shared: Shared | None = None
     freshness: str | None = None
     successor: str | None = None
+    notice: Notice | None = None
+    decisions: tuple[Decision, ...] = ()
+    because: tuple[Because, ...] = ()
+    doubts: tuple[Cause, ...] = ()
 
     @property
     def source(self) -> Link | None:

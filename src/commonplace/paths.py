@@ -29,7 +29,8 @@ def is_legal(part: str) -> bool:
 
 def require_asked_name(name: str) -> str:
     """Return the name of a space that somebody asks, which may be one of the system's, or raise BadSpaceName."""
-    require_space_name("/".join(part.removeprefix("_") for part in name.split("/")))
+    own = name.removesuffix(f"/{INVALIDATIONS}")
+    require_space_name("/".join(part.removeprefix("_") for part in own.split("/")))
     return name
 
 
@@ -52,7 +53,9 @@ def space_of(path: str) -> str:
     """Return the space of a file: the leading run of legal names in its path and of the system's, else personal."""
     legal: list[str] = []
     for part in path.split("/")[:-1]:
-        if len(legal) == MAX_LEVELS or not (is_legal(part) or part in _SYSTEMS):
+        # The deepest space of all has notices too.
+        full = len(legal) == MAX_LEVELS and part != INVALIDATIONS
+        if full or not (is_legal(part) or part in _SYSTEMS) or legal[-1:] == [INVALIDATIONS]:
             break
         legal.append(part)
     return "/".join(legal) or PERSONAL

@@ -57,6 +57,9 @@ LEAST: Final = 0.12
 BEHIND: Final = -0.08
 """What a copy loses that no longer says what its source says."""
 
+SUSPECT: Final = -0.12
+"""What a memory loses that rests on something that no longer holds, until somebody decides about it."""
+
 _GROUND: Final = 0.15
 
 _FIRST_PERSON: Final = frozenset({"i", "my", "me", "mine", "we", "our", "us"})

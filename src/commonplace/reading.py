@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from commonplace import dates, files, freshness, links, memories, paths, revisions, rights, spaces, wording
+from commonplace import dates, files, freshness, links, memories, paths, reasoning, revisions, rights, spaces, wording
 from commonplace.desk import no_memory
 from commonplace.errors import BadInput
+from commonplace.judgement import REASONING
 from commonplace.model import KINDS, Filter, Link, Memory, Page, Revision, Space, Spaces
 from commonplace.ports import Parts, Reading
 
@@ -106,8 +107,8 @@ def page(parts: Parts, actor: str, chosen: Filter, *, limit: int, after: str | N
     if not 1 <= limit <= MAX_PAGE:
         raise BadInput(f"limit {limit} is out of range", fix=f"ask for 1 to {MAX_PAGE} at a time, and page on")
     known_kinds(chosen.kinds)
-    cursor = _read_cursor(after) if after else None
-    chosen = chosen._replace(tags=wording.tags(chosen.tags))
+    behind = read_cursor(after) if after else None
+    chosen = chosen._replace(tags=wording.tags(chosen.tags), kinds=chosen.kinds or _usual(chosen.space))
     with parts.db.reading() as tx:
         allowed = readable(tx, actor, chosen.space)
         found = memories.page(
@@ -116,12 +117,19 @@ def page(parts: Parts, actor: str, chosen: Filter, *, limit: int, after: str | N
             chosen,
             since=_time(parts, "since", chosen.since),
             until=_time(parts, "until", chosen.until),
-            after=cursor,
+            after=behind,
             limit=limit + 1,
         )
         items = marked(parts, tx, readable(tx, actor), found[:limit], parts.clock.now())
-    following = _cursor(items[-1]) if len(found) > limit else None
+    following = cursor(items[-1]) if len(found) > limit else None
     return Page(tuple(items), following)
+
+
+def _usual(space: str | None) -> tuple[str, ...]:
+    """Return the kinds that are meant where none is named: notices only where nothing else is."""
+    if space is not None and space.removesuffix("/").rpartition("/")[2] == paths.INVALIDATIONS:
+        return ()
+    return tuple(kind for kind in KINDS if kind != "notice")
 
 
 def known_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
@@ -181,6 +189,9 @@ def marked(
     `superseded` are the links to them that say so, where somebody has asked for those already.
     """
     ids = tuple(memory.id for memory in found)
+    resting = [memory for memory in found if reasoning.rests(memory)]
+    every = spaces.everything(tx) if resting else {}
+    above = reasoning.above(tx, every, resting) if resting else reasoning.Above({}, {})
     successors: dict[str, str] = {}
     superseding = superseded() if superseded else superseding_links(tx, allowed, ids)()
     live = _live(tx, allowed, [link.source for link in superseding])
@@ -188,20 +199,33 @@ def marked(
         if link.source in live and link.source != link.target:
             successors[link.target] = max(link.source, successors.get(link.target, ""))
     bases = files.bases_of(tx, ids) if parts.folder.keeps_files else {}
-    every = spaces.everything(tx) if any(memory.shared for memory in found) else {}
     stands = freshness.of(tx, every, found)
     shown = []
     for memory in found:
         troubles = [base.trouble for base in bases.get(memory.id, []) if base.path == memory.path and base.trouble]
         marks = list(_marks(memory, now, troubles, superseded=memory.id in successors))
-        said = memory._replace(marks=tuple(marks), superseded_by=successors.get(memory.id))
+        doubts = reasoning.doubts(memory, above) if memory.id in above.known else ()
+        if doubts:
+            marks.append("suspect")
+        if is_outdated(memory, above.known):
+            marks.append("source_changed")
+        said = memory._replace(marks=tuple(marks), superseded_by=successors.get(memory.id), doubts=doubts)
         shown.append(_standing(tx, allowed, said, stands[memory.id]) if memory.id in stands else said)
     return shown
 
 
 def superseding_links(tx: Reading, allowed: Spaces, ids: Sequence[str]) -> Callable[[], list[Link]]:
     """Ask for the links by which memories are superseded, and return what waits for them."""
-    return links.asking(tx, allowed, ids, relation="supersedes")
+    return links.asking(tx, allowed, ids, relations=("supersedes",))
+
+
+def is_outdated(memory: Memory, known: Mapping[str, Memory]) -> bool:
+    """Tell whether something that a memory was reasoned from says something else now."""
+    pairs = ((link, known.get(link.target)) for link in memory.links if link.relation in REASONING)
+    return any(
+        target is not None and target.deleted is None and link.revision is not None and link.revision < target.revision
+        for link, target in pairs
+    )
 
 
 def _standing(tx: Reading, allowed: Spaces, copy: Memory, stands: freshness.Standing) -> Memory:
@@ -238,11 +262,13 @@ def _time(parts: Parts, name: str, value: datetime | str | None) -> datetime | N
     return dates.read_time(value, zone=parts.zone, edge=dates.field_edge(name), now=parts.clock.now())
 
 
-def _cursor(memory: Memory) -> str:
+def cursor(memory: Memory) -> str:
+    """Write the cursor behind a memory of a page."""
     return base64.urlsafe_b64encode(" ".join(memories.cursor(memory)).encode()).decode().rstrip("=")
 
 
-def _read_cursor(cursor: str) -> tuple[str, str]:
+def read_cursor(cursor: str) -> tuple[str, str]:
+    """Read what `cursor` wrote."""
     try:
         text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
     except (binascii.Error, ValueError):

@@ -11,6 +11,7 @@ from commonplace import (
     amend,
     dates,
     following,
+    foundations,
     idempotency,
     links,
     memories,
@@ -109,10 +110,13 @@ def _remember_one(desk: Desk, draft: Draft, *, compare: bool) -> tuple[Receipt, 
 
 def _store(desk: Desk, draft: Draft, space: Space, *, compare: bool) -> tuple[Receipt, Memory]:
     memory = _in_order(_new_memory(desk, draft, space))
+    foundations.require_sound(desk, memory, memory.links)
     duplicate = memories.same_text(desk.tx, desk.readable, memory.text)
     near = memories.near_text(desk.tx, space, memory.text) if compare and space.id in desk.readable else ()
     memories.add(desk.tx, [memory])
     links.add(desk.tx, space.id, memory.links)
+    if memory.links:
+        desk.shake(None, memory)
     desk.log_memory(memory, "remember", **_logged_links(memory))
     return receipt_of(memory, new=True)._replace(duplicate_of=duplicate, near=near), memory
 
@@ -239,6 +243,8 @@ def move(parts: Parts, actor: str, memory_id: str, to: str, *, expected_version:
         space = desk.space(to)
         if space.id == memory.space.id:
             return memory
+        if memory.notice is not None:
+            raise BadInput("a notice stays where the memory is that it is about", fix="move that memory")
         path = free_path(desk, paths.moved(memory.path, memory.space.name, space.name))
         desk.leave(memory, path)
         return amend.amend(desk, memory, memory._replace(space=space, path=path), ["space"], how="move")
@@ -258,6 +264,7 @@ def link(parts: Parts, actor: str, source: str, relation: str, target: str) -> R
             return memory
         _require_own_link(memory, relation)
         added = _resolved(desk, memory.id, [(relation, target)])
+        foundations.require_sound(desk, memory, added)
         said = memory._replace(links=(*memory.links, *added))
         return amend.amend(desk, memory, said, ["links"], how="link")
 

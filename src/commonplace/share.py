@@ -22,6 +22,7 @@ from commonplace import (
     limiting,
     limits,
     memories,
+    notices,
     paths,
     reading,
     rights,
@@ -355,6 +356,7 @@ _DEEDS: Final[Mapping[str, Callable[[Parts, str, jobs.Job], None]]] = {
     following.JOB: _follow,
     RENEW: lambda parts, _, job: renew(parts, job.subject),
     taking.LATER: _take_in,
+    notices.JOB: lambda parts, actor, job: write(parts, actor, partial(notices.notify, memory_id=job.subject)),
     taking.AGAIN: lambda parts, actor, job: write(parts, actor, partial(taking.again, memory_id=job.subject)),
 }
 

@@ -11,18 +11,18 @@ from commonplace.ports import Reading, Row, Transaction
 
 def everything(tx: Reading) -> dict[str, Space]:
     """Return all spaces by id."""
-    return {row[0]: _space(row) for row in tx.rows("SELECT id, name, created FROM space ORDER BY name")}
+    return {row[0]: _space(row) for row in tx.rows("SELECT id, name, created, depth FROM space ORDER BY name")}
 
 
 def named(tx: Reading, name: str) -> Space | None:
     """Return the space of that name, or None."""
-    row = tx.row("SELECT id, name, created FROM space WHERE name = :name", name=name)
+    row = tx.row("SELECT id, name, created, depth FROM space WHERE name = :name", name=name)
     return _space(row) if row else None
 
 
 def called(tx: Reading, names: Sequence[str]) -> dict[str, Space]:
     """Return those of the spaces of these names that there are, by id."""
-    rows = tx.rows("SELECT id, name, created FROM space WHERE name IN :names ORDER BY name", names=tuple(names))
+    rows = tx.rows("SELECT id, name, created, depth FROM space WHERE name IN :names ORDER BY name", names=tuple(names))
     return {row[0]: _space(row) for row in rows}
 
 
@@ -53,10 +53,16 @@ def add(tx: Transaction, space: Space) -> None:
 def rename(tx: Transaction, space: Space, name: str) -> Space:
     """Give a space another name."""
     tx.run("UPDATE space SET name = :name WHERE id = :id", id=space.id, name=name)
-    return Space(space.id, name, space.created)
+    return space._replace(name=name)
+
+
+def set_depth(tx: Transaction, space: Space, depth: int | None) -> Space:
+    """Set how deep reflections may go in a space; None: as in the one above it."""
+    tx.run("UPDATE space SET depth = :depth WHERE id = :id", id=space.id, depth=depth)
+    return space._replace(depth=depth)
 
 
 # Everything is looked up again and again, and hardly ever changes.
 @lru_cache(maxsize=10_000)
 def _space(row: Row) -> Space:
-    return Space(row[0], row[1], moment(row[2]))
+    return Space(row[0], row[1], moment(row[2]), row[3])

@@ -15,6 +15,7 @@ from commonplace.desk import Desk
 from commonplace.errors import CommonplaceError, HomeIsNewer
 from commonplace.files import MISSING
 from commonplace.model import FILESYSTEM, Progress, SyncReport
+from commonplace.paths import INVALIDATIONS
 from commonplace.ports import Parts
 from commonplace.writing import strike_off, write
 
@@ -154,7 +155,11 @@ def _look_once(parts: Parts, outcomes: Counter[str], progress: Progress) -> list
     if seen == known:
         return []
     # In one order everywhere, since the first of several may decide: whose an id is, or where a session is.
-    changed = sorted(path for path, look in seen.items() if known.get(path) != look)
+    # Notices before what they are about, which would else have them made anew.
+    changed = sorted(
+        (path for path, look in seen.items() if known.get(path) != look),
+        key=lambda path: (f"/{INVALIDATIONS}/" not in path, path),
+    )
     if changed:
         _take_in(parts, changed, outcomes, progress)
         with parts.db.reading() as tx:

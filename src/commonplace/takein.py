@@ -8,7 +8,7 @@ from typing import Final, Literal
 from commonplace import adopting, amend, files, links, memories, paths, revisions, titles
 from commonplace.carry import Typed
 from commonplace.desk import Desk
-from commonplace.documents import links_of, parsed, rendered, rendered_document, said_by, tie_of
+from commonplace.documents import links_of, notice_of, parsed, rendered, rendered_document, said_by, tie_of
 from commonplace.errors import BadFile, FileInTheWay, TooLarge
 from commonplace.files import Verdict
 from commonplace.markdown import Document
@@ -254,6 +254,12 @@ def _add(desk: Desk, path: str, stat: FileStat, hash_: str, document: Document, 
         session=document.session_id,
         shared=tie_of(document),
     )
+    if document.id == memory_id:
+        memory = memory._replace(
+            notice=notice_of(document),
+            because=document.superseded_because,
+            decisions=document.invalidations_triaged,
+        )
     # A file that somebody copied was shared by nobody: it does not follow what the copied one follows.
     memory = amend.arrived(desk, memory) if document.id == memory_id else amend.detached(memory)
     memories.add(desk.tx, [memory])
@@ -261,6 +267,7 @@ def _add(desk: Desk, path: str, stat: FileStat, hash_: str, document: Document, 
     adopting.adopt(desk, memory)
     files.set_base(desk.tx, path, stat, hash_, memory=memory.id, version=memory.version)
     files.arrive(desk.tx, path)
+    desk.shake(None, memory)
     desk.log_memory(memory, "remember", how="file")
     if files.content_hash(rendered(memory, desk.parts)) != hash_:
         desk.issue([memory])

@@ -101,18 +101,23 @@ class Teller:
         return ranking.LEAST if asked.min_score is None else asked.min_score
 
     def _demoted(self, row: int) -> float:
-        """Return what a row loses because what it says is behind its source; nothing where nothing was asked."""
+        """Return what a row loses in all."""
+        return sum(self._lost(row).values())
+
+    def _lost(self, row: int) -> dict[str, float]:
+        """Return what a row loses because it is in doubt, or behind its source; nothing where nothing was asked."""
         memory = self._memories.get(self._name(row)[1])
-        is_behind = memory is not None and memory.freshness in _BEHIND and not self._clear.is_empty
-        return ranking.BEHIND if is_behind else 0.0
+        if memory is None or self._clear.is_empty:
+            return {}
+        lost = {"suspect": ranking.SUSPECT} if "suspect" in memory.marks else {}
+        return {**lost, "freshness": ranking.BEHIND} if memory.freshness in _BEHIND else lost
 
     def _score(self, row: int) -> float:
         return round(float(self._scores.total[row]) + self._demoted(row), 6)
 
     def _parts(self, row: int) -> dict[str, float]:
         parts = {name: float(part[row]) for name, part in self._scores.parts.items()}
-        lost = self._demoted(row)
-        return {**parts, "freshness": lost} if lost else parts
+        return {**parts, **self._lost(row)}
 
     @property
     def stale(self) -> list[Memory]:
@@ -262,7 +267,7 @@ def memory_hit(memory: Memory) -> Hit:
         score=0.0,
         parts={},
         freshness=memory.freshness,
-        suspect=False,
+        suspect="suspect" in memory.marks,
         superseded_by=memory.superseded_by,
         marks=memory.marks,
         source={"path": memory.path, "revision": memory.revision, "how": memory.revised_how},

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from commonplace import audit, carry, changes, files, following, home, memories, spaces, takein, taking
+from commonplace import audit, carry, changes, files, following, home, memories, notices, spaces, takein, taking
 from commonplace.desk import Desk
 from commonplace.errors import Busy, CommonplaceError, DiskFull
 from commonplace.files import Carried
@@ -43,9 +43,10 @@ def _follow(parts: Parts, wanted: Mapping[str, bytes | None]) -> None:
 
 def _commit(parts: Parts, actor: str, story: Callable[[Desk], Told]) -> tuple[Told, dict[str, bytes | None]]:
     def whole(tx: Transaction) -> tuple[Told, dict[str, bytes | None]]:
-        desk = Desk(tx, parts, actor, spaces.everything(tx), {}, {}, {})
+        desk = Desk(tx, parts, actor, spaces.everything(tx), {}, {}, {}, {})
         told = story(desk)
         following.spread(desk)
+        notices.spread(desk)
         taking.take(desk)
         seal(desk)
         return told, desk.carry

@@ -158,5 +158,27 @@ CREATE TABLE rate_count (
   principal TEXT NOT NULL, action TEXT NOT NULL, counts TEXT NOT NULL, PRIMARY KEY (principal, action));
 """
 
-MIGRATIONS: Final = tuple(version.replace(" TEXT", ' TEXT COLLATE "C"') for version in (VERSION_1, VERSION_2))
+VERSION_3: Final = """
+-- spaces
+ALTER TABLE space ADD COLUMN depth BIGINT;
+
+-- memories
+ALTER TABLE memory ADD COLUMN judged TEXT;
+
+-- jobs: whoever rests on what was superseded or deleted before there were notices is told
+INSERT INTO job (id, space, kind, subject, state, due, attempts, error, created)
+  SELECT 'notify ' || min(space) || ' ' || target, min(space), 'notify', target, 'waiting',
+    '2026-01-01T00:00:00.000000Z', 0, '', '2026-01-01T00:00:00.000000Z'
+  FROM link WHERE relation = 'supersedes' GROUP BY target;
+INSERT INTO job (id, space, kind, subject, state, due, attempts, error, created)
+  SELECT 'notify ' || space || ' ' || id || ' deleted', space, 'notify', id, 'waiting',
+    '2026-01-01T00:00:00.000000Z', 0, '', '2026-01-01T00:00:00.000000Z'
+  FROM memory WHERE deleted IS NOT NULL
+    AND EXISTS (SELECT 1 FROM link WHERE target = memory.id AND relation IN ('reflects_on', 'derived_from'))
+  ON CONFLICT DO NOTHING;
+"""
+
+MIGRATIONS: Final = tuple(
+    version.replace(" TEXT", ' TEXT COLLATE "C"') for version in (VERSION_1, VERSION_2, VERSION_3)
+)
 """Migration n takes a database from version n to version n + 1."""
