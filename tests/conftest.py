@@ -61,6 +61,8 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(desk)
     for name in _SETTINGS:
         monkeypatch.delenv(f"COMMONPLACE_{name}", raising=False)
+    # A command that takes more than a second tells how far it is, and on a busy machine any command may.
+    monkeypatch.setattr("commonplace.doors.progress._PAUSE", 3600.0)
 
 
 @pytest.fixture

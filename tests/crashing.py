@@ -23,7 +23,7 @@ import yaml
 
 import commonplace
 from commonplace.book import Commonplace
-from commonplace.model import FILESYSTEM, LOCAL_OWNER, Draft, Filter, Receipt
+from commonplace.model import FILESYSTEM, KINDS, LOCAL_OWNER, Draft, Filter, Receipt
 
 Op = dict[str, Any]
 Said = tuple[str, str]
@@ -214,8 +214,8 @@ def look_at(home: Path | str) -> Home:
     """Open a home or a book on a server, see what it holds, close it, and note everything that must never be."""
     wrong: list[str] = []
     with closing(commonplace.open(home)) as book:
-        live = _all(book, Filter())
-        gone = _all(book, Filter(deleted=True))
+        live = _all(book, Filter(kinds=KINDS))
+        gone = _all(book, Filter(kinds=KINDS, deleted=True))
         logged = _logged(book)
         found = {memory.id: _found(book, memory, logged[memory.id]) for memory in [*live, *gone]}
         if len(found) != len(live) + len(gone):

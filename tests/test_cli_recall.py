@@ -566,6 +566,8 @@ def test_a_bench_that_is_interrupted_leaves_nothing(tmp_path):
     folder.mkdir()
     code = (
         "import signal, sys, time, commonplace.book as book, commonplace.doors.cli as cli\n"
+        "import commonplace.doors.progress as telling\n"
+        "telling._PAUSE = 3600\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "book.Commonplace.recall = lambda *_, **__: (print('asked', flush=True), time.sleep(60))\n"
         "sys.exit(cli.main(['bench', 'locomo', 'chats.json']))"

@@ -69,7 +69,7 @@ def _require_order(desk: Desk, source: str, target: str) -> None:
         # Nobody may make a circle from the other side meanwhile.
         desk.hold(level)
         found = links.from_anywhere(desk.tx, sorted(level), relations=("supersedes",))
-        there = memories.outlines(desk.tx, desk.spaces, sorted({link.source for link in found} - seen))
+        there = memories.everywhere(desk.tx, desk.spaces, sorted({link.source for link in found} - seen))
         onward: dict[str, tuple[str, ...]] = {}
         for link in found:
             if link.source in there and there[link.source].deleted is None:

@@ -26,7 +26,7 @@ _COLUMNS: Final = (
 )
 _NAMES: Final = _COLUMNS.replace(",", " ").split()
 _QUALIFIED: Final = ", ".join(f"memory.{name}" for name in _NAMES)
-_WITHOUT_TEXT: Final = _QUALIFIED.replace("memory.text", "''")
+_WITHOUT_TEXT: Final = _QUALIFIED.replace("memory.text", "''").replace("memory.layout", "''")
 _INSERT: Final = f"INSERT INTO memory ({_COLUMNS}, digest) VALUES ({', '.join(':' + name for name in _NAMES)}, :digest)"  # noqa: S608 - our own names
 _UPDATE: Final = (
     f"UPDATE memory SET {', '.join(f'{name} = :{name}' for name in _NAMES[2:])}, digest = :digest"  # noqa: S608 - our own names
@@ -43,6 +43,7 @@ _MARKS: Final = 4
 _SCRAMBLE: Final = 2_654_435_761
 _LOOKED_AT: Final = 32
 _LIKE: Final = 0.6
+_AT_A_TIME: Final = 1000
 _NEAR: Final = 5
 
 
@@ -82,7 +83,8 @@ def add(tx: Transaction, memories: Sequence[Memory]) -> None:
 
 def replace(tx: Transaction, memory: Memory) -> None:
     """Let the row of a memory say this."""
-    tx.run(_UPDATE, **_values(memory))
+    # Nobody waits for what nobody asks: on PostgreSQL each answer would be a round trip.
+    tx.run_many(_UPDATE, [_values(memory)])
     _drop_derived(tx, memory)
     if memory.deleted is None:
         _add_tags(tx, [memory])
@@ -131,10 +133,9 @@ def derive(tx: Transaction, space: str, memories: Sequence[Memory], *, after: st
 
 def _drop_derived(tx: Transaction, memory: Memory) -> None:
     for table in ("memory_tag", "memory_mark"):
-        tx.run(
+        tx.run_many(
             f"DELETE FROM {table} WHERE space = :space AND memory = :memory",  # noqa: S608 - our own names
-            space=memory.space.id,
-            memory=memory.id,
+            [{"space": memory.space.id, "memory": memory.id}],
         )
 
 
@@ -188,8 +189,23 @@ def several(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, Memory
 
 
 def outlines(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, Memory]:
-    """Return the same without their texts, which can be long: for those who only look how they stand."""
+    """Return the same without texts and layouts, which can be long: for those who only look how they stand."""
     return _several(tx, spaces, ids, _WITHOUT_TEXT)
+
+
+def everywhere(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, Memory]:
+    """Return the same of memories wherever they are; `spaces` are all there are.
+
+    Overtaken if one is in a space that was made since those were looked up.
+    """
+    found: dict[str, Memory] = {}
+    for at in range(0, len(ids), _AT_A_TIME):
+        some = ids[at : at + _AT_A_TIME]
+        there = outlines(tx, spaces, some)
+        if len(there) < len(some) and not spaces.keys() >= set(places(tx, sorted(set(some) - there.keys())).values()):
+            raise Overtaken
+        found |= there
+    return found
 
 
 def _several(tx: Reading, spaces: Spaces, ids: Sequence[str], columns: str) -> dict[str, Memory]:

@@ -25,7 +25,6 @@ JOB: Final = "notify"
 TAG: Final = "_invalidation"
 LIFE: Final = timedelta(days=7)
 _ABOUT: Final = ("related_to",)
-_AT_A_TIME: Final = 1000
 
 
 def spread(desk: Desk) -> list[Memory]:
@@ -85,7 +84,7 @@ def _settle(desk: Desk, ids: Sequence[str], *, withdraw: bool) -> list[Memory]:
     """Let some memories have the notices that their causes ask for; `withdraw` those that nothing asks for any more."""
     # First what there is: a notice that is seen here has its cause in sight below, or has it no longer.
     told = _of(desk.tx, desk.spaces, ids) if withdraw else {}
-    there = _outlines(desk, ids)
+    there = memories.everywhere(desk.tx, desk.spaces, ids)
     live = [one for one in there.values() if one.deleted is None and one.notice is None]
     above = reasoning.above(desk.tx, desk.spaces, live)
     causes = {memory.id: reasoning.causes(memory, above, own=True) for memory in live}
@@ -107,9 +106,7 @@ def _of(tx: Reading, spaces: Spaces, dependents: Sequence[str]) -> dict[str, tup
     """Return the notices about some memories that are there, each with what it tells."""
     found = links.from_anywhere(tx, dependents, relations=_ABOUT)
     ids = sorted({link.source for link in found})
-    there: dict[str, Memory] = {}
-    for at in range(0, len(ids), _AT_A_TIME):
-        there |= memories.outlines(tx, spaces, ids[at : at + _AT_A_TIME])
+    there = memories.everywhere(tx, spaces, ids)
     return {id_: (one, one.notice) for id_, one in there.items() if one.notice is not None and is_open(one)}
 
 
@@ -130,19 +127,12 @@ def notice_id(dependent: str, cause: Cause) -> str:
     return f"{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-a{digits[17:20]}-{digits[20:32]}"
 
 
-def _outlines(desk: Desk, ids: Sequence[str]) -> dict[str, Memory]:
-    found: dict[str, Memory] = {}
-    for at in range(0, len(ids), _AT_A_TIME):
-        found |= memories.outlines(desk.tx, desk.spaces, ids[at : at + _AT_A_TIME])
-    return found
-
-
 # --- telling
 
 
 def _tell(desk: Desk, wanted: Mapping[str, tuple[Memory, Cause]]) -> list[Memory]:
     """Make the notices that are not there, and open those again that were withdrawn."""
-    there = _outlines(desk, sorted(wanted))
+    there = memories.everywhere(desk.tx, desk.spaces, sorted(wanted))
     missing = {id_: pair for id_, pair in sorted(wanted.items()) if id_ not in there or there[id_].deleted is not None}
     reasons = _reasons(desk, [cause for _, cause in missing.values()])
     made: list[Memory] = []
@@ -165,7 +155,9 @@ def _tell(desk: Desk, wanted: Mapping[str, tuple[Memory, Cause]]) -> list[Memory
 
 def _reasons(desk: Desk, causes: Iterable[Cause]) -> dict[tuple[str, str], str]:
     """Return why each of these supersessions happened, where somebody said so."""
-    superseding = _outlines(desk, sorted({cause.invalidating for cause in causes} - {DELETED}))
+    superseding = memories.everywhere(
+        desk.tx, desk.spaces, sorted({cause.invalidating for cause in causes} - {DELETED})
+    )
     return {(one.superseded, memory.id): one.why for memory in superseding.values() for one in memory.because}
 
 

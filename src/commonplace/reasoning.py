@@ -15,7 +15,6 @@ from commonplace.judgement import DELETED, REASONING, Cause
 from commonplace.model import DETACHED, Memory, Spaces
 from commonplace.ports import Reading
 
-_AT_A_TIME: Final = 1000
 _COPYING: Final = ("shared_from",)
 _SUPERSEDING: Final = ("supersedes",)
 
@@ -68,15 +67,18 @@ def rests(memory: Memory) -> bool:
 def above(
     tx: Reading, spaces: Spaces, start: Iterable[Memory], *, hold: Callable[[Iterable[str]], None] | None = None
 ) -> Above:
-    """Return all that some memories rest on; who is going to write lets nobody change it meanwhile, by `hold`."""
-    known = {memory.id: memory for memory in start}
-    level: Iterable[Memory] = tuple(known.values())
+    """Return all that some memories rest on; who is going to write lets nobody change it meanwhile, by `hold`.
+
+    One that is given twice, as it was and as it is, rests on what it says either time.
+    """
+    level: Iterable[Memory] = tuple(start)
+    known = {memory.id: memory for memory in level}
     asked = set(known)
     while wanted := sorted({one for memory in level for one in _next(memory)} - asked):
         if hold is not None:
             hold(wanted)
         asked.update(wanted)
-        found = _outlines(tx, spaces, wanted)
+        found = memories.everywhere(tx, spaces, wanted)
         known |= found
         level = found.values()
     stood_on = {one for memory in known.values() for one in _next(memory)}
@@ -92,7 +94,7 @@ def _next(memory: Memory) -> Iterator[str]:
 
 def _superseding(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
     found = links.from_anywhere(tx, ids, relations=_SUPERSEDING)
-    there = _outlines(tx, spaces, sorted({link.source for link in found}))
+    there = memories.everywhere(tx, spaces, sorted({link.source for link in found}))
     superseding: dict[str, tuple[str, ...]] = {}
     for link in found:
         source = there.get(link.source)
@@ -223,7 +225,7 @@ def _copies(
 ) -> dict[str, tuple[str, ...]]:
     """Return the copies of some memories that were not passed before, with their paths; they are as deep as those."""
     found = links.from_anywhere(tx, sorted(level), relations=_COPYING)
-    there = _outlines(tx, spaces, sorted({link.source for link in found} - passed))
+    there = memories.everywhere(tx, spaces, sorted({link.source for link in found} - passed))
     copied: dict[str, tuple[str, ...]] = {}
     for link in found:
         copy = there.get(link.source)
@@ -245,7 +247,7 @@ def _dependents(
 ) -> dict[str, tuple[str, ...]]:
     """Return what was reasoned from some memories and not passed before, with its paths."""
     found = links.from_anywhere(tx, sorted(level), relations=REASONING)
-    there = _outlines(tx, spaces, sorted({link.source for link in found}))
+    there = memories.everywhere(tx, spaces, sorted({link.source for link in found}))
     fresh: dict[str, tuple[str, ...]] = {}
     for link in found:
         dependent, path = there.get(link.source), level[link.target]
@@ -258,10 +260,3 @@ def _dependents(
             passed.add(dependent.id)
             fresh[dependent.id] = (*path, dependent.id)
     return fresh
-
-
-def _outlines(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, Memory]:
-    found: dict[str, Memory] = {}
-    for at in range(0, len(ids), _AT_A_TIME):
-        found |= memories.outlines(tx, spaces, ids[at : at + _AT_A_TIME])
-    return found

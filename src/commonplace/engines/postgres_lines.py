@@ -56,8 +56,6 @@ _LONG_STATEMENT: Final = 60.0
 # would go to standard error, beside our own answer.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
-_BETWEEN: Final = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
-
 
 class Line(NamedTuple):
     """One connection, and what the server has said on it beside its answers."""
@@ -115,10 +113,14 @@ class Lines:
             self._free.release()
 
     def _give_back(self, line: Line) -> None:
-        """Keep a line for the next; one that was interrupted in the middle of something is of no use to anybody."""
+        """Keep a line for the next; one that was interrupted in the middle of something is of no use to anybody.
+
+        Nor is one on which something failed: statements that were sent behind it in a pipeline were never prepared, and
+        the driver believes that they were.
+        """
         connection, status = line.connection, line.connection.info.transaction_status
         with suppress(psycopg.Error):
-            if status in _BETWEEN and not connection.closed:
+            if status == TransactionStatus.INTRANS and not connection.closed:
                 connection.execute("ROLLBACK")
                 status = connection.info.transaction_status
         if status == TransactionStatus.IDLE and not self._closed and not connection.closed:
