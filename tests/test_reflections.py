@@ -305,6 +305,15 @@ def test_superseding_without_the_right_is_refused_and_logged(book, old, new):
             verb()
 
 
+def test_a_depth_for_a_space_that_is_not_there_is_refused_as_such(book):
+    with pytest.raises(NotFound):
+        book.set_depth("nowhere", 4)
+    with pytest.raises(NotAllowed):
+        book.acting_as(ALICE).set_depth("nowhere", 4)
+    with pytest.raises(BadInput):
+        book.set_depth("No Space", 4)
+
+
 def test_deciding_needs_the_right_to_write_to_the_dependent(book, old, new):
     dependent = book.reflect("oil is cheap", [old], space="a").id
     book.supersede(old, new)

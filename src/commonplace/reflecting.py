@@ -13,6 +13,7 @@ from commonplace import (
     links,
     memories,
     notices,
+    paths,
     reading,
     reasoning,
     remember,
@@ -51,8 +52,12 @@ def set_depth(parts: Parts, actor: str, name: str, depth: int | None) -> Space:
     """Set how deep reflections may stand on each other in a space and below it; None: as above it."""
     if depth is not None and (isinstance(depth, bool) or not 1 <= depth <= DEEPEST):
         raise BadInput(f"a depth of {depth} is out of range", fix=f"give 1 to {DEEPEST}")
+    paths.require_space_name(name)
 
     def story(desk: Desk) -> Space:
+        if name not in {space.name for space in desk.spaces.values()}:
+            rights.require_create(desk.tx, desk.actor, desk.spaces, name)
+            raise NotFound(f"there is no space {name!r}", fix="`commonplace space list` shows the spaces")
         space = rights.require_admin(desk.tx, desk.actor, desk.spaces, name)
         if space.depth == depth:
             return space
