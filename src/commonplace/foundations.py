@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from commonplace import links, memories, reasoning
 from commonplace.desk import Desk
+from commonplace.doubt import cap_of
 from commonplace.errors import Conflict
 from commonplace.judgement import REASONING
-from commonplace.model import Link, Memory, Space, Spaces
-
-DEPTH: Final = 3
-"""So deep reflections may stand on each other, where no space says otherwise."""
-
-
-def cap_of(space: Space, spaces: Spaces) -> int:
-    """Return how deep reflections may go in a space: as it says, or the nearest above it that does."""
-    by_name = {one.name: one.depth for one in spaces.values()}
-    parts = space.name.split("/")
-    found = (by_name.get("/".join(parts[:end])) for end in range(len(parts), 0, -1))
-    return next((depth for depth in found if depth is not None), DEPTH)
+from commonplace.model import Link, Memory
 
 
 def require_sound(desk: Desk, memory: Memory, new: Sequence[Link]) -> None:
