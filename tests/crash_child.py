@@ -60,7 +60,10 @@ def _invent(dice: random.Random, known: list[str], token: str) -> dict[str, Any]
     if verb == "remember":
         return {"verb": verb, **draft}
     if verb == "remember_many":
-        return {"verb": verb, "drafts": [{**draft, "text": f"{token}.{at}*{size}"} for at in range(3)]}
+        return {
+            "verb": verb,
+            "drafts": [{**draft, "text": f"{token}.{at}*{size}"} for at in range(dice.choice([3, 9]))],
+        }
     if verb == "edit":
         names = dice.choice([("text",), ("title",), ("tags",), ("text", "title", "tags")])
         return {"verb": verb, "id": dice.choice(known), **{name: draft[name] for name in names}}

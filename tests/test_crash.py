@@ -91,7 +91,7 @@ VERBS: dict[str, Op] = {
     "remember in a new space": {"verb": "remember", "text": "new*20", "title": "new", "space": "new/space"},
     "remember many": {
         "verb": "remember_many",
-        "drafts": [{"text": f"new{at}*500", "title": f"new {at}", "space": "ab"[at % 2]} for at in range(4)],
+        "drafts": [{"text": f"new{at}*500", "title": f"new {at}", "space": "ab"[at % 2]} for at in range(9)],
     },
     "edit the text": {"verb": "edit", "text": "changed*9000"},
     "edit the tags": {"verb": "edit", "tags": ["other"]},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from commonplace.engines import renaming
 from commonplace.engines.disk import HomeFolder, make_folders
 from commonplace.engines.ignoring import Ignored
-from commonplace.errors import FileInTheWay
+from commonplace.errors import DiskFull, FileInTheWay
 
 
 @pytest.fixture(params=["the system exchanges", "links must do"])
@@ -85,6 +86,47 @@ def test_a_program_in_the_middle_of_writing_is_waited_for(folder: HomeFolder, ho
         writer.flush()
         # Patience ends: a program that keeps a file open for ever does not keep it from being read.
         assert folder.read("b.md") == b"Whole"
+
+
+def test_many_are_made_ready_together_and_what_was_not_put_is_gone_with_the_lock(folder: HomeFolder, home: Path):
+    wanted = [(f"s{at}/m.md", f"text {at}".encode(), f"owner{at}") for at in range(12)]
+    (home / "s0").mkdir()
+    (home / "s0" / "m.md").write_bytes(b"typed by hand")
+    (home / "s0" / "m.md").chmod(0o600)
+    with folder.lock(wait=1):
+        folder.prepare(wanted)
+        assert folder.came_out() == [], "what is made ready is nobody's yet"
+        ready = set(os.listdir(home / ".commonplace" / "out"))
+        assert len(ready) == 12
+        out = {path: folder.put(path, data, owner=owner)[1] for path, data, owner in wanted[:11]}
+        # Something else than what was made ready is written as it is.
+        folder.put(wanted[11][0], b"other", owner=wanted[11][2])
+        folder.flush()
+    assert [(home / path).read_bytes() for path, _, _ in wanted] == [*(data for _, data, _ in wanted[:11]), b"other"]
+    assert (home / "s0" / "m.md").stat().st_mode & 0o777 == 0o600
+    (name,) = [name for name in out.values() if name]
+    assert folder.read_out(name) == b"typed by hand"
+    assert os.listdir(home / ".commonplace" / "out") == [name]
+
+
+def test_what_cannot_be_made_ready_is_told_when_it_is_put(folder: HomeFolder, home: Path, monkeypatch):
+    wanted = [(f"s{at}/m.md", b"x", f"owner{at}") for at in range(8)]
+    real = os.fsync
+
+    def full(fd: int) -> None:
+        if "owner7." in os.readlink(f"/proc/self/fd/{fd}"):
+            raise OSError(errno.ENOSPC, "full")
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with folder.lock(wait=1):
+        folder.prepare(wanted)
+        for path, data, owner in wanted[:7]:
+            folder.put(path, data, owner=owner)
+        with pytest.raises(DiskFull):
+            folder.put(*wanted[7][:2], owner=wanted[7][2])
+        folder.flush()
+    assert folder.is_tidy()
 
 
 def test_a_place_behind_a_link_or_in_place_of_a_folder_is_refused(folder: HomeFolder, home: Path, tmp_path: Path):

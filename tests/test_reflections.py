@@ -1,4 +1,4 @@
-"""Reflections and notices: whoever rests on what no longer holds is told once, and stays in doubt until it is decided."""
+"""Reflections and notices: whoever rests on what no longer holds is told once, and in doubt until it is decided."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_what_replaces_another_goes_the_same_way(book, old):
 
 def test_the_successor_has_nothing_to_fear_and_nor_has_who_rests_on_it_alone(book, old):
     successor = book.reflect("a litre of oil costs seven, says the new list", [old], space="facts").id
-    on_successor = book.reflect("oil is dear", [successor], space="a").id
+    book.reflect("oil is dear", [successor], space="a")
     on_both = book.reflect("oil was cheap once", [successor, old], space="a").id
     book.supersede(old, successor)
     assert told(book) == {(on_both, old, successor, 1)}
@@ -455,7 +455,7 @@ def test_reflections_stand_only_so_deep_and_the_error_names_the_cap(book, old):
     chain = [old]
     for at in range(3):
         chain.append(book.reflect(f"deeper {at}", [chain[-1]], space="a/b").id)
-    with pytest.raises(Conflict, match="4 deep.*allows 3"):
+    with pytest.raises(Conflict, match=r"4 deep.*allows 3"):
         book.reflect("too deep", [chain[-1]], space="a/b")
     copy = book.share(chain[-1], "elsewhere").id
     derived = book.remember("a fact from it", space="a", links=[("derived_from", copy)]).id
@@ -463,7 +463,7 @@ def test_reflections_stand_only_so_deep_and_the_error_names_the_cap(book, old):
         book.remember("too deep as well", space="a", links=[("reflects_on", derived)])
     book.set_depth("a", 4)
     deepest = book.reflect("deep enough", [chain[-1]], space="a/b").id
-    with pytest.raises(Conflict, match="5 deep.*allows 4"):
+    with pytest.raises(Conflict, match=r"5 deep.*allows 4"):
         book.reflect("too deep", [deepest], space="a/b")
     loose = book.remember("a thought", space="b").id
     with pytest.raises(Conflict, match="allows 3"):

@@ -100,6 +100,7 @@ def _shared(book: Commonplace, memory: str) -> None:
     copy = book.share(memory, "green", refresh="lazy").id
     snapshot = book.share(memory, "blue", refresh="snapshot").id
     live = book.share_with(memory, "user:bob").id
+    book.share(memory, "orange")
     book.edit(memory, text="Carol keeps the ledger in the cellar.")
     book.get(live)
     book.recall("ledger cellar", spaces=["green", "blue"])

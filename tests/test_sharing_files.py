@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 import commonplace
+from commonplace import following, jobs
 from commonplace.book import Commonplace
-from commonplace.errors import BadInput, Conflict, FileInTheWay, NotFound
-from commonplace.model import Filter
+from commonplace.errors import BadInput, Conflict, FileInTheWay, NotFound, TooLarge
+from commonplace.model import MAX_FRONT_BYTES, Filter
+from tests.test_sharing_races import wrong_with_copies
 
 UNKNOWN = "0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2e"
 MODES = ("live", "lazy", "snapshot")
@@ -512,3 +514,53 @@ def test_an_imported_copy_of_what_was_never_here_is_nobodys_copy(home, book, sou
         assert stands(other, team) == ["detached"]
         (ancestor,) = other.lineage(team).ancestors
         assert (ancestor.id, ancestor.readable, ancestor.claimed) == (source, False, True)
+
+
+# --- no room in the front matter
+
+
+def test_a_copy_whose_front_matter_is_full_keeps_nobody_from_editing_the_source(home, book, source):
+    full, other = (book.share(source, space).id for space in ("team", "other"))
+    path = file_of(home, book, full)
+    room = MAX_FRONT_BYTES - path.read_bytes().index(b"\n---\n") - 40
+    retype(path, "kind:", f"mine: {'x' * room}\nkind:")
+    assert book.sync().edited == 1
+    long = "a title that is much longer than the one before " * 4
+    assert book.edit(source, title=long.strip(), text="Bertha owns it").copies == 1
+    assert stands(book, full, other) == ["stale", "fresh"]
+    assert book.get(full).text == "Alice owns the billing service"
+    before = path.read_bytes()
+    with pytest.raises(TooLarge):
+        book.refresh(full)
+    book.work()
+    assert path.read_bytes() == before
+    with book._parts.db.reading() as tx:
+        (job,) = jobs.listed(tx, state="waiting")
+    assert (job.subject, job.attempts, "front matter" in job.error) == (full, 1, True)
+    retype(path, "x" * room, "short")
+    assert book.sync().edited == 1
+    book.refresh(full)
+    memory = book.get(full)
+    assert (memory.text, memory.freshness, memory.revision) == ("Bertha owns it", "fresh", 2)
+    assert "mine: short" in path.read_text()
+    assert wrong_with_copies(book) == []
+
+
+def test_the_job_goes_on_past_a_copy_without_room_and_doctor_says_why(home, book, source, monkeypatch):
+    full = book.share(source, "team").id
+    path = file_of(home, book, full)
+    room = MAX_FRONT_BYTES - path.read_bytes().index(b"\n---\n") - 40
+    retype(path, "kind:", f"mine: {'x' * room}\nkind:")
+    book.sync()
+    # All by the job, as beyond the first hundred.
+    monkeypatch.setattr(following, "AT_ONCE", 0)
+    monkeypatch.setattr(jobs, "ATTEMPTS", 1)
+    others = [book.share(source, f"s{at}").id for at in range(3)]
+    assert book.edit(source, title="t" * 200, text="Bertha owns it").copies == 0
+    book.work()
+    assert stands(book, full, *others) == ["stale", *["fresh"] * 3]
+    assert (book.status().failed_jobs, book.status().waiting_jobs) == (1, 0)
+    (finding,) = [one for one in book.doctor() if one.what == "failed work"]
+    assert finding.where == f"memory {full}"
+    assert "could not follow its source" in finding.why
+    assert "front matter" in finding.why

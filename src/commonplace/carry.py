@@ -50,10 +50,11 @@ def carry_out(parts: Parts, wanted: Mapping[str, bytes | None], *, again: bool =
             rows = files.journal(tx, tuple(wanted))
             bases = files.bases_of(tx, tuple(rows))
             contents = _contents(tx, parts, rows, wanted)
-        for memory, row in rows.items():
-            job = _Job(row, contents.get(memory), tuple(bases.get(memory, ())), again=again)
-            if row.path is not None and job.data is None:
-                stale.append(memory)
+        jobs = [_Job(row, contents.get(id_), tuple(bases.get(id_, ())), again=again) for id_, row in rows.items()]
+        parts.folder.prepare([wanted for job in jobs for wanted in job.to_prepare])
+        for job in jobs:
+            if job.row.path is not None and job.data is None:
+                stale.append(job.row.memory)
             else:
                 # The change is committed: a file that cannot be written now stays in the journal, and status says so.
                 with suppress(OSError, HomeError, FileInTheWay):
@@ -115,6 +116,12 @@ class _Job(NamedTuple):
     def ours(self) -> frozenset[str]:
         """Every content that no person wrote."""
         return self.row.hashes | files.agreed(self.bases)
+
+    @property
+    def to_prepare(self) -> tuple[tuple[str, bytes, str], ...]:
+        """What will surely be written: not what may be right already, or only goes elsewhere."""
+        row, shifted = self.row, any(base.hash == self.row.hash for base in self.bases)
+        return () if self.again or shifted or not row.path or not self.data else ((row.path, self.data, row.memory),)
 
     @property
     def paths(self) -> frozenset[str]:

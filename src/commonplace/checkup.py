@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
-from commonplace import audit, copies, files, jobs, memories, paths, reading, rights, sessions, spaces
+from commonplace import (
+    audit,
+    copies,
+    files,
+    following,
+    jobs,
+    memories,
+    notices,
+    paths,
+    reading,
+    rights,
+    sessions,
+    settle,
+    spaces,
+    taking,
+)
 from commonplace.errors import BadInput, NotFound
 from commonplace.model import Finding, LogEntry, LogReport, Progress, Spaces, Status, Unsent
 from commonplace.ports import Parts, Reading
@@ -12,6 +28,16 @@ from commonplace.version import __version__
 
 _LARGEST: Final = 1 << 62
 _MEND: Final = "mend the front matter (docs/FRONT-MATTER.md), or take the file out of the home"
+_WORK: Final[Mapping[str, tuple[str, str]]] = {
+    settle.JOB: ("session", "its messages could not be settled"),
+    following.JOB: ("memory", "its copies could not follow it"),
+    following.RENEW: ("memory", "this copy could not follow its source"),
+    taking.LATER: ("space", "rules could not take in what was written there"),
+    taking.AGAIN: ("memory", "a rule could not take it in"),
+    notices.JOB: ("memory", "those who rest on it could not be told that it no longer holds"),
+}
+"""Each kind of job: what its subject is, and what went wrong if it failed."""
+_OTHER: Final = ("subject", "what was to be done with it could not be done")
 
 
 def status(parts: Parts, actor: str, home: str, unsent: Unsent) -> Status:
@@ -96,8 +122,8 @@ def _job_findings(tx: Reading, allowed: Spaces) -> tuple[Finding, ...]:
     return tuple(
         Finding(
             what="failed work",
-            where=f"session {job.subject}",
-            why=f"its messages could not be settled in {job.attempts} attempts: {job.error}",
+            where=f"{_WORK.get(job.kind, _OTHER)[0]} {job.subject}",
+            why=f"{_WORK.get(job.kind, _OTHER)[1]} in {job.attempts} attempts: {job.error}",
             fix="mend what it names, then run `commonplace worker --once --retry`",
         )
         for job in jobs.listed(tx, state="failed")

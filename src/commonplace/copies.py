@@ -53,19 +53,33 @@ def is_tied(memory: Memory) -> bool:
     return memory.deleted is None and memory.shared.mode != DETACHED
 
 
-def following(
-    tx: Reading, source: str, *, modes: Sequence[str], after: str = "", limit: int = 1_000_000
-) -> list[tuple[str, str]]:
-    """Return (id, space) of the copies made from a memory that follow it so, in the order of their ids."""
+def behind(tx: Reading, source: str, *, revision: int, modes: Sequence[str], after: str = "", limit: int) -> list[str]:
+    """Return the copies that follow a memory so and have not taken this revision over, in the order of their ids."""
     rows = tx.rows(
-        "SELECT memory, space FROM copy WHERE source = :source AND mode IN :modes AND memory > :after"
-        " ORDER BY memory LIMIT :limit",
+        "SELECT copy.memory FROM copy JOIN link ON link.space = copy.space AND link.source = copy.memory"
+        " WHERE copy.source = :source AND copy.mode IN :modes AND copy.memory > :after"
+        " AND link.relation = 'shared_from' AND link.target = copy.source AND COALESCE(link.revision, 0) < :revision"
+        " ORDER BY copy.memory LIMIT :limit",
         source=source,
         modes=tuple(modes),
         after=after,
+        revision=revision,
         limit=limit,
     )
-    return [(row[0], row[1]) for row in rows]
+    return [row[0] for row in rows]
+
+
+def followed(tx: Reading, sources: Sequence[str], *, modes: Sequence[str]) -> frozenset[str]:
+    """Return those of the memories that copies follow so."""
+    found: set[str] = set()
+    for at in range(0, len(sources), _AT_A_TIME):
+        rows = tx.rows(
+            "SELECT DISTINCT source FROM copy WHERE source IN :sources AND mode IN :modes",
+            sources=tuple(sources[at : at + _AT_A_TIME]),
+            modes=tuple(modes),
+        )
+        found.update(row[0] for row in rows)
+    return frozenset(found)
 
 
 def made_from(tx: Reading, sources: Sequence[str], *, limit: int) -> dict[str, str]:

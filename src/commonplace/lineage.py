@@ -46,7 +46,7 @@ def listed(parts: Parts, actor: str, memory_id: str) -> tuple[CopyOf, ...]:
 
     def collect(some: tuple[CopyOf, ...]) -> None:
         for one in some:
-            found.append(one._replace(copies=()))
+            found.append(one._replace(copies=()) if one.copies else one)
             collect(one.copies)
 
     collect(lineage(parts, actor, memory_id).copies)
@@ -129,7 +129,7 @@ class _Walk:
             made: dict[str, list[CopyOf]] = {}
             for copy, source in levels[depth - 1]:
                 one = self._copy(copy, source, depth, stands[copy.id].freshness)
-                made.setdefault(source, []).append(one._replace(copies=below.get(copy.id, ())))
+                made.setdefault(source, []).append(one._replace(copies=below[copy.id]) if copy.id in below else one)
             below = {source: tuple(some) for source, some in made.items()}
         return below.get(top, ())
 

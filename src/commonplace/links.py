@@ -61,7 +61,7 @@ def add(tx: Transaction, space: str, links: Iterable[Link]) -> None:
 
 def replace(tx: Transaction, space: str, memory: Memory) -> None:
     """Let exactly the links that a memory names go out from it, and from its new space alone."""
-    tx.run("DELETE FROM link WHERE space = :space AND source = :source", space=space, source=memory.id)
+    tx.run_many("DELETE FROM link WHERE space = :space AND source = :source", [{"space": space, "source": memory.id}])
     add(tx, memory.space.id, memory.links)
 
 

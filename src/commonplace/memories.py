@@ -26,7 +26,7 @@ _COLUMNS: Final = (
 )
 _NAMES: Final = _COLUMNS.replace(",", " ").split()
 _QUALIFIED: Final = ", ".join(f"memory.{name}" for name in _NAMES)
-_WITHOUT_TEXT: Final = _QUALIFIED.replace("memory.text", "''")
+_WITHOUT_TEXT: Final = _QUALIFIED.replace("memory.text", "''").replace("memory.layout", "''")
 _INSERT: Final = f"INSERT INTO memory ({_COLUMNS}, digest) VALUES ({', '.join(':' + name for name in _NAMES)}, :digest)"  # noqa: S608 - our own names
 _UPDATE: Final = (
     f"UPDATE memory SET {', '.join(f'{name} = :{name}' for name in _NAMES[2:])}, digest = :digest"  # noqa: S608 - our own names
@@ -83,7 +83,8 @@ def add(tx: Transaction, memories: Sequence[Memory]) -> None:
 
 def replace(tx: Transaction, memory: Memory) -> None:
     """Let the row of a memory say this."""
-    tx.run(_UPDATE, **_values(memory))
+    # Nobody waits for what nobody asks: on PostgreSQL each answer would be a round trip.
+    tx.run_many(_UPDATE, [_values(memory)])
     _drop_derived(tx, memory)
     if memory.deleted is None:
         _add_tags(tx, [memory])
@@ -132,10 +133,9 @@ def derive(tx: Transaction, space: str, memories: Sequence[Memory], *, after: st
 
 def _drop_derived(tx: Transaction, memory: Memory) -> None:
     for table in ("memory_tag", "memory_mark"):
-        tx.run(
+        tx.run_many(
             f"DELETE FROM {table} WHERE space = :space AND memory = :memory",  # noqa: S608 - our own names
-            space=memory.space.id,
-            memory=memory.id,
+            [{"space": memory.space.id, "memory": memory.id}],
         )
 
 
@@ -189,7 +189,7 @@ def several(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, Memory
 
 
 def outlines(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, Memory]:
-    """Return the same without their texts, which can be long: for those who only look how they stand."""
+    """Return the same without texts and layouts, which can be long: for those who only look how they stand."""
     return _several(tx, spaces, ids, _WITHOUT_TEXT)
 
 

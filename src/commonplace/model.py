@@ -163,7 +163,11 @@ class Memory(NamedTuple):
         """Where a copy was shared from, with the revision that it has; None for what is no copy."""
         if self.shared is None:
             return None
-        return next((link for link in self.links if link.relation == "shared_from"), None)
+        # Without a generator, which would cost more than the look itself: a lineage asks this of thousands.
+        for link in self.links:
+            if link.relation == "shared_from":
+                return link
+        return None
 
     @property
     def root(self) -> str:

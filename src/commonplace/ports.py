@@ -215,6 +215,10 @@ class Folder(Protocol):
         """Raise FileInTheWay unless the path can be written without leaving the home."""
         ...
 
+    def prepare(self, wanted: Collection[tuple[str, bytes, str]]) -> None:
+        """Make ready what is about to be put, each a path, its data and its owner: many together are quicker."""
+        ...
+
     def put(self, path: str, data: bytes, *, owner: str) -> tuple[FileStat, str | None]:
         """Put data at the path in one step; return its stat and the name of what came out, if anything did."""
         ...

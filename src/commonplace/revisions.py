@@ -24,17 +24,21 @@ def archive(tx: Transaction, memory: Memory) -> None:
 
 def keep(tx: Transaction, memory: Memory, revision: Revision) -> None:
     """Keep one revision of a memory."""
-    tx.run(
+    tx.run_many(
         "INSERT INTO revision (space, memory, revision, title, text, author, at, how)"
         " VALUES (:space, :memory, :revision, :title, :text, :author, :at, :how)",
-        space=memory.space.id,
-        memory=memory.id,
-        revision=revision.revision,
-        title=revision.title,
-        text=revision.text,
-        author=revision.author,
-        at=stamp(revision.at),
-        how=revision.how,
+        [
+            {
+                "space": memory.space.id,
+                "memory": memory.id,
+                "revision": revision.revision,
+                "title": revision.title,
+                "text": revision.text,
+                "author": revision.author,
+                "at": stamp(revision.at),
+                "how": revision.how,
+            }
+        ],
     )
 
 

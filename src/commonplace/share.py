@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 from hashlib import blake2b
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeAlias
 
 from commonplace import (
     amend,
@@ -291,74 +291,104 @@ def renew(parts: Parts, copy_id: str) -> None:
 
 # --- in the background
 
-RENEW: Final = "renew"
-"""A recall has served a lazy copy that was stale; the subject is the copy."""
-
 
 def ask_to_renew(parts: Parts, stale: Sequence[Memory]) -> None:
     """Ask for lazy copies to be refreshed soon; a recall itself changes none, and writes nothing that is asked for."""
     with parts.db.reading() as tx:
-        known = jobs.waiting(tx, RENEW, [copy.id for copy in stale])
+        known = jobs.waiting(tx, following.RENEW, [copy.id for copy in stale])
         stale = freshness.can_follow(tx, spaces.everything(tx), [copy for copy in stale if copy.id not in known])
     # In one order, so that no two who ask wait for each other.
     missing = sorted((copy.id, copy.space.id) for copy in stale)
 
     def story(tx: Transaction) -> None:
         for copy_id, space in missing:
-            jobs.ask(tx, space=space, kind=RENEW, subject=copy_id, due=tx.now)
+            jobs.ask(tx, space=space, kind=following.RENEW, subject=copy_id, due=tx.now)
 
     if missing:
         parts.db.write(story, durable=False)
 
 
 def work(parts: Parts, actor: str, *, until: datetime | None = None) -> int:
-    """Let copies follow that had to wait; return how many jobs were done. One that fails is tried again, and shown."""
+    """Let copies follow that had to wait; return how many jobs were done. One that fails is tried again, and shown.
+
+    A long job that time runs out for is put back, with what it has done; each does something before that.
+    """
+
+    def over() -> bool:
+        return until is not None and parts.clock.now() >= until
+
     kinds, count = tuple(_DEEDS), 0
     with parts.db.reading() as tx:
         if not jobs.is_due(tx, _writable(tx, actor), kinds=kinds, now=parts.clock.now()):
             return count
-    while until is None or parts.clock.now() < until:
+    while not over():
         job = parts.db.write(lambda tx: jobs.take(tx, _writable(tx, actor), kinds=kinds), durable=False)
         if job is None:
             return count
-        _do(parts, actor, job)
+        _do(parts, actor, job, over)
         count += 1
     return count
 
 
-def _do(parts: Parts, actor: str, job: jobs.Job) -> None:
+Over: TypeAlias = Callable[[], bool]
+"""Tells whether the time is over."""
+
+
+def _do(parts: Parts, actor: str, job: jobs.Job, over: Over) -> None:
     try:
-        _DEEDS[job.kind](parts, actor, job)
+        ended = _DEEDS[job.kind](parts, actor, job, over)
     except Exception as error:  # noqa: BLE001 - whatever goes wrong is kept with the job, tried again, and shown
         why = f"{type(error).__name__}: {error}"
         parts.db.write(lambda tx: jobs.failed(tx, job, why), durable=False)
         return
-    parts.db.write(lambda tx: jobs.done(tx, job), durable=False)
+    parts.db.write(lambda tx: jobs.done(tx, job) if ended else jobs.later(tx, job, tx.now), durable=False)
 
 
-def _follow(parts: Parts, actor: str, job: jobs.Job) -> None:
-    after: str | None = ""
-    while after is not None:
-        after = write(parts, actor, partial(_some, job=job, after=after))
+def _follow(parts: Parts, actor: str, job: jobs.Job, over: Over) -> bool:
+    step: following.Step | None = following.Step("", changed=False)
+    while step is not None:
+        # What follows is looked for anew by whoever goes on: it must not end before anything has changed.
+        if step.changed and over():
+            return False
+        step = write(parts, actor, partial(_some, job=job, after=step.last))
+    return True
 
 
-def _some(desk: Desk, *, job: jobs.Job, after: str) -> str | None:
+def _some(desk: Desk, *, job: jobs.Job, after: str) -> following.Step | None:
     """Refresh some copies; a lease that another has by now is another's to go on with."""
     return following.some(desk, source_id=job.subject, after=after) if jobs.hold_on(desk.tx, job) else None
 
 
-def _take_in(parts: Parts, actor: str, job: jobs.Job) -> None:
+def _renew(parts: Parts, _actor: str, job: jobs.Job, _over: Over) -> bool:
+    renew(parts, job.subject)
+    return True
+
+
+def _take_in(parts: Parts, actor: str, job: jobs.Job, over: Over) -> bool:
     while write(parts, actor, partial(taking.some, space=job.subject)):
-        pass
+        if over():
+            return False
+    return True
 
 
-_DEEDS: Final[Mapping[str, Callable[[Parts, str, jobs.Job], None]]] = {
+def _notify(parts: Parts, actor: str, job: jobs.Job, _over: Over) -> bool:
+    write(parts, actor, partial(notices.notify, memory_id=job.subject))
+    return True
+
+
+def _take_again(parts: Parts, actor: str, job: jobs.Job, _over: Over) -> bool:
+    write(parts, actor, partial(taking.again, memory_id=job.subject))
+    return True
+
+
+_DEEDS: Final[Mapping[str, Callable[[Parts, str, jobs.Job, Over], bool]]] = {
     following.JOB: _follow,
-    RENEW: lambda parts, _, job: renew(parts, job.subject),
+    following.RENEW: _renew,
     taking.LATER: _take_in,
-    notices.JOB: lambda parts, actor, job: write(parts, actor, partial(notices.notify, memory_id=job.subject)),
-    taking.AGAIN: lambda parts, actor, job: write(parts, actor, partial(taking.again, memory_id=job.subject)),
+    notices.JOB: _notify,
+    taking.AGAIN: _take_again,
 }
+"""What is done for each kind of job; each tells whether it came to its end."""
 
 
 def _writable(tx: Reading, actor: str) -> Spaces:

@@ -13,9 +13,10 @@ import signal
 import stat as modes
 import time
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Final
+from typing import Final, TypeVar
 
 from commonplace.engines.ignoring import Ignored
 from commonplace.engines.locks import FairLock
@@ -33,6 +34,11 @@ _PATIENCE: Final = 0.1
 _PATIENCE_FOR_THE_LAST: Final = 5.0
 # A file of ours is dated a little back, so that any later save has another time, however coarse the clock's ticks.
 _DATED_BACK_NS: Final = 50_000_000
+# A file system makes durable together what several ask for at the same moment, so many files cost little more than one.
+_AT_ONCE: Final = 8
+_FEW: Final = 4
+
+_Thing = TypeVar("_Thing")
 
 
 class HomeFolder:
@@ -47,6 +53,7 @@ class HomeFolder:
         self._dirty: set[str] = set()
         self._safe: set[str] = set()
         self._anchored: set[str] = set()
+        self._prepared: dict[tuple[str, bytes, str], tuple[str, FileStat]] = {}
         self._spelling: dict[str, str] = {}
         self._odd: dict[str, str] = {}
 
@@ -182,7 +189,12 @@ class HomeFolder:
                 return
             self._dirty.clear()
             self._safe.clear()
-            yield True
+            try:
+                yield True
+            finally:
+                for name, _ in self._prepared.values():
+                    self.drop_out(f"{_HALF}{name}")
+                self._prepared.clear()
 
     def require_place(self, path: str) -> None:
         """Raise FileInTheWay unless the path can be written without leaving the home."""
@@ -206,16 +218,29 @@ class HomeFolder:
             fix="move it away: memories are only ever written inside the home",
         )
 
+    def prepare(self, wanted: Collection[tuple[str, bytes, str]]) -> None:
+        """Write and sync what is about to be put, all at the same time; what fails here is left to `put`."""
+        if len(wanted) > _FEW:
+            _at_once(self._prepare, wanted)
+
+    def _prepare(self, one: tuple[str, bytes, str]) -> None:
+        with suppress(OSError):
+            self._prepared[one] = self._written(*one)
+
+    def _written(self, path: str, data: bytes, owner: str) -> tuple[str, FileStat]:
+        """Write what is to be put at a path, without its owner's name yet; return that name, and its stat."""
+        name = f"{owner}.{os.urandom(6).hex()}"
+        return name, _write(os.path.join(self._out, f"{_HALF}{name}"), data, like=self._at(path))
+
     def put(self, path: str, data: bytes, *, owner: str) -> tuple[FileStat, str | None]:
         """Put data at the path in one step; return its stat and the name of what came out, if anything did."""
         target = self._at(path)
-        name = f"{owner}.{os.urandom(6).hex()}"
-        ready = os.path.join(self._out, name)
-        half = os.path.join(self._out, f"{_HALF}{name}")
         with _room(path):
-            status = _write(half, data, like=target)
+            one = (path, data, owner)
+            name, status = self._prepared.pop(one) if one in self._prepared else self._written(*one)
+            ready = os.path.join(self._out, name)
             # Only what is whole gets the owner's name: half a file that a crash left is nobody's typing.
-            os.rename(half, ready)
+            os.rename(os.path.join(self._out, f"{_HALF}{name}"), ready)
             for _ in range(_TRIES):
                 self._ensure_folder(os.path.dirname(target))
                 self._dirty.add(os.path.dirname(target))
@@ -288,8 +313,7 @@ class HomeFolder:
 
     def flush(self) -> None:
         """Make durable every put, take and shift since the lock was taken."""
-        for folder in sorted(self._dirty):
-            _sync_folder(folder)
+        _at_once(_sync_folder, sorted(self._dirty))
         self._dirty.clear()
         self._anchored |= self._safe
 
@@ -461,6 +485,17 @@ def _write(place: str, data: bytes, *, like: str) -> FileStat:
     finally:
         os.close(fd)
     return FileStat(status.st_size, status.st_mtime_ns)
+
+
+def _at_once(act: Callable[[_Thing], object], things: Collection[_Thing]) -> None:
+    """Do something to each, to several at the same time if they are many; raise what went wrong first."""
+    if len(things) <= _FEW:
+        for thing in things:
+            act(thing)
+        return
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for _ in pool.map(act, things):
+            pass
 
 
 def _sync_folder(folder: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from threading import Event
 
@@ -56,6 +56,9 @@ class NoFiles:
 
     def require_place(self, path: str) -> None:
         """Every path can be kept."""
+
+    def prepare(self, wanted: Collection[tuple[str, bytes, str]]) -> None:
+        """There is nothing to put."""
 
     def put(self, path: str, data: bytes, *, owner: str) -> tuple[FileStat, str | None]:
         """Nobody asks for it."""
