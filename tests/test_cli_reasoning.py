@@ -612,6 +612,15 @@ def test_the_inbox_shows_text_and_path_of_what_is_in_doubt(doubtful, cli, tmp_pa
     assert len(inbox(cli)) == 4
 
 
+def test_each_cause_is_decided_by_itself(doubtful, cli, terminal):
+    other = cli.remember("Carla owns the billing service", "--space", "team")["id"]
+    supersede(cli, doubtful.r1, other)
+    seen = terminal("inbox", "--space", "a", typed="k\n\nn\n").plain
+    assert "1 decided" in seen
+    (left,) = cli("show", doubtful.m1, "--json").json["doubts"]
+    assert [one["invalidating"]["id"] for one in inbox(cli) if one["space"] == "a"] == [left["invalidating"]]
+
+
 def test_whatever_is_no_choice_is_explained_and_asked_again(doubtful, cli, terminal):
     seen = terminal("inbox", "--limit", "1", typed="what\n\ns\n\nquit\n")
     assert seen.code == 0
@@ -663,9 +672,12 @@ def test_json_or_a_pipe_only_lists(doubtful, cli, tmp_path, terminal):
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "commonplace", "inbox"]
     done = subprocess.run(command, stdin=theirs, capture_output=True, text=True, env=environ(tmp_path), check=True)
-    os.close(ours)
-    os.close(theirs)
     assert len(done.stdout.splitlines()) == 4
+    silent = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=theirs, env=environ(tmp_path), check=True)
+    os.close(theirs)
+    seen = COLOUR.sub("", os.read(ours, 65536).decode())
+    os.close(ours)
+    assert (silent.returncode, "rests on" in seen, CHOICE in seen) == (0, True, False)
     assert len(inbox(cli)) == 4
 
 
