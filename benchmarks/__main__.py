@@ -17,6 +17,7 @@ from benchmarks.bench import FULL, QUICK, Bench, Scale, bench
 from benchmarks.capturing import append
 from benchmarks.figures import HEADING, Figure, cells, line
 from benchmarks.on_postgres import postgres_recall
+from benchmarks.reasoning import recall_suspect, supersede
 from benchmarks.recalling import cold_recall, recall, recall_memory, write_then_recall
 from benchmarks.sharing import edit_shared, lineage, recall_copies
 from benchmarks.starting import cold_status, open_unchanged
@@ -35,6 +36,8 @@ BENCHMARKS: Final[dict[str, Callable[[Bench], Iterator[Figure]]]] = {
     "edit_shared": edit_shared,
     "lineage": lineage,
     "recall_copies": recall_copies,
+    "supersede": supersede,
+    "recall_suspect": recall_suspect,
     "postgres_recall": postgres_recall,
 }
 

@@ -50,6 +50,7 @@ class Scale:
     chain: int
     fan: int
     shared: int
+    dependents: tuple[int, ...]
 
 
 FULL: Final = Scale(
@@ -69,6 +70,7 @@ FULL: Final = Scale(
     chain=100,
     fan=10_000,
     shared=3_000,
+    dependents=(0, 100, 10_000),
 )
 QUICK: Final = Scale(
     small=5,
@@ -87,6 +89,7 @@ QUICK: Final = Scale(
     chain=100,
     fan=1_000,
     shared=500,
+    dependents=(0, 100, 1_000),
 )
 
 

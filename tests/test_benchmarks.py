@@ -34,6 +34,7 @@ TINY = Scale(
     chain=5,
     fan=4,
     shared=20,
+    dependents=(0, 3),
 )
 MISSED = Figure(
     benchmark="made_up",
@@ -62,6 +63,8 @@ MISSED = Figure(
         ("edit_shared", [0, 3]),
         ("lineage", [5, 4]),
         ("recall_copies", [20]),
+        ("supersede", [0, 3]),
+        ("recall_suspect", [20]),
         pytest.param("postgres_recall", [720, 120, 120, 2, 2, 1, 1], marks=pytest.mark.slow),
     ],
 )

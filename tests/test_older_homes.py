@@ -5,11 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
+import psycopg
 import pytest
 
 import commonplace
+from commonplace import notices
 
 MADE = Path(__file__).parent / "data"
 
@@ -58,3 +61,40 @@ def test_a_home_of_the_first_schema_can_do_what_came_later(older: Path):
     with commonplace.open(older) as book:
         assert book.status().schema == 3
         assert book.doctor() == ()
+
+
+def test_whoever_rested_on_what_was_replaced_before_there_were_notices_is_told_by_a_job(
+    engine, place, open_book, monkeypatch
+):
+    with monkeypatch.context() as before, open_book() as book:
+        before.setattr(notices, "spread", lambda _desk: [])
+        old = book.remember("a litre of oil costs five", space="facts").id
+        gone = book.remember("a litre of milk costs one", space="facts").id
+        dependent = book.reflect("oil is cheap", [old], space="a").id
+        thirsty = book.reflect("milk is cheap", [gone], space="a").id
+        new = book.remember("a litre of oil costs seven", space="facts", replaces=old).id
+        book.delete(gone)
+        assert book.inbox().items == ()
+    _back_to_version_2(engine, place)
+    book = open_book()
+    assert book.status().waiting_jobs == 2
+    while book.work():
+        pass
+    told = {
+        (one.dependent.id, one.invalidated.id, one.invalidating and one.invalidating.id) for one in book.inbox().items
+    }
+    assert told == {(dependent, old, new), (thirsty, gone, None)}
+    assert (book.status().waiting_jobs, book.status().failed_jobs, book.work()) == (0, 0, 0)
+
+
+def _back_to_version_2(engine: str, place: Path | str) -> None:
+    undone = ["ALTER TABLE memory DROP COLUMN judged", "ALTER TABLE space DROP COLUMN depth"]
+    if engine == "postgres":
+        with psycopg.connect(str(place)) as server:
+            for statement in (*undone, "UPDATE schema_version SET version = 2"):
+                server.execute(statement)
+        return
+    with closing(sqlite3.connect(Path(place) / ".commonplace" / "state.db")) as database:
+        for statement in (*undone, "PRAGMA user_version = 2"):
+            database.execute(statement)
+        database.commit()

@@ -1,0 +1,105 @@
+"""Reasoning: what it costs to supersede what many rest on, and to recall where many are in doubt."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
+from itertools import count, islice
+from typing import Final
+
+import commonplace
+from benchmarks.bare import BareLoop
+from benchmarks.bench import Bench
+from benchmarks.figures import AT_MOST, Bar, Figure, in_turns
+from benchmarks.library import by_frequency, shelves
+from benchmarks.recalling import answer_times, percentile
+from commonplace.book import Commonplace
+from commonplace.model import Draft
+from commonplace.paths import PERSONAL
+
+_BAR: Final = Bar(AT_MOST, 1.2)
+_IN_DOUBT: Final = 0.1
+_K: Final = 10
+_SPACES: Final = 10
+_ELSEWHERE: Final = "elsewhere"
+
+
+def supersede(bench: Bench) -> Iterator[Figure]:
+    """Measure superseding what n memories rest on, beside as many rows in one commit and their files."""
+    for n in bench.scale.dependents:
+        with commonplace.open(bench.fresh("reasoned")) as book, closing(BareLoop(bench.fresh("bare"))) as loop:
+            old = book.remember("it was so", space=PERSONAL).id
+            links = (("reflects_on", old),)
+            book.remember_many([Draft(f"thought {at}", space=f"s{at % _SPACES}", links=links) for at in range(n)])
+            said = (f"text {number}" for number in count())
+            ours, reference = in_turns(
+                bench.scale.start_rounds if n < 1_000 else bench.scale.batch_rounds,
+                partial(_supersede, book, old, n),
+                partial(_write, loop, said, n + 1),
+            )
+        yield Figure(
+            benchmark="supersede",
+            what="supersede what n memories rest on",
+            n=n,
+            unit="ms",
+            ours_rounds=ours,
+            reference_rounds=reference,
+        )
+
+
+def _supersede(book: Commonplace, old: str, n: int) -> float:
+    # By something else each time: of the same again, a withdrawn notice would only open again.
+    new = book.remember("it is so", space=PERSONAL).id
+    begun = time.perf_counter()
+    said = book.supersede(old, new, reason="it was measured again")
+    took = (time.perf_counter() - begun) * 1_000
+    assert said.notified == n
+    book.reinstate(old)
+    return took
+
+
+def _write(loop: BareLoop, said: Iterator[str], rows: int) -> float:
+    begun = time.perf_counter()
+    loop.add_many([next(said) for _ in range(rows)])
+    return (time.perf_counter() - begun) * 1_000
+
+
+def recall_suspect(bench: Bench) -> Iterator[Figure]:
+    """Measure recall in a space of which a tenth of the memories is in doubt, beside the same texts that are not."""
+    n = bench.scale.shared
+    notes = list(islice((shelf.draft.text for shelf in shelves(2 * n) if len(shelf.passages) == 1), n))
+    doubtful = round(n * _IN_DOUBT)
+    with commonplace.open(bench.fresh("doubtful")) as book, commonplace.open(bench.fresh("sure")) as plain:
+        for one in (book, plain):
+            old, new = one.remember_many([Draft("it was so", space=_ELSEWHERE), Draft("it is so", space=_ELSEWHERE)])
+            links = (("reflects_on", old.id),) if one is book else ()
+            one.remember_many([Draft(text, space=PERSONAL, links=links) for text in notes[:doubtful]])
+            one.remember_many([Draft(text, space=PERSONAL) for text in notes[doubtful:]])
+            if one is book:
+                assert one.supersede(old.id, new.id).notified == doubtful
+            one.reindex(anew=True)
+        asked = random.Random("asked")
+        rounds = [
+            answer_times(
+                [by_frequency(asked) for _ in range(bench.scale.questions)], partial(_ask, book), partial(_ask, plain)
+            )
+            for _ in range(bench.scale.question_rounds + 1)
+        ]
+    yield Figure(
+        benchmark="recall_suspect",
+        what="recall among n, a tenth in doubt",
+        n=n,
+        unit="ms",
+        ours_rounds=tuple(percentile(times, 50) for times, _ in rounds[1:]),
+        reference_rounds=tuple(percentile(times, 50) for _, times in rounds[1:]),
+        bar=_BAR,
+    )
+
+
+def _ask(book: Commonplace, asked: str) -> float:
+    begun = time.perf_counter()
+    book.recall(asked, spaces=[PERSONAL], k=_K)
+    return (time.perf_counter() - begun) * 1_000
