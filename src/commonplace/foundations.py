@@ -7,13 +7,17 @@ from collections.abc import Sequence
 from commonplace import links, memories, reasoning
 from commonplace.desk import Desk
 from commonplace.doubt import cap_of
-from commonplace.errors import Conflict
+from commonplace.errors import BadInput, Conflict
 from commonplace.judgement import REASONING
 from commonplace.model import Link, Memory
 
 
 def require_sound(desk: Desk, memory: Memory, new: Sequence[Link]) -> None:
-    """Refuse links of a memory that would let it rest on itself, or stand too deep, or supersede what follows it."""
+    """Refuse links of a memory that would let it rest on itself, or stand too deep, or supersede what follows it.
+
+    Notices come and go with what they tell of, so nothing rests on them or takes their place.
+    """
+    _require_no_notice(desk, memory, new)
     added = memory._replace(links=(*(one for one in memory.links if one not in new), *new))
     if any(link.relation in REASONING for link in new):
         above = reasoning.above(desk.tx, desk.spaces, [added], hold=desk.hold)
@@ -25,6 +29,18 @@ def require_sound(desk: Desk, memory: Memory, new: Sequence[Link]) -> None:
     for link in new:
         if link.relation == "supersedes":
             _require_order(desk, memory.id, link.target)
+
+
+def _require_no_notice(desk: Desk, memory: Memory, new: Sequence[Link]) -> None:
+    targets = sorted({link.target for link in new if link.relation in {*REASONING, "supersedes"}})
+    if not targets:
+        return
+    there = memories.outlines(desk.tx, desk.spaces, targets)
+    if any(one.kind == "notice" for one in (memory, *there.values())):
+        raise BadInput(
+            "a notice rests on nothing and supersedes nothing, and nothing does so with it",
+            fix="name the memory that it is about, or `triage` it",
+        )
 
 
 def _require_no_circle(desk: Desk, memory: Memory, link: Link, above: reasoning.Above) -> None:

@@ -105,8 +105,6 @@ def superseded(desk: Desk, old: Memory, new: Memory, why: str) -> Superseded:
     """Let one memory supersede another at a desk; the actor has the right to, and nobody changes them meanwhile."""
     if new.id == old.id:
         raise BadInput("a memory cannot supersede itself", fix="name another memory, or edit this one")
-    if old.kind == "notice" or new.kind == "notice":
-        raise BadInput("a notice is not superseded, and supersedes nothing", fix="`triage` it")
     if any((one.relation, one.target) == ("supersedes", old.id) for one in new.links):
         return Superseded(old.id, new.id, new=False, notified=0)
     link = Link(new.id, "supersedes", old.id, old.revision)
