@@ -319,8 +319,12 @@ def test_superseding_without_the_right_is_refused_and_logged(book, old, new):
         book.acting_as(ALICE).supersede(old, mine)
     with pytest.raises(NotFound):
         book.acting_as(BOB).supersede(old, mine)
+    with pytest.raises(NotFound):
+        book.acting_as(ALICE).link(mine, "supersedes", old)
+    with pytest.raises(NotFound):
+        book.acting_as(ALICE).remember("oil is free", space="alices", replaces=old)
     refused = [(one.actor, json.loads(one.payload)) for one in book.log(space="facts") if one.action == "refused"]
-    assert refused == [(who, {"memory": old, "verb": "supersede"}) for who in (ALICE, BOB)]
+    assert refused == [(who, {"memory": old, "verb": "supersede"}) for who in (ALICE, BOB, ALICE, ALICE)]
     assert told(book) == set()
     assert book.get(dependent).marks == ()
     for verb in (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -25,11 +24,11 @@ from commonplace import (
 )
 from commonplace.desk import Desk, no_memory
 from commonplace.doubt import Dependent, Superseded
-from commonplace.errors import BadInput, CommonplaceError, Conflict, NotAllowed, NotFound
+from commonplace.errors import BadInput, Conflict
 from commonplace.judgement import Because
 from commonplace.model import FILESYSTEM, Draft, Link, Memory, Receipt, Space
 from commonplace.ports import Parts
-from commonplace.writing import write
+from commonplace.writing import logging_refusal, write
 
 MOST: Final = 10_000
 """So many dependents are shown."""
@@ -75,13 +74,8 @@ def supersede(parts: Parts, actor: str, old_id: str, *, by: str, reason: str = "
     """Let a memory supersede another, and tell everybody who rests on that one; doing it again changes nothing."""
     old_id, by = wording.memory_id(old_id), wording.memory_id(by)
     why = said_in_a_line(reason, "reason")
-    try:
+    with logging_refusal(parts, actor, "supersede", [old_id]):
         return sync.write_with_a_look(parts, actor, partial(_supersede, old_id=old_id, by=by, why=why))
-    except (NotAllowed, NotFound):
-        # A home that is full or busy does not turn the refusal into another one.
-        with suppress(CommonplaceError):
-            write(parts, actor, partial(_note_refusal, memory_id=old_id, verb="supersede"))
-        raise
 
 
 def said_in_a_line(said: str, what: str) -> str:
@@ -117,13 +111,6 @@ def superseded(desk: Desk, old: Memory, new: Memory, why: str) -> Superseded:
     told = notices.spread(desk)
     readable = desk.readable
     return Superseded(old.id, new.id, new=True, notified=sum(one.space.id in readable for one in told))
-
-
-def _note_refusal(desk: Desk, *, memory_id: str, verb: str) -> None:
-    """Write into the log of a memory's space that somebody tried what it may not do."""
-    memory = memories.find(desk.tx, desk.spaces, memory_id)
-    if memory is not None and memory.space.id not in desk.writable:
-        desk.log(memory.space, "refused", (), verb=verb, memory=memory_id)
 
 
 def reinstate(parts: Parts, actor: str, old_id: str, *, by: str | None = None) -> Superseded:

@@ -38,7 +38,7 @@ from commonplace.model import (
     stamp,
 )
 from commonplace.ports import Parts
-from commonplace.writing import write
+from commonplace.writing import logging_refusal, write
 
 _COMPARED: Final = 50
 """The receipts of so many memories at once name near duplicates; larger batches are imports, and nobody reads them."""
@@ -54,7 +54,13 @@ def remember(parts: Parts, actor: str, drafts: Sequence[Draft]) -> list[Receipt]
     for at, draft in enumerate(drafts):
         with wording.naming(at):
             checked.append(_checked(draft))
-    return write(parts, actor, lambda desk: _remember_all(desk, checked))
+    with logging_refusal(parts, actor, "supersede", (old for draft in checked for old in _superseded(draft))):
+        return write(parts, actor, lambda desk: _remember_all(desk, checked))
+
+
+def _superseded(draft: Draft) -> list[str]:
+    named = [target for relation, target in draft.links if relation == "supersedes"]
+    return [*named, draft.replaces] if draft.replaces else named
 
 
 def _checked(draft: Draft) -> Draft:
@@ -268,7 +274,8 @@ def link(parts: Parts, actor: str, source: str, relation: str, target: str) -> R
         said = memory._replace(links=(*memory.links, *added))
         return amend.amend(desk, memory, said, ["links"], how="link")
 
-    return _change(parts, actor, source, story, also=target)
+    with logging_refusal(parts, actor, "supersede", [target] if relation == "supersedes" else []):
+        return _change(parts, actor, source, story, also=target)
 
 
 def unlink(parts: Parts, actor: str, source: str, relation: str, target: str) -> Receipt:

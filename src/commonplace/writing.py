@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final
 
 from commonplace import audit, carry, changes, files, following, home, memories, notices, spaces, takein, taking
 from commonplace.desk import Desk
-from commonplace.errors import Busy, CommonplaceError, DiskFull
+from commonplace.errors import Busy, CommonplaceError, DiskFull, NotAllowed, NotFound
 from commonplace.files import Carried
 from commonplace.model import FILESYSTEM, Change
 from commonplace.ports import Overtaken, Parts, Told, Transaction
@@ -25,6 +25,27 @@ def write(parts: Parts, actor: str, story: Callable[[Desk], Told]) -> Told:
     with suppress(OSError, CommonplaceError):
         _follow(parts, wanted)
     return told
+
+
+@contextmanager
+def logging_refusal(parts: Parts, actor: str, verb: str, ids: Iterable[str]) -> Iterator[None]:
+    """Write into the log of each of these memories' spaces that somebody tried what it may not do there."""
+    try:
+        yield
+    except (NotAllowed, NotFound):
+        if wanted := tuple(ids):
+            # A home that is full or busy does not turn the refusal into another one.
+            with suppress(CommonplaceError):
+                write(parts, actor, partial(_note_refusal, verb=verb, ids=wanted))
+        raise
+
+
+def _note_refusal(desk: Desk, *, verb: str, ids: Sequence[str]) -> None:
+    writable = desk.writable
+    for memory_id in ids:
+        memory = memories.find(desk.tx, desk.spaces, memory_id)
+        if memory is not None and memory.space.id not in writable:
+            desk.log(memory.space, "refused", (), verb=verb, memory=memory_id)
 
 
 def _follow(parts: Parts, wanted: Mapping[str, bytes | None]) -> None:
