@@ -30,7 +30,8 @@ class Above(NamedTuple):
 
     def invalidating(self, memory: Memory) -> Iterator[str]:
         """Yield what takes the ground from under those who rest on a memory."""
-        if memory.deleted is not None:
+        # A notice is taken away once it is settled: whoever named it by hand has nothing to fear from that.
+        if memory.deleted is not None and memory.kind != "notice":
             yield DELETED
         yield from self.superseding.get(memory.id, ())
 
