@@ -88,9 +88,9 @@ class Desk(NamedTuple):
                 if space.id not in self.writable:
                     raise rights.refusal(self.actor, name)
                 return space
-        if origin == "folder" and paths.is_system(name):
-            # A file of ours in a home whose database is lost.
-            return self._made(name, "folder")
+        if origin in {"folder", "import"} and paths.is_system(name):
+            # A file of ours in a home whose database is lost, or in a folder that was exported.
+            return self._made(name, origin)
         return self._create(paths.require_space_name(name), origin)
 
     def look_at(self, memory_id: str) -> Memory:

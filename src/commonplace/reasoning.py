@@ -113,9 +113,9 @@ def causes(memory: Memory, found: Above, *, own: bool) -> dict[tuple[str, str], 
     told: dict[tuple[str, str], Cause] = {}
     for ground, path, depth in _walk(memory, found.known, own=own):
         for invalidating in found.invalidating(ground):
-            by_path, steps = path, depth
             if invalidating == memory.id:
                 continue
+            by_path, steps = path, depth
             if invalidating in path:
                 ways = _walk(memory, found.known, own=own, avoiding=invalidating)
                 by_path, steps = next(((other, deep) for end, other, deep in ways if end.id == ground.id), ((), 0))
@@ -125,16 +125,25 @@ def causes(memory: Memory, found: Above, *, own: bool) -> dict[tuple[str, str], 
 
 
 def doubts(memory: Memory, found: Above) -> tuple[Cause, ...]:
-    """Return what puts a memory in doubt and nobody has decided about: for a copy, neither here nor at its source."""
-    told = causes(memory, found, own=False)
-    decided: set[tuple[str, str]] = set()
-    seen: set[str] = set()
-    at: Memory | None = memory
-    while told and at is not None and at.id not in seen:
-        seen.add(at.id)
-        decided.update(one.key for one in at.decisions)
-        at = found.known.get(original(at) or "")
-    return tuple(cause for key, cause in sorted(told.items()) if key not in decided)
+    """Return what puts a memory in doubt and nobody has decided about.
+
+    A copy is in doubt for what its source is in doubt for too, unless that was decided here or there.
+    """
+    told: dict[tuple[str, str], Cause] = {}
+    for at in reversed(_sources(memory, found.known)):
+        decided = {one.key for one in at.decisions}
+        passed_on = [one._replace(path=(*one.path, at.id)) for one in told.values() if one.invalidating != at.id]
+        every = sorted([*passed_on, *causes(at, found, own=True).values()], key=lambda one: one.depth, reverse=True)
+        told = {cause.key: cause for cause in every if cause.key not in decided}
+    return tuple(cause for _, cause in sorted(told.items()))
+
+
+def _sources(memory: Memory, known: Mapping[str, Memory]) -> list[Memory]:
+    """Return a memory and what it is a copy of, and so on, the nearest first."""
+    chain = [memory]
+    while (source := known.get(original(chain[-1]) or "")) is not None and source not in chain:
+        chain.append(source)
+    return chain
 
 
 def _walk(memory: Memory, known: Mapping[str, Memory], *, own: bool, avoiding: str = "") -> Iterator[Step]:

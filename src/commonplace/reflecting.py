@@ -24,7 +24,7 @@ from commonplace import (
 )
 from commonplace.desk import Desk, no_memory
 from commonplace.doubt import Dependent, Superseded
-from commonplace.errors import BadInput, Conflict
+from commonplace.errors import BadInput, Conflict, NotFound
 from commonplace.judgement import Because
 from commonplace.model import FILESYSTEM, Draft, Link, Memory, Receipt, Space
 from commonplace.ports import Parts

@@ -134,12 +134,12 @@ def _triage(desk: Desk, *, memory_id: str, verdict: str, note: str, by: str | No
         raise Conflict(f"memory {memory.id} is not in doubt", fix="`commonplace inbox` shows what waits for a decision")
     successor = takein.fresh(desk, desk.require(by), looked=looked) if by else None
     memory = notices.decide(desk, memory, settled, verdict, note, **_changed(desk, memory, verdict, above.known))
-    if successor is not None:
-        reflecting.superseded(desk, memory, successor, note)
     keys = {one.key for one in settled}
     for notice in notices.about(desk.tx, desk.spaces, memory.id):
         if notice.notice is not None and notice.notice.key in keys:
             notices.take_away(desk, notice, how="triage", verdict=verdict)
+    if successor is not None:
+        reflecting.superseded(desk, memory, successor, note)
     return Triaged(memory.id, verdict, len(settled), memory.version, memory.space.name, memory.path)
 
 
