@@ -490,8 +490,10 @@ class Histories(RuleBasedStateMachine):
                 memory = self.model.known[mention.id]
                 shown = memory.space if self.model.may(who, memory.space, "reader") else None
                 assert (mention.space, mention.title is None) == (shown, shown is None)
+        for id_ in one.path[1:-1]:
+            assert id_ is None or self.model.may(who, self.model.known[id_].space, "reader")
         for at, above in zip(one.path[1:], one.path, strict=False):
-            assert above in {to for to, _ in self.model.steps(at, own=False)}
+            assert at is None or above is None or above in {to for to, _ in self.model.steps(at, own=False)}
 
     def _check_dependents(self, who: str, book: Commonplace, memory: Known) -> None:
         if not self.model.may(who, memory.space, "reader"):

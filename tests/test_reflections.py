@@ -301,7 +301,11 @@ def test_readers_see_the_notice_and_the_superseder_learns_nothing_of_what_it_may
     assert {one[0] for one in told(alice)} == {shown, through}
     assert {one[0] for one in told(bob)} == {hidden}
     assert {one.id for one in alice.dependents(old)} == {shown, through}
-    assert hidden not in str(alice.dependents(old))
+    seen = (alice.dependents(old), alice.inbox(), alice.get(through).doubts, alice.log(space="team/_invalidations"))
+    assert not [one for one in seen if hidden in str(one)]
+    assert [one.path for one in alice.inbox().items if one.dependent.id == through] == [(old, None, through)]
+    notices = alice.list(Filter(space="team/_invalidations")).items
+    assert not [one for one in notices if hidden in one.text]
     (found,) = bob.recall("cheap oil", spaces=["secret"]).hits
     assert (found.suspect, found.parts["suspect"] < 0) == (True, True)
     (notice,) = bob.inbox().items

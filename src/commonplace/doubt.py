@@ -64,7 +64,7 @@ class Waiting(NamedTuple):
     expires: datetime | None
     expired: bool
     depth: int
-    path: tuple[str, ...]
+    path: tuple[str | None, ...]
     space: str
 
 

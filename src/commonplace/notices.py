@@ -98,7 +98,8 @@ def _settle(desk: Desk, ids: Sequence[str], *, withdraw: bool) -> list[Memory]:
         elif notice.space.name != _place(there[said.dependent].space):
             _bring(desk, notice, there[said.dependent].space)
     wanted = {
-        notice_id(memory.id, cause): (memory, cause)
+        # Who may read the memory may read what is beside it, and perhaps nothing else on the path.
+        notice_id(memory.id, cause): (memory, reasoning.shown(cause, above.known, {memory.space.id}))
         for memory in live
         for key, cause in causes[memory.id].items()
         if key not in decided[memory.id]
@@ -201,7 +202,7 @@ def _words(id_: str, memory: Memory, cause: Cause, why: str) -> str:
     steps = "directly" if cause.depth == 1 else f"in {cause.depth} steps"
     return (
         f"{cause.invalidated} {became}{f': {why}' if why else '.'}\n\n"
-        f"{memory.id} rests on it {steps}: {' <- '.join(cause.path)}\n\n"
+        f"{memory.id} rests on it {steps}: {' <- '.join(id_ or '…' for id_ in cause.path)}\n\n"
         f"Decide with `commonplace triage {id_} keep`, or `retract`, `supersede` or `dismiss`."
     )
 

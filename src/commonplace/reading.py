@@ -205,6 +205,7 @@ def marked(
         troubles = [base.trouble for base in bases.get(memory.id, []) if base.path == memory.path and base.trouble]
         marks = list(_marks(memory, now, troubles, superseded=memory.id in successors))
         doubts = reasoning.doubts(memory, above) if memory.id in above.known else ()
+        doubts = tuple(reasoning.shown(cause, above.known, allowed) for cause in doubts)
         if doubts:
             marks.append("suspect")
         if is_outdated(memory, above.known):

@@ -116,7 +116,7 @@ def reasons(out: Output, said: Memory, known: Mapping[str, str]) -> Iterator[tup
     """Yield why a memory is suspect, and what was decided about it before."""
     for cause in said.doubts:
         yield "suspect, since", (_what_happened(out, cause.invalidated, cause.invalidating, known), "red")
-        yield "by the path", " <- ".join(out.name(id_) for id_ in cause.path)
+        yield "by the path", " <- ".join(out.name(id_) if id_ else "…" for id_ in cause.path)
     for one in said.decisions:
         note = f": {one.note}" if one.note else ""
         about = _what_happened(out, one.invalidated, one.invalidating, known)
@@ -196,7 +196,8 @@ def _path(out: Output, said: Waiting, known: Mapping[str, str]) -> Iterator[Bran
     """Yield the steps from what no longer holds to what is in doubt."""
     named = {**known, said.invalidated.id: said.invalidated.title or "", said.dependent.id: said.dependent.title or ""}
     for depth, id_ in enumerate(said.path):
-        yield Branch(depth, ((out.name(id_), "cyan"), named.get(id_) or ("", "dim")))
+        told = ((out.name(id_), "cyan"), named.get(id_) or ("", "dim")) if id_ else ("", (_UNREADABLE, "dim"))
+        yield Branch(depth, told)
 
 
 def _beginning(text: str) -> str:

@@ -42,7 +42,7 @@ def go_through(call: Call) -> int:
             if seen:
                 call.out.line("")
             seen += 1
-            doubts.notice(call.out, one, doubts.titles(call.book, one.path[1:-1]))
+            doubts.notice(call.out, one, doubts.titles(call.book, filter(None, one.path[1:-1])))
             chosen.append(_decide(call, one))
             if chosen[-1] == _QUIT:
                 break
