@@ -226,3 +226,12 @@ class Model:
             if memory.tied and self.there(memory.root, space):
                 memory.mode = "detached"
             memory.space = space
+
+    def restore(self, memory: Known) -> None:
+        """Bring back what was deleted: what changed meanwhile is followed, and one copy of a root is enough."""
+        if memory.tied and self.there(memory.root, memory.space):
+            memory.mode = "detached"
+        memory.deleted = False
+        if memory.tied:
+            self.spread(self.known[memory.source or ""])
+        self.spread(memory)

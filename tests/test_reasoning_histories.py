@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import hypothesis
@@ -41,7 +42,7 @@ ROLE = st.sampled_from(["reader", "writer"])
 MODE = st.sampled_from(["live", "lazy", "snapshot"])
 
 VERDICTS = ("keep", "retract", "supersede", "dismiss")
-TENDING = ("unlink", "unlink", "move", "move", "detach", "unshare", "adopt", "refresh", "look")
+TENDING = ("unlink", "unlink", "move", "move", "detach", "unshare", "adopt", "refresh", "look", "restore")
 
 T = TypeVar("T")
 
@@ -60,6 +61,7 @@ class Histories(RuleBasedStateMachine):
         self.hands = {who: self.book if who == OWNER else self.book.acting_as(who) for who in self.people.values()}
         self.model = Model()
         self.said = self.checked = 0
+        self.files: dict[str, tuple[Path, bytes]] = {}
         self.taken_back: list[tuple[Known, Known]] = []
         self.book.create_space(self.top)
         self.book.set_depth(self.top, CAP)
@@ -253,8 +255,26 @@ class Histories(RuleBasedStateMachine):
     @rule(who=WHO, at=AT)
     def delete(self, who: str, at: int) -> None:
         memory, by = self._stood_on(at), self.people[who]
+        self._keep_file(memory)
         if self._do(self._refusal(by, memory), lambda: self.hands[by].delete(memory.id)):
             memory.deleted = True
+
+    def _keep_file(self, memory: Known) -> None:
+        """Keep a file that may be deleted, for whoever brings it back; on a server there is none."""
+        if os.path.isdir(self.book.home) and not memory.deleted:
+            path = Path(self.book.home) / next(one.path for one in self._listed(OWNER) if one.id == memory.id)
+            self.files[memory.id] = (path, path.read_bytes())
+
+    def restore(self, _who: str, at: int) -> None:
+        """Bring back the file of a memory that was deleted, by hand."""
+        gone = [one for one in self._memories() if one.deleted and one.id in self.files]
+        if gone:
+            memory = gone[at % len(gone)]
+            path, data = self.files[memory.id]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+            self.book.sync()
+            self.model.restore(memory)
 
     def move(self, who: str, at: int, where: str) -> None:
         told = [one for one in self._memories() if self.model.waiting(one.id)]
@@ -369,6 +389,8 @@ class Histories(RuleBasedStateMachine):
         return copy if self._do(refused, lambda: getattr(self.hands[by], verb)(copy.id)) else None
 
     def unshare(self, who: str, at: int) -> None:
+        for one in self._memories():
+            self._keep_file(one)
         if copy := self._with_copy(who, at, "unshare", {}):
             copy.deleted = True
 
@@ -421,8 +443,7 @@ class Histories(RuleBasedStateMachine):
 
     def _check(self) -> None:
         for who, book in self.hands.items():
-            items = book.list(Filter(space=f"{self.top}/") if who == OWNER else Filter(), limit=1000).items
-            seen = {one.id: self._seen(one) for one in items}
+            seen = {one.id: self._seen(one) for one in self._listed(who)}
             said = {one.id: self._expected(who, one) for one in self._memories() if self.model.sees(who, one)}
             assert seen == said, who
             self._check_inbox(who, book)
@@ -430,6 +451,10 @@ class Histories(RuleBasedStateMachine):
             for memory in self._memories()[self.checked :][:1]:
                 self._check_dependents(who, book, memory)
         self._check_places()
+
+    def _listed(self, who: str) -> tuple[Memory, ...]:
+        asked = Filter(space=f"{self.top}/") if who == OWNER else Filter()
+        return self.hands[who].list(asked, limit=1000).items
 
     def _seen(self, found: Memory) -> dict[str, Any]:
         marks = [mark for mark in found.marks if mark != "ended"]
@@ -496,8 +521,10 @@ class Histories(RuleBasedStateMachine):
                 memory = self.model.known[mention.id]
                 shown = memory.space if self.model.may(who, memory.space, "reader") else None
                 assert (mention.space, mention.title is None) == (shown, shown is None)
+        for id_ in one.path[1:-1]:
+            assert id_ is None or self.model.may(who, self.model.known[id_].space, "reader")
         for at, above in zip(one.path[1:], one.path, strict=False):
-            assert above in {to for to, _ in self.model.steps(at, own=False)}
+            assert at is None or above is None or above in {to for to, _ in self.model.steps(at, own=False)}
 
     def _check_dependents(self, who: str, book: Commonplace, memory: Known) -> None:
         if not self.model.may(who, memory.space, "reader"):

@@ -51,7 +51,7 @@ def _rename(desk: Desk, *, old: str, new: str, looked: bool) -> Space:
     taken = {space.name for space in desk.spaces.values()}
     renamed = {}
     for space in sorted(going, key=lambda one: one.name):
-        # Notices go along, in a space of the system's below.
+        # Notices go along with what they are about.
         name = paths.require_asked_name(new + space.name.removeprefix(old))
         if name in taken:
             raise SpaceExists(

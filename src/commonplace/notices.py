@@ -99,7 +99,8 @@ def _settle(desk: Desk, ids: Sequence[str], *, withdraw: bool) -> list[Memory]:
         elif notice.space.name != _place(there[said.dependent].space):
             _bring(desk, notice, there[said.dependent].space)
     wanted = {
-        notice_id(memory.id, cause): (memory, cause)
+        # Who may read the memory may read what is beside it, and perhaps nothing else on the path.
+        notice_id(memory.id, cause): (memory, reasoning.shown(cause, above.known, {memory.space.id}))
         for memory in live
         for key, cause in causes[memory.id].items()
         if key not in decided[memory.id]
@@ -202,14 +203,14 @@ def _words(id_: str, memory: Memory, cause: Cause, why: str) -> str:
     steps = "directly" if cause.depth == 1 else f"in {cause.depth} steps"
     return (
         f"{cause.invalidated} {became}{f': {why}' if why else '.'}\n\n"
-        f"{memory.id} rests on it {steps}: {' <- '.join(_ends(cause.path))}\n\n"
+        f"{memory.id} rests on it {steps}: {' <- '.join(id_ or '…' for id_ in _ends(cause.path))}\n\n"
         f"Decide with `commonplace triage {id_} keep`, or `retract`, `supersede` or `dismiss`."
     )
 
 
-def _ends(path: Sequence[str]) -> Sequence[str]:
-    """Return a path that one can read; the log has the whole."""
-    return path if len(path) <= _LONGEST_PATH else (*path[: _LONGEST_PATH // 2], "…", *path[-_LONGEST_PATH // 2 :])
+def _ends(path: Sequence[str | None]) -> Sequence[str | None]:
+    """Return as much of a path as one can read; the log and the inbox have the whole."""
+    return path if len(path) <= _LONGEST_PATH else (*path[: _LONGEST_PATH // 2], None, *path[-_LONGEST_PATH // 2 :])
 
 
 def _place(space: Space) -> str:

@@ -7,7 +7,7 @@ source. Chains made by hand may go round: whatever was seen is not seen again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from commonplace import links, memories
@@ -30,7 +30,8 @@ class Above(NamedTuple):
 
     def invalidating(self, memory: Memory) -> Iterator[str]:
         """Yield what takes the ground from under those who rest on a memory."""
-        if memory.deleted is not None and memory.notice is None:
+        # A notice is taken away once it is settled: whoever named it by hand has nothing to fear from that.
+        if memory.deleted is not None and memory.kind != "notice":
             yield DELETED
         yield from self.superseding.get(memory.id, ())
 
@@ -135,6 +136,13 @@ def doubts(memory: Memory, found: Above) -> tuple[Cause, ...]:
         every = sorted([*passed_on, *causes(at, found, own=True).values()], key=lambda one: one.depth, reverse=True)
         told = {cause.key: cause for cause in every if cause.key not in decided}
     return tuple(cause for _, cause in sorted(told.items()))
+
+
+def shown(cause: Cause, known: Mapping[str, Memory], readable: Container[str]) -> Cause:
+    """Return a cause as it is told to somebody who may read these spaces: what else is on the path is not named."""
+    ends = {cause.invalidated, *cause.path[-1:]}
+    named = {id_ for id_ in cause.path if id_ and (id_ in ends or (id_ in known and known[id_].space.id in readable))}
+    return cause._replace(path=tuple(id_ if id_ in named else None for id_ in cause.path))
 
 
 def _sources(memory: Memory, known: Mapping[str, Memory]) -> list[Memory]:

@@ -178,8 +178,6 @@ def _resolved(desk: Desk, source: str, wanted: Iterable[tuple[str, str]]) -> tup
             raise no_memory(target)
         if relation == "supersedes" and memory.space.id not in desk.writable:
             raise no_memory(target)
-        if memory.notice is not None and relation != "related_to":
-            raise BadInput("nothing rests on a notice, or takes its place", fix="name the memory that it is about")
         found[relation, target] = Link(source, relation, target, memory.revision)
     return tuple(found.values())
 

@@ -61,7 +61,10 @@ def _waiting(tx: Reading, allowed: Spaces, found: list[Memory], now: datetime) -
     live = {id_: one for id_, one in there.items() if one.deleted is None}
     every = spaces.everything(tx)
     above = reasoning.above(tx, every, live.values())
-    causes = {id_: reasoning.causes(one, above, own=True) for id_, one in live.items()}
+    causes = {
+        id_: {key: reasoning.shown(cause, above.known, allowed) for key, cause in found.items()}
+        for id_, found in ((id_, reasoning.causes(one, above, own=True)) for id_, one in live.items())
+    }
     named = memories.outlines(tx, every, sorted({id_ for _, said in told for id_ in said.key if id_ != DELETED}))
     return [
         _one(notice, said, live[said.dependent], causes[said.dependent].get(said.key), named, allowed, now)
