@@ -92,6 +92,16 @@ def test_triage_by_superseding_is_logged_as_what_it_was(book):
     assert (told(book), old) == ([], old)
 
 
+def test_dependents_come_the_nearest_first_also_if_one_is_a_copy_with_grounds_of_its_own(book):
+    ground = book.remember("ground", space="a").id
+    first = book.remember("first", space="a", links=[("derived_from", ground)]).id
+    copy = book.share(first, "b").id
+    second = book.remember("second", space="a", links=[("derived_from", first)]).id
+    third = book.remember("third", space="a", links=[("derived_from", second)]).id
+    book.link(copy, "derived_from", third)
+    assert [(one.id, one.depth) for one in book.dependents(ground)] == [(first, 1), (second, 2), (third, 3), (copy, 4)]
+
+
 # --- spaces that move
 
 

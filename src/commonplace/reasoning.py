@@ -272,6 +272,8 @@ def _dependents(
             continue
         before = reached.get(dependent.id)
         if before is None or not before.own:
+            # What was passed as a copy comes in its place by its own links: the nearest first.
+            reached.pop(dependent.id, None)
             reached[dependent.id] = Resting(dependent, depth, (*path, dependent.id), own=True)
         if dependent.id not in passed:
             passed.add(dependent.id)
