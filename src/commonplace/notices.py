@@ -209,7 +209,7 @@ def _words(id_: str, memory: Memory, cause: Cause, why: str) -> str:
 
 
 def _ends(path: Sequence[str | None]) -> Sequence[str | None]:
-    """Return as much of a path as one can read; the log and the inbox have the whole."""
+    """Return as much of a path as anybody would read; the inbox tells all of it."""
     return path if len(path) <= _LONGEST_PATH else (*path[: _LONGEST_PATH // 2], None, *path[-_LONGEST_PATH // 2 :])
 
 
