@@ -219,63 +219,60 @@ def depth_of(memory: Memory, known: Mapping[str, Memory], *, most: int) -> int:
 
 def below(tx: Reading, spaces: Spaces, roots: Iterable[str], *, most: int | None = None) -> dict[str, Resting]:
     """Return all that rests on some memories or on copies of them, each once, the nearest first; at most so many."""
-    reached: dict[str, Resting] = {}
-    level: dict[str, tuple[str, ...]] = {root: (root,) for root in roots}
-    passed = set(level)
-    depth = 0
-    while level and (most is None or len(reached) < most):
-        copied = level
-        while copied := _copies(tx, spaces, copied, passed, reached, depth):
-            level |= copied
-        depth += 1
-        level = _dependents(tx, spaces, level, passed, reached, depth)
-    return reached
+    descent = _Descent(tx, spaces, roots)
+    while descent.level and (most is None or len(descent.reached) < most):
+        descent.go_down()
+    return descent.reached
 
 
-def _copies(
-    tx: Reading,
-    spaces: Spaces,
-    level: Mapping[str, tuple[str, ...]],
-    passed: set[str],
-    reached: dict[str, Resting],
-    depth: int,
-) -> dict[str, tuple[str, ...]]:
-    """Return the copies of some memories that were not passed before, with their paths; they are as deep as those."""
-    found = links.from_anywhere(tx, sorted(level), relations=_COPYING)
-    there = memories.everywhere(tx, spaces, sorted({link.source for link in found} - passed))
-    copied: dict[str, tuple[str, ...]] = {}
-    for link in found:
-        copy = there.get(link.source)
-        if copy is not None and original(copy) == link.target and copy.id not in copied:
-            copied[copy.id] = (*level[link.target], copy.id)
-            if depth:
-                reached.setdefault(copy.id, Resting(copy, depth, copied[copy.id], own=False))
-    passed.update(copied)
-    return copied
+class _Descent:
+    """A walk down from some memories, level by level: what was reached so far, and what was passed."""
 
+    def __init__(self, tx: Reading, spaces: Spaces, roots: Iterable[str]) -> None:
+        self._tx = tx
+        self._spaces = spaces
+        self._depth = 0
+        self.level: dict[str, tuple[str, ...]] = {root: (root,) for root in roots}
+        self._passed = set(self.level)
+        self.reached: dict[str, Resting] = {}
 
-def _dependents(
-    tx: Reading,
-    spaces: Spaces,
-    level: Mapping[str, tuple[str, ...]],
-    passed: set[str],
-    reached: dict[str, Resting],
-    depth: int,
-) -> dict[str, tuple[str, ...]]:
-    """Return what was reasoned from some memories and not passed before, with its paths."""
-    found = links.from_anywhere(tx, sorted(level), relations=REASONING)
-    there = memories.everywhere(tx, spaces, sorted({link.source for link in found}))
-    fresh: dict[str, tuple[str, ...]] = {}
-    for link in found:
-        dependent, path = there.get(link.source), level[link.target]
-        if dependent is None or dependent.id in path:
-            continue
-        before = reached.get(dependent.id)
-        if before is None or not before.own:
-            # What was passed as a copy comes in its place by its own links: the nearest first.
-            reached.pop(dependent.id, None)
-            reached[dependent.id] = Resting(dependent, depth, (*path, dependent.id), own=True)
-        if dependent.id not in passed:
-            passed.add(dependent.id)
-            fresh[dependent.id] = (*path, dependent.id)
-    return fresh
+    def go_down(self) -> None:
+        """Go on to what was reasoned from the memories of this level, or from copies of them."""
+        copied = self.level
+        while copied := self._copies(copied):
+            self.level |= copied
+        self._depth += 1
+        self.level = self._dependents()
+
+    def _copies(self, level: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        """Return the copies of some memories that were not passed before, with their paths; all are equally deep."""
+        found = links.from_anywhere(self._tx, sorted(level), relations=_COPYING)
+        there = memories.everywhere(self._tx, self._spaces, sorted({link.source for link in found} - self._passed))
+        copied: dict[str, tuple[str, ...]] = {}
+        for link in found:
+            copy = there.get(link.source)
+            if copy is not None and original(copy) == link.target and copy.id not in copied:
+                copied[copy.id] = (*level[link.target], copy.id)
+                if self._depth:
+                    self.reached.setdefault(copy.id, Resting(copy, self._depth, copied[copy.id], own=False))
+        self._passed.update(copied)
+        return copied
+
+    def _dependents(self) -> dict[str, tuple[str, ...]]:
+        """Return what was reasoned from the memories of this level and not passed before, with its paths."""
+        found = links.from_anywhere(self._tx, sorted(self.level), relations=REASONING)
+        there = memories.everywhere(self._tx, self._spaces, sorted({link.source for link in found}))
+        fresh: dict[str, tuple[str, ...]] = {}
+        for link in found:
+            dependent, path = there.get(link.source), self.level[link.target]
+            if dependent is None or dependent.id in path:
+                continue
+            before = self.reached.get(dependent.id)
+            if before is None or not before.own:
+                # What was passed as a copy comes in its place by its own links: the nearest first.
+                self.reached.pop(dependent.id, None)
+                self.reached[dependent.id] = Resting(dependent, self._depth, (*path, dependent.id), own=True)
+            if dependent.id not in self._passed:
+                self._passed.add(dependent.id)
+                fresh[dependent.id] = (*path, dependent.id)
+        return fresh
