@@ -7,9 +7,11 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
@@ -495,8 +497,13 @@ class Person:
 
     def __init__(self, folder: Path, *args: str) -> None:
         env = environ(folder)
-        self._pid, self._terminal = pty.fork()
+        with warnings.catch_warnings():
+            # Newer Pythons warn of forks beside threads; this one becomes another program at once.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self._pid, self._terminal = pty.fork()
         if not self._pid:
+            # Whoever started the tests may have been told to ignore interrupts; a person's terminal has not.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.chdir(folder)
             os.execve(sys.executable, [sys.executable, "-m", "commonplace", *args], env)
         self._seen = ""
