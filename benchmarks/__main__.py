@@ -15,6 +15,7 @@ import commonplace
 from benchmarks.adding import batch, parallel_add, single_add
 from benchmarks.bench import FULL, QUICK, Bench, Scale, bench
 from benchmarks.capturing import append
+from benchmarks.capturing_on_postgres import postgres_append
 from benchmarks.figures import HEADING, Figure, cells, line
 from benchmarks.on_postgres import postgres_recall
 from benchmarks.reasoning import recall_suspect, supersede
@@ -39,6 +40,7 @@ BENCHMARKS: Final[dict[str, Callable[[Bench], Iterator[Figure]]]] = {
     "supersede": supersede,
     "recall_suspect": recall_suspect,
     "postgres_recall": postgres_recall,
+    "postgres_append": postgres_append,
 }
 
 

@@ -5,9 +5,7 @@ Whatever the rate, every message must be there once, in its session's one order,
 
 from __future__ import annotations
 
-import json
 import select
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -19,8 +17,9 @@ from typing import IO, Final
 
 import commonplace
 from benchmarks.bare import BareLog
-from benchmarks.bench import ROOT, Bench, environment, rate
+from benchmarks.bench import Bench
 from benchmarks.figures import AT_LEAST, Bar, Figure, in_turns
+from benchmarks.processes import Process, done, ready, together
 from benchmarks.texts import texts
 from commonplace.book import Commonplace
 from commonplace.boundary import LIMITS
@@ -38,6 +37,7 @@ _BEGUN: Final = _OPEN + 5
 """So many messages every session has at the beginning, so that there is something to settle in each of fifty, too."""
 
 _PATIENCE: Final = 30.0
+_SELF: Final = "benchmarks.capturing"
 
 
 def append(bench: Bench) -> Iterator[Figure]:
@@ -67,7 +67,7 @@ class _Run:
     """One case: the processes that append, the two beside them, and what they have been told so far."""
 
     book: Commonplace
-    writers: list[_Process]
+    writers: list[Process]
     sessions: int
     appended: int = field(default=0)
 
@@ -80,9 +80,11 @@ class _Run:
             book.remember("The on-call rota is in the handbook.", space="personal")
             # Both run all the time, so that they are unkind to ours and to the reference alike.
             for beside in ("work", "recall"):
-                running.enter_context(closing(_Process(beside, home)))
+                running.enter_context(closing(Process(_SELF, beside, home)))
             names = [str(number) for number in range(processes)]
-            writers = [running.enter_context(closing(_Process("write", home, bare, str(sessions), n))) for n in names]
+            writers = [
+                running.enter_context(closing(Process(_SELF, "write", home, bare, str(sessions), n))) for n in names
+            ]
             run = cls(book, writers, sessions)
             run.begin()
             yield run
@@ -97,13 +99,11 @@ class _Run:
 
     def measure(self, what: str, each: int) -> float:
         """Let every process write this many, and return how many that were in a second, all together."""
-        for writer in self.writers:
-            writer.tell(what, each)
-        times = [writer.answer() for writer in self.writers]
+        in_a_second = together(self.writers, what, each)
         if what == "ours":
             self.appended += each * len(self.writers)
             self._wait_for_settling()
-        return rate(each * len(self.writers), max(end for _, end in times) - min(begin for begin, _ in times))
+        return in_a_second
 
     def _wait_for_settling(self) -> None:
         """Wait until the worker has caught up: it must not take longer than our patience."""
@@ -142,48 +142,12 @@ def _client_ids(book: Commonplace, session: str) -> list[str]:
             return found
 
 
-class _Process:
-    """A process of its own that writes when it is told to, or goes on with something until it is closed."""
-
-    def __init__(self, *what: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.capturing", *what],
-            cwd=ROOT,
-            env=environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.answer()
-
-    def tell(self, what: str, number: int) -> None:
-        """Let it write this many, without waiting for the end."""
-        requests = self._process.stdin
-        assert requests is not None
-        print(what, number, file=requests, flush=True)
-
-    def answer(self) -> tuple[float, float]:
-        """Return when it began and when it ended."""
-        answers = self._process.stdout
-        assert answers is not None
-        said = answers.readline()
-        if not said:
-            self.close()
-            raise RuntimeError(f"a process of the benchmark ended with {self._process.returncode}")
-        begun, ended = json.loads(said)
-        return begun, ended
-
-    def close(self) -> None:
-        """Let it end."""
-        self._process.communicate()
-
-
 def serve_write(home: str, bare: str, sessions: int, name: str, requests: IO[str], answers: IO[str]) -> None:
     """Be a process that writes: read `ours N` or `bare N` and answer with when it began and ended."""
     # The same texts for both.
     for_ours, for_bare = (zip(count(1), texts(f"writer {name}"), strict=False) for _ in range(2))
     with commonplace.open(home) as book, closing(BareLog(bare)) as log:
-        _ready(answers)
+        ready(answers)
         for request in requests:
             what, number = request.split()
             chosen = list(islice(for_ours if what == "ours" else for_bare, int(number)))
@@ -194,14 +158,14 @@ def serve_write(home: str, bare: str, sessions: int, name: str, requests: IO[str
                     book.append(session, [Sent(text, client_id=client_id)], space="personal")
                 else:
                     log.add(session, at, text, client_id)
-            print(json.dumps([begun, time.monotonic()]), file=answers, flush=True)
+            done(answers, begun, time.monotonic())
 
 
 def serve_recall(home: str, requests: IO[str], answers: IO[str]) -> None:
     """Be a process that recalls, one question after another with a short pause, until standard input ends."""
     with commonplace.open(home) as book:
         book.recall("who owns billing", spaces="personal")
-        _ready(answers)
+        ready(answers)
         while not _is_closed(requests, 0.05):
             book.recall("who owns billing and the release on friday", spaces="personal")
 
@@ -209,17 +173,13 @@ def serve_recall(home: str, requests: IO[str], answers: IO[str]) -> None:
 def serve_work(home: str, requests: IO[str], answers: IO[str]) -> None:
     """Be a process that settles what is due, until standard input ends."""
     with commonplace.open(home) as book:
-        _ready(answers)
+        ready(answers)
         while not _is_closed(requests, 0.05):
             book.work(seconds=1)
 
 
 def _is_closed(requests: IO[str], seconds: float) -> bool:
     return bool(select.select([requests], [], [], seconds)[0])
-
-
-def _ready(answers: IO[str]) -> None:
-    print("[0, 0]", file=answers, flush=True)
 
 
 def serve(what: str, arguments: Sequence[str]) -> None:

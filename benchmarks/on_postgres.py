@@ -77,7 +77,7 @@ def postgres_recall(bench: Bench) -> Iterator[Figure]:
         _Case(f"in {_ASKED} of {_TEAMS} spaces of n", n // _TEAMS, _some_teams, bar),
         _Case(f"in {_SMALL} spaces of n", max(n // _SMALL_PART, 1), lambda _: ["small/"], None),
     )
-    with _book(bench) as (book, address):
+    with book_on_postgres(bench) as (book, address, _):
         _fill(book, n)
         yield _index_made(book, address)
         with closing(_Bare(address)) as bare:
@@ -184,7 +184,8 @@ class _Bare:
 
 
 @contextmanager
-def _book(bench: Bench) -> Iterator[tuple[Commonplace, str]]:
+def book_on_postgres(bench: Bench) -> Iterator[tuple[Commonplace, str, str]]:
+    """Open an empty book on a server of its own that syncs to disk; yield it, its address and where its keys are."""
     folder = os.path.join(bench.fresh("keys"), "keys")
     make_keys(folder)
     with Server.started(**_SETTINGS) as server:
@@ -193,7 +194,7 @@ def _book(bench: Bench) -> Iterator[tuple[Commonplace, str]]:
         os.environ["COMMONPLACE_KEYS"] = folder
         try:
             with commonplace.open(address) as book:
-                yield book, address
+                yield book, address, folder
         finally:
             del os.environ["COMMONPLACE_KEYS"]
 

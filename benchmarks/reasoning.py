@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,15 +13,14 @@ import commonplace
 from benchmarks.bare import BareLoop
 from benchmarks.bench import Bench
 from benchmarks.figures import AT_MOST, Bar, Figure, in_turns
-from benchmarks.library import by_frequency, shelves
-from benchmarks.recalling import answer_times, percentile
+from benchmarks.library import shelves
+from benchmarks.recalling import recall_times
 from commonplace.book import Commonplace
 from commonplace.model import Draft
 from commonplace.paths import PERSONAL
 
 _BAR: Final = Bar(AT_MOST, 1.2)
 _IN_DOUBT: Final = 0.1
-_K: Final = 10
 _SPACES: Final = 10
 _ELSEWHERE: Final = "elsewhere"
 
@@ -81,25 +79,13 @@ def recall_suspect(bench: Bench) -> Iterator[Figure]:
             if one is book:
                 assert one.supersede(old.id, new.id).notified == doubtful
             one.reindex(anew=True)
-        asked = random.Random("asked")
-        rounds = [
-            answer_times(
-                [by_frequency(asked) for _ in range(bench.scale.questions)], partial(_ask, book), partial(_ask, plain)
-            )
-            for _ in range(bench.scale.question_rounds + 1)
-        ]
+        ours, reference = recall_times(bench, book, plain)
     yield Figure(
         benchmark="recall_suspect",
         what="recall among n, a tenth in doubt",
         n=n,
         unit="ms",
-        ours_rounds=tuple(percentile(times, 50) for times, _ in rounds[1:]),
-        reference_rounds=tuple(percentile(times, 50) for _, times in rounds[1:]),
+        ours_rounds=ours,
+        reference_rounds=reference,
         bar=_BAR,
     )
-
-
-def _ask(book: Commonplace, asked: str) -> float:
-    begun = time.perf_counter()
-    book.recall(asked, spaces=[PERSONAL], k=_K)
-    return (time.perf_counter() - begun) * 1_000

@@ -111,6 +111,21 @@ def answer_times(
     return told[ours], told[reference]
 
 
+def recall_times(bench: Bench, book: Commonplace, plain: Commonplace) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Ask two books the same in turns, round by round; return the medians of each round but the first."""
+    asked = random.Random("asked")
+    rounds = [
+        answer_times(
+            [by_frequency(asked) for _ in range(bench.scale.questions)],
+            partial(_ask_book, book),
+            partial(_ask_book, plain),
+        )
+        for _ in range(bench.scale.question_rounds + 1)
+    ]
+    ours = tuple(percentile(times, 50) for times, _ in rounds[1:])
+    return ours, tuple(percentile(times, 50) for _, times in rounds[1:])
+
+
 def _ask_book(book: Commonplace, asked: str) -> float:
     begun = time.perf_counter()
     book.recall(asked, k=_K)

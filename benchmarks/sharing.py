@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -16,15 +15,14 @@ import commonplace
 from benchmarks.bare import BareLoop
 from benchmarks.bench import Bench
 from benchmarks.figures import AT_MOST, Bar, Figure, in_turns
-from benchmarks.library import by_frequency, shelves
-from benchmarks.recalling import answer_times, percentile
+from benchmarks.library import shelves
+from benchmarks.recalling import recall_times
 from commonplace.book import Commonplace
 from commonplace.model import Draft, new_id
 from commonplace.paths import PERSONAL
 
 _BAR: Final = Bar(AT_MOST, 1.3)
 _COPIED: Final = 0.3
-_K: Final = 10
 _ELSEWHERE: Final = "elsewhere"
 _AT: Final = "2026-11-15T20:18:24.123456Z"
 _BACK: Final = """
@@ -141,23 +139,13 @@ def recall_copies(bench: Bench) -> Iterator[Figure]:
             else:
                 one.remember_many([Draft(text, space=PERSONAL) for text in notes[: len(sources)]])
             one.reindex(anew=True)
-        asked = random.Random("asked")
-        rounds = [
-            answer_times(
-                [by_frequency(asked) for _ in range(bench.scale.questions)], partial(_ask, book), partial(_ask, plain)
-            )
-            for _ in range(bench.scale.question_rounds + 1)
-        ]
+        ours, reference = recall_times(bench, book, plain)
     yield Figure(
         benchmark="recall_copies",
         what="recall among n, three in ten copies",
         n=n,
         unit="ms",
-        ours_rounds=tuple(percentile(times, 50) for times, _ in rounds[1:]),
-        reference_rounds=tuple(percentile(times, 50) for _, times in rounds[1:]),
+        ours_rounds=ours,
+        reference_rounds=reference,
         bar=_BAR,
     )
-
-
-def _ask(book: Commonplace, asked: str) -> float:
-    return _timed(lambda: book.recall(asked, spaces=[PERSONAL], k=_K))

@@ -16,7 +16,7 @@ __all__ = ["cli"]
 
 def test_spaces_are_created_listed_and_renamed(cli):
     made = cli("space", "create", "team/backend", "--json").json
-    assert made.keys() == {"id", "name", "created"}
+    assert made.keys() == {"id", "name", "created", "depth"}
     renamed = cli("space", "rename", "team/backend", "team/server", "--json").json
     assert (renamed["id"], renamed["name"]) == (made["id"], "team/server")
     listed = cli("space", "list", "--json").json

@@ -18,8 +18,9 @@ import pytest
 
 from commonplace.compose import SystemClock
 from commonplace.engines import postgres
-from commonplace.engines.postgres import PostgresDatabase, PostgresTransaction, _translated
+from commonplace.engines.postgres import PostgresDatabase, PostgresTransaction
 from commonplace.engines.postgres_migrations import MIGRATIONS
+from commonplace.engines.postgres_statements import translated
 from commonplace.errors import BadInput, Busy, DatabaseUnreachable, HomeDamaged, HomeIsNewer, NotReplicated
 from commonplace.ports import Overtaken
 from tests.postgres_server import TEMPLATE, Server
@@ -61,7 +62,7 @@ def everything(db: PostgresDatabase) -> list[tuple[Any, ...]]:
     ],
 )
 def test_parameters_are_written_as_the_driver_wants_them(ours, theirs):
-    assert _translated(ours) == theirs
+    assert translated(ours) == theirs
 
 
 def test_what_is_in_quotes_is_told_from_what_is_a_parameter(db):
@@ -192,6 +193,7 @@ import sys
 from commonplace.compose import SystemClock
 from commonplace.engines.postgres import PostgresDatabase
 from commonplace.engines.postgres_migrations import MIGRATIONS
+from commonplace.engines.postgres_statements import translated
 
 def story(tx):
     tx.run_many("INSERT INTO kept (a) VALUES (:a)", [{"a": 1}, {"a": 1}])

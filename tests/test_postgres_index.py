@@ -466,14 +466,19 @@ def test_tables_of_an_older_program_are_made_anew_and_those_of_a_newer_one_are_l
 
 
 def test_what_a_large_commit_adds_is_soon_found_without_a_look_into_the_table(place, index, statements):
-    many = Layer(tuple(entry(number, terms={"apple": 1}, vector=vector(1, number)) for number in range(1_500)))
-    with index.writing(wait=5) as writer, _moment(place):
-        writer.add(many)
-        writer.commit(marker(1))
-    pages, visible = statements.execute(
-        "SELECT relpages, relallvisible FROM pg_class WHERE oid = to_regclass('recall_passage')"
-    ).fetchone() or (0, 0)
-    assert pages == visible > 0
+    asked = "SELECT relpages, relallvisible FROM pg_class WHERE oid = to_regclass('recall_passage')"
+    seen = []
+    # Who looks at the table just then, as the server itself does now and again, hides what is new until the next time.
+    for first in range(0, 15_000, 1_500):
+        added = range(first, first + 1_500)
+        many = Layer(tuple(entry(number, terms={"apple": 1}, vector=vector(1, number)) for number in added))
+        with index.writing(wait=5) as writer, _moment(place):
+            writer.add(many)
+            writer.commit(marker(1))
+        seen.append(statements.execute(asked).fetchone() or (0, 0))
+        if seen[-1][0] == seen[-1][1] > 0:
+            return
+    raise AssertionError(seen)
 
 
 def test_a_vector_too_long_for_an_index_of_the_database_is_found(place, index):
@@ -610,7 +615,7 @@ def towers(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> I
         yield book
 
 
-# Begin, spaces, change numbers, three in one pipeline, neighbours, all spaces, memories, what supersedes them, end.
+# Begin, version, changes in all, spaces, three of the first question, neighbours, what supersedes, memories, end.
 STATEMENTS = 11
 
 
@@ -621,13 +626,13 @@ def test_a_recall_takes_few_statements_however_many_spaces_it_asks(towers, monke
     assert len(statements) == STATEMENTS, statements
 
 
-def test_whoever_was_granted_spaces_asks_twice_more_however_many_they_are(towers, monkeypatch):
+def test_whoever_was_granted_spaces_asks_once_more_however_many_they_are(towers, monkeypatch):
     towers.grant("user:bob", "tower/1", "reader")
     towers.grant("user:bob", "tower/2", "reader")
     bob = towers.acting_as("user:bob")
     with recorded(monkeypatch) as statements:
         assert len(bob.recall("ledger", spaces=["tower/1", "tower/2"]).hits) == 2
-    assert len(statements) == STATEMENTS + 2, statements
+    assert len(statements) == STATEMENTS + 1, statements
 
 
 def test_an_index_that_another_wrote_meanwhile_is_looked_at_again(towers, postgres_book):

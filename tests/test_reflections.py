@@ -237,6 +237,33 @@ def test_moving_a_dependent_takes_its_notices_along(book, old, new):
         book.move(notice.id, "c")
 
 
+def test_renaming_a_space_takes_its_notices_along(book, folder, old, new):
+    dependent = book.reflect("oil is cheap", [old], space="a").id
+    deep = book.reflect("oil is good", [old], space="a/" + "/".join("bcdefg")).id
+    book.supersede(old, new)
+    book.rename_space("a", "z")
+    assert told(book, space="z") == {(dependent, old, new, 1)}
+    assert {one.dependent.id for one in book.inbox().items} == {dependent, deep}
+    for notice in book.inbox().items:
+        found = book.get(notice.id)
+        assert found.space.name == f"{notice.space}/_invalidations"
+        assert (folder() / found.path).exists()
+        assert found.path.startswith("z/")
+    book.triage(dependent, "keep")
+    assert book.get(dependent).marks == ()
+    assert book.verify_log().ok
+
+
+def test_who_names_a_notice_by_hand_is_not_in_doubt_when_it_is_settled(book, home, old, new):
+    dependent = book.reflect("oil is cheap", [old], space="a").id
+    book.supersede(old, new)
+    (notice,) = book.inbox().items
+    (home / "a" / "odd.md").write_text(f"---\nlinks:\n  - reflects_on {notice.id}\n---\nan odd thought\n")
+    book.sync()
+    book.triage(dependent, "keep")
+    assert (told(book), suspects(book)) == (set(), set())
+
+
 def test_a_deleted_dependent_waits_for_nobody(book, old, new):
     dependent = book.reflect("oil is cheap", [old], space="a").id
     book.supersede(old, new)
@@ -274,7 +301,11 @@ def test_readers_see_the_notice_and_the_superseder_learns_nothing_of_what_it_may
     assert {one[0] for one in told(alice)} == {shown, through}
     assert {one[0] for one in told(bob)} == {hidden}
     assert {one.id for one in alice.dependents(old)} == {shown, through}
-    assert hidden not in str(alice.dependents(old))
+    seen = (alice.dependents(old), alice.inbox(), alice.get(through).doubts, alice.log(space="team/_invalidations"))
+    assert not [one for one in seen if hidden in str(one)]
+    assert [one.path for one in alice.inbox().items if one.dependent.id == through] == [(old, None, through)]
+    notices = alice.list(Filter(space="team/_invalidations")).items
+    assert not [one for one in notices if hidden in one.text]
     (found,) = bob.recall("cheap oil", spaces=["secret"]).hits
     assert (found.suspect, found.parts["suspect"] < 0) == (True, True)
     (notice,) = bob.inbox().items
@@ -307,6 +338,15 @@ def test_superseding_without_the_right_is_refused_and_logged(book, old, new):
     ):
         with pytest.raises((NotAllowed, NotFound)):
             verb()
+
+
+def test_a_depth_for_a_space_that_is_not_there_is_refused_as_such(book):
+    with pytest.raises(NotFound):
+        book.set_depth("nowhere", 4)
+    with pytest.raises(NotAllowed):
+        book.acting_as(ALICE).set_depth("nowhere", 4)
+    with pytest.raises(BadInput):
+        book.set_depth("No Space", 4)
 
 
 def test_deciding_needs_the_right_to_write_to_the_dependent(book, old, new):
@@ -410,6 +450,12 @@ def test_bad_decisions_are_refused_and_change_nothing(book, old, new):
         lambda: book.triage(old, "keep"),
         lambda: book.supersede(old, old),
         lambda: book.supersede(notice.id, new),
+        lambda: book.supersede(new, notice.id),
+        lambda: book.link(new, "supersedes", notice.id),
+        lambda: book.link(new, "derived_from", notice.id),
+        lambda: book.link(notice.id, "reflects_on", new),
+        lambda: book.reflect("on a notice", [notice.id]),
+        lambda: book.remember("instead of a notice", replaces=notice.id),
         lambda: book.reflect("nothing", []),
         lambda: book.reflect("nothing", "abc"),
         lambda: book.set_depth("a", 0),

@@ -22,6 +22,7 @@ def test_the_tour_shows_everything_and_leaves_nothing_behind(tmp_path):
         "$ commonplace remember",
         "$ commonplace recall",
         "+Bob owns billing",
+        "$ commonplace supersede",
         "$ commonplace session append",
         "[masked: ",
         "the log is whole",

@@ -77,6 +77,7 @@ def main() -> int:
         _recalling(tour)
         _editing_by_hand(tour, billing, file)
         _moving(tour, billing)
+        _reflecting(tour, billing)
         _a_session(tour)
         _the_log(tour)
         _going_on(tour)
@@ -120,6 +121,20 @@ def _moving(tour: Tour, billing: str) -> None:
     tour.say("A memory moves to another space with its file and its history.")
     tour.insist("team/billing", tour.run("move", billing, "team/billing"))
     tour.run("list", "--space", "team/")
+
+
+def _reflecting(tour: Tour, billing: str) -> None:
+    tour.say("An agent keeps a conclusion, and what it was reasoned from:")
+    receipt = tour.run("reflect", "Questions about invoices go to Bob.", "--on", billing, "--space", "team/support")
+    reflection = receipt.split("\t")[0][-8:]
+    tour.say("Later the premise changes. Everybody who rests on it is told in the same transaction, with the path:")
+    carla, _ = tour.remember("Carla owns billing.", "--space", "team/billing")
+    tour.run("supersede", billing, "--by", carla, "--reason", "Bob has moved to sales")
+    tour.insist("suspect", tour.run("dependents", billing))
+    tour.insist("Bob has moved to sales", tour.run("inbox"))
+    tour.say("The conclusion is marked until somebody decides; on a terminal, `inbox` goes through all that waits.")
+    tour.run("triage", reflection, "retract", "--note", "Carla answers them now")
+    tour.insist("decided: retract", tour.run("show", reflection))
 
 
 def _a_session(tour: Tour) -> None:

@@ -27,7 +27,7 @@ def amend(
 
     `logged` goes into the log besides.
     """
-    new = new._replace(version=old.version + 1, updated=desk.tx.now)
+    new = _with_reasons(new._replace(version=old.version + 1, updated=desk.tx.now))
     new = _tied(desk, old, new)
     if "title" in changed or "text" in changed:
         revisions.archive(desk.tx, old)
@@ -59,6 +59,12 @@ def remove(desk: Desk, memory: Memory, *, how: str) -> None:
     desk.log_memory(gone, "delete", how=how)
     if how != "file":
         desk.issue([gone])
+
+
+def _with_reasons(memory: Memory) -> Memory:
+    """Return a memory without reasons for superseding what it supersedes no longer."""
+    superseded = {link.target for link in memory.links if link.relation == "supersedes"}
+    return memory._replace(because=tuple(one for one in memory.because if one.superseded in superseded))
 
 
 def _tied(desk: Desk, old: Memory, new: Memory) -> Memory:

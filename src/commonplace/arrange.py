@@ -51,7 +51,8 @@ def _rename(desk: Desk, *, old: str, new: str, looked: bool) -> Space:
     taken = {space.name for space in desk.spaces.values()}
     renamed = {}
     for space in sorted(going, key=lambda one: one.name):
-        name = paths.require_space_name(new + space.name.removeprefix(old))
+        # Notices go along with what they are about.
+        name = paths.require_asked_name(new + space.name.removeprefix(old))
         if name in taken:
             raise SpaceExists(
                 f"the space {name!r} is there already", fix="choose another name, or move memories singly"

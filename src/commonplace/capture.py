@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
@@ -99,8 +99,9 @@ def _cleaned(sent: Sent) -> _Clean:
 
 
 def _append(desk: Desk, session_id: str, cleaned: Sequence[_Clean], context: Context) -> Captured:
-    session = _session_for(desk, session_id, context)
-    known = sessions.repeated(desk.tx, session, [one.sent.client_id for one in cleaned if one.sent.client_id])
+    repeated = sessions.Repeated(desk.tx, session_id, [one.sent.client_id for one in cleaned if one.sent.client_id])
+    session = _session_for(desk, session_id, context, behind=repeated.ask)
+    known = repeated.found()
     receipts: list[Appended] = []
     fresh: dict[str, tuple[Message, str | None]] = {}
     settled = True
@@ -172,9 +173,11 @@ def _message(desk: Desk, session: Session, one: _Clean, seq: int) -> Message:
     )
 
 
-def _session_for(desk: Desk, session_id: str, context: Context) -> Session:
+def _session_for(
+    desk: Desk, session_id: str, context: Context, *, behind: Callable[[], object] | None = None
+) -> Session:
     """Return the session, made now if there is none; what was fixed when it was made does not change."""
-    session = desk.held_session(session_id, counted=boundary.LIMITS.messages)
+    session = desk.held_session(session_id, counted=boundary.LIMITS.messages, behind=behind)
     if session is None:
         _require_new(desk, session_id)
         _require_no_circle(desk.tx, session_id, context.parent)

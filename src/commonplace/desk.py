@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -61,12 +61,17 @@ class Desk(NamedTuple):
         """Let nobody else change these sessions while the story is told, or append to them."""
         self._know(sessions.hold(self.tx, ids))
 
-    def held_session(self, session_id: str, *, counted: int) -> Session | None:
+    def held_session(
+        self, session_id: str, *, counted: int, behind: Callable[[], object] | None = None
+    ) -> Session | None:
         """Return a session that the actor may read, if there is one, and let nobody else change it.
 
-        What is unsettled in it is counted up to a number: whoever appends need not count thousands each time.
+        What is unsettled in it is counted up to a number: whoever appends need not count thousands each time. `behind`
+        asks for more, to be answered when the session is held.
         """
         held = sessions.holding(self.tx, [session_id])
+        if behind is not None:
+            behind()
         found = sessions.find(self.tx, self.readable, session_id, counted=counted)
         self._know(held())
         return found
@@ -83,9 +88,9 @@ class Desk(NamedTuple):
                 if space.id not in self.writable:
                     raise rights.refusal(self.actor, name)
                 return space
-        if origin == "folder" and paths.is_system(name):
-            # A file of ours in a home whose database is lost.
-            return self._made(name, "folder")
+        if origin in {"folder", "import"} and paths.is_system(name):
+            # A file of ours in a home whose database is lost, or in a folder that was exported.
+            return self._made(name, origin)
         return self._create(paths.require_space_name(name), origin)
 
     def look_at(self, memory_id: str) -> Memory:

@@ -86,6 +86,8 @@ def said_by(memory: Memory, document: Document) -> Memory:
     """
     if not document.has_front:
         return memory._replace(text=document.text, layout=document.layout)
+    if memory.notice is not None:
+        document = document._replace(kind=memory.kind)
     return memory._replace(
         kind=document.kind or memory.kind,
         title=document.title or titles.title_from(document.text),
@@ -99,7 +101,7 @@ def said_by(memory: Memory, document: Document) -> Memory:
         valid_until=document.valid_until,
         expires=document.expires,
         layout=document.layout,
-        links=_still_from(memory.source, links_of(document, memory.id)),
+        links=memory.links if memory.notice else _still_from(memory.source, links_of(document, memory.id)),
     )
 
 
@@ -113,6 +115,8 @@ def _still_from(source: Link | None, links: tuple[Link, ...]) -> tuple[Link, ...
 
 def notice_of(document: Document) -> Notice | None:
     """Return what makes a new file a notice, if all of it is there."""
+    if document.kind != "notice":
+        return None
     if document.dependent_id is None or document.invalidated_id is None or document.invalidating_id is None:
         return None
     at = document.timestamp or document.created

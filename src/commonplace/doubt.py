@@ -1,9 +1,22 @@
-"""Words of who is in doubt: what rests on a memory, what became of superseding it, and what waits for a decision."""
+"""Words of what rests on what: how deep it may, what became of superseding a memory, and what waits for a decision."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+from commonplace.model import Space, Spaces
+
+DEPTH: Final = 3
+"""So deep reflections may stand on each other, where no space says otherwise."""
+
+
+def cap_of(space: Space, spaces: Spaces) -> int:
+    """Return how deep reflections may go in a space: as it says, or the nearest above it that does."""
+    by_name = {one.name: one.depth for one in spaces.values()}
+    parts = space.name.split("/")
+    found = (by_name.get("/".join(parts[:end])) for end in range(len(parts), 0, -1))
+    return next((depth for depth in found if depth is not None), DEPTH)
 
 
 class Superseded(NamedTuple):
@@ -51,7 +64,7 @@ class Waiting(NamedTuple):
     expires: datetime | None
     expired: bool
     depth: int
-    path: tuple[str, ...]
+    path: tuple[str | None, ...]
     space: str
 
 

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from commonplace import links, memories, reasoning
 from commonplace.desk import Desk
-from commonplace.errors import Conflict
+from commonplace.doubt import cap_of
+from commonplace.errors import BadInput, Conflict
 from commonplace.judgement import REASONING
-from commonplace.model import Link, Memory, Space, Spaces
-
-DEPTH: Final = 3
-"""So deep reflections may stand on each other, where no space says otherwise."""
-
-
-def cap_of(space: Space, spaces: Spaces) -> int:
-    """Return how deep reflections may go in a space: as it says, or the nearest above it that does."""
-    by_name = {one.name: one.depth for one in spaces.values()}
-    parts = space.name.split("/")
-    found = (by_name.get("/".join(parts[:end])) for end in range(len(parts), 0, -1))
-    return next((depth for depth in found if depth is not None), DEPTH)
+from commonplace.model import Link, Memory
 
 
 def require_sound(desk: Desk, memory: Memory, new: Sequence[Link]) -> None:
-    """Refuse links of a memory that would let it rest on itself, or stand too deep, or supersede what follows it."""
+    """Refuse links of a memory that would let it rest on itself, or stand too deep, or supersede what follows it.
+
+    Notices come and go with what they tell of, so nothing rests on them or takes their place.
+    """
+    _require_no_notice(desk, memory, new)
     added = memory._replace(links=(*(one for one in memory.links if one not in new), *new))
     if any(link.relation in REASONING for link in new):
         above = reasoning.above(desk.tx, desk.spaces, [added], hold=desk.hold)
@@ -36,6 +29,18 @@ def require_sound(desk: Desk, memory: Memory, new: Sequence[Link]) -> None:
     for link in new:
         if link.relation == "supersedes":
             _require_order(desk, memory.id, link.target)
+
+
+def _require_no_notice(desk: Desk, memory: Memory, new: Sequence[Link]) -> None:
+    targets = sorted({link.target for link in new if link.relation in {*REASONING, "supersedes"}})
+    if not targets:
+        return
+    there = memories.outlines(desk.tx, desk.spaces, targets)
+    if any(one.kind == "notice" for one in (memory, *there.values())):
+        raise BadInput(
+            "a notice rests on nothing and supersedes nothing, and nothing does so with it",
+            fix="name the memory that it is about, or `triage` it",
+        )
 
 
 def _require_no_circle(desk: Desk, memory: Memory, link: Link, above: reasoning.Above) -> None:

@@ -288,6 +288,7 @@ class Follower:
         self._trusted: Marker | None = None
         self._not_before = 0.0
         self._tail: Tail = ()
+        self._total = -1
         self._state: tuple[Marker | None, Mapping[str, int]] | None = None
         self._made: dict[str, _Made] = {}
 
@@ -316,26 +317,34 @@ class Follower:
             changed = len(changes.since(tx, seen, changes.counts(tx)))
         return (view if seen or view.marker is None else self._index.nothing()), changed
 
-    def tail(self, tx: Reading, view: IndexView, *, most: int = ANY) -> Tail:
+    def tail(self, tx: Reading, view: IndexView, total: int, *, most: int = ANY) -> Tail:
         """Return what has changed since this view of the index, as the book tells it, which is looked at later.
 
-        Overtaken if that is more than `most`, and could be written down first.
+        `total` is how many changes there were in all. Overtaken if more than `most` are not written down, and could be.
         """
         with self._guard:
+            known = self._state is not None and self._state[0] == view.marker
+            if known and total == self._total:
+                return self._kept(self._tail, (), most)
             counts = changes.counts(tx)
-            if self._state is not None and self._state[0] == view.marker:
+            if self._state is not None and known:
                 before, seen = self._tail, self._state[1]
             else:
                 before, seen = (), self._seen(tx, view.marker)
             fresh = changes.since(tx, seen, counts)
-            if len(frozenset(fresh).union(*(layer.gone for layer in before))) > most and self._may_write():
-                raise Overtaken
+            self._kept(before, fresh, most)
             if fresh:
                 made = self._made_for(tx, fresh)
                 self._made = {**self._made, **made} if before else made
                 before = (*before, _layer(made, fresh))
-            self._state, self._tail = (view.marker, counts), before
+            self._state, self._tail, self._total = (view.marker, counts), before, total
             return before
+
+    def _kept(self, before: Tail, fresh: Sequence[str], most: int) -> Tail:
+        """Return a tail that is not too long, with what is new in it; Overtaken if it is, and could be written down."""
+        if len(frozenset(fresh).union(*(layer.gone for layer in before))) > most and self._may_write():
+            raise Overtaken
+        return before
 
     def _may_write(self) -> bool:
         return time.monotonic() > self._not_before

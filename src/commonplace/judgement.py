@@ -21,13 +21,14 @@ VERDICTS: Final = (KEEP, RETRACT, SUPERSEDE, DISMISS)
 class Cause(NamedTuple):
     """Why a memory is in doubt: what it rests on was superseded by something, or deleted.
 
-    `path` leads from what was invalidated to the memory, both included; `depth` counts the steps of reasoning on it.
+    `path` leads from what was invalidated to the memory, both included, without the names of what may not be read;
+    `depth` counts the steps of reasoning on it.
     """
 
     invalidated: str
     invalidating: str
     depth: int = 0
-    path: tuple[str, ...] = ()
+    path: tuple[str | None, ...] = ()
 
     @property
     def key(self) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from commonplace.model import RELATIONS, Link, Memory, Spaces
@@ -15,16 +15,23 @@ def incoming(
     tx: Reading, spaces: Spaces, targets: Sequence[str], *, relations: Sequence[str] = RELATIONS
 ) -> list[Link]:
     """Return the links that come in from memories of the given spaces, by these relations."""
-    if not spaces or not targets:
-        return []
-    rows = tx.rows(
-        "SELECT source, relation, target, revision FROM link"
-        " WHERE target IN :targets AND space IN :spaces AND relation IN :relations ORDER BY target, relation, source",
+    return asking(tx, spaces, targets, relations=relations)()
+
+
+def asking(
+    tx: Reading, spaces: Spaces, targets: Sequence[str], *, relations: Sequence[str] = RELATIONS
+) -> Callable[[], list[Link]]:
+    """Ask for the links that come `incoming`, and return what waits for them."""
+    if not targets:
+        return list
+    # Of every space, and only then those that count: mostly there are few, and of spaces there may be hundreds.
+    rows = tx.ask(
+        "SELECT space, source, relation, target, revision FROM link"
+        " WHERE target IN :targets AND relation IN :relations ORDER BY target, relation, source",
         targets=targets,
-        spaces=tuple(spaces),
         relations=tuple(relations),
     )
-    return [_link(row) for row in rows]
+    return lambda: [_link(row[1:]) for row in rows() if row[0] in spaces]
 
 
 def from_anywhere(tx: Reading, targets: Sequence[str], *, relations: Sequence[str]) -> list[Link]:

@@ -329,14 +329,17 @@ def near_text(tx: Reading, space: Space, text: str) -> tuple[str, ...]:
     """Return live memories of a space that say nearly the same as a text in nearly the same words, the newest first."""
     wanted = marks(text)
     shared: Counter[str] = Counter()
-    for mark in wanted:
-        rows = tx.rows(
+    asked = [
+        tx.ask(
             "SELECT memory FROM memory_mark WHERE space = :space AND mark = :mark ORDER BY memory DESC LIMIT :few",
             space=space.id,
             mark=mark,
             few=_LOOKED_AT,
         )
-        shared.update(row[0] for row in rows)
+        for mark in wanted
+    ]
+    for rows in asked:
+        shared.update(row[0] for row in rows())
     likely = [memory for memory, count in shared.items() if 2 * count >= len(wanted)]
     if not likely:
         return ()

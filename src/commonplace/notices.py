@@ -14,7 +14,8 @@ from typing import Final
 
 from commonplace import amend, files, links, memories, paths, reasoning, rights, takein
 from commonplace.desk import Desk
-from commonplace.errors import FileInTheWay
+from commonplace.documents import rendered
+from commonplace.errors import FileInTheWay, TooLarge
 from commonplace.judgement import DELETED, DISMISS, Cause, Decision, Notice
 from commonplace.model import FILESYSTEM, Link, Memory, Space, Spaces
 from commonplace.ports import Reading
@@ -25,6 +26,7 @@ JOB: Final = "notify"
 TAG: Final = "_invalidation"
 LIFE: Final = timedelta(days=7)
 _ABOUT: Final = ("related_to",)
+_LONGEST_PATH: Final = 20
 
 
 def spread(desk: Desk) -> list[Memory]:
@@ -67,6 +69,8 @@ def _concerned(desk: Desk, shaken: Mapping[str, tuple[Memory | None, Memory]]) -
         return roots
     resting = reasoning.below(desk.tx, desk.spaces, sorted(roots))
     own = {id_ for id_, pair in shaken.items() if any(one is not None and reasoning.grounds(one) for one in pair)}
+    # Somebody may have moved the file of a notice, or brought it back.
+    own |= {one.notice.dependent for pair in shaken.values() for one in pair if one is not None and one.notice}
     return own | {id_ for id_, one in resting.items() if one.own}
 
 
@@ -88,16 +92,18 @@ def _settle(desk: Desk, ids: Sequence[str], *, withdraw: bool) -> list[Memory]:
     live = [one for one in there.values() if one.deleted is None and one.notice is None]
     above = reasoning.above(desk.tx, desk.spaces, live)
     causes = {memory.id: reasoning.causes(memory, above, own=True) for memory in live}
+    decided = {memory.id: {one.key for one in memory.decisions} for memory in live}
     for notice, said in told.values():
-        if said.key not in causes.get(said.dependent, {}):
+        if said.key not in causes.get(said.dependent, {}) or said.key in decided[said.dependent]:
             take_away(desk, notice, how="withdraw")
         elif notice.space.name != _place(there[said.dependent].space):
             _bring(desk, notice, there[said.dependent].space)
     wanted = {
-        notice_id(memory.id, cause): (memory, cause)
+        # Who may read the memory may read what is beside it, and perhaps nothing else on the path.
+        notice_id(memory.id, cause): (memory, reasoning.shown(cause, above.known, {memory.space.id}))
         for memory in live
         for key, cause in causes[memory.id].items()
-        if key not in {one.key for one in memory.decisions}
+        if key not in decided[memory.id]
     }
     return _tell(desk, wanted)
 
@@ -197,9 +203,14 @@ def _words(id_: str, memory: Memory, cause: Cause, why: str) -> str:
     steps = "directly" if cause.depth == 1 else f"in {cause.depth} steps"
     return (
         f"{cause.invalidated} {became}{f': {why}' if why else '.'}\n\n"
-        f"{memory.id} rests on it {steps}: {' <- '.join(cause.path)}\n\n"
+        f"{memory.id} rests on it {steps}: {' <- '.join(id_ or '…' for id_ in _ends(cause.path))}\n\n"
         f"Decide with `commonplace triage {id_} keep`, or `retract`, `supersede` or `dismiss`."
     )
+
+
+def _ends(path: Sequence[str | None]) -> Sequence[str | None]:
+    """Return as much of a path as anybody would read; the inbox tells all of it."""
+    return path if len(path) <= _LONGEST_PATH else (*path[: _LONGEST_PATH // 2], None, *path[-_LONGEST_PATH // 2 :])
 
 
 def _place(space: Space) -> str:
@@ -269,8 +280,8 @@ def _dismiss(desk: Desk, gone: Sequence[Memory]) -> None:
             continue
         if memory.space.id not in rights.writable(desk.tx, desk.actor, desk.spaces):
             raise rights.refusal(desk.actor, memory.space.name)
-        with suppress(FileInTheWay, takein.FileGone):
-            # Where its file cannot be written, the memory stays in doubt.
+        with suppress(FileInTheWay, takein.FileGone, *([TooLarge] if desk.actor == FILESYSTEM else [])):
+            # Where its file cannot be written, the memory stays in doubt, and its notice comes back.
             memory = takein.fresh(desk._replace(actor=FILESYSTEM), memory, looked=False)
             decide(desk, memory, [Cause(*said.key)], DISMISS, "its notice was removed")
 
@@ -282,4 +293,6 @@ def decide(desk: Desk, memory: Memory, settled: Sequence[Cause], verdict: str, n
     made = [Decision(verdict, cause.invalidated, cause.invalidating, by, at, note) for cause in settled]
     said = memory._replace(decisions=(*kept, *made), **also)  # type: ignore[arg-type]
     changed = ["decisions", *also]
+    # A front matter that has no room left is found out before anything is changed.
+    rendered(said, desk.parts)
     return amend.amend(desk, memory, said, changed, how="triage")

@@ -45,6 +45,13 @@ class Reading(Protocol):
         """Return the first row of a query, or None."""
         ...
 
+    def ask(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
+        """Send a query, and return what waits for its rows: so several are sent before anybody waits.
+
+        In a transaction each sees what those before it have done, and waited for.
+        """
+        ...
+
 
 class Transaction(Reading, Protocol):
     """The writing transaction: everything in it is committed together, or nothing is."""
@@ -59,13 +66,6 @@ class Transaction(Reading, Protocol):
     """
     claiming: str
     """The same, but rows that others keep already are left out."""
-
-    def ask(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
-        """Send a query, and return what waits for its rows: so several are sent before anybody waits.
-
-        Each sees what those before it have done, and waited for.
-        """
-        ...
 
     def run(self, sql: str, /, **params: object) -> int:
         """Run one statement and return how many rows it touched."""

@@ -6,7 +6,7 @@ import base64
 import binascii
 import posixpath
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -38,6 +38,29 @@ def reached(tx: Reading, actor: str, names: Sequence[str]) -> Spaces:
             rights.require_create(tx, actor, known, top)
         found |= chosen
     return found
+
+
+class Later(Mapping[str, Space]):
+    """Spaces that are looked up when somebody first asks which they are."""
+
+    def __init__(self, look_up: Callable[[], Spaces]) -> None:
+        """Look them up like this."""
+        self._look_up = look_up
+        self._found: Spaces | None = None
+
+    def _spaces(self) -> Spaces:
+        if self._found is None:
+            self._found = self._look_up()
+        return self._found
+
+    def __getitem__(self, id_: str) -> Space:
+        return self._spaces()[id_]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._spaces())
+
+    def __len__(self) -> int:
+        return len(self._spaces())
 
 
 def _reaches(name: str, top: str, space: Space) -> bool:
@@ -152,14 +175,25 @@ def all_spaces(parts: Parts, actor: str) -> tuple[Space, ...]:
         return tuple(sorted(readable(tx, actor).values(), key=lambda space: space.name))
 
 
-def marked(parts: Parts, tx: Reading, allowed: Spaces, found: Sequence[Memory], now: datetime) -> list[Memory]:
-    """Return the memories with what supersedes them and what is to be said of them."""
+def marked(
+    parts: Parts,
+    tx: Reading,
+    allowed: Spaces,
+    found: Sequence[Memory],
+    now: datetime,
+    *,
+    superseded: Callable[[], list[Link]] | None = None,
+) -> list[Memory]:
+    """Return the memories with what supersedes them and what is to be said of them.
+
+    `superseded` are the links to them that say so, where somebody has asked for those already.
+    """
     ids = tuple(memory.id for memory in found)
     resting = [memory for memory in found if reasoning.rests(memory)]
     every = spaces.everything(tx) if resting else {}
     above = reasoning.above(tx, every, resting) if resting else reasoning.Above({}, {})
     successors: dict[str, str] = {}
-    superseding = links.incoming(tx, allowed, ids, relations=("supersedes",))
+    superseding = superseded() if superseded else superseding_links(tx, allowed, ids)()
     live = _live(tx, allowed, [link.source for link in superseding])
     for link in superseding:
         if link.source in live and link.source != link.target:
@@ -171,6 +205,7 @@ def marked(parts: Parts, tx: Reading, allowed: Spaces, found: Sequence[Memory], 
         trouble = troubles.get((memory.id, memory.path))
         marks = list(_marks(memory, now, trouble, superseded=memory.id in successors))
         doubts = reasoning.doubts(memory, above) if memory.id in above.known else ()
+        doubts = tuple(reasoning.shown(cause, above.known, allowed) for cause in doubts)
         if doubts:
             marks.append("suspect")
         if is_outdated(memory, above.known):
@@ -178,6 +213,11 @@ def marked(parts: Parts, tx: Reading, allowed: Spaces, found: Sequence[Memory], 
         said = memory._replace(marks=tuple(marks), superseded_by=successors.get(memory.id), doubts=doubts)
         shown.append(_standing(tx, allowed, said, stands[memory.id]) if memory.id in stands else said)
     return shown
+
+
+def superseding_links(tx: Reading, allowed: Spaces, ids: Sequence[str]) -> Callable[[], list[Link]]:
+    """Ask for the links by which memories are superseded, and return what waits for them."""
+    return links.asking(tx, allowed, ids, relations=("supersedes",))
 
 
 def is_outdated(memory: Memory, known: Mapping[str, Memory]) -> bool:

@@ -7,7 +7,7 @@ source. Chains made by hand may go round: whatever was seen is not seen again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from commonplace import links, memories
@@ -30,7 +30,8 @@ class Above(NamedTuple):
 
     def invalidating(self, memory: Memory) -> Iterator[str]:
         """Yield what takes the ground from under those who rest on a memory."""
-        if memory.deleted is not None:
+        # A notice is taken away once it is settled: whoever named it by hand has nothing to fear from that.
+        if memory.deleted is not None and memory.kind != "notice":
             yield DELETED
         yield from self.superseding.get(memory.id, ())
 
@@ -112,9 +113,9 @@ def causes(memory: Memory, found: Above, *, own: bool) -> dict[tuple[str, str], 
     told: dict[tuple[str, str], Cause] = {}
     for ground, path, depth in _walk(memory, found.known, own=own):
         for invalidating in found.invalidating(ground):
-            by_path, steps = path, depth
             if invalidating == memory.id:
                 continue
+            by_path, steps = path, depth
             if invalidating in path:
                 ways = _walk(memory, found.known, own=own, avoiding=invalidating)
                 by_path, steps = next(((other, deep) for end, other, deep in ways if end.id == ground.id), ((), 0))
@@ -124,16 +125,32 @@ def causes(memory: Memory, found: Above, *, own: bool) -> dict[tuple[str, str], 
 
 
 def doubts(memory: Memory, found: Above) -> tuple[Cause, ...]:
-    """Return what puts a memory in doubt and nobody has decided about: for a copy, neither here nor at its source."""
-    told = causes(memory, found, own=False)
-    decided: set[tuple[str, str]] = set()
-    seen: set[str] = set()
-    at: Memory | None = memory
-    while told and at is not None and at.id not in seen:
-        seen.add(at.id)
-        decided.update(one.key for one in at.decisions)
-        at = found.known.get(original(at) or "")
-    return tuple(cause for key, cause in sorted(told.items()) if key not in decided)
+    """Return what puts a memory in doubt and nobody has decided about.
+
+    A copy is in doubt for what its source is in doubt for too, unless that was decided here or there.
+    """
+    told: dict[tuple[str, str], Cause] = {}
+    for at in reversed(_sources(memory, found.known)):
+        decided = {one.key for one in at.decisions}
+        passed_on = [one._replace(path=(*one.path, at.id)) for one in told.values() if one.invalidating != at.id]
+        every = sorted([*passed_on, *causes(at, found, own=True).values()], key=lambda one: one.depth, reverse=True)
+        told = {cause.key: cause for cause in every if cause.key not in decided}
+    return tuple(cause for _, cause in sorted(told.items()))
+
+
+def shown(cause: Cause, known: Mapping[str, Memory], readable: Container[str]) -> Cause:
+    """Return a cause as it is told to somebody who may read these spaces: what else is on the path is not named."""
+    ends = {cause.invalidated, *cause.path[-1:]}
+    named = {id_ for id_ in cause.path if id_ and (id_ in ends or (id_ in known and known[id_].space.id in readable))}
+    return cause._replace(path=tuple(id_ if id_ in named else None for id_ in cause.path))
+
+
+def _sources(memory: Memory, known: Mapping[str, Memory]) -> list[Memory]:
+    """Return a memory and what it is a copy of, and so on, the nearest first."""
+    chain = [memory]
+    while (source := known.get(original(chain[-1]) or "")) is not None and source not in chain:
+        chain.append(source)
+    return chain
 
 
 def _walk(memory: Memory, known: Mapping[str, Memory], *, own: bool, avoiding: str = "") -> Iterator[Step]:
@@ -202,61 +219,60 @@ def depth_of(memory: Memory, known: Mapping[str, Memory], *, most: int) -> int:
 
 def below(tx: Reading, spaces: Spaces, roots: Iterable[str], *, most: int | None = None) -> dict[str, Resting]:
     """Return all that rests on some memories or on copies of them, each once, the nearest first; at most so many."""
-    reached: dict[str, Resting] = {}
-    level: dict[str, tuple[str, ...]] = {root: (root,) for root in roots}
-    passed = set(level)
-    depth = 0
-    while level and (most is None or len(reached) < most):
-        copied = level
-        while copied := _copies(tx, spaces, copied, passed, reached, depth):
-            level |= copied
-        depth += 1
-        level = _dependents(tx, spaces, level, passed, reached, depth)
-    return reached
+    descent = _Descent(tx, spaces, roots)
+    while descent.level and (most is None or len(descent.reached) < most):
+        descent.go_down()
+    return descent.reached
 
 
-def _copies(
-    tx: Reading,
-    spaces: Spaces,
-    level: Mapping[str, tuple[str, ...]],
-    passed: set[str],
-    reached: dict[str, Resting],
-    depth: int,
-) -> dict[str, tuple[str, ...]]:
-    """Return the copies of some memories that were not passed before, with their paths; they are as deep as those."""
-    found = links.from_anywhere(tx, sorted(level), relations=_COPYING)
-    there = memories.everywhere(tx, spaces, sorted({link.source for link in found} - passed))
-    copied: dict[str, tuple[str, ...]] = {}
-    for link in found:
-        copy = there.get(link.source)
-        if copy is not None and original(copy) == link.target and copy.id not in copied:
-            copied[copy.id] = (*level[link.target], copy.id)
-            if depth:
-                reached.setdefault(copy.id, Resting(copy, depth, copied[copy.id], own=False))
-    passed.update(copied)
-    return copied
+class _Descent:
+    """A walk down from some memories, level by level: what was reached so far, and what was passed."""
 
+    def __init__(self, tx: Reading, spaces: Spaces, roots: Iterable[str]) -> None:
+        self._tx = tx
+        self._spaces = spaces
+        self._depth = 0
+        self.level: dict[str, tuple[str, ...]] = {root: (root,) for root in roots}
+        self._passed = set(self.level)
+        self.reached: dict[str, Resting] = {}
 
-def _dependents(
-    tx: Reading,
-    spaces: Spaces,
-    level: Mapping[str, tuple[str, ...]],
-    passed: set[str],
-    reached: dict[str, Resting],
-    depth: int,
-) -> dict[str, tuple[str, ...]]:
-    """Return what was reasoned from some memories and not passed before, with its paths."""
-    found = links.from_anywhere(tx, sorted(level), relations=REASONING)
-    there = memories.everywhere(tx, spaces, sorted({link.source for link in found}))
-    fresh: dict[str, tuple[str, ...]] = {}
-    for link in found:
-        dependent, path = there.get(link.source), level[link.target]
-        if dependent is None or dependent.id in path:
-            continue
-        before = reached.get(dependent.id)
-        if before is None or not before.own:
-            reached[dependent.id] = Resting(dependent, depth, (*path, dependent.id), own=True)
-        if dependent.id not in passed:
-            passed.add(dependent.id)
-            fresh[dependent.id] = (*path, dependent.id)
-    return fresh
+    def go_down(self) -> None:
+        """Go on to what was reasoned from the memories of this level, or from copies of them."""
+        copied = self.level
+        while copied := self._copies(copied):
+            self.level |= copied
+        self._depth += 1
+        self.level = self._dependents()
+
+    def _copies(self, level: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        """Return the copies of some memories that were not passed before, with their paths; all are equally deep."""
+        found = links.from_anywhere(self._tx, sorted(level), relations=_COPYING)
+        there = memories.everywhere(self._tx, self._spaces, sorted({link.source for link in found} - self._passed))
+        copied: dict[str, tuple[str, ...]] = {}
+        for link in found:
+            copy = there.get(link.source)
+            if copy is not None and original(copy) == link.target and copy.id not in copied:
+                copied[copy.id] = (*level[link.target], copy.id)
+                if self._depth:
+                    self.reached.setdefault(copy.id, Resting(copy, self._depth, copied[copy.id], own=False))
+        self._passed.update(copied)
+        return copied
+
+    def _dependents(self) -> dict[str, tuple[str, ...]]:
+        """Return what was reasoned from the memories of this level and not passed before, with its paths."""
+        found = links.from_anywhere(self._tx, sorted(self.level), relations=REASONING)
+        there = memories.everywhere(self._tx, self._spaces, sorted({link.source for link in found}))
+        fresh: dict[str, tuple[str, ...]] = {}
+        for link in found:
+            dependent, path = there.get(link.source), self.level[link.target]
+            if dependent is None or dependent.id in path:
+                continue
+            before = self.reached.get(dependent.id)
+            if before is None or not before.own:
+                # What was passed as a copy comes in its place by its own links: the nearest first.
+                self.reached.pop(dependent.id, None)
+                self.reached[dependent.id] = Resting(dependent, self._depth, (*path, dependent.id), own=True)
+            if dependent.id not in self._passed:
+                self._passed.add(dependent.id)
+                fresh[dependent.id] = (*path, dependent.id)
+        return fresh

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import date, datetime
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy.typing as npt
 
 from commonplace import (
     analysis,
+    changes,
     dates,
     embedding,
     indexing,
@@ -100,8 +102,9 @@ class Recaller:
         vector = None if clear.is_empty else self._vector(asked.query, view, notes)
         watch.lap("embed")
         with parts.db.reading() as tx:
+            changed = changes.total(tx)
             allowed = reading.reached(tx, actor, asked.spaces)
-            tail = self._follower.tail(tx, view, most=most)
+            tail = self._follower.tail(tx, view, changed(), most=most)
             watch.lap("tail")
             sought, near = self._sought(clear, allowed, vector)
             watch.lap("near")
@@ -112,7 +115,7 @@ class Recaller:
             watch.lap("search")
             rows, scores = _newest(found) if clear.is_empty else _ranked(parts, clear, sought, found, near)
             watch.lap("rank")
-            readable = reading.readable(tx, actor)
+            readable = reading.Later(partial(reading.readable, tx, actor))
             teller = Teller(parts, tx, allowed, clear, found.pool, scores, readable=readable)
             hits = tuple(within(teller.hits(rows), asked.budget_tokens))
             watch.lap("tell")

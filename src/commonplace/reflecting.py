@@ -12,6 +12,7 @@ from commonplace import (
     links,
     memories,
     notices,
+    paths,
     reading,
     reasoning,
     remember,
@@ -23,7 +24,7 @@ from commonplace import (
 )
 from commonplace.desk import Desk, no_memory
 from commonplace.doubt import Dependent, Superseded
-from commonplace.errors import BadInput, Conflict
+from commonplace.errors import BadInput, Conflict, NotFound
 from commonplace.judgement import Because
 from commonplace.model import FILESYSTEM, Draft, Link, Memory, Receipt, Space
 from commonplace.ports import Parts
@@ -50,8 +51,12 @@ def set_depth(parts: Parts, actor: str, name: str, depth: int | None) -> Space:
     """Set how deep reflections may stand on each other in a space and below it; None: as above it."""
     if depth is not None and (isinstance(depth, bool) or not 1 <= depth <= DEEPEST):
         raise BadInput(f"a depth of {depth} is out of range", fix=f"give 1 to {DEEPEST}")
+    paths.require_space_name(name)
 
     def story(desk: Desk) -> Space:
+        if name not in {space.name for space in desk.spaces.values()}:
+            rights.require_create(desk.tx, desk.actor, desk.spaces, name)
+            raise NotFound(f"there is no space {name!r}", fix="`commonplace space list` shows the spaces")
         space = rights.require_admin(desk.tx, desk.actor, desk.spaces, name)
         if space.depth == depth:
             return space
@@ -94,8 +99,6 @@ def superseded(desk: Desk, old: Memory, new: Memory, why: str) -> Superseded:
     """Let one memory supersede another at a desk; the actor has the right to, and nobody changes them meanwhile."""
     if new.id == old.id:
         raise BadInput("a memory cannot supersede itself", fix="name another memory, or edit this one")
-    if old.kind == "notice" or new.kind == "notice":
-        raise BadInput("a notice is not superseded, and supersedes nothing", fix="`triage` it")
     if any((one.relation, one.target) == ("supersedes", old.id) for one in new.links):
         return Superseded(old.id, new.id, new=False, notified=0)
     link = Link(new.id, "supersedes", old.id, old.revision)

@@ -296,7 +296,9 @@ def unlink(parts: Parts, actor: str, source: str, relation: str, target: str) ->
 
 
 def _require_own_link(memory: Memory, relation: str) -> None:
-    """Refuse to change where a copy came from."""
+    """Refuse to change where a copy came from, or what a notice is about."""
+    if memory.notice is not None:
+        raise BadInput("a notice has the one link to what it is about", fix="link that memory, or `triage` the notice")
     if relation == "shared_from" and memory.shared is not None:
         raise BadInput(
             f"memory {memory.id} is a copy, and has one source",
@@ -371,6 +373,8 @@ def _edited(desk: Desk, memory: Memory, changes: Changes) -> Memory:
         title = wording.title(changes.title) if changes.title else ""
         said = said._replace(title=title or titles.title_from(said.text))
     if changes.kind is not UNSET:
+        if memory.notice is not None:
+            raise BadInput("a notice stays one", fix="`triage` it, or `delete` it to dismiss it")
         said = said._replace(kind=wording.kind(changes.kind))
     if changes.tags is not UNSET:
         said = said._replace(tags=wording.tags(changes.tags))

@@ -11,6 +11,7 @@ from commonplace.model import Message, Session, Spaces, moment, stamp
 from commonplace.ports import Reading, Row, Transaction
 
 _COLUMNS: Final = "id, session, seq, role, author, text, time, client_id, masked, episode, taken_back"
+_QUALIFIED: Final = ", ".join(f"message.{name}" for name in _COLUMNS.split(", "))
 _OPEN: Final = "episode IS NULL AND taken_back IS NULL"
 
 FIRST_GENERATION: Final = 1
@@ -187,19 +188,32 @@ def append(tx: Transaction, session: Session, messages: Sequence[tuple[Message, 
     )
 
 
-def repeated(tx: Reading, session: Session, client_ids: Sequence[str]) -> dict[str, tuple[Message, str]]:
-    """Return the messages that came before under these client ids, each with the hash of what was sent then."""
-    found: dict[str, tuple[Message, str]] = {}
-    for some in _chunks(client_ids):
-        rows = tx.rows(
-            f"SELECT {_COLUMNS}, sent FROM message"  # noqa: S608 - our own words
-            " WHERE space = :space AND session = :session AND client_id IN :ids",
-            space=session.space.id,
-            session=session.id,
-            ids=some,
-        )
-        found |= {row[7]: (_message(row), row[11]) for row in rows}
-    return found
+class Repeated:
+    """The messages of a session that came before under some client ids, asked for when the session is held."""
+
+    def __init__(self, tx: Reading, session_id: str, client_ids: Sequence[str]) -> None:
+        """Ask later for these."""
+        self._tx = tx
+        self._session = session_id
+        self._ids = client_ids
+        self._asked: list[Callable[[], list[Row]]] = []
+
+    def ask(self) -> None:
+        """Ask now, wherever the session is: it may not be known yet."""
+        self._asked = [
+            self._tx.ask(
+                f"SELECT {_QUALIFIED}, message.sent FROM session_place JOIN message"  # noqa: S608 - our own words
+                " ON message.space = session_place.space AND message.session = session_place.id"
+                " WHERE session_place.id = :session AND message.client_id IN :ids",
+                session=self._session,
+                ids=some,
+            )
+            for some in _chunks(self._ids)
+        ]
+
+    def found(self) -> dict[str, tuple[Message, str]]:
+        """Return them, each with the hash of what was sent then."""
+        return {row[7]: (_message(row), row[11]) for rows in self._asked for row in rows()}
 
 
 def messages(tx: Reading, session: Session, *, after: int = 0, limit: int = 500) -> list[Message]:

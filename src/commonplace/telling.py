@@ -137,9 +137,10 @@ class Teller:
         around = {other for row in rows for other in (row - 1, row, row + 1) if self._is_beside(row, other)}
         names = [self._name(row) for row in sorted(around)]
         own = {self._name(row)[1] for row in rows}
+        superseded = reading.superseding_links(self._tx, self._readable, tuple(own - {""}))
         there = memories.several(self._tx, self._allowed, tuple({memory for _, memory in names if memory}))
         told = [one for one in there.values() if one.id in own]
-        marked = reading.marked(self._book, self._tx, self._readable, told, self._clear.now)
+        marked = reading.marked(self._book, self._tx, self._readable, told, self._clear.now, superseded=superseded)
         self._memories = {**there, **{one.id: one for one in marked}}
         self._losing = {} if self._clear.is_empty else {one.id: lost for one in marked if (lost := _lost_by(one))}
         loose = [passage for passage, memory in names if not memory]

@@ -85,8 +85,8 @@ def blocks(text: str) -> list[Block]:
 def said_at(text: str, start: int, end: int) -> str:
     """Return what the message says that stands there."""
     said = text[start:end].strip("\n")
-    if said[:1].strip() and said[-1:].strip() and "\\" not in said and "\r" not in said:
-        # Nothing is shielded, and only empty lines are around it: as with nearly every message.
+    # Mostly nothing is shielded, and no line at the ends is blank: then there is nothing to take apart.
+    if "\\" not in said and "\r" not in said and said and not said[0].isspace() and not said[-1].isspace():
         return said
     lines = text[start:end].split("\n")
     if text[max(start - 2, 0) : start] == "\r\n":

@@ -61,7 +61,10 @@ def _waiting(tx: Reading, allowed: Spaces, found: list[Memory], now: datetime) -
     live = {id_: one for id_, one in there.items() if one.deleted is None}
     every = spaces.everything(tx)
     above = reasoning.above(tx, every, live.values())
-    causes = {id_: reasoning.causes(one, above, own=True) for id_, one in live.items()}
+    causes = {
+        id_: {key: reasoning.shown(cause, above.known, allowed) for key, cause in found.items()}
+        for id_, found in ((id_, reasoning.causes(one, above, own=True)) for id_, one in live.items())
+    }
     named = memories.outlines(tx, every, sorted({id_ for _, said in told for id_ in said.key if id_ != DELETED}))
     return [
         _one(notice, said, live[said.dependent], causes[said.dependent].get(said.key), named, allowed, now)
@@ -134,12 +137,12 @@ def _triage(desk: Desk, *, memory_id: str, verdict: str, note: str, by: str | No
         raise Conflict(f"memory {memory.id} is not in doubt", fix="`commonplace inbox` shows what waits for a decision")
     successor = takein.fresh(desk, desk.require(by), looked=looked) if by else None
     memory = notices.decide(desk, memory, settled, verdict, note, **_changed(desk, memory, verdict, above.known))
-    if successor is not None:
-        reflecting.superseded(desk, memory, successor, note)
     keys = {one.key for one in settled}
     for notice in notices.about(desk.tx, desk.spaces, memory.id):
         if notice.notice is not None and notice.notice.key in keys:
             notices.take_away(desk, notice, how="triage", verdict=verdict)
+    if successor is not None:
+        reflecting.superseded(desk, memory, successor, note)
     return Triaged(memory.id, verdict, len(settled), memory.version, memory.space.name, memory.path)
 
 

@@ -15,6 +15,7 @@ from commonplace.doors.agreement import (
     rules_arguments,
 )
 from commonplace.doors.parsing import Parser, amount, number, seconds
+from commonplace.judgement import VERDICTS
 from commonplace.model import MODES
 from commonplace.principals import ROLES
 from commonplace.version import __version__
@@ -173,6 +174,9 @@ def _space(to: Parser) -> None:
     rename.add_argument("old", metavar="OLD")
     rename.add_argument("new", metavar="NEW")
     _command(actions, "which", "say which space is meant here when none is named")
+    depth = _command(actions, "depth", "show or set how deep reflections may stand on each other in a space")
+    depth.add_argument("name", metavar="NAME")
+    depth.add_argument("depth", metavar="N", nargs="?", help="1 to 10; `default` goes by the space above it again")
 
 
 def _session(to: Parser) -> None:
@@ -273,7 +277,7 @@ def _nothing(_to: Parser) -> None:
     pass
 
 
-# --- sharing and rights
+# --- sharing
 
 
 def _share(to: Parser) -> None:
@@ -303,6 +307,50 @@ def _refresh_mode(to: Parser) -> None:
 def _lineage(to: Parser) -> None:
     _id(to)
     to.add_argument("--depth", type=int, metavar="N", help="at most so many steps back and forth, up to 32 (32)")
+
+
+# --- reasoning
+
+
+def _reflect(to: Parser) -> None:
+    _text(to)
+    to.add_argument(
+        "--on", action="append", default=[], metavar="ID", help="what it was reasoned from (repeatable, at least one)"
+    )
+    to.add_argument("--title", help="the title; else the text's first line")
+    to.add_argument("--tag", action="append", default=[], metavar="TAG", help="a tag, or several (repeatable)")
+    to.add_argument("--importance", type=float, metavar="0..1", help="how much it matters")
+    to.add_argument("--occurred", metavar="TIME", help="when it happened")
+    to.add_argument("--key", help="an idempotency key: sent again, it is stored once")
+
+
+def _supersede(to: Parser) -> None:
+    to.add_argument("id", metavar="OLD", help=_ID_HELP)
+    to.add_argument("--by", metavar="NEW", required=True, help="the memory that holds instead")
+    to.add_argument("--reason", default="", metavar="TEXT", help="why: everybody who is told reads it")
+
+
+def _reinstate(to: Parser) -> None:
+    to.add_argument("id", metavar="OLD", help=_ID_HELP)
+    to.add_argument("--by", metavar="ID", help="only this one no longer supersedes it; else none does")
+
+
+def _inbox(to: Parser) -> None:
+    to.add_argument("--expired", action="store_true", help="notices that have expired too")
+    to.add_argument("--limit", type=int, metavar="N", help="how many (100; on a terminal all, one by one)")
+    to.add_argument("--after", metavar="CURSOR", help="go on behind a page: its `next`")
+
+
+def _triage(to: Parser) -> None:
+    to.add_argument("id", metavar="ID", help="a notice, or a memory with all its doubts")
+    to.add_argument(
+        "verdict", metavar="VERDICT", choices=VERDICTS, help="keep, retract, supersede (--by) or dismiss (the notice)"
+    )
+    to.add_argument("--note", default="", metavar="TEXT", help="why: it stays with the memory")
+    to.add_argument("--by", metavar="ID", help="with supersede: the memory that holds instead")
+
+
+# --- rights
 
 
 def _grant(to: Parser) -> None:
@@ -403,8 +451,14 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
     "approve": ("agree to a request", approve_arguments),
     "reject": ("refuse a request, or take your own back", approve_arguments),
     "limit": ("list and set how often principals may share and ask", partial(limit_arguments, **_WAYS)),
+    "reflect": ("store what was reasoned from other memories", _reflect),
+    "supersede": ("let a memory supersede another, and tell everybody who rests on that", _supersede),
+    "reinstate": ("take back that a memory was superseded", _reinstate),
+    "dependents": ("show what rests on a memory, directly or through others", _id),
+    "inbox": ("go through what is in doubt, one by one on a terminal; elsewhere, list it", _inbox),
+    "triage": ("decide about a memory that is in doubt", _triage),
     "session": ("append, show, switch, rewind and settle sessions of messages", _session),
-    "space": ("list, create and rename spaces", _space),
+    "space": ("list, create and rename spaces, and say how deep reflections may go", _space),
     "grant": ("let others read, write or administer spaces", _grant),
     "key": ("make, list and revoke API keys", _key),
     "import": ("take in a folder of Markdown files", _import),

@@ -15,7 +15,7 @@ from commonplace.doors import agreement, intake, jsons, plain, showing
 from commonplace.doors.progress import Teller
 from commonplace.errors import BadInput, CommonplaceError
 from commonplace.model import UNSET, Filter, Unset
-from commonplace.settings import PERSONAL, Settings, default_space
+from commonplace.settings import PERSONAL, Settings
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -243,9 +243,14 @@ def _unlink(call: Call) -> int:
 
 
 def _show(call: Call) -> int:
+    from commonplace.doors import doubts
+
     memory = call.book.get(call.id(call.args.id))
     incoming = [link for link in call.book.links(memory.id) if link.target == memory.id]
-    return call.tell(jsons.shown(memory, incoming), lambda out: showing.memory(out, memory, incoming))
+    return call.tell(
+        jsons.shown(memory, incoming),
+        lambda out: showing.memory(out, memory, incoming, doubts.titles_in(call.book, memory)),
+    )
 
 
 def _list(call: Call) -> int:
@@ -296,7 +301,7 @@ def _history(call: Call) -> int:
     return call.tell(jsons.history(memory_id, revisions, diffs), lambda out: showing.history(out, revisions, diffs))
 
 
-# --- sessions, sharing and rights
+# --- sessions, sharing, reasoning and rights
 
 
 def _session(call: Call) -> int:
@@ -307,6 +312,12 @@ def _session(call: Call) -> int:
 
 def _sharing(call: Call) -> int:
     from commonplace.doors.sharing import COMMANDS
+
+    return COMMANDS[call.args.command](call)
+
+
+def _reasoning(call: Call) -> int:
+    from commonplace.doors.reasoning import COMMANDS
 
     return COMMANDS[call.args.command](call)
 
@@ -326,24 +337,10 @@ def _worker(call: Call) -> int:
 # --- spaces and the home
 
 
-def _list_spaces(call: Call) -> int:
-    said = call.book.spaces()
-    return call.tell(jsons.spaces(said), lambda out: showing.spaces(out, said))
+def _space(call: Call) -> int:
+    from commonplace.doors.spaces import ACTIONS
 
-
-def _create_space(call: Call) -> int:
-    said = call.book.create_space(call.args.name)
-    return call.tell(jsons.space(said), lambda out: showing.spaces(out, [said]))
-
-
-def _rename_space(call: Call) -> int:
-    said = call.book.rename_space(call.args.old, call.args.new)
-    return call.tell(jsons.space(said), lambda out: showing.spaces(out, [said]))
-
-
-def _which_space(call: Call) -> int:
-    name = default_space(call.settings)
-    return call.tell({"space": name}, lambda out: out.line(name))
+    return ACTIONS[call.args.action](call)
 
 
 def _import(call: Call) -> int:
@@ -445,12 +442,11 @@ _COMMANDS: Final[Mapping[str, Command]] = {
     "session show": _session,
     "session list": _session,
     **dict.fromkeys(("share", "pull", "unshare", "refresh", "detach", "adopt", "lineage", "copies"), _sharing),
+    **dict.fromkeys(("reflect", "supersede", "reinstate", "dependents", "inbox", "triage"), _reasoning),
     **dict.fromkeys(("grant add", "grant list", "grant revoke", "key create", "key list", "key revoke"), _rights),
     "worker": _worker,
     **agreement.ACTIONS,
-    "space list": _list_spaces,
-    "space create": _create_space,
-    "space rename": _rename_space,
+    **dict.fromkeys(("space list", "space create", "space rename", "space depth"), _space),
     "import": _import,
     "export": _export,
     "rebuild": _rebuild,
@@ -461,7 +457,7 @@ _COMMANDS: Final[Mapping[str, Command]] = {
     "audit list": _log,
 }
 _WITHOUT_BOOK: Final[Mapping[str, Command]] = {
-    "space which": _which_space,
+    "space which": _space,
     "bench locomo": _bench_locomo,
     "completion": _completion,
     "audit keys": _make_keys,

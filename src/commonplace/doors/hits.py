@@ -75,8 +75,6 @@ def _source(out: Output, said: Hit) -> Iterator[_Phrase]:
     for mark in said.marks:
         by = f" by {out.name(said.superseded_by)}" if mark == "superseded" and said.superseded_by else ""
         yield f"{mark}{by}", "yellow"
-    if said.suspect:
-        yield "suspect", "yellow"
     by = f" by {out.name(said.successor)}" if said.successor else ""
     text, style = standing(said.freshness)
     yield f"{text}{by}", style

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from commonplace.errors import CommonplaceError, TooMany
+from commonplace.judgement import Notice
 from commonplace.model import (
     Appended,
     Captured,
@@ -102,6 +103,21 @@ def memory(said: Memory) -> dict[str, Any]:
         "freshness": said.freshness,
         "successor": said.successor,
         "shared": _shared(said.shared, said.source),
+        "doubts": [{**one._asdict(), "path": list(one.path)} for one in said.doubts],
+        "decisions": [{**one._asdict(), "at": stamp(one.at)} for one in said.decisions],
+        "notice": _notice(said.notice),
+    }
+
+
+def _notice(said: Notice | None) -> dict[str, Any] | None:
+    """Say what makes a memory a notice, in the words of its front matter; None for what is none."""
+    if said is None:
+        return None
+    return {
+        "dependent_id": said.dependent,
+        "invalidated_id": said.invalidated,
+        "invalidating_id": said.invalidating,
+        "timestamp": stamp(said.at),
     }
 
 
@@ -373,7 +389,7 @@ def key(said: ApiKey, names: Mapping[str, str]) -> dict[str, Any]:
 
 def space(said: Space) -> dict[str, Any]:
     """One space."""
-    return {"id": said.id, "name": said.name, "created": stamp(said.created)}
+    return {"id": said.id, "name": said.name, "created": stamp(said.created), "depth": said.depth}
 
 
 def spaces(said: Iterable[Space]) -> dict[str, Any]:

@@ -41,21 +41,27 @@ def repeated(out: Output, said: Receipt) -> None:
     out.receipt("Remembered before:", memory_id=said.id, space=said.space, path=said.path, version=said.version)
 
 
-def memory(out: Output, said: Memory, incoming: Sequence[Link]) -> None:
-    """One memory: its title, what is known about it, its text."""
+def memory(out: Output, said: Memory, incoming: Sequence[Link], titles: Mapping[str, str]) -> None:
+    """One memory: its title, what is known about it, its text; other memories are called by these titles."""
     out.line(said.title, "bold")
-    out.facts((name, value) for name, value in _about(out, said, incoming) if words(value))
+    out.facts((name, value) for name, value in _about(out, said, incoming, titles) if words(value))
     out.line("")
     out.body(said.text)
 
 
-def _about(out: Output, said: Memory, incoming: Sequence[Link]) -> Iterable[tuple[str, Cell]]:
+def _about(
+    out: Output, said: Memory, incoming: Sequence[Link], titles: Mapping[str, str]
+) -> Iterable[tuple[str, Cell]]:
     yield "id", said.id
     yield "space", said.space.name
     yield "kind", said.kind
     yield "tags", ", ".join(said.tags)
-    yield "marks", ", ".join(said.marks)
+    yield "marks", (", ".join(said.marks), _colour(said))
     yield "superseded by", said.superseded_by or ""
+    if said.doubts or said.decisions:
+        from commonplace.doors import doubts
+
+        yield from doubts.reasons(out, said, titles)
     yield from _copied(out, said)
     yield "importance", "" if said.importance is None else f"{said.importance:g}"
     yield "author", said.author
@@ -107,9 +113,15 @@ def page(out: Output, said: Page, *, whole_ids: bool) -> None:
 
 
 def _marks(said: Memory) -> Cell:
-    """Return what is to be said of a memory; how a copy stands to its source gives the colour."""
+    """Return what is to be said of a memory; what is in doubt stands out, else how a copy stands to its source."""
     text, style = standing(said.freshness)
-    return ", ".join(filter(None, (*said.marks, text))), style
+    return ", ".join(filter(None, (*said.marks, text))), _colour(said) or style
+
+
+def _colour(said: Memory) -> str:
+    if "suspect" in said.marks:
+        return "red"
+    return "yellow" if "source_changed" in said.marks else ""
 
 
 def deleted(out: Output, said: Deleted) -> None:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import random
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime, timedelta
-from functools import lru_cache
-from typing import Any, Final, Generic
+from functools import partial
+from typing import Final, Generic
 
 import psycopg
 from psycopg import errors as pg
 
 from commonplace.engines import postgres_lines as lines
 from commonplace.engines.postgres_lines import Connection, Line, Lines
+from commonplace.engines.postgres_statements import Unsent, lists, translated
 from commonplace.errors import Busy, CommonplaceError, DatabaseUnfit, DatabaseUnreachable, HomeIsNewer, NotReplicated
 from commonplace.model import Change, new_id, stamp
 from commonplace.ports import Clock, Overtaken, Row, Told
@@ -24,11 +24,14 @@ from commonplace.ports import Clock, Overtaken, Row, Told
 OLDEST: Final = 160000
 """PostgreSQL 16, as a server counts."""
 
-_READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT version FROM schema_version"
+_READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WRITE: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _VERSION: Final = "SELECT version FROM schema_version"
 _LAZILY: Final = "SET LOCAL synchronous_commit TO off"
-_MARK: Final = "INSERT INTO committed (mark, at) VALUES (%(mark)s, %(at)s) ON CONFLICT DO NOTHING"
+_MARK: Final = """
+    WITH marked AS (INSERT INTO committed (mark, at) VALUES (%(mark)s, %(at)s) ON CONFLICT DO NOTHING RETURNING mark)
+    SELECT version, (SELECT count(*) FROM marked) FROM schema_version
+"""
 _MARKS_KEPT: Final = timedelta(hours=1)
 _TIDIED_EVERY: Final = 1000
 _COLLISIONS: Final = 50
@@ -93,16 +96,24 @@ class PostgresDatabase:
     def reading(self) -> Iterator[PostgresReading]:
         """Open a consistent view of what is committed now."""
         with _typed(), ExitStack() as lent:
-            yield PostgresReading(self._begin_reading(lent), self._clock.now())
+            connection = self._line_to_read(lent)
+            # Beginning and end travel with the first and behind the last question.
+            with connection.pipeline():
+                connection.execute(_READ)
+                version = connection.execute(_VERSION)
+                view = PostgresReading(connection, self._clock.now(), partial(self._begun, version))
+                yield view
+                view.require_begun()
+                connection.execute("ROLLBACK")
 
-    def _begin_reading(self, lent: ExitStack) -> Connection:
-        """Begin on a line that works; what is lost after that, the reader has to ask for again."""
+    def _line_to_read(self, lent: ExitStack) -> Connection:
+        """Return a line that works; what is lost after that, the reader has to ask for again."""
         patience = _Patience(self._busy_seconds)
         while True:
             try:
                 with ExitStack() as trying:
                     line = trying.enter_context(self._lines.line())
-                    self._begin_view(line.connection)
+                    lines.require_heard(line)
                     lent.push(trying.pop_all())
                     return line.connection
             except DatabaseUnreachable as error:
@@ -147,14 +158,16 @@ class PostgresDatabase:
         # In a pipeline nobody waits for the answer to a statement before the next is sent, unless somebody reads it.
         with connection.pipeline() as pipeline:
             connection.execute(_WRITE)
-            version = connection.execute(_VERSION)
-            marked = connection.execute(*telling.beginning(now))
-            self._require_version(version.fetchone())
-            if telling.doubtful and not _touched(marked, pipeline):
+            asked = telling.begin(connection, now)
+            begun = partial(self._begun, asked)
+            if telling.doubtful and not begun()[1]:
                 # The mark is there: the attempt whose answer was lost was committed.
                 return telling.doubtful[-1]
+            tx = PostgresTransaction(connection, now, pipeline, None if telling.doubtful else begun)
             telling.doubtful.clear()
-            told = telling.story(PostgresTransaction(connection, now, pipeline))
+            told = telling.story(tx)
+            tx.require_begun()
+            tx.send()
             telling.sent.append(told)
             line.warnings.clear()
             connection.execute("COMMIT")
@@ -179,15 +192,20 @@ class PostgresDatabase:
 
     # --- the schema
 
-    def _begin_view(self, connection: Connection) -> None:
-        """Begin in one round trip, and look at the version of the schema."""
-        cursor = connection.execute(_READ)
-        cursor.nextset()
-        self._require_version(cursor.fetchone())
+    def _begun(self, cursor: psycopg.Cursor[Row]) -> Row:
+        """Wait for the first answer of a transaction; what went wrong behind it may come from another version."""
+        try:
+            found = cursor.fetchone()
+        except psycopg.Error:
+            if cursor.pgresult is not None:
+                self._require_version(cursor.fetchone())
+            raise
+        return self._require_version(found)
 
-    def _require_version(self, found: Row | None) -> None:
+    def _require_version(self, found: Row | None) -> Row:
         if found is None or found[0] != self.schema:
             raise self._newer(found[0] if found else 0)
+        return found
 
     def _newer(self, version: int) -> HomeIsNewer:
         return HomeIsNewer(
@@ -231,9 +249,12 @@ class _Telling(Generic[Told]):
         self.sent: list[Told] = []
         self.doubtful: list[Told] = []
 
-    def beginning(self, now: datetime) -> tuple[str, dict[str, str]]:
-        """Return the statement that begins an attempt, with its parameters."""
-        return (_MARK, {"mark": self.mark, "at": stamp(now)}) if self.mark else (_LAZILY, {})
+    def begin(self, connection: Connection, now: datetime) -> psycopg.Cursor[Row]:
+        """Leave the mark of an attempt; what is returned tells the version of the schema, and whether it is new."""
+        if self.mark:
+            return connection.execute(_MARK, {"mark": self.mark, "at": stamp(now)})
+        connection.execute(_LAZILY)
+        return connection.execute(_VERSION)
 
     def lose(self) -> None:
         """Note that the connection was lost: if the commit was sent, it may have been made or not."""
@@ -281,20 +302,61 @@ class _Patience:
 
 
 class PostgresReading:
-    """A consistent view."""
+    """A consistent view, in a pipeline: nobody waits for an answer before it is read."""
 
-    def __init__(self, connection: Connection, now: datetime) -> None:
-        """Read through this connection; `now` is the one time of everything in it."""
-        self.connection = connection
+    def __init__(self, connection: Connection, now: datetime, begun: Callable[[], object] | None = None) -> None:
+        """Read through this connection; `now` is the one time of everything in it.
+
+        `begun` finds out, when the first answer is waited for, whether there is anything here that we understand.
+        """
+        self._connection = connection
+        self._begun = begun
         self.now = now
+
+    @property
+    def connection(self) -> Connection:
+        """The connection whose transaction this is."""
+        self.require_begun()
+        self.send()
+        return self._connection
+
+    def require_begun(self) -> None:
+        """Wait for the first answer, if nobody has yet: whether there is anything here that we understand."""
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            begun()
+
+    def send(self) -> None:
+        """Send what waits to be sent."""
+
+    def _sent(self, sql: str, params: dict[str, object]) -> psycopg.Cursor[Row]:
+        self.send()
+        try:
+            return self._connection.execute(translated(sql), lists(params))
+        except psycopg.Error:
+            self.require_begun()
+            raise
 
     def rows(self, sql: str, /, **params: object) -> list[Row]:
         """Return all rows of a query."""
-        return self.connection.execute(_translated(sql), _lists(params)).fetchall()
+        return self.ask(sql, **params)()
 
     def row(self, sql: str, /, **params: object) -> Row | None:
         """Return the first row of a query, or None."""
-        return self.connection.execute(_translated(sql), _lists(params)).fetchone()
+        asked = self._sent(sql, params)
+        self.require_begun()
+        return asked.fetchone()
+
+    def ask(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
+        """Send a query into the pipeline, and return what waits for its rows."""
+        asked = self._sent(sql, params)
+        if self._begun is None:
+            return asked.fetchall
+        return lambda: self._first_rows(asked)
+
+    def _first_rows(self, asked: psycopg.Cursor[Row]) -> list[Row]:
+        self.require_begun()
+        return asked.fetchall()
 
 
 class PostgresTransaction(PostgresReading):
@@ -303,25 +365,39 @@ class PostgresTransaction(PostgresReading):
     locking = " FOR UPDATE"
     claiming = " FOR UPDATE SKIP LOCKED"
 
-    def __init__(self, connection: Connection, now: datetime, pipeline: psycopg.Pipeline) -> None:
+    def __init__(
+        self, connection: Connection, now: datetime, pipeline: psycopg.Pipeline, begun: Callable[[], object] | None
+    ) -> None:
         """Write through this connection; `now` is the one time of everything in it."""
-        super().__init__(connection, now)
+        super().__init__(connection, now, begun)
         self._pipeline = pipeline
+        self._unsent = Unsent()
         self.recorded: list[Change] = []
         self.touched: dict[str, str | None] = {}
 
-    def ask(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
-        """Send a query into the pipeline, and return what waits for its rows."""
-        return self.connection.execute(_translated(sql), _lists(params)).fetchall
-
     def run(self, sql: str, /, **params: object) -> int:
         """Run one statement and return how many rows it touched."""
-        return _touched(self.connection.execute(_translated(sql), _lists(params)), self._pipeline)
+        asked = self._sent(sql, params)
+        self.require_begun()
+        return _touched(asked, self._pipeline)
 
     def run_many(self, sql: str, params: Sequence[Mapping[str, object]], /) -> None:
         """Run one statement for each set of parameters, without waiting for the answer."""
-        if params:
-            self.connection.cursor().executemany(_translated(sql), params)
+        if len(params) == 1:
+            # Several that have nothing to do with each other are sent as one, which costs little more than each.
+            if not self._unsent.takes(sql):
+                self.send()
+            self._unsent.add(sql, params[0])
+        elif params:
+            self.send()
+            self._connection.cursor().executemany(translated(sql), params)
+
+    def send(self) -> None:
+        """Send the statements that were kept to be sent together."""
+        if self._unsent.statements:
+            statement, params = self._unsent.joined()
+            self._unsent = Unsent()
+            self._connection.execute(statement, params, prepare=True)
 
     def record(self, change: Change) -> None:
         """Note a change for the seal."""
@@ -332,31 +408,6 @@ def _touched(cursor: psycopg.Cursor[Row], pipeline: psycopg.Pipeline) -> int:
     """Wait for an answer, and return how many rows were touched."""
     pipeline.sync()
     return cursor.rowcount
-
-
-# --- one SQL for both engines
-
-# What is in quotes and what is a cast stays as it is; a list is compared as an array, so that lists of any length
-# share one prepared statement.
-_TOKEN: Final = re.compile(r"'(?:[^']|'')*'|::|%| IN :([a-z_]+)|:([a-z_]+)")
-
-
-@lru_cache(maxsize=1024)
-def _translated(sql: str) -> str:
-    """Return the statement with parameters as psycopg writes them."""
-    return _TOKEN.sub(_token, sql)
-
-
-def _token(match: re.Match[str]) -> str:
-    if match[1]:
-        return f" = ANY(%({match[1]})s)"
-    if match[2]:
-        return f"%({match[2]})s"
-    return match[0].replace("%", "%%")
-
-
-def _lists(params: dict[str, object]) -> dict[str, Any]:
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in params.items()}
 
 
 # --- what a server must have

@@ -216,7 +216,7 @@ class _View:
             if not self.generation <= generation <= self._newest:
                 raise _moved()
             return found
-        with self._lend() as connection:
+        with self._lend() as connection, connection.pipeline():
             connection.execute(_READ)
             generation, found = Search(connection, sought, parts, owners).found(self.marker)
             connection.execute("ROLLBACK")

@@ -7,6 +7,7 @@ one who asked and at once, and after a failover the next one who asks finds the 
 from __future__ import annotations
 
 import logging
+import select
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import psycopg
 from psycopg import errors as pg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import TransactionStatus
+from psycopg.pq import ConnStatus, TransactionStatus
 
 from commonplace.engines.forking import Gate
 from commonplace.errors import (
@@ -150,6 +151,19 @@ class Lines:
         """Let go of everything, for good."""
         self._closed = True
         self.hang_up()
+
+
+def require_heard(line: Line) -> None:
+    """Raise what a server has said, or that it hung up, since a line was last used; nothing is sent for it."""
+    connection = line.connection
+    if select.select([connection.fileno()], [], [], 0)[0]:
+        try:
+            connection.pgconn.consume_input()
+            if connection.pgconn.status != ConnStatus.OK:
+                raise psycopg.OperationalError("the server hung up")
+        except psycopg.OperationalError as error:
+            connection.close()
+            raise lost(error) from error
 
 
 def _note(told: psycopg.errors.Diagnostic, warnings: list[str]) -> None:

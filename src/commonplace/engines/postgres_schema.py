@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Changes with every change of the tables, or of what stands in them."""
 
 TABLES: Final = ("recall_index", "recall_space", "recall_passage", "recall_posting")
@@ -67,8 +67,10 @@ CREATE: Final = f"""
     ) WITH ({_VACUUM});
     CREATE TABLE recall_posting (space bigint NOT NULL, term bigint NOT NULL, id uuid NOT NULL) WITH ({_VACUUM})
 """
+# What must hold of a candidate, and where its neighbours are, stands in the index of ids: it is not looked up twice.
 INDEX: Final = """
-    ALTER TABLE recall_passage ADD PRIMARY KEY (space, id);
+    ALTER TABLE recall_passage ADD PRIMARY KEY (space, id)
+      INCLUDE (thread, position, kind, flags, time, valid_from, valid_until, superseded, expires);
     ALTER TABLE recall_posting ADD PRIMARY KEY (space, term, id);
     CREATE INDEX recall_owner ON recall_passage (owner);
     CREATE INDEX recall_newest ON recall_passage (space, time DESC, position DESC, id);

@@ -116,7 +116,7 @@ class Search:
     """One search in the transaction of one connection: of what that sees, and of a tail."""
 
     def __init__(self, connection: Connection, sought: Sought, tail: Sequence[Part], owners: frozenset[str]) -> None:
-        """Search for this; `owners` are those whose passages the tail replaces."""
+        """Search for this on a connection in a pipeline; `owners` are those whose passages the tail replaces."""
         self._connection = connection
         self._sought = sought
         self._tail = tail
@@ -169,11 +169,10 @@ class Search:
         vector = self._sought.vector
         near = vector is not None and len(vector) == marker.dimensions and bool(vector.any())
         near = near or self._sought.newest
-        with self._connection.pipeline():
-            about = self._ask(_ABOUT)
-            postings = self._ask(self._postings()) if self._sought.terms else None
-            nearest = self._nearest(self._sought.first + _SPARE, filtered=self._narrow) if near else None
-            replaced = self._ask(_REPLACED) if self._others else None
+        about = self._ask(_ABOUT)
+        postings = self._ask(self._postings()) if self._sought.terms else None
+        nearest = self._nearest(self._sought.first + _SPARE, filtered=self._narrow) if near else None
+        replaced = self._ask(_REPLACED) if self._others else None
         generation, embedder, passages = about.fetchall()[0]
         return _First(
             generation,

@@ -265,21 +265,32 @@ def merge(segments: Sequence[tuple[Segment, Bools]], *, killed: Hashes) -> Segme
 
 def _finished(arrays: dict[str, Array], about: dict[str, Any], killed: Hashes) -> Segment:
     """Add what follows from the rest."""
-    starts = arrays["entry_start"]
-    rows = np.repeat(np.arange(len(starts) - 1, dtype=np.uint32), np.diff(starts))
-    sorting = np.argsort(arrays["entry_term"], kind="stable")
-    arrays["posting_row"] = rows[sorting]
-    arrays["posting_start"] = _starts(np.bincount(arrays["entry_term"], minlength=len(arrays["term"])))
+    _post(arrays)
     by_owner = np.argsort(arrays["owner"], kind="stable")
     arrays["by_owner"] = by_owner.astype(np.uint32)
     arrays["owner_sorted"] = arrays["owner"][by_owner]
     arrays["sketches"] = sketch(arrays["vectors"])
     arrays["killed"] = killed
+    return Segment(Bundle(arrays, {**about, **_summary(arrays)}))
+
+
+def _summary(arrays: Mapping[str, Array]) -> dict[str, Any]:
+    """Return what holds of all rows, so that nobody has to look at each."""
+    about: dict[str, Any] = {}
     about["soonest_expiry"] = int(arrays["expires"].min(initial=FOREVER))
     about["has_superseded"] = bool((arrays["superseded"] < FOREVER).any())
     about["unembedded"] = int((arrays["scales"] == 0).sum())
-    about["kinds"] = np.unique(arrays["kind"]).tolist()
-    return Segment(Bundle(arrays, about))
+    about["kinds"] = np.flatnonzero(np.bincount(arrays["kind"])).tolist()
+    return about
+
+
+def _post(arrays: dict[str, Array]) -> None:
+    """Add the rows of each term."""
+    starts = arrays["entry_start"]
+    rows = np.repeat(np.arange(len(starts) - 1, dtype=np.uint32), np.diff(starts))
+    sorting = np.argsort(arrays["entry_term"], kind="stable")
+    arrays["posting_row"] = rows[sorting]
+    arrays["posting_start"] = _starts(np.bincount(arrays["entry_term"], minlength=len(arrays["term"])))
 
 
 def _without_unused_terms(arrays: dict[str, Array]) -> dict[str, Array]:
@@ -326,19 +337,28 @@ def _between(first: Array, last: Array) -> Rows:
 
 # --- rows that are kept elsewhere
 
+_OF_A_ROW: Final = np.dtype(
+    [
+        *((name, np.dtype(kind).newbyteorder("<")) for name, kind, _ in _COLUMNS),
+        ("memory", np.uint8, 16),
+        ("scales", "<f4"),
+    ]
+)
+
 
 def columns_of_a_row() -> np.dtype[np.void]:
     """Return what a row has in each column, without terms, vector and texts."""
-    fields = [(name, np.dtype(kind).newbyteorder("<")) for name, kind, _ in _COLUMNS]
-    return np.dtype([*fields, ("memory", np.uint8, 16), ("scales", "<f4")])
+    return _OF_A_ROW
 
 
 class Loose(NamedTuple):
     """Rows in any order: their columns, the texts that the numbers in some stand for, their ids, and their terms.
 
-    Bytes of ids, terms and counts run on from row to row; the sizes say how many of them each row has.
+    `records` has a field for each column of a row, `columns` are others. Bytes of ids, terms and counts run on from row
+    to row; the sizes say how many of them each row has.
     """
 
+    records: Array
     columns: Mapping[str, Array]
     tables: Mapping[str, Sequence[str]]
     ids: Array
@@ -349,17 +369,22 @@ class Loose(NamedTuple):
 
 
 def restored(loose: Loose) -> Segment:
-    """Lay out rows that were kept elsewhere."""
-    keys = _keys(loose.columns["thread"], loose.columns["position"])
-    sorting = np.lexsort((loose.columns["position"], keys))
-    arrays = {name: array[sorting] for name, array in loose.columns.items()}
+    """Lay out rows that were kept elsewhere, to be compared exactly: no sketches, and not by their owners."""
+    keys = _keys(loose.records["thread"], loose.records["position"])
+    sorting = np.lexsort((loose.records["position"], keys))
+    records = loose.records[sorting]
+    arrays = {name: records[name] for name in _OF_A_ROW.names or ()}
+    arrays |= {name: array[sorting] for name, array in loose.columns.items()}
     arrays["key"] = keys[sorting]
     arrays["ids"], arrays["id_start"] = _runs(loose.ids, loose.id_sizes, sorting)
     terms, arrays["entry_start"] = _runs(loose.terms, loose.sizes, sorting)
     arrays["entry_count"], _ = _runs(loose.counts, loose.sizes, sorting)
     arrays["term"], places = np.unique(terms, return_inverse=True)
     arrays["entry_term"] = places.astype(np.uint32)
-    return _finished(arrays, dict(loose.tables), np.zeros(0, np.uint64))
+    _post(arrays)
+    nothing = np.zeros(0, np.uint64)
+    arrays |= {"by_owner": nothing, "owner_sorted": nothing, "killed": nothing, "sketches": nothing[None, :]}
+    return Segment(Bundle(arrays, {**loose.tables, **_summary(arrays)}))
 
 
 def _runs(held: Array, sizes: Array, sorting: Rows) -> tuple[Array, Array]:

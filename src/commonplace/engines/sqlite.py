@@ -224,6 +224,11 @@ class SqliteReading:
         found = self.rows(sql, **params)
         return found[0] if found else None
 
+    def ask(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
+        """Return what gives the rows of a query; here nobody has to wait for them."""
+        found = self.rows(sql, **params)
+        return lambda: found
+
 
 class SqliteTransaction(SqliteReading):
     """The writing transaction."""
@@ -236,11 +241,6 @@ class SqliteTransaction(SqliteReading):
         super().__init__(connection, now)
         self.recorded: list[Change] = []
         self.touched: dict[str, str | None] = {}
-
-    def ask(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
-        """Return what gives the rows of a query; here nobody has to wait for them."""
-        found = self.rows(sql, **params)
-        return lambda: found
 
     def run(self, sql: str, /, **params: object) -> int:
         """Run one statement and return how many rows it touched."""

@@ -1,0 +1,105 @@
+"""Statements as the flows write them, made into what PostgreSQL takes: parameters, lists, and several as one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+# What is in quotes and what is a cast stays as it is; a list is compared as an array, so that lists of any length
+# share one prepared statement.
+_TOKEN: Final = re.compile(r"'(?:[^']|'')*'|::|%| IN :([a-z_]+)|:([a-z_]+)")
+
+
+@lru_cache(maxsize=1024)
+def translated(sql: str) -> str:
+    """Return the statement with parameters as psycopg writes them."""
+    return _TOKEN.sub(_token, sql)
+
+
+def _token(match: re.Match[str]) -> str:
+    if match[1]:
+        return f" = ANY(%({match[1]})s)"
+    if match[2]:
+        return f"%({match[2]})s"
+    return match[0].replace("%", "%%")
+
+
+def lists(params: dict[str, object]) -> dict[str, Any]:
+    """Return parameters with lists as the database takes them."""
+    return {name: _array(value) if isinstance(value, list | tuple) else value for name, value in params.items()}
+
+
+def _array(values: Sequence[object]) -> object:
+    """Return texts as the database reads an array, which is many times as fast as by its driver; others as a list."""
+    if not all(type(value) is str for value in values):
+        return list(values)
+    said = '","'.join(values)  # type: ignore[arg-type]  # texts, all of them
+    if "\\" in said or said.count('"') != 2 * max(len(values) - 1, 0):
+        said = '","'.join([str(value).replace("\\", "\\\\").replace('"', '\\"') for value in values])
+    return f'{{"{said}"}}' if values else "{}"
+
+
+# --- several as one
+
+_TABLE: Final = re.compile(r"\b(?:INTO|FROM|JOIN|(?<!DO )UPDATE)\s+([a-z_]+)")
+_CHANGES: Final = re.compile(r"\s*(?:INSERT INTO|UPDATE|DELETE FROM)\s+([a-z_]+)")
+
+
+class _Tables(NamedTuple):
+    """Which tables a statement mentions, and which of them it changes, if it begins with that."""
+
+    mentioned: frozenset[str]
+    changed: str | None
+
+
+@lru_cache(maxsize=1024)
+def _tables(sql: str) -> _Tables:
+    changing = _CHANGES.match(sql)
+    return _Tables(frozenset(_TABLE.findall(sql)), changing[1] if changing else None)
+
+
+class Unsent:
+    """Statements that nobody waits for, kept until somebody waits for something.
+
+    Those of one statement do not see what the others in it do, so only such are taken that mention no table which one
+    of the others changes.
+    """
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.statements: list[tuple[str, Mapping[str, object]]] = []
+        self._mentioned: set[str] = set()
+        self._changed: set[str] = set()
+
+    def takes(self, sql: str) -> bool:
+        """Tell whether a statement can go together with those that are here."""
+        if not self.statements:
+            return True
+        tables = _tables(sql)
+        if tables.changed is None or not self._changed:
+            return False
+        return tables.changed not in self._mentioned and self._changed.isdisjoint(tables.mentioned)
+
+    def add(self, sql: str, params: Mapping[str, object]) -> None:
+        """Keep a statement."""
+        tables = _tables(sql)
+        self.statements.append((sql, params))
+        self._mentioned |= tables.mentioned
+        if tables.changed is not None:
+            self._changed.add(tables.changed)
+
+    def joined(self) -> tuple[str, dict[str, Any]]:
+        """Return all as one statement, with its parameters."""
+        params = {
+            f"{name}_{at}": value for at, (_, given) in enumerate(self.statements) for name, value in given.items()
+        }
+        return _joined(tuple(sql for sql, _ in self.statements)), params
+
+
+@lru_cache(maxsize=1024)
+def _joined(statements: tuple[str, ...]) -> str:
+    *others, last = (re.sub(r"%\(([a-z_]+)\)s", rf"%(\1_{at})s", translated(sql)) for at, sql in enumerate(statements))
+    named = ", ".join(f"done_{at} AS ({sql})" for at, sql in enumerate(others))
+    return f"WITH {named} {last}" if named else last
