@@ -547,6 +547,23 @@ def test_notices_are_neither_listed_nor_recalled_unless_they_are_asked_for(book,
     assert book.doctor() == ()
 
 
+def test_what_is_in_doubt_gives_way_to_what_is_nearly_as_good(book, old, new):
+    best = book.reflect("the kettle of the kitchen whistles", [old], space="a").id
+    others = [
+        book.remember(f"the kettle of the kitchen whistles {at}", space="a").id for at in ("now", "then", "again")
+    ]
+    asked = {"query": "kettle of the kitchen whistles", "spaces": ["a"]}
+    assert [hit.id for hit in book.recall(**asked, k=1).hits] == [best]
+    scores = {hit.id: hit.score for hit in book.recall(**asked).hits}
+    book.supersede(old, new)
+    (first,) = book.recall(**asked, k=1).hits
+    assert first.id in others
+    after = book.recall(**asked).hits
+    assert {hit.id: round(hit.score - hit.parts.get("suspect", 0), 6) for hit in after} == scores
+    assert [hit.score for hit in after] == sorted((hit.score for hit in after), reverse=True)
+    assert [hit.id for hit in book.recall(**asked, k=2).hits] == [hit.id for hit in after][:2]
+
+
 def test_the_inbox_is_read_page_by_page(book, old, new):
     dependents = {book.reflect(f"thought {at}", [old], space=f"s{at % 2}").id for at in range(5)}
     book.supersede(old, new)

@@ -151,6 +151,7 @@ def _add_marks(tx: Transaction, memories: Iterable[Memory]) -> None:
     marked = [
         {"space": memory.space.id, "mark": mark, "memory": memory.id}
         for memory in memories
+        if memory.kind != "notice"  # they are all alike, and nobody writes one
         for mark in marks(memory.text)
     ]
     if marked:

@@ -73,13 +73,15 @@ class Teller:
 
     def hits(self, rows: Sequence[int]) -> Iterator[Hit]:
         """Yield the best hits: each message, and each memory once with its best passage."""
-        chosen = self._chosen(rows, self._clear.asked.k)
+        k = self._clear.asked.k
+        chosen = self._chosen(rows, k)
         self._look_up(chosen)
         if any(self._demoted(row) for row in chosen):
-            # What is demoted may have to give way to what comes behind it.
-            chosen = self._chosen(rows, 2 * self._clear.asked.k)
-            self._look_up(chosen)
-            chosen = sorted(chosen, key=lambda row: -self._score(row))[: self._clear.asked.k]
+            # What is demoted may have to give way to what comes behind it, and scores more than the last does now.
+            last = min(self._score(row) for row in chosen)
+            behind = [row for row in self._chosen(rows, 2 * k)[k:] if self._score(row) > last]
+            self._look_up(behind)
+            chosen = sorted([*chosen, *behind], key=lambda row: -self._score(row))[:k]
             chosen = [row for row in chosen if self._score(row) >= self._least]
         for row in chosen:
             passage, memory = self._name(row)
@@ -133,7 +135,9 @@ class Teller:
         return found
 
     def _look_up(self, rows: Sequence[int]) -> None:
-        """Read what is told, and what stands beside it."""
+        """Read what is told, and what stands beside it, besides what was read before."""
+        if not rows:
+            return
         around = {other for row in rows for other in (row - 1, row, row + 1) if self._is_beside(row, other)}
         names = [self._name(row) for row in sorted(around)]
         own = {self._name(row)[1] for row in rows}
@@ -141,10 +145,11 @@ class Teller:
         there = memories.several(self._tx, self._allowed, tuple({memory for _, memory in names if memory}))
         told = [one for one in there.values() if one.id in own]
         marked = reading.marked(self._book, self._tx, self._readable, told, self._clear.now, superseded=superseded)
-        self._memories = {**there, **{one.id: one for one in marked}}
-        self._losing = {} if self._clear.is_empty else {one.id: lost for one in marked if (lost := _lost_by(one))}
+        self._memories = {**there, **self._memories, **{one.id: one for one in marked}}
+        if not self._clear.is_empty:
+            self._losing |= {one.id: lost for one in marked if (lost := _lost_by(one))}
         loose = [passage for passage, memory in names if not memory]
-        self._messages = sessions.several(self._tx, self._allowed, loose)
+        self._messages |= sessions.several(self._tx, self._allowed, loose)
         self._tags = sessions.tags_of(self._tx, sorted({message.session for message, _ in self._messages.values()}))
 
     def _message_hit(self, message: Message, space: str, row: int) -> Hit:
