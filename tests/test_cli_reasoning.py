@@ -636,6 +636,7 @@ def test_whatever_is_no_choice_is_explained_and_asked_again(doubtful, cli, termi
     assert len(inbox(cli)) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("typed", "code"), [("\x03", 130), ("\x04", 0)])
 @pytest.mark.parametrize("question", [CHOICE, NOTE])
 def test_leaving_in_the_middle_keeps_what_was_decided(doubtful, cli, tmp_path, typed, code, question):

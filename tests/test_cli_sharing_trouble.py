@@ -76,6 +76,7 @@ def commands(place) -> Commands:
 # --- D3: no embedder
 
 
+@pytest.mark.slow
 def test_a_refresh_needs_no_embedder_and_its_vectors_are_those_of_the_source(commands):
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         commands.environment.pop(name, None)

@@ -236,6 +236,7 @@ def test_a_watched_file_with_a_decomposed_name_is_edited_not_doubled(home: Path,
     assert [one.text for one in book.list().items] == ["zwei"]
 
 
+@pytest.mark.slow
 def test_a_watcher_outlives_a_lock_that_is_held_for_too_long(home: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("COMMONPLACE_BUSY_SECONDS", "0.2")
     with commonplace.open(home) as book:

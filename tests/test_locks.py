@@ -87,6 +87,7 @@ def _greedy(path: str, seconds: float, turns, together) -> None:
     turns.put(count)
 
 
+@pytest.mark.slow
 def test_nobody_who_waits_is_passed_over_by_one_who_comes_again_and_again(tmp_path: Path):
     context = multiprocessing.get_context("spawn")
     turns, together = context.Queue(), context.Barrier(3)

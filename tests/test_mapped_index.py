@@ -69,6 +69,7 @@ def _segments(folder: Path) -> list[Path]:
 # --- kill -9
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60 + 10 * KILLS)
 def test_after_kill_minus_nine_the_index_is_as_some_commit_left_it(folder):
     dice = random.Random(SEED)
@@ -104,6 +105,7 @@ def _killed(folder: Path, dice: random.Random, last: int) -> int:
     return max([last, *told_of])
 
 
+@pytest.mark.slow
 def test_readers_always_see_one_commit_whole_while_a_writer_commits_and_merges(folder, index, monkeypatch):
     monkeypatch.setattr(mapped_index, "_FEW", 3)
     commit(index, 1)

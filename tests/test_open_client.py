@@ -85,6 +85,7 @@ def test_what_is_appended_is_on_the_disk_of_the_home_without_secrets_or_recalled
     assert os.stat(home / ".commonplace" / "outbox.db").st_mode & 0o777 == 0o600
 
 
+@pytest.mark.slow
 def test_what_was_appended_before_a_kill_is_sent_once_and_in_order_by_another_process(home, server):
     server.be(down=True)
     with child("append_and_die", server.folder, home) as first:
@@ -159,6 +160,7 @@ def test_an_outbox_that_cannot_be_read_is_named_and_kept_and_the_book_goes_on(ho
     assert book.append("s", ["on we go"]).durable
 
 
+@pytest.mark.slow
 def test_neither_book_nor_client_waits_for_the_others_lock(open_book, opening, server):
     book, here = open_book(), opening(Loopback(server))
     with book._parts.db.writing():

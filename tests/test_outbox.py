@@ -255,6 +255,7 @@ def started() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
         child.communicate()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120 + 20 * KILLS)
 def test_what_killed_clients_appended_arrives_once_and_in_order(folder, server, opening, started):
     dice = random.Random(SEED)

@@ -550,6 +550,7 @@ class Histories(RuleBasedStateMachine):
         assert places == said
 
 
+@pytest.mark.slow
 def test_whatever_people_reason_everybody_is_told_what_a_simple_model_says(book):
     histories = type("Histories", (Histories,), {"book": book})
     run_state_machine_as_test(

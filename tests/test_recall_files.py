@@ -315,6 +315,7 @@ WRITING = (
 )
 
 
+@pytest.mark.slow
 def test_rebuilding_while_another_process_writes_changes_no_answer_and_loses_nothing(book: Commonplace, home: Path):
     fill(book, many=140)
     before = answers(book)

@@ -146,6 +146,7 @@ def exact_near(table, word, *, least):
     return dict(sorted(found.items(), key=lambda one: -one[1])[:MOST_NEAR])
 
 
+@pytest.mark.slow
 def test_the_lists_of_near_words_are_those_that_the_vectors_give(table):
     """The file was made from this table: tools/distil/near.py."""
     for word in EVERYDAY:
@@ -156,6 +157,7 @@ def test_the_lists_of_near_words_are_those_that_the_vectors_give(table):
         assert all(found[other] == pytest.approx(exact[other], abs=2e-5) for other in found.keys() & exact.keys())
 
 
+@pytest.mark.slow
 def test_looking_at_signs_first_loses_hardly_a_near_word(table):
     """What is left out before the exact comparison is at the border, counts little, and is hardly among the nearest.
 
