@@ -14,8 +14,8 @@ import select
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -451,12 +451,7 @@ def opened(place: str) -> Index:
     lines = Lines(place, most=5, wait=30)
     _OPENED.append(lines.close)
 
-    @contextmanager
-    def lend() -> Iterator[Any]:
-        with lines.line() as line:
-            yield line.connection
-
-    return PostgresIndex(lend)
+    return PostgresIndex(lines.line)
 
 
 def commit(index: Index, number: int) -> None:

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
+from commonplace.engines.postgres_pipe import Pipe
+
 
 @contextmanager
 def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
@@ -24,4 +26,5 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     with monkeypatch.context() as patched:
         for name in ("execute", "executemany"):
             patched.setattr(psycopg.Cursor, name, noting(getattr(psycopg.Cursor, name)))
+        patched.setattr(Pipe, "ask", noting(Pipe.ask))
         yield statements

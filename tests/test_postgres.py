@@ -20,6 +20,7 @@ from commonplace.compose import SystemClock
 from commonplace.engines import postgres
 from commonplace.engines.postgres import PostgresDatabase, PostgresTransaction
 from commonplace.engines.postgres_migrations import MIGRATIONS
+from commonplace.engines.postgres_pipe import Pipe
 from commonplace.engines.postgres_statements import translated
 from commonplace.errors import BadInput, Busy, DatabaseUnreachable, HomeDamaged, HomeIsNewer, NotReplicated
 from commonplace.ports import Overtaken
@@ -37,8 +38,8 @@ def opened(address: str, *, busy_seconds: float = 20, connections: int = 20, mig
 @pytest.fixture
 def db(postgres_book: tuple[str, str]) -> Iterator[PostgresDatabase]:
     database = opened(postgres_book[0])
-    with database.connection() as connection:
-        connection.execute(KEPT)
+    with database.line() as line:
+        line.connection.execute(KEPT)
     yield database
     database.close()
 
@@ -169,8 +170,8 @@ def test_what_can_never_be_there_twice_ends_in_an_error(db, monkeypatch):
 def test_who_waits_too_long_for_a_lock_is_told_so(postgres_book, db):
     db.write(lambda tx: tx.run("INSERT INTO kept (a) VALUES (1)"))
     impatient = opened(postgres_book[0], busy_seconds=0.2)
-    with db.connection() as connection, connection.transaction():
-        connection.execute("UPDATE kept SET b = 5")
+    with db.line() as line, line.connection.transaction():
+        line.connection.execute("UPDATE kept SET b = 5")
         with pytest.raises(Busy, match="held what this needs"):
             impatient.write(lambda tx: tx.run("UPDATE kept SET b = 6"))
     impatient.write(lambda tx: tx.run("UPDATE kept SET b = b + 1"))
@@ -193,6 +194,7 @@ import sys
 from commonplace.compose import SystemClock
 from commonplace.engines.postgres import PostgresDatabase
 from commonplace.engines.postgres_migrations import MIGRATIONS
+from commonplace.engines.postgres_pipe import Pipe
 from commonplace.engines.postgres_statements import translated
 
 def story(tx):
@@ -225,8 +227,8 @@ def killing(db: PostgresDatabase) -> Callable[[Any], None]:
 
     def kill(tx) -> None:
         (pid,) = tx.row("SELECT pg_backend_pid()")
-        with db.connection() as connection:
-            connection.execute("SELECT pg_terminate_backend(%s, 5000)", (pid,))
+        with db.line() as line:
+            line.connection.execute("SELECT pg_terminate_backend(%s, 5000)", (pid,))
 
     return kill
 
@@ -263,14 +265,14 @@ class Commits:
 
     def __init__(self, monkeypatch, *fates):
         self.fates = list(fates)
-        execute = psycopg.Connection.execute
+        ask = Pipe.ask
 
-        def executing(connection, query, *arguments, **options):
-            if query == "COMMIT" and self.fates:
-                self.fates.pop(0)(connection, lambda: execute(connection, "COMMIT"))
-            return execute(connection, query, *arguments, **options)
+        def asking(pipe, statement, *arguments, **options):
+            if statement == "COMMIT" and self.fates:
+                self.fates.pop(0)(pipe.connection, lambda: ask(pipe, "COMMIT").count())
+            return ask(pipe, statement, *arguments, **options)
 
-        monkeypatch.setattr(psycopg.Connection, "execute", executing)
+        monkeypatch.setattr(Pipe, "ask", asking)
 
 
 def answer_lost(connection, commit):
@@ -400,8 +402,8 @@ def test_a_server_that_restarts_is_waited_for():
     with Server.started(fsync="on") as server:
         server.make_template()
         db = opened(server.make_database("x", template=TEMPLATE))
-        with db.connection() as connection:
-            connection.execute(KEPT)
+        with db.line() as line:
+            line.connection.execute(KEPT)
         for number in range(3):
             db.write(partial(_insert, a=number))
             server.kill()
@@ -462,8 +464,8 @@ def test_a_server_that_would_not_make_commits_durable_is_overruled(postgres):
     address = postgres.make_database("lazy", template=TEMPLATE)
     postgres.run("ALTER DATABASE lazy SET synchronous_commit = off")
     db = opened(address)
-    with db.connection() as connection:
-        assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
+    with db.line() as line:
+        assert line.connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
     assert db.write(lambda tx: tx.row("SHOW synchronous_commit"), durable=False) == ("off",)
     db.close()
     postgres.drop_database("lazy")

@@ -25,6 +25,7 @@ from commonplace import compose
 from commonplace.book import Commonplace
 from commonplace.catalogue import Applied, Layer, Marker, Sought
 from commonplace.engines import postgres_schema
+from commonplace.engines.postgres_pipe import Pipe
 from commonplace.errors import Busy, DatabaseUnreachable, HomeIsNewer
 from commonplace.model import Draft
 from tests import test_segments
@@ -259,7 +260,7 @@ def test_a_tail_grows_and_shrinks_over_one_view(index):
 class _Moment(NamedTuple):
     """A reading of the book, as far as an index knows of it."""
 
-    connection: psycopg.Connection
+    pipe: Pipe
 
     def rows(self, sql: str, /, **params: object) -> list[Any]:
         raise NotImplementedError
@@ -272,7 +273,8 @@ class _Moment(NamedTuple):
 def _moment(place: str) -> Iterator[_Moment]:
     with psycopg.connect(place, autocommit=True) as connection:
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT 1")
-        yield _Moment(connection)
+        with Pipe(connection) as pipe:
+            yield _Moment(pipe)
         connection.execute("ROLLBACK")
 
 

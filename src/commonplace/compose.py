@@ -422,7 +422,7 @@ def _mapped_index(hidden: str) -> Index:
 def _postgres_index(database: PostgresDatabase) -> Index:
     from commonplace.engines.postgres_index import PostgresIndex
 
-    return PostgresIndex(database.connection)
+    return PostgresIndex(database.line)
 
 
 def _recalls(settings: Settings, index: Callable[[], Index]) -> Recalls:

@@ -15,8 +15,9 @@ import psycopg
 from psycopg import errors as pg
 
 from commonplace.engines import postgres_lines as lines
-from commonplace.engines.postgres_lines import Connection, Line, Lines
-from commonplace.engines.postgres_statements import Unsent, lists, translated
+from commonplace.engines.postgres_lines import Line, Lines
+from commonplace.engines.postgres_pipe import Answer, Connection, Pipe
+from commonplace.engines.postgres_statements import Unsent, translated
 from commonplace.errors import Busy, CommonplaceError, DatabaseUnfit, DatabaseUnreachable, HomeIsNewer, NotReplicated
 from commonplace.model import Change, new_id, stamp
 from commonplace.ports import Clock, Overtaken, Row, Told
@@ -80,33 +81,30 @@ class PostgresDatabase:
 
     def bytes_used(self) -> int:
         """Return the size of the database."""
-        with self.connection() as connection:
-            found = connection.execute("SELECT pg_database_size(current_database())").fetchone()
+        with self.line() as line:
+            found = line.connection.execute("SELECT pg_database_size(current_database())").fetchone()
         return int(found[0]) if found else 0
 
     @contextmanager
-    def connection(self) -> Iterator[Connection]:
-        """Lend a connection in autocommit mode, for what is not part of the book's own transactions."""
+    def line(self) -> Iterator[Line]:
+        """Lend a line in autocommit mode, for what is not part of the book's own transactions."""
         with _typed(), self._lines.line() as line:
-            yield line.connection
+            yield line
 
     # --- reading
 
     @contextmanager
     def reading(self) -> Iterator[PostgresReading]:
         """Open a consistent view of what is committed now."""
-        with _typed(), ExitStack() as lent:
-            connection = self._line_to_read(lent)
-            # Beginning and end travel with the first and behind the last question.
-            with connection.pipeline():
-                connection.execute(_READ)
-                version = connection.execute(_VERSION)
-                view = PostgresReading(connection, self._clock.now(), partial(self._begun, version))
-                yield view
-                view.require_begun()
-                connection.execute("ROLLBACK")
+        # Beginning and end travel with the first and behind the last question.
+        with _typed(), ExitStack() as lent, self._line_to_read(lent).pipe as pipe:
+            pipe.ask(_READ)
+            view = PostgresReading(pipe, self._clock.now(), partial(self._begun, pipe.ask(_VERSION)))
+            yield view
+            view.require_begun()
+            pipe.ask("ROLLBACK")
 
-    def _line_to_read(self, lent: ExitStack) -> Connection:
+    def _line_to_read(self, lent: ExitStack) -> Line:
         """Return a line that works; what is lost after that, the reader has to ask for again."""
         patience = _Patience(self._busy_seconds)
         while True:
@@ -115,7 +113,7 @@ class PostgresDatabase:
                     line = trying.enter_context(self._lines.line())
                     lines.require_heard(line)
                     lent.push(trying.pop_all())
-                    return line.connection
+                    return line
             except DatabaseUnreachable as error:
                 patience.reconnect(error)
 
@@ -154,23 +152,22 @@ class PostgresDatabase:
             self._mine.writing = False
 
     def _tell(self, line: Line, telling: _Telling[Told]) -> Told:
-        now, connection = self._clock.now(), line.connection
+        now = self._clock.now()
         # In a pipeline nobody waits for the answer to a statement before the next is sent, unless somebody reads it.
-        with connection.pipeline() as pipeline:
-            connection.execute(_WRITE)
-            asked = telling.begin(connection, now)
-            begun = partial(self._begun, asked)
+        with line.pipe as pipe:
+            pipe.ask(_WRITE)
+            begun = partial(self._begun, telling.begin(pipe, now))
             if telling.doubtful and not begun()[1]:
                 # The mark is there: the attempt whose answer was lost was committed.
                 return telling.doubtful[-1]
-            tx = PostgresTransaction(connection, now, pipeline, None if telling.doubtful else begun)
+            tx = PostgresTransaction(pipe, now, None if telling.doubtful else begun)
             telling.doubtful.clear()
             told = telling.story(tx)
             tx.require_begun()
             tx.send()
             telling.sent.append(told)
             line.warnings.clear()
-            connection.execute("COMMIT")
+            pipe.ask("COMMIT")
         if line.warnings:
             raise NotReplicated(
                 f"the change was made, but may be on one server alone: {'; '.join(line.warnings)}",
@@ -192,15 +189,9 @@ class PostgresDatabase:
 
     # --- the schema
 
-    def _begun(self, cursor: psycopg.Cursor[Row]) -> Row:
+    def _begun(self, answer: Answer) -> Row:
         """Wait for the first answer of a transaction; what went wrong behind it may come from another version."""
-        try:
-            found = cursor.fetchone()
-        except psycopg.Error:
-            if cursor.pgresult is not None:
-                self._require_version(cursor.fetchone())
-            raise
-        return self._require_version(found)
+        return self._require_version(answer.row())
 
     def _require_version(self, found: Row | None) -> Row:
         if found is None or found[0] != self.schema:
@@ -249,12 +240,12 @@ class _Telling(Generic[Told]):
         self.sent: list[Told] = []
         self.doubtful: list[Told] = []
 
-    def begin(self, connection: Connection, now: datetime) -> psycopg.Cursor[Row]:
+    def begin(self, pipe: Pipe, now: datetime) -> Answer:
         """Leave the mark of an attempt; what is returned tells the version of the schema, and whether it is new."""
         if self.mark:
-            return connection.execute(_MARK, {"mark": self.mark, "at": stamp(now)})
-        connection.execute(_LAZILY)
-        return connection.execute(_VERSION)
+            return pipe.ask(_MARK, {"mark": self.mark, "at": stamp(now)})
+        pipe.ask(_LAZILY)
+        return pipe.ask(_VERSION)
 
     def lose(self) -> None:
         """Note that the connection was lost: if the commit was sent, it may have been made or not."""
@@ -304,21 +295,21 @@ class _Patience:
 class PostgresReading:
     """A consistent view, in a pipeline: nobody waits for an answer before it is read."""
 
-    def __init__(self, connection: Connection, now: datetime, begun: Callable[[], object] | None = None) -> None:
-        """Read through this connection; `now` is the one time of everything in it.
+    def __init__(self, pipe: Pipe, now: datetime, begun: Callable[[], object] | None = None) -> None:
+        """Read through this pipe; `now` is the one time of everything in it.
 
         `begun` finds out, when the first answer is waited for, whether there is anything here that we understand.
         """
-        self._connection = connection
+        self._pipe = pipe
         self._begun = begun
         self.now = now
 
     @property
-    def connection(self) -> Connection:
-        """The connection whose transaction this is."""
+    def pipe(self) -> Pipe:
+        """The pipe of the connection whose transaction this is."""
         self.require_begun()
         self.send()
-        return self._connection
+        return self._pipe
 
     def require_begun(self) -> None:
         """Wait for the first answer, if nobody has yet: whether there is anything here that we understand."""
@@ -329,13 +320,9 @@ class PostgresReading:
     def send(self) -> None:
         """Send what waits to be sent."""
 
-    def _sent(self, sql: str, params: dict[str, object]) -> psycopg.Cursor[Row]:
+    def _sent(self, sql: str, params: Mapping[str, object]) -> Answer:
         self.send()
-        try:
-            return self._connection.execute(translated(sql), lists(params))
-        except psycopg.Error:
-            self.require_begun()
-            raise
+        return self._pipe.ask(translated(sql), params)
 
     def rows(self, sql: str, /, **params: object) -> list[Row]:
         """Return all rows of a query."""
@@ -345,18 +332,18 @@ class PostgresReading:
         """Return the first row of a query, or None."""
         asked = self._sent(sql, params)
         self.require_begun()
-        return asked.fetchone()
+        return asked.row()
 
     def ask(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
         """Send a query into the pipeline, and return what waits for its rows."""
         asked = self._sent(sql, params)
         if self._begun is None:
-            return asked.fetchall
+            return asked.rows
         return lambda: self._first_rows(asked)
 
-    def _first_rows(self, asked: psycopg.Cursor[Row]) -> list[Row]:
+    def _first_rows(self, asked: Answer) -> list[Row]:
         self.require_begun()
-        return asked.fetchall()
+        return asked.rows()
 
 
 class PostgresTransaction(PostgresReading):
@@ -365,12 +352,9 @@ class PostgresTransaction(PostgresReading):
     locking = " FOR UPDATE"
     claiming = " FOR UPDATE SKIP LOCKED"
 
-    def __init__(
-        self, connection: Connection, now: datetime, pipeline: psycopg.Pipeline, begun: Callable[[], object] | None
-    ) -> None:
-        """Write through this connection; `now` is the one time of everything in it."""
-        super().__init__(connection, now, begun)
-        self._pipeline = pipeline
+    def __init__(self, pipe: Pipe, now: datetime, begun: Callable[[], object] | None) -> None:
+        """Write through this pipe; `now` is the one time of everything in it."""
+        super().__init__(pipe, now, begun)
         self._unsent = Unsent()
         self.recorded: list[Change] = []
         self.touched: dict[str, str | None] = {}
@@ -379,7 +363,7 @@ class PostgresTransaction(PostgresReading):
         """Run one statement and return how many rows it touched."""
         asked = self._sent(sql, params)
         self.require_begun()
-        return _touched(asked, self._pipeline)
+        return asked.count()
 
     def run_many(self, sql: str, params: Sequence[Mapping[str, object]], /) -> None:
         """Run one statement for each set of parameters, without waiting for the answer."""
@@ -388,26 +372,20 @@ class PostgresTransaction(PostgresReading):
             if not self._unsent.takes(sql):
                 self.send()
             self._unsent.add(sql, params[0])
-        elif params:
-            self.send()
-            self._connection.cursor().executemany(translated(sql), params)
+            return
+        for one in params:
+            self._sent(sql, one)
 
     def send(self) -> None:
         """Send the statements that were kept to be sent together."""
         if self._unsent.statements:
             statement, params = self._unsent.joined()
             self._unsent = Unsent()
-            self._connection.execute(statement, params, prepare=True)
+            self._pipe.ask(statement, params)
 
     def record(self, change: Change) -> None:
         """Note a change for the seal."""
         self.recorded.append(change)
-
-
-def _touched(cursor: psycopg.Cursor[Row], pipeline: psycopg.Pipeline) -> int:
-    """Wait for an answer, and return how many rows were touched."""
-    pipeline.sync()
-    return cursor.rowcount
 
 
 # --- what a server must have

@@ -13,21 +13,24 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
+import psycopg
 from psycopg import errors as pg
 
 from commonplace.catalogue import Applied, Found, Layer, Marker, Sought, Tail
 from commonplace.engines.layers import Layers
+from commonplace.engines.postgres_lines import Line
+from commonplace.engines.postgres_pipe import Connection, Pipe
 from commonplace.engines.postgres_rows import PASSAGE, POSTING, packed, signed
 from commonplace.engines.postgres_schema import CREATE, DROP, DROP_ROWS, FORMAT, INDEX, MARKER, TABLES
-from commonplace.engines.postgres_search import Connection, Cursor, Search
+from commonplace.engines.postgres_search import Search
 from commonplace.engines.searching import search
 from commonplace.errors import Busy, HomeDamaged, HomeIsNewer
 from commonplace.ports import Reading
 
-Lend = Callable[[], AbstractContextManager[Connection]]
-"""Lends a connection in autocommit mode, and turns the database's errors into ours."""
+Lend = Callable[[], AbstractContextManager[Line]]
+"""Lends a line in autocommit mode, and turns the database's errors into ours."""
 
 _LARGE: Final = 1_000
 _LATEST: Final = 1 << 63
@@ -110,12 +113,12 @@ _CHECKS: Final = {
 
 
 @runtime_checkable
-class OnAConnection(Protocol):
+class Piped(Protocol):
     """A reading of the book in the database that the index is in."""
 
     @property
-    def connection(self) -> Connection:
-        """The connection whose transaction it is."""
+    def pipe(self) -> Pipe:
+        """The pipe of the connection whose transaction it is."""
         ...
 
 
@@ -139,13 +142,13 @@ class PostgresIndex:
 
     def view(self) -> _View:
         """Look at the marker, and read all of it if it is another one than before."""
-        with self._lend() as connection:
+        with self._lend() as line:
             try:
-                found = connection.execute(_GENERATION).fetchone()
+                found = line.connection.execute(_GENERATION).fetchone()
                 if found is None or found[0] != FORMAT:
                     self._view = self._nothing
                 elif found[1] != self._view.generation:
-                    self._view = _View(self._lend, *_marker(connection))
+                    self._view = _View(self._lend, *_marker(line.connection))
             except pg.UndefinedTable:
                 self._view = self._nothing
             return self._view
@@ -157,9 +160,9 @@ class PostgresIndex:
         if not self._turn.acquire(timeout=wait):
             raise _busy("another thread of this process")
         try:
-            with self._lend() as connection:
-                _prepare(connection)
-                writer = _Writer(connection, wait)
+            with self._lend() as line:
+                _prepare(line.connection)
+                writer = _Writer(line.connection, wait)
                 try:
                     writer.begin()
                     yield writer
@@ -174,10 +177,11 @@ class PostgresIndex:
         """Read everything and return what is broken."""
         if self.view().marker is None:
             return []
-        with self._lend() as connection:
-            connection.execute(_READ)
-            found = [(what, (connection.execute(check).fetchone() or (0,))[0]) for what, check in _CHECKS.items()]
-            connection.execute("ROLLBACK")
+        with self._lend() as line, line.pipe as pipe:
+            pipe.ask(_READ)
+            asked = {what: pipe.ask(check) for what, check in _CHECKS.items()}
+            found = [(what, (answer.row() or (0,))[0]) for what, answer in asked.items()]
+            pipe.ask("ROLLBACK")
         return [f"{what}: {rows} rows" for what, rows in found if rows]
 
     def close(self) -> None:
@@ -208,18 +212,18 @@ class _View:
             return search(parts, sought)
         owners = frozenset(owner for layer in tail for owner in layer.gone)
         owners |= {entry.owner for layer in tail for entry in layer.entries}
-        if isinstance(tx, OnAConnection):
+        if isinstance(tx, Piped):
             try:
-                generation, found = Search(tx.connection, sought, parts, owners).found(self.marker)
+                generation, found = Search(tx.pipe, sought, parts, owners).found(self.marker)
             except (pg.UndefinedTable, pg.UndefinedColumn) as error:
                 raise _moved() from error
             if not self.generation <= generation <= self._newest:
                 raise _moved()
             return found
-        with self._lend() as connection, connection.pipeline():
-            connection.execute(_READ)
-            generation, found = Search(connection, sought, parts, owners).found(self.marker)
-            connection.execute("ROLLBACK")
+        with self._lend() as line, line.pipe as pipe:
+            pipe.ask(_READ)
+            generation, found = Search(pipe, sought, parts, owners).found(self.marker)
+            pipe.ask("ROLLBACK")
         if generation != self.generation:
             raise _moved()
         return found
@@ -340,7 +344,7 @@ class _Writer:
                 _SHRINK, [{"space": space, "passages": size, "unembedded": bare} for space, size, bare in gone]
             )
 
-    def _count_in(self, cursor: Cursor) -> None:
+    def _count_in(self, cursor: psycopg.Cursor[tuple[Any, ...]]) -> None:
         grown = [
             {"space": signed(space), "name": space, "passages": size, "unembedded": unembedded}
             for space, (size, unembedded) in self._grown.items()

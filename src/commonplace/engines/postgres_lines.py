@@ -11,7 +11,7 @@ import select
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import psycopg
 from psycopg import errors as pg
@@ -19,6 +19,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import ConnStatus, TransactionStatus
 
 from commonplace.engines.forking import Gate
+from commonplace.engines.postgres_pipe import Connection, Pipe
 from commonplace.errors import (
     BadInput,
     Busy,
@@ -30,8 +31,6 @@ from commonplace.errors import (
     HomeDamaged,
     HomeError,
 )
-
-Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
 _DEFAULTS: Final = {
     "application_name": "commonplace",
@@ -51,6 +50,7 @@ _SETTINGS: Final = """
       CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END
 """
 _LONG_STATEMENT: Final = 60.0
+_OPEN: Final = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
 # The driver warns of what goes wrong after something has gone wrong already; where nobody has set up logging, that
 # would go to standard error, beside our own answer.
@@ -58,9 +58,10 @@ logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 
 class Line(NamedTuple):
-    """One connection, and what the server has said on it beside its answers."""
+    """One connection, its pipe, and what the server has said on it beside its answers."""
 
     connection: Connection
+    pipe: Pipe
     warnings: list[str]
 
 
@@ -113,14 +114,10 @@ class Lines:
             self._free.release()
 
     def _give_back(self, line: Line) -> None:
-        """Keep a line for the next; one that was interrupted in the middle of something is of no use to anybody.
-
-        Nor is one on which something failed: statements that were sent behind it in a pipeline were never prepared, and
-        the driver believes that they were.
-        """
+        """Keep a line for the next; one that was interrupted in the middle of something is of no use to anybody."""
         connection, status = line.connection, line.connection.info.transaction_status
         with suppress(psycopg.Error):
-            if status == TransactionStatus.INTRANS and not connection.closed:
+            if status in _OPEN and not connection.closed:
                 connection.execute("ROLLBACK")
                 status = connection.info.transaction_status
         if status == TransactionStatus.IDLE and not self._closed and not connection.closed:
@@ -132,7 +129,7 @@ class Lines:
         if self._closed:
             raise HomeError("the book is closed", fix="open it again with commonplace.open()")
         try:
-            connection = psycopg.connect(self._address, autocommit=True)
+            connection = psycopg.connect(self._address, autocommit=True, prepare_threshold=None)
             warnings: list[str] = []
             connection.add_notice_handler(lambda told: _note(told, warnings))
             wait = max(self._wait, 0.001)
@@ -140,7 +137,7 @@ class Lines:
             connection.execute(_SETTINGS, seconds)
         except psycopg.Error as error:
             raise unconnected(error, self._address) from error
-        return Line(connection, warnings)
+        return Line(connection, Pipe(connection), warnings)
 
     def hang_up(self) -> None:
         """Let go of every line that nobody uses: after a fork, a failover, or at the end."""
@@ -227,8 +224,9 @@ def is_lost(error: psycopg.Error, line: Line) -> bool:
     """Tell whether an error is the line's and not the statement's: the server is gone, or takes no writes any more."""
     if line.connection.closed or isinstance(error, pg.ReadOnlySqlTransaction):
         return True
+    # A line on which somebody has dropped what we prepared is as good as none.
     return (error.sqlstate or "").startswith("08") or isinstance(
-        error, pg.AdminShutdown | pg.CrashShutdown | pg.CannotConnectNow
+        error, pg.AdminShutdown | pg.CrashShutdown | pg.CannotConnectNow | pg.InvalidSqlStatementName
     )
 
 

@@ -8,20 +8,16 @@ a segment beside the tail's and searched as segments are. So both engines choose
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-import psycopg
 
 from commonplace.catalogue import FOREVER, IS_CHAT, Found, Marker, Sought
+from commonplace.engines.postgres_pipe import Answer, Pipe, Row
 from commonplace.engines.postgres_rows import FETCHED, ID, SHORT, ids_of, signed, unpacked
 from commonplace.engines.searching import PARTS_OF_ONE, Counts, Part, candidates, count, search
 from commonplace.engines.segments import Floats, tag_term, widened
 from commonplace.model import KINDS
-
-Row: TypeAlias = tuple[Any, ...]
-Connection: TypeAlias = psycopg.Connection[Row]
-Cursor: TypeAlias = psycopg.Cursor[Row]
 
 _SPARE: Final = 10
 """So many more than are wanted are looked at first: some are not to be found, or parts of one memory."""
@@ -115,9 +111,9 @@ class _First(NamedTuple):
 class Search:
     """One search in the transaction of one connection: of what that sees, and of a tail."""
 
-    def __init__(self, connection: Connection, sought: Sought, tail: Sequence[Part], owners: frozenset[str]) -> None:
-        """Search for this on a connection in a pipeline; `owners` are those whose passages the tail replaces."""
-        self._connection = connection
+    def __init__(self, pipe: Pipe, sought: Sought, tail: Sequence[Part], owners: frozenset[str]) -> None:
+        """Search for this through a pipe; `owners` are those whose passages the tail replaces."""
+        self._pipe = pipe
         self._sought = sought
         self._tail = tail
         self._spaces: Final = {signed(space): space for space in sought.spaces}
@@ -156,7 +152,7 @@ class Search:
         most = max(_LOOK_UPS // max(len(self._spaces), 1), _FEWEST)
         if len(self._sought.terms) <= most:
             return {}
-        counted = {term: (having, passages) for term, having, passages in self._ask(_COMMON).fetchall()}
+        counted = {term: (having, passages) for term, having, passages in self._ask(_COMMON).rows()}
         shares = {term: counted.get(signed(term), (0, 1)) for term in self._sought.terms}
         by_rarity = sorted(self._sought.terms, key=lambda term: shares[term][0])
         self._given["terms"] = _array(map(signed, by_rarity[:most]))
@@ -173,21 +169,21 @@ class Search:
         postings = self._ask(self._postings()) if self._sought.terms else None
         nearest = self._nearest(self._sought.first + _SPARE, filtered=self._narrow) if near else None
         replaced = self._ask(_REPLACED) if self._others else None
-        generation, embedder, passages = about.fetchall()[0]
+        generation, embedder, passages = about.rows()[0]
         return _First(
             generation,
             embedder,
             passages,
-            postings=postings.fetchall() if postings else [],
-            nearest=nearest.fetchall() if nearest else [],
-            replaced=ids_of(replaced.fetchall()[0][0] if replaced else None),
+            postings=postings.rows() if postings else [],
+            nearest=nearest.rows() if nearest else [],
+            replaced=ids_of(replaced.rows()[0][0] if replaced else None),
         )
 
     def _postings(self) -> str:
         # What leaves out only a few is looked at when the best are known; what leaves out many, before.
         return _FILTERED.format(wanted=self._wanted, others=self._others) if self._narrow else _POSTINGS
 
-    def _nearest(self, depth: int, *, filtered: bool) -> Cursor:
+    def _nearest(self, depth: int, *, filtered: bool) -> Answer:
         if self._sought.newest:
             return self._ask(_NEWEST.format(wanted=self._wanted, others=self._others), depth=depth)
         wanted = self._wanted if filtered else "true"
@@ -207,7 +203,7 @@ class Search:
                 return rows
             # Much of it is not to be found, or parts of a long memory: look further down.
             depth *= _DEEPER
-            nearest = self._nearest(depth, filtered=True).fetchall() if nearest else []
+            nearest = self._nearest(depth, filtered=True).rows() if nearest else []
 
     def _around(self, chosen: list[Row], nearest: list[Row], beside: Sequence[tuple[int, int]]) -> tuple[int, int, Row]:
         found = [*chosen, *nearest]
@@ -219,11 +215,11 @@ class Search:
             ids=_array([ids[at : at + 32] for at in range(0, len(ids), 32)]),
             threads=_array(thread - (1 << 64) if thread >= 1 << 63 else thread for thread, _ in beside),
             positions=_array(position for _, position in beside),
-        ).fetchall()[0]
+        ).rows()[0]
         return by_terms, by_vector, tuple(rows)
 
-    def _ask(self, statement: str, **given: object) -> Cursor:
-        return self._connection.cursor(binary=True).execute(statement, {**self._given, **given})
+    def _ask(self, statement: str, **given: object) -> Answer:
+        return self._pipe.ask(statement, {**self._given, **given}, binary=True)
 
 
 def _array(items: Iterable[object]) -> str:

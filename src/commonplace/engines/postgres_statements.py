@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -24,21 +24,6 @@ def _token(match: re.Match[str]) -> str:
     if match[2]:
         return f"%({match[2]})s"
     return match[0].replace("%", "%%")
-
-
-def lists(params: dict[str, object]) -> dict[str, Any]:
-    """Return parameters with lists as the database takes them."""
-    return {name: _array(value) if isinstance(value, list | tuple) else value for name, value in params.items()}
-
-
-def _array(values: Sequence[object]) -> object:
-    """Return texts as the database reads an array, which is many times as fast as by its driver; others as a list."""
-    if not all(type(value) is str for value in values):
-        return list(values)
-    said = '","'.join(values)  # type: ignore[arg-type]  # texts, all of them
-    if "\\" in said or said.count('"') != 2 * max(len(values) - 1, 0):
-        said = '","'.join([str(value).replace("\\", "\\\\").replace('"', '\\"') for value in values])
-    return f'{{"{said}"}}' if values else "{}"
 
 
 # --- several as one
