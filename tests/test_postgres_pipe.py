@@ -179,3 +179,13 @@ def test_whoever_is_interrupted_waits_for_nobody(pipe, postgres_book):
     with psycopg.connect(postgres_book[0], autocommit=True) as other:
         sleeping = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep(60)%' AND state = 'active'"
         assert other.execute(sleeping).fetchone() == (0,)
+
+
+def test_a_connection_that_is_closed_under_what_was_sent_is_told(pipe):
+    def closing() -> None:
+        with pipe:
+            pipe.ask("SELECT 1")
+            pipe.connection.close()
+
+    with pytest.raises(psycopg.Error):
+        closing()

@@ -177,7 +177,7 @@ def _session_for(
     desk: Desk, session_id: str, context: Context, *, behind: Callable[[], object] | None = None
 ) -> Session:
     """Return the session, made now if there is none; what was fixed when it was made does not change."""
-    session = desk.held_session(session_id, counted=boundary.LIMITS.messages, behind=behind)
+    session = desk.held_session(session_id, behind=behind)
     if session is None:
         _require_new(desk, session_id)
         _require_no_circle(desk.tx, session_id, context.parent)

@@ -7,19 +7,32 @@ from collections.abc import Callable, Mapping, Sequence
 from commonplace.ports import Reading, Transaction
 
 
-def number(tx: Transaction, space: str, subjects: Sequence[str]) -> None:
-    """Give each subject the next number of its space; a subject has only its newest number."""
-    tx.run_many(
-        "INSERT INTO change_count (space, last) VALUES (:space, :n)"
-        " ON CONFLICT (space) DO UPDATE SET last = change_count.last + :n",
-        [{"space": space, "n": len(subjects)}],
+def holding(tx: Transaction, spaces: Sequence[str]) -> Callable[[], dict[str, int]]:
+    """Ask to let nobody else number the changes of these spaces until the transaction ends.
+
+    What is returned waits for it, and for the last number of each that has one.
+    """
+    if not spaces:
+        return dict
+    rows = tx.ask(
+        f"SELECT space, last FROM change_count WHERE space IN :spaces ORDER BY space{tx.locking}",  # noqa: S608 - our own words
+        spaces=sorted(spaces),
     )
-    # Counted back from the last number by the database, so that nobody waits for it.
+    return lambda: dict(rows())
+
+
+def number(tx: Transaction, space: str, subjects: Sequence[str], *, last: int) -> None:
+    """Give each subject the next number of its space behind the last; a subject has only its newest number."""
     tx.run_many(
-        "INSERT INTO change (space, subject, number)"
-        " SELECT :space, :subject, last - :back FROM change_count WHERE space = :space"
+        "INSERT INTO change_count (space, last) VALUES (:space, :last)"
+        " ON CONFLICT (space) DO UPDATE SET last = excluded.last",
+        [{"space": space, "last": last + len(subjects)}],
+    )
+    # Of two who number the first changes of a space at once, the second finds its number taken, and begins anew.
+    tx.run_many(
+        "INSERT INTO change (space, subject, number) VALUES (:space, :subject, :number)"
         " ON CONFLICT (space, subject) DO UPDATE SET number = excluded.number",
-        [{"space": space, "subject": subject, "back": back} for back, subject in enumerate(reversed(subjects))],
+        [{"space": space, "subject": subject, "number": at} for at, subject in enumerate(subjects, last + 1)],
     )
 
 

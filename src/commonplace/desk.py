@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, MutableMapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -21,7 +21,7 @@ class Desk(NamedTuple):
     tx: Transaction
     parts: Parts
     actor: str
-    spaces: dict[str, Space]
+    spaces: MutableMapping[str, Space]
     carry: dict[str, bytes | None]
     revised: dict[str, Memory]
     """What says something else now: copies follow it before the story ends."""
@@ -61,20 +61,17 @@ class Desk(NamedTuple):
         """Let nobody else change these sessions while the story is told, or append to them."""
         self._know(sessions.hold(self.tx, ids))
 
-    def held_session(
-        self, session_id: str, *, counted: int, behind: Callable[[], object] | None = None
-    ) -> Session | None:
+    def held_session(self, session_id: str, *, behind: Callable[[], object] | None = None) -> Session | None:
         """Return a session that the actor may read, if there is one, and let nobody else change it.
 
-        What is unsettled in it is counted up to a number: whoever appends need not count thousands each time. `behind`
-        asks for more, to be answered when the session is held.
+        What is unsettled in it is not counted, but estimated. `behind` asks for more, to be answered when the session
+        is held.
         """
-        held = sessions.holding(self.tx, [session_id])
+        held = sessions.taking(self.tx, session_id)
         if behind is not None:
             behind()
-        found = sessions.find(self.tx, self.readable, session_id, counted=counted)
-        self._know(held())
-        return found
+        found = held(self.spaces)
+        return found if found is not None and found.space.id in self.readable else None
 
     def _know(self, found: Collection[str]) -> None:
         """Begin anew when something is in a space that was made after the story began."""

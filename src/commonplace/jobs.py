@@ -55,7 +55,9 @@ def ask(tx: Transaction, *, space: str, kind: str, subject: str, due: datetime) 
     """
     tx.run_many(
         "INSERT INTO job (id, space, kind, subject, state, due, attempts, error, created)"
-        " VALUES (:id, :space, :kind, :subject, 'waiting', :due, 0, '', :now)"
+        " SELECT :id, :space, :kind, :subject, 'waiting', :due, 0, '', :now WHERE NOT EXISTS ("
+        " SELECT 1 FROM job WHERE space = :space AND kind = :kind AND subject = :subject AND state = 'waiting'"
+        " AND (attempts > 0 OR due <= :due))"
         " ON CONFLICT (space, kind, subject) WHERE state = 'waiting' DO UPDATE"
         " SET due = CASE WHEN job.attempts = 0 AND excluded.due < job.due THEN excluded.due ELSE job.due END",
         [

@@ -8,11 +8,20 @@ from datetime import datetime
 from typing import Final
 
 from commonplace.model import Message, Session, Spaces, moment, stamp
-from commonplace.ports import Reading, Row, Transaction
+from commonplace.ports import Overtaken, Reading, Row, Transaction
 
 _COLUMNS: Final = "id, session, seq, role, author, text, time, client_id, masked, episode, taken_back"
 _QUALIFIED: Final = ", ".join(f"message.{name}" for name in _COLUMNS.split(", "))
 _OPEN: Final = "episode IS NULL AND taken_back IS NULL"
+
+_FIND: Final = (
+    "SELECT session.space, session.id, parent, tags, created, closed, generation, last,"  # noqa: S608 - our own words
+    f" (SELECT {{also}} FROM message WHERE message.space = session.space AND message.session = session.id AND {_OPEN})"
+    " FROM session_place JOIN session ON session.space = session_place.space AND session.id = session_place.id"
+    " WHERE session_place.id = :id"
+)
+
+_FEW: Final = 20
 
 FIRST_GENERATION: Final = 1
 """That of a session before anybody switched or rewound it, and before its first message too."""
@@ -63,18 +72,28 @@ def goes_on_from(tx: Reading, session_id: str, other: str) -> bool:
     return other in seen
 
 
-def find(tx: Reading, spaces: Spaces, session_id: str, *, counted: int = 1_000_000_000) -> Session | None:
-    """Return a session of the given spaces; what is unsettled in it is counted up to a number."""
-    row = tx.row(
-        "SELECT session.space, session.id, parent, tags, created, closed, generation, last,"  # noqa: S608 - our own words
-        " (SELECT count(*) FROM (SELECT 1 FROM message"
-        f" WHERE message.space = session.space AND message.session = session.id AND {_OPEN} LIMIT :counted) AS one)"
-        " FROM session_place JOIN session ON session.space = session_place.space AND session.id = session_place.id"
-        " WHERE session_place.id = :id",
-        id=session_id,
-        counted=counted,
-    )
+def find(tx: Reading, spaces: Spaces, session_id: str) -> Session | None:
+    """Return a session of the given spaces."""
+    row = tx.row(_FIND.format(also="count(*)"), id=session_id)
     return _session(row, spaces, unsettled=row[8]) if row and row[0] in spaces else None
+
+
+def taking(tx: Transaction, session_id: str) -> Callable[[Spaces], Session | None]:
+    """Ask for a session that nobody else may change or append to until the transaction ends.
+
+    What is returned waits for it, in spaces of which its own must be one, if they are all. Nobody counts what is
+    unsettled in it: from the first such message on, all count.
+    """
+    rows = tx.ask(_FIND.format(also="min(seq)") + (f"{tx.locking} OF session" if tx.locking else ""), id=session_id)
+
+    def taken(spaces: Spaces) -> Session | None:
+        for row in rows():
+            if row[0] not in spaces:
+                raise Overtaken
+            return _session(row, spaces, unsettled=row[7] - row[8] + 1 if row[8] else 0)
+        return None
+
+    return taken
 
 
 def hold(tx: Transaction, ids: Iterable[str]) -> set[str]:
@@ -82,20 +101,15 @@ def hold(tx: Transaction, ids: Iterable[str]) -> set[str]:
 
     Whoever needs several takes them in one order. Return the spaces that they are in, where there was anything to hold.
     """
-    return holding(tx, ids)()
-
-
-def holding(tx: Transaction, ids: Iterable[str]) -> Callable[[], set[str]]:
-    """Ask to `hold` these sessions, and return what waits for it."""
     if not tx.locking:
-        return set
-    rows = tx.ask(
+        return set()
+    rows = tx.rows(
         "SELECT session.space FROM session_place JOIN session"  # noqa: S608 - our own words
         " ON session.space = session_place.space AND session.id = session_place.id"
         f" WHERE session_place.id IN :ids ORDER BY session.id{tx.locking} OF session",
         ids=sorted(set(ids)),
     )
-    return lambda: {row[0] for row in rows()}
+    return {row[0] for row in rows}
 
 
 def page(tx: Reading, spaces: Spaces, *, after: tuple[str, str] | None, limit: int) -> list[Session]:
@@ -200,15 +214,18 @@ class Repeated:
 
     def ask(self) -> None:
         """Ask now, wherever the session is: it may not be known yet."""
+        # Few are found one by one; asked for together, all of the session might be read for them.
+        few = len(self._ids) <= _FEW
+        which = [(" = :ids", one) for one in self._ids] if few else [(" IN :ids", some) for some in _chunks(self._ids)]
         self._asked = [
             self._tx.ask(
                 f"SELECT {_QUALIFIED}, message.sent FROM session_place JOIN message"  # noqa: S608 - our own words
                 " ON message.space = session_place.space AND message.session = session_place.id"
-                " WHERE session_place.id = :session AND message.client_id IN :ids",
+                f" WHERE session_place.id = :session AND message.client_id{one}",
                 session=self._session,
-                ids=some,
+                ids=ids,
             )
-            for some in _chunks(self._ids)
+            for one, ids in which
         ]
 
     def found(self) -> dict[str, tuple[Message, str]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from functools import cached_property, lru_cache
 
 from commonplace.model import Space, moment, stamp
 from commonplace.ports import Reading, Row, Transaction
@@ -11,7 +11,48 @@ from commonplace.ports import Reading, Row, Transaction
 
 def everything(tx: Reading) -> dict[str, Space]:
     """Return all spaces by id."""
-    return {row[0]: _space(row) for row in tx.rows("SELECT id, name, created, depth FROM space ORDER BY name")}
+    return _asking(tx)()
+
+
+def _asking(tx: Reading) -> Callable[[], dict[str, Space]]:
+    rows = tx.ask("SELECT id, name, created, depth FROM space ORDER BY name")
+    return lambda: {row[0]: _space(row) for row in rows()}
+
+
+class Everything(MutableMapping[str, Space]):
+    """All spaces by id, asked for at once and waited for when somebody first looks; what is made meanwhile is added."""
+
+    def __init__(self, tx: Reading) -> None:
+        """Ask for them."""
+        self._asked = _asking(tx)
+
+    @cached_property
+    def _found(self) -> dict[str, Space]:
+        return self._asked()
+
+    def __getitem__(self, id_: str) -> Space:
+        """Return a space."""
+        return self._found[id_]
+
+    def __setitem__(self, id_: str, space: Space) -> None:
+        """Add a space, or what it is called now."""
+        self._found[id_] = space
+
+    def __delitem__(self, id_: str) -> None:
+        """Leave out a space."""
+        del self._found[id_]
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the ids."""
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._found)
+
+    def __contains__(self, id_: object) -> bool:
+        """Tell whether there is such a space."""
+        return id_ in self._found
 
 
 def named(tx: Reading, name: str) -> Space | None:

@@ -64,7 +64,7 @@ def _follow(parts: Parts, wanted: Mapping[str, bytes | None]) -> None:
 
 def _commit(parts: Parts, actor: str, story: Callable[[Desk], Told]) -> tuple[Told, dict[str, bytes | None]]:
     def whole(tx: Transaction) -> tuple[Told, dict[str, bytes | None]]:
-        desk = Desk(tx, parts, actor, spaces.everything(tx), {}, {}, {}, {})
+        desk = Desk(tx, parts, actor, spaces.Everything(tx), {}, {}, {}, {})
         told = story(desk)
         following.spread(desk)
         notices.spread(desk)
@@ -85,20 +85,22 @@ def seal(desk: Desk) -> None:
     by_space: dict[str, list[Change]] = {}
     for change in tx.recorded:
         by_space.setdefault(change.space, []).append(change)
+    touched = {subject: space for subject, space in tx.touched.items() if space is not None}
+    touched |= memories.places(tx, sorted(subject for subject, space in tx.touched.items() if space is None))
+    concerned = sorted({*by_space, *touched.values()})
     # Asked in one breath, so that others wait for these spaces no longer than they must.
-    held, names, whereabouts = audit.holding(tx, tuple(by_space)), _names(tx, by_space), home.whereabouts(tx)
-    ends = held()
+    held, counted = audit.holding(tx, tuple(by_space)), changes.holding(tx, concerned)
+    names, whereabouts = _names(tx, by_space), home.whereabouts(tx)
+    ends, numbers = held(), counted()
     if any(desk.spaces[space].name != name for space, name in names().items()):
         raise Overtaken
     home.require_here(whereabouts())
-    touched = {subject: space for subject, space in tx.touched.items() if space is not None}
-    touched |= memories.places(tx, sorted(subject for subject, space in tx.touched.items() if space is None))
-    for space in sorted({*by_space, *touched.values()}):
+    for space in concerned:
         changed = by_space.get(space, [])
         subjects = dict.fromkeys(change.subjects[0] for change in changed if change.subjects)
         subjects.update(dict.fromkeys(memory for memory, place in touched.items() if place == space))
         if subjects:
-            changes.number(tx, space, tuple(subjects))
+            changes.number(tx, space, tuple(subjects), last=numbers.get(space, 0))
         if changed:
             audit.append(tx, desk.parts.keys, space, changed, end=ends.get(space, audit.BEGINNING))
 

@@ -46,6 +46,8 @@ _DEFAULTS: Final = {
 }
 _SETTINGS: Final = """
     SELECT set_config('lock_timeout', %(lock)s, false), set_config('statement_timeout', %(statement)s, false),
+      -- Planning anew costs more than most statements; rows are found by their keys, however many are asked for.
+      set_config('plan_cache_mode', 'force_generic_plan', false),
       -- What is acknowledged must be durable, whatever the server's default is.
       CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END
 """

@@ -121,14 +121,23 @@ class Pipe:
     def ask(self, statement: str, params: Mapping[str, object] | None = None, *, binary: bool = False) -> Answer:
         """Send a statement with parameters like `%(name)s`, soon, and return what waits for its answer."""
         said, names = _numbered(statement)
-        written = [_written(params[name]) for name in names] if params else []
-        name = self._prepared(said, tuple([one.type for one in written]))
-        formats = [one.format for one in written]
+        values: list[bytes | None] = []
+        types: list[int] = []
+        formats: list[pq.Format] | None = None
+        for name in names:
+            value = params[name] if params is not None else None
+            if type(value) is str:
+                values.append(_text(value))
+                types.append(0)
+                continue
+            written = _written(value)
+            values.append(written.value)
+            types.append(written.type)
+            if written.is_binary:
+                formats = [pq.Format.TEXT] * len(names) if formats is None else formats
+                formats[len(values) - 1] = pq.Format.BINARY
         self._pgconn.send_query_prepared(
-            name,
-            [one.value for one in written],
-            formats if pq.Format.BINARY in formats else None,
-            pq.Format.BINARY if binary else pq.Format.TEXT,
+            self._prepared(said, tuple(types)), values, formats, pq.Format.BINARY if binary else pq.Format.TEXT
         )
         answer = Answer(self)
         self._awaited.append(answer)
@@ -185,27 +194,30 @@ class Pipe:
 
     def _receive(self) -> None:
         """Receive the next answer; raise what went wrong, once."""
-        pgconn = self._pgconn
-        while pgconn.is_busy():
-            self._poll.poll(_A_WHILE)
-            pgconn.consume_input()
-        result = pgconn.get_result()
+        # Each answer ends with nothing: that of the one before may come first.
+        result = self._next() or self._next()
         if result is None:
-            # Each answer ends with this.
-            return
+            raise psycopg.OperationalError("the server has nothing more to say")
         status = result.status
         if status == pq.ExecStatus.PIPELINE_SYNC:
             self._synced = True
             return
         answered = self._awaited.popleft() if self._awaited else None
-        if isinstance(answered, Answer):
-            if status not in _BAD and status != pq.ExecStatus.PIPELINE_ABORTED:
-                answered.result = result
-        elif answered is not None and status != pq.ExecStatus.COMMAND_OK:
-            # Behind something that failed nothing is prepared.
-            self._names.pop(answered.key, None)
-        if status in _BAD:
-            raise error_from_result(result, encoding="utf-8")
+        if status in _BAD or status == pq.ExecStatus.PIPELINE_ABORTED:
+            if isinstance(answered, _Prepared):
+                # Behind something that failed nothing is prepared.
+                self._names.pop(answered.key, None)
+            if status in _BAD:
+                raise error_from_result(result, encoding="utf-8")
+        elif isinstance(answered, Answer):
+            answered.result = result
+
+    def _next(self) -> pq.abc.PGresult | None:
+        pgconn = self._pgconn
+        while pgconn.is_busy():
+            self._poll.poll(_A_WHILE)
+            pgconn.consume_input()
+        return pgconn.get_result()
 
     def _finish(self) -> None:
         """Receive everything, and leave the connection as it was."""
@@ -217,9 +229,9 @@ class Pipe:
             try:
                 self._receive()
             except psycopg.Error as error:
-                if self.connection.closed:
-                    raise
                 failed = failed or error
+                if self.connection.closed:
+                    raise failed from None
         self._pgconn.exit_pipeline_mode()
         if failed is not None:
             raise failed
@@ -247,7 +259,7 @@ class _Written(NamedTuple):
 
     value: bytes | None
     type: int = 0
-    format: pq.Format = pq.Format.TEXT
+    is_binary: bool = False
 
 
 _NOTHING: Final = _Written(None)
@@ -255,8 +267,6 @@ _NOTHING: Final = _Written(None)
 
 def _written(value: object) -> _Written:
     """Return a parameter as the server reads it."""
-    if isinstance(value, str):
-        return _Written(_text(value))
     if value is None:
         return _NOTHING
     if isinstance(value, bool):
@@ -265,10 +275,12 @@ def _written(value: object) -> _Written:
         return _Written(b"%d" % value, _INTEGER)
     if isinstance(value, float):
         return _Written(repr(value).encode(), _FLOAT)
+    if isinstance(value, str):
+        return _Written(_text(value))
     if isinstance(value, Binary):
-        return _Written(value.said, 0, pq.Format.BINARY)
+        return _Written(value.said, is_binary=True)
     if isinstance(value, bytes):
-        return _Written(value, _BYTES, pq.Format.BINARY)
+        return _Written(value, _BYTES, is_binary=True)
     if isinstance(value, list | tuple):
         return _Written(_text(_array(value)))
     raise TypeError(f"a {type(value).__name__} is nothing that the database keeps")
