@@ -197,6 +197,7 @@ class Pipe:
         # Each answer ends with nothing: that of the one before may come first.
         result = self._next() or self._next()
         if result is None:
+            self.connection.close()
             raise psycopg.OperationalError("the server has nothing more to say")
         status = result.status
         if status == pq.ExecStatus.PIPELINE_SYNC:

@@ -211,10 +211,11 @@ def ids_of(array: bytes | None) -> Any:  # noqa: ANN401 - a structured array
 
 
 def unpacked(
-    fetched: Sequence[bytes | None], *, spaces: Mapping[int, str], terms: Sequence[str], dimensions: int
+    fetched: Sequence[Sequence[bytes | None]], *, spaces: Mapping[int, str], terms: Sequence[str], dimensions: int
 ) -> Segment:
     """Put fetched passages together; `spaces` are the names of those that were asked, `terms` those that matter."""
-    said, entries, names, speakers, vectors = (one or b"" for one in fetched)
+    parts = [[one or b"" for one in some] for some in zip(*fetched, strict=True)] or [[]] * 5
+    said, entries, names, speakers, vectors = map(b"".join, parts)
     columns = np.frombuffer(said, _COLUMNS)
     arrays: dict[str, Any] = {}
     numbers, arrays["space"] = np.unique(columns["space"], return_inverse=True)

@@ -7,13 +7,14 @@ a segment beside the tail's and searched as segments are. So both engines choose
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from commonplace.catalogue import FOREVER, IS_CHAT, Found, Marker, Sought
-from commonplace.engines.postgres_pipe import Answer, Pipe, Row
+from commonplace.engines.postgres_pipe import Answer, Binary, Pipe, Row
 from commonplace.engines.postgres_rows import FETCHED, ID, SHORT, ids_of, signed, unpacked
 from commonplace.engines.searching import PARTS_OF_ONE, Counts, Part, candidates, count, search
 from commonplace.engines.segments import Floats, tag_term, widened
@@ -28,6 +29,9 @@ _LOOK_UPS: Final = 10_000
 """So many times a term is looked up in a space for one question; beyond that, only the rarest terms are."""
 
 _FEWEST: Final = 4
+_TOGETHER: Final = 8
+"""So many candidates come in one row, with their neighbours: all in one would be moved about in memory too often."""
+
 _SAMPLE: Final = 16
 
 _ABOUT: Final = """
@@ -72,6 +76,7 @@ _NEWEST: Final = f"""
     WHERE space = ANY(%(spaces)s::bigint[]) AND (flags & {IS_CHAT} > 0 OR position = 0) AND {{wanted}}{{others}}
     ORDER BY time DESC, position DESC, id LIMIT %(depth)s
 """  # noqa: S608 - a number of our own
+# What is asked for by its key is looked up by it, however many the database believes that to be: hence the OFFSETs.
 _AROUND: Final = f"""
     WITH asked AS (
       SELECT * FROM unnest(%(which)s::smallint[], %(of)s::bigint[], %(ids)s::uuid[])
@@ -79,8 +84,11 @@ _AROUND: Final = f"""
     ), wanted AS (
       SELECT which, place, p.thread, p.position, p.flags & {IS_CHAT} > 0 AS chat,
         row_number() OVER (PARTITION BY which, p.thread ORDER BY place) AS nth
-      FROM asked a JOIN recall_passage p ON p.space = a.space AND p.id = a.id WHERE {{wanted}}
-    ), few AS (
+      FROM asked a CROSS JOIN LATERAL (
+        SELECT thread, position, flags FROM recall_passage p
+        WHERE p.space = a.space AND p.id = a.id AND {{wanted}} OFFSET 0
+      ) p
+    ), few AS MATERIALIZED (
       SELECT which, thread, position, row_number() OVER (PARTITION BY which ORDER BY place) AS place
       FROM wanted WHERE chat OR nth <= {PARTS_OF_ONE} OR %(newest)s
     ), places AS (
@@ -88,12 +96,17 @@ _AROUND: Final = f"""
       UNION SELECT * FROM unnest(%(threads)s::bigint[], %(positions)s::bigint[])
     ), spans AS (
       SELECT thread, position + %(far)s AS last, greatest(
-        position - %(far)s, lag(position) OVER (PARTITION BY thread ORDER BY position) + %(far)s + 1) AS first
+        position - %(far)s, lag(position) OVER (PARTITION BY thread ORDER BY position) + %(far)s + 1) AS first,
+        row_number() OVER (ORDER BY thread, position) / {_TOGETHER} AS few
       FROM places
     )
     SELECT (SELECT count(*) FROM few WHERE which = 0), (SELECT count(*) FROM few WHERE which = 1), {FETCHED}
-    FROM spans s JOIN recall_passage p ON p.thread = s.thread AND p.position BETWEEN s.first AND s.last
-    WHERE p.space = ANY(%(spaces)s::bigint[]){{others}}
+    FROM spans s LEFT JOIN LATERAL (
+      SELECT columns, entries, name, speaker, vector FROM recall_passage p
+      WHERE p.thread = s.thread AND p.position BETWEEN s.first AND s.last
+        AND p.space = ANY(%(spaces)s::bigint[]){{others}} OFFSET 0
+    ) p ON true
+    GROUP BY s.few
 """  # noqa: S608 - numbers and names of our own
 
 
@@ -188,9 +201,9 @@ class Search:
             return self._ask(_NEWEST.format(wanted=self._wanted, others=self._others), depth=depth)
         wanted = self._wanted if filtered else "true"
         statement = _NEAREST.format(column=self._column, wanted=wanted, others=self._others)
-        return self._ask(statement, vector=_written(self._sought.vector), depth=depth)
+        return self._ask(statement, vector=Binary(_written(self._sought.vector)), depth=depth)
 
-    def _fetched(self, matched: _Weighed, nearest: list[Row], counts: Counts) -> Row:
+    def _fetched(self, matched: _Weighed, nearest: list[Row], counts: Counts) -> list[Row]:
         """Return the best by terms and by vector with their neighbours, and those of the tail's candidates."""
         first, depth = self._sought.first, self._sought.first + _SPARE
         beside = candidates(self._tail, self._sought, counts)
@@ -205,18 +218,21 @@ class Search:
             depth *= _DEEPER
             nearest = self._nearest(depth, filtered=True).rows() if nearest else []
 
-    def _around(self, chosen: list[Row], nearest: list[Row], beside: Sequence[tuple[int, int]]) -> tuple[int, int, Row]:
+    def _around(
+        self, chosen: list[Row], nearest: list[Row], beside: Sequence[tuple[int, int]]
+    ) -> tuple[int, int, list[Row]]:
         found = [*chosen, *nearest]
         ids = b"".join([id_ for _, id_ in found]).hex()
-        by_terms, by_vector, *rows = self._ask(
+        rows = self._ask(
             _AROUND.format(wanted=self._wanted, others=self._others),
             which=_array([0] * len(chosen) + [1] * len(nearest)),
             of=_array([space for space, _ in found]),
             ids=_array([ids[at : at + 32] for at in range(0, len(ids), 32)]),
             threads=_array(thread - (1 << 64) if thread >= 1 << 63 else thread for thread, _ in beside),
             positions=_array(position for _, position in beside),
-        ).rows()[0]
-        return by_terms, by_vector, tuple(rows)
+        ).rows()
+        by_terms, by_vector = rows[0][:2] if rows else (0, 0)
+        return by_terms, by_vector, [row[2:] for row in rows]
 
     def _ask(self, statement: str, **given: object) -> Answer:
         return self._pipe.ask(statement, {**self._given, **given}, binary=True)
@@ -227,11 +243,12 @@ def _array(items: Iterable[object]) -> str:
     return "{" + ",".join(map(str, items)) + "}"
 
 
-def _written(vector: Floats | None) -> str:
-    """Return a vector as the database reads it; only its direction counts."""
+def _written(vector: Floats | None) -> bytes:
+    """Return a vector as the database keeps it; only its direction counts."""
     if vector is None:
-        return "[]"
-    return "[" + ",".join(map("{:.5g}".format, (vector / np.abs(vector).max()).tolist())) + "]"
+        return b""
+    halves: bytes = (vector / np.abs(vector).max()).astype(">f2").tobytes()
+    return struct.pack("!HH", len(vector), 0) + halves
 
 
 # --- what has the terms
