@@ -18,6 +18,7 @@ from commonplace import audit
 from commonplace.engines.signing import KeyFiles
 from commonplace.errors import HomeDamaged
 from commonplace.model import Change, Finding, LogReport
+from commonplace.ports import Transaction
 
 COLUMNS = ("space", "seq", "time", "actor", "action", "subjects", "payload", "previous", "hash", "signature", "key_id")
 TABLES = """
@@ -46,6 +47,7 @@ class Sqlite:
         self.now = datetime(2026, 11, 15, 20, 18, 24, 123456, tzinfo=UTC)
         self.recorded: list[Change] = []
         self.touched: dict[str, str | None] = {}
+        self.proof: Callable[[Transaction], bool] | None = None
 
     def rows(self, sql: str, /, **params: object) -> list[tuple[Any, ...]]:
         try:

@@ -139,11 +139,11 @@ def holding(tx: Transaction, spaces: Sequence[str]) -> Callable[[], dict[str, tu
 
 def append(
     tx: Transaction, keys: Keys, space: str, changes: Sequence[Change], *, end: tuple[int, str] | None = None
-) -> None:
-    """Add the changes of one space to its chain behind its end, and sign its new head."""
-    if not changes:
-        return
+) -> tuple[int, str]:
+    """Add the changes of one space to its chain behind its end, and sign its new head; return where it ends then."""
     seq, previous = end or _end(tx, space)
+    if not changes:
+        return seq, previous
     time, key_id = _time(tx.now), keys.key_id
     rows: list[dict[str, object]] = []
     for change in changes:
@@ -176,6 +176,13 @@ def append(
         """,
         [{"space": space, "seq": seq, "hash": previous, "signature": head, "key_id": key_id}],
     )
+    return seq, previous
+
+
+def is_logged(tx: Transaction, *, space: str, seq: int, digest: str) -> bool:
+    """Tell whether an entry was committed, when whoever adds to this chain has ended."""
+    hold(tx, [space])
+    return _hash_at(tx, space, seq) == digest
 
 
 def was_called(tx: Reading, space: str, name: str) -> bool:

@@ -39,7 +39,7 @@ from commonplace.model import (
     new_id,
 )
 from commonplace.ports import Likeness, Overtaken, Parts, Reading
-from commonplace.writing import write
+from commonplace.writing import ask_ahead, write
 
 Reason: TypeAlias = Literal["new", "reset", "resume", "branch", "compress"]
 REASONS: Final[tuple[str, ...]] = get_args(Reason)
@@ -48,6 +48,7 @@ MAX_PAGE: Final = 1000
 # So many open messages may have a boundary among them; fewer wait until the session falls silent.
 _MANY: Final = 40
 _SILENCE: Final = timedelta(hours=1)
+_PLACES: Final = 10_000
 
 
 class Context(NamedTuple):
@@ -100,7 +101,8 @@ def _cleaned(sent: Sent) -> _Clean:
 
 def _append(desk: Desk, session_id: str, cleaned: Sequence[_Clean], context: Context) -> Captured:
     repeated = sessions.Repeated(desk.tx, session_id, [one.sent.client_id for one in cleaned if one.sent.client_id])
-    session = _session_for(desk, session_id, context, behind=repeated.ask)
+    session = _session_for(desk, session_id, context, behind=lambda: _ask_behind(desk, session_id, repeated))
+    _note_place(desk, session)
     known = repeated.found()
     receipts: list[Appended] = []
     fresh: dict[str, tuple[Message, str | None]] = {}
@@ -131,6 +133,20 @@ def _append(desk: Desk, session_id: str, cleaned: Sequence[_Clean], context: Con
     if fresh:
         _store(desk, session, list(fresh.values()))
     return Captured(session.id, tuple(receipts), settled=settled)
+
+
+def _ask_behind(desk: Desk, session_id: str, repeated: sessions.Repeated) -> None:
+    """Ask what is to be known when the session is held: what came before, and what the seal will need."""
+    repeated.ask()
+    if session_id in desk.parts.places:
+        ask_ahead(desk, desk.parts.places[session_id])
+
+
+def _note_place(desk: Desk, session: Session) -> None:
+    places = desk.parts.places
+    if len(places) >= _PLACES and session.id not in places:
+        places.clear()
+    places[session.id] = session.space.id
 
 
 def _store(desk: Desk, session: Session, fresh: Sequence[tuple[Message, str | None]]) -> None:

@@ -142,6 +142,7 @@ def _in_a_home(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], Re
         yaml=cast("Yaml", _Later(_yaml)),
         clock=clock,
         zone=dates.zone_named(_zone(database, settings, keys)),
+        places={},
     )
     return parts, lambda: _recalls(settings, lambda: _mapped_index(hidden))
 
@@ -166,6 +167,7 @@ def _on_a_server(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], 
         yaml=cast("Yaml", _Later(_yaml)),
         clock=clock,
         zone=zone,
+        places={},
     )
     return parts, lambda: _recalls(settings, lambda: _postgres_index(database))
 

@@ -10,9 +10,17 @@ from commonplace import dates, files, memories, paths, rights, sessions, spaces
 from commonplace.documents import rendered
 from commonplace.errors import DiskFull, NotFound
 from commonplace.model import Change, Memory, Session, Space, Spaces, new_id
-from commonplace.ports import Overtaken, Parts, Transaction
+from commonplace.ports import Overtaken, Parts, Row, Transaction
 
 _ROOM: Final = 2 * 1024 * 1024
+
+
+class Ahead(NamedTuple):
+    """What the seal needs to know of a space that is held for it, asked for and not yet waited for."""
+
+    ends: Callable[[], dict[str, tuple[int, str]]]
+    numbers: Callable[[], dict[str, int]]
+    whereabouts: Callable[[], list[Row]]
 
 
 class Desk(NamedTuple):
@@ -29,6 +37,8 @@ class Desk(NamedTuple):
     """What was written, by its id, with its space and who did: rules look at it before the story ends."""
     shaken: dict[str, tuple[Memory | None, Memory]]
     """What rests on something else now, or is something else to rest on, as it was and is: notices follow."""
+    ahead: dict[tuple[str, ...], Ahead]
+    """What the seal was asked for ahead of the story's end, by the spaces that it concerns."""
 
     @property
     def readable(self) -> Spaces:

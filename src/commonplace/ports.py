@@ -66,6 +66,11 @@ class Transaction(Reading, Protocol):
     """
     claiming: str
     """The same, but rows that others keep already are left out."""
+    proof: Callable[[Transaction], bool] | None
+    """Finds out in a later transaction whether this one was committed, and waits until it has ended; if there is such.
+
+    For whoever lost the answer. Where nobody says how, the database sees to it by itself.
+    """
 
     def run(self, sql: str, /, **params: object) -> int:
         """Run one statement and return how many rows it touched."""
@@ -490,3 +495,5 @@ class Parts(NamedTuple):
     yaml: Yaml
     clock: Clock
     zone: tzinfo
+    places: dict[str, str]
+    """Where sessions were last seen to be, by their ids: only to ask ahead, never to be believed."""

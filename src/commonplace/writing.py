@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from commonplace import audit, carry, changes, files, following, home, memories, notices, spaces, takein, taking
-from commonplace.desk import Desk
+from commonplace.desk import Ahead, Desk
 from commonplace.errors import Busy, CommonplaceError, DiskFull, NotAllowed, NotFound
 from commonplace.files import Carried
 from commonplace.model import FILESYSTEM, Change
@@ -64,7 +64,7 @@ def _follow(parts: Parts, wanted: Mapping[str, bytes | None]) -> None:
 
 def _commit(parts: Parts, actor: str, story: Callable[[Desk], Told]) -> tuple[Told, dict[str, bytes | None]]:
     def whole(tx: Transaction) -> tuple[Told, dict[str, bytes | None]]:
-        desk = Desk(tx, parts, actor, spaces.Everything(tx), {}, {}, {}, {})
+        desk = Desk(tx, parts, actor, spaces.Everything(tx), {}, {}, {}, {}, {})
         told = story(desk)
         following.spread(desk)
         notices.spread(desk)
@@ -89,12 +89,12 @@ def seal(desk: Desk) -> None:
     touched |= memories.places(tx, sorted(subject for subject, space in tx.touched.items() if space is None))
     concerned = sorted({*by_space, *touched.values()})
     # Asked in one breath, so that others wait for these spaces no longer than they must.
-    held, counted = audit.holding(tx, tuple(by_space)), changes.holding(tx, concerned)
-    names, whereabouts = _names(tx, by_space), home.whereabouts(tx)
-    ends, numbers = held(), counted()
+    asked = desk.ahead.get(tuple(concerned)) or _asked(tx, tuple(by_space), concerned)
+    names = _names(tx, by_space)
+    ends, numbers = asked.ends(), asked.numbers()
     if any(desk.spaces[space].name != name for space, name in names().items()):
         raise Overtaken
-    home.require_here(whereabouts())
+    home.require_here(asked.whereabouts())
     for space in concerned:
         changed = by_space.get(space, [])
         subjects = dict.fromkeys(change.subjects[0] for change in changed if change.subjects)
@@ -102,7 +102,23 @@ def seal(desk: Desk) -> None:
         if subjects:
             changes.number(tx, space, tuple(subjects), last=numbers.get(space, 0))
         if changed:
-            audit.append(tx, desk.parts.keys, space, changed, end=ends.get(space, audit.BEGINNING))
+            seq, digest = audit.append(tx, desk.parts.keys, space, changed, end=ends.get(space, audit.BEGINNING))
+            if space in ends:
+                # Its chain is held: whoever looks for this entry later waits until this has ended.
+                tx.proof = partial(audit.is_logged, space=space, seq=seq, digest=digest)
+
+
+def ask_ahead(desk: Desk, space: str) -> None:
+    """Hold a space for the seal already, where a story will change this one, and nothing else, as far as one knows.
+
+    So nobody waits for it in the end; if the story changes more, the seal asks for all of it again.
+    """
+    if desk.tx.locking:
+        desk.ahead[space,] = _asked(desk.tx, (space,), (space,))
+
+
+def _asked(tx: Transaction, logged: Sequence[str], concerned: Sequence[str]) -> Ahead:
+    return Ahead(audit.holding(tx, logged), changes.holding(tx, concerned), home.whereabouts(tx))
 
 
 def _names(tx: Transaction, by_space: Mapping[str, Sequence[Change]]) -> Callable[[], dict[str, str]]:

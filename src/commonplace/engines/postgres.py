@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final, Generic
+from typing import Final, Generic, NamedTuple
 
 import psycopg
 from psycopg import errors as pg
@@ -20,7 +20,7 @@ from commonplace.engines.postgres_pipe import Answer, Connection, Pipe
 from commonplace.engines.postgres_statements import Unsent, translated
 from commonplace.errors import Busy, CommonplaceError, DatabaseUnfit, DatabaseUnreachable, HomeIsNewer, NotReplicated
 from commonplace.model import Change, new_id, stamp
-from commonplace.ports import Clock, Overtaken, Row, Told
+from commonplace.ports import Clock, Overtaken, Row, Told, Transaction
 
 OLDEST: Final = 160000
 """PostgreSQL 16, as a server counts."""
@@ -29,10 +29,7 @@ _READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WRITE: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _VERSION: Final = "SELECT version FROM schema_version"
 _LAZILY: Final = "SET LOCAL synchronous_commit TO off"
-_MARK: Final = """
-    WITH marked AS (INSERT INTO committed (mark, at) VALUES (%(mark)s, %(at)s) ON CONFLICT DO NOTHING RETURNING mark)
-    SELECT version, (SELECT count(*) FROM marked) FROM schema_version
-"""
+_MARK: Final = "INSERT INTO committed (mark, at) VALUES (:mark, :at) ON CONFLICT DO NOTHING"
 _MARKS_KEPT: Final = timedelta(hours=1)
 _TIDIED_EVERY: Final = 1000
 _COLLISIONS: Final = 50
@@ -43,8 +40,9 @@ class PostgresDatabase:
     """The Database port on PostgreSQL, in READ COMMITTED; what must hold still is locked row by row.
 
     A story that others got in the way of is told again, and so is one whose connection was lost. If that was in the
-    commit itself, nobody knows whether it went through: so each transaction leaves a mark under a name of its own, and
-    the next attempt leaves the same one, for which the server waits until the first has ended, and says how it ended.
+    commit itself, nobody knows whether it went through: so the next attempt looks for its proof first. A transaction
+    that has none leaves a mark under a name of its own, and the next attempt leaves the same one, for which the server
+    waits until the first has ended, and says how it ended.
     """
 
     def __init__(
@@ -124,7 +122,7 @@ class PostgresDatabase:
         telling = _Telling(story, mark=new_id() if durable else "")
         patience = _Patience(self._busy_seconds)
         while True:
-            telling.sent.clear()
+            telling.begin()
             try:
                 with self._alone(), self._lines.line() as line:
                     told = self._tell(line, telling)
@@ -156,16 +154,15 @@ class PostgresDatabase:
         # In a pipeline nobody waits for the answer to a statement before the next is sent, unless somebody reads it.
         with line.pipe as pipe:
             pipe.ask(_WRITE)
-            begun = partial(self._begun, telling.begin(pipe, now))
-            if telling.doubtful and not begun()[1]:
-                # The mark is there: the attempt whose answer was lost was committed.
-                return telling.doubtful[-1]
-            tx = PostgresTransaction(pipe, now, None if telling.doubtful else begun)
-            telling.doubtful.clear()
+            if not telling.mark:
+                pipe.ask(_LAZILY)
+            tx = PostgresTransaction(pipe, now, partial(self._begun, pipe.ask(_VERSION)))
+            if telling.doubtful and telling.was_committed(tx):
+                return telling.doubtful[-1].told
             told = telling.story(tx)
             tx.require_begun()
+            telling.end(tx, told)
             tx.send()
-            telling.sent.append(told)
             line.warnings.clear()
             pipe.ask("COMMIT")
         if line.warnings:
@@ -231,21 +228,49 @@ class PostgresDatabase:
         self._lines.close()
 
 
+class _Sent(NamedTuple, Generic[Told]):
+    """What a story told when its commit was sent, and what shows whether it was made."""
+
+    told: Told
+    proof: Callable[[Transaction], bool] | None
+
+
 class _Telling(Generic[Told]):
     """A story, its mark, and what it told: in this attempt, when its commit was sent, and in one without an answer."""
 
     def __init__(self, story: Callable[[PostgresTransaction], Told], *, mark: str) -> None:
         self.story = story
         self.mark = mark
-        self.sent: list[Told] = []
-        self.doubtful: list[Told] = []
+        self.sent: list[_Sent[Told]] = []
+        self.doubtful: list[_Sent[Told]] = []
+        self._marked = False
 
-    def begin(self, pipe: Pipe, now: datetime) -> Answer:
-        """Leave the mark of an attempt; what is returned tells the version of the schema, and whether it is new."""
-        if self.mark:
-            return pipe.ask(_MARK, {"mark": self.mark, "at": stamp(now)})
-        pipe.ask(_LAZILY)
-        return pipe.ask(_VERSION)
+    def begin(self) -> None:
+        """Note that nothing was sent yet in this attempt."""
+        self.sent.clear()
+        self._marked = False
+
+    def end(self, tx: PostgresTransaction, told: Told) -> None:
+        """Note what was told, before the commit; where nothing else shows that it was made, leave the mark.
+
+        The mark is there, as the proof is held, before the commit is sent: so whoever looks for it waits.
+        """
+        if self.mark and tx.proof is None and not self._marked:
+            tx.run(_MARK, mark=self.mark, at=stamp(tx.now))
+        self.sent.append(_Sent(told, tx.proof))
+
+    def was_committed(self, tx: PostgresTransaction) -> bool:
+        """Tell whether the attempt whose answer was lost was made, when it has ended."""
+        proof = self.doubtful[-1].proof
+        if proof is not None:
+            made = proof(tx)
+        else:
+            # It waits for that of the other attempt, and is not left a second time.
+            made = tx.run(_MARK, mark=self.mark, at=stamp(tx.now)) == 0
+            self._marked = not made
+        if not made:
+            self.doubtful.clear()
+        return made
 
     def lose(self) -> None:
         """Note that the connection was lost: if the commit was sent, it may have been made or not."""
@@ -358,6 +383,7 @@ class PostgresTransaction(PostgresReading):
         self._unsent = Unsent()
         self.recorded: list[Change] = []
         self.touched: dict[str, str | None] = {}
+        self.proof: Callable[[Transaction], bool] | None = None
 
     def run(self, sql: str, /, **params: object) -> int:
         """Run one statement and return how many rows it touched."""

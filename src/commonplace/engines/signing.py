@@ -75,14 +75,12 @@ class KeyFiles:
 
     def keyed_hash(self, *parts: str) -> str:
         """Hash the parts under the hashing key: HMAC-SHA256 over each part's length and UTF-8 bytes."""
-        code = hmac.new(self._loaded().secret, digestmod=hashlib.sha256)
-        for part in parts:
-            try:
-                data = part.encode()
-            except UnicodeEncodeError as error:
-                raise BadText("a lone surrogate cannot be hashed", fix="send valid Unicode text") from error
-            code.update(len(data).to_bytes(8, "big") + data)
-        return code.hexdigest()
+        try:
+            encoded = [part.encode() for part in parts]
+        except UnicodeEncodeError as error:
+            raise BadText("a lone surrogate cannot be hashed", fix="send valid Unicode text") from error
+        said = b"".join([len(data).to_bytes(8, "big") + data for data in encoded])
+        return hmac.digest(self._loaded().secret, said, "sha256").hex()
 
     def load(self, *, create: bool) -> None:
         """Read the keys; with `create`, make them if there are none: only right while the log is empty."""

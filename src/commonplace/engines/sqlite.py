@@ -16,7 +16,7 @@ from commonplace.engines.forking import Gate
 from commonplace.engines.locks import FairLock
 from commonplace.errors import Busy, CommonplaceError, DiskFull, HomeDamaged, HomeError, HomeIsNewer, HomeReadOnly
 from commonplace.model import Change
-from commonplace.ports import Clock, Row, Told
+from commonplace.ports import Clock, Row, Told, Transaction
 
 _CLOSING_WAIT: Final = 2.0
 _NAME: Final = re.compile(r":([a-z_]+)")
@@ -241,6 +241,7 @@ class SqliteTransaction(SqliteReading):
         super().__init__(connection, now)
         self.recorded: list[Change] = []
         self.touched: dict[str, str | None] = {}
+        self.proof: Callable[[Transaction], bool] | None = None
 
     def run(self, sql: str, /, **params: object) -> int:
         """Run one statement and return how many rows it touched."""
