@@ -17,14 +17,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from hashlib import sha256
 from json import JSONEncoder
 from math import isfinite
 from typing import Final, NamedTuple
 
 from commonplace.errors import BadInput, HomeDamaged
-from commonplace.model import Change, Finding, LogEntry, LogReport, Progress
+from commonplace.model import Change, Finding, LogEntry, LogReport, Progress, stamp
 from commonplace.ports import Keys, Reading, Row, Transaction
 
 ENTRY_TAG: Final = "commonplace log entry v1"
@@ -243,7 +243,7 @@ def _page(tx: Reading, space: str, after: int, limit: int) -> list[Row]:
 
 
 def _time(now: datetime) -> str:
-    return now.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+    return stamp(now)
 
 
 def _parts(*texts: str) -> bytes:

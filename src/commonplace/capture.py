@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 from commonplace import (
@@ -48,6 +49,7 @@ MAX_PAGE: Final = 1000
 # So many open messages may have a boundary among them; fewer wait until the session falls silent.
 _MANY: Final = 40
 _SILENCE: Final = timedelta(hours=1)
+_NOW_AND_THEN: Final = 8
 _PLACES: Final = 10_000
 
 
@@ -85,7 +87,8 @@ def append(parts: Parts, actor: str, session_id: str, messages: Sequence[Sent], 
     for at, message in enumerate(messages):
         with wording.naming(at):
             cleaned.append(_cleaned(message))
-    return write(parts, actor, lambda desk: _append(desk, session_id, cleaned, context))
+    story = partial(_append, session_id=session_id, cleaned=cleaned, context=context)
+    return write(parts, actor, story, expecting=parts.places.get(session_id))
 
 
 def _cleaned(sent: Sent) -> _Clean:
@@ -166,7 +169,9 @@ def _store(desk: Desk, session: Session, fresh: Sequence[tuple[Message, str | No
     now_open = session.unsettled + len(fresh)
     many = session.unsettled < _MANY <= now_open or now_open >= boundary.LIMITS.messages
     due = desk.tx.now if many else desk.tx.now + _SILENCE
-    jobs.ask(desk.tx, space=session.space.id, kind=settle.JOB, subject=session.id, due=due)
+    # Where something is unsettled, somebody has asked already; if that came to nothing, it is asked for now and then.
+    if many or not session.unsettled or session.last // _NOW_AND_THEN < fresh[-1][0].seq // _NOW_AND_THEN:
+        jobs.ask(desk.tx, space=session.space.id, kind=settle.JOB, subject=session.id, due=due)
 
 
 def _open_again(desk: Desk, session: Session) -> None:

@@ -7,17 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from commonplace.ports import Reading, Transaction
 
 
-def holding(tx: Transaction, spaces: Sequence[str]) -> Callable[[], dict[str, int]]:
-    """Ask to let nobody else number the changes of these spaces until the transaction ends.
+def last(tx: Transaction, spaces: Sequence[str]) -> Callable[[], dict[str, int]]:
+    """Ask for the last number of each of these spaces that has one, and return what waits for it.
 
-    What is returned waits for it, and for the last number of each that has one.
+    Whoever numbers holds the log of the space, so that nobody else does.
     """
     if not spaces:
         return dict
-    rows = tx.ask(
-        f"SELECT space, last FROM change_count WHERE space IN :spaces ORDER BY space{tx.locking}",  # noqa: S608 - our own words
-        spaces=sorted(spaces),
-    )
+    rows = tx.ask("SELECT space, last FROM change_count WHERE space IN :spaces", spaces=tuple(spaces))
     return lambda: dict(rows())
 
 

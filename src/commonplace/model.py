@@ -51,7 +51,15 @@ def new_id() -> str:
 
 def stamp(time: datetime) -> str:
     """Write a moment as text of one width, which sorts as the moments do: `2026-11-15T20:18:24.123456Z`."""
-    return time.astimezone(UTC).isoformat(timespec="microseconds")[:26] + "Z"
+    global _stamped  # noqa: PLW0603 - the moment of a transaction is written many times
+    last, text = _stamped
+    if last is not time:
+        text = time.astimezone(UTC).isoformat(timespec="microseconds")[:26] + "Z"
+        _stamped = (time, text)
+    return text
+
+
+_stamped: tuple[datetime | None, str] = (None, "")
 
 
 def moment(text: str) -> datetime:

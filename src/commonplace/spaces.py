@@ -14,25 +14,41 @@ def everything(tx: Reading) -> dict[str, Space]:
     return _asking(tx)()
 
 
-def _asking(tx: Reading) -> Callable[[], dict[str, Space]]:
-    rows = tx.ask("SELECT id, name, created, depth FROM space ORDER BY name")
+def _asking(tx: Reading, which: str = " ORDER BY name", **params: object) -> Callable[[], dict[str, Space]]:
+    rows = tx.ask(f"SELECT id, name, created, depth FROM space{which}", **params)  # noqa: S608 - our own words
     return lambda: {row[0]: _space(row) for row in rows()}
 
 
 class Everything(MutableMapping[str, Space]):
-    """All spaces by id, asked for at once and waited for when somebody first looks; what is made meanwhile is added."""
+    """All spaces by id, asked for at once and waited for when somebody first looks; what is made meanwhile is added.
 
-    def __init__(self, tx: Reading) -> None:
+    Where one is `expected` to be enough, only that is asked for, and all when somebody looks for another.
+    """
+
+    def __init__(self, tx: Reading, expected: str | None = None) -> None:
         """Ask for them."""
-        self._asked = _asking(tx)
+        self._expected = expected
+        self._one: Callable[[], dict[str, Space]] = dict
+        if expected is None:
+            self._all = _asking(tx)
+        else:
+            self._one, self._all = _asking(tx, " WHERE id = :id", id=expected), lambda: everything(tx)
 
     @cached_property
     def _found(self) -> dict[str, Space]:
-        return self._asked()
+        return self._all()
+
+    @cached_property
+    def _early(self) -> dict[str, Space]:
+        return self._one()
+
+    def _around(self, id_: object) -> dict[str, Space]:
+        """Return spaces of which this is one, if it is there."""
+        return self._early if id_ == self._expected and "_found" not in self.__dict__ else self._found
 
     def __getitem__(self, id_: str) -> Space:
         """Return a space."""
-        return self._found[id_]
+        return self._around(id_)[id_]
 
     def __setitem__(self, id_: str, space: Space) -> None:
         """Add a space, or what it is called now."""
@@ -52,7 +68,7 @@ class Everything(MutableMapping[str, Space]):
 
     def __contains__(self, id_: object) -> bool:
         """Tell whether there is such a space."""
-        return id_ in self._found
+        return id_ in self._around(id_)
 
 
 def named(tx: Reading, name: str) -> Space | None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final
 
-from commonplace import audit, carry, changes, files, following, home, memories, notices, spaces, takein, taking
+from commonplace import audit, carry, changes, files, following, home, memories, notices, rights, spaces, takein, taking
 from commonplace.desk import Ahead, Desk
 from commonplace.errors import Busy, CommonplaceError, DiskFull, NotAllowed, NotFound
 from commonplace.files import Carried
@@ -18,9 +18,12 @@ from commonplace.ports import Overtaken, Parts, Told, Transaction
 _ROUNDS: Final = 5
 
 
-def write(parts: Parts, actor: str, story: Callable[[Desk], Told]) -> Told:
-    """Let a story happen whole or not at all; when this returns it is durable, logged, and in its files."""
-    told, wanted = _commit(parts, actor, story)
+def write(parts: Parts, actor: str, story: Callable[[Desk], Told], *, expecting: str | None = None) -> Told:
+    """Let a story happen whole or not at all; when this returns it is durable, logged, and in its files.
+
+    `expecting` is the space that it will probably be about, and no other.
+    """
+    told, wanted = _commit(parts, actor, story, expecting)
     # The change is made: what the files cannot follow now stays in the journal, and `status` counts it.
     with suppress(OSError, CommonplaceError):
         _follow(parts, wanted)
@@ -62,9 +65,14 @@ def _follow(parts: Parts, wanted: Mapping[str, bytes | None]) -> None:
         carry.drop(parts, done.typed)
 
 
-def _commit(parts: Parts, actor: str, story: Callable[[Desk], Told]) -> tuple[Told, dict[str, bytes | None]]:
+def _commit(
+    parts: Parts, actor: str, story: Callable[[Desk], Told], expecting: str | None = None
+) -> tuple[Told, dict[str, bytes | None]]:
+    # Whoever has rights on some spaces only has them by the names of all.
+    first = expecting if rights.is_owner(actor) else None
+
     def whole(tx: Transaction) -> tuple[Told, dict[str, bytes | None]]:
-        desk = Desk(tx, parts, actor, spaces.Everything(tx), {}, {}, {}, {}, {})
+        desk = Desk(tx, parts, actor, spaces.Everything(tx, first), {}, {}, {}, {}, {})
         told = story(desk)
         following.spread(desk)
         notices.spread(desk)
@@ -89,7 +97,7 @@ def seal(desk: Desk) -> None:
     touched |= memories.places(tx, sorted(subject for subject, space in tx.touched.items() if space is None))
     concerned = sorted({*by_space, *touched.values()})
     # Asked in one breath, so that others wait for these spaces no longer than they must.
-    asked = desk.ahead.get(tuple(concerned)) or _asked(tx, tuple(by_space), concerned)
+    asked = desk.ahead.get(tuple(concerned)) or _asked(tx, concerned)
     names = _names(tx, by_space)
     ends, numbers = asked.ends(), asked.numbers()
     if any(desk.spaces[space].name != name for space, name in names().items()):
@@ -114,11 +122,11 @@ def ask_ahead(desk: Desk, space: str) -> None:
     So nobody waits for it in the end; if the story changes more, the seal asks for all of it again.
     """
     if desk.tx.locking:
-        desk.ahead[space,] = _asked(desk.tx, (space,), (space,))
+        desk.ahead[space,] = _asked(desk.tx, (space,))
 
 
-def _asked(tx: Transaction, logged: Sequence[str], concerned: Sequence[str]) -> Ahead:
-    return Ahead(audit.holding(tx, logged), changes.holding(tx, concerned), home.whereabouts(tx))
+def _asked(tx: Transaction, spaces_: Sequence[str]) -> Ahead:
+    return Ahead(audit.holding(tx, spaces_), changes.last(tx, spaces_), home.whereabouts(tx))
 
 
 def _names(tx: Transaction, by_space: Mapping[str, Sequence[Change]]) -> Callable[[], dict[str, str]]:
