@@ -250,17 +250,19 @@ def _goal(settings: Settings, to: str) -> Settings:
 
 
 def _copy_keys(old: str, new: str) -> None:
-    """Give a home the keys of a book, unless it has keys already."""
+    """Give a home the keys of a book, all of them or none, unless it has keys already."""
     if os.path.exists(new):
         return
-    make_folders(new, mode=0o700)
+    part = f"{new}.part"
+    make_folders(part, mode=0o700)
     for name in sorted(os.listdir(old)):
         with open(os.path.join(old, name), "rb") as file:
             data = file.read()
-        with open(os.open(os.path.join(new, name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with open(os.open(os.path.join(part, name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+    os.rename(part, new)
 
 
 def open_client(
