@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -374,6 +375,31 @@ def test_who_gives_up_in_doubt_says_so(postgres_book, db, monkeypatch):
     impatient.close()
 
 
+class ClockAhead:
+    """The clock of a machine whose time is wrong."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + timedelta(days=2)
+
+
+def test_a_machine_whose_clock_is_ahead_does_not_take_away_the_marks_of_others(postgres_book, db, monkeypatch):
+    def answer_lost_while_another_tidies(connection, commit):
+        commit()
+        PostgresDatabase(postgres_book[0], migrations=MIGRATIONS, clock=ClockAhead(), busy_seconds=20).close()
+        connection.close()
+        raise psycopg.OperationalError("the connection is lost")
+
+    Commits(monkeypatch, answer_lost_while_another_tidies)
+    told: list[Any] = []
+
+    def story(tx):
+        told.append(tx.run("INSERT INTO kept (a) VALUES (:a)", a=len(told)))
+        return len(told)
+
+    assert db.write(story) == 1
+    assert everything(db) == [(0, 0)]
+
+
 def test_a_write_is_not_made_again_when_tidying_up_after_it_fails(db, monkeypatch):
     monkeypatch.setattr(postgres, "_TIDIED_EVERY", 1)
     monkeypatch.setattr(PostgresDatabase, "_tidy", lambda *_: (_ for _ in ()).throw(psycopg.OperationalError("lost")))
@@ -418,18 +444,28 @@ def test_a_server_that_restarts_is_waited_for():
         db.close()
 
 
-def test_a_commit_that_only_one_server_has_is_not_acknowledged():
-    """The wait for a standby ends without one: PostgreSQL says so in a warning only, and reports success."""
+@pytest.mark.parametrize("blow", ["cancel", "terminate", "kill"])
+def test_a_commit_that_only_one_server_has_is_not_acknowledged(blow):
+    """The wait for a standby ends without one: PostgreSQL says so in a warning only, and reports success.
+
+    If the connection, or the server, ended in that wait, the mark is there although no standby has it.
+    """
     with Server.started(fsync="on") as server:
         server.make_template()
-        db = opened(server.make_database("x", template=TEMPLATE))
+        place = server.make_database("x", template=TEMPLATE)
+        # Who wants no warnings would never learn of it.
+        server.run("ALTER DATABASE x SET client_min_messages = 'error'")
+        db = opened(place)
         server.configure(synchronous_standby_names="'nobody'")
         server.reload()
         stop = threading.Event()
         canceller = threading.Thread(target=_cancel_waits, args=(server, stop))
+        if blow != "cancel":
+            canceller = threading.Thread(target=_end_a_wait, args=(server, stop, blow))
         canceller.start()
         try:
-            _wait_until_commits_wait(server)
+            if blow == "cancel":
+                _wait_until_commits_wait(server)
             with pytest.raises(NotReplicated, match="synchronous replication"):
                 db.write(lambda tx: tx.run("INSERT INTO home (name, value) VALUES ('a', 'b')"))
         finally:
@@ -449,6 +485,20 @@ def _wait_until_commits_wait(server: Server) -> None:
             connection.execute("SELECT pg_current_xact_id()")
 
 
+def _end_a_wait(server: Server, stop: threading.Event, blow: str) -> None:
+    """End the first wait for a standby with its connection, or with the server; cancel those that follow."""
+    waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+    with psycopg.connect(server.address(), autocommit=True) as connection:
+        while not connection.execute(waiting).fetchall():
+            time.sleep(0.05)
+        if blow == "terminate":
+            connection.execute(f"SELECT pg_terminate_backend(pid) FROM ({waiting}) waits")
+    if blow == "kill":
+        server.kill()
+        server.start()
+    _cancel_waits(server, stop)
+
+
 def _cancel_waits(server: Server, stop: threading.Event) -> None:
     with psycopg.connect(server.address(), autocommit=True) as connection:
         while not stop.wait(0.1):
@@ -456,6 +506,16 @@ def _cancel_waits(server: Server, stop: threading.Event) -> None:
                 "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
                 " AND state_change < now() - interval '200 ms'"
             )
+
+
+def test_a_number_comes_back_as_it_was_whatever_the_server_would_show(postgres):
+    address = postgres.make_database("short", template=TEMPLATE)
+    postgres.run("ALTER DATABASE short SET extra_float_digits = 0")
+    db = opened(address)
+    with db.reading() as tx:
+        assert tx.row("SELECT CAST(:a AS DOUBLE PRECISION)", a=1 / 3) == (1 / 3,)
+    db.close()
+    postgres.drop_database("short")
 
 
 def test_a_server_that_would_not_make_commits_durable_is_overruled(postgres):

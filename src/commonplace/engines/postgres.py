@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Final, Generic
 
@@ -18,7 +18,7 @@ from commonplace.engines import postgres_lines as lines
 from commonplace.engines.postgres_lines import Connection, Line, Lines
 from commonplace.engines.postgres_statements import Unsent, lists, translated
 from commonplace.errors import Busy, CommonplaceError, DatabaseUnfit, DatabaseUnreachable, HomeIsNewer, NotReplicated
-from commonplace.model import Change, new_id, stamp
+from commonplace.model import Change, new_id
 from commonplace.ports import Clock, Overtaken, Row, Told
 
 OLDEST: Final = 160000
@@ -28,11 +28,15 @@ _READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WRITE: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _VERSION: Final = "SELECT version FROM schema_version"
 _LAZILY: Final = "SET LOCAL synchronous_commit TO off"
-_MARK: Final = """
-    WITH marked AS (INSERT INTO committed (mark, at) VALUES (%(mark)s, %(at)s) ON CONFLICT DO NOTHING RETURNING mark)
+# By the server's clock: whoever has a clock that is ahead must not take away the marks of others.
+_NOW: Final = """to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
+_LONG_AGO: Final = "(now() - interval '1 hour')"
+_MARK: Final = f"""
+    WITH marked AS (INSERT INTO committed (mark, at) VALUES (%(mark)s, {_NOW}) ON CONFLICT DO NOTHING RETURNING mark)
     SELECT version, (SELECT count(*) FROM marked) FROM schema_version
-"""
-_MARKS_KEPT: Final = timedelta(hours=1)
+"""  # noqa: S608 - our own words
+_KEEP: Final = f"UPDATE committed SET at = {_NOW} WHERE mark = %(mark)s"  # noqa: S608 - our own words
+_TIDY: Final = f"DELETE FROM committed WHERE at < {_NOW.replace('now()', _LONG_AGO)}"  # noqa: S608 - our own words
 _TIDIED_EVERY: Final = 1000
 _COLLISIONS: Final = 50
 _LONGEST_PAUSE: Final = 0.5
@@ -158,17 +162,15 @@ class PostgresDatabase:
         # In a pipeline nobody waits for the answer to a statement before the next is sent, unless somebody reads it.
         with connection.pipeline() as pipeline:
             connection.execute(_WRITE)
-            asked = telling.begin(connection, now)
+            asked = telling.begin(connection)
             begun = partial(self._begun, asked)
             if telling.doubtful and not begun()[1]:
-                # The mark is there: the attempt whose answer was lost was committed.
-                return telling.doubtful[-1]
-            tx = PostgresTransaction(connection, now, pipeline, None if telling.doubtful else begun)
-            telling.doubtful.clear()
-            told = telling.story(tx)
-            tx.require_begun()
-            tx.send()
-            telling.sent.append(told)
+                # The mark is there: the attempt whose answer was lost was committed. It may have been cut off while it
+                # waited for the standby, so this one waits for it: no commit is safe before those that it follows.
+                told = telling.doubtful[-1]
+                connection.execute(_KEEP, {"mark": telling.mark})
+            else:
+                told = self._told(connection, now, pipeline, telling, begun)
             line.warnings.clear()
             connection.execute("COMMIT")
         if line.warnings:
@@ -178,6 +180,22 @@ class PostgresDatabase:
             )
         return told
 
+    @staticmethod
+    def _told(
+        connection: Connection,
+        now: datetime,
+        pipeline: psycopg.Pipeline,
+        telling: _Telling[Told],
+        begun: Callable[[], Row],
+    ) -> Told:
+        tx = PostgresTransaction(connection, now, pipeline, None if telling.doubtful else begun)
+        telling.doubtful.clear()
+        told = telling.story(tx)
+        tx.require_begun()
+        tx.send()
+        telling.sent.append(told)
+        return told
+
     def _tidy_now_and_then(self) -> None:
         self._writes += 1
         if self._writes % _TIDIED_EVERY == 0:
@@ -185,10 +203,10 @@ class PostgresDatabase:
             with suppress(CommonplaceError, psycopg.Error), self._lines.line() as line:
                 self._tidy(line.connection)
 
-    def _tidy(self, connection: Connection) -> None:
+    @staticmethod
+    def _tidy(connection: Connection) -> None:
         """Remove the marks that nobody can be in doubt about any more."""
-        long_ago = stamp(self._clock.now() - _MARKS_KEPT)
-        connection.execute("DELETE FROM committed WHERE at < %(long_ago)s", {"long_ago": long_ago})
+        connection.execute(_TIDY)
 
     # --- the schema
 
@@ -249,10 +267,10 @@ class _Telling(Generic[Told]):
         self.sent: list[Told] = []
         self.doubtful: list[Told] = []
 
-    def begin(self, connection: Connection, now: datetime) -> psycopg.Cursor[Row]:
+    def begin(self, connection: Connection) -> psycopg.Cursor[Row]:
         """Leave the mark of an attempt; what is returned tells the version of the schema, and whether it is new."""
         if self.mark:
-            return connection.execute(_MARK, {"mark": self.mark, "at": stamp(now)})
+            return connection.execute(_MARK, {"mark": self.mark})
         connection.execute(_LAZILY)
         return connection.execute(_VERSION)
 

@@ -47,6 +47,10 @@ _DEFAULTS: Final = {
 }
 _SETTINGS: Final = """
     SELECT set_config('lock_timeout', %(lock)s, false), set_config('statement_timeout', %(statement)s, false),
+      -- That a commit was not replicated is told as a warning, and nowhere else.
+      set_config('client_min_messages', 'warning', false),
+      -- A number comes back as it was stored.
+      set_config('extra_float_digits', '1', false),
       -- What is acknowledged must be durable, whatever the server's default is.
       CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END
 """
