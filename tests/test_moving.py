@@ -207,7 +207,7 @@ def test_a_move_into_a_home_that_dies_at_the_end_goes_on_and_at_no_time_do_both_
         if moment == "marked":
             dying.setattr(moving, "_write_files", die)
         elif moment == "opened":
-            dying.setattr(moving.home, "forget", die)
+            dying.setattr("commonplace.home.forget", die)
         with pytest.raises(Died):
             move_book(settings(empty, keys), str(back), progress=stop)
     assert not takes_writes(back)
@@ -231,7 +231,8 @@ def test_of_two_moves_at_once_the_later_one_does_not_undo_what_the_new_book_was_
     full: Path, empty: str, monkeypatch
 ):
     keys = str(full / ".commonplace" / "keys")
-    copy_all, told = moving._copy_all, []
+    copy_all = moving._copy_all
+    told: list[str] = []
 
     def overtaken(*arguments):
         counts = copy_all(*arguments)

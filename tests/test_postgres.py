@@ -297,6 +297,24 @@ def test_a_commit_whose_answer_was_lost_is_not_made_twice(db, monkeypatch):
     assert everything(db) == [(0, 0)]
 
 
+def test_a_line_that_broke_off_inside_the_driver_is_lost_too(db, monkeypatch):
+    """What the driver says of itself then has no code, and it may not know yet that the connection is closed."""
+
+    def broken(_connection, commit):
+        commit()
+        raise psycopg.OperationalError("cannot exit pipeline mode while busy")
+
+    Commits(monkeypatch, broken)
+    told: list[Any] = []
+
+    def story(tx):
+        told.append(tx.run("INSERT INTO kept (a) VALUES (:a)", a=len(told)))
+        return len(told)
+
+    assert db.write(story) == 1
+    assert everything(db) == [(0, 0)]
+
+
 def test_a_commit_that_never_arrived_is_made_again(db, monkeypatch):
     Commits(monkeypatch, never_arrived, never_arrived)
     told: list[Any] = []
@@ -590,6 +608,17 @@ def test_a_later_migration_is_made_once_and_older_programs_stop(postgres):
     for db in (old, *found):
         db.close()
     postgres.drop_database("later")
+
+
+def test_a_migration_may_take_longer_than_any_statement(postgres, monkeypatch):
+    address = postgres.make_database("slow", template=TEMPLATE)
+    opened(address).close()
+    monkeypatch.setattr("commonplace.engines.postgres_lines._LONG_STATEMENT", 0.5)
+    slow = opened(address, busy_seconds=0.5, migrations=(*MIGRATIONS, "SELECT pg_sleep(1.5)"))
+    with pytest.raises(Busy), slow.reading() as tx:
+        tx.rows("SELECT pg_sleep(10)")
+    slow.close()
+    postgres.drop_database("slow")
 
 
 def test_a_migration_that_fails_changes_nothing(postgres):

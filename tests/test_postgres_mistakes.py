@@ -114,6 +114,41 @@ def test_no_pgvector(careful, refusal):
     assert "install" in error.fix
 
 
+def test_pgvector_where_nobody_looks_for_it(careful, refusal):
+    address = careful.make_database("elsewhere")
+    careful.run("CREATE SCHEMA other", "CREATE EXTENSION vector SCHEMA other", database="elsewhere")
+    error = refusal(address, DatabaseUnfit)
+    assert "in the schema other" in error.message
+    assert "search_path" in error.fix
+
+
+def test_no_schema_to_make_tables_in(careful, refusal):
+    address = careful.make_database("homeless", template=TEMPLATE)
+    careful.run("ALTER DATABASE homeless SET search_path = nowhere")
+    careful.run("ALTER EXTENSION vector SET SCHEMA pg_catalog", database="homeless")
+    assert "search_path" in refusal(address, DatabaseUnfit).fix
+
+
+@pytest.mark.parametrize(
+    "table", ["schema_version (version text)", "schema_version (installed_rank integer)", "memory (a integer)"]
+)
+def test_a_database_that_belongs_to_another_program(careful, refusal, table):
+    address = careful.make_database("theirs", template=TEMPLATE)
+    careful.run(f"CREATE TABLE {table}", database="theirs")
+    if "text" in table:
+        careful.run("INSERT INTO schema_version VALUES ('1.2')", database="theirs")
+    error = refusal(address, DatabaseUnfit)
+    assert "another program" in error.message
+    assert "of its own" in error.fix
+
+
+def test_an_address_that_asks_for_another_encoding_than_texts_need(careful, monkeypatch, postgres_keys):
+    address = careful.make_database("wide", template=TEMPLATE)
+    monkeypatch.setenv("COMMONPLACE_KEYS", postgres_keys)
+    with commonplace.open(f"{address}&client_encoding=LATIN1") as book:
+        assert book.get(book.remember("Δ 鷺 😀").id).text == "Δ 鷺 😀"
+
+
 def test_a_user_that_may_not_make_tables(careful, refusal):
     careful.make_database("foreign", template=TEMPLATE)
     assert "owner" in refusal(careful.address("foreign", user="alice", password=SECRET), DatabaseUnfit).fix

@@ -240,6 +240,8 @@ class PostgresDatabase:
                 version = self._version(connection)
                 if version > self.schema:
                     raise self._newer(version)
+                # However long it takes: what was begun too late each time would never be done.
+                connection.execute("SET LOCAL statement_timeout TO 0")
                 for script in self._migrations[version:]:
                     connection.execute(script)
                 connection.execute("DELETE FROM schema_version")
@@ -250,8 +252,13 @@ class PostgresDatabase:
     def _version(connection: Connection) -> int:
         if connection.execute("SELECT to_regclass('schema_version')").fetchone() == (None,):
             return 0
-        found = connection.execute("SELECT version FROM schema_version").fetchone()
-        return int(found[0]) if found else 0
+        try:
+            found = connection.execute(_VERSION).fetchone()
+        except pg.UndefinedColumn as error:
+            raise lines.foreign("schema_version") from error
+        if found is not None and not isinstance(found[0], int):
+            raise lines.foreign("schema_version")
+        return found[0] if found else 0
 
     def close(self) -> None:
         """Close for good."""
@@ -441,6 +448,14 @@ def _make_version_table(connection: Connection) -> None:
             continue
 
 
+_FITNESS: Final = """
+    SELECT current_setting('server_encoding'),
+      (SELECT format('pgvector %s in the schema %s', extversion, extnamespace::regnamespace)
+       FROM pg_extension WHERE extname = 'vector'),
+      EXISTS (SELECT 1 FROM pg_available_extensions WHERE name = 'vector'), to_regtype('halfvec') IS NOT NULL
+"""
+
+
 def _require_fit(connection: Connection) -> None:
     """Refuse a server or database that lacks what a book needs."""
     version = connection.info.server_version
@@ -449,18 +464,20 @@ def _require_fit(connection: Connection) -> None:
             f"the server is PostgreSQL {version // 10000}, and a book needs {OLDEST // 10000} or newer",
             fix="upgrade the server, or name another in COMMONPLACE_DATABASE",
         )
-    found = connection.execute(
-        "SELECT current_setting('server_encoding'), EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'vector'),"
-        " EXISTS (SELECT 1 FROM pg_available_extensions WHERE name = 'vector')"
-    ).fetchone()
-    encoding, there, available = found or ("", False, False)
+    found = connection.execute(_FITNESS).fetchone()
+    encoding, there, available, known = found or ("", None, False, False)
     if encoding != "UTF8":
         raise DatabaseUnfit(
             f"the database has the encoding {encoding}, which cannot hold every text",
             fix="create it anew: CREATE DATABASE name ENCODING 'UTF8' TEMPLATE template0",
         )
-    if not there:
+    if there is None:
         _add_extension(connection, available=available)
+    elif not known:
+        raise DatabaseUnfit(
+            f"the database has {there}, whose type halfvec is not found",
+            fix="put that schema into the search_path of the database's user, or upgrade pgvector to 0.7 or newer",
+        )
 
 
 def _add_extension(connection: Connection, *, available: bool) -> None:

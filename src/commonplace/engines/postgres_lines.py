@@ -35,7 +35,6 @@ Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
 _DEFAULTS: Final = {
     "application_name": "commonplace",
-    "client_encoding": "utf8",
     "connect_timeout": "5",
     # Of several hosts, the one that takes writes; a single one that does not is told to be a standby.
     "target_session_attrs": "read-write",
@@ -45,6 +44,8 @@ _DEFAULTS: Final = {
     "keepalives_interval": "5",
     "keepalives_count": "4",
 }
+# Any text must come through, whatever the address says.
+_ALWAYS: Final = {"client_encoding": "utf8"}
 _SETTINGS: Final = """
     SELECT set_config('lock_timeout', %(lock)s, false), set_config('statement_timeout', %(statement)s, false),
       -- That a commit was not replicated is told as a warning, and nowhere else.
@@ -179,7 +180,7 @@ def complete(address: str) -> str:
     """Return an address with what it leaves open; BadInput for what is none, without showing it."""
     try:
         said = conninfo_to_dict(address)
-        return make_conninfo("", **{**_DEFAULTS, **said})
+        return make_conninfo("", **{**_DEFAULTS, **said, **_ALWAYS})
     except psycopg.ProgrammingError as error:
         raise BadInput(
             "COMMONPLACE_DATABASE is not an address of PostgreSQL",
@@ -223,13 +224,17 @@ def unconnected(error: psycopg.Error, address: str) -> CommonplaceError:
             return kind(f"{shown(address)} does not take us: {said}", fix=fix)
     return DatabaseUnreachable(
         f"{shown(address)} cannot be reached: {said}",
-        fix="start the server, or mend host and port in COMMONPLACE_DATABASE",
+        # A server that speaks another language may have said anything.
+        fix="start the server, or mend COMMONPLACE_DATABASE: host and port, then user, password and name",
     )
 
 
 def is_lost(error: psycopg.Error, line: Line) -> bool:
     """Tell whether an error is the line's and not the statement's: the server is gone, or takes no writes any more."""
     if line.connection.closed or isinstance(error, pg.ReadOnlySqlTransaction):
+        return True
+    if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
+        # The server has a code for whatever it says: this is the driver's, whose line has broken off in the middle.
         return True
     return (error.sqlstate or "").startswith("08") or isinstance(
         error, pg.AdminShutdown | pg.CrashShutdown | pg.CannotConnectNow
@@ -251,6 +256,13 @@ def is_collision(error: psycopg.Error) -> bool:
     return isinstance(error, pg.SerializationFailure | pg.DeadlockDetected | pg.UniqueViolation)
 
 
+def foreign(what: str) -> DatabaseUnfit:
+    """Say that somebody else's tables are where ours would be."""
+    return DatabaseUnfit(
+        f"another program has tables in this database: {what}", fix="give the book a database of its own"
+    )
+
+
 def typed(error: psycopg.Error) -> CommonplaceError:
     """Return our own error for one of the database's, with its fix."""
     if isinstance(error, pg.LockNotAvailable):
@@ -259,6 +271,13 @@ def typed(error: psycopg.Error) -> CommonplaceError:
         return Busy(f"the database took too long: {error}", fix="try again; look at the server's load")
     if isinstance(error, pg.DiskFull):
         return DiskFull("there is no room left for the database", fix="free some space on the server and try again")
+    if isinstance(error, pg.InvalidSchemaName):
+        return DatabaseUnfit(
+            f"the tables of a book have no schema to be in: {error}",
+            fix="let the search_path of the database's user begin with a schema that there is, such as public",
+        )
+    if isinstance(error, pg.DuplicateTable):
+        return foreign(str(error))
     if isinstance(error, pg.InsufficientPrivilege):
         return DatabaseUnfit(f"the database's user may not do that: {error}", fix="make it the database's owner")
     return HomeDamaged(f"the database refused a statement: {error}", fix="run `commonplace doctor` and report this")
