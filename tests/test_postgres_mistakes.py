@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import commonplace
-from commonplace.compose import make_keys
+from commonplace.compose import make_keys, move_book
 from commonplace.engines import postgres as engine
 from commonplace.errors import (
     BadInput,
@@ -20,6 +20,7 @@ from commonplace.errors import (
     HomeIsNewer,
     KeyMissing,
 )
+from commonplace.settings import Settings
 from tests.postgres_server import TEMPLATE, Server
 
 SECRET = "s3cret/with:odd@letters"
@@ -66,7 +67,29 @@ def test_the_right_password_lets_us_in(careful, monkeypatch, postgres_keys):
     with commonplace.open() as book:
         assert book.remember("x").new
         assert SECRET not in repr(book._settings)
-        assert book.status().home == "postgresql:///book"
+        folder = str(careful.folder).replace("/", "%2F")
+        assert book.status().home == f"postgresql:///book?host={folder}&port={careful.port}"
+
+
+def test_no_part_of_a_password_is_shown_that_is_written_as_it_is(careful, monkeypatch, postgres_keys):
+    """A question mark does not end a password, though it looks like the beginning of the options."""
+    careful.run("CREATE ROLE carol LOGIN SUPERUSER PASSWORD 'half?other'")
+    careful.make_database("carols", template=TEMPLATE)
+    address = careful.address("carols", user="carol", password="half").replace("half", "half?other")
+    monkeypatch.setenv("COMMONPLACE_KEYS", postgres_keys)
+    with commonplace.open(address) as book:
+        assert "half" not in f"{book.status()} {book.home} {book._settings!r}"
+
+
+@pytest.mark.parametrize("password", ["half@other", "half/other", "half@other:third", "half/ot?her"])
+def test_a_password_that_must_be_written_otherwise_is_not_taken_for_a_host(refusal, home, password):
+    address = f"postgresql://alice:{password}@127.0.0.1:1/book"
+    error = refusal(address, BadInput)
+    assert "%xx" in error.fix
+    assert "half" not in str(error)
+    assert "ot" not in error.message.replace("not", "")
+    with pytest.raises(BadInput, match="the address to move to"):
+        move_book(Settings.load(home), address)
 
 
 def test_a_wrong_password(careful, refusal):

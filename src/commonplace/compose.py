@@ -36,7 +36,7 @@ from commonplace.ports import (
     Watcher,
     Yaml,
 )
-from commonplace.settings import DatabaseChoice, Settings
+from commonplace.settings import DatabaseChoice, Settings, checked_address
 from commonplace.sync import quiet
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ def _goal(settings: Settings, to: str) -> Settings:
     """Return the settings of the new book, which has the keys of the old one."""
     keys = settings.database.keys if settings.database else os.path.join(settings.home, HIDDEN, "keys")
     if to.startswith(("postgresql://", "postgres://")):
-        return settings._replace(database=DatabaseChoice(to, keys))
+        return settings._replace(database=DatabaseChoice(checked_address(to, "the address to move to"), keys))
     home = os.path.realpath(os.path.join(settings.cwd, os.path.expanduser(to)))
     if keys:
         _copy_keys(keys, os.path.join(_prepare(home), "keys"))
