@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -438,6 +438,28 @@ def test_marks_of_commits_are_removed_when_nobody_can_be_in_doubt_any_more(postg
 
 def _insert(tx: PostgresTransaction, a: int) -> None:
     tx.run("INSERT INTO kept (a) VALUES (:a)", a=a)
+
+
+def test_connections_that_a_server_ended_while_nobody_used_them_are_made_anew(postgres_book, db):
+    """It says why before it hangs up, so that there is something to be heard, and not only an end."""
+
+    def end_all() -> None:
+        with ExitStack() as used:
+            for _ in range(4):
+                used.enter_context(db.connection())
+        with psycopg.connect(postgres_book[0], autocommit=True) as other:
+            ended = other.execute(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+            ).fetchall()
+        assert len(ended) == 4
+
+    for _ in range(5):
+        end_all()
+        assert everything(db) == []
+        end_all()
+        with db.connection() as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
 def test_a_server_that_restarts_is_waited_for():

@@ -91,8 +91,8 @@ class PostgresDatabase:
     @contextmanager
     def connection(self) -> Iterator[Connection]:
         """Lend a connection in autocommit mode, for what is not part of the book's own transactions."""
-        with _typed(), self._lines.line() as line:
-            yield line.connection
+        with _typed(), ExitStack() as lent:
+            yield self._line_that_works(lent)
 
     # --- reading
 
@@ -100,7 +100,7 @@ class PostgresDatabase:
     def reading(self) -> Iterator[PostgresReading]:
         """Open a consistent view of what is committed now."""
         with _typed(), ExitStack() as lent:
-            connection = self._line_to_read(lent)
+            connection = self._line_that_works(lent)
             # Beginning and end travel with the first and behind the last question.
             with connection.pipeline():
                 connection.execute(_READ)
@@ -110,7 +110,7 @@ class PostgresDatabase:
                 view.require_begun()
                 connection.execute("ROLLBACK")
 
-    def _line_to_read(self, lent: ExitStack) -> Connection:
+    def _line_that_works(self, lent: ExitStack) -> Connection:
         """Return a line that works; what is lost after that, the reader has to ask for again."""
         patience = _Patience(self._busy_seconds)
         while True:

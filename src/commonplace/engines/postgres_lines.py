@@ -56,6 +56,7 @@ _SETTINGS: Final = """
       CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END
 """
 _LONG_STATEMENT: Final = 60.0
+_GOODBYE: Final = 0.05
 
 # The driver warns of what goes wrong after something has gone wrong already; where nobody has set up logging, that
 # would go to standard error, beside our own answer.
@@ -159,16 +160,18 @@ class Lines:
 
 
 def require_heard(line: Line) -> None:
-    """Raise what a server has said, or that it hung up, since a line was last used; nothing is sent for it."""
-    connection = line.connection
-    if select.select([connection.fileno()], [], [], 0)[0]:
-        try:
+    """Raise that a server hung up, if it has since the line was last used; nothing is sent for it."""
+    connection, wait = line.connection, 0.0
+    try:
+        while select.select([connection.fileno()], [], [], wait)[0]:
             connection.pgconn.consume_input()
             if connection.pgconn.status != ConnStatus.OK:
                 raise psycopg.OperationalError("the server hung up")
-        except psycopg.OperationalError as error:
-            connection.close()
-            raise lost(error) from error
+            # What it says unasked is mostly why it hangs up: the end comes behind it.
+            wait = _GOODBYE
+    except psycopg.OperationalError:
+        connection.close()
+        raise
 
 
 def _note(told: psycopg.errors.Diagnostic, warnings: list[str]) -> None:
