@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -460,6 +461,21 @@ def test_connections_that_a_server_ended_while_nobody_used_them_are_made_anew(po
         end_all()
         with db.connection() as connection:
             assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_process_may_have_any_number_of_files_open(postgres_book):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        db = opened(postgres_book[0])
+        with db.reading() as tx:
+            assert tx.row("SELECT 1") == (1,)
+        db.close()
+    finally:
+        for file in files:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_server_that_restarts_is_waited_for():

@@ -7,7 +7,7 @@ one who asked and at once, and after a failover the next one who asks finds the 
 from __future__ import annotations
 
 import logging
-import select
+import selectors
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -163,7 +163,7 @@ def require_heard(line: Line) -> None:
     """Raise that a server hung up, if it has since the line was last used; nothing is sent for it."""
     connection, wait = line.connection, 0.0
     try:
-        while select.select([connection.fileno()], [], [], wait)[0]:
+        while _has_said_something(connection, wait):
             connection.pgconn.consume_input()
             if connection.pgconn.status != ConnStatus.OK:
                 raise psycopg.OperationalError("the server hung up")
@@ -172,6 +172,13 @@ def require_heard(line: Line) -> None:
     except psycopg.OperationalError:
         connection.close()
         raise
+
+
+def _has_said_something(connection: Connection, wait: float) -> bool:
+    # Not by `select`, which takes no number above 1,023: a server may have many files and sockets open.
+    with selectors.DefaultSelector() as selector:
+        selector.register(connection.fileno(), selectors.EVENT_READ)
+        return bool(selector.select(wait))
 
 
 def _note(told: psycopg.errors.Diagnostic, warnings: list[str]) -> None:
