@@ -219,6 +219,21 @@ def test_a_process_has_no_more_connections_than_it_may(postgres_book):
     small.close()
 
 
+def test_who_finds_the_server_full_waits_for_a_connection(postgres):
+    postgres.run("CREATE ROLE few LOGIN CONNECTION LIMIT 1")
+    postgres.make_database("narrow", template=TEMPLATE)
+    postgres.run("ALTER DATABASE narrow OWNER TO few")
+    first = opened(postgres.address("narrow", user="few"))
+    with ThreadPoolExecutor(1) as pool:
+        second = pool.submit(opened, postgres.address("narrow", user="few"))
+        time.sleep(0.5)
+        assert not second.done()
+        first.close()
+        second.result(20).close()
+    postgres.drop_database("narrow")
+    postgres.run("DROP ROLE few")
+
+
 # --- lost connections
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import selectors
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -57,6 +58,7 @@ _SETTINGS: Final = """
 """
 _LONG_STATEMENT: Final = 60.0
 _GOODBYE: Final = 0.05
+_PAUSE: Final = 0.05
 
 # The driver warns of what goes wrong after something has gone wrong already; where nobody has set up logging, that
 # would go to standard error, beside our own answer.
@@ -135,6 +137,19 @@ class Lines:
             connection.close()
 
     def _connect(self) -> Line:
+        """Make a line; where the server has none left, wait until it does, or until one of ours is free."""
+        until = time.monotonic() + self._wait
+        while True:
+            try:
+                return self._connected()
+            except Busy:
+                if time.monotonic() > until:
+                    raise
+            time.sleep(_PAUSE)
+            if line := self._waiting():
+                return line
+
+    def _connected(self) -> Line:
         if self._closed:
             raise HomeError("the book is closed", fix="open it again with commonplace.open()")
         try:
