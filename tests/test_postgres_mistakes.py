@@ -92,6 +92,14 @@ def test_a_password_that_must_be_written_otherwise_is_not_taken_for_a_host(refus
         move_book(Settings.load(home), address)
 
 
+@pytest.mark.parametrize("address", ["postgre://alice:secret@host/book", "PostgreSQL://alice:secret@host/book"])
+def test_an_address_that_is_misspelt_is_not_taken_for_a_folder_to_move_to(home, tmp_path, address):
+    with pytest.raises(BadInput) as caught:
+        move_book(Settings.load(home), address)
+    assert "secret" not in str(caught.value)
+    assert not any("secret" in str(path) for path in tmp_path.rglob("*"))
+
+
 def test_a_wrong_password(careful, refusal):
     error = refusal(careful.address("book", user="alice", password="wrong"), DatabaseRefused)
     assert "authentication failed" in error.message

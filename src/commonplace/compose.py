@@ -241,7 +241,8 @@ def _wired(settings: Settings, clock: Clock, opened: ExitStack) -> tuple[Parts, 
 def _goal(settings: Settings, to: str) -> Settings:
     """Return the settings of the new book, which has the keys of the old one."""
     keys = settings.database.keys if settings.database else os.path.join(settings.home, HIDDEN, "keys")
-    if to.startswith(("postgresql://", "postgres://")):
+    if "://" in to:
+        # Whatever is no address of ours is none of a folder either, and may hold a password.
         return settings._replace(database=DatabaseChoice(checked_address(to, "the address to move to"), keys))
     home = os.path.realpath(os.path.join(settings.cwd, os.path.expanduser(to)))
     if keys:
