@@ -111,8 +111,9 @@ def test_what_was_moved_away_is_read_and_refuses_to_be_written_to_with_the_new_a
     with commonplace.open(full) as early:
         move_book(settings(full), empty)
         for place in (early, commonplace.open(full)):
-            with pytest.raises(Moved, match="was moved to postgresql://"):
+            with pytest.raises(Moved, match="was moved to postgresql://") as caught:
                 place.remember("too late", space="personal")
+            assert "COMMONPLACE_DATABASE=postgresql://" in caught.value.fix
             with pytest.raises(Moved):
                 place.append("talk", ["too late"])
             assert place.recall("who owns billing", spaces=["team/"]).hits
@@ -133,8 +134,9 @@ def test_a_book_moves_back_into_a_home_with_its_files(full: Path, empty: str, tm
         assert book.doctor() == ()
         for memory in book.list(limit=50).items:
             assert (back / memory.path).read_bytes() == (full / memory.path).read_bytes()
-    with open_book(settings(empty, keys)) as left, pytest.raises(Moved):
+    with open_book(settings(empty, keys)) as left, pytest.raises(Moved) as caught:
         left.remember("too late", space="personal")
+    assert caught.value.fix.endswith(f"--home {back}")
 
 
 def test_a_home_moves_to_another_folder_too(full: Path, tmp_path: Path):
