@@ -507,6 +507,17 @@ def chats() -> list[dict[str, Any]]:
     return [{"conversation": conversation, "qa": questions}] * 2
 
 
+def test_bench_measures_on_a_server_too_and_never_in_somebodys_book(cli, tmp_path, postgres_book, monkeypatch):
+    (tmp_path / "chats.json").write_text(json.dumps(chats()))
+    monkeypatch.setenv("COMMONPLACE_DATABASE", postgres_book[0])
+    monkeypatch.setenv("COMMONPLACE_KEYS", postgres_book[1])
+    said = cli("bench", "locomo", "chats.json", "--json")
+    assert (said.code, said.json["recall@5"]) == (0, 1.0)
+    again = cli("bench", "locomo", "chats.json")
+    assert again.code == 5
+    assert "nothing in it" in again.err
+
+
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where temporary folders are made."""

@@ -111,8 +111,9 @@ def test_what_was_moved_away_is_read_and_refuses_to_be_written_to_with_the_new_a
     with commonplace.open(full) as early:
         move_book(settings(full), empty)
         for place in (early, commonplace.open(full)):
-            with pytest.raises(Moved, match="was moved to postgresql://"):
+            with pytest.raises(Moved, match="was moved to postgresql://") as caught:
                 place.remember("too late", space="personal")
+            assert "COMMONPLACE_DATABASE=postgresql://" in caught.value.fix
             with pytest.raises(Moved):
                 place.append("talk", ["too late"])
             assert place.recall("who owns billing", spaces=["team/"]).hits
@@ -133,8 +134,9 @@ def test_a_book_moves_back_into_a_home_with_its_files(full: Path, empty: str, tm
         assert book.doctor() == ()
         for memory in book.list(limit=50).items:
             assert (back / memory.path).read_bytes() == (full / memory.path).read_bytes()
-    with open_book(settings(empty, keys)) as left, pytest.raises(Moved):
+    with open_book(settings(empty, keys)) as left, pytest.raises(Moved) as caught:
         left.remember("too late", space="personal")
+    assert caught.value.fix.endswith(f"--home {back}")
 
 
 def test_a_home_moves_to_another_folder_too(full: Path, tmp_path: Path):
@@ -172,6 +174,107 @@ def test_a_move_that_was_interrupted_goes_on_and_misses_nothing(full: Path, empt
     assert said(empty, keys) == before
     assert report.rows < 7_500, "what was copied before was copied again"
     assert len(written) < 8_000
+
+
+class Died(Exception):
+    """Stands in for the end of the process."""
+
+
+def takes_writes(place: str | Path, keys: str | None = None) -> bool:
+    with open_book(settings(place, keys)) as book:
+        try:
+            book.remember("is this the book?", space="personal")
+        except Moved:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("moment", ["comparing", "marked", "writing files", "opened"])
+def test_a_move_into_a_home_that_dies_at_the_end_goes_on_and_at_no_time_do_both_take_writes(
+    full: Path, empty: str, tmp_path: Path, monkeypatch, moment: str
+):
+    keys = str(full / ".commonplace" / "keys")
+    move_book(settings(full), empty)
+    before = said(empty, keys)
+    back = tmp_path / "back"
+
+    def die(*_: object, **__: object) -> None:
+        raise Died
+
+    def stop(what: str, done: int, total: int) -> None:
+        if what == moment and done * 2 >= total:
+            raise Died
+
+    with monkeypatch.context() as dying:
+        if moment == "marked":
+            dying.setattr(moving, "_write_files", die)
+        elif moment == "opened":
+            dying.setattr("commonplace.home.forget", die)
+        with pytest.raises(Died):
+            move_book(settings(empty, keys), str(back), progress=stop)
+    assert not takes_writes(back)
+    if moment == "comparing":
+        assert takes_writes(empty, keys)
+        before = said(empty, keys)
+    else:
+        assert not takes_writes(empty, keys)
+    move_book(settings(empty, keys), str(back))
+    assert said(back) == before
+    with commonplace.open(back) as book:
+        assert all((back / memory.path).is_file() for memory in before["memories"])  # type: ignore[attr-defined]
+        assert book.doctor() == ()
+    assert not takes_writes(empty, keys)
+    assert takes_writes(back)
+    with pytest.raises(Moved):
+        move_book(settings(empty, keys), str(back))
+
+
+def test_of_two_moves_at_once_the_later_one_does_not_undo_what_the_new_book_was_told(
+    full: Path, empty: str, monkeypatch
+):
+    keys = str(full / ".commonplace" / "keys")
+    copy_all = moving._copy_all
+    told: list[str] = []
+
+    def overtaken(*arguments):
+        counts = copy_all(*arguments)
+        if not told:
+            told.append("once")
+            move_book(settings(full), empty)
+            with open_book(settings(empty, keys)) as book:
+                told.append(book.remember("told to the new book", space="personal").id)
+        return counts
+
+    monkeypatch.setattr(moving, "_copy_all", overtaken)
+    with pytest.raises(Moved):
+        move_book(settings(full), empty)
+    with open_book(settings(empty, keys)) as book:
+        assert book.get(told[1]).text == "told to the new book"
+        book.remember("and it goes on", space="personal")
+
+
+def test_a_book_is_not_moved_into_itself(home: Path):
+    commonplace.open(home).close()
+    with pytest.raises(Conflict, match="is this book"):
+        move_book(settings(home), str(home))
+    with commonplace.open(home) as book:
+        assert book.remember("still written to", space="personal").new
+
+
+def test_keys_that_were_copied_in_part_are_copied_again(full: Path, empty: str, tmp_path: Path, monkeypatch):
+    keys = str(full / ".commonplace" / "keys")
+    move_book(settings(full), empty)
+    rename = os.rename
+
+    def die(old: str, new: str) -> None:
+        raise Died
+
+    monkeypatch.setattr(os, "rename", die)
+    with pytest.raises(Died):
+        move_book(settings(empty, keys), str(tmp_path / "back"))
+    monkeypatch.setattr(os, "rename", rename)
+    move_book(settings(empty, keys), str(tmp_path / "back"))
+    assert takes_writes(tmp_path / "back")
 
 
 def test_what_is_written_while_the_book_moves_comes_along_or_is_refused(full: Path, empty: str):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -17,13 +19,13 @@ import psycopg
 import pytest
 
 from commonplace.compose import SystemClock
-from commonplace.engines import postgres
+from commonplace.engines import postgres, postgres_attempts
 from commonplace.engines.postgres import PostgresDatabase, PostgresTransaction
 from commonplace.engines.postgres_migrations import MIGRATIONS
 from commonplace.engines.postgres_pipe import Pipe
 from commonplace.engines.postgres_statements import translated
 from commonplace.errors import BadInput, Busy, DatabaseUnreachable, HomeDamaged, HomeIsNewer, NotReplicated
-from commonplace.ports import Overtaken
+from commonplace.ports import Overtaken, Transaction
 from tests.postgres_server import TEMPLATE, Server
 
 KEPT = "CREATE TABLE kept (a BIGINT PRIMARY KEY, b BIGINT NOT NULL DEFAULT 0)"
@@ -219,6 +221,21 @@ def test_a_process_has_no_more_connections_than_it_may(postgres_book):
     small.close()
 
 
+def test_who_finds_the_server_full_waits_for_a_connection(postgres):
+    postgres.run("CREATE ROLE few LOGIN CONNECTION LIMIT 1")
+    postgres.make_database("narrow", template=TEMPLATE)
+    postgres.run("ALTER DATABASE narrow OWNER TO few")
+    first = opened(postgres.address("narrow", user="few"))
+    with ThreadPoolExecutor(1) as pool:
+        second = pool.submit(opened, postgres.address("narrow", user="few"))
+        time.sleep(0.5)
+        assert not second.done()
+        first.close()
+        second.result(20).close()
+    postgres.drop_database("narrow")
+    postgres.run("DROP ROLE few")
+
+
 # --- lost connections
 
 
@@ -298,6 +315,24 @@ def test_a_commit_whose_answer_was_lost_is_not_made_twice(db, monkeypatch):
     assert everything(db) == [(0, 0)]
 
 
+def test_a_line_that_broke_off_inside_the_driver_is_lost_too(db, monkeypatch):
+    """What the driver says of itself then has no code, and it may not know yet that the connection is closed."""
+
+    def broken(_connection, commit):
+        commit()
+        raise psycopg.OperationalError("cannot exit pipeline mode while busy")
+
+    Commits(monkeypatch, broken)
+    told: list[Any] = []
+
+    def story(tx):
+        told.append(tx.run("INSERT INTO kept (a) VALUES (:a)", a=len(told)))
+        return len(told)
+
+    assert db.write(story) == 1
+    assert everything(db) == [(0, 0)]
+
+
 def test_a_commit_that_never_arrived_is_made_again(db, monkeypatch):
     Commits(monkeypatch, never_arrived, never_arrived)
     told: list[Any] = []
@@ -315,7 +350,7 @@ def test_a_commit_that_is_still_under_way_is_waited_for(postgres_book, db, monke
     """The server has the commit but has not answered yet when the connection is lost; it ends some time later."""
     late: list[threading.Timer] = []
     told: list[Any] = []
-    monkeypatch.setattr(postgres, "new_id", lambda: "the mark")
+    monkeypatch.setattr(postgres_attempts, "new_id", lambda: "the mark")
 
     def under_way(connection, _commit):
         connection.close()
@@ -360,7 +395,7 @@ def test_an_error_of_what_was_sent_with_the_commit_is_no_doubt(db, monkeypatch):
 
 def test_who_gives_up_in_doubt_says_so(postgres_book, db, monkeypatch):
     impatient = opened(postgres_book[0], busy_seconds=0.3)
-    monkeypatch.setattr(postgres, "new_id", lambda: "the mark")
+    monkeypatch.setattr(postgres_attempts, "new_id", lambda: "the mark")
     holding = psycopg.connect(postgres_book[0])
 
     def under_way(connection, _commit):
@@ -374,6 +409,31 @@ def test_who_gives_up_in_doubt_says_so(postgres_book, db, monkeypatch):
     assert "with its key" in caught.value.fix
     holding.close()
     impatient.close()
+
+
+class ClockAhead:
+    """The clock of a machine whose time is wrong."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + timedelta(days=2)
+
+
+def test_a_machine_whose_clock_is_ahead_does_not_take_away_the_marks_of_others(postgres_book, db, monkeypatch):
+    def answer_lost_while_another_tidies(connection, commit):
+        commit()
+        PostgresDatabase(postgres_book[0], migrations=MIGRATIONS, clock=ClockAhead(), busy_seconds=20).close()
+        connection.close()
+        raise psycopg.OperationalError("the connection is lost")
+
+    Commits(monkeypatch, answer_lost_while_another_tidies)
+    told: list[Any] = []
+
+    def story(tx):
+        told.append(tx.run("INSERT INTO kept (a) VALUES (:a)", a=len(told)))
+        return len(told)
+
+    assert db.write(story) == 1
+    assert everything(db) == [(0, 0)]
 
 
 def test_a_write_is_not_made_again_when_tidying_up_after_it_fails(db, monkeypatch):
@@ -398,6 +458,43 @@ def _insert(tx: PostgresTransaction, a: int) -> None:
     tx.run("INSERT INTO kept (a) VALUES (:a)", a=a)
 
 
+def test_connections_that_a_server_ended_while_nobody_used_them_are_made_anew(postgres_book, db):
+    """It says why before it hangs up, so that there is something to be heard, and not only an end."""
+
+    def end_all() -> None:
+        with ExitStack() as used:
+            for _ in range(4):
+                used.enter_context(db.line())
+        with psycopg.connect(postgres_book[0], autocommit=True) as other:
+            ended = other.execute(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+            ).fetchall()
+        assert len(ended) == 4
+
+    for _ in range(5):
+        end_all()
+        assert everything(db) == []
+        end_all()
+        with db.line() as line:
+            assert line.connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_process_may_have_any_number_of_files_open(postgres_book):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        db = opened(postgres_book[0])
+        with db.reading() as tx:
+            assert tx.row("SELECT 1") == (1,)
+        db.close()
+    finally:
+        for file in files:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def test_a_server_that_restarts_is_waited_for():
     with Server.started(fsync="on") as server:
         server.make_template()
@@ -420,20 +517,37 @@ def test_a_server_that_restarts_is_waited_for():
         db.close()
 
 
-def test_a_commit_that_only_one_server_has_is_not_acknowledged():
-    """The wait for a standby ends without one: PostgreSQL says so in a warning only, and reports success."""
+@pytest.mark.parametrize("proving", [False, True])
+@pytest.mark.parametrize("blow", ["cancel", "terminate", "kill"])
+def test_a_commit_that_only_one_server_has_is_not_acknowledged(blow, proving):
+    """The wait for a standby ends without one: PostgreSQL says so in a warning only, and reports success.
+
+    If the connection, or the server, ended in that wait, the mark or the proof is there although no standby has it.
+    """
+
+    def story(tx: Transaction) -> None:
+        if proving:
+            tx.proof = lambda later: later.row("SELECT 1 FROM home WHERE name = 'a'") is not None
+        tx.run("INSERT INTO home (name, value) VALUES ('a', 'b')")
+
     with Server.started(fsync="on") as server:
         server.make_template()
-        db = opened(server.make_database("x", template=TEMPLATE))
+        place = server.make_database("x", template=TEMPLATE)
+        # Who wants no warnings would never learn of it.
+        server.run("ALTER DATABASE x SET client_min_messages = 'error'")
+        db = opened(place)
         server.configure(synchronous_standby_names="'nobody'")
         server.reload()
         stop = threading.Event()
         canceller = threading.Thread(target=_cancel_waits, args=(server, stop))
+        if blow != "cancel":
+            canceller = threading.Thread(target=_end_a_wait, args=(server, stop, blow))
         canceller.start()
         try:
-            _wait_until_commits_wait(server)
+            if blow == "cancel":
+                _wait_until_commits_wait(server)
             with pytest.raises(NotReplicated, match="synchronous replication"):
-                db.write(lambda tx: tx.run("INSERT INTO home (name, value) VALUES ('a', 'b')"))
+                db.write(story)
         finally:
             stop.set()
             canceller.join()
@@ -451,6 +565,20 @@ def _wait_until_commits_wait(server: Server) -> None:
             connection.execute("SELECT pg_current_xact_id()")
 
 
+def _end_a_wait(server: Server, stop: threading.Event, blow: str) -> None:
+    """End the first wait for a standby with its connection, or with the server; cancel those that follow."""
+    waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+    with psycopg.connect(server.address(), autocommit=True) as connection:
+        while not connection.execute(waiting).fetchall():
+            time.sleep(0.05)
+        if blow == "terminate":
+            connection.execute(f"SELECT pg_terminate_backend(pid) FROM ({waiting}) waits")
+    if blow == "kill":
+        server.kill()
+        server.start()
+    _cancel_waits(server, stop)
+
+
 def _cancel_waits(server: Server, stop: threading.Event) -> None:
     with psycopg.connect(server.address(), autocommit=True) as connection:
         while not stop.wait(0.1):
@@ -458,6 +586,16 @@ def _cancel_waits(server: Server, stop: threading.Event) -> None:
                 "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
                 " AND state_change < now() - interval '200 ms'"
             )
+
+
+def test_a_number_comes_back_as_it_was_whatever_the_server_would_show(postgres):
+    address = postgres.make_database("short", template=TEMPLATE)
+    postgres.run("ALTER DATABASE short SET extra_float_digits = 0")
+    db = opened(address)
+    with db.reading() as tx:
+        assert tx.row("SELECT CAST(:a AS DOUBLE PRECISION)", a=1 / 3) == (1 / 3,)
+    db.close()
+    postgres.drop_database("short")
 
 
 def test_a_server_that_would_not_make_commits_durable_is_overruled(postgres):
@@ -532,6 +670,17 @@ def test_a_later_migration_is_made_once_and_older_programs_stop(postgres):
     for db in (old, *found):
         db.close()
     postgres.drop_database("later")
+
+
+def test_a_migration_may_take_longer_than_any_statement(postgres, monkeypatch):
+    address = postgres.make_database("slow", template=TEMPLATE)
+    opened(address).close()
+    monkeypatch.setattr("commonplace.engines.postgres_lines._LONG_STATEMENT", 0.5)
+    slow = opened(address, busy_seconds=0.5, migrations=(*MIGRATIONS, "SELECT pg_sleep(1.5)"))
+    with pytest.raises(Busy), slow.reading() as tx:
+        tx.rows("SELECT pg_sleep(10)")
+    slow.close()
+    postgres.drop_database("slow")
 
 
 def test_a_migration_that_fails_changes_nothing(postgres):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import commonplace
-from commonplace.compose import make_keys
+from commonplace.compose import make_keys, move_book
 from commonplace.engines import postgres as engine
 from commonplace.errors import (
     BadInput,
@@ -20,6 +20,7 @@ from commonplace.errors import (
     HomeIsNewer,
     KeyMissing,
 )
+from commonplace.settings import Settings
 from tests.postgres_server import TEMPLATE, Server
 
 SECRET = "s3cret/with:odd@letters"
@@ -66,7 +67,37 @@ def test_the_right_password_lets_us_in(careful, monkeypatch, postgres_keys):
     with commonplace.open() as book:
         assert book.remember("x").new
         assert SECRET not in repr(book._settings)
-        assert book.status().home == "postgresql:///book"
+        folder = str(careful.folder).replace("/", "%2F")
+        assert book.status().home == f"postgresql:///book?host={folder}&port={careful.port}"
+
+
+def test_no_part_of_a_password_is_shown_that_is_written_as_it_is(careful, monkeypatch, postgres_keys):
+    """A question mark does not end a password, though it looks like the beginning of the options."""
+    careful.run("CREATE ROLE carol LOGIN SUPERUSER PASSWORD 'half?other'")
+    careful.make_database("carols", template=TEMPLATE)
+    address = careful.address("carols", user="carol", password="half").replace("half", "half?other")
+    monkeypatch.setenv("COMMONPLACE_KEYS", postgres_keys)
+    with commonplace.open(address) as book:
+        assert "half" not in f"{book.status()} {book.home} {book._settings!r}"
+
+
+@pytest.mark.parametrize("password", ["half@other", "half/other", "half@other:third", "half/ot?her"])
+def test_a_password_that_must_be_written_otherwise_is_not_taken_for_a_host(refusal, home, password):
+    address = f"postgresql://alice:{password}@127.0.0.1:1/book"
+    error = refusal(address, BadInput)
+    assert "%xx" in error.fix
+    assert "half" not in str(error)
+    assert "ot" not in error.message.replace("not", "")
+    with pytest.raises(BadInput, match="the address to move to"):
+        move_book(Settings.load(home), address)
+
+
+@pytest.mark.parametrize("address", ["postgre://alice:secret@host/book", "PostgreSQL://alice:secret@host/book"])
+def test_an_address_that_is_misspelt_is_not_taken_for_a_folder_to_move_to(home, tmp_path, address):
+    with pytest.raises(BadInput) as caught:
+        move_book(Settings.load(home), address)
+    assert "secret" not in str(caught.value)
+    assert not any("secret" in str(path) for path in tmp_path.rglob("*"))
 
 
 def test_a_wrong_password(careful, refusal):
@@ -112,6 +143,41 @@ def test_no_pgvector(careful, refusal):
     error = refusal(address, DatabaseUnfit)
     assert "pgvector" in error.message
     assert "install" in error.fix
+
+
+def test_pgvector_where_nobody_looks_for_it(careful, refusal):
+    address = careful.make_database("elsewhere")
+    careful.run("CREATE SCHEMA other", "CREATE EXTENSION vector SCHEMA other", database="elsewhere")
+    error = refusal(address, DatabaseUnfit)
+    assert "in the schema other" in error.message
+    assert "search_path" in error.fix
+
+
+def test_no_schema_to_make_tables_in(careful, refusal):
+    address = careful.make_database("homeless", template=TEMPLATE)
+    careful.run("ALTER DATABASE homeless SET search_path = nowhere")
+    careful.run("ALTER EXTENSION vector SET SCHEMA pg_catalog", database="homeless")
+    assert "search_path" in refusal(address, DatabaseUnfit).fix
+
+
+@pytest.mark.parametrize(
+    "table", ["schema_version (version text)", "schema_version (installed_rank integer)", "memory (a integer)"]
+)
+def test_a_database_that_belongs_to_another_program(careful, refusal, table):
+    address = careful.make_database("theirs", template=TEMPLATE)
+    careful.run(f"CREATE TABLE {table}", database="theirs")
+    if "text" in table:
+        careful.run("INSERT INTO schema_version VALUES ('1.2')", database="theirs")
+    error = refusal(address, DatabaseUnfit)
+    assert "another program" in error.message
+    assert "of its own" in error.fix
+
+
+def test_an_address_that_asks_for_another_encoding_than_texts_need(careful, monkeypatch, postgres_keys):
+    address = careful.make_database("wide", template=TEMPLATE)
+    monkeypatch.setenv("COMMONPLACE_KEYS", postgres_keys)
+    with commonplace.open(f"{address}&client_encoding=LATIN1") as book:
+        assert book.get(book.remember("Δ 鷺 😀").id).text == "Δ 鷺 😀"
 
 
 def test_a_user_that_may_not_make_tables(careful, refusal):

@@ -193,6 +193,17 @@ def test_statements_that_go_across_spaces_are_the_documented_ones(server, postgr
     assert [shown for shown, shape in known.items() if not any(map(shape.fullmatch, across))] == []
 
 
+def test_every_key_of_the_index_has_the_space_in_it(server, postgres_book):
+    """Those of the book's own tables are in `tests/test_postgres.py`; the index makes its tables when it is written."""
+    with psycopg.connect(postgres_book[0]) as connection:
+        keys = connection.execute(
+            "SELECT indrelid::regclass::text, pg_get_indexdef(indexrelid) FROM pg_index"
+            " WHERE indisunique AND indrelid::regclass::text LIKE 'recall%%'"
+        ).fetchall()
+    assert {table for table, _ in keys} == {"recall_index", "recall_space", "recall_passage", "recall_posting"}
+    assert {table for table, said in keys if "(space" not in said} == {"recall_index"}
+
+
 def test_every_verb_that_asks_the_database_was_tried():
     tried = set(re.findall(r"\bbook\.(\w+)\(", Path(__file__).read_text(encoding="utf-8")))
     tried |= set(re.findall(r"\.acting_as\(.*\)\.(\w+)\(", Path(__file__).read_text(encoding="utf-8")))

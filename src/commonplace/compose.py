@@ -36,7 +36,7 @@ from commonplace.ports import (
     Watcher,
     Yaml,
 )
-from commonplace.settings import DatabaseChoice, Settings
+from commonplace.settings import DatabaseChoice, Settings, checked_address
 from commonplace.sync import quiet
 
 if TYPE_CHECKING:
@@ -243,8 +243,9 @@ def _wired(settings: Settings, clock: Clock, opened: ExitStack) -> tuple[Parts, 
 def _goal(settings: Settings, to: str) -> Settings:
     """Return the settings of the new book, which has the keys of the old one."""
     keys = settings.database.keys if settings.database else os.path.join(settings.home, HIDDEN, "keys")
-    if to.startswith(("postgresql://", "postgres://")):
-        return settings._replace(database=DatabaseChoice(to, keys))
+    if "://" in to:
+        # Whatever is no address of ours is none of a folder either, and may hold a password.
+        return settings._replace(database=DatabaseChoice(checked_address(to, "the address to move to"), keys))
     home = os.path.realpath(os.path.join(settings.cwd, os.path.expanduser(to)))
     if keys:
         _copy_keys(keys, os.path.join(_prepare(home), "keys"))
@@ -252,17 +253,19 @@ def _goal(settings: Settings, to: str) -> Settings:
 
 
 def _copy_keys(old: str, new: str) -> None:
-    """Give a home the keys of a book, unless it has keys already."""
+    """Give a home the keys of a book, all of them or none, unless it has keys already."""
     if os.path.exists(new):
         return
-    make_folders(new, mode=0o700)
+    part = f"{new}.part"
+    make_folders(part, mode=0o700)
     for name in sorted(os.listdir(old)):
         with open(os.path.join(old, name), "rb") as file:
             data = file.read()
-        with open(os.open(os.path.join(new, name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with open(os.open(os.path.join(part, name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+    os.rename(part, new)
 
 
 def open_client(

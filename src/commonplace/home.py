@@ -38,7 +38,8 @@ def require_here(facts: Iterable[Row]) -> None:
     """Refuse to change a book that was moved elsewhere, or is still being moved to this place."""
     for name, value in facts:
         if name == "moved_to":
-            raise Moved(f"this book was moved to {value}", fix=f"use it there: --home or COMMONPLACE_DATABASE={value}")
+            how = "COMMONPLACE_DATABASE=" if "://" in value else "--home "
+            raise Moved(f"this book was moved to {value}", fix=f"use it there: {how}{value}")
         if name == "moving_from":
             raise Moved("this book is being moved here", fix="wait for `commonplace migrate` to end, or run it again")
 

@@ -3,7 +3,8 @@
 While others go on writing, rows are copied table by table in the order of their keys, and where the copy got to is
 written down in the new book: whoever is interrupted goes on from there. Then nobody may write any more; every table is
 compared, run by run, and what changed meanwhile is copied again. When all is equal and the log verifies in the new
-book, the old one notes where it has gone, and from then on refuses to be written to.
+book, the old one notes where it has gone, and from then on refuses to be written to. Only then are the files written
+and the new book opened: at no time do both take writes, and whoever is interrupted here goes on too.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from functools import partial
 from hashlib import sha256
 from typing import Final, NamedTuple
 
-from commonplace import audit, home, memories, spaces
+from commonplace import audit, carry, home, memories, spaces
 from commonplace.desk import Desk
 from commonplace.errors import Conflict, HomeDamaged
 from commonplace.model import LOCAL_OWNER, MoveReport, Progress
 from commonplace.ports import Database, Keys, Parts, Reading, Row, Transaction
-from commonplace.writing import write
+from commonplace.writing import strike_off
 
 _BATCH: Final = 500
 _ALL: Final = 1_000_000_000
@@ -88,14 +89,26 @@ TABLES: Final = (
 
 def move(parts: Parts, target: Parts, *, to: str, progress: Progress) -> MoveReport:
     """Move everything into another book, which must be empty or an earlier, interrupted try; `to` is its address."""
-    _begin(parts, target)
-    counts = _copy_all(parts.db, target.db, progress)
-    parts.db.write(partial(_finish, target=target, to=to, progress=progress))
+    counts: dict[str, int] = {}
+    if not _left(parts, target, to=to):
+        _begin(parts, target)
+        counts = _copy_all(parts.db, target.db, progress)
+        parts.db.write(partial(_finish, target=target, to=to, progress=progress))
     files = _write_files(target, progress)
+    target.db.write(lambda tx: home.forget(tx, "moving_from"))
     return MoveReport(to=to, rows=sum(counts.values()), tables=counts, files=files)
 
 
 # --- the beginning
+
+
+def _left(parts: Parts, target: Parts, *, to: str) -> bool:
+    """Tell whether an earlier try has left the old book already, and was interrupted before it opened the new one."""
+    with parts.db.reading() as tx:
+        old = home.facts(tx)
+    with target.db.reading() as tx:
+        new = home.facts(tx)
+    return old.get("moved_to") == to and new.get("moving_from") == old["id"]
 
 
 def _begin(parts: Parts, target: Parts) -> None:
@@ -114,6 +127,8 @@ def _begin(parts: Parts, target: Parts) -> None:
 def _claim(tx: Transaction, known: Mapping[str, str]) -> None:
     there = home.facts(tx)
     mine = there.get("moving_from") == known["id"]
+    if not mine and there.get("id") == known["id"]:
+        raise Conflict("the new book is this book", fix="name a database or home that has no memories")
     if not mine and tx.row("SELECT 1 FROM space LIMIT 1") is not None:
         raise Conflict("the new book is not empty", fix="name a database or home that has no memories")
     home.replace(tx, id=known["id"], created=known["created"], zone=known["zone"], moving_from=known["id"])
@@ -194,12 +209,13 @@ def _finish(tx: Transaction, target: Parts, *, to: str, progress: Progress) -> N
     spaces.hold(tx)
     every = spaces.everything(tx)
     audit.hold(tx, list(every))
+    # Another may have moved it meanwhile, and the new book be in use: it must not be made equal to what was left.
+    home.require_here(home.facts(tx).items())
     for number, table in enumerate(TABLES):
         _make_equal(tx, target.db, table)
         progress("comparing", number + 1, len(TABLES))
     _verify(target.db, target.keys, list(every), progress)
     home.replace(tx, moved_to=to)
-    target.db.write(lambda there: home.forget(there, "moving_from"))
 
 
 def _make_equal(tx: Reading, target: Database, table: Table) -> None:
@@ -272,14 +288,17 @@ def _write_files(target: Parts, progress: Progress) -> int:
     for space in every:
         after: str | None = ""
         while after is not None:
-            after, count = write(target, LOCAL_OWNER, partial(_issue, space=space, after=after))
-            done += count
+            after, wanted = target.db.write(partial(_issue, target=target, space=space, after=after))
+            # What cannot be written now, or was typed meanwhile, is found by whoever opens the new book.
+            strike_off(target, carry.carry_out(target, wanted).done)
+            done += len(wanted)
             progress("writing files", done, total)
     return done
 
 
-def _issue(desk: Desk, space: str, after: str) -> tuple[str | None, int]:
-    found = memories.in_space(desk.tx, desk.spaces, space, after=after, limit=_BATCH)
-    live = [memory for memory in found if memory.deleted is None]
-    desk.issue(live)
-    return (found[-1].id if len(found) == _BATCH else None), len(live)
+def _issue(tx: Transaction, target: Parts, space: str, after: str) -> tuple[str | None, dict[str, bytes | None]]:
+    """Ask for the files of some memories; nothing of them changes, so nothing is sealed."""
+    desk = Desk(tx, target, LOCAL_OWNER, spaces.everything(tx), {}, {}, {}, {}, {})
+    found = memories.in_space(tx, desk.spaces, space, after=after, limit=_BATCH)
+    desk.issue([memory for memory in found if memory.deleted is None])
+    return (found[-1].id if len(found) == _BATCH else None), desk.carry

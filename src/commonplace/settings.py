@@ -28,7 +28,9 @@ _EMBEDDER: Final = r"[a-z0-9][a-z0-9._-]*(?::(?!.*[\x00-\x1f])\S(?:.*\S)?)?"
 _ADDRESS: Final = r"https?://(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?(?:/[!\"$->@-~]*)?"
 _KEY: Final = r"[!-~]+"
 _SCHEME: Final = r"postgres(?:ql)?://"
-_DATABASE: Final = _SCHEME + r"[!-~]+"
+# An `@` or `/` that stands in a password as it is would make the rest of it a host or a name, which are shown.
+_HOST: Final = r"(?:\[[0-9A-Za-z:.%]+\]|[A-Za-z0-9._~%+-]*)(?::[0-9]*)?"
+_DATABASE: Final = rf"{_SCHEME}(?=.)(?:[!-.0-?A-~]*@)?{_HOST}(?:,{_HOST})*(?:/[!->A-~]*)?(?:\?[!-~]*)?"
 _MOST_PARTS: Final = 7
 _BUSY_SECONDS: Final = 60.0
 _WRONG: Final = {
@@ -78,9 +80,14 @@ class DatabaseChoice(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Where the address leads, without user, password and options."""
-        scheme, _, rest = self.address.partition("?")[0].partition("://")
-        return f"{scheme}://{rest.rpartition('@')[2]}"
+        """Where the address leads: hosts, ports and name, without user, password and other options."""
+        scheme, _, rest = self.address.partition("://")
+        # A password may have a question mark, but no `@` or slash.
+        if "@" in rest.partition("/")[0]:
+            rest = rest.partition("@")[2]
+        rest, _, options = rest.partition("?")
+        where = [one for one in options.split("&") if one.partition("=")[0] in {"host", "hostaddr", "port"}]
+        return f"{scheme}://{rest.rpartition('@')[2]}{'?' if where else ''}{'&'.join(where)}"
 
     def __repr__(self) -> str:
         """Show everything but what may be secret in the address."""
@@ -277,8 +284,12 @@ def _database(env: Mapping[str, str], cwd: str) -> DatabaseChoice | None:
     if not connections.isascii() or not connections.isdecimal() or not 2 <= int(connections) <= 1000:
         raise BadInput("COMMONPLACE_CONNECTIONS is not a number from 2 to 1000", fix="set it to a number such as 20")
     folder = os.path.realpath(os.path.join(cwd, _expanded(keys, env))) if keys else None
-    _fitting(address, _DATABASE, "COMMONPLACE_DATABASE")
-    return DatabaseChoice(address, folder, int(connections))
+    return DatabaseChoice(checked_address(address, "COMMONPLACE_DATABASE"), folder, int(connections))
+
+
+def checked_address(address: str, where: str) -> str:
+    """Return the address of a server, if it is one; BadInput if not, without showing it."""
+    return _fitting(address, _DATABASE, where) or address
 
 
 def _fitting(value: object, pattern: str, where: str) -> str | None:

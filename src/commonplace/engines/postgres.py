@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import random
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
-from typing import Final, Generic, NamedTuple
+from typing import Final
 
 import psycopg
 from psycopg import errors as pg
 
 from commonplace.engines import postgres_lines as lines
+from commonplace.engines.postgres_attempts import TIDY, Attempts, Patience
 from commonplace.engines.postgres_lines import Line, Lines
 from commonplace.engines.postgres_pipe import Answer, Connection, Pipe
 from commonplace.engines.postgres_statements import Unsent, translated
-from commonplace.errors import Busy, CommonplaceError, DatabaseUnfit, DatabaseUnreachable, HomeIsNewer, NotReplicated
-from commonplace.model import Change, new_id, stamp
+from commonplace.errors import CommonplaceError, DatabaseUnfit, DatabaseUnreachable, HomeIsNewer, NotReplicated
+from commonplace.model import Change
 from commonplace.ports import Clock, Overtaken, Row, Told, Transaction
 
 OLDEST: Final = 160000
@@ -29,20 +28,15 @@ _READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WRITE: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _VERSION: Final = "SELECT version FROM schema_version"
 _LAZILY: Final = "SET LOCAL synchronous_commit TO off"
-_MARK: Final = "INSERT INTO committed (mark, at) VALUES (:mark, :at) ON CONFLICT DO NOTHING"
-_MARKS_KEPT: Final = timedelta(hours=1)
 _TIDIED_EVERY: Final = 1000
 _COLLISIONS: Final = 50
-_LONGEST_PAUSE: Final = 0.5
 
 
 class PostgresDatabase:
     """The Database port on PostgreSQL, in READ COMMITTED; what must hold still is locked row by row.
 
     A story that others got in the way of is told again, and so is one whose connection was lost. If that was in the
-    commit itself, nobody knows whether it went through: so the next attempt looks for its proof first. A transaction
-    that has none leaves a mark under a name of its own, and the next attempt leaves the same one, for which the server
-    waits until the first has ended, and says how it ended.
+    commit itself, nobody knows whether it went through: `Attempts` finds it out.
     """
 
     def __init__(
@@ -86,8 +80,8 @@ class PostgresDatabase:
     @contextmanager
     def line(self) -> Iterator[Line]:
         """Lend a line in autocommit mode, for what is not part of the book's own transactions."""
-        with _typed(), self._lines.line() as line:
-            yield line
+        with _typed(), ExitStack() as lent:
+            yield self._line_that_works(lent)
 
     # --- reading
 
@@ -95,16 +89,16 @@ class PostgresDatabase:
     def reading(self) -> Iterator[PostgresReading]:
         """Open a consistent view of what is committed now."""
         # Beginning and end travel with the first and behind the last question.
-        with _typed(), ExitStack() as lent, self._line_to_read(lent).pipe as pipe:
+        with _typed(), ExitStack() as lent, self._line_that_works(lent).pipe as pipe:
             pipe.ask(_READ)
             view = PostgresReading(pipe, self._clock.now(), partial(self._begun, pipe.ask(_VERSION)))
             yield view
             view.require_begun()
             pipe.ask("ROLLBACK")
 
-    def _line_to_read(self, lent: ExitStack) -> Line:
+    def _line_that_works(self, lent: ExitStack) -> Line:
         """Return a line that works; what is lost after that, the reader has to ask for again."""
-        patience = _Patience(self._busy_seconds)
+        patience = Patience(self._busy_seconds)
         while True:
             try:
                 with ExitStack() as trying:
@@ -117,24 +111,24 @@ class PostgresDatabase:
 
     # --- writing
 
-    def write(self, story: Callable[[PostgresTransaction], Told], *, durable: bool = True) -> Told:
+    def write(self, story: Callable[[Transaction], Told], *, durable: bool = True) -> Told:
         """Let a story happen in a writing transaction, told again for as long as others or the network disturb it."""
-        telling = _Telling(story, mark=new_id() if durable else "")
-        patience = _Patience(self._busy_seconds)
+        attempts = Attempts(story, durable=durable)
+        patience = Patience(self._busy_seconds)
         while True:
-            telling.begin()
+            attempts.begin()
             try:
                 with self._alone(), self._lines.line() as line:
-                    told = self._tell(line, telling)
+                    told = self._tell(line, attempts, durable=durable)
                 break
             except DatabaseUnreachable as error:
-                telling.lose()
-                patience.reconnect(telling.explained(error))
+                attempts.lose()
+                patience.reconnect(attempts.explained(error))
             except Overtaken as error:
                 patience.collide(error)
             except psycopg.Error as error:
                 if not lines.is_collision(error):
-                    raise telling.explained(lines.typed(error)) from error
+                    raise attempts.explained(lines.typed(error)) from error
                 patience.collide(error)
         self._tidy_now_and_then()
         return told
@@ -149,19 +143,16 @@ class PostgresDatabase:
         finally:
             self._mine.writing = False
 
-    def _tell(self, line: Line, telling: _Telling[Told]) -> Told:
+    def _tell(self, line: Line, attempts: Attempts[Told], *, durable: bool) -> Told:
         now = self._clock.now()
         # In a pipeline nobody waits for the answer to a statement before the next is sent, unless somebody reads it.
         with line.pipe as pipe:
             pipe.ask(_WRITE)
-            if not telling.mark:
+            if not durable:
                 pipe.ask(_LAZILY)
             tx = PostgresTransaction(pipe, now, partial(self._begun, pipe.ask(_VERSION)))
-            if telling.doubtful and telling.was_committed(tx):
-                return telling.doubtful[-1].told
-            told = telling.story(tx)
+            told = attempts.tell(tx)
             tx.require_begun()
-            telling.end(tx, told)
             tx.send()
             line.warnings.clear()
             pipe.ask("COMMIT")
@@ -179,10 +170,10 @@ class PostgresDatabase:
             with suppress(CommonplaceError, psycopg.Error), self._lines.line() as line:
                 self._tidy(line.connection)
 
-    def _tidy(self, connection: Connection) -> None:
+    @staticmethod
+    def _tidy(connection: Connection) -> None:
         """Remove the marks that nobody can be in doubt about any more."""
-        long_ago = stamp(self._clock.now() - _MARKS_KEPT)
-        connection.execute("DELETE FROM committed WHERE at < %(long_ago)s", {"long_ago": long_ago})
+        connection.execute(TIDY)
 
     # --- the schema
 
@@ -210,6 +201,8 @@ class PostgresDatabase:
                 version = self._version(connection)
                 if version > self.schema:
                     raise self._newer(version)
+                # However long it takes: what was begun too late each time would never be done.
+                connection.execute("SET LOCAL statement_timeout TO 0")
                 for script in self._migrations[version:]:
                     connection.execute(script)
                 connection.execute("DELETE FROM schema_version")
@@ -220,101 +213,17 @@ class PostgresDatabase:
     def _version(connection: Connection) -> int:
         if connection.execute("SELECT to_regclass('schema_version')").fetchone() == (None,):
             return 0
-        found = connection.execute("SELECT version FROM schema_version").fetchone()
-        return int(found[0]) if found else 0
+        try:
+            found = connection.execute(_VERSION).fetchone()
+        except pg.UndefinedColumn as error:
+            raise lines.foreign("schema_version") from error
+        if found is not None and not isinstance(found[0], int):
+            raise lines.foreign("schema_version")
+        return found[0] if found else 0
 
     def close(self) -> None:
         """Close for good."""
         self._lines.close()
-
-
-class _Sent(NamedTuple, Generic[Told]):
-    """What a story told when its commit was sent, and what shows whether it was made."""
-
-    told: Told
-    proof: Callable[[Transaction], bool] | None
-
-
-class _Telling(Generic[Told]):
-    """A story, its mark, and what it told: in this attempt, when its commit was sent, and in one without an answer."""
-
-    def __init__(self, story: Callable[[PostgresTransaction], Told], *, mark: str) -> None:
-        self.story = story
-        self.mark = mark
-        self.sent: list[_Sent[Told]] = []
-        self.doubtful: list[_Sent[Told]] = []
-        self._marked = False
-
-    def begin(self) -> None:
-        """Note that nothing was sent yet in this attempt."""
-        self.sent.clear()
-        self._marked = False
-
-    def end(self, tx: PostgresTransaction, told: Told) -> None:
-        """Note what was told, before the commit; where nothing else shows that it was made, leave the mark.
-
-        The mark is there, as the proof is held, before the commit is sent: so whoever looks for it waits.
-        """
-        if self.mark and tx.proof is None and not self._marked:
-            tx.run(_MARK, mark=self.mark, at=stamp(tx.now))
-        self.sent.append(_Sent(told, tx.proof))
-
-    def was_committed(self, tx: PostgresTransaction) -> bool:
-        """Tell whether the attempt whose answer was lost was made, when it has ended."""
-        proof = self.doubtful[-1].proof
-        if proof is not None:
-            made = proof(tx)
-        else:
-            # It waits for that of the other attempt, and is not left a second time.
-            made = tx.run(_MARK, mark=self.mark, at=stamp(tx.now)) == 0
-            self._marked = not made
-        if not made:
-            self.doubtful.clear()
-        return made
-
-    def lose(self) -> None:
-        """Note that the connection was lost: if the commit was sent, it may have been made or not."""
-        if self.mark and self.sent:
-            self.doubtful = [self.sent[-1]]
-
-    def explained(self, error: CommonplaceError) -> CommonplaceError:
-        """Say in the error that nobody knows, where nobody does."""
-        if not self.doubtful:
-            return error
-        return DatabaseUnreachable(
-            f"the answer to a commit was lost, so the change may have been made or not: {error.message}",
-            fix="send the same again with its key, or look whether it is there",
-        )
-
-
-class _Patience:
-    """How long to go on when something is in the way, and how long to pause before each new attempt."""
-
-    def __init__(self, seconds: float) -> None:
-        self._until = time.monotonic() + seconds
-        self._attempts = 0
-
-    def reconnect(self, error: CommonplaceError) -> None:
-        """Pause until a server may be there again, or give up."""
-        self._pause(error)
-
-    def collide(self, error: psycopg.Error | Overtaken) -> None:
-        """Let the others go first, or give up."""
-        if isinstance(error, pg.UniqueViolation):
-            final: CommonplaceError = lines.typed(error)
-        else:
-            final = Busy("others change the same things all the time", fix="try again when less is going on")
-        if self._attempts > _COLLISIONS:
-            raise final from error
-        self._pause(final)
-
-    def _pause(self, final: CommonplaceError) -> None:
-        if time.monotonic() > self._until:
-            raise final
-        pause = min(_LONGEST_PAUSE, 0.005 * 2**self._attempts)
-        # Two that collided must not come back at the same moment.
-        time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - nothing to be guessed
-        self._attempts += 1
 
 
 class PostgresReading:
@@ -427,6 +336,14 @@ def _make_version_table(connection: Connection) -> None:
             continue
 
 
+_FITNESS: Final = """
+    SELECT current_setting('server_encoding'),
+      (SELECT format('pgvector %s in the schema %s', extversion, extnamespace::regnamespace)
+       FROM pg_extension WHERE extname = 'vector'),
+      EXISTS (SELECT 1 FROM pg_available_extensions WHERE name = 'vector'), to_regtype('halfvec') IS NOT NULL
+"""
+
+
 def _require_fit(connection: Connection) -> None:
     """Refuse a server or database that lacks what a book needs."""
     version = connection.info.server_version
@@ -435,18 +352,20 @@ def _require_fit(connection: Connection) -> None:
             f"the server is PostgreSQL {version // 10000}, and a book needs {OLDEST // 10000} or newer",
             fix="upgrade the server, or name another in COMMONPLACE_DATABASE",
         )
-    found = connection.execute(
-        "SELECT current_setting('server_encoding'), EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'vector'),"
-        " EXISTS (SELECT 1 FROM pg_available_extensions WHERE name = 'vector')"
-    ).fetchone()
-    encoding, there, available = found or ("", False, False)
+    found = connection.execute(_FITNESS).fetchone()
+    encoding, there, available, known = found or ("", None, False, False)
     if encoding != "UTF8":
         raise DatabaseUnfit(
             f"the database has the encoding {encoding}, which cannot hold every text",
             fix="create it anew: CREATE DATABASE name ENCODING 'UTF8' TEMPLATE template0",
         )
-    if not there:
+    if there is None:
         _add_extension(connection, available=available)
+    elif not known:
+        raise DatabaseUnfit(
+            f"the database has {there}, whose type halfvec is not found",
+            fix="put that schema into the search_path of the database's user, or upgrade pgvector to 0.7 or newer",
+        )
 
 
 def _add_extension(connection: Connection, *, available: bool) -> None:

@@ -7,8 +7,8 @@ one who asked and at once, and after a failover the next one who asks finds the 
 from __future__ import annotations
 
 import logging
-import select
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
@@ -34,7 +34,6 @@ from commonplace.errors import (
 
 _DEFAULTS: Final = {
     "application_name": "commonplace",
-    "client_encoding": "utf8",
     "connect_timeout": "5",
     # Of several hosts, the one that takes writes; a single one that does not is told to be a standby.
     "target_session_attrs": "read-write",
@@ -44,15 +43,23 @@ _DEFAULTS: Final = {
     "keepalives_interval": "5",
     "keepalives_count": "4",
 }
+# Any text must come through, whatever the address says.
+_ALWAYS: Final = {"client_encoding": "utf8"}
 _SETTINGS: Final = """
     SELECT set_config('lock_timeout', %(lock)s, false), set_config('statement_timeout', %(statement)s, false),
       -- Planning anew costs more than most statements; rows are found by their keys, however many are asked for.
       set_config('plan_cache_mode', 'force_generic_plan', false),
+      -- That a commit was not replicated is told as a warning, and nowhere else.
+      set_config('client_min_messages', 'warning', false),
+      -- A number comes back as it was stored.
+      set_config('extra_float_digits', '1', false),
       -- What is acknowledged must be durable, whatever the server's default is.
       CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END
 """
 _LONG_STATEMENT: Final = 60.0
 _OPEN: Final = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+_GOODBYE: Final = 0.05
+_PAUSE: Final = 0.05
 
 # The driver warns of what goes wrong after something has gone wrong already; where nobody has set up logging, that
 # would go to standard error, beside our own answer.
@@ -128,6 +135,19 @@ class Lines:
             connection.close()
 
     def _connect(self) -> Line:
+        """Make a line; where the server has none left, wait until it does, or until one of ours is free."""
+        until = time.monotonic() + self._wait
+        while True:
+            try:
+                return self._connected()
+            except Busy:
+                if time.monotonic() > until:
+                    raise
+            time.sleep(_PAUSE)
+            if line := self._waiting():
+                return line
+
+    def _connected(self) -> Line:
         if self._closed:
             raise HomeError("the book is closed", fix="open it again with commonplace.open()")
         try:
@@ -153,16 +173,18 @@ class Lines:
 
 
 def require_heard(line: Line) -> None:
-    """Raise what a server has said, or that it hung up, since a line was last used; nothing is sent for it."""
-    connection = line.connection
-    if select.select([connection.fileno()], [], [], 0)[0]:
-        try:
+    """Raise that a server hung up, if it has since the line was last used; nothing is sent for it."""
+    connection, wait = line.connection, 0.0
+    try:
+        while line.pipe.has_heard(wait):
             connection.pgconn.consume_input()
             if connection.pgconn.status != ConnStatus.OK:
                 raise psycopg.OperationalError("the server hung up")
-        except psycopg.OperationalError as error:
-            connection.close()
-            raise lost(error) from error
+            # What it says unasked is mostly why it hangs up: the end comes behind it.
+            wait = _GOODBYE
+    except psycopg.OperationalError:
+        connection.close()
+        raise
 
 
 def _note(told: psycopg.errors.Diagnostic, warnings: list[str]) -> None:
@@ -174,7 +196,7 @@ def complete(address: str) -> str:
     """Return an address with what it leaves open; BadInput for what is none, without showing it."""
     try:
         said = conninfo_to_dict(address)
-        return make_conninfo("", **{**_DEFAULTS, **said})
+        return make_conninfo("", **{**_DEFAULTS, **said, **_ALWAYS})
     except psycopg.ProgrammingError as error:
         raise BadInput(
             "COMMONPLACE_DATABASE is not an address of PostgreSQL",
@@ -218,13 +240,17 @@ def unconnected(error: psycopg.Error, address: str) -> CommonplaceError:
             return kind(f"{shown(address)} does not take us: {said}", fix=fix)
     return DatabaseUnreachable(
         f"{shown(address)} cannot be reached: {said}",
-        fix="start the server, or mend host and port in COMMONPLACE_DATABASE",
+        # A server that speaks another language may have said anything.
+        fix="start the server, or mend COMMONPLACE_DATABASE: host and port, then user, password and name",
     )
 
 
 def is_lost(error: psycopg.Error, line: Line) -> bool:
     """Tell whether an error is the line's and not the statement's: the server is gone, or takes no writes any more."""
     if line.connection.closed or isinstance(error, pg.ReadOnlySqlTransaction):
+        return True
+    if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
+        # The server has a code for whatever it says: this is the driver's, whose line has broken off in the middle.
         return True
     # A line on which somebody has dropped what we prepared is as good as none.
     return (error.sqlstate or "").startswith("08") or isinstance(
@@ -247,6 +273,13 @@ def is_collision(error: psycopg.Error) -> bool:
     return isinstance(error, pg.SerializationFailure | pg.DeadlockDetected | pg.UniqueViolation)
 
 
+def foreign(what: str) -> DatabaseUnfit:
+    """Say that somebody else's tables are where ours would be."""
+    return DatabaseUnfit(
+        f"another program has tables in this database: {what}", fix="give the book a database of its own"
+    )
+
+
 def typed(error: psycopg.Error) -> CommonplaceError:
     """Return our own error for one of the database's, with its fix."""
     if isinstance(error, pg.LockNotAvailable):
@@ -255,6 +288,13 @@ def typed(error: psycopg.Error) -> CommonplaceError:
         return Busy(f"the database took too long: {error}", fix="try again; look at the server's load")
     if isinstance(error, pg.DiskFull):
         return DiskFull("there is no room left for the database", fix="free some space on the server and try again")
+    if isinstance(error, pg.InvalidSchemaName):
+        return DatabaseUnfit(
+            f"the tables of a book have no schema to be in: {error}",
+            fix="let the search_path of the database's user begin with a schema that there is, such as public",
+        )
+    if isinstance(error, pg.DuplicateTable):
+        return foreign(str(error))
     if isinstance(error, pg.InsufficientPrivilege):
         return DatabaseUnfit(f"the database's user may not do that: {error}", fix="make it the database's owner")
     return HomeDamaged(f"the database refused a statement: {error}", fix="run `commonplace doctor` and report this")

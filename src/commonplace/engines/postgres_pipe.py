@@ -118,6 +118,10 @@ class Pipe:
             if error is None:
                 raise
 
+    def has_heard(self, wait: float) -> bool:
+        """Tell whether the server says something, or hangs up, within so many seconds."""
+        return bool(self._poll.poll(wait * 1000))
+
     def ask(self, statement: str, params: Mapping[str, object] | None = None, *, binary: bool = False) -> Answer:
         """Send a statement with parameters like `%(name)s`, soon, and return what waits for its answer."""
         said, names = _numbered(statement)
