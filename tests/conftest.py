@@ -20,7 +20,7 @@ from commonplace.adapters.hermes.provider import CommonplaceMemoryProvider
 from commonplace.book import Commonplace
 from commonplace.compose import SystemClock, make_keys
 from commonplace.settings import Settings
-from tests.postgres_server import TEMPLATE, Server
+from tests.postgres_server import TEMPLATE, Server, rows_of
 
 pytest.register_assert_rewrite("tests.hermes")
 
@@ -38,6 +38,7 @@ hypothesis.settings.load_profile("commonplace")
 
 OpenBook = Callable[[], Commonplace]
 Folder = Callable[[], Path]
+Stored = Callable[[], dict[str, bytes]]
 
 ENGINES: Final = ("sqlite", "postgres")
 _MIGRATED: Final = "migrated"
@@ -134,6 +135,19 @@ def folder(book: Commonplace, tmp_path: Path) -> Folder:
         shutil.rmtree(tmp_path / "exported", ignore_errors=True)
         book.export(str(tmp_path / "exported"))
         return tmp_path / "exported"
+
+    return now
+
+
+@pytest.fixture
+def stored(chosen: Settings) -> Stored:
+    """Everything that the book keeps now, byte by byte: by file, or by table of a server."""
+
+    def now() -> dict[str, bytes]:
+        if chosen.database:
+            return rows_of(chosen.database.address)
+        home = Path(chosen.home)
+        return {str(path.relative_to(home)): path.read_bytes() for path in home.rglob("*") if path.is_file()}
 
     return now
 

@@ -210,6 +210,16 @@ def wait_for_transactions(address: str) -> None:
             time.sleep(0.01)
 
 
+def rows_of(address: str) -> dict[str, bytes]:
+    """Return all rows of each table of a database, as the server writes them."""
+    with psycopg.connect(address, autocommit=True) as connection:
+        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+        return {
+            name: "\n".join(sorted(row for (row,) in connection.execute(f'SELECT t::text FROM "{name}" t'))).encode()
+            for (name,) in tables
+        }
+
+
 def _memory() -> Path | None:
     """Where files are kept in memory, if there is room: what is never synced can be there, and is made much faster."""
     place = Path("/dev/shm")
