@@ -116,9 +116,10 @@ def book(open_book: OpenBook) -> Commonplace:
 
 
 @pytest.fixture
-def provider(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CommonplaceMemoryProvider]:
-    """The memory provider of a Hermes whose folder is `hermes`, on the home, with patience; shut down at the end."""
-    monkeypatch.setenv("COMMONPLACE_HOME", str(home))
+def provider(chosen: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CommonplaceMemoryProvider]:
+    """The memory provider of a Hermes whose folder is `hermes`, on the book, with patience; shut down at the end."""
+    if chosen.database is None:
+        monkeypatch.setenv("COMMONPLACE_HOME", chosen.home)
     made = CommonplaceMemoryProvider(hermes_home=str(tmp_path / "hermes"))
     made.save_config({"write_seconds": 60, "recall_seconds": 7}, str(tmp_path / "hermes"))
     yield made

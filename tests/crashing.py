@@ -359,6 +359,11 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": f"{source}{os.pathsep}{_ROOT}", "PYTHONDONTWRITEBYTECODE": "1", **more}
 
 
+def named(place: Path | str) -> dict[str, str]:
+    """Return how the environment names a book: a home, or the address of a server."""
+    return {"COMMONPLACE_HOME" if isinstance(place, Path) else "COMMONPLACE_DATABASE": str(place)}
+
+
 def command(mode: str, *args: object) -> list[str]:
     """Return the command line of a child."""
     return [sys.executable, "-m", "tests.crash_child", mode, *map(str, args)]
