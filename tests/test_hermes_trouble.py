@@ -128,6 +128,34 @@ def test_what_a_hanging_book_has_not_taken_is_on_disk_and_a_later_process_brings
     check(place, again)
 
 
+def _another(request):
+    """Make a database for another book."""
+    server, migrated = (request.getfixturevalue(name) for name in ("postgres", "postgres_migrated"))
+    request.addfinalizer(lambda: server.drop_database("another"))
+    return server.make_database("another", template=migrated)
+
+
+def test_what_was_kept_beside_one_book_never_goes_into_another(provider, place, tmp_path, monkeypatch, request):
+    monkeypatch.setattr(hermes_provider, "_GOODBYE", 0.5)
+    hermes = Hermes(provider)
+    hermes.turn("before", "all is well")
+    with held(place), hurried(provider):
+        hermes.turn("during", "kept beside it")
+        provider.shutdown()
+        with monkeypatch.context() as elsewhere:
+            other = _another(request) if isinstance(place, str) else tmp_path / "other"
+            for name, value in crashing.named(other).items():
+                elsewhere.setenv(name, value)
+            second = Hermes(CommonplaceMemoryProvider(hermes_home=str(tmp_path / "hermes")), "s2")
+            second.turn("another", "book")
+            second.exit()
+            check(other, second)
+    third = Hermes(CommonplaceMemoryProvider(hermes_home=str(tmp_path / "hermes")))
+    arrived(place, "s1", 4)
+    third.exit()
+    check(place, hermes)
+
+
 def test_a_book_that_fails_at_once_loses_nothing_either(provider, place, monkeypatch):
     monkeypatch.setenv("COMMONPLACE_BUSY_SECONDS", "0")
     hermes = Hermes(provider)
