@@ -80,7 +80,11 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def chosen(engine: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """The settings of this test's book; on PostgreSQL they are in the environment too, for other processes."""
+    """The settings of this test's book, which the environment names too, for other processes.
+
+    A book on PostgreSQL has a home for its outbox and configuration all the same: never the one of whoever runs this.
+    """
+    monkeypatch.setenv("COMMONPLACE_HOME", str(tmp_path / "home"))
     if engine == "sqlite":
         return Settings.load(tmp_path / "home")
     address, keys = request.getfixturevalue("postgres_book")
@@ -116,10 +120,8 @@ def book(open_book: OpenBook) -> Commonplace:
 
 
 @pytest.fixture
-def provider(chosen: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CommonplaceMemoryProvider]:
+def provider(chosen: Settings, tmp_path: Path) -> Iterator[CommonplaceMemoryProvider]:
     """The memory provider of a Hermes whose folder is `hermes`, on the book, with patience; shut down at the end."""
-    if chosen.database is None:
-        monkeypatch.setenv("COMMONPLACE_HOME", chosen.home)
     made = CommonplaceMemoryProvider(hermes_home=str(tmp_path / "hermes"))
     made.save_config({"write_seconds": 60, "recall_seconds": 7}, str(tmp_path / "hermes"))
     yield made

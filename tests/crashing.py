@@ -331,7 +331,7 @@ def _short(value: object) -> str:
     return text if len(text) < 200 else f"{text[:130]} … {text[-50:]}"
 
 
-def settle(ledger: Ledger, under_way: Op | None, home_path: Path) -> Ledger:
+def settle(ledger: Ledger, under_way: Op | None, home_path: Path | str) -> Ledger:
     """Check a home against what was acknowledged; what was under way happened whole or not at all. Return what is."""
     home = look_at(home_path)
     assert not home.wrong, home.wrong

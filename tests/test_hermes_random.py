@@ -142,8 +142,7 @@ class Script:
 
 
 @pytest.mark.parametrize("number", range(SCRIPTS))
-def test_a_random_conversation_is_stored_as_it_was(place, number, tmp_path, monkeypatch):
-    monkeypatch.setenv("COMMONPLACE_HOME", str(tmp_path / "home"))
+def test_a_random_conversation_is_stored_as_it_was(place, number, tmp_path):
     script = Script(f"{SEED} {number}", tmp_path)
     try:
         script.run()
