@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -33,14 +34,12 @@ def test_space_which_names_the_space_of_the_surroundings_and_makes_no_home(cli, 
     assert not home.exists()
 
 
-def test_status_has_counts_sizes_versions_what_is_pending_and_what_is_wrong(cli, home):
-    receipt = cli.remember("one", "--kind", "fact")
+def test_status_has_counts_sizes_versions_what_is_pending_and_what_is_wrong(cli, chosen):
+    cli.remember("one", "--kind", "fact")
     cli("delete", cli.remember("two")["id"])
-    path = home / receipt["path"]
-    path.write_text("---\nid: [\n---\n")
     said = cli("status", "--json").json
     assert said.keys() == {"home", "versions", "counts", "sizes", "pending", "wrong"}
-    assert said["home"] == str(home.resolve())
+    assert said["home"] == (chosen.database.place if chosen.database else chosen.home)
     assert said["versions"].keys() == {"program", "schema"}
     assert said["counts"].keys() == {
         "spaces",
@@ -57,12 +56,43 @@ def test_status_has_counts_sizes_versions_what_is_pending_and_what_is_wrong(cli,
     assert said["sizes"].keys() == {"database_bytes", "markdown_bytes"}
     assert set(said["pending"]) == {"files", "deletions", "messages", "jobs", "failed_jobs", "unsent", "refused"}
     assert not any(said["pending"].values())
-    assert [wrong.keys() for wrong in said["wrong"]] == [{"what", "where", "why", "fix"}]
-    assert said["wrong"][0]["where"] == receipt["path"]
+    assert said["wrong"] == []
     plain = cli("status")
     assert plain.code == 0
     assert "memories: 1\n" in plain.out
-    assert "malformed file" in plain.out
+    assert "nothing is wrong\n" in plain.out
+
+
+def test_status_says_how_large_the_files_are_where_there_are_files(cli, chosen):
+    path = cli.remember("one")["path"]
+    sizes, plain = cli("status", "--json").json["sizes"], cli("status").out
+    assert sizes["database_bytes"] > 0
+    assert "\ndatabase: " in plain
+    about_files = [line for line in plain.splitlines() if line.startswith(("markdown", "pending"))]
+    if chosen.database:
+        assert (sizes["markdown_bytes"], about_files) == (None, [])
+    else:
+        size = (Path(chosen.home) / path).stat().st_size
+        assert sizes["markdown_bytes"] == size
+        assert about_files == [f"markdown: {size} bytes", "pending files: 0", "pending deletions: 0"]
+
+
+def test_status_does_not_tell_everybody_how_large_the_book_is(cli):
+    cli.remember("one")
+    cli("grant", "add", "user:bob", "personal", "reader")
+    said = cli("--as", "user:bob", "status", "--json").json
+    assert (said["home"], said["counts"]["memories"]) == ("", 1)
+    assert said["sizes"] == {"database_bytes": None, "markdown_bytes": None}
+    assert "bytes" not in cli("--as", "user:bob", "status").out
+
+
+def test_status_names_a_file_that_is_wrong(cli, home):
+    receipt = cli.remember("one")
+    (home / receipt["path"]).write_text("---\nid: [\n---\n")
+    said = cli("status", "--json").json
+    assert [wrong.keys() for wrong in said["wrong"]] == [{"what", "where", "why", "fix"}]
+    assert said["wrong"][0]["where"] == receipt["path"]
+    assert "malformed file" in cli("status").out
 
 
 def test_doctor_ends_with_one_when_something_is_wrong(cli, home):
