@@ -1,7 +1,7 @@
 """What every test may use.
 
 A test that asks for `book`, `open_book`, `place` or `chosen` runs twice: with the book in a home, and on PostgreSQL.
-One that asks for `home` as well is about files, and runs in a home only.
+One that asks for `home` as well is about files, or about what no engine has a part in, and runs in a home only.
 """
 
 from __future__ import annotations
