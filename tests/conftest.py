@@ -1,7 +1,7 @@
 """What every test may use.
 
 A test that asks for `book`, `open_book`, `place` or `chosen` runs twice: with the book in a home, and on PostgreSQL.
-One that asks for `home` as well is about files, and runs in a home only.
+One that asks for `home` as well is about files, or about what no engine has a part in, and runs in a home only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from commonplace.adapters.hermes.provider import CommonplaceMemoryProvider
 from commonplace.book import Commonplace
 from commonplace.compose import SystemClock, make_keys
 from commonplace.settings import Settings
-from tests.postgres_server import TEMPLATE, Server
+from tests.postgres_server import TEMPLATE, Server, rows_of
 
 pytest.register_assert_rewrite("tests.hermes")
 
@@ -38,6 +38,7 @@ hypothesis.settings.load_profile("commonplace")
 
 OpenBook = Callable[[], Commonplace]
 Folder = Callable[[], Path]
+Stored = Callable[[], dict[str, bytes]]
 
 ENGINES: Final = ("sqlite", "postgres")
 _MIGRATED: Final = "migrated"
@@ -79,7 +80,11 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def chosen(engine: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """The settings of this test's book; on PostgreSQL they are in the environment too, for other processes."""
+    """The settings of this test's book, which the environment names too, for other processes.
+
+    A book on PostgreSQL has a home for its outbox and configuration all the same: never the one of whoever runs this.
+    """
+    monkeypatch.setenv("COMMONPLACE_HOME", str(tmp_path / "home"))
     if engine == "sqlite":
         return Settings.load(tmp_path / "home")
     address, keys = request.getfixturevalue("postgres_book")
@@ -115,9 +120,8 @@ def book(open_book: OpenBook) -> Commonplace:
 
 
 @pytest.fixture
-def provider(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CommonplaceMemoryProvider]:
-    """The memory provider of a Hermes whose folder is `hermes`, on the home, with patience; shut down at the end."""
-    monkeypatch.setenv("COMMONPLACE_HOME", str(home))
+def provider(chosen: Settings, tmp_path: Path) -> Iterator[CommonplaceMemoryProvider]:
+    """The memory provider of a Hermes whose folder is `hermes`, on the book, with patience; shut down at the end."""
     made = CommonplaceMemoryProvider(hermes_home=str(tmp_path / "hermes"))
     made.save_config({"write_seconds": 60, "recall_seconds": 7}, str(tmp_path / "hermes"))
     yield made
@@ -134,6 +138,19 @@ def folder(book: Commonplace, tmp_path: Path) -> Folder:
         shutil.rmtree(tmp_path / "exported", ignore_errors=True)
         book.export(str(tmp_path / "exported"))
         return tmp_path / "exported"
+
+    return now
+
+
+@pytest.fixture
+def stored(chosen: Settings) -> Stored:
+    """Everything that the book keeps now, byte by byte: by file, or by table of a server."""
+
+    def now() -> dict[str, bytes]:
+        if chosen.database:
+            return rows_of(chosen.database.address)
+        home = Path(chosen.home)
+        return {str(path.relative_to(home)): path.read_bytes() for path in home.rglob("*") if path.is_file()}
 
     return now
 

@@ -331,7 +331,7 @@ def _short(value: object) -> str:
     return text if len(text) < 200 else f"{text[:130]} … {text[-50:]}"
 
 
-def settle(ledger: Ledger, under_way: Op | None, home_path: Path) -> Ledger:
+def settle(ledger: Ledger, under_way: Op | None, home_path: Path | str) -> Ledger:
     """Check a home against what was acknowledged; what was under way happened whole or not at all. Return what is."""
     home = look_at(home_path)
     assert not home.wrong, home.wrong
@@ -357,6 +357,11 @@ def environment(**more: str) -> dict[str, str]:
         if name == "COMMONPLACE_KEYS" or not name.startswith("COMMONPLACE_")
     }
     return {**kept, "PYTHONPATH": f"{source}{os.pathsep}{_ROOT}", "PYTHONDONTWRITEBYTECODE": "1", **more}
+
+
+def named(place: Path | str) -> dict[str, str]:
+    """Return how the environment names a book: a home, or the address of a server."""
+    return {"COMMONPLACE_HOME" if isinstance(place, Path) else "COMMONPLACE_DATABASE": str(place)}
 
 
 def command(mode: str, *args: object) -> list[str]:

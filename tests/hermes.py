@@ -175,9 +175,9 @@ class Hermes:
 
 
 @contextmanager
-def reading(home: Path) -> Iterator[Commonplace]:
-    """Open the home as somebody else would."""
-    with commonplace.open(home) as book:
+def reading(place: Path | str) -> Iterator[Commonplace]:
+    """Open the book as somebody else would."""
+    with commonplace.open(place) as book:
         yield book
 
 
@@ -199,10 +199,10 @@ def turns_of(messages: list[Message]) -> list[tuple[str, str]]:
 
 
 def check(
-    home: Path, *hermes: Hermes, parents: dict[str, str | None] | None = None, tags: tuple[str, ...] = ()
+    place: Path | str, *hermes: Hermes, parents: dict[str, str | None] | None = None, tags: tuple[str, ...] = ()
 ) -> None:
     """Each turn is stored once, in order, under its session; each message is in one episode or none."""
-    with reading(home) as book:
+    with reading(place) as book:
         stored = everything(book)
         expected: dict[str, list[tuple[str, str]]] = {}
         for one in hermes:

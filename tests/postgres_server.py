@@ -17,8 +17,9 @@ A test that needs a server of its own, one that syncs to disk, is killed or has 
         server.start()
 
 The server runs as `nobody` where the tests run as root, since PostgreSQL refuses root; it listens on a Unix socket in
-a temporary folder and nowhere else. A keeper process waits for the end of the test run: however that comes, by Ctrl-C
-or by `kill -9`, the keeper stops the server and removes the folder.
+a temporary folder and nowhere else. One that never syncs has that folder in memory, if there is room: a database for
+each test is made a dozen times faster there. A keeper process waits for the end of the test run: however that comes, by
+Ctrl-C or by `kill -9`, the keeper stops the server and removes the folder.
 """
 
 from __future__ import annotations
@@ -53,7 +54,10 @@ _FAST = {
     "max_connections": "120",
     "autovacuum_naptime": "'5s'",
     "log_min_messages": "'warning'",
+    "max_wal_size": "'256MB'",
 }
+_ROOM = 4 << 30
+"""So many bytes must be free in memory before a server is put there."""
 
 
 class Server:
@@ -69,7 +73,7 @@ class Server:
     @contextmanager
     def started(cls, **settings: str) -> Iterator[Server]:
         """Run a server for as long as the block lasts."""
-        with _kept_folder() as folder:
+        with _kept_folder(_memory() if {**_FAST, **settings}["fsync"] == "off" else None) as folder:
             server = cls(folder / "server", **settings)
             server.initialise()
             server.start()
@@ -158,7 +162,10 @@ class Server:
 
     def make_database(self, name: str, *, template: str = "template0") -> str:
         """Make a database, in place of one of that name, and return its address."""
-        self.run(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)', f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+        self.run(
+            f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)',
+            f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy',
+        )
         return self.address(name)
 
     def make_template(self) -> None:
@@ -203,10 +210,26 @@ def wait_for_transactions(address: str) -> None:
             time.sleep(0.01)
 
 
+def rows_of(address: str) -> dict[str, bytes]:
+    """Return all rows of each table of a database, as the server writes them."""
+    with psycopg.connect(address, autocommit=True) as connection:
+        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+        return {
+            name: "\n".join(sorted(row for (row,) in connection.execute(f'SELECT t::text FROM "{name}" t'))).encode()
+            for (name,) in tables
+        }
+
+
+def _memory() -> Path | None:
+    """Where files are kept in memory, if there is room: what is never synced can be there, and is made much faster."""
+    place = Path("/dev/shm")
+    return place if place.is_dir() and shutil.disk_usage(place).free > _ROOM else None
+
+
 @contextmanager
-def _kept_folder() -> Iterator[Path]:
+def _kept_folder(place: Path | None = None) -> Iterator[Path]:
     """Make a temporary folder that is gone at the end, and no server in it runs on, whatever ends this process."""
-    folder = Path(tempfile.mkdtemp(prefix="pg-"))
+    folder = Path(tempfile.mkdtemp(prefix="pg-", dir=place))
     folder.chmod(0o755)
     _give(folder)
     keeper = subprocess.Popen(

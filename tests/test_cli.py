@@ -56,7 +56,7 @@ class Said:
 
 
 class Cli:
-    """The command line on a home of its own, in this process."""
+    """The command line on a book of its own, in this process."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self.home = folder / "home"
@@ -80,10 +80,10 @@ class Cli:
 
 
 @pytest.fixture
-def cli(tmp_path, monkeypatch, capsys):
-    for name in ("COMMONPLACE_SPACE", "COMMONPLACE_ZONE", "VISUAL", "EDITOR", "NO_COLOR"):
+def cli(chosen, tmp_path, monkeypatch, capsys):
+    """The command line, on the engine of this test."""
+    for name in ("VISUAL", "EDITOR", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("COMMONPLACE_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     return Cli(tmp_path, monkeypatch, capsys)
 
@@ -96,7 +96,11 @@ def test_remember_prints_the_receipt_that_others_rely_on(cli):
     assert receipt.keys() == RECEIPT
     assert (receipt["space"], receipt["revision"], receipt["version"]) == ("personal", 1, 1)
     assert (receipt["new"], receipt["durable"], receipt["duplicate_of"], receipt["near"]) == (True, True, None, [])
-    assert (cli.home / receipt["path"]).read_text().endswith("\nAlice owns billing\n")
+
+
+def test_what_is_remembered_is_a_file(cli, home):
+    receipt = cli.remember("Alice owns billing")
+    assert (home / receipt["path"]).read_text().endswith("\nAlice owns billing\n")
 
 
 def test_remember_in_a_pipe_prints_id_space_path_and_version_between_tabs(cli):
@@ -253,12 +257,19 @@ def test_edit_without_anything_to_change_is_refused_where_nobody_can_type(cli):
     assert (said.code, said.error["type"]) == (2, "bad_input")
 
 
-def test_move_takes_the_file_along(cli):
+def test_move_takes_a_memory_to_another_space(cli):
     receipt = cli.remember("one")
     moved = cli("move", receipt["id"], "team/backend", "--expected-version", "1", "--json").json
     assert (moved["space"], moved["version"]) == ("team/backend", 2)
-    assert (cli.home / moved["path"]).exists()
-    assert not (cli.home / receipt["path"]).exists()
+    assert cli.ids("--space", "team/backend") == [receipt["id"]]
+    assert cli("move", receipt["id"], "team", "--expected-version", "1").code == 5
+
+
+def test_move_takes_the_file_along(cli, home):
+    receipt = cli.remember("one")
+    moved = cli("move", receipt["id"], "team/backend", "--json").json
+    assert (home / moved["path"]).exists()
+    assert not (home / receipt["path"]).exists()
 
 
 def test_link_and_unlink(cli):
@@ -367,9 +378,9 @@ def test_a_deleted_memory_keeps_its_history(cli):
     assert cli("history", memory_id, "--json").json["revisions"][0]["text"] == "one"
 
 
-def test_an_edit_by_hand_is_seen_by_the_next_command(cli):
+def test_an_edit_by_hand_is_seen_by_the_next_command(cli, home):
     receipt = cli.remember("Alice owns billing")
-    path = cli.home / receipt["path"]
+    path = home / receipt["path"]
     path.write_text(path.read_text().replace("Alice", "Bob"))
     assert cli("show", receipt["id"], "--json").json["text"] == "Bob owns billing"
     assert cli("history", receipt["id"], "--json").json["revisions"][1]["author"] == "user:filesystem"

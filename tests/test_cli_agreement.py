@@ -5,16 +5,11 @@ from __future__ import annotations
 import pytest
 
 import commonplace
-from tests.test_cli import Cli
+from tests.test_cli import cli
+
+__all__ = ["cli"]
 
 BOB = "user:bob"
-
-
-@pytest.fixture
-def cli(tmp_path, monkeypatch, capsys):
-    made = Cli(tmp_path, monkeypatch, capsys)
-    monkeypatch.setenv("COMMONPLACE_HOME", str(made.home))
-    return made
 
 
 @pytest.fixture
@@ -22,7 +17,7 @@ def asked(cli):
     """What waits in `team` since Bob wrote it."""
     cli("space", "create", "lab")
     cli("rules", "add", "lab", "--space", "team", "--approval", "--kind", "fact")
-    with commonplace.open(cli.home) as book:
+    with commonplace.open() as book:
         book.grant(BOB, "lab", "writer")
         book.acting_as(BOB).remember("may I come in?", space="lab", kind="fact")
     (waiting,) = cli("pending", "--json").json["requests"]

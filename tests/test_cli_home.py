@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -25,22 +26,20 @@ def test_spaces_are_created_listed_and_renamed(cli):
     assert "team/server\t" in cli("space", "list").out
 
 
-def test_space_which_names_the_space_of_the_surroundings_and_makes_no_home(cli, tmp_path):
+def test_space_which_names_the_space_of_the_surroundings_and_makes_no_home(cli, tmp_path, home):
     assert cli("space", "which", "--json").json == {"space": "personal"}
     (tmp_path / ".commonplace.toml").write_text('space = "team/backend"')
     assert cli("space", "which").out == "team/backend\n"
     assert cli("--space", "x", "space", "which").out == "x\n"
-    assert not cli.home.exists()
+    assert not home.exists()
 
 
-def test_status_has_counts_sizes_versions_what_is_pending_and_what_is_wrong(cli):
-    receipt = cli.remember("one", "--kind", "fact")
+def test_status_has_counts_sizes_versions_what_is_pending_and_what_is_wrong(cli, chosen):
+    cli.remember("one", "--kind", "fact")
     cli("delete", cli.remember("two")["id"])
-    path = cli.home / receipt["path"]
-    path.write_text("---\nid: [\n---\n")
     said = cli("status", "--json").json
     assert said.keys() == {"home", "versions", "counts", "sizes", "pending", "wrong"}
-    assert said["home"] == str(cli.home.resolve())
+    assert said["home"] == (chosen.database.place if chosen.database else chosen.home)
     assert said["versions"].keys() == {"program", "schema"}
     assert said["counts"].keys() == {
         "spaces",
@@ -57,28 +56,59 @@ def test_status_has_counts_sizes_versions_what_is_pending_and_what_is_wrong(cli)
     assert said["sizes"].keys() == {"database_bytes", "markdown_bytes"}
     assert set(said["pending"]) == {"files", "deletions", "messages", "jobs", "failed_jobs", "unsent", "refused"}
     assert not any(said["pending"].values())
-    assert [wrong.keys() for wrong in said["wrong"]] == [{"what", "where", "why", "fix"}]
-    assert said["wrong"][0]["where"] == receipt["path"]
+    assert said["wrong"] == []
     plain = cli("status")
     assert plain.code == 0
     assert "memories: 1\n" in plain.out
-    assert "malformed file" in plain.out
+    assert "nothing is wrong\n" in plain.out
 
 
-def test_doctor_ends_with_one_when_something_is_wrong(cli):
+def test_status_says_how_large_the_files_are_where_there_are_files(cli, chosen):
+    path = cli.remember("one")["path"]
+    sizes, plain = cli("status", "--json").json["sizes"], cli("status").out
+    assert sizes["database_bytes"] > 0
+    assert "\ndatabase: " in plain
+    about_files = [line for line in plain.splitlines() if line.startswith(("markdown", "pending"))]
+    if chosen.database:
+        assert (sizes["markdown_bytes"], about_files) == (None, [])
+    else:
+        size = (Path(chosen.home) / path).stat().st_size
+        assert sizes["markdown_bytes"] == size
+        assert about_files == [f"markdown: {size} bytes", "pending files: 0", "pending deletions: 0"]
+
+
+def test_status_does_not_tell_everybody_how_large_the_book_is(cli):
+    cli.remember("one")
+    cli("grant", "add", "user:bob", "personal", "reader")
+    said = cli("--as", "user:bob", "status", "--json").json
+    assert (said["home"], said["counts"]["memories"]) == ("", 1)
+    assert said["sizes"] == {"database_bytes": None, "markdown_bytes": None}
+    assert "bytes" not in cli("--as", "user:bob", "status").out
+
+
+def test_status_names_a_file_that_is_wrong(cli, home):
+    receipt = cli.remember("one")
+    (home / receipt["path"]).write_text("---\nid: [\n---\n")
+    said = cli("status", "--json").json
+    assert [wrong.keys() for wrong in said["wrong"]] == [{"what", "where", "why", "fix"}]
+    assert said["wrong"][0]["where"] == receipt["path"]
+    assert "malformed file" in cli("status").out
+
+
+def test_doctor_ends_with_one_when_something_is_wrong(cli, home):
     receipt = cli.remember("one")
     assert cli("doctor", "--json").json == {"ok": True, "findings": []}
-    (cli.home / receipt["path"]).write_text("---\nid: [\n---\n")
+    (home / receipt["path"]).write_text("---\nid: [\n---\n")
     said = cli("doctor", "--json")
     assert (said.code, said.json["ok"]) == (1, False)
     assert said.json["findings"][0].keys() == {"what", "where", "why", "fix"}
     assert cli("doctor").code == 1
 
 
-def test_doctor_accepts_deletions_that_were_held_back(cli):
+def test_doctor_accepts_deletions_that_were_held_back(cli, home):
     lines = "".join(json.dumps({"text": f"memory {number}"}) + "\n" for number in range(12))
     cli("remember", "--batch", "-", stdin=lines.encode())
-    for path in cli.home.glob("personal/**/*.md"):
+    for path in home.glob("personal/**/*.md"):
         path.unlink()
     assert cli("status", "--json").json["pending"]["deletions"] == 12
     assert len(cli.ids()) == 12
@@ -129,12 +159,12 @@ def test_import_and_export_report_in_the_same_words(cli, tmp_path):
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
-def test_completion_prints_a_script_that_knows_every_command(cli, shell):
+def test_completion_prints_a_script_that_knows_every_command(cli, shell, home):
     said = cli("completion", shell)
     assert said.code == 0
     assert "remember" in said.out
     assert "verify" in said.out
-    assert not cli.home.exists()
+    assert not home.exists()
     if shell == "bash":
         assert subprocess.run(["bash", "-n"], input=said.out, text=True, check=False).returncode == 0
 
@@ -151,25 +181,25 @@ def test_completion_prints_a_script_that_knows_every_command(cli, shell):
         ("--json", "--space", "team", "remember", "tea", "--home", "{}"),
     ],
 )
-def test_options_that_hold_everywhere_stand_before_or_behind_the_command(cli, tmp_path, args):
+def test_options_that_hold_everywhere_stand_before_or_behind_the_command(cli, tmp_path, args, home):
     said = cli(*(arg.format(tmp_path / "elsewhere") for arg in args))
     assert said.json["space"] == "team"
     assert (tmp_path / "elsewhere" / said.json["path"]).exists()
-    assert not cli.home.exists()
+    assert not home.exists()
 
 
-def test_they_also_hold_for_commands_of_two_words(cli, tmp_path):
+def test_they_also_hold_for_commands_of_two_words(cli, tmp_path, home):
     other = str(tmp_path / "elsewhere")
     for args in (("--json", "space", "list"), ("space", "--json", "list"), ("space", "list", "--json")):
         assert cli(*args, "--home", other).json == {"spaces": []}
-    assert not cli.home.exists()
+    assert not home.exists()
 
 
-def test_version_and_help_need_no_home(cli):
+def test_version_and_help_need_no_home(cli, home):
     assert cli("--version").out.startswith("commonplace ")
     assert "remember" in cli("--help").out
     assert "--importance" in cli("remember", "--help").out
-    assert not cli.home.exists()
+    assert not home.exists()
 
 
 @pytest.mark.parametrize(
@@ -181,7 +211,7 @@ def test_version_and_help_need_no_home(cli):
         ("remember", "a", "--importance", "high"), ("remember", "a", "--link", "nonsense"), ("--home", "", "status"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_meant_is_refused_in_words_and_in_json(cli, args):
+def test_what_cannot_be_meant_is_refused_in_words_and_in_json(cli, args, home):
     said = cli(*args)
     assert (said.code, said.out) == (2, "")
     assert said.err.startswith("commonplace: ")
@@ -199,7 +229,7 @@ def test_json_is_readable_and_one_line(cli):
     assert "grün 🍵\\nzwei" in said.out
 
 
-def test_an_unexpected_error_is_not_hidden(cli, monkeypatch):
+def test_an_unexpected_error_is_not_hidden(cli, monkeypatch, home):
     def broken(*_args: object, **_options: object) -> None:
         raise ZeroDivisionError
 
@@ -208,7 +238,7 @@ def test_an_unexpected_error_is_not_hidden(cli, monkeypatch):
         cli("status")
 
 
-def test_an_interrupt_ends_quietly(cli, monkeypatch):
+def test_an_interrupt_ends_quietly(cli, monkeypatch, home):
     def interrupted(*_args: object, **_options: object) -> None:
         raise KeyboardInterrupt
 
@@ -216,9 +246,9 @@ def test_an_interrupt_ends_quietly(cli, monkeypatch):
     assert (cli("status").code, cli("status").err) == (130, "")
 
 
-def test_keys_for_a_server_are_made_once(cli, tmp_path):
+def test_keys_for_a_server_are_made_once(cli, tmp_path, home):
     made = cli("audit", "keys", str(tmp_path / "keys"), "--json").json
     assert sorted(path.name for path in (tmp_path / "keys").iterdir()) == ["hashing.key", "signing.key"]
     assert made["folder"] == str(tmp_path / "keys")
     assert made["key_id"] in cli("audit", "keys", str(tmp_path / "keys")).out
-    assert not cli.home.exists()
+    assert not home.exists()

@@ -41,7 +41,6 @@ def cli(chosen, tmp_path, monkeypatch, capsys):
     """The command line, on the engine of this test."""
     for name in ("VISUAL", "EDITOR", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("COMMONPLACE_HOME", str(tmp_path / "home"))
     return Cli(tmp_path, monkeypatch, capsys)
 
 

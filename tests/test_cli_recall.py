@@ -507,17 +507,6 @@ def chats() -> list[dict[str, Any]]:
     return [{"conversation": conversation, "qa": questions}] * 2
 
 
-def test_bench_measures_on_a_server_too_and_never_in_somebodys_book(cli, tmp_path, postgres_book, monkeypatch):
-    (tmp_path / "chats.json").write_text(json.dumps(chats()))
-    monkeypatch.setenv("COMMONPLACE_DATABASE", postgres_book[0])
-    monkeypatch.setenv("COMMONPLACE_KEYS", postgres_book[1])
-    said = cli("bench", "locomo", "chats.json", "--json")
-    assert (said.code, said.json["recall@5"]) == (0, 1.0)
-    again = cli("bench", "locomo", "chats.json")
-    assert again.code == 5
-    assert "nothing in it" in again.err
-
-
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where temporary folders are made."""
@@ -527,14 +516,14 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_bench_measures_in_a_home_of_its_own_and_leaves_nothing(cli, tmp_path, temporary):
+def test_bench_measures_in_a_home_of_its_own_and_leaves_nothing(cli, home, tmp_path, temporary):
     (tmp_path / "chats.json").write_text(json.dumps(chats()))
     said = cli("bench", "locomo", "chats.json", "--json")
     assert (said.code, said.err) == (0, "")
     assert said.json.keys() == FIGURES
     assert (said.json["questions"], said.json["recall@5"], said.json["mrr"]) == (4, 1.0, 1.0)
     assert said.json["ms_per_query"] > 0
-    assert not cli.home.exists()
+    assert not home.exists()
     assert list(temporary.iterdir()) == []
     assert re.match(r"questions: 4\nrecall@5: 1\nrecall@10: 1\n", cli("bench", "locomo", "chats.json").out)
 
@@ -562,12 +551,13 @@ BAD_FILES = {
 
 
 @pytest.mark.parametrize("what", BAD_FILES)
-def test_a_file_that_does_not_hold_chats_is_refused(cli, tmp_path, temporary, what):
+def test_a_file_that_does_not_hold_chats_is_refused(cli, home, tmp_path, temporary, what):
     if BAD_FILES[what] is not None:
         (tmp_path / "bad.json").write_text(BAD_FILES[what])
     said = cli("bench", "locomo", "bad.json", "--json")
     assert (said.code, said.out, said.error["type"]) == (2, "", "bad_input")
     assert said.error["fix"]
+    assert not home.exists()
     assert list(temporary.iterdir()) == []
 
 
@@ -603,7 +593,7 @@ def test_a_bench_that_is_interrupted_leaves_nothing(tmp_path):
 # --- what holds everywhere
 
 
-def test_help_and_completion_know_the_new_commands(cli):
+def test_help_and_completion_know_the_new_commands(cli, home):
     top = cli("--help").out
     assert all(f"\n    {name} " in top for name in ("recall", "reindex", "bench"))
     told = cli("recall", "--help").out
@@ -613,7 +603,7 @@ def test_help_and_completion_know_the_new_commands(cli):
         assert f"\n  {option} " in told or f"\n  {option}\n" in told
     script = cli("completion", "bash").out
     assert all(name in script for name in ("--budget-tokens", "--anew", "locomo"))
-    assert not cli.home.exists()
+    assert not home.exists()
 
 
 @pytest.mark.parametrize(

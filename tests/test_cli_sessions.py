@@ -257,7 +257,7 @@ def test_no_message_can_pass_for_a_heading_or_steer_the_terminal(cli):
     assert said == ["  user:boss (user)  just now  2"]
 
 
-def test_a_terminal_shows_a_transcript(cli, terminal, tmp_path):
+def test_a_terminal_shows_a_transcript(cli, home, terminal, tmp_path):
     cli("session", "append", "s1", "We ship on Tuesday. " * 10)
     cli("session", "append", "s1", "Noted.", "--role", "assistant")
     cli("session", "flush", "s1")
@@ -282,11 +282,10 @@ def test_a_terminal_shows_a_transcript(cli, terminal, tmp_path):
 
 
 def _process(tmp_path, *args: str, given: bytes | None = None, **more) -> subprocess.Popen[bytes]:
-    ours = {name: value for name, value in os.environ.items() if not name.startswith("COMMONPLACE_")}
     return subprocess.Popen(
         [sys.executable, "-m", "commonplace", *args],
         cwd=tmp_path,
-        env={**ours, "COMMONPLACE_HOME": str(tmp_path / "home"), "PYTHONUNBUFFERED": "1"},
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
         stdin=subprocess.PIPE if given is not None else subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -300,9 +299,9 @@ def _old_messages(count: int) -> bytes:
     return lines(*({"text": f"m {at}", "time": (begun + timedelta(hours=13 * at)).isoformat()} for at in range(count)))
 
 
-def _make_due(home) -> None:
+def _make_due() -> None:
     """Let every job be due now, as if the hour of silence had passed."""
-    with commonplace.open(home) as book:
+    with commonplace.open() as book:
         book._parts.db.write(lambda tx: tx.run("UPDATE job SET due = '2026-01-01T00:00:00.000000Z'"))
 
 
@@ -328,11 +327,11 @@ def test_a_worker_does_what_is_due_once_and_says_so(cli):
     assert (cli("worker", "--once").code, cli("worker", "--once").err) == (0, "nothing is due\n")
     assert cli("worker", "--once", "--json").out == ""
     cli("session", "append", "s1", "--jsonl", stdin=_old_messages(3))
-    _make_due(cli.home)
+    _make_due()
     (told,) = (json.loads(line) for line in cli("worker", "--once", "--json").out.splitlines())
     assert (told["session"], len(told["episodes"]), told["unsettled"]) == ("s1", 3, 0)
     cli("session", "append", "s1", "hello")
-    _make_due(cli.home)
+    _make_due()
     assert cli("worker", "--once").out == "s1: nothing to settle yet, 1 message still open\n"
 
 
@@ -341,7 +340,7 @@ def test_a_worker_settles_until_it_is_interrupted_and_ends_cleanly(cli, tmp_path
     cli("session", "append", "s1", "--jsonl", stdin=_old_messages(3))
     worker = _process(tmp_path, "worker", "--every", "0.05")
     try:
-        _make_due(cli.home)
+        _make_due()
         assert worker.stdout is not None
         assert worker.stdout.readline().startswith(b"s1: settled into 3 episodes (")
         time.sleep(0.2)
@@ -356,14 +355,14 @@ def test_a_worker_settles_until_it_is_interrupted_and_ends_cleanly(cli, tmp_path
 def test_a_worker_that_is_interrupted_in_the_middle_leaves_every_message_in_one_place(cli, tmp_path):
     for session in range(8):
         cli("session", "append", f"s{session}", "--jsonl", stdin=_old_messages(30))
-    _make_due(cli.home)
+    _make_due()
     worker = _process(tmp_path, "worker")
     assert worker.stdout is not None
     worker.stdout.readline()
     worker.send_signal(signal.SIGINT)
     _, err = worker.communicate(timeout=30)
     assert (worker.returncode, b"Traceback" in err) == (0, False)
-    _make_due(cli.home)
+    _make_due()
     assert cli("worker", "--once").code == 0
     for session in range(8):
         shown = cli("session", "show", f"s{session}", "--json").json["messages"]
@@ -391,7 +390,7 @@ def test_work_that_failed_for_good_is_shown_with_its_error_and_can_be_retried(cl
     with monkeypatch.context() as broken:
         broken.setattr(boundary, "runs", fails)
         for _ in range(ATTEMPTS):
-            _make_due(cli.home)
+            _make_due()
             said = cli("worker", "--once")
             assert said.code == 1
             assert "s1: failed: RuntimeError: no ␛[31mtable" in said.out
@@ -414,7 +413,7 @@ def test_work_that_failed_for_good_is_shown_with_its_error_and_can_be_retried(cl
 # --- help and completion
 
 
-def test_help_and_completion_know_the_commands(cli):
+def test_help_and_completion_know_the_commands(cli, home):
     for action in ("append", "switch", "rewind", "close", "flush", "show", "list"):
         assert cli("session", action, "--help").code == 0
         assert action in cli("session", "--help").out

@@ -279,13 +279,13 @@ def test_a_deep_chain_is_cut_where_it_was_asked_to_and_says_so(cli, source):
     assert cli("lineage", source).err == ""
 
 
-def test_a_circle_made_by_hand_has_an_end(cli, source):
+def test_a_circle_made_by_hand_has_an_end(cli, source, home):
     copy = share(cli, source, "team")
-    text = (cli.home / cli("show", copy, "--json").json["path"]).read_text()
+    text = (home / cli("show", copy, "--json").json["path"]).read_text()
     one, other = "0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2e", "0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2f"
     for space, own, from_ in (("b", one, other), ("c", other, one)):
-        (cli.home / space).mkdir()
-        (cli.home / space / "circle.md").write_text(text.replace(source, from_).replace(copy, own))
+        (home / space).mkdir()
+        (home / space / "circle.md").write_text(text.replace(source, from_).replace(copy, own))
     said = cli("lineage", one, "--json")
     assert said.code == 0
     assert [step["id"] for step in said.json["ancestors"]] == [other]
@@ -380,7 +380,7 @@ def test_a_terminal_says_in_words_what_was_shared(terminal, tmp_path):
     assert (seen.code, "there is no memory" in seen.plain) == (1, True)
 
 
-def test_completion_knows_the_commands_of_sharing(cli):
+def test_completion_knows_the_commands_of_sharing(cli, home):
     script = cli("completion", "bash").out
     assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
     for word in ("lineage", "unshare", "--refresh", "--with", "--as", "grant", "--limit"):
@@ -391,7 +391,7 @@ def test_completion_knows_the_commands_of_sharing(cli):
 
 
 def test_twenty_commands_that_share_one_memory_at_once_make_one_copy(cli, source):
-    command = [sys.executable, "-m", "commonplace", "--home", str(cli.home), "share", source, "--to", "team", "--json"]
+    command = [sys.executable, "-m", "commonplace", "share", source, "--to", "team", "--json"]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(20)]
     told = [json.loads(one.communicate(timeout=60)[0])["items"][0] for one in running]
     assert len({one["id"] for one in told}) == 1

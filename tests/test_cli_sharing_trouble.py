@@ -39,8 +39,7 @@ class Commands:
     """The command line on the book of a test."""
 
     def __init__(self, place: Path | str) -> None:
-        where = "COMMONPLACE_HOME" if isinstance(place, Path) else "COMMONPLACE_DATABASE"
-        self.environment = crashing.environment(**{where: str(place)}, COMMONPLACE_SPACE="personal")
+        self.environment = crashing.environment(**crashing.named(place), COMMONPLACE_SPACE="personal")
 
     def begun(self, *args: str, **more: str) -> subprocess.Popen[str]:
         """Begin a command, and do not wait for it."""

@@ -14,6 +14,7 @@ from commonplace.book import Commonplace
 from commonplace.doors.cli import main
 from commonplace.errors import BadInput, KeyConflict, NotFound
 from commonplace.model import Draft, Filter
+from tests.conftest import Folder
 from tests.power_cuts import Call, Disk
 from tests.transfers import write
 
@@ -64,10 +65,10 @@ def test_a_tag_that_a_file_has_can_be_asked_for_by_every_verb(book: Commonplace,
 
 
 def test_tags_with_blanks_are_added_and_removed_on_the_command_line(
-    book: Commonplace, home: Path, capsys: pytest.CaptureFixture[str]
+    book: Commonplace, capsys: pytest.CaptureFixture[str]
 ):
     memory = book.remember("one", tags=["machine learning", "b"])
-    change = ["edit", memory.id, "--remove-tag", "#b", "--add-tag", "deep learning", "--home", str(home)]
+    change = ["edit", memory.id, "--remove-tag", "#b", "--add-tag", "deep learning"]
     assert main(change) == 0, capsys.readouterr()
     assert book.get(memory.id).tags == ("machine learning", "deep learning")
 
@@ -89,7 +90,7 @@ def test_one_text_in_place_of_a_list_of_tags_is_refused(book: Commonplace):
 
 
 def test_a_deleted_memory_that_an_import_brings_back_lies_in_its_space_as_that_is_called_now(
-    book: Commonplace, home: Path, tmp_path: Path
+    book: Commonplace, folder: Folder, tmp_path: Path
 ):
     memory = book.remember("one", space="team")
     book.export(str(tmp_path / "out"))
@@ -98,7 +99,7 @@ def test_a_deleted_memory_that_an_import_brings_back_lies_in_its_space_as_that_i
     assert book.import_folder(str(tmp_path / "out")).updated == 1
     back = book.get(memory.id)
     assert (back.space.name, back.path) == ("crew", memory.path.replace("team/", "crew/"))
-    assert (home / back.path).is_file()
+    assert (folder() / back.path).is_file()
     book.sync()
     assert book.get(memory.id).space.name == "crew"
 

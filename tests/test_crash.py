@@ -28,6 +28,7 @@ from commonplace.model import FILESYSTEM
 from tests import crashing
 from tests.crash_child import POINTS
 from tests.crashing import Ledger, Op, do, look_at, settle, start, text_of
+from tests.postgres_server import wait_for_transactions
 
 pytestmark = pytest.mark.slow
 
@@ -44,11 +45,11 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.mark.timeout(120 + 10 * KILLS)
-def test_what_was_acknowledged_survives_kill_minus_nine_at_any_moment(home):
+def test_what_was_acknowledged_survives_kill_minus_nine_at_any_moment(place):
     dice, ledger = random.Random(SEED), Ledger()
     operations = 0
     for round_ in range(KILLS):
-        said = _killed(home, f"{SEED}-{round_}", dice)
+        said = _killed(place, f"{SEED}-{round_}", dice)
         under_way = None
         for line in said:
             if "begin" in line:
@@ -56,13 +57,13 @@ def test_what_was_acknowledged_survives_kill_minus_nine_at_any_moment(home):
             elif under_way:
                 ledger.write(under_way, line["done"])
                 under_way, operations = None, operations + 1
-        ledger = settle(ledger, under_way, home)
+        ledger = settle(ledger, under_way, place)
     assert operations > KILLS, "the child never got far enough to prove anything"
 
 
-def _killed(home: Path, seed: str, dice: random.Random) -> list[Op]:
+def _killed(place: Path | str, seed: str, dice: random.Random) -> list[Op]:
     """Let a child work until a random moment; return everything that it managed to say."""
-    child = start("work", home, seed)
+    child = start("work", place, seed)
     lines: list[bytes] = []
     assert child.stdout
     try:
@@ -79,6 +80,8 @@ def _killed(home: Path, seed: str, dice: random.Random) -> list[Op]:
         child.kill()
         child.communicate()
     assert child.returncode == -signal.SIGKILL, "the child did not live long enough to be killed"
+    if isinstance(place, str):
+        wait_for_transactions(place)
     return [json.loads(line) for line in lines]
 
 

@@ -16,6 +16,7 @@ import pytest
 from commonplace.book import Commonplace
 from commonplace.errors import BadInput, Conflict, NotFound
 from commonplace.model import Filter, Memory
+from tests.conftest import Folder
 from tests.transfers import everything, opened, texts, vault, write
 
 __all__ = ["vault"]
@@ -49,10 +50,10 @@ def fill(book: Commonplace) -> None:
 
 
 @pytest.mark.parametrize("name", ["out", "out.zip", "out.tar", "out.tar.gz", "out.tgz"])
-def test_what_was_exported_comes_back_the_same(book: Commonplace, home: Path, tmp_path: Path, name: str):
+def test_what_was_exported_comes_back_the_same(book: Commonplace, folder: Folder, tmp_path: Path, name: str):
     fill(book)
-    write(home, {"team/by-hand.md": "---\nmood: happy # today\n---\nBy hand\r\n"})
-    book.sync()
+    written = {"team/by-hand.md": "---\nmood: happy # today\n---\nBy hand\r\n"}
+    book.import_folder(str(write(tmp_path / "written", written)))
     report = book.export(str(tmp_path / name))
     assert (report.done, report.skipped) == (4, ())
     with opened(tmp_path / "other") as other:
@@ -61,7 +62,7 @@ def test_what_was_exported_comes_back_the_same(book: Commonplace, home: Path, tm
         assert {path: said(one) for path, one in everything(other).items()} == {
             path: said(one) for path, one in everything(book).items()
         }
-        assert texts(tmp_path / "other") == texts(home)
+        assert texts(tmp_path / "other") == texts(folder())
         assert other.import_folder(str(tmp_path / name)).unchanged == 4
         assert book.import_folder(str(tmp_path / name)).unchanged == 4
         assert {path: one.version for path, one in everything(book).items()} == {
@@ -258,11 +259,11 @@ commonplace.open(sys.argv[1]).export(sys.argv[2], progress=stop)
 
 @pytest.mark.parametrize("name", ["out.zip", "out.tar.gz", "out"])
 def test_an_export_that_is_killed_leaves_no_half_archive_and_can_be_repeated(
-    book: Commonplace, home: Path, tmp_path: Path, name: str
+    book: Commonplace, place: Path | str, tmp_path: Path, name: str
 ):
     for number in range(5):
         book.remember(f"number {number}")
-    killed = subprocess.run([sys.executable, "-c", KILLED, str(home), str(tmp_path / name)], check=False)
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(place), str(tmp_path / name)], check=False)
     assert killed.returncode == -signal.SIGKILL
     if name != "out":
         assert not (tmp_path / name).exists()

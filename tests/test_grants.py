@@ -208,7 +208,7 @@ def test_a_status_counts_what_one_may_read_alone(shared):
     shared.grant(ALICE, "team", "reader")
     status = shared.acting_as(ALICE).status()
     assert (status.memories, status.messages, status.spaces) == (1, 0, 2)
-    assert (status.home, status.database_bytes, status.markdown_bytes) == ("", 0, 0)
+    assert (status.home, status.database_bytes, status.markdown_bytes) == ("", None, None)
     assert status.log_entries < shared.status().log_entries
 
 

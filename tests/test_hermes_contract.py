@@ -154,6 +154,11 @@ def test_the_backup_takes_the_home_along_before_anything_is_initialized(provider
     assert provider.backup_paths() == [str(home)]
 
 
+def test_a_book_on_a_server_is_not_the_backup_s_to_take_along(provider, monkeypatch):
+    monkeypatch.setenv("COMMONPLACE_DATABASE", "postgresql://db.example/book")
+    assert provider.backup_paths() == []
+
+
 def test_what_is_configured_is_written_read_and_described(provider, home, tmp_path):
     hermes_home = str(tmp_path / "hermes")
     assert {one["key"] for one in provider.get_config_schema()} >= {"home", "space", "settle_every", "min_score"}

@@ -142,13 +142,11 @@ class Script:
 
 
 @pytest.mark.parametrize("number", range(SCRIPTS))
-def test_a_random_conversation_is_stored_as_it_was(number, tmp_path, monkeypatch):
-    home = tmp_path / "home"
-    monkeypatch.setenv("COMMONPLACE_HOME", str(home))
+def test_a_random_conversation_is_stored_as_it_was(place, number, tmp_path):
     script = Script(f"{SEED} {number}", tmp_path)
     try:
         script.run()
-        check(home, script.hermes)
+        check(place, script.hermes)
     except BaseException:
         print(f"COMMONPLACE_SEED={SEED}, number {number}:", *script.steps)
         raise

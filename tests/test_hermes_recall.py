@@ -97,7 +97,7 @@ def test_a_queued_recall_is_handed_out_once(provider, herons, slow):
     assert slow.begun.acquire(timeout=30), "the same was handed out twice"
 
 
-def test_a_switch_does_not_wait_for_a_recall_and_its_late_result_is_handed_to_nobody(provider, home, herons, slow):
+def test_a_switch_does_not_wait_for_a_recall_and_its_late_result_is_handed_to_nobody(provider, place, herons, slow):
     hermes = Hermes(provider)
     hermes.provider.sync_turn("hello", "hi")
     answers: list[str] = []
@@ -177,13 +177,13 @@ def test_the_model_may_ask_and_gets_passages_as_data(provider, herons):
     assert masking.unfence(answer["recalled"]) == ""
 
 
-def test_the_model_may_remember_and_the_same_is_kept_once(provider, home):
+def test_the_model_may_remember_and_the_same_is_kept_once(provider, place):
     hermes = Hermes(provider)
     given = {"text": "The deploy key is ghp_" + "a1" * 20, "kind": "fact", "tags": ["deploy"]}
     one, two = (json.loads(provider.handle_tool_call("commonplace_remember", given, session_id="x")) for _ in "12")
     assert one == two
     hermes.exit()
-    with reading(home) as book:
+    with reading(place) as book:
         (memory,) = book.list().items
     assert (memory.id, memory.kind, memory.tags) == (one["id"], "fact", ("hermes", "deploy"))
     assert "ghp_" not in memory.text
@@ -211,46 +211,46 @@ def test_a_wrong_call_of_a_tool_is_answered_with_what_is_wrong(provider, tool, a
 # --- what Hermes writes into its own memory
 
 
-def mirrored(home):
-    with reading(home) as book:
+def mirrored(place):
+    with reading(place) as book:
         return sorted(one.text.strip() for one in book.list(Filter(tags=("hermes",))).items)
 
 
-def test_an_entry_of_hermes_is_mirrored_once_changed_and_removed(provider, home):
+def test_an_entry_of_hermes_is_mirrored_once_changed_and_removed(provider, place):
     Hermes(provider)
     for _ in range(2):
         provider.on_memory_write("add", "user", "prefers tea", metadata={"tool_name": "memory"})
     provider.on_memory_write("add", "memory", "the mill is closed on Mondays")
-    assert mirrored(home) == ["prefers tea", "the mill is closed on Mondays"]
+    assert mirrored(place) == ["prefers tea", "the mill is closed on Mondays"]
     for _ in range(2):
         provider.on_memory_write("replace", "user", "prefers coffee", {"previous_content": "prefers tea"})
-    assert mirrored(home) == ["prefers coffee", "the mill is closed on Mondays"]
+    assert mirrored(place) == ["prefers coffee", "the mill is closed on Mondays"]
     for _ in range(2):
         provider.on_memory_write("remove", "memory", "", {"old_text": "closed on Mondays"})
-    assert mirrored(home) == ["prefers coffee"]
+    assert mirrored(place) == ["prefers coffee"]
     provider.on_memory_write("add", "memory", "the mill is closed on Mondays")
-    assert mirrored(home) == ["prefers coffee", "the mill is closed on Mondays"]
+    assert mirrored(place) == ["prefers coffee", "the mill is closed on Mondays"]
 
 
-def test_a_changed_entry_keeps_its_id_and_history(provider, home):
+def test_a_changed_entry_keeps_its_id_and_history(provider, place):
     hermes = Hermes(provider)
     provider.on_memory_write("add", "user", "prefers tea")
     provider.on_memory_write("replace", "user", "prefers coffee", {"old_text": "tea"})
     hermes.exit()
-    with reading(home) as book:
+    with reading(place) as book:
         (memory,) = book.list().items
         assert [one.text.strip() for one in book.history(memory.id)] == ["prefers tea", "prefers coffee"]
         assert memory.kind == "preference"
 
 
-def test_an_entry_that_was_never_mirrored_is_added_when_it_is_replaced_and_nothing_when_it_is_removed(provider, home):
+def test_an_entry_that_was_never_mirrored_is_added_when_it_is_replaced_and_nothing_when_it_is_removed(provider, place):
     Hermes(provider)
     provider.on_memory_write("replace", "user", "prefers coffee", {"previous_content": "prefers tea"})
     provider.on_memory_write("remove", "user", "", {"previous_content": "prefers water"})
-    assert mirrored(home) == ["prefers coffee"]
+    assert mirrored(place) == ["prefers coffee"]
 
 
-def test_a_whole_conversation_with_everything_in_it(provider, home, herons):
+def test_a_whole_conversation_with_everything_in_it(provider, place, herons):
     hermes = Hermes(provider)
     hermes.turn("where does the heron nest", "in the reeds")
     provider.on_memory_write("add", "memory", "asks about herons")
@@ -260,4 +260,4 @@ def test_a_whole_conversation_with_everything_in_it(provider, home, herons):
     hermes.compress("s3")
     hermes.turn("thanks", "welcome")
     hermes.exit()
-    check(home, hermes, parents={"s1": None, "s2": "s1", "s3": "s2"})
+    check(place, hermes, parents={"s1": None, "s2": "s1", "s3": "s2"})

@@ -28,6 +28,7 @@ from tests import crashing
 from tests.hermes import Hermes, check, everything, reading, turns_of
 from tests.hermes_child import transcript, words
 from tests.outbox_child import Loopback, Server
+from tests.postgres_server import wait_for_transactions
 
 pytestmark = pytest.mark.slow
 
@@ -47,16 +48,18 @@ def hurried(provider):
 
 
 @contextmanager
-def held(home):
-    """Hold the lock of the home, as a process does that writes and hangs."""
+def held(place):
+    """Keep others from writing to the book, as a process does that writes and hangs."""
     go_on, holding = threading.Event(), threading.Event()
 
-    def story(_tx):
+    def story(tx):
+        if isinstance(place, str):
+            tx.run("LOCK TABLE space, session, message, memory IN EXCLUSIVE MODE")
         holding.set()
         go_on.wait(60)
 
     def hold():
-        with commonplace.open(home) as book:
+        with commonplace.open(place) as book:
             book._parts.db.write(story)
 
     thread = threading.Thread(target=hold)
@@ -68,15 +71,18 @@ def held(home):
         go_on.set()
         thread.join(30)
         # Those who gave up waiting have had their turn too when ours has come.
-        with FairLock(str(home / ".commonplace" / "write.lock")).hold(30):
-            pass
+        if isinstance(place, str):
+            wait_for_transactions(place)
+        else:
+            with FairLock(str(place / ".commonplace" / "write.lock")).hold(30):
+                pass
 
 
-def arrived(home, session, count):
+def arrived(place, session, count):
     """Wait until a session has so many messages."""
     until = time.monotonic() + 30
     while time.monotonic() < until:
-        with reading(home) as book:
+        with reading(place) as book:
             if len(everything(book).get(session, (None, []))[1]) >= count:
                 return
         time.sleep(0.1)
@@ -86,10 +92,10 @@ def arrived(home, session, count):
 # --- a slow and a failing book
 
 
-def test_a_book_that_hangs_holds_up_no_call_and_everything_arrives_once_and_in_order(provider, home, caplog):
+def test_a_book_that_hangs_holds_up_no_call_and_everything_arrives_once_and_in_order(provider, place, caplog):
     hermes = Hermes(provider)
     hermes.turn("before", "all is well")
-    with held(home), hurried(provider):
+    with held(place), hurried(provider):
         begun = time.monotonic()
         for number in range(4):
             hermes.turn(f"question {number}", f"answer {number}")
@@ -99,48 +105,76 @@ def test_a_book_that_hangs_holds_up_no_call_and_everything_arrives_once_and_in_o
         hermes.turn("and another", "held too")
         assert time.monotonic() - begun < 40
         assert "kept beside it" in caplog.text
-    arrived(home, "s3", 2)
+    arrived(place, "s3", 2)
     hermes.turn("after", "all is well again")
     hermes.exit()
-    check(home, hermes, parents={"s1": None, "s2": "s1", "s3": "s2"})
+    check(place, hermes, parents={"s1": None, "s2": "s1", "s3": "s2"})
 
 
 def test_what_a_hanging_book_has_not_taken_is_on_disk_and_a_later_process_brings_it_in(
-    provider, home, tmp_path, monkeypatch
+    provider, place, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(hermes_provider, "_GOODBYE", 0.5)
     hermes = Hermes(provider)
     hermes.turn("before", "all is well")
-    with held(home), hurried(provider):
+    with held(place), hurried(provider):
         hermes.turn("during", "held")
         hermes.exit()
     again = Hermes(CommonplaceMemoryProvider(hermes_home=str(tmp_path / "hermes")))
     again.messages, again.said = hermes.messages, hermes.said
     again.turn("after", "all is well again")
-    arrived(home, "s1", 6)
+    arrived(place, "s1", 6)
     again.exit()
-    check(home, again)
+    check(place, again)
 
 
-def test_a_book_that_fails_at_once_loses_nothing_either(provider, home, monkeypatch):
+def _another(request):
+    """Make a database for another book."""
+    server, migrated = (request.getfixturevalue(name) for name in ("postgres", "postgres_migrated"))
+    request.addfinalizer(lambda: server.drop_database("another"))
+    return server.make_database("another", template=migrated)
+
+
+def test_what_was_kept_beside_one_book_never_goes_into_another(provider, place, tmp_path, monkeypatch, request):
+    monkeypatch.setattr(hermes_provider, "_GOODBYE", 0.5)
+    hermes = Hermes(provider)
+    hermes.turn("before", "all is well")
+    with held(place), hurried(provider):
+        hermes.turn("during", "kept beside it")
+        provider.shutdown()
+        with monkeypatch.context() as elsewhere:
+            other = _another(request) if isinstance(place, str) else tmp_path / "other"
+            for name, value in crashing.named(other).items():
+                elsewhere.setenv(name, value)
+            second = Hermes(CommonplaceMemoryProvider(hermes_home=str(tmp_path / "hermes")), "s2")
+            second.turn("another", "book")
+            second.exit()
+            check(other, second)
+    third = Hermes(CommonplaceMemoryProvider(hermes_home=str(tmp_path / "hermes")))
+    arrived(place, "s1", 4)
+    third.exit()
+    check(place, hermes)
+
+
+def test_a_book_that_fails_at_once_loses_nothing_either(provider, place, monkeypatch):
     monkeypatch.setenv("COMMONPLACE_BUSY_SECONDS", "0")
     hermes = Hermes(provider)
-    with held(home), hurried(provider):
+    with held(place), hurried(provider):
         for number in range(3):
             hermes.turn(f"question {number}", f"answer {number}")
-    arrived(home, "s1", 6)
+    arrived(place, "s1", 6)
     hermes.exit()
-    check(home, hermes)
+    check(place, hermes)
 
 
-def test_secrets_are_masked_in_what_is_kept_beside_the_book(provider, home, tmp_path):
+def test_secrets_are_masked_in_what_is_kept_beside_the_book(provider, place, tmp_path):
     hermes = Hermes(provider)
     secret = "sk-ant-" + "a1B2" * 10
-    with held(home), hurried(provider):
+    with held(place), hurried(provider):
         hermes.turn(f"the key is {secret}", "noted")
         for path in (tmp_path / "hermes").rglob("*"):
             assert not path.is_file() or secret.encode() not in path.read_bytes()
-    arrived(home, "s1", 2)
+    arrived(place, "s1", 2)
     hermes.exit()
     assert not hermes.errors
 
@@ -162,45 +196,47 @@ def test_a_home_that_cannot_be_opened_is_an_error_that_hermes_logs_and_its_turns
     check(home, again)
 
 
-def test_an_undo_that_a_hanging_book_does_not_take_happens_later_and_takes_nothing_else_with_it(provider, home, caplog):
+def test_an_undo_that_a_hanging_book_does_not_take_happens_later_and_takes_nothing_else_with_it(
+    provider, place, caplog
+):
     hermes = Hermes(provider)
     hermes.turn("first", "one")
     hermes.turn("second", "two")
-    with held(home), hurried(provider):
+    with held(place), hurried(provider):
         hermes.undo()
         hermes.turn("third", "three")
         hermes.turn("fourth", "four")
-    arrived(home, "s1", 6)
+    arrived(place, "s1", 6)
     hermes.turn("fifth", "five")
     hermes.exit()
-    check(home, hermes)
+    check(place, hermes)
     assert "could not be taken back" not in caplog.text
 
 
-def test_an_undo_that_cannot_be_carried_out_is_told_and_nothing_is_lost(provider, home, monkeypatch, caplog):
+def test_an_undo_that_cannot_be_carried_out_is_told_and_nothing_is_lost(provider, place, monkeypatch, caplog):
     monkeypatch.setenv("COMMONPLACE_BUSY_SECONDS", "0")
     hermes = Hermes(provider)
     hermes.turn("first", "one")
     hermes.turn("second", "two")
-    with held(home), hurried(provider):
+    with held(place), hurried(provider):
         hermes.undo()
         hermes.turn("third", "three")
-    arrived(home, "s1", 6)
+    arrived(place, "s1", 6)
     hermes.turn("fourth", "four")
     hermes.exit()
-    with reading(home) as book:
+    with reading(place) as book:
         told = [one.text for one in everything(book)["s1"][1]]
     assert told == ["first", "one", "second", "two", "third", "three", "fourth", "four"]
     assert "could not be taken back" in caplog.text
 
 
-def test_trouble_is_told_to_the_user_and_with_the_next_recall(provider, home, book):
+def test_trouble_is_told_to_the_user_and_with_the_next_recall(provider, place, book):
     book.remember("The heron nests in the reeds.")
     warnings: list[str] = []
     hermes = Hermes(provider, warning_callback=warnings.append)
-    with held(home), hurried(provider):
+    with held(place), hurried(provider):
         hermes.turn("during", "held")
-    arrived(home, "s1", 2)
+    arrived(place, "s1", 2)
     assert any("kept beside it" in one for one in warnings)
     assert (
         provider.prefetch("where does the heron nest") == ""
@@ -208,31 +244,31 @@ def test_trouble_is_told_to_the_user_and_with_the_next_recall(provider, home, bo
     )
 
 
-def test_an_entry_of_hermes_memory_that_cannot_be_mirrored_is_told(provider, home, caplog):
+def test_an_entry_of_hermes_memory_that_cannot_be_mirrored_is_told(provider, place, caplog):
     Hermes(provider)
-    with held(home), hurried(provider), pytest.raises(CommonplaceError):
+    with held(place), hurried(provider), pytest.raises(CommonplaceError):
         provider.on_memory_write("add", "memory", "an entry")
     assert "could not be mirrored" in caplog.text
 
 
-def test_a_checkpoint_that_is_not_on_disk_raises(provider, home, tmp_path, monkeypatch):
+def test_a_checkpoint_that_is_not_on_disk_raises(provider, place, tmp_path, monkeypatch):
     monkeypatch.setenv("COMMONPLACE_BUSY_SECONDS", "0")
     hermes = Hermes(provider)
     hermes.turn("first", "one")
     shutil.rmtree(tmp_path / "hermes")
     (tmp_path / "hermes").write_text("in the way of what is kept beside the book")
     hermes.messages += [{"role": "user", "content": "second"}, {"role": "assistant", "content": "two"}]
-    with held(home), hurried(provider):
+    with held(place), hurried(provider):
         with pytest.raises(CommonplaceError):
             provider.on_pre_compress(hermes.messages)
         with pytest.raises(CommonplaceError):
             provider.sync_turn("second", "two", session_id="s1", messages=hermes.messages)
     provider.sync_turn("second", "two", session_id="s1", messages=hermes.messages)
-    with reading(home) as book:
+    with reading(place) as book:
         assert turns_of(everything(book)["s1"][1]) == [("first", "one"), ("second", "two")]
 
 
-def test_a_checkpoint_of_a_session_that_cannot_be_read_raises(provider, home, monkeypatch):
+def test_a_checkpoint_of_a_session_that_cannot_be_read_raises(provider, place, monkeypatch):
     hermes = Hermes(provider)
     hermes.turn("first", "one")
     hermes.exit()
@@ -245,14 +281,14 @@ def test_a_checkpoint_of_a_session_that_cannot_be_read_raises(provider, home, mo
     go_on.set()
     provider.on_pre_compress([*hermes.messages, {"role": "user", "content": "second"}])
     assert not again.errors
-    with reading(home) as book:
+    with reading(place) as book:
         assert [one.text for one in everything(book)["s1"][1]] == ["first", "one", "second"]
 
 
 # --- shutdown
 
 
-def test_a_write_before_the_beginning_and_after_the_end_fails_loudly(provider, home):
+def test_a_write_before_the_beginning_and_after_the_end_fails_loudly(provider, place):
     def write():
         provider.sync_turn("hello", "hi", session_id="s1")
 
@@ -276,7 +312,7 @@ def test_a_write_before_the_beginning_and_after_the_end_fails_loudly(provider, h
     provider.shutdown()
 
 
-def test_a_provider_that_was_shut_down_stores_again_after_a_new_beginning(provider, home):
+def test_a_provider_that_was_shut_down_stores_again_after_a_new_beginning(provider, place):
     hermes = Hermes(provider)
     hermes.turn("first", "one")
     hermes.exit()
@@ -288,55 +324,55 @@ def test_a_provider_that_was_shut_down_stores_again_after_a_new_beginning(provid
     third.turn("third", "three")
     third.exit()
     third.said = [*hermes.said, *third.said]
-    check(home, again, third, parents={"s1": None, "s2": None})
+    check(place, again, third, parents={"s1": None, "s2": None})
 
 
-def test_a_shutdown_in_the_middle_of_a_conversation_keeps_every_turn_that_was_told(provider, home):
+def test_a_shutdown_in_the_middle_of_a_conversation_keeps_every_turn_that_was_told(provider, place):
     hermes = Hermes(provider)
     for number in range(5):
         hermes.turn(f"question {number}", f"answer {number}")
     provider.shutdown()
-    check(home, hermes)
+    check(place, hermes)
 
 
-def test_a_shutdown_does_not_wait_for_a_book_that_hangs(provider, home, monkeypatch):
+def test_a_shutdown_does_not_wait_for_a_book_that_hangs(provider, place, monkeypatch):
     monkeypatch.setattr(hermes_provider, "_GOODBYE", 0.5)
     hermes = Hermes(provider)
     hermes.turn("before", "all is well")
-    with held(home), hurried(provider):
+    with held(place), hurried(provider):
         hermes.turn("during", "held")
         begun = time.monotonic()
         provider.shutdown()
         assert time.monotonic() - begun < 30
 
 
-def test_a_second_beginning_without_an_end_is_a_new_beginning(provider, home):
+def test_a_second_beginning_without_an_end_is_a_new_beginning(provider, place):
     hermes = Hermes(provider)
     hermes.turn("first", "one")
     again = Hermes(provider, "s2")
     again.turn("second", "two")
     again.exit()
-    check(home, hermes, again)
+    check(place, hermes, again)
 
 
 # --- a crash
 
 
-def start(tmp_path, home, first, last):
+def start(tmp_path, place, first, last):
     return subprocess.Popen(
         [sys.executable, "-m", "tests.hermes_child", str(tmp_path / "hermes"), "s1", str(first), str(last)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env=crashing.environment(COMMONPLACE_HOME=str(home), COMMONPLACE_SPACE="personal"),
+        env=crashing.environment(**crashing.named(place), COMMONPLACE_SPACE="personal"),
         cwd=crashing._ROOT,
         bufsize=0,
     )
 
 
-def test_every_turn_that_was_acknowledged_survives_kill_minus_nine_once(home, tmp_path, provider):
+def test_every_turn_that_was_acknowledged_survives_kill_minus_nine_once(place, tmp_path, provider):
     dice, done = random.Random(SEED), 0
     for _ in range(KILLS):
-        child = start(tmp_path, home, done, done + 400)
+        child = start(tmp_path, place, done, done + 400)
         lines = iter(child.stdout.readline, b"")
         for _ in range(dice.randrange(1, 12)):
             done = int(next(lines)) + 1
@@ -347,7 +383,7 @@ def test_every_turn_that_was_acknowledged_survives_kill_minus_nine_once(home, tm
         child.wait()
         child.stdin.close()
         child.stdout.close()
-        with reading(home) as book:
+        with reading(place) as book:
             told = turns_or_more(everything(book)["s1"][1])
         assert told[:done] == [words(n) for n in range(done)], SEED
         assert len(told) <= done + 1, SEED
@@ -355,7 +391,7 @@ def test_every_turn_that_was_acknowledged_survives_kill_minus_nine_once(home, tm
     provider.sync_turn(*words(done), messages=transcript(done))
     provider.on_session_end(transcript(done))
     provider.shutdown()
-    with reading(home) as book:
+    with reading(place) as book:
         assert turns_of(everything(book)["s1"][1]) == [words(n) for n in range(done + 1)], SEED
 
 
@@ -365,11 +401,11 @@ def turns_or_more(messages):
 
 
 @pytest.mark.slow
-def test_what_was_kept_beside_a_hanging_book_survives_kill_minus_nine(home, tmp_path, provider):
+def test_what_was_kept_beside_a_hanging_book_survives_kill_minus_nine(place, tmp_path, provider):
     provider.save_config({"write_seconds": 0.3}, str(tmp_path / "hermes"))
-    commonplace.open(home).close()
-    with held(home):
-        child = start(tmp_path, home, 0, 3)
+    commonplace.open(place).close()
+    with held(place):
+        child = start(tmp_path, place, 0, 3)
         while child.stdout.readline() != b"done\n":
             pass
         child.send_signal(signal.SIGKILL)
@@ -377,9 +413,9 @@ def test_what_was_kept_beside_a_hanging_book_survives_kill_minus_nine(home, tmp_
         child.stdin.close()
         child.stdout.close()
     Hermes(provider)
-    arrived(home, "s1", 6)
+    arrived(place, "s1", 6)
     provider.on_session_end(transcript(2))
-    with reading(home) as book:
+    with reading(place) as book:
         assert turns_of(everything(book)["s1"][1]) == [words(n) for n in range(3)]
 
 

@@ -212,12 +212,12 @@ def test_keys_are_for_the_owner_alone_and_doctor_names_open_ones(book: Commonpla
     assert [finding.what for finding in book.doctor()] == ["open key"]
 
 
-def test_the_zone_of_a_home_is_recorded_when_it_is_made(home: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_zone_of_a_book_is_recorded_when_it_is_made(place: Path | str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("COMMONPLACE_ZONE", "Asia/Tokyo")
-    with commonplace.open(home) as book:
+    with commonplace.open(place) as book:
         memory = book.remember("x", occurred="2026-01-01 09:00")
         assert book.get(memory.id).occurred == datetime(2026, 1, 1, tzinfo=UTC)
     monkeypatch.delenv("COMMONPLACE_ZONE")
-    with commonplace.open(home) as book:
+    with commonplace.open(place) as book:
         memory = book.remember("x", occurred="2026-01-01 09:00")
         assert book.get(memory.id).occurred == datetime(2026, 1, 1, tzinfo=UTC)

@@ -637,10 +637,10 @@ def test_a_memory_of_small_words_alone_is_remembered(book):
     assert book.remember("the of and", space="alpha").near == ()
 
 
-def test_a_memory_whose_id_is_all_zeros_is_recalled(home, book):
+def test_a_memory_whose_id_is_all_zeros_is_recalled(tmp_path, book):
+    (tmp_path / "nil.md").write_text("---\nid: 00000000-0000-0000-0000-000000000000\n---\n\nan old saddle\n")
     book.remember("the kettle is on", space="alpha")
-    (home / "alpha" / "nil.md").write_text("---\nid: 00000000-0000-0000-0000-000000000000\n---\n\nan old saddle\n")
-    book.sync()
+    book.import_folder(str(tmp_path), space="alpha")
     assert [hit.id for hit in book.recall("saddle", spaces="alpha").hits] == ["00000000-0000-0000-0000-000000000000"]
 
 

@@ -11,7 +11,6 @@ import pytest
 import commonplace
 from commonplace.book import Commonplace
 from commonplace.doors.cli import main
-from tests.conftest import OpenBook
 
 COLUMNS = ("space", "seq", "time", "actor", "action", "subjects", "payload", "previous", "hash", "signature", "key_id")
 
@@ -49,12 +48,11 @@ def restore(book: Commonplace, log: tuple[str, int]) -> Callable[[], None]:
     return restoring
 
 
-def test_every_change_is_in_the_log_with_its_actor(book: Commonplace, home: Path, open_book: OpenBook):
+def test_every_change_is_in_the_log_with_its_actor(book: Commonplace):
     memory = book.remember("one", space="team")
     book.edit(memory.id, tags=["x"])
-    path = home / memory.path
-    path.write_text(path.read_text().replace("\none\n", "\ntwo\n"))
-    book.sync()
+    book.grant("user:bob", "team", "writer")
+    book.acting_as("user:bob").edit(memory.id, text="two")
     book.move(memory.id, "other")
     book.rename_space("other", "another")
     book.delete(memory.id)
@@ -62,7 +60,8 @@ def test_every_change_is_in_the_log_with_its_actor(book: Commonplace, home: Path
         ("user:local", "space.create"),
         ("user:local", "remember"),
         ("user:local", "edit"),
-        ("user:filesystem", "edit"),
+        ("user:local", "grant"),
+        ("user:bob", "edit"),
         ("user:local", "move.out"),
     ]
     assert [entry.action for entry in book.log(space="another")] == [
@@ -73,6 +72,15 @@ def test_every_change_is_in_the_log_with_its_actor(book: Commonplace, home: Path
     ]
     assert book.verify_log().ok
     assert book.verify_log().entries == book.status().log_entries
+
+
+def test_a_hand_edit_is_in_the_log_as_one(book: Commonplace, home: Path):
+    memory = book.remember("one", space="team")
+    path = home / memory.path
+    path.write_text(path.read_text().replace("\none\n", "\ntwo\n"))
+    book.sync()
+    last = book.log(space="team")[-1]
+    assert (last.actor, last.action, book.verify_log().ok) == ("user:filesystem", "edit", True)
 
 
 def test_the_log_holds_no_text_of_a_memory(book: Commonplace, log: tuple[str, int]):

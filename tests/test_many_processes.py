@@ -126,8 +126,8 @@ def test_who_gave_up_waiting_does_not_hold_the_lock_afterwards(home, monkeypatch
     assert {memory.text for memory in found.memories.values()} == {"then", "now", "and now"}
 
 
-def test_one_book_serves_eight_threads_that_read_and_write_at_once(home):
-    book = commonplace.open(home)
+def test_one_book_serves_eight_threads_that_read_and_write_at_once(place):
+    book = commonplace.open(place)
     shared = book.remember("shared 0", title="shared", space="a").id
     errors: list[BaseException] = []
     made: list[str] = []
@@ -155,7 +155,7 @@ def test_one_book_serves_eight_threads_that_read_and_write_at_once(home):
         thread.join()
     book.close()
     assert errors == []
-    found = look_at(home)
+    found = look_at(place)
     assert found.wrong == []
     assert found.memories.keys() == {shared, *made}
     said = [text for _, text in found.memories[shared].said]
@@ -231,13 +231,13 @@ expected = {"before", *(f"{who} {number}" for who in ("child", "parent") for num
     "a fork while another thread writes": """
 book.remember("before", space="a")
 begun = threading.Event()
-def hold():
-    with book._parts.db.writing():
-        begun.set()
-        time.sleep(0.5)
-thread = threading.Thread(target=hold)
+def hold(tx):
+    tx.run("UPDATE space SET name = name")
+    begun.set()
+    time.sleep(0.5)
+thread = threading.Thread(target=book._parts.db.write, args=(hold,))
 thread.start()
-begun.wait(30)
+assert begun.wait(30)
 if (child := os.fork()) == 0:
     book.remember("by the child", space="a")
     os._exit(0)
@@ -310,14 +310,15 @@ expected = {"before", *(f"other {n}" for n in range(5)), *(f"child {n}" for n in
 book.remember("before", space="a")
 told, tell = os.pipe()
 if (parent := os.fork()) == 0:
-    book = commonplace.open(home)
-    with book._parts.db.writing():
+    def hold(tx):
+        tx.run("UPDATE space SET name = name")
         begun = time.monotonic()
         if (child := os.fork()) == 0:
             time.sleep(20)
             os._exit(0)
         os.write(tell, f"{child} {time.monotonic() - begun}".encode())
         os.kill(os.getpid(), 9)
+    commonplace.open(home)._parts.db.write(hold)
 os.waitpid(parent, 0)
 child, took = os.read(told, 100).split()
 child = int(child)
@@ -345,6 +346,6 @@ book.close()
 
 
 @pytest.mark.parametrize("what", _FORKS)
-def test_a_book_survives_a_fork(home, what):
-    crashing.script(_AROUND.format(story=_FORKS[what]), home, COMMONPLACE_BUSY_SECONDS="5")
-    assert look_at(home).wrong == []
+def test_a_book_survives_a_fork(place, what):
+    crashing.script(_AROUND.format(story=_FORKS[what]), place, COMMONPLACE_BUSY_SECONDS="5")
+    assert look_at(place).wrong == []

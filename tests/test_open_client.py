@@ -52,11 +52,11 @@ def server(tmp_path):
 
 
 @pytest.fixture
-def opening(home):
+def opening(chosen):
     opened: list[Client] = []
 
     def make(transport, **options):
-        opened.append(open_client(Settings.load(home), transport, **options))
+        opened.append(open_client(Settings.load(chosen.home), transport, **options))
         return opened[-1]
 
     yield make
@@ -163,8 +163,9 @@ def test_an_outbox_that_cannot_be_read_is_named_and_kept_and_the_book_goes_on(ho
 @pytest.mark.slow
 def test_neither_book_nor_client_waits_for_the_others_lock(open_book, opening, server):
     book, here = open_book(), opening(Loopback(server))
-    with book._parts.db.writing():
-        assert here.append("s", [OutMessage("one")], wait=60).sent
+    sent: list[bool] = []
+    book._parts.db.write(lambda _tx: sent.append(here.append("s", [OutMessage("one")], wait=60).sent))
+    assert sent == [True]
     with here._outbox._db.writing():
         assert book.append("s", ["one"]).durable
         assert book.status().unsent == 0

@@ -166,8 +166,8 @@ ANSWERING = (
 )
 
 
-def test_what_one_process_wrote_the_next_recall_of_another_finds(home: Path, book: Commonplace):
-    command = [sys.executable, "-c", ANSWERING, str(home)]
+def test_what_one_process_wrote_the_next_recall_of_another_finds(place: Path | str, book: Commonplace):
+    command = [sys.executable, "-c", ANSWERING, str(place)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdin
         assert other.stdout
@@ -409,7 +409,7 @@ def git(*args: str, cwd: Path) -> None:
     subprocess.run(["git", *who, *args], cwd=cwd, check=True, capture_output=True)
 
 
-def test_without_a_name_the_project_and_personal_are_asked_and_worktrees_share_it(home, tmp_path, monkeypatch):
+def test_without_a_name_the_project_and_personal_are_asked_and_worktrees_share_it(place, tmp_path, monkeypatch):
     first, second, elsewhere = tmp_path / "walruses", tmp_path / "feature-branch", tmp_path / "other"
     first.mkdir()
     elsewhere.mkdir()
@@ -418,19 +418,19 @@ def test_without_a_name_the_project_and_personal_are_asked_and_worktrees_share_i
     git("worktree", "add", "-q", str(second), cwd=first)
     git("init", "-q", cwd=elsewhere)
     monkeypatch.chdir(first)
-    with commonplace.open(home) as book:
+    with commonplace.open(place) as book:
         mine = book.remember("The walrus is ours").id
         own = book.remember("The walrus is private", space="personal").id
         team = book.remember("The walrus of the team", space="team").id
         assert book.get(mine).space.name == "projects/walruses"
     monkeypatch.chdir(second)
-    with commonplace.open(home) as book:
+    with commonplace.open(place) as book:
         assert set(ids(book.recall("walrus"))) == {mine, own} == set(ids(book.recall("")))
         assert ids(book.recall("walrus", spaces="projects/walruses")) == [mine]
     monkeypatch.chdir(elsewhere)
-    with commonplace.open(home) as book:
+    with commonplace.open(place) as book:
         assert ids(book.recall("walrus")) == [own] == ids(book.recall(""))
-    with commonplace.open(home, space="team") as book:
+    with commonplace.open(place, space="team") as book:
         assert set(ids(book.recall("walrus"))) == {team, own}
 
 
@@ -503,17 +503,19 @@ def test_a_memory_that_expires_later_leaves_when_its_time_comes(book: Commonplac
     assert book.recall("walrus").hits == book.recall("").hits == ()
 
 
-def test_notices_are_left_out_unless_asked_for(book: Commonplace, home: Path, settle):
-    note = book.remember("The walrus of the note").id
-    (home / "personal" / "notice.md").write_text(
-        "---\nkind: notice\ntitle: walrus notice\n---\nThe walrus is suspect\n"
-    )
-    book.sync()
+def test_notices_are_left_out_unless_asked_for(book: Commonplace, settle):
+    old = book.remember("Alice feeds it").id
+    book.reflect("The walrus likes Alice", on=[old])
+    book.supersede(old, by=book.remember("Bob feeds it").id, reason="the walrus changed hands")
     settle()
     for query in ("walrus", ""):
-        assert ids(book.recall(query)) == [note]
-        assert len(book.recall(query, include=["notices"]).hits) == 2
-        assert [hit.kind for hit in book.recall(query, kinds=["notice"], include=["notices"]).hits] == ["notice"]
+        told = book.recall(query, spaces=["personal/"]).hits
+        assert told
+        assert "notice" not in {hit.kind for hit in told}
+        everything = book.recall(query, spaces=["personal/"], include=["notices"]).hits
+        assert [hit.kind for hit in everything].count("notice") == 1
+        (notice,) = book.recall(query, spaces=["personal/"], kinds=["notice"], include=["notices"]).hits
+        assert notice.space == "personal/_invalidations"
 
 
 # --- what a hit says

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from commonplace.errors import EmbedderFailed
@@ -42,11 +43,18 @@ def meanings(found) -> set[bool]:
     return {hit.parts["meaning"] != 0 for hit in found.hits}
 
 
-def embedder_of(home: Path) -> str:
-    return str(json.loads((home / ".commonplace/index/manifest.json").read_text())["embedder"])
+def embedder_of(place: Path | str) -> str:
+    """Return whose vectors the index has."""
+    if isinstance(place, Path):
+        return str(json.loads((place / ".commonplace/index/manifest.json").read_text())["embedder"])
+    with psycopg.connect(place) as connection:
+        ((embedder,),) = connection.execute("SELECT embedder FROM recall_index")
+        return str(embedder)
 
 
-def test_after_a_change_recall_goes_by_words_until_the_vectors_are_made(home: Path, open_book: OpenBook, remotely):
+def test_after_a_change_recall_goes_by_words_until_the_vectors_are_made(
+    place: Path | str, open_book: OpenBook, remotely
+):
     with open_book() as book:
         book.remember_many([Draft(text) for text in TEXTS])
         book.reindex()
@@ -66,7 +74,7 @@ def test_after_a_change_recall_goes_by_words_until_the_vectors_are_made(home: Pa
         assert all(done <= total for _, done, total in seen)
         found = book.recall("tea", k=20)
         assert (meanings(found), found.notes) == ({True}, ())
-    assert embedder_of(home).startswith("openai/")
+    assert embedder_of(place).startswith("openai/")
 
 
 def test_what_is_written_meanwhile_waits_for_its_vector_and_is_found_by_words(open_book: OpenBook, remotely, service):
@@ -97,7 +105,7 @@ def test_no_text_is_embedded_twice_by_one_embedder(open_book: OpenBook, remotely
         assert len([text for batch in service.batches for text in batch]) == len(TEXTS)
 
 
-def test_two_models_of_one_length_never_meet(home: Path, open_book: OpenBook, remotely, service):
+def test_two_models_of_one_length_never_meet(place: Path | str, open_book: OpenBook, remotely, service):
     remotely("small")
     with open_book() as book:
         book.remember_many([Draft(text) for text in TEXTS])
@@ -109,7 +117,7 @@ def test_two_models_of_one_length_never_meet(home: Path, open_book: OpenBook, re
         # More than is searched directly: the index is written while it still has the old vectors.
         book.remember_many([Draft(f"later {text}") for text in TEXTS + TEXTS])
         assert meanings(book.recall("tea")) == {False}
-        assert embedder_of(home).endswith("/small")
+        assert embedder_of(place).endswith("/small")
     remotely("small")
     with open_book() as book:
         late = [hit for hit in book.recall("later tea", k=50).hits if hit.text.startswith("later")]

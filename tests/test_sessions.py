@@ -401,19 +401,20 @@ def test_a_rewind_is_told_by_number_or_by_id_and_twice_changes_nothing_more(plac
     assert wrong_with(place) == []
 
 
-def test_a_rewind_to_nothing_takes_the_episode_with_it(home, open_book):
+def test_a_rewind_to_nothing_takes_the_episode_with_it(place, open_book, folder):
     book = open_book()
     book.append("s", ["one", "two"])
     (episode,) = book.settle("s").episodes
-    file = file_of(book, episode)
+    path = book.get(episode).path
+    assert (folder() / path).exists()
     assert len(book.rewind("s", 0)) == 2
-    assert not file.exists()
+    assert not (folder() / path).exists()
     with pytest.raises(NotFound):
         book.get(episode)
     assert texts(book, "s") == ["one", "two"]
     assert book.append("s", ["three"]).messages[0].seq == 3
     book.close()
-    assert wrong_with(home) == []
+    assert wrong_with(place) == []
 
 
 def test_a_rewind_behind_the_end_or_to_a_strange_message_is_refused(book):
@@ -469,18 +470,20 @@ def test_a_rewind_of_an_episode_that_was_removed_by_hand_marks_the_messages(home
     assert [one.taken_back is not None for one in book.messages("s").items] == [False, True]
 
 
-def test_a_rewind_over_several_episodes_leaves_those_before_it_alone(home, open_book):
+def test_a_rewind_over_several_episodes_leaves_those_before_it_alone(place, open_book, folder):
     book = open_book()
     made = []
     for name in ("one", "two", "three"):
         book.append("s", [f"{name} a", f"{name} b"])
         made += book.settle("s").episodes
-    before = file_of(book, made[0]).read_bytes()
+    first = book.get(made[0])
+    before = (folder() / first.path).read_bytes()
     book.rewind("s", 3)
-    assert file_of(book, made[0]).read_bytes() == before
+    assert book.get(first.id) == first
+    assert (folder() / first.path).read_bytes() == before
     assert [[number for number, _ in episodes_of(book).get(one, [])] for one in made] == [[1, 2], [3], []]
     book.close()
-    assert wrong_with(home) == []
+    assert wrong_with(place) == []
 
 
 def test_switches_and_rewinds_raise_the_generation(book):

@@ -240,15 +240,12 @@ def test_an_episode_copied_by_hand_is_a_memory_of_its_own(home, open_book):
     assert [one.seq for one in book.messages("s").items] == [1, 2]
 
 
-def test_an_episode_moved_to_another_space_is_read_there_alone(home, open_book):
+def test_an_episode_moved_to_another_space_is_read_there_alone(place, open_book):
     book = open_book()
     ids = [one.id for one in book.append("s", ["the heron nests", "the otter swims"]).messages]
     (episode,) = book.settle("s").episodes
     ids += [one.id for one in book.append("s", ["the badger digs"]).messages]
-    there = home / "elsewhere" / "moved.md"
-    there.parent.mkdir()
-    file_of(book, episode).rename(there)
-    assert book.sync().moved == 1
+    book.move(episode, "elsewhere")
     assert ids[1] in found(book, "otter", spaces="elsewhere")
     assert ids[1] not in found(book, "otter", spaces="personal")
     (badger,) = (hit for hit in book.recall("badger digs", spaces="personal").hits if hit.id == ids[2])
@@ -258,23 +255,23 @@ def test_an_episode_moved_to_another_space_is_read_there_alone(home, open_book):
     assert [one.text for one in book.messages("s").items] == ["the heron nests", "the otter swims", "the badger digs"]
     book.settle("s")
     book.close()
-    assert wrong_with(home) == []
+    assert wrong_with(place) == []
 
 
 # --- rebuilt, and the database lost (B6)
 
 
-def test_after_a_rebuild_every_message_is_as_it_was(home, open_book):
+def test_after_a_rebuild_every_message_is_as_it_was(place, chosen, open_book):
     book = open_book()
     _a_full_book(book)
     before, recalled = logs_of(book), told(book)
-    shutil.rmtree(home / ".commonplace" / "index", ignore_errors=True)
+    shutil.rmtree(Path(chosen.home) / ".commonplace" / "index", ignore_errors=True)
     book.rebuild()
     assert logs_of(book) == before
     assert told(book) == recalled
     book.close()
     assert logs_of(open_book()) == before
-    assert wrong_with(home) == []
+    assert wrong_with(place) == []
 
 
 def _a_full_book(book):

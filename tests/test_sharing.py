@@ -447,12 +447,12 @@ def test_a_second_source_that_was_written_into_the_file_of_a_copy_is_taken_out(b
     assert f"shared_from {other}" not in path.read_text()
 
 
-def test_a_tie_that_came_by_import_is_followed_only_once_somebody_who_may_has_adopted_it(book, home, tmp_path):
+def test_a_tie_that_came_by_import_is_followed_only_once_somebody_who_may_has_adopted_it(book, folder, tmp_path):
     """Whoever hands over a folder could else have any memory copied to where it can read."""
     secret = book.remember("the code is 41", space="private").id
     book.grant(BOB, "team", "writer")
     shared = book.share(secret, "other").id
-    forged = (home / book.get(shared).path).read_text()
+    forged = (folder() / book.get(shared).path).read_text()
     (tmp_path / "got").mkdir()
     for number, mode in enumerate(("live", "lazy")):
         own, root = (f"0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c{digit}{number}" for digit in "2a")

@@ -101,7 +101,7 @@ def test_after_a_rebuild_every_copy_stands_as_before(home, book, every_kind):
     assert book.verify_log().findings == ()
 
 
-def test_what_follows_a_source_is_derived_from_the_memories_themselves(home, book, source, every_kind):
+def test_what_follows_a_source_is_derived_from_the_memories_themselves(book, source, every_kind):
     with book._parts.db.reading() as tx:
         before = tx.rows("SELECT * FROM copy ORDER BY space, root")
     book._parts.db.write(lambda tx: tx.run("DELETE FROM copy"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,8 @@ import pytest
 import commonplace
 from commonplace.book import Commonplace
 from commonplace.model import Memory
+from commonplace.moving import TABLES
+from commonplace.ports import Row
 
 
 def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:
@@ -41,11 +42,13 @@ def related(book: Commonplace, memory: Memory) -> set[str]:
     return {book.get(link.target).title for link in memory.links if link.relation == "related_to"}
 
 
-def dump(home: Path) -> list[str]:
-    with sqlite3.connect(home / ".commonplace" / "state.db") as connection:
-        lines = list(connection.iterdump())
-    connection.close()
-    return lines
+def dump(book: Commonplace) -> dict[str, list[Row]]:
+    """Return the rows of every table that the engines have in common."""
+    with book._parts.db.reading() as tx:
+        return {
+            table.name: tx.rows(f"SELECT {', '.join(table.columns)} FROM {table.name} ORDER BY {', '.join(table.key)}")
+            for table in TABLES
+        }
 
 
 def texts(folder: Path) -> dict[str, bytes]:
@@ -57,7 +60,7 @@ def texts(folder: Path) -> dict[str, bytes]:
 
 
 @contextmanager
-def opened(home: Path) -> Iterator[Commonplace]:
+def opened(home: Path | str) -> Iterator[Commonplace]:
     with commonplace.open(home) as book:
         yield book
 

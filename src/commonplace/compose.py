@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack, closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -21,7 +21,15 @@ from commonplace.engines.forking import loading
 from commonplace.engines.migrations import MIGRATIONS
 from commonplace.engines.mounts import network_file_system
 from commonplace.engines.sqlite import SqliteDatabase
-from commonplace.errors import CommonplaceError, DatabaseUnfit, HomeReadOnly, KeyMissing, Moved, NetworkFileSystem
+from commonplace.errors import (
+    CommonplaceError,
+    Conflict,
+    DatabaseUnfit,
+    HomeReadOnly,
+    KeyMissing,
+    Moved,
+    NetworkFileSystem,
+)
 from commonplace.model import LOCAL_OWNER, Finding, MoveReport, Progress, Unsent, new_id, stamp
 from commonplace.ports import (
     Clock,
@@ -173,14 +181,9 @@ def _on_a_server(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], 
 
 
 def _postgres(settings: Settings, clock: Clock) -> PostgresDatabase:
-    try:
+    with _needs_a_driver():
         from commonplace.engines.postgres import PostgresDatabase
         from commonplace.engines.postgres_migrations import MIGRATIONS as ON_POSTGRES
-    except ImportError as error:
-        raise DatabaseUnfit(
-            f"a book on PostgreSQL needs a package that is not installed: {error.name}",
-            fix="pip install 'commonplace[postgres]'",
-        ) from error
     chosen = settings.database
     if chosen is None:
         raise ValueError("no server was chosen")
@@ -191,6 +194,18 @@ def _postgres(settings: Settings, clock: Clock) -> PostgresDatabase:
         busy_seconds=settings.busy_seconds,
         connections=chosen.connections,
     )
+
+
+@contextmanager
+def _needs_a_driver() -> Iterator[None]:
+    """Say what to install, where it is not."""
+    try:
+        yield
+    except ImportError as error:
+        raise DatabaseUnfit(
+            f"a book on PostgreSQL needs a package that is not installed: {error.name}",
+            fix="pip install 'commonplace[postgres]'",
+        ) from error
 
 
 def _server_keys(settings: Settings) -> Keys:
@@ -216,6 +231,17 @@ def make_keys(folder: str) -> str:
     keys = KeyFiles(folder)
     keys.load(create=True)
     return keys.key_id
+
+
+def in_a_vacant_database(settings: Settings, address: str, keys: str) -> Settings:
+    """Return the settings of a book that is to be made there, with keys of its own: nobody's tables may be there."""
+    checked_address(address, "the database")
+    with _needs_a_driver():
+        from commonplace.engines.vacancy import is_vacant
+    if not is_vacant(address, busy_seconds=settings.busy_seconds):
+        raise Conflict("the database is not empty", fix="make one for this (`createdb NAME`), and drop it afterwards")
+    make_keys(keys)
+    return settings._replace(database=DatabaseChoice(address, keys))
 
 
 def move_book(settings: Settings, to: str, *, progress: Progress = quiet) -> MoveReport:

@@ -518,8 +518,10 @@ class Status(NamedTuple):
     deleted: int
     links: int
     log_entries: int
-    database_bytes: int
-    markdown_bytes: int
+    database_bytes: int | None
+    """None if that is not the asker's to know."""
+    markdown_bytes: int | None
+    """The same; and None for a book on a server, which has no files."""
     pending_files: int
     pending_deletions: int
     wrong: tuple[Finding, ...]

@@ -253,6 +253,7 @@ def _reindex(to: Parser) -> None:
 def _bench(to: Parser) -> None:
     locomo = _command(_actions(to), "locomo", "find the evidence turns of LoCoMo, in a home of its own")
     locomo.add_argument("file", metavar="FILE", help="locomo10.json, which is not ours to bring along")
+    locomo.add_argument("--database", metavar="ADDRESS", help="an empty database (postgresql://…) in place of the home")
 
 
 def _doctor(to: Parser) -> None:

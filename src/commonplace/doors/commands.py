@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from commonplace.compose import make_keys, move_book, open_book
+from commonplace.compose import in_a_vacant_database, make_keys, move_book, open_book
 from commonplace.doors import agreement, intake, jsons, plain, showing
 from commonplace.doors.progress import Teller
 from commonplace.errors import BadInput, CommonplaceError
@@ -399,7 +399,9 @@ def _bench_locomo(call: Call) -> int:
 
     with call.progress, TemporaryDirectory(prefix="commonplace-bench-") as home:
         # The embedder is the one chosen here; the zone is the data's own, so that figures can be compared.
-        chosen = call.settings._replace(home=home, space=None, zone="UTC")
+        chosen = call.settings._replace(home=home, database=None, space=None, zone="UTC")
+        if call.args.database is not None:
+            chosen = in_a_vacant_database(chosen, call.args.database, os.path.join(home, "keys"))
         with open_book(chosen, progress=call.progress) as book:
             said = measure(book, call.args.file, progress=call.progress)
     return call.tell(said, lambda out: showing.figures(out, said))

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from commonplace.book import Commonplace
-from commonplace.errors import BadInput, Conflict
+from commonplace.errors import BadInput
 from commonplace.model import Draft, Progress, stamp
 
 CATEGORIES: Final = (1, 2, 3, 4)
@@ -42,11 +42,6 @@ class Chat(NamedTuple):
 def measure(book: Commonplace, file: str, *, progress: Progress) -> dict[str, float]:
     """Store every chat, ask every question that has evidence, and return the figures."""
     chats = _chats(file)
-    if book.spaces():
-        # A home is made for this; a server that was chosen may hold somebody's book.
-        raise Conflict(
-            "the bench needs a book with nothing in it", fix="name an empty database in COMMONPLACE_DATABASE"
-        )
     for at, chat in enumerate(chats):
         progress("storing", at, len(chats))
         book.remember_many(chat.episodes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from commonplace.doors.family import standing
 from commonplace.doors.plain import Cell, Output, words
@@ -170,10 +170,7 @@ def status(out: Output, said: Status) -> None:
                 f"{said.messages} ({said.unsettled} not in an episode yet)" if said.unsettled else str(said.messages),
             ),
             ("log entries", str(said.log_entries)),
-            ("database", _size(said.database_bytes)),
-            ("markdown", _size(said.markdown_bytes)),
-            ("pending files", str(said.pending_files)),
-            ("pending deletions", str(said.pending_deletions)),
+            *_sizes(said),
             ("waiting jobs", str(said.waiting_jobs)),
             ("failed jobs", str(said.failed_jobs)),
             *(
@@ -184,6 +181,16 @@ def status(out: Output, said: Status) -> None:
         ]
     )
     findings(out, said.wrong, fine="nothing is wrong")
+
+
+def _sizes(said: Status) -> Iterator[tuple[str, str]]:
+    """What there is to say of database and files: a server has no files, and not everybody is told."""
+    if said.database_bytes is not None:
+        yield "database", _size(said.database_bytes)
+    if said.markdown_bytes is not None:
+        yield "markdown", _size(said.markdown_bytes)
+        yield "pending files", str(said.pending_files)
+        yield "pending deletions", str(said.pending_deletions)
 
 
 def findings(out: Output, said: Sequence[Finding], *, fine: str) -> None:

@@ -52,7 +52,7 @@ def keeper(chosen: Options, hermes_home: str, transport: Transport | None, *, te
         client = _client(_beside(folder, "outbox", chosen.url), transport)
         return ServerKeeper(client, space=chosen.space or None, tell=tell)
     wanted = _settings(chosen)
-    spill = _beside(folder, "spill", wanted.home)
+    spill = _beside(folder, "spill", _whose(wanted))
     made = BookKeeper(lambda: _book(wanted), lambda way: _client(spill, way), seconds=chosen.write_seconds, tell=tell)
     made.catch_up(spilled=spill.exists())
     return made
@@ -82,6 +82,11 @@ def _beside(folder: Path, what: str, whose: str) -> Path:
     return folder / f"{what}-{sha256(whose.encode()).hexdigest()[:12]}.db"
 
 
+def _whose(wanted: Settings) -> str:
+    """Return what tells a book from others: its home, or its address, whatever user and password go with it."""
+    return wanted.database.address.rpartition("@")[2] if wanted.database else wanted.home
+
+
 def _settings(chosen: Options) -> Settings:
     return Settings.load(chosen.home or None, space=chosen.space or None)
 
@@ -92,9 +97,12 @@ def captures(chosen: Options) -> bool:
 
 
 def backup_paths(hermes_home: str) -> list[str]:
-    """Return what lies outside of the folder of Hermes."""
+    """Return what lies outside of the folder of Hermes, on this machine."""
     chosen = options.load(hermes_home)
-    return [] if chosen.url else [_settings(chosen).home]
+    if chosen.url:
+        return []
+    wanted = _settings(chosen)
+    return [] if wanted.database else [wanted.home]
 
 
 def speakers(chosen: Options, told: Mapping[str, Any]) -> Speakers:
