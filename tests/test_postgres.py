@@ -24,7 +24,16 @@ from commonplace.engines.postgres import PostgresDatabase, PostgresTransaction
 from commonplace.engines.postgres_migrations import MIGRATIONS
 from commonplace.engines.postgres_pipe import Pipe
 from commonplace.engines.postgres_statements import translated
-from commonplace.errors import BadInput, Busy, DatabaseUnreachable, HomeDamaged, HomeIsNewer, NotReplicated
+from commonplace.errors import (
+    BadInput,
+    Busy,
+    DatabaseUnfit,
+    DatabaseUnreachable,
+    HomeDamaged,
+    HomeIsNewer,
+    NotReplicated,
+    ServerLost,
+)
 from commonplace.ports import Overtaken, Transaction
 from tests.postgres_server import TEMPLATE, Server
 
@@ -727,3 +736,28 @@ def test_what_is_no_address_is_refused_without_being_shown():
     with pytest.raises(BadInput) as caught:
         opened("postgresql://user:s3cret@host:port:x/name?nonsense=1")
     assert "s3cret" not in str(caught.value)
+
+
+# --- a connection that is not ours alone
+
+
+def test_statements_that_somebody_dropped_are_prepared_on_a_new_connection(db):
+    db.write(partial(_insert, a=1))
+    with db.line() as line:
+        line.connection.execute("DEALLOCATE ALL")
+    db.write(partial(_insert, a=2))
+    with db.line() as line:
+        line.connection.execute("DEALLOCATE ALL")
+    with pytest.raises(ServerLost, match="not the one that it was"), db.reading() as tx:
+        tx.row("SELECT 1")
+    assert [a for a, _ in everything(db)] == [1, 2]
+
+
+def test_a_pooler_that_lends_one_connection_to_several_is_named(postgres_book):
+    database = opened(postgres_book[0])
+    with database.line() as line:
+        line.connection.execute("PREPARE commonplace_1 AS SELECT 1")
+    with pytest.raises(DatabaseUnfit, match="others use the same connection") as caught:
+        database.write(lambda tx: tx.row("SELECT 1"))
+    assert "whole session" in caught.value.fix
+    database.close()

@@ -27,6 +27,7 @@ from commonplace.book_ruling import RulingVerbs
 from commonplace.book_sessions import SessionVerbs
 from commonplace.book_sharing import SharingVerbs
 from commonplace.errors import CommonplaceError
+from commonplace.hands import asking
 from commonplace.model import (
     UNSET,
     Asked,
@@ -115,10 +116,12 @@ class Commonplace(SessionVerbs, SharingVerbs, RulingVerbs, ReasoningVerbs):
         asked = [draft if draft.space else draft._replace(space=space) for draft in drafts]
         return remember.remember(self._parts, self._actor, asked)
 
+    @asking
     def get(self, memory_id: str) -> Memory:
         """Return one memory; a lazy copy that is stale takes over what its source says before."""
         return share.get(self._parts, self._actor, memory_id)
 
+    @asking
     def find_id(self, part: str) -> str:
         """Return the id that begins or ends with these digits, or of the memory whose file this is."""
         return reading.find_id(self._parts, self._actor, part)
@@ -164,10 +167,12 @@ class Commonplace(SessionVerbs, SharingVerbs, RulingVerbs, ReasoningVerbs):
         """Delete every memory that the filter lets through, all or none."""
         return remember.delete_where(self._parts, self._actor, chosen, dry_run=dry_run)
 
+    @asking
     def list(self, chosen: Filter | None = None, *, limit: int = 50, after: str | None = None) -> Page:
         """Return memories, newest first, of all spaces or as the filter says."""
         return reading.page(self._parts, self._actor, chosen or Filter(), limit=limit, after=after)
 
+    @asking
     def history(self, memory_id: str) -> tuple[Revision, ...]:
         """Return every title and text that a memory had, oldest first, also of a deleted one."""
         return reading.history(self._parts, self._actor, memory_id)
@@ -180,12 +185,14 @@ class Commonplace(SessionVerbs, SharingVerbs, RulingVerbs, ReasoningVerbs):
         """Take a link away."""
         return remember.unlink(self._parts, self._actor, source, relation, target)
 
+    @asking
     def links(self, memory_id: str) -> tuple[Link, ...]:
         """Return the links of a memory in both directions, those that go out first."""
         return reading.links_of(self._parts, self._actor, memory_id)
 
     # --- recall
 
+    @asking
     def recall(
         self,
         query: str = "",
@@ -246,6 +253,7 @@ class Commonplace(SessionVerbs, SharingVerbs, RulingVerbs, ReasoningVerbs):
 
     # --- spaces
 
+    @asking
     def spaces(self) -> tuple[Space, ...]:
         """Return the spaces, by name."""
         return reading.all_spaces(self._parts, self._actor)
@@ -314,20 +322,24 @@ class Commonplace(SessionVerbs, SharingVerbs, RulingVerbs, ReasoningVerbs):
 
     # --- how it is
 
+    @asking
     def status(self) -> Status:
         """Return numbers, what is pending and what is wrong."""
         return checkup.status(self._parts, self._actor, self.home, self._unsent())
 
+    @asking
     def doctor(self, *, progress: Progress = quiet) -> tuple[Finding, ...]:
         """Look at everything and return what is wrong, each with its fix."""
         rights.require_owner(self._actor, "look at everything")
         found = checkup.doctor(self._parts, self._actor, progress=progress)
         return (*found, *self._recalls.findings(), *self._unsent().findings)
 
+    @asking
     def verify_log(self, *, space: str | None = None, progress: Progress = quiet) -> LogReport:
         """Walk the signed log and name the first bad entry of each space."""
         return checkup.verify_log(self._parts, self._actor, space, progress=progress)
 
+    @asking
     def log(self, *, space: str, after: int = 0, limit: int = 100) -> tuple[LogEntry, ...]:
         """Return entries of a space's log, in order."""
         return checkup.log(self._parts, self._actor, space, after=after, limit=limit)

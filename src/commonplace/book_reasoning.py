@@ -7,7 +7,7 @@ from datetime import datetime
 
 from commonplace import reflecting, triage, wording
 from commonplace.doubt import Dependent, Inbox, Superseded, Triaged
-from commonplace.hands import Hands
+from commonplace.hands import Hands, asking
 from commonplace.model import Draft, Receipt, Space
 
 
@@ -46,10 +46,12 @@ class ReasoningVerbs(Hands):
         """Take back that a memory was superseded, by all that did or by one."""
         return reflecting.reinstate(self._parts, self._actor, old, by=by)
 
+    @asking
     def dependents(self, memory_id: str) -> tuple[Dependent, ...]:
         """Return every memory that rests on one or on a copy of it, the nearest first."""
         return reflecting.dependents(self._parts, self._actor, memory_id)
 
+    @asking
     def inbox(
         self, *, space: str | None = None, expired: bool = False, limit: int = 100, after: str | None = None
     ) -> Inbox:

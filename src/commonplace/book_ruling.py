@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from commonplace import deciding, limiting, ruling
 from commonplace.agreements import Limit, Pending, Rule
-from commonplace.hands import Hands
+from commonplace.hands import Hands, asking
 
 
 class RulingVerbs(Hands):
@@ -30,6 +30,7 @@ class RulingVerbs(Hands):
         what = ruling.chosen(kinds, tags, importance, refresh, approval=approval)
         return ruling.add(self._parts, self._actor, space, from_space, what)
 
+    @asking
     def rules(self, *, space: str | None = None) -> tuple[Rule, ...]:
         """Return the rules that take into and from the spaces that one administers."""
         return ruling.listed(self._parts, self._actor, space=space)
@@ -42,6 +43,7 @@ class RulingVerbs(Hands):
         """Ask those who administer a space that one may read, and perhaps not write to, to take a memory in."""
         return deciding.request(self._parts, self._actor, memory_id, to, refresh=refresh)
 
+    @asking
     def pending(self, *, space: str | None = None, decided: bool = False) -> tuple[Pending, ...]:
         """Return what waits for one's decision and what one asked for oneself, or with it what was decided."""
         return deciding.listed(self._parts, self._actor, space=space, decided=decided)
@@ -58,6 +60,7 @@ class RulingVerbs(Hands):
         """Set how often a minute a principal may `share` or `request`, or everybody without a limit of its own."""
         return limiting.set_limit(self._parts, self._actor, action, per_minute, principal=principal)
 
+    @asking
     def limits(self) -> tuple[Limit, ...]:
         """Return the limits that there are, or one's own."""
         return limiting.listed(self._parts, self._actor)

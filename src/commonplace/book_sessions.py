@@ -10,7 +10,7 @@ from datetime import timedelta
 from commonplace import capture, share, spoken, wording
 from commonplace import settle as settling
 from commonplace.errors import CommonplaceError, HomeIsNewer
-from commonplace.hands import Hands
+from commonplace.hands import Hands, asking
 from commonplace.model import Captured, Message, MessagePage, Sent, Session, Settled, Worked
 
 
@@ -34,10 +34,12 @@ class SessionVerbs(Hands):
         sent = [Sent(message) if isinstance(message, str) else message for message in messages]
         return capture.append(self._parts, self._actor, session, sent, self._context(space, parent, tags))
 
+    @asking
     def messages(self, session: str, *, after: int = 0, limit: int = 100) -> MessagePage:
         """Return the messages of a session behind a number, in order, those that were taken back too."""
         return capture.show(self._parts, self._actor, session, after=after, limit=limit)
 
+    @asking
     def sessions(self, *, space: str | None = None, limit: int = 50) -> tuple[Session, ...]:
         """Return the newest sessions."""
         return capture.listed(self._parts, self._actor, space=space, limit=limit)

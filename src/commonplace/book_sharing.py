@@ -7,7 +7,7 @@ from datetime import datetime
 
 from commonplace import granting, share
 from commonplace import lineage as lineages
-from commonplace.hands import Hands
+from commonplace.hands import Hands, asking
 from commonplace.model import Receipt
 from commonplace.principals import ApiKey, Grant, NewKey
 from commonplace.provenance import CopyOf, Lineage, Sharing
@@ -48,10 +48,12 @@ class SharingVerbs(Hands):
         """Let a copy that was edited here say what its source says again."""
         return share.adopt(self._parts, self._actor, copy_id)
 
+    @asking
     def lineage(self, memory_id: str, *, depth: int = 32) -> Lineage:
         """Return where a memory came from and what was copied from it, at most so deep each way."""
         return lineages.lineage(self._parts, self._actor, memory_id, depth=depth)
 
+    @asking
     def copies(self, memory_id: str) -> tuple[CopyOf, ...]:
         """Return every copy of a memory, and theirs."""
         return lineages.listed(self._parts, self._actor, memory_id)
@@ -66,6 +68,7 @@ class SharingVerbs(Hands):
         """Take a grant away."""
         granting.revoke(self._parts, self._actor, principal, space)
 
+    @asking
     def grants(self, *, space: str | None = None) -> tuple[Grant, ...]:
         """Return the grants on the spaces that one administers, and one's own."""
         return granting.granted(self._parts, self._actor, space=space)
@@ -81,6 +84,7 @@ class SharingVerbs(Hands):
         """Make an API key; its secret is in the answer, and nowhere else. `limits`: pairs of a space and a role."""
         return granting.create_key(self._parts, self._actor, principal, label=label, limits=limits, expires=expires)
 
+    @asking
     def keys(self) -> tuple[ApiKey, ...]:
         """Return the keys that there are, or one's own."""
         return granting.listed_keys(self._parts, self._actor)

@@ -32,6 +32,7 @@ CommonplaceError                 exit code 1
     ├── NetworkFileSystem
     └── DatabaseError
         ├── DatabaseUnreachable          no server there, or none that takes writes
+        │   └── ServerLost                   it was there a moment ago
         ├── DatabaseRefused              a wrong password, no such user or database
         ├── DatabaseUnfit                too old, without pgvector, or not ours to use
         └── NotReplicated                a write that only one server has
@@ -224,6 +225,10 @@ class DatabaseError(HomeError):
 
 class DatabaseUnreachable(DatabaseError):
     """No server answers, or none that takes writes."""
+
+
+class ServerLost(DatabaseUnreachable):
+    """The server was lost in the middle of something."""
 
 
 class DatabaseRefused(DatabaseError):

@@ -30,6 +30,7 @@ from commonplace.errors import (
     DiskFull,
     HomeDamaged,
     HomeError,
+    ServerLost,
 )
 
 _DEFAULTS: Final = {
@@ -215,6 +216,7 @@ def shown(address: str) -> str:
 # --- what errors mean
 
 # The protocol has no codes for what goes wrong before there is a session: only the words of the server and of libpq.
+_SESSIONS: Final = "let the pooler lend a connection for a whole session, or connect to the server itself"
 _REFUSALS: Final = (
     ("authentication failed", DatabaseRefused, "check user and password in COMMONPLACE_DATABASE"),
     ("no password supplied", DatabaseRefused, "put the password into COMMONPLACE_DATABASE, or into ~/.pgpass"),
@@ -223,6 +225,7 @@ _REFUSALS: Final = (
     ("too many clients", Busy, "raise max_connections of the server, or lower COMMONPLACE_CONNECTIONS"),
     ("remaining connection slots", Busy, "raise max_connections of the server, or lower COMMONPLACE_CONNECTIONS"),
     ("too many connections", Busy, "raise the connection limit of the user or database"),
+    ("query_wait_timeout", Busy, "give the pooler as many connections as all processes have together"),
     (
         "session is read-only",
         DatabaseUnreachable,
@@ -258,11 +261,13 @@ def is_lost(error: psycopg.Error, line: Line) -> bool:
     )
 
 
-def lost(error: psycopg.Error) -> DatabaseUnreachable:
+def lost(error: psycopg.Error) -> ServerLost:
     """Say that the line is gone."""
     if isinstance(error, pg.ReadOnlySqlTransaction):
-        return DatabaseUnreachable("the server takes no writes", fix="name the primary in COMMONPLACE_DATABASE")
-    return DatabaseUnreachable(f"the server was lost: {error}", fix="look at the server, then try again")
+        return ServerLost("the server takes no writes", fix="name the primary in COMMONPLACE_DATABASE")
+    if isinstance(error, pg.InvalidSqlStatementName):
+        return ServerLost(f"the connection is not the one that it was: {error}", fix=_SESSIONS)
+    return ServerLost(f"the server was lost: {error}", fix="look at the server, then try again")
 
 
 def is_collision(error: psycopg.Error) -> bool:
@@ -288,6 +293,11 @@ def typed(error: psycopg.Error) -> CommonplaceError:
         return Busy(f"the database took too long: {error}", fix="try again; look at the server's load")
     if isinstance(error, pg.DiskFull):
         return DiskFull("there is no room left for the database", fix="free some space on the server and try again")
+    if isinstance(error, pg.DuplicatePreparedStatement):
+        return DatabaseUnfit(
+            f"others use the same connection to the server: {error}",
+            fix=_SESSIONS,
+        )
     if isinstance(error, pg.InvalidSchemaName):
         return DatabaseUnfit(
             f"the tables of a book have no schema to be in: {error}",
