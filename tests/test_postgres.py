@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -547,20 +547,25 @@ def test_a_commit_that_only_one_server_has_is_not_acknowledged(blow, proving):
         db = opened(place)
         server.configure(synchronous_standby_names="'nobody'")
         server.reload()
-        stop = threading.Event()
-        canceller = threading.Thread(target=_cancel_waits, args=(server, stop))
-        if blow != "cancel":
-            canceller = threading.Thread(target=_end_a_wait, args=(server, stop, blow))
-        canceller.start()
-        try:
-            if blow == "cancel":
-                _wait_until_commits_wait(server)
-            with pytest.raises(NotReplicated, match="synchronous replication"):
-                db.write(story)
-        finally:
-            stop.set()
-            canceller.join()
+        with _meanwhile(_cancel_waits, server):
+            _wait_until_commits_wait(server)
+        doing = _cancel_waits if blow == "cancel" else partial(_end_a_wait, blow=blow)
+        with _meanwhile(doing, server), pytest.raises(NotReplicated, match="synchronous replication"):
+            db.write(story)
         db.close()
+
+
+@contextmanager
+def _meanwhile(work: Callable[[Server, threading.Event], None], server: Server) -> Iterator[None]:
+    """Let this be done to a server by a thread of its own, until the block ends."""
+    stop = threading.Event()
+    thread = threading.Thread(target=work, args=(server, stop))
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
 
 
 def _wait_until_commits_wait(server: Server) -> None:
@@ -578,7 +583,7 @@ def _end_a_wait(server: Server, stop: threading.Event, blow: str) -> None:
     """End the first wait for a standby with its connection, or with the server; cancel those that follow."""
     waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
     with psycopg.connect(server.address(), autocommit=True) as connection:
-        while not connection.execute(waiting).fetchall():
+        while not connection.execute(waiting).fetchall() and not stop.is_set():
             time.sleep(0.05)
         if blow == "terminate":
             connection.execute(f"SELECT pg_terminate_backend(pid) FROM ({waiting}) waits")

@@ -459,12 +459,12 @@ def test_what_cannot_be_logged_does_not_happen_and_nor_does_what_follows_it(book
     real = audit.append
     left = [1 if verb == "edit" else 0]
 
-    def append(*args: Any, **named: Any) -> None:
+    def append(*args: Any, **named: Any) -> tuple[int, str]:
         # The log of one space is written, that of the next is not.
         if not left[0]:
             raise OSError("the key is gone")
         left[0] -= 1
-        real(*args, **named)
+        return real(*args, **named)
 
     with monkeypatch.context() as patch:
         patch.setattr(audit, "append", append)
