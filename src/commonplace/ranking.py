@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from math import log
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -318,11 +319,14 @@ def _speaks(question: Question, pool: Pool) -> Numbers:
     return _has(pool, BY_USER) * (not question.words.isdisjoint(_FIRST_PERSON))
 
 
+# The same few speak again and again.
+@lru_cache(maxsize=1024)
+def _called(name: str) -> frozenset[str]:
+    """Return the words by which a speaker may be called."""
+    return frozenset(re.findall(r"\w+", name.lower())) - _ROLES
+
+
 def _only_speaker(question: Question, names: Sequence[str], spoken: Ints) -> int | None:
     """Return the one speaker whose name is in the question; None if it names nobody or several."""
-    named = [
-        at
-        for at in np.flatnonzero(np.bincount(spoken)).tolist()
-        if question.words & (set(re.findall(r"\w+", names[at].lower())) - _ROLES)
-    ]
+    named = [at for at in np.flatnonzero(np.bincount(spoken)).tolist() if question.words & _called(names[at])]
     return named[0] if len(named) == 1 else None

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from commonplace.catalogue import Entry
-from commonplace.engines.segments import Loose, Segment, build, columns_of_a_row, hashed, restored
+from commonplace.engines.segments import Loose, Segment, build, columns_of_a_row, hashed, hashes, restored
 
 PASSAGE: Final = (
     "space, id, owner, thread, position, kind, flags, time, valid_from, valid_until, superseded, expires,"
@@ -221,7 +221,7 @@ def unpacked(
     numbers, arrays["space"] = np.unique(columns["space"], return_inverse=True)
     arrays["speaker"], speaker_table = _speakers(columns, speakers)
     arrays["vectors"] = _vectors(vectors, columns["scales"] > 0, dimensions)
-    kept, own = _among(entries, np.array(sorted(map(hashed, terms)), np.uint64))
+    kept, own = _among(entries, np.sort(hashes(terms)))
     rows = np.searchsorted(np.cumsum(columns["entries"], dtype=np.int64), kept, "right")
     return restored(
         Loose(

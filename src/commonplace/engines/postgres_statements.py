@@ -1,4 +1,4 @@
-"""Statements as the flows write them, made into what PostgreSQL takes: parameters, lists, and several as one."""
+"""Statements as the flows write them, made into what PostgreSQL takes: parameters and lists, and several as one."""
 
 from __future__ import annotations
 

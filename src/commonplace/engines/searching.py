@@ -414,12 +414,14 @@ def _laid_out(opened: Sequence[_Open], rows_of: Sequence[Rows], near: Sequence[B
     def joined(name: str) -> Any:  # noqa: ANN401 - an array
         return in_order([segment.column(name)[rows] for segment, rows in pairs] or [_NO_ROWS])
 
+    told = [(len(rows), segment.names(rows)) for segment, rows in pairs if len(rows)]
+
     def name(row: int) -> tuple[str, str]:
         at = row if sorting is None else int(sorting[row])
-        for segment, rows in pairs:
-            if at < len(rows):
-                return segment.passage(int(rows[at])), segment.memory(int(rows[at]))
-            at -= len(rows)
+        for size, named in told:
+            if at < size:
+                return named(at)
+            at -= size
         raise IndexError(row)
 
     speakers = sorted({speaker for segment, _ in pairs for speaker in segment.table("speaker")})

@@ -175,6 +175,24 @@ class Segment:
         once[1:] = found[1:] != found[:-1]
         return found[once], (packed[once] & 1) == 0
 
+    def names(self, rows: Rows) -> Callable[[int], tuple[str, str]]:
+        """Return what tells, of each of these rows, the id of its passage and of the memory that it is in."""
+        # Read at once: single numbers are slow to get out of an array.
+        start = self.bundle.arrays["id_start"]
+        first, last = start[rows], start[rows + 1]
+        said, ends = self.bundle.arrays["ids"][_between(first, last)].tobytes(), np.cumsum(last - first).tolist()
+        digits = self.bundle.arrays["memory"][rows].tobytes().hex()
+        nowhere = (self.flags[rows] & _NOWHERE).tolist()
+        positions = self.position[rows].tolist()
+
+        def named(at: int) -> tuple[str, str]:
+            own = digits[32 * at : 32 * at + 32]
+            memory = "" if nowhere[at] else f"{own[:8]}-{own[8:12]}-{own[12:16]}-{own[16:20]}-{own[20:]}"
+            passage = said[ends[at - 1] if at else 0 : ends[at]].decode()
+            return passage or f"{memory}#{positions[at]}", memory
+
+        return named
+
     def passage(self, row: int) -> str:
         """Return the id of a passage."""
         start = self.bundle.arrays["id_start"]
