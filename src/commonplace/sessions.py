@@ -26,8 +26,6 @@ _IN_IT: Final = (
 _COUNTED: Final = _FIND.format(also=f", {_IN_IT.format(what='count(*)')}")
 _FIRST_OPEN: Final = f"SELECT {_IN_IT.format(what='min(seq)')} FROM session_place WHERE id = :id"  # noqa: S608 - our own words
 
-_FEW: Final = 20
-
 FIRST_GENERATION: Final = 1
 """That of a session before anybody switched or rewound it, and before its first message too."""
 
@@ -222,18 +220,16 @@ class Repeated:
 
     def ask(self) -> None:
         """Ask now, wherever the session is: it may not be known yet."""
-        # Few are found one by one; asked for together, all of the session might be read for them.
-        few = len(self._ids) <= _FEW
-        which = [(" = :ids", one) for one in self._ids] if few else [(" IN :ids", some) for some in _chunks(self._ids)]
+        # One by one, each by its key: asked for together, all of the session might be read for them.
         self._asked = [
             self._tx.ask(
                 f"SELECT {_QUALIFIED}, message.sent FROM session_place JOIN message"  # noqa: S608 - our own words
                 " ON message.space = session_place.space AND message.session = session_place.id"
-                f" WHERE session_place.id = :session AND message.client_id{one}",
+                " WHERE session_place.id = :session AND message.client_id = :client_id",
                 session=self._session,
-                ids=ids,
+                client_id=client_id,
             )
-            for one, ids in which
+            for client_id in dict.fromkeys(self._ids)
         ]
 
     def found(self) -> dict[str, tuple[Message, str]]:
