@@ -727,3 +727,18 @@ def test_what_is_no_address_is_refused_without_being_shown():
     with pytest.raises(BadInput) as caught:
         opened("postgresql://user:s3cret@host:port:x/name?nonsense=1")
     assert "s3cret" not in str(caught.value)
+
+
+def test_a_line_that_was_interrupted_between_two_transactions_is_not_used_again(db, monkeypatch):
+    with monkeypatch.context() as patched:
+        enter = Pipe.__enter__
+
+        def interrupted(pipe: Pipe) -> Pipe:
+            enter(pipe)
+            raise KeyboardInterrupt
+
+        patched.setattr(Pipe, "__enter__", interrupted)
+        with pytest.raises(KeyboardInterrupt), db.reading():
+            pass
+    # This is asked outside of a pipeline, which a line that is still in one does not take.
+    assert db.bytes_used() > 0
