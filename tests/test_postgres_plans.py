@@ -46,6 +46,7 @@ def test_nothing_reads_all_messages_of_a_long_session(postgres_book, monkeypatch
             book.append("long", [Sent(f"a heron {at}", client_id=f"{size}-{at}") for at in range(size)])
         book.settle("long")
         book.recall("heron", spaces=["team"])
+        book.recall("", spaces=["team"])
         book.reindex(anew=True)
         plans = {sql: _plan(connection, sql) for sql in asked if "message" in sql and sql.startswith("SELECT")}
         assert len(plans) > 5
