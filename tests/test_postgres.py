@@ -766,3 +766,18 @@ def test_a_pooler_that_lends_one_connection_to_several_is_named(postgres_book):
         database.write(lambda tx: tx.row("SELECT 1"))
     assert "whole session" in caught.value.fix
     database.close()
+
+
+def test_a_line_that_was_interrupted_between_two_transactions_is_not_used_again(db, monkeypatch):
+    with monkeypatch.context() as patched:
+        enter = Pipe.__enter__
+
+        def interrupted(pipe: Pipe) -> Pipe:
+            enter(pipe)
+            raise KeyboardInterrupt
+
+        patched.setattr(Pipe, "__enter__", interrupted)
+        with pytest.raises(KeyboardInterrupt), db.reading():
+            pass
+    # This is asked outside of a pipeline, which a line that is still in one does not take.
+    assert db.bytes_used() > 0

@@ -463,6 +463,29 @@ def test_a_session_that_fell_silent_is_settled_when_it_is_due_and_not_before(tim
     assert timed.work() == 0
 
 
+def test_what_is_said_while_the_rest_is_settled_is_settled_later(chosen, timed, clock, monkeypatch):
+    with closing(compose_book(chosen, clock=clock)) as other:
+        timed.append("s", [Sent("said", role="assistant"), Sent("said again", role="assistant")])
+        clock.forward(hours=2)
+        begun, carry_out = threading.Event(), settle.carry_out
+
+        def slowly(*given):
+            begun.set()
+            # Who appends now waits for the session.
+            threading.Event().wait(0.5)
+            return carry_out(*given)
+
+        monkeypatch.setattr(settle, "carry_out", slowly)
+        worker = threading.Thread(target=timed.work)
+        worker.start()
+        assert begun.wait(30)
+        other.append("s", [Sent("and once more", role="assistant")])
+        worker.join()
+    clock.forward(hours=2)
+    timed.work()
+    assert logs_of(timed)["s"].session.unsettled == 0
+
+
 def test_a_question_waits_longer_for_its_answer(timed, clock):
     timed.append("s", ["Who paints the mill?"])
     clock.forward(hours=2)

@@ -141,8 +141,9 @@ def _append(desk: Desk, session_id: str, cleaned: Sequence[_Clean], context: Con
 def _ask_behind(desk: Desk, session_id: str, repeated: sessions.Repeated) -> None:
     """Ask what is to be known when the session is held: what came before, and what the seal will need."""
     repeated.ask()
-    if session_id in desk.parts.places:
-        ask_ahead(desk, desk.parts.places[session_id])
+    # Looked up once: another thread may throw all places away meanwhile.
+    if place := desk.parts.places.get(session_id):
+        ask_ahead(desk, place)
 
 
 def _note_place(desk: Desk, session: Session) -> None:

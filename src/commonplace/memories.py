@@ -235,7 +235,7 @@ def page(
     sql, params = _page_query(chosen, since=since, until=until, after=after)
     # One question for each space, which its index answers in order, and only then the rows of those that are shown.
     asked = [tx.ask(sql, space=space, limit=limit, **params) for space in spaces]
-    newest = list(islice(heapq.merge(*(rows() for rows in asked), reverse=True), limit))
+    newest = list(islice(heapq.merge(*(found() for found in asked), reverse=True), limit))
     chosen_ids: dict[str, list[str]] = {}
     for _, memory_id, space in newest:
         chosen_ids.setdefault(space, []).append(memory_id)

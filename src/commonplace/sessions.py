@@ -15,13 +15,16 @@ _QUALIFIED: Final = ", ".join(f"message.{name}" for name in _COLUMNS.split(", ")
 _OPEN: Final = "episode IS NULL AND taken_back IS NULL"
 
 _FIND: Final = (
-    "SELECT session.space, session.id, parent, tags, created, closed, generation, last,"  # noqa: S608 - our own words
-    f" (SELECT {{also}} FROM message WHERE message.space = session.space AND message.session = session.id AND {_OPEN})"
+    "SELECT session.space, session.id, parent, tags, created, closed, generation, last{also}"
     " FROM session_place JOIN session ON session.space = session_place.space AND session.id = session_place.id"
     " WHERE session_place.id = :id"
 )
-
-_FEW: Final = 20
+_IN_IT: Final = (
+    "(SELECT {what} FROM message"  # noqa: S608 - our own words
+    f" WHERE message.space = session_place.space AND message.session = session_place.id AND {_OPEN})"
+)
+_COUNTED: Final = _FIND.format(also=f", {_IN_IT.format(what='count(*)')}")
+_FIRST_OPEN: Final = f"SELECT {_IN_IT.format(what='min(seq)')} FROM session_place WHERE id = :id"  # noqa: S608 - our own words
 
 FIRST_GENERATION: Final = 1
 """That of a session before anybody switched or rewound it, and before its first message too."""
@@ -74,7 +77,7 @@ def goes_on_from(tx: Reading, session_id: str, other: str) -> bool:
 
 def find(tx: Reading, spaces: Spaces, session_id: str) -> Session | None:
     """Return a session of the given spaces."""
-    row = tx.row(_FIND.format(also="count(*)"), id=session_id)
+    row = tx.row(_COUNTED, id=session_id)
     return _session(row, spaces, unsettled=row[8]) if row and row[0] in spaces else None
 
 
@@ -84,13 +87,16 @@ def taking(tx: Transaction, session_id: str) -> Callable[[Spaces], Session | Non
     What is returned waits for it, in spaces of which its own must be one, if they are all. Nobody counts what is
     unsettled in it: from the first such message on, all count.
     """
-    rows = tx.ask(_FIND.format(also="min(seq)") + (f"{tx.locking} OF session" if tx.locking else ""), id=session_id)
+    rows = tx.ask(_FIND.format(also="") + (f"{tx.locking} OF session" if tx.locking else ""), id=session_id)
+    # Asked behind the lock: a statement that waited for it sees messages as they were before it waited.
+    first = tx.ask(_FIRST_OPEN, id=session_id)
 
     def taken(spaces: Spaces) -> Session | None:
         for row in rows():
             if row[0] not in spaces:
                 raise Overtaken
-            return _session(row, spaces, unsettled=row[7] - row[8] + 1 if row[8] else 0)
+            open_from = first()[0][0]
+            return _session(row, spaces, unsettled=row[7] - open_from + 1 if open_from else 0)
         return None
 
     return taken
@@ -214,18 +220,16 @@ class Repeated:
 
     def ask(self) -> None:
         """Ask now, wherever the session is: it may not be known yet."""
-        # Few are found one by one; asked for together, all of the session might be read for them.
-        few = len(self._ids) <= _FEW
-        which = [(" = :ids", one) for one in self._ids] if few else [(" IN :ids", some) for some in _chunks(self._ids)]
+        # One by one, each by its key: asked for together, all of the session might be read for them.
         self._asked = [
             self._tx.ask(
                 f"SELECT {_QUALIFIED}, message.sent FROM session_place JOIN message"  # noqa: S608 - our own words
                 " ON message.space = session_place.space AND message.session = session_place.id"
-                f" WHERE session_place.id = :session AND message.client_id{one}",
+                " WHERE session_place.id = :session AND message.client_id = :client_id",
                 session=self._session,
-                ids=ids,
+                client_id=client_id,
             )
-            for one, ids in which
+            for client_id in dict.fromkeys(self._ids)
         ]
 
     def found(self) -> dict[str, tuple[Message, str]]:

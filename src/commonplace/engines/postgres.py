@@ -137,8 +137,8 @@ class PostgresDatabase:
     def _alone(self) -> Iterator[None]:
         if getattr(self._mine, "writing", False):
             raise RuntimeError("a writing transaction was opened inside another")
-        self._mine.writing = True
         try:
+            self._mine.writing = True
             yield
         finally:
             self._mine.writing = False

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import psycopg
 from psycopg import errors as pg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import ConnStatus, TransactionStatus
+from psycopg.pq import ConnStatus, PipelineStatus, TransactionStatus
 
 from commonplace.engines.forking import Gate
 from commonplace.engines.postgres_pipe import Connection, Pipe
@@ -126,6 +126,8 @@ class Lines:
     def _give_back(self, line: Line) -> None:
         """Keep a line for the next; one that was interrupted in the middle of something is of no use to anybody."""
         connection, status = line.connection, line.connection.info.transaction_status
+        if connection.pgconn.pipeline_status != PipelineStatus.OFF:
+            connection.close()
         with suppress(psycopg.Error):
             if status in _OPEN and not connection.closed:
                 connection.execute("ROLLBACK")

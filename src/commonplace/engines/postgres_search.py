@@ -70,10 +70,14 @@ _NEAREST: Final = """
       ORDER BY {column} <=> %(vector)s::halfvec, id LIMIT %(depth)s
     ) nearest
 """
-# Without a question: messages, and each other memory once.
+# Without a question: messages, and each other memory once. The newest of each space, as its index has them in order:
+# of several spaces at once, all would be read.
 _NEWEST: Final = f"""
-    SELECT space, uuid_send(id) FROM recall_passage p
-    WHERE space = ANY(%(spaces)s::bigint[]) AND (flags & {IS_CHAT} > 0 OR position = 0) AND {{wanted}}{{others}}
+    SELECT space, uuid_send(id) FROM unnest(%(spaces)s::bigint[]) AS asked CROSS JOIN LATERAL (
+      SELECT space, id, time, position FROM recall_passage p
+      WHERE space = asked AND (flags & {IS_CHAT} > 0 OR position = 0) AND {{wanted}}{{others}}
+      ORDER BY time DESC, position DESC, id LIMIT %(depth)s
+    ) p
     ORDER BY time DESC, position DESC, id LIMIT %(depth)s
 """  # noqa: S608 - a number of our own
 # What is asked for by its key is looked up by it, however many the database believes that to be: hence the OFFSETs.
