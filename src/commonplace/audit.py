@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
-from json import JSONEncoder
+from json.encoder import encode_basestring
 from math import isfinite
 from typing import Final, NamedTuple
 
@@ -44,7 +44,7 @@ _LARGEST_INT: Final = 2**53 - 1
 _WORD: Final = re.compile(r"[!-~]+")
 _HEX_SIGNATURE: Final = re.compile(r"[0-9a-f]{128}")
 
-_quoted: Final = JSONEncoder(ensure_ascii=False).encode
+_quoted: Final = encode_basestring
 
 
 # Canonical JSON (RFC 8785)

@@ -343,7 +343,7 @@ def _session(row: Row, spaces: Spaces, *, unsettled: int) -> Session:
         space=spaces[row[0]],
         id=row[1],
         parent=row[2],
-        tags=tuple(json.loads(row[3])),
+        tags=tuple(json.loads(row[3])) if row[3] != "[]" else (),
         created=moment(row[4]),
         closed=moment(row[5]) if row[5] else None,
         generation=row[6],

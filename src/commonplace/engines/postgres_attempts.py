@@ -47,10 +47,15 @@ class Attempts(Generic[Told]):
         """Begin with none; what is not durable is made again, whatever became of it."""
         self._story = story
         self._durable = durable
-        self._mark = new_id() if durable else ""
+        self._name = ""
         self._marked = False
         self._sent: _Sent[Told] | None = None
         self._doubtful: _Sent[Told] | None = None
+
+    @property
+    def _mark(self) -> str:
+        self._name = self._name or new_id()
+        return self._name
 
     def begin(self) -> None:
         """Note that nothing was sent yet in this attempt."""

@@ -125,13 +125,13 @@ class Lines:
 
     def _give_back(self, line: Line) -> None:
         """Keep a line for the next; one that was interrupted in the middle of something is of no use to anybody."""
-        connection, status = line.connection, line.connection.info.transaction_status
+        connection, status = line.connection, line.connection.pgconn.transaction_status
         if connection.pgconn.pipeline_status != PipelineStatus.OFF:
             connection.close()
         with suppress(psycopg.Error):
             if status in _OPEN and not connection.closed:
                 connection.execute("ROLLBACK")
-                status = connection.info.transaction_status
+                status = connection.pgconn.transaction_status
         if status == TransactionStatus.IDLE and not self._closed and not connection.closed:
             self._idle.append(line)
         else:

@@ -77,10 +77,15 @@ class Unsent:
 
     def joined(self) -> tuple[str, dict[str, Any]]:
         """Return all as one statement, with its parameters."""
-        params = {
-            f"{name}_{at}": value for at, (_, given) in enumerate(self.statements) for name, value in given.items()
-        }
-        return _joined(tuple(sql for sql, _ in self.statements)), params
+        params: dict[str, Any] = {}
+        for at, (_, given) in enumerate(self.statements):
+            params.update(zip(_renamed(tuple(given), at), given.values(), strict=True))
+        return _joined(tuple([sql for sql, _ in self.statements])), params
+
+
+@lru_cache(maxsize=4096)
+def _renamed(names: tuple[str, ...], at: int) -> tuple[str, ...]:
+    return tuple(f"{name}_{at}" for name in names)
 
 
 @lru_cache(maxsize=1024)
