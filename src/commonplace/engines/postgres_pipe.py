@@ -124,14 +124,15 @@ class Pipe:
 
     def ask(self, statement: str, params: Mapping[str, object] | None = None, *, binary: bool = False) -> Answer:
         """Send a statement with parameters like `%(name)s`, soon, and return what waits for its answer."""
-        said, names = _numbered(statement)
+        sql, names = _numbered(statement)
         values: list[bytes | None] = []
         types: list[int] = []
         formats: list[pq.Format] | None = None
         for name in names:
             value = params[name] if params is not None else None
-            if type(value) is str:
-                values.append(_text(value))
+            if type(value) is str and (said := value.encode()).find(0) < 0:
+                # Most are texts.
+                values.append(said)
                 types.append(0)
                 continue
             written = _written(value)
@@ -141,7 +142,7 @@ class Pipe:
                 formats = [pq.Format.TEXT] * len(names) if formats is None else formats
                 formats[len(values) - 1] = pq.Format.BINARY
         self._pgconn.send_query_prepared(
-            self._prepared(said, tuple(types)), values, formats, pq.Format.BINARY if binary else pq.Format.TEXT
+            self._prepared(sql, tuple(types)), values, formats, pq.Format.BINARY if binary else pq.Format.TEXT
         )
         answer = Answer(self)
         self._awaited.append(answer)
@@ -198,8 +199,10 @@ class Pipe:
 
     def _receive(self) -> None:
         """Receive the next answer; raise what went wrong, once."""
-        # Each answer ends with nothing: that of the one before may come first.
-        result = self._next() or self._next()
+        pgconn = self._pgconn
+        # Each answer ends with nothing: that of the one before comes first.
+        result = None if pgconn.is_busy() else pgconn.get_result()
+        result = result or self._next() or self._next()
         if result is None:
             self.connection.close()
             raise psycopg.OperationalError("the server has nothing more to say")
