@@ -96,3 +96,22 @@ def test_what_is_refused_is_refused_once(book, losing):
 def test_every_verb_that_only_asks_is_asked_again():
     asking = {name for name in dir(Commonplace) if hasattr(getattr(Commonplace, name), "__wrapped__")}
     assert asking >= set(VERBS)
+
+
+@pytest.mark.parametrize("verb", ["settle", "switch", "work"])
+def test_a_server_that_is_lost_while_a_settling_is_planned_is_asked_again(book, losing, verb):
+    for nth in range(1, 60):
+        session = f"chat-{nth}"
+        book.append(session, [Sent("Where is the ledger?"), Sent("In the tower.")], space="team")
+        left = losing(nth)
+        if verb == "settle":
+            book.settle(session)
+        elif verb == "switch":
+            book.switch(session, f"next-{nth}", reason="new")
+        else:
+            book.work()
+        if left:
+            left.clear()
+            break
+    assert [one.id for one in book.sessions(limit=200) if one.unsettled and verb != "work"] == []
+    assert book.verify_log().ok

@@ -27,7 +27,6 @@ from commonplace.book_ruling import RulingVerbs
 from commonplace.book_sessions import SessionVerbs
 from commonplace.book_sharing import SharingVerbs
 from commonplace.errors import CommonplaceError
-from commonplace.hands import asking
 from commonplace.model import (
     UNSET,
     Asked,
@@ -52,6 +51,7 @@ from commonplace.model import (
     Unset,
 )
 from commonplace.paths import PERSONAL
+from commonplace.reading import asking
 from commonplace.sync import quiet
 
 

@@ -7,8 +7,9 @@ from datetime import datetime
 
 from commonplace import reflecting, triage, wording
 from commonplace.doubt import Dependent, Inbox, Superseded, Triaged
-from commonplace.hands import Hands, asking
+from commonplace.hands import Hands
 from commonplace.model import Draft, Receipt, Space
+from commonplace.reading import asking
 
 
 class ReasoningVerbs(Hands):

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from commonplace import deciding, limiting, ruling
 from commonplace.agreements import Limit, Pending, Rule
-from commonplace.hands import Hands, asking
+from commonplace.hands import Hands
+from commonplace.reading import asking
 
 
 class RulingVerbs(Hands):

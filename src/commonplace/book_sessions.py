@@ -10,8 +10,9 @@ from datetime import timedelta
 from commonplace import capture, share, spoken, wording
 from commonplace import settle as settling
 from commonplace.errors import CommonplaceError, HomeIsNewer
-from commonplace.hands import Hands, asking
+from commonplace.hands import Hands
 from commonplace.model import Captured, Message, MessagePage, Sent, Session, Settled, Worked
+from commonplace.reading import asking
 
 
 class SessionVerbs(Hands):

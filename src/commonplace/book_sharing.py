@@ -7,10 +7,11 @@ from datetime import datetime
 
 from commonplace import granting, share
 from commonplace import lineage as lineages
-from commonplace.hands import Hands, asking
+from commonplace.hands import Hands
 from commonplace.model import Receipt
 from commonplace.principals import ApiKey, Grant, NewKey
 from commonplace.provenance import CopyOf, Lineage, Sharing
+from commonplace.reading import asking
 
 
 class SharingVerbs(Hands):

@@ -278,6 +278,7 @@ def require_writable(desk: Desk, session_id: str) -> Session:
     return session
 
 
+@reading.asking
 def require_there(parts: Parts, actor: str, session_id: str) -> None:
     """Refuse a session that is not there, or that may not be read."""
     with parts.db.reading() as tx:
@@ -303,6 +304,7 @@ def listed(parts: Parts, actor: str, *, space: str | None, limit: int) -> tuple[
         return tuple(sessions.page(tx, reading.readable(tx, actor, space), after=None, limit=limit))
 
 
+@reading.asking
 def generation(parts: Parts, actor: str, session_id: str) -> int:
     """Return the generation of a session, which its first message does not change."""
     with parts.db.reading() as tx:

@@ -3,30 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import wraps
-from typing import ParamSpec, TypeVar
 
 from commonplace import prefetch, rights, settings
-from commonplace.errors import ServerLost
 from commonplace.model import Unsent
 from commonplace.ports import Parts, Recalls, Transfers
 from commonplace.settings import Settings
-
-_Given = ParamSpec("_Given")
-_Answer = TypeVar("_Answer")
-
-
-def asking(verb: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
-    """Let a verb that only asks be asked again when a server is lost in the middle of its answer, once."""
-
-    @wraps(verb)
-    def asked(*given: _Given.args, **named: _Given.kwargs) -> _Answer:
-        try:
-            return verb(*given, **named)
-        except ServerLost:
-            return verb(*given, **named)
-
-    return asked
 
 
 class Hands:

@@ -8,16 +8,33 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from functools import wraps
+from typing import Final, ParamSpec, TypeVar
 
 from commonplace import dates, files, freshness, links, memories, paths, reasoning, revisions, rights, spaces, wording
 from commonplace.desk import no_memory
-from commonplace.errors import BadInput
+from commonplace.errors import BadInput, ServerLost
 from commonplace.judgement import REASONING
 from commonplace.model import KINDS, Filter, Link, Memory, Page, Revision, Space, Spaces
 from commonplace.ports import Parts, Reading
 
 MAX_PAGE: Final = 1000
+
+_Given = ParamSpec("_Given")
+_Answer = TypeVar("_Answer")
+
+
+def asking(verb: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
+    """Let what only asks be asked again when a server is lost in the middle of its answer, once."""
+
+    @wraps(verb)
+    def asked(*given: _Given.args, **named: _Given.kwargs) -> _Answer:
+        try:
+            return verb(*given, **named)
+        except ServerLost:
+            return verb(*given, **named)
+
+    return asked
 
 
 def readable(tx: Reading, actor: str, name: str | None = None) -> Spaces:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, NamedTuple
 
-from commonplace import boundary, jobs, memories, paths, rights, sessions, spaces, titles, transcripts
+from commonplace import boundary, jobs, memories, paths, reading, rights, sessions, spaces, titles, transcripts
 from commonplace.desk import Desk
 from commonplace.model import Memory, Message, Session, Settled, Spaces, Worked, new_id
 from commonplace.ports import Likeness, Parts, Reading, Told, Transaction
@@ -72,6 +72,7 @@ def with_plan(
     return write(parts, actor, partial(whole, plan=_plan(parts, actor, session_id, likeness, flush=flush), last=True))
 
 
+@reading.asking
 def _plan(parts: Parts, actor: str, session_id: str, likeness: Likeness, *, flush: bool) -> Plan | None:
     with parts.db.reading() as tx:
         session = sessions.find(tx, _writable(tx, actor), session_id)
@@ -205,6 +206,7 @@ def retry(parts: Parts, actor: str) -> int:
     return parts.db.write(lambda tx: jobs.retry(tx, _writable(tx, actor)), durable=False)
 
 
+@reading.asking
 def _is_due(parts: Parts, actor: str) -> bool:
     with parts.db.reading() as tx:
         return jobs.is_due(tx, _writable(tx, actor), kinds=(JOB,), now=parts.clock.now())

@@ -318,9 +318,8 @@ def work(parts: Parts, actor: str, *, until: datetime | None = None) -> int:
         return until is not None and parts.clock.now() >= until
 
     kinds, count = tuple(_DEEDS), 0
-    with parts.db.reading() as tx:
-        if not jobs.is_due(tx, _writable(tx, actor), kinds=kinds, now=parts.clock.now()):
-            return count
+    if not _is_due(parts, actor, kinds):
+        return count
     while not over():
         job = parts.db.write(lambda tx: jobs.take(tx, _writable(tx, actor), kinds=kinds), durable=False)
         if job is None:
@@ -328,6 +327,12 @@ def work(parts: Parts, actor: str, *, until: datetime | None = None) -> int:
         _do(parts, actor, job, over)
         count += 1
     return count
+
+
+@reading.asking
+def _is_due(parts: Parts, actor: str, kinds: tuple[str, ...]) -> bool:
+    with parts.db.reading() as tx:
+        return jobs.is_due(tx, _writable(tx, actor), kinds=kinds, now=parts.clock.now())
 
 
 Over: TypeAlias = Callable[[], bool]
