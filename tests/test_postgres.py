@@ -286,6 +286,18 @@ def test_a_connection_lost_before_the_commit_is_told_from_one_lost_after_it(db):
     assert everything(db) == [(1, 1)]
 
 
+class Counting:
+    """A story that stores how often it was told before, and tells how often it was told."""
+
+    def __init__(self) -> None:
+        self.told = 0
+
+    def __call__(self, tx: Transaction) -> int:
+        tx.run("INSERT INTO kept (a) VALUES (:a)", a=self.told)
+        self.told += 1
+        return self.told
+
+
 class Commits:
     """What becomes of the commits of this process: each is handed to the next of these, and at last goes through."""
 
@@ -314,13 +326,7 @@ def never_arrived(connection, _commit):
 
 def test_a_commit_whose_answer_was_lost_is_not_made_twice(db, monkeypatch):
     Commits(monkeypatch, answer_lost)
-    told: list[Any] = []
-
-    def story(tx):
-        told.append(tx.run("INSERT INTO kept (a) VALUES (:a)", a=len(told)))
-        return len(told)
-
-    assert db.write(story) == 1
+    assert db.write(Counting()) == 1
     assert everything(db) == [(0, 0)]
 
 
@@ -332,25 +338,13 @@ def test_a_line_that_broke_off_inside_the_driver_is_lost_too(db, monkeypatch):
         raise psycopg.OperationalError("cannot exit pipeline mode while busy")
 
     Commits(monkeypatch, broken)
-    told: list[Any] = []
-
-    def story(tx):
-        told.append(tx.run("INSERT INTO kept (a) VALUES (:a)", a=len(told)))
-        return len(told)
-
-    assert db.write(story) == 1
+    assert db.write(Counting()) == 1
     assert everything(db) == [(0, 0)]
 
 
 def test_a_commit_that_never_arrived_is_made_again(db, monkeypatch):
     Commits(monkeypatch, never_arrived, never_arrived)
-    told: list[Any] = []
-
-    def story(tx):
-        told.append(tx.run("INSERT INTO kept (a) VALUES (:a)", a=len(told)))
-        return len(told)
-
-    assert db.write(story) == 3
+    assert db.write(Counting()) == 3
     assert everything(db) == [(2, 0)]
 
 
@@ -358,7 +352,6 @@ def test_a_commit_that_never_arrived_is_made_again(db, monkeypatch):
 def test_a_commit_that_is_still_under_way_is_waited_for(postgres_book, db, monkeypatch, ending):
     """The server has the commit but has not answered yet when the connection is lost; it ends some time later."""
     late: list[threading.Timer] = []
-    told: list[Any] = []
     monkeypatch.setattr(postgres_attempts, "new_id", lambda: "the mark")
 
     def under_way(connection, _commit):
@@ -376,13 +369,9 @@ def test_a_commit_that_is_still_under_way_is_waited_for(postgres_book, db, monke
         late[0].start()
         raise psycopg.OperationalError("the connection is lost")
 
-    def story(tx):
-        told.append(tx.run("INSERT INTO kept (a) VALUES (:a)", a=len(told)))
-        return len(told)
-
     Commits(monkeypatch, under_way)
     begun = time.monotonic()
-    assert db.write(story) == (1 if ending == "COMMIT" else 2)
+    assert db.write(Counting()) == (1 if ending == "COMMIT" else 2)
     assert time.monotonic() - begun > 0.3
     late[0].join()
     assert everything(db) == [(0 if ending == "COMMIT" else 1, 0)]
@@ -435,13 +424,7 @@ def test_a_machine_whose_clock_is_ahead_does_not_take_away_the_marks_of_others(p
         raise psycopg.OperationalError("the connection is lost")
 
     Commits(monkeypatch, answer_lost_while_another_tidies)
-    told: list[Any] = []
-
-    def story(tx):
-        told.append(tx.run("INSERT INTO kept (a) VALUES (:a)", a=len(told)))
-        return len(told)
-
-    assert db.write(story) == 1
+    assert db.write(Counting()) == 1
     assert everything(db) == [(0, 0)]
 
 

@@ -90,10 +90,9 @@ def test_answers_are_read_in_any_order(pipe):
 def test_nobody_waits_before_an_answer_is_read(pipe):
     with pipe:
         slow, quick = pipe.ask("SELECT pg_sleep(0.05)"), pipe.ask("SELECT 1")
-        assert not slow.is_there
-        assert not quick.is_there
+        assert slow.result is quick.result is None
         assert quick.row() == (1,)
-        assert slow.is_there
+        assert slow.result is not None
 
 
 def test_a_statement_is_prepared_once(pipe):

@@ -50,11 +50,6 @@ class Answer:
         self._pipe = pipe
         self.result: pq.abc.PGresult | None = None
 
-    @property
-    def is_there(self) -> bool:
-        """Whether it was received already."""
-        return self.result is not None
-
     def rows(self) -> list[Row]:
         """Return all rows."""
         return self._pipe.rows(self._waited())
