@@ -451,7 +451,7 @@ def opened(place: str) -> Index:
     lines = Lines(place, most=5, wait=30)
     _OPENED.append(lines.close)
 
-    return PostgresIndex(lines.line)
+    return PostgresIndex(lines.line, kept=100 << 20)
 
 
 def commit(index: Index, number: int) -> None:

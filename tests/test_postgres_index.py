@@ -26,6 +26,7 @@ from commonplace.book import Commonplace
 from commonplace.catalogue import Applied, Layer, Marker, Sought
 from commonplace.engines import postgres_schema
 from commonplace.engines.postgres_pipe import Pipe
+from commonplace.engines.postgres_rows import signed
 from commonplace.errors import Busy, DatabaseUnreachable, HomeIsNewer
 from commonplace.model import Draft
 from tests import test_segments
@@ -140,9 +141,24 @@ def lay(schemas: Callable[[], str]) -> Lay:
             for layer in (Layer((ELSEWHERE,)), *layers[:written]):
                 writer.add(layer)
             writer.commit(MARKER)
-        return Laid(index.view(), tuple(layers[written:]))
+        return _Often(index.view(), tuple(layers[written:]))
 
     return lay_out
+
+
+class _Often(Laid):
+    """An index that is asked again and again: at first by questions, then more and more from what is kept."""
+
+    def search(self, sought: Sought) -> Any:
+        kept = vars(self.view)["_kept"]
+        kept.clear()
+        found = super().search(sought)
+        for number in range(1, len(sought.spaces) + 1):
+            again = super().search(sought)
+            assert len(kept.has(map(signed, sought.spaces))) == number, "it was not kept"
+            assert answer(again, sought) == answer(found, sought), f"{number} of the spaces kept change the answer"
+        assert answer(super().search(sought), sought) == answer(found, sought), "what is kept changes the answer"
+        return found
 
 
 def _number(seen: Marker | None) -> int:
@@ -610,15 +626,17 @@ def towers(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> I
     address, keys = postgres_book
     monkeypatch.setenv("COMMONPLACE_KEYS", keys)
     with commonplace.open(address) as book:
-        for number in range(12):
+        for number in range(20):
             book.remember(f"The ledger of tower {number} is kept in the cellar.", space=f"tower/{number}")
         book.reindex(anew=True)
-        book.recall("ledger", spaces="tower/0")
+        book.recall("ledger", spaces="tower/19")
         yield book
 
 
 # Begin, version, changes in all, spaces, three of the first question, neighbours, what supersedes, memories, end.
 STATEMENTS = 11
+_OF_A_SEARCH = 3
+"""What has the terms, what is nearest, and the best with their neighbours: not asked where everything is kept."""
 
 
 @pytest.mark.parametrize("spaces", [["tower/0"], ["tower/1", "tower/2", "tower/3"], ["tower/"], ["/"]])
@@ -626,6 +644,18 @@ def test_a_recall_takes_few_statements_however_many_spaces_it_asks(towers, monke
     with recorded(monkeypatch) as statements:
         assert towers.recall("ledger", spaces=spaces).hits
     assert len(statements) == STATEMENTS, statements
+
+
+def test_spaces_that_are_asked_again_and_again_are_searched_without_a_question(towers, monkeypatch):
+    spaces = ["tower/0", "tower/1", "tower/2", "empty"]
+    towers.create_space("empty")
+    before = towers.recall("ledger", spaces=spaces).hits
+    for _ in spaces:
+        with recorded(monkeypatch) as statements:
+            assert towers.recall("ledger", spaces=spaces).hits == before
+    with recorded(monkeypatch) as statements:
+        assert towers.recall("ledger", spaces=spaces).hits == before
+    assert len(statements) == STATEMENTS - _OF_A_SEARCH, statements
 
 
 def test_whoever_was_granted_spaces_asks_once_more_however_many_they_are(towers, monkeypatch):

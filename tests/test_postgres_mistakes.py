@@ -241,11 +241,17 @@ def test_what_is_no_address(refusal, value):
     assert "postgresql://user" in refusal(value, BadInput).fix
 
 
-@pytest.mark.parametrize("value", ["0", "1", "-3", "many", "1001", "٣"])
-def test_a_number_of_connections_that_is_none(monkeypatch, value):
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("CONNECTIONS", value) for value in ("0", "1", "-3", "many", "1001", "٣")),
+        *(("RECALL_MB", value) for value in ("-1", "1.5", "much", "100001", "٣")),
+    ],
+)
+def test_a_number_that_is_none(monkeypatch, name, value):
     monkeypatch.setenv("COMMONPLACE_DATABASE", "postgresql://host/book")
-    monkeypatch.setenv("COMMONPLACE_CONNECTIONS", value)
-    with pytest.raises(BadInput, match="COMMONPLACE_CONNECTIONS"):
+    monkeypatch.setenv(f"COMMONPLACE_{name}", value)
+    with pytest.raises(BadInput, match=f"COMMONPLACE_{name}"):
         commonplace.open()
 
 

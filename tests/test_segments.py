@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from commonplace.catalogue import FOREVER, IS_CHAT, Entry, Layer, Sought
 from commonplace.engines import layers as laying
-from commonplace.engines import mapped_index, searching, segments
+from commonplace.engines import mapped_index, nearness, searching, segments
 from commonplace.engines.searching import Part, search
 from commonplace.engines.segments import Segment, build, hashed, merge, order_of, quantise, sketch, tag_term, widened
 from commonplace.model import KINDS
@@ -238,10 +238,10 @@ def test_a_guess_where_the_first_pass_ends_changes_no_candidate(lay, monkeypatch
     laid = lay(_spread(entries, pieces, seed))
     sought = Sought(terms=(), vector=vector(*(dice.gauss(0, 1) for _ in range(DIMENSIONS))), spaces=ALL, first=10)
     with monkeypatch.context() as patched:
-        patched.setattr(searching, "_FIRST_PASS", 100)
+        patched.setattr(nearness, "_FIRST_PASS", 100)
         found = []
-        for guessed in (searching._guessed, lambda _distances, nowhere: nowhere - 1, lambda *_: 0):
-            patched.setattr(searching, "_guessed", guessed)
+        for guessed in (nearness._guessed, lambda _distances, nowhere: nowhere - 1, lambda *_: 0):
+            patched.setattr(nearness, "_guessed", guessed)
             found.append(_found(laid, sought))
     assert found[0] == found[1] == found[2]
 
@@ -257,6 +257,36 @@ def test_a_nearest_passage_that_a_filter_leaves_out_takes_nobodys_place(lay):
     assert {row[0] for row in found.rows} == {f"{memory_id(2_000 + number)}#0" for number in range(3)}
     # And yet they are counted: how rare a term is does not depend on the question.
     assert found.total == 1_003
+
+
+@_settings
+@given(seed=st.integers(0, 10**9), alike=st.booleans())
+def test_rough_sums_leave_out_nobody_who_is_among_the_nearest(seed, alike):
+    """Of hundreds of rows only some are compared to the last digit: many that hardly differ are the hardest."""
+    dice = random.Random(seed)
+    spread = 0.02 if alike else 1.0
+    middle = [dice.gauss(0, 1) for _ in range(DIMENSIONS)]
+    entries = [
+        entry(number, position=0, vector=vector(*(one + dice.gauss(0, spread) for one in middle)))
+        for number in range(400)
+    ]
+    part = Part(built := build(entries, killed=NOBODY, dimensions=DIMENSIONS), np.ones(400, np.bool_))
+    asked = vector(*middle)
+    sought = Sought(terms=(), vector=asked, spaces=ALL, first=dice.choice([1, 7, 40]), reach=0)
+    found = answer(search([part], sought, exactly=True), sought)
+    cosines = nearness.cosines(built.vectors, asked)
+    best = np.lexsort((built.thread, ~built.order, -cosines))[: sought.first]
+    assert {row[0] for row in found.rows} == {built.passage(row) for row in best}
+
+
+def test_a_long_memory_whose_parts_are_all_nearest_leaves_room_for_others_among_many():
+    near, less = vector(1, 1, 1), vector(1, 1, 0.5)
+    entries = [entry(1, position=at, vector=near) for at in range(300)]
+    entries += [entry(2 + number, vector=less) for number in range(300)]
+    built = build(entries, killed=NOBODY, dimensions=DIMENSIONS)
+    sought = Sought(terms=(), vector=near, spaces=ALL, first=10, reach=0)
+    found = answer(search([Part(built, np.ones(600, np.bool_))], sought, exactly=True), sought)
+    assert len({row[1] for row in found.rows}) == 1 + 10 - searching.PARTS_OF_ONE
 
 
 # --- of one memory a few parts

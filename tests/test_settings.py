@@ -474,14 +474,19 @@ def test_the_address_of_a_server_is_never_shown_with_its_secrets(user):
     )
     assert found.database is not None
     assert found.database.place == "postgresql://one,two:5433/book"
-    assert (found.database.keys, found.database.connections) == (str(user / "keys"), 20)
+    assert found.database[1:] == (str(user / "keys"), 20, 128)
     assert "s3cret" not in repr(found)
     assert "alice" not in repr(found)
 
 
 def test_a_home_or_a_server_that_is_named_wins_over_the_environment(user):
-    environ = {"HOME": str(user), "COMMONPLACE_DATABASE": "postgresql://one/book", "COMMONPLACE_CONNECTIONS": "5"}
+    environ = {
+        "HOME": str(user),
+        "COMMONPLACE_DATABASE": "postgresql://one/book",
+        "COMMONPLACE_CONNECTIONS": "5",
+        "COMMONPLACE_RECALL_MB": "0",
+    }
     assert Settings.load(user / "notes", environ=environ, cwd=user).database is None
     named = Settings.load("postgresql://two/other", environ=environ, cwd=user).database
     assert named is not None
-    assert (named.place, named.connections) == ("postgresql://two/other", 5)
+    assert (named.place, named.connections, named.recall_mb) == ("postgresql://two/other", 5, 0)

@@ -72,11 +72,13 @@ class EmbedderChoice(NamedTuple):
 
 
 class DatabaseChoice(NamedTuple):
-    """A book on a database server: where it is, where its keys are, and how many connections a process may have."""
+    """A book on a database server: where it is, where its keys are, and what a process may have of everything."""
 
     address: str
     keys: str | None = None
     connections: int = 20
+    recall_mb: int = 128
+    """So many megabytes of small spaces a process keeps at hand, to recall from."""
 
     @property
     def place(self) -> str:
@@ -91,7 +93,8 @@ class DatabaseChoice(NamedTuple):
 
     def __repr__(self) -> str:
         """Show everything but what may be secret in the address."""
-        return f"DatabaseChoice(address={self.place!r}, keys={self.keys!r}, connections={self.connections!r})"
+        rest = zip(self._fields[1:], self[1:], strict=True)
+        return f"DatabaseChoice(address={self.place!r}, {', '.join(f'{name}={value!r}' for name, value in rest)})"
 
 
 class Settings(NamedTuple):
@@ -277,14 +280,22 @@ def _embedder(env: Mapping[str, str], own: _Config) -> EmbedderChoice:
 
 def _database(env: Mapping[str, str], cwd: str) -> DatabaseChoice | None:
     """Return the server that was chosen; whoever names a home means that."""
-    address, keys, count = (env.get(f"COMMONPLACE_{name}") or None for name in ("DATABASE", "KEYS", "CONNECTIONS"))
+    address, keys = (env.get(f"COMMONPLACE_{name}") or None for name in ("DATABASE", "KEYS"))
     if address is None:
         return None
-    connections = count or "20"
-    if not connections.isascii() or not connections.isdecimal() or not 2 <= int(connections) <= 1000:
-        raise BadInput("COMMONPLACE_CONNECTIONS is not a number from 2 to 1000", fix="set it to a number such as 20")
-    folder = os.path.realpath(os.path.join(cwd, _expanded(keys, env))) if keys else None
-    return DatabaseChoice(checked_address(address, "COMMONPLACE_DATABASE"), folder, int(connections))
+    return DatabaseChoice(
+        checked_address(address, "COMMONPLACE_DATABASE"),
+        keys=os.path.realpath(os.path.join(cwd, _expanded(keys, env))) if keys else None,
+        connections=_number(env, "COMMONPLACE_CONNECTIONS", 20, least=2, most=1000),
+        recall_mb=_number(env, "COMMONPLACE_RECALL_MB", 128, least=0, most=100_000),
+    )
+
+
+def _number(env: Mapping[str, str], name: str, default: int, *, least: int, most: int) -> int:
+    value = env.get(name) or str(default)
+    if not value.isascii() or not value.isdecimal() or not least <= int(value) <= most:
+        raise BadInput(f"{name} is not a number from {least} to {most}", fix=f"set it to a number such as {default}")
+    return int(value)
 
 
 def checked_address(address: str, where: str) -> str:

@@ -9,6 +9,7 @@ Nothing here is the truth: the tables can be dropped at any time, and are made a
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from psycopg import errors as pg
 
 from commonplace.catalogue import Applied, Found, Layer, Marker, Sought, Tail
 from commonplace.engines.layers import Layers
+from commonplace.engines.postgres_kept import Kept
 from commonplace.engines.postgres_lines import Line
 from commonplace.engines.postgres_pipe import Connection, Pipe
 from commonplace.engines.postgres_rows import PASSAGE, POSTING, packed, signed
@@ -78,18 +80,20 @@ _WITHDRAW: Final = """
     SELECT space, count(*), count(*) FILTER (WHERE bare) FROM gone GROUP BY space
 """
 _SHRINK: Final = """
-    UPDATE recall_space SET passages = passages - %(passages)s, unembedded = unembedded - %(unembedded)s
+    UPDATE recall_space SET passages = passages - %(passages)s, unembedded = unembedded - %(unembedded)s,
+      version = %(version)s
     WHERE space = %(space)s
 """
 _GROW: Final = """
-    INSERT INTO recall_space (space, name, passages, unembedded)
-    VALUES (%(space)s, %(name)s, %(passages)s, %(unembedded)s)
+    INSERT INTO recall_space (space, name, passages, unembedded, version)
+    VALUES (%(space)s, %(name)s, %(passages)s, %(unembedded)s, %(version)s)
     ON CONFLICT (space) DO UPDATE SET
-      passages = recall_space.passages + excluded.passages, unembedded = recall_space.unembedded + excluded.unembedded
+      passages = recall_space.passages + excluded.passages, unembedded = recall_space.unembedded + excluded.unembedded,
+      version = excluded.version
 """
 _FOLLOW: Final = """
-    INSERT INTO recall_space (space, name, passages, unembedded, number, seq, head)
-    VALUES (%(space)s, %(name)s, 0, 0, %(number)s, %(seq)s, %(hash)s)
+    INSERT INTO recall_space (space, name, passages, unembedded, version, number, seq, head)
+    VALUES (%(space)s, %(name)s, 0, 0, 0, %(number)s, %(seq)s, %(hash)s)
     ON CONFLICT (space) DO UPDATE SET number = excluded.number, seq = excluded.seq, head = excluded.head
 """
 _COMMIT: Final = """
@@ -125,11 +129,12 @@ class Piped(Protocol):
 class PostgresIndex:
     """The Index port in the database that the book is in."""
 
-    def __init__(self, lend: Lend) -> None:
-        """Use connections as they are lent; nothing is made before it is needed."""
+    def __init__(self, lend: Lend, *, kept: int) -> None:
+        """Use connections as they are lent, and so many bytes for small spaces; nothing is made before it is needed."""
         self._lend = lend
         self._turn = threading.Lock()
-        self._nothing = _View(self._lend, 0, None)
+        self._kept = Kept(kept)
+        self._nothing = _View(self._lend, self._kept, 0, None)
         self._view = self._nothing
 
     def known(self) -> _View:
@@ -148,7 +153,7 @@ class PostgresIndex:
                 if found is None or found[0] != FORMAT:
                     self._view = self._nothing
                 elif found[1] != self._view.generation:
-                    self._view = _View(self._lend, *_marker(line.connection))
+                    self._view = _View(self._lend, self._kept, *_marker(line.connection))
             except pg.UndefinedTable:
                 self._view = self._nothing
             return self._view
@@ -187,21 +192,25 @@ class PostgresIndex:
     def close(self) -> None:
         """Let go of what was seen; connections belong to whoever lent them."""
         self._view = self._nothing
+        self._kept.clear()
 
 
 class _View:
     """What the index held when the marker was read."""
 
-    def __init__(self, lend: Lend, generation: int, marker: Marker | None, layers: Layers | None = None) -> None:
+    def __init__(
+        self, lend: Lend, kept: Kept, generation: int, marker: Marker | None, layers: Layers | None = None
+    ) -> None:
         self.generation: Final = generation
         self.marker: Final = marker
         self._lend = lend
+        self._kept = kept
         self._layers: Final = Layers() if layers is None else layers
         self._newest = _LATEST
 
     def as_known(self) -> _View:
         """Return the same, but for a search of no other index than just this one."""
-        view = _View(self._lend, self.generation, self.marker, self._layers)
+        view = _View(self._lend, self._kept, self.generation, self.marker, self._layers)
         view._newest = self.generation
         return view
 
@@ -214,7 +223,7 @@ class _View:
         owners |= {entry.owner for layer in tail for entry in layer.entries}
         if isinstance(tx, Piped):
             try:
-                generation, found = Search(tx.pipe, sought, parts, owners).found(self.marker)
+                generation, found = Search(tx.pipe, sought, parts, owners, self._kept).found(self.marker)
             except (pg.UndefinedTable, pg.UndefinedColumn) as error:
                 raise _moved() from error
             if not self.generation <= generation <= self._newest:
@@ -222,7 +231,7 @@ class _View:
             return found
         with self._lend() as line, line.pipe as pipe:
             pipe.ask(_READ)
-            generation, found = Search(pipe, sought, parts, owners).found(self.marker)
+            generation, found = Search(pipe, sought, parts, owners, self._kept).found(self.marker)
             pipe.ask("ROLLBACK")
         if generation != self.generation:
             raise _moved()
@@ -239,7 +248,7 @@ class _Writer:
         self._generation = -1
         self._open = False
         self._bare = self._empty = False
-        self._dimensions = 0
+        self._dimensions = self._version = 0
         self._added: set[str] = set()
         self._grown: dict[str, tuple[int, int]] = {}
         self._written = self._committed = 0
@@ -253,6 +262,8 @@ class _Writer:
         """Take the lock."""
         self._connection.execute(_WRITE.format(milliseconds=max(int(self._wait * 1000), 1)))
         self._open = True
+        # By chance: a number that was counted could come again after a restored back-up, for something else.
+        self._version = secrets.randbits(62)
         try:
             found = self._connection.execute(_LOCK).fetchone()
         except pg.LockNotAvailable as error:
@@ -341,12 +352,22 @@ class _Writer:
             # What this transaction has added itself is not counted yet.
             self._count_in(cursor)
             cursor.executemany(
-                _SHRINK, [{"space": space, "passages": size, "unembedded": bare} for space, size, bare in gone]
+                _SHRINK,
+                [
+                    {"space": space, "passages": size, "unembedded": bare, "version": self._version}
+                    for space, size, bare in gone
+                ],
             )
 
     def _count_in(self, cursor: psycopg.Cursor[tuple[Any, ...]]) -> None:
         grown = [
-            {"space": signed(space), "name": space, "passages": size, "unembedded": unembedded}
+            {
+                "space": signed(space),
+                "name": space,
+                "passages": size,
+                "unembedded": unembedded,
+                "version": self._version,
+            }
             for space, (size, unembedded) in self._grown.items()
         ]
         cursor.executemany(_GROW, grown)

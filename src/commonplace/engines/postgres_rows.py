@@ -1,7 +1,7 @@
 """A passage as rows of PostgreSQL: how a segment is taken apart for COPY, and put together from what was fetched.
 
 A passage's id in the index orders as passages of one score do, so that an index of the database has them in that order:
-the newest first, then by place. All else that scoring reads is kept as a segment has it.
+the newest first, then by thread and place. All else that scoring reads is kept as a segment has it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FETCHED: Final = ", ".join(
 )
 """Everything of many rows in one: what is the same size in each says how much of the rest is whose."""
 
-ID: Final = np.dtype([("newest", ">u8"), ("place", ">u8")])
+ID: Final = np.dtype([("newest", ">u8"), ("rest", ">u8")])
 """An id as two numbers that order as its bytes do."""
 
 _OWN: Final = columns_of_a_row()
@@ -65,9 +65,8 @@ _POSTING: Final = np.dtype(
         ("id", "V16"),
     ]
 )
-_PLACE_BITS: Final = 24
-_REST_BITS: Final = 40
-_FURTHEST: Final = (1 << _PLACE_BITS) - 1
+_FURTHEST: Final = (1 << 16) - 1
+_REST_BYTES: Final = 4
 
 
 def signed(text: str) -> int:
@@ -104,21 +103,21 @@ def _sizes(segment: Segment) -> dict[str, tuple[int, int]]:
 
 def _ids(segment: Segment) -> list[bytes]:
     """Return an id for each row, which is another for every owner."""
-    newest = ~segment.order
-    places = np.minimum(segment.position, _FURTHEST)
+    newest = (~segment.order).tolist()
+    threads = (segment.thread >> np.uint64(48)).tolist()
+    places = np.minimum(segment.position, _FURTHEST).tolist()
     found: list[bytes] = []
     found_before: set[bytes] = set()
-    for row, (first, place) in enumerate(zip(newest.tolist(), places.tolist(), strict=True)):
+    for row, begun in enumerate(zip(newest, threads, places, strict=True)):
         said = struct.pack("<QQq", segment.column("owner")[row], segment.thread[row], segment.position[row])
         said += segment.passage(row).encode()
-        begun = struct.pack("!Q", first) + place.to_bytes(_PLACE_BITS // 8, "big")
-        found.append(_unlike(found_before, begun, said))
+        found.append(_unlike(found_before, struct.pack("!QHH", *begun), said))
     return found
 
 
 def _unlike(others: set[bytes], begun: bytes, said: bytes) -> bytes:
     """Return an id that no other row has, even if all that it says is the same."""
-    while (found := begun + blake2b(said, digest_size=_REST_BITS // 8).digest()) in others:
+    while (found := begun + blake2b(said, digest_size=_REST_BYTES).digest()) in others:
         said += b"again"
     others.add(found)
     return found
@@ -210,8 +209,18 @@ def ids_of(array: bytes | None) -> Any:  # noqa: ANN401 - a structured array
     ]
 
 
+def numbers_of(array: bytes | None) -> list[int]:
+    """Return the numbers in an array of whole numbers as the server sends it."""
+    items: list[int] = np.frombuffer(array or b"", _ITEM, offset=_INT8 if array else 0)["value"].tolist()
+    return items
+
+
 def unpacked(
-    fetched: Sequence[Sequence[bytes | None]], *, spaces: Mapping[int, str], terms: Sequence[str], dimensions: int
+    fetched: Sequence[Sequence[bytes | None]],
+    *,
+    spaces: Mapping[int, str],
+    terms: Sequence[str] | None,
+    dimensions: int,
 ) -> Segment:
     """Put fetched passages together; `spaces` are the names of those that were asked, `terms` those that matter."""
     parts = [[one or b"" for one in some] for some in zip(*fetched, strict=True)] or [[]] * 5
@@ -221,8 +230,12 @@ def unpacked(
     numbers, arrays["space"] = np.unique(columns["space"], return_inverse=True)
     arrays["speaker"], speaker_table = _speakers(columns, speakers)
     arrays["vectors"] = _vectors(vectors, columns["scales"] > 0, dimensions)
-    kept, own = _among(entries, np.sort(hashes(terms)))
-    rows = np.searchsorted(np.cumsum(columns["entries"], dtype=np.int64), kept, "right")
+    sizes = columns["entries"].astype(np.int64)
+    own = np.frombuffer(entries, _ENTRY)
+    if terms is not None:
+        kept, own = _among(entries, np.sort(hashes(terms)))
+        rows = np.searchsorted(np.cumsum(sizes), kept, "right")
+        sizes = np.bincount(rows, minlength=len(columns))
     return restored(
         Loose(
             records=columns,
@@ -232,7 +245,7 @@ def unpacked(
             id_sizes=columns["name_size"].astype(np.int64),
             terms=own["term"],
             counts=own["count"],
-            sizes=np.bincount(rows, minlength=len(columns)),
+            sizes=sizes,
         )
     )
 

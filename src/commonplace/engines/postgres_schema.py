@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 """Changes with every change of the tables, or of what stands in them."""
 
 TABLES: Final = ("recall_index", "recall_space", "recall_passage", "recall_posting")
@@ -33,6 +33,7 @@ MARKER: Final = f"""
       name       text NOT NULL,
       passages   bigint NOT NULL,
       unembedded bigint NOT NULL,
+      version    bigint NOT NULL,  -- another whenever a passage comes or goes
       number     bigint,    -- none for a space that the marker does not name
       seq        bigint,
       head       text

@@ -8,16 +8,17 @@ a segment beside the tail's and searched as segments are. So both engines choose
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from commonplace.catalogue import FOREVER, IS_CHAT, Found, Marker, Sought
+from commonplace.engines.postgres_kept import EMPTY, FEW, Kept, Known, part_of
 from commonplace.engines.postgres_pipe import Answer, Binary, Pipe, Row
-from commonplace.engines.postgres_rows import FETCHED, ID, SHORT, ids_of, signed, unpacked
+from commonplace.engines.postgres_rows import FETCHED, ID, SHORT, ids_of, numbers_of, signed, unpacked
 from commonplace.engines.searching import PARTS_OF_ONE, Counts, Part, candidates, count, search
-from commonplace.engines.segments import Floats, tag_term, widened
+from commonplace.engines.segments import Floats, Segment, compact, tag_term, widened
 from commonplace.model import KINDS
 
 _SPARE: Final = 10
@@ -32,12 +33,15 @@ _FEWEST: Final = 4
 _TOGETHER: Final = 8
 """So many candidates come in one row, with their neighbours: all in one would be moved about in memory too often."""
 
+_MANY: Final = 64
 _SAMPLE: Final = 16
 
 _ABOUT: Final = """
-    SELECT generation, embedder,
-      (SELECT coalesce(sum(passages), 0)::bigint FROM recall_space WHERE space = ANY(%(spaces)s::bigint[]))
-    FROM recall_index
+    SELECT generation, embedder, coalesce(dimensions, 0), array_send(spaces), array_send(sizes), array_send(versions)
+    FROM recall_index CROSS JOIN (
+      SELECT array_agg(space) AS spaces, array_agg(passages) AS sizes, array_agg(version) AS versions
+      FROM recall_space WHERE space = ANY(%(every)s::bigint[])
+    ) s
 """
 _REPLACED: Final = """
     SELECT array_send(array_agg(id)) FROM recall_passage
@@ -113,29 +117,46 @@ _AROUND: Final = f"""
     GROUP BY s.few
 """  # noqa: S608 - numbers and names of our own
 
+# All of one space, to be kept.
+_WHOLE: Final = f"""
+    SELECT {FETCHED} FROM (
+      SELECT columns, entries, name, speaker, vector, row_number() OVER () / {_MANY} AS few
+      FROM recall_passage WHERE space = %(space)s
+    ) p GROUP BY few
+"""  # noqa: S608 - numbers and names of our own
+
 
 class _First(NamedTuple):
     """What the first question brings: which index it is, how much it has, and what may be an answer."""
 
     generation: int
     embedder: str
-    passages: int
+    dimensions: int
+    known: dict[int, Known]
     postings: list[Row]
     nearest: list[Row]
     replaced: Any
+    whole: Segment | None
+
+    def is_as(self, marker: Marker) -> bool:
+        """Tell whether vectors are as a marker says."""
+        return (self.embedder, self.dimensions) == (marker.embedder, marker.dimensions)
 
 
 class Search:
     """One search in the transaction of one connection: of what that sees, and of a tail."""
 
-    def __init__(self, pipe: Pipe, sought: Sought, tail: Sequence[Part], owners: frozenset[str]) -> None:
+    def __init__(self, pipe: Pipe, sought: Sought, tail: Sequence[Part], owners: frozenset[str], kept: Kept) -> None:
         """Search for this through a pipe; `owners` are those whose passages the tail replaces."""
         self._pipe = pipe
         self._sought = sought
         self._tail = tail
+        self._owners = owners
+        self._kept = kept
         self._spaces: Final = {signed(space): space for space in sought.spaces}
+        self._asked: Sequence[int] = ()
         self._given: Final[dict[str, Any]] = {
-            "spaces": _array(self._spaces),
+            "every": _array(self._spaces),
             "terms": _array(map(signed, sought.terms)),
             "owners": _array(map(signed, owners)),
             "first": sought.first,
@@ -148,25 +169,52 @@ class Search:
 
     def found(self, marker: Marker) -> tuple[int, Found]:
         """Return the generation of the index in this transaction, and what is found; vectors are as the marker says."""
-        common = self._common()
-        first = self._first(marker)
+        first, common, kept = self._asked_first(marker)
         if first.embedder != marker.embedder:
             self._sought = self._sought._replace(vector=None)
-        matched = _matched(self._sought.terms, first.postings, first.replaced)
-        matched = matched.supposing([round(first.passages * common.get(term, 0)) for term in self._sought.terms])
-        here = count(self._tail, self._sought)
-        having = tuple(map(sum, zip(matched.having, here.having, strict=True)))
-        counts = Counts(first.passages - len(first.replaced) + here.total, having)
-        rows = self._fetched(matched.weighed(counts.weights), first.nearest, counts)
-        said = (*self._sought.terms, *self._sought.near, *map(tag_term, self._sought.tags))
-        fetched = unpacked(rows, spaces=self._spaces, terms=said, dimensions=marker.dimensions)
-        parts = [Part(fetched, np.ones(fetched.rows, np.bool_)), *self._tail]
+        parts = [*self._tail, *(part_of(segment, self._owners) for segment in kept)]
+        counts = None
+        if self._asked:
+            counts, fetched = self._asked_then(marker, first, common, parts)
+            parts = [Part(fetched, np.ones(fetched.rows, np.bool_)), *parts]
         wide = [Part(widened(part.segment, marker.dimensions), part.alive) for part in parts]
-        return first.generation, search(wide, self._sought, counts)
+        return first.generation, search(wide, self._sought, counts, exactly=True)
+
+    def _asked_first(self, marker: Marker) -> tuple[_First, dict[str, float], list[Segment]]:
+        """Ask the first question in those spaces of which nothing is kept; return what is kept of the others."""
+        few = self._spaces if len(self._spaces) <= FEW else ()
+        expected = self._kept.has(few)
+        worth = self._kept.worth_reading(space for space in few if space not in expected)
+        first, common = self._first(marker, [space for space in self._spaces if space not in {*expected, worth}], worth)
+        kept = self._kept.of(expected, first.known)
+        if len(kept) < len(expected):
+            # Something that was kept is of another moment: then all of it is asked for, this time.
+            first, common = self._first(marker, tuple(self._spaces))
+            kept = []
+        elif first.whole is not None and worth is not None:
+            kept.append(first.whole)
+            if first.is_as(marker):
+                self._kept.keep(worth, first.known.get(worth, EMPTY).version, first.whole)
+        self._kept.note((space for space in few if space in self._asked), first.known)
+        return first, common, kept
+
+    def _asked_then(
+        self, marker: Marker, first: _First, common: Mapping[str, float], parts: Sequence[Part]
+    ) -> tuple[Counts, Segment]:
+        """Ask for the best with their neighbours; return how many there are of everything, and what was fetched."""
+        passages = sum(first.known.get(space, EMPTY).passages for space in self._asked)
+        matched = _matched(self._sought.terms, first.postings, first.replaced)
+        matched = matched.supposing([round(passages * common.get(term, 0)) for term in self._sought.terms])
+        here = count(parts, self._sought)
+        having = tuple(map(sum, zip(matched.having, here.having, strict=True)))
+        counts = Counts(passages - len(first.replaced) + here.total, having)
+        rows = self._fetched(matched.weighed(counts.weights), first.nearest, counts, parts)
+        said = (*self._sought.terms, *self._sought.near, *map(tag_term, self._sought.tags))
+        return counts, unpacked(rows, spaces=self._spaces, terms=said, dimensions=marker.dimensions)
 
     def _common(self) -> dict[str, float]:
         """Leave out terms that are common, where all would be too many; return the share that may have each."""
-        most = max(_LOOK_UPS // max(len(self._spaces), 1), _FEWEST)
+        most = max(_LOOK_UPS // max(len(self._asked), 1), _FEWEST)
         if len(self._sought.terms) <= most:
             return {}
         counted = {term: (having, passages) for term, having, passages in self._ask(_COMMON).rows()}
@@ -175,26 +223,34 @@ class Search:
         self._given["terms"] = _array(map(signed, by_rarity[:most]))
         return {term: shares[term][0] / shares[term][1] for term in by_rarity[most:]}
 
-    def _first(self, marker: Marker) -> _First:
-        """Ask how many there are, what has the terms, what is nearest, and what the tail replaces."""
+    def _first(self, marker: Marker, asked: Sequence[int], whole: int | None = None) -> tuple[_First, dict[str, float]]:
+        """Ask how many there are, what has the terms, what is nearest, and what the tail replaces; of one space all."""
+        self._asked = asked
+        self._given["spaces"] = _array(asked)
         self._given["embedder"] = marker.embedder
         self._column = "w" if marker.dimensions > SHORT else "v"
         vector = self._sought.vector
         near = vector is not None and len(vector) == marker.dimensions and bool(vector.any())
         near = near or self._sought.newest
+        common = self._common()
         about = self._ask(_ABOUT)
-        postings = self._ask(self._postings()) if self._sought.terms else None
-        nearest = self._nearest(self._sought.first + _SPARE, filtered=self._narrow) if near else None
-        replaced = self._ask(_REPLACED) if self._others else None
-        generation, embedder, passages = about.rows()[0]
-        return _First(
+        postings = self._ask(self._postings()) if asked and self._sought.terms else None
+        nearest = self._nearest(self._sought.first + _SPARE, filtered=self._narrow) if asked and near else None
+        replaced = self._ask(_REPLACED) if asked and self._others else None
+        all_ = self._ask(_WHOLE, space=whole) if whole is not None else None
+        generation, embedder, dimensions, *arrays = about.rows()[0]
+        spaces, sizes, versions = map(numbers_of, arrays)
+        first = _First(
             generation,
             embedder,
-            passages,
+            dimensions,
+            {space: Known(size, version) for space, size, version in zip(spaces, sizes, versions, strict=True)},
             postings=postings.rows() if postings else [],
             nearest=nearest.rows() if nearest else [],
             replaced=ids_of(replaced.rows()[0][0] if replaced else None),
+            whole=None if all_ is None else self._unpacked(all_.rows(), marker),
         )
+        return first, common
 
     def _postings(self) -> str:
         # What leaves out only a few is looked at when the best are known; what leaves out many, before.
@@ -207,10 +263,10 @@ class Search:
         statement = _NEAREST.format(column=self._column, wanted=wanted, others=self._others)
         return self._ask(statement, vector=Binary(_written(self._sought.vector)), depth=depth)
 
-    def _fetched(self, matched: _Weighed, nearest: list[Row], counts: Counts) -> list[Row]:
-        """Return the best by terms and by vector with their neighbours, and those of the tail's candidates."""
+    def _fetched(self, matched: _Weighed, nearest: list[Row], counts: Counts, parts: Sequence[Part]) -> list[Row]:
+        """Return the best by terms and by vector with their neighbours, and those of the candidates of other parts."""
         first, depth = self._sought.first, self._sought.first + _SPARE
-        beside = candidates(self._tail, self._sought, counts)
+        beside = candidates(parts, self._sought, counts)
         while True:
             chosen = matched.best(depth)
             by_terms, by_vector, rows = self._around(chosen, nearest, beside)
@@ -237,6 +293,9 @@ class Search:
         ).rows()
         by_terms, by_vector = rows[0][:2] if rows else (0, 0)
         return by_terms, by_vector, [row[2:] for row in rows]
+
+    def _unpacked(self, rows: list[Row], marker: Marker) -> Segment:
+        return compact(unpacked(rows, spaces=self._spaces, terms=None, dimensions=marker.dimensions))
 
     def _ask(self, statement: str, **given: object) -> Answer:
         return self._pipe.ask(statement, {**self._given, **given}, binary=True)
@@ -276,7 +335,7 @@ class _Weighed(NamedTuple):
             least = -np.partition(-self.sums, most - 1)[most - 1]
             rows = np.flatnonzero(self.sums >= least)
         ids = self.ids[rows]
-        best = rows[np.lexsort((ids["place"], ids["newest"], -self.sums[rows]))[:most]]
+        best = rows[np.lexsort((ids["rest"], ids["newest"], -self.sums[rows]))[:most]]
         said = self.ids[best].astype(ID).tobytes()
         own = (said[at : at + ID.itemsize] for at in range(0, len(said), ID.itemsize))
         return list(zip(self.spaces[best].tolist(), own, strict=True))
@@ -328,7 +387,7 @@ def _matched(terms: Sequence[str], postings: Sequence[Row], replaced: Any) -> _M
 
 def _mixed(ids: Any) -> Any:  # noqa: ANN401 - arrays
     """Return one number for each id, of as many bits as tell them apart."""
-    return ids["newest"].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) ^ ids["place"].astype(np.uint64)
+    return ids["newest"].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) ^ ids["rest"].astype(np.uint64)
 
 
 # --- what must hold of a passage

@@ -13,18 +13,15 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from commonplace.catalogue import FOREVER, IS_CHAT, Found, Pool, Sought
-from commonplace.engines.segments import Bools, Floats, Hashes, Rows, Segment, hashes, quantise, sketch, tag_term
+from commonplace.engines.nearness import cosines, embedded, near_by_sketch, rough_cosines, roughness
+from commonplace.engines.segments import Bools, Floats, Hashes, Rows, Segment, hashes, tag_term
 from commonplace.model import KINDS
-
-_FIRST_PASS: Final = 400
-"""So many passages, and all at the same distance, survive the comparison of sketches."""
-
-_SAMPLED: Final = 64
-_MARGIN: Final = 3
-"""From every so many-th distance is guessed where the first pass ends, for so many times as many as it needs."""
 
 _ENOUGH: Final = 2
 """So many times the rows that are needed the rarest terms shall have, before others are left out: some have several."""
+
+_ROUGHLY: Final = 4
+"""So many times the rows that are needed are compared exactly, where there are more."""
 
 PARTS_OF_ONE: Final = 3
 """So many parts of one memory are candidates: it is told once, whatever else of it would do."""
@@ -67,16 +64,16 @@ def count(parts: Sequence[Part], sought: Sought) -> Counts:
     return _counted(opened, _postings(opened, sought), sought)
 
 
-def search(parts: Sequence[Part], sought: Sought, counts: Counts | None = None) -> Found:
+def search(parts: Sequence[Part], sought: Sought, counts: Counts | None = None, *, exactly: bool = False) -> Found:
     """Return the candidates and all that scoring needs to know of them.
 
-    `counts` are given where the parts are not everything: then candidates are compared as among all, and by their
-    vectors exactly.
+    `counts` are given where the parts are not everything: then candidates are compared as among all. `exactly`, all
+    vectors are compared, and not first their sketches, which these parts need not have.
     """
     opened = [_opened(part, sought) for part in parts]
     postings = _postings(opened, sought)
     counted = counts or _counted(opened, postings, sought)
-    chosen = _chosen(opened, postings, counted, sought, exactly=counts is not None)
+    chosen = _chosen(opened, postings, counted, sought, exactly=exactly)
     return Found(counted.total, counted.having, _pool(opened, chosen, sought))
 
 
@@ -209,73 +206,36 @@ def _sums(one: _Open, postings: Sequence[Rows], weights: Sequence[float], few: C
 
 
 def _by_vector(opened: Sequence[_Open], sought: Sought, *, exactly: bool) -> list[Rows]:
-    """Return the rows that are nearest by vector: first by their sketches, then those exactly."""
-    if sought.vector is None or not sought.vector.any():
+    """Return the rows that are nearest by vector: first by their sketches, then those exactly; or all of them so."""
+    vector = sought.vector
+    if vector is None or not vector.any():
         return [np.zeros(0, np.intp) for _ in opened]
-    near = _embedded(opened, sought.vector) if exactly else _near_by_sketch(opened, sought.vector)
-    kept = []
-    for one, rows in zip(opened, near, strict=True):
-        cosines = _cosines(one.segment.vectors[rows], sought.vector)
-        kept.append(_first_of(one.segment, rows, cosines, sought.first) or _NO_ONE)
+    wanted = [(one.segment, one.wanted) for one in opened]
+    if exactly:
+        near = [(segment, embedded(segment, rows, vector)) for segment, rows in wanted]
+        kept = [_nearest(segment, rows, vector, sought.first) for segment, rows in near]
+    else:
+        kept = [
+            _first_of(segment, rows, cosines(segment.vectors[rows], vector), sought.first) or _NO_ONE
+            for (segment, _), rows in zip(wanted, near_by_sketch(wanted, vector), strict=True)
+        ]
     return _first(opened, kept, sought.first)
 
 
-def _cosines(vectors: Any, asked: Floats) -> Any:  # noqa: ANN401 - arrays
-    # Where nothing is near, vectors may be of another length than the question's, and are not compared.
-    if not len(vectors):
-        return np.zeros(0)
-    wide, question = vectors.astype(np.float64), asked.astype(np.float64)
-    # Row by row, so that a row's cosine does not depend on which others are compared with it.
-    lengths = np.sqrt(np.vecdot(wide, wide))
-    cosines = np.vecdot(wide, question) / np.maximum(lengths, 1e-9)
-    return np.round(cosines / max(float(np.linalg.norm(question)), 1e-9), 9)
-
-
-def _embedded(opened: Sequence[_Open], vector: Floats) -> list[Rows]:
-    return [
-        np.flatnonzero(one.wanted & (one.segment.scales > 0) & (one.segment.dimensions == len(vector)))
-        for one in opened
-    ]
-
-
-def _near_by_sketch(opened: Sequence[_Open], vector: Floats) -> list[Rows]:
-    # The question is rounded as passages are, so that a passage has no distance from itself.
-    asked = sketch(quantise(vector[None, :])[0])[:, 0]
-    nowhere = 64 * len(asked) + 1
-    distances = [_distances(one, asked, len(vector), nowhere) for one in opened]
-    # Only what is nearer than a guess is looked at closely; if that is too little, everything is.
-    for guess in (_guessed(distances, nowhere), nowhere - 1):
-        near = [np.flatnonzero(apart <= guess) for apart in distances]
-        if sum(map(len, near)) >= _FIRST_PASS:
-            break
-    theirs = [apart[rows] for apart, rows in zip(distances, near, strict=True)]
-    enough = np.flatnonzero(np.cumsum(np.bincount(_end_to_end([_NO_ROWS, *theirs]))) >= _FIRST_PASS)
-    limit = enough[0] if len(enough) else nowhere - 1
-    return [rows[apart <= limit] for apart, rows in zip(theirs, near, strict=True)]
-
-
-def _distances(one: _Open, asked: Hashes, dimensions: int, nowhere: int) -> Any:  # noqa: ANN401 - an array
-    """Return in how many signs each row differs from what is asked; what is not wanted is nowhere."""
-    segment = one.segment
-    if segment.dimensions != dimensions:
-        return np.full(segment.rows, nowhere, np.uint16)
-    apart = np.zeros(segment.rows, np.uint16)
-    # The same room for every plane: making it anew would cost as much as counting.
-    differing, counted = np.empty(segment.rows, np.uint64), np.empty(segment.rows, np.uint8)
-    for plane, bits in zip(segment.sketches, asked, strict=True):
-        np.bitwise_xor(plane, bits, out=differing)
-        np.bitwise_count(differing, out=counted)
-        apart += counted
-    if segment.bundle.about["unembedded"] or not one.wanted.all():
-        apart[~(one.wanted & (segment.scales > 0))] = nowhere
-    return apart
-
-
-def _guessed(distances: Sequence[Any], nowhere: int) -> int:
-    """Return a distance at which the first pass probably has enough, and not much more: as in a sample."""
-    sample = np.concatenate([_NO_ROWS, *(apart[::_SAMPLED] for apart in distances)])
-    place = _MARGIN * _FIRST_PASS // _SAMPLED
-    return min(int(np.partition(sample, place)[place]), nowhere - 1) if len(sample) > place else nowhere - 1
+def _nearest(segment: Segment, rows: Rows, vector: Floats, first: int) -> tuple[Rows, Any]:
+    """Return at least the first of these rows by their vectors; of many, only those are compared that may be."""
+    many = _ROUGHLY * first
+    rough = rough_cosines(segment, vector)[rows] if len(rows) > many else np.zeros(0)
+    while True:
+        few = rows
+        if len(rows) > many:
+            least = -np.partition(-rough, many - 1)[many - 1]
+            few = rows[rough >= least - roughness(vector)]
+        found = _first_of(segment, few, cosines(segment.vectors[few], vector), first) or _NO_ONE
+        if len(found[0]) >= first or len(few) == len(rows):
+            return found
+        # A long memory took the places of others: look further down.
+        many *= _ROUGHLY
 
 
 def _by_time(opened: Sequence[_Open], sought: Sought) -> list[Rows]:

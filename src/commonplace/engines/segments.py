@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -118,6 +119,13 @@ class Segment:
         self.killed: Final[Hashes] = arrays["killed"]
         self.rows: Final = len(self.thread)
         self.dimensions: Final = int(self.vectors.shape[1])
+
+    @cached_property
+    def lengths(self) -> Floats:
+        """How long each row's vector is."""
+        wide = self.vectors.astype(np.float32)
+        lengths: Floats = np.sqrt(np.vecdot(wide, wide))
+        return lengths
 
     def column(self, name: str) -> Array:
         """Return one column."""
@@ -252,6 +260,12 @@ def widened(segment: Segment, dimensions: int) -> Segment:
         return segment
     vectors = np.zeros((segment.rows, dimensions), np.int8)
     arrays = {**segment.bundle.arrays, "vectors": vectors, "sketches": sketch(vectors)}
+    return Segment(segment.bundle._replace(arrays=arrays))
+
+
+def compact(segment: Segment) -> Segment:
+    """Return a segment that is searched many times: each column by itself, and nothing of what it was cut out of."""
+    arrays = {name: np.array(array, order="C") for name, array in segment.bundle.arrays.items()}
     return Segment(segment.bundle._replace(arrays=arrays))
 
 
