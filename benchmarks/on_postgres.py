@@ -36,6 +36,9 @@ _CANDIDATES: Final = 50
 _TWICE: Final = Bar(AT_MOST, 2.0)
 _BARRED: Final = 100_000
 _WARM_UP: Final = 20
+_UNTIL_KEPT: Final = 200
+"""So many questions until each of the teams was asked for several times."""
+
 _TEAMS: Final = 50
 _ASKED: Final = 3
 _SMALL: Final = 500
@@ -66,6 +69,10 @@ class _Case(NamedTuple):
     n: int
     spaces: Callable[[random.Random], list[str]]
     bar: Bar | None
+    warm_up: int = _WARM_UP
+    """So many questions come before."""
+    kept: bool = True
+    """Whether the process keeps small spaces at hand: where it does not, each question is as the first in them."""
 
 
 def postgres_recall(bench: Bench) -> Iterator[Figure]:
@@ -74,7 +81,8 @@ def postgres_recall(bench: Bench) -> Iterator[Figure]:
     bar = _TWICE if n >= _BARRED else None
     cases = (
         _Case("in one space of n", n, lambda _: [PERSONAL], bar),
-        _Case(f"in {_ASKED} of {_TEAMS} spaces of n", n // _TEAMS, _some_teams, bar),
+        _Case(f"in {_ASKED} of {_TEAMS} spaces of n", n // _TEAMS, _some_teams, bar, warm_up=_UNTIL_KEPT),
+        _Case(f"in {_ASKED} of {_TEAMS} spaces of n, none kept", n // _TEAMS, _some_teams, None, kept=False),
         _Case(f"in {_SMALL} spaces of n", max(n // _SMALL_PART, 1), lambda _: ["small/"], None),
     )
     with book_on_postgres(bench) as (book, address, _):
@@ -82,7 +90,9 @@ def postgres_recall(bench: Bench) -> Iterator[Figure]:
         yield _index_made(book, address)
         with closing(_Bare(address)) as bare:
             for case in cases:
-                yield from _recall(bench, book, bare, case)
+                os.environ["COMMONPLACE_RECALL_MB"] = "" if case.kept else "0"
+                with commonplace.open(address) as asker:
+                    yield from _recall(bench, asker, bare, case)
 
 
 def _recall(bench: Bench, book: Commonplace, bare: _Bare, case: _Case) -> Iterator[Figure]:
@@ -103,7 +113,7 @@ def _recall(bench: Bench, book: Commonplace, bare: _Bare, case: _Case) -> Iterat
                 reference.append(bare.ask(question, spaces))
         return ours, reference
 
-    asked(_WARM_UP)
+    asked(case.warm_up)
     rounds = [asked(bench.scale.questions // 2) for _ in range(bench.scale.question_rounds)]
     for share in (50, 95):
         yield Figure(
@@ -197,6 +207,7 @@ def book_on_postgres(bench: Bench) -> Iterator[tuple[Commonplace, str, str]]:
                 yield book, address, folder
         finally:
             del os.environ["COMMONPLACE_KEYS"]
+            os.environ.pop("COMMONPLACE_RECALL_MB", None)
 
 
 def _fill(book: Commonplace, n: int) -> None:

@@ -208,9 +208,13 @@ def test_whoever_keeps_nothing_finds_the_same(book, postgres_book, monkeypatch):
 def test_what_another_process_writes_is_found_at_once_beside_what_is_kept(book, postgres_book):
     with commonplace.open(postgres_book[0]) as other:
         told = other.remember("Lamp 99 of pier a is electric.", space="a")
+        gone = other.recall("lamp 7 of pier a", spaces="a").hits[0].memory
+        assert gone in [one[0] for one in hits(book)]
         assert told.id in [one[0] for one in hits(book, "electric lamp")]
+        other.delete(gone)
         other.delete(told.id)
-        assert told.id not in [one[0] for one in hits(book, "electric lamp")]
+        assert not {gone, told.id} & {one[0] for one in hits(book, "electric lamp")}
+        assert kept_by(book) == {"a", "b"}, "it was not searched from what is kept"
 
 
 def test_what_another_process_writes_down_replaces_what_is_kept(book, postgres_book):

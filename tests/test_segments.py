@@ -260,11 +260,10 @@ def test_a_nearest_passage_that_a_filter_leaves_out_takes_nobodys_place(lay):
 
 
 @_settings
-@given(seed=st.integers(0, 10**9), alike=st.booleans())
-def test_rough_sums_leave_out_nobody_who_is_among_the_nearest(seed, alike):
+@given(seed=st.integers(0, 10**9), spread=st.sampled_from([0.0, 0.02, 1.0]))
+def test_rough_sums_leave_out_nobody_who_is_among_the_nearest(seed, spread):
     """Of hundreds of rows only some are compared to the last digit: many that hardly differ are the hardest."""
     dice = random.Random(seed)
-    spread = 0.02 if alike else 1.0
     middle = [dice.gauss(0, 1) for _ in range(DIMENSIONS)]
     entries = [
         entry(number, position=0, vector=vector(*(one + dice.gauss(0, spread) for one in middle)))
