@@ -37,6 +37,7 @@ def rename(parts: Parts, actor: str, old: str, new: str) -> Space:
 
 
 def _rename(desk: Desk, *, old: str, new: str, looked: bool) -> Space:
+    _know_all(desk)
     going = [space for space in desk.spaces.values() if paths.below(space.name, old)]
     if old not in {space.name for space in going}:
         rights.require_create(desk.tx, desk.actor, desk.spaces, old)
@@ -63,6 +64,13 @@ def _rename(desk: Desk, *, old: str, new: str, looked: bool) -> Space:
     for space in going:
         _take_along(desk, space, renamed[space.id])
     return next(space for space in renamed.values() if space.name == new)
+
+
+def _know_all(desk: Desk) -> None:
+    """Let nobody make or rename a space until the story is over, and know those that were since it began."""
+    spaces.hold(desk.tx)
+    if desk.tx.locking:
+        desk.spaces.update(spaces.everything(desk.tx))
 
 
 def _take_along(desk: Desk, old: Space, new: Space) -> None:

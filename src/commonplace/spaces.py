@@ -92,7 +92,7 @@ def names(tx: Transaction, ids: Sequence[str]) -> Callable[[], dict[str, str]]:
 
 
 def hold(tx: Transaction) -> None:
-    """Let nobody make a space until the transaction ends: what is there is all."""
+    """Let nobody make or rename a space until the transaction ends: what is there is all."""
     if tx.locking:
         tx.run("LOCK TABLE space IN SHARE ROW EXCLUSIVE MODE")
 

@@ -1,0 +1,100 @@
+"""Spaces that several rename and make at the same moment, on PostgreSQL: what each was told is what there is."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+import commonplace
+from commonplace.errors import NotFound
+
+
+@pytest.fixture
+def books(postgres_book, monkeypatch, tmp_path):
+    """The same book as three processes would have it."""
+    address, keys = postgres_book
+    for name, value in {"DATABASE": address, "KEYS": keys, "HOME": str(tmp_path / "home")}.items():
+        monkeypatch.setenv(f"COMMONPLACE_{name}", value)
+    opened = [commonplace.open() for _ in range(3)]
+    yield opened
+    for book in opened:
+        book.close()
+
+
+@contextmanager
+def held(address: str, space: str) -> Iterator[None]:
+    """Let nobody finish a change of a space before the block ends."""
+    with psycopg.connect(address) as holder:
+        holder.execute(
+            "SELECT 1 FROM log_head JOIN space ON space.id = log_head.space WHERE name = %s FOR UPDATE", (space,)
+        )
+        yield
+
+
+def wait_for_waiting(address: str, number: int) -> None:
+    """Wait until so many wait for a lock."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    with psycopg.connect(address, autocommit=True) as connection:
+        until = time.monotonic() + 60
+        while connection.execute(waiting).fetchone() != (number,):
+            assert time.monotonic() < until, "nobody waits"
+            time.sleep(0.01)
+
+
+def names(book) -> list[str]:
+    return [space.name for space in book.spaces()]
+
+
+def test_of_two_who_rename_a_space_at_once_the_second_finds_it_gone(books, postgres_book):
+    one, two, three = books
+    one.remember("the heron nests", space="a")
+    with ThreadPoolExecutor() as pool:
+        with held(postgres_book[0], "a"):
+            first = pool.submit(one.rename_space, "a", "b")
+            wait_for_waiting(postgres_book[0], 1)
+            second = pool.submit(two.rename_space, "a", "c")
+            wait_for_waiting(postgres_book[0], 2)
+        assert first.result().name == "b"
+        with pytest.raises(NotFound):
+            second.result()
+    assert names(three) == ["b"]
+    (memory,) = three.list().items
+    # The folder of the month stays.
+    assert memory.path.startswith(f"b/{memory.created:%Y-%m}/")
+    said = [json.loads(entry.payload) for entry in three.log(space="b") if entry.action == "space.rename"]
+    assert said == [{"old": "a", "new": "b"}]
+
+
+def test_a_space_that_was_renamed_out_of_another_does_not_go_along_with_it(books, postgres_book):
+    one, two, three = books
+    for space in ("p", "p/c"):
+        one.remember(f"in {space}", space=space)
+    with ThreadPoolExecutor() as pool:
+        with held(postgres_book[0], "p/c"):
+            first = pool.submit(one.rename_space, "p/c", "y")
+            wait_for_waiting(postgres_book[0], 1)
+            second = pool.submit(two.rename_space, "p", "x")
+            wait_for_waiting(postgres_book[0], 2)
+        assert (first.result().name, second.result().name) == ("y", "x")
+    assert names(three) == ["x", "y"]
+    assert {memory.text: memory.path.rsplit("/", 2)[0] for memory in three.list().items} == {"in p": "x", "in p/c": "y"}
+
+
+def test_a_space_that_is_made_while_the_one_above_it_is_renamed_is_taken_along_or_made_later(books, postgres_book):
+    one, two, three = books
+    one.remember("in q", space="q")
+    with ThreadPoolExecutor() as pool:
+        with held(postgres_book[0], "q"):
+            renamed = pool.submit(one.rename_space, "q", "r")
+            wait_for_waiting(postgres_book[0], 1)
+            made = pool.submit(two.create_space, "q/c")
+            # Whoever makes it waits for the renaming, which waits for us.
+            wait_for_waiting(postgres_book[0], 2)
+        assert (renamed.result().name, made.result().name) == ("r", "q/c")
+    assert names(three) == ["q/c", "r"]
