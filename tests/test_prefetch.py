@@ -246,3 +246,22 @@ def test_a_switch_to_or_from_a_session_without_messages_voids_what_was_fetched_f
     slow.finish()
     for session in (old, "fresh"):
         assert book.prefetched(session, "heron", wait=1) is None
+
+
+@pytest.mark.parametrize("where", ["a memory", "a message"])
+def test_what_was_fetched_is_not_handed_out_when_the_right_to_it_was_taken_away(book, open_book, where):
+    if where == "a memory":
+        book.remember("the kestrel hovers", space="team")
+    else:
+        book.append("talk", ["the kestrel hovers"], space="team")
+    book.grant("user:alice", "team", "reader")
+    alice = book.acting_as("user:alice")
+    assert alice.prefetch("s", "kestrel", spaces="team")
+    (hit,) = alice.prefetched("s", "kestrel", wait=30).hits
+    assert hit.passage == "the kestrel hovers"
+    assert alice.prefetch("s", "kestrel", spaces="team")
+    for thread in threading.enumerate():
+        if thread.name == "commonplace-prefetch":
+            thread.join(30)
+    open_book().revoke("user:alice", "team")
+    assert alice.prefetched("s", "kestrel", wait=30) is None

@@ -240,8 +240,10 @@ class Commonplace(SessionVerbs, SharingVerbs, RulingVerbs, ReasoningVerbs):
         """Return what was fetched for just this session and query, once; None if it is not there in time."""
         generation = capture.generation(self._parts, self._actor, session)
         found = self._prefetcher.take(session, generation, query, wait=wait)
-        # Somebody may have switched while this waited, in another process too.
-        return found if capture.generation(self._parts, self._actor, session) == generation else None
+        # Somebody may have switched while this waited, in another process too, or taken a right away since.
+        if found is None or capture.generation(self._parts, self._actor, session) != generation:
+            return None
+        return found if reading.may_have(self._parts, self._actor, found.hits) else None
 
     def reindex(self, *, anew: bool = False, progress: Progress = quiet) -> int:
         """Bring vectors and index up to the book now, also after a change of embedder; `anew`, from nothing.

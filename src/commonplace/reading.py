@@ -11,11 +11,24 @@ from datetime import datetime
 from functools import wraps
 from typing import Final, ParamSpec, TypeVar
 
-from commonplace import dates, files, freshness, links, memories, paths, reasoning, revisions, rights, spaces, wording
+from commonplace import (
+    dates,
+    files,
+    freshness,
+    links,
+    memories,
+    paths,
+    reasoning,
+    revisions,
+    rights,
+    sessions,
+    spaces,
+    wording,
+)
 from commonplace.desk import no_memory
 from commonplace.errors import BadInput, ServerLost
 from commonplace.judgement import REASONING
-from commonplace.model import KINDS, Filter, Link, Memory, Page, Revision, Space, Spaces
+from commonplace.model import KINDS, Filter, Hit, Link, Memory, Page, Revision, Space, Spaces
 from commonplace.ports import Parts, Reading
 
 MAX_PAGE: Final = 1000
@@ -95,6 +108,18 @@ def get(parts: Parts, actor: str, memory_id: str) -> Memory:
         if found is None or found.deleted is not None:
             raise no_memory(memory_id)
         return marked(parts, tx, allowed, [found], parts.clock.now())[0]
+
+
+@asking
+def may_have(parts: Parts, actor: str, hits: Sequence[Hit]) -> bool:
+    """Tell whether an actor may read now where these hits come from, which it could when they were found."""
+    if rights.is_owner(actor):
+        return True
+    with parts.db.reading() as tx:
+        allowed = readable(tx, actor)
+        found = memories.places(tx, sorted({hit.memory for hit in hits if hit.memory}))
+        said = {sessions.place(tx, id_) for id_ in {hit.session for hit in hits if hit.session and not hit.memory}}
+    return allowed.keys() >= {*found.values(), *said}
 
 
 def find_id(parts: Parts, actor: str, part: str) -> str:
