@@ -155,6 +155,27 @@ def test_two_that_lock_each_other_out_both_come_through(db):
     assert everything(db) == [(1, 2), (2, 2)]
 
 
+def test_a_reader_whom_others_lock_out_is_told_to_try_again(postgres_book, db):
+    db.write(lambda tx: tx.run("CREATE TABLE other (a BIGINT)"))
+    with psycopg.connect(postgres_book[0]) as owner, ThreadPoolExecutor(1) as pool:
+        # So that the reader is the one who finds it out.
+        owner.execute("SET deadlock_timeout TO '60s'")
+        owner.execute("LOCK TABLE other IN ACCESS EXCLUSIVE MODE")
+        waiting = []
+
+        def read():
+            with db.reading() as tx:
+                assert tx.rows("SELECT a FROM kept") == []
+                waiting.append(pool.submit(owner.execute, "LOCK TABLE kept IN ACCESS EXCLUSIVE MODE"))
+                tx.rows("SELECT a FROM other")
+
+        with pytest.raises(Busy, match="in the way"):
+            read()
+        waiting[0].result(timeout=30)
+        owner.rollback()
+    assert everything(db) == []
+
+
 def test_who_comes_second_to_make_the_same_thing_finds_it_made(db):
     both = threading.Barrier(2, timeout=30)
     first = [True, True]
@@ -739,6 +760,26 @@ def test_statements_that_somebody_dropped_are_prepared_on_a_new_connection(db):
     with pytest.raises(ServerLost, match="not the one that it was"), db.reading() as tx:
         tx.row("SELECT 1")
     assert [a for a, _ in everything(db)] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("before", "asked", "change"),
+    [
+        ("SELECT 1", "SELECT b FROM kept WHERE :said <> ''", "ALTER TABLE kept ALTER COLUMN b TYPE TEXT"),
+        (
+            "CREATE TYPE mood AS ENUM ('1')",
+            "SELECT CAST(:said AS mood)",
+            "DROP TYPE mood; CREATE TYPE mood AS ENUM ('1')",
+        ),
+    ],
+    ids=["column", "type"],
+)
+def test_statements_about_what_was_made_anew_are_prepared_on_a_new_connection(postgres_book, db, before, asked, change):
+    with psycopg.connect(postgres_book[0], autocommit=True) as other:
+        other.execute(before)
+        db.write(lambda tx: tx.rows(asked, said="1"))
+        other.execute(change)
+    db.write(lambda tx: tx.rows(asked, said="1"))
 
 
 def test_a_pooler_that_lends_one_connection_to_several_is_named(postgres_book):

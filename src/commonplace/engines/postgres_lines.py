@@ -257,17 +257,29 @@ def is_lost(error: psycopg.Error, line: Line) -> bool:
     if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
         # The server has a code for whatever it says: this is the driver's, whose line has broken off in the middle.
         return True
-    # A line on which somebody has dropped what we prepared is as good as none.
-    return (error.sqlstate or "").startswith("08") or isinstance(
-        error, pg.AdminShutdown | pg.CrashShutdown | pg.CannotConnectNow | pg.InvalidSqlStatementName
+    return (
+        (error.sqlstate or "").startswith("08")
+        or isinstance(error, pg.AdminShutdown | pg.CrashShutdown | pg.CannotConnectNow)
+        or _is_outdated(error)
     )
+
+
+def _is_outdated(error: psycopg.Error) -> bool:
+    """Tell whether what we prepared on a line is gone, or of no use since somebody made a type or a column anew.
+
+    A line of which that is so is as good as none: on a new one everything is prepared again.
+    """
+    if isinstance(error, pg.InternalError_):
+        # Never translated, and without a code of its own.
+        return "cache lookup failed" in str(error)
+    return isinstance(error, pg.InvalidSqlStatementName) or error.diag.source_function == "RevalidateCachedQuery"
 
 
 def lost(error: psycopg.Error) -> ServerLost:
     """Say that the line is gone."""
     if isinstance(error, pg.ReadOnlySqlTransaction):
         return ServerLost("the server takes no writes", fix="name the primary in COMMONPLACE_DATABASE")
-    if isinstance(error, pg.InvalidSqlStatementName):
+    if _is_outdated(error):
         return ServerLost(f"the connection is not the one that it was: {error}", fix=_SESSIONS)
     return ServerLost(f"the server was lost: {error}", fix="look at the server, then try again")
 
@@ -291,8 +303,9 @@ def typed(error: psycopg.Error) -> CommonplaceError:
     """Return our own error for one of the database's, with its fix."""
     if isinstance(error, pg.LockNotAvailable):
         return Busy("another writer has held what this needs for too long", fix="try again; find out what it does")
-    if isinstance(error, pg.QueryCanceled):
-        return Busy(f"the database took too long: {error}", fix="try again; look at the server's load")
+    if isinstance(error, pg.QueryCanceled | pg.DeadlockDetected | pg.SerializationFailure):
+        what = "the database took too long" if isinstance(error, pg.QueryCanceled) else "others were in the way"
+        return Busy(f"{what}: {error}", fix="try again; look at the server's load")
     if isinstance(error, pg.DiskFull):
         return DiskFull("there is no room left for the database", fix="free some space on the server and try again")
     if isinstance(error, pg.DuplicatePreparedStatement):
