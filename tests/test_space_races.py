@@ -1,4 +1,4 @@
-"""Spaces that several rename and make at the same moment, on PostgreSQL: what each was told is what there is."""
+"""Spaces that several rename, make and grant at the same moment, on PostgreSQL: what each was told is what there is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 import commonplace
-from commonplace.errors import NotFound
+from commonplace.errors import NotAllowed, NotFound
 
 
 @pytest.fixture
@@ -98,3 +98,41 @@ def test_a_space_that_is_made_while_the_one_above_it_is_renamed_is_taken_along_o
             wait_for_waiting(postgres_book[0], 2)
         assert (renamed.result().name, made.result().name) == ("r", "q/c")
     assert names(three) == ["q/c", "r"]
+
+
+@pytest.mark.parametrize("verb", ["remember", "append", "edit", "grant"])
+def test_nobody_writes_behind_its_own_revocation(books, postgres_book, verb):
+    one, two, three = books
+    one.grant("user:alice", "team", "admin")
+    alice = two.acting_as("user:alice")
+    memory = alice.remember("the heron nests", space="team").id
+    deeds = {
+        "remember": lambda: alice.remember("the otter swims", space="team"),
+        "append": lambda: alice.append("talk", ["the otter swims"], space="team"),
+        "edit": lambda: alice.edit(memory, text="the otter swims"),
+        "grant": lambda: alice.grant("user:bob", "team", "reader"),
+    }
+    with ThreadPoolExecutor() as pool:
+        with held(postgres_book[0], "team"):
+            revoked = pool.submit(one.revoke, "user:alice", "team")
+            wait_for_waiting(postgres_book[0], 1)
+            done = pool.submit(deeds[verb])
+            wait_for_waiting(postgres_book[0], 2)
+        revoked.result()
+        with pytest.raises((NotAllowed, NotFound)):
+            done.result()
+    assert three.log(space="team")[-1].action == "revoke"
+
+
+@pytest.mark.parametrize("role", ["writer", None])
+def test_an_admin_may_give_away_its_own_right(books, role):
+    one, two, _ = books
+    one.grant("user:alice", "team", "admin")
+    alice = two.acting_as("user:alice")
+    if role:
+        alice.grant("user:alice", "team", role)
+        assert alice.remember("the heron nests", space="team").new
+    else:
+        alice.revoke("user:alice", "team")
+    with pytest.raises(NotAllowed):
+        alice.grant("user:bob", "team", "reader")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from commonplace.model import Spaces, moment, stamp
@@ -45,14 +45,19 @@ def on(tx: Reading, spaces: Spaces) -> list[Grant]:
     return sorted((_grant(row, spaces) for row in rows), key=lambda one: (one.space.name, one.principal))
 
 
-def roles(tx: Reading, principal: str, spaces: Spaces) -> dict[str, str]:
-    """Return the role that a principal has on each of these spaces where it has one, by what is granted above too."""
-    rows = tx.rows(
+def held(tx: Reading, principal: str) -> Callable[[], list[tuple[str, str]]]:
+    """Ask which roles were granted to a principal on which spaces, and return what waits for them."""
+    rows = tx.ask(
         "SELECT space, role FROM space_grant WHERE principal = :principal AND (expires IS NULL OR expires > :now)",
         principal=principal,
         now=stamp(tx.now),
     )
-    return below([(row[0], row[1]) for row in rows], spaces)
+    return lambda: [(row[0], row[1]) for row in rows()]
+
+
+def roles(tx: Reading, principal: str, spaces: Spaces) -> dict[str, str]:
+    """Return the role that a principal has on each of these spaces where it has one, by what is granted above too."""
+    return below(held(tx, principal)(), spaces)
 
 
 def below(given: Sequence[tuple[str, str]], spaces: Spaces) -> dict[str, str]:

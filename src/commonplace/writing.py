@@ -5,9 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
-from commonplace import audit, carry, changes, files, following, home, memories, notices, rights, spaces, takein, taking
+from commonplace import (
+    audit,
+    carry,
+    changes,
+    files,
+    following,
+    grants,
+    home,
+    memories,
+    notices,
+    rights,
+    spaces,
+    takein,
+    taking,
+)
 from commonplace.desk import Ahead, Desk
 from commonplace.errors import Busy, CommonplaceError, DiskFull, NotAllowed, NotFound
 from commonplace.files import Carried
@@ -73,21 +87,25 @@ def _commit(
 
     def whole(tx: Transaction) -> tuple[Told, dict[str, bytes | None]]:
         desk = Desk(tx, parts, actor, spaces.Everything(tx, first), {}, {}, {}, {}, {})
+        granted = _granted(desk)
         told = story(desk)
         following.spread(desk)
         notices.spread(desk)
         taking.take(desk)
-        seal(desk)
+        seal(desk, granted)
         return told, desk.carry
 
     return parts.db.write(whole)
 
 
-def seal(desk: Desk) -> None:
+_Granted: TypeAlias = Callable[[], list[tuple[str, str]]]
+
+
+def seal(desk: Desk, granted: _Granted) -> None:
     """Number and log everything that the story recorded, space by space in the order of their ids.
 
     From the first line on nobody else writes to these spaces. One that was renamed since the story began had the story
-    write paths of its old name.
+    write paths of its old name; and the log of a space must not tell of somebody who wrote behind its own revocation.
     """
     tx = desk.tx
     by_space: dict[str, list[Change]] = {}
@@ -98,9 +116,9 @@ def seal(desk: Desk) -> None:
     concerned = sorted({*by_space, *touched.values()})
     # Asked in one breath, so that others wait for these spaces no longer than they must.
     asked = desk.ahead.get(tuple(concerned)) or _asked(tx, concerned)
-    names = _names(tx, by_space)
+    names, still = _names(tx, by_space), _still_granted(desk, granted)
     ends, numbers = asked.ends(), asked.numbers()
-    if any(desk.spaces[space].name != name for space, name in names().items()):
+    if any(desk.spaces[space].name != name for space, name in names().items()) or not set(granted()) <= set(still()):
         raise Overtaken
     home.require_here(asked.whereabouts())
     for space in concerned:
@@ -136,6 +154,19 @@ def _names(tx: Transaction, by_space: Mapping[str, Sequence[Change]]) -> Callabl
     return spaces.names(
         tx, sorted(space for space, changed in by_space.items() if any(change.subjects for change in changed))
     )
+
+
+def _granted(desk: Desk) -> _Granted:
+    """Ask what is granted to the actor; the owner needs nothing granted, and where only one writes, it stays."""
+    if rights.is_owner(desk.actor) or not desk.tx.locking:
+        return list
+    return grants.held(desk.tx, str(desk.actor))
+
+
+def _still_granted(desk: Desk, granted: _Granted) -> _Granted:
+    """Ask what is granted to the actor now, unless the story itself is about that."""
+    own = any(change.payload.get("principal") == desk.actor for change in desk.tx.recorded)
+    return granted if own else _granted(desk)
 
 
 def strike_off(parts: Parts, carried: Sequence[Carried]) -> None:
