@@ -136,3 +136,21 @@ def test_an_admin_may_give_away_its_own_right(books, role):
         alice.revoke("user:alice", "team")
     with pytest.raises(NotAllowed):
         alice.grant("user:bob", "team", "reader")
+
+
+def test_nobody_appends_behind_a_rename_that_took_the_space_out_of_its_reach(books, postgres_book):
+    one, two, three = books
+    one.grant("user:alice", "team", "writer")
+    one.create_space("team/talks")
+    alice = two.acting_as("user:alice")
+    alice.append("talk", ["the heron nests"], space="team/talks")
+    with ThreadPoolExecutor() as pool:
+        with held(postgres_book[0], "team/talks"):
+            renamed = pool.submit(one.rename_space, "team/talks", "talks")
+            wait_for_waiting(postgres_book[0], 1)
+            said = pool.submit(alice.append, "talk", ["the otter swims"])
+            wait_for_waiting(postgres_book[0], 2)
+        assert renamed.result().name == "talks"
+        with pytest.raises(NotFound):
+            said.result()
+    assert [message.text for message in three.messages("talk").items] == ["the heron nests"]

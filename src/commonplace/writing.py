@@ -116,7 +116,7 @@ def seal(desk: Desk, granted: _Granted) -> None:
     concerned = sorted({*by_space, *touched.values()})
     # Asked in one breath, so that others wait for these spaces no longer than they must.
     asked = desk.ahead.get(tuple(concerned)) or _asked(tx, concerned)
-    names, still = _names(tx, by_space), _still_granted(desk, granted)
+    names, still = _names(desk, by_space), _still_granted(desk, granted)
     ends, numbers = asked.ends(), asked.numbers()
     if any(desk.spaces[space].name != name for space, name in names().items()) or not set(granted()) <= set(still()):
         raise Overtaken
@@ -147,13 +147,16 @@ def _asked(tx: Transaction, spaces_: Sequence[str]) -> Ahead:
     return Ahead(audit.holding(tx, spaces_), changes.last(tx, spaces_), home.whereabouts(tx))
 
 
-def _names(tx: Transaction, by_space: Mapping[str, Sequence[Change]]) -> Callable[[], dict[str, str]]:
-    """Ask for the names of the spaces in which memories were written; where only one writes, they stay."""
-    if not tx.locking:
+def _names(desk: Desk, by_space: Mapping[str, Sequence[Change]]) -> Callable[[], dict[str, str]]:
+    """Ask for the names of the spaces in which memories were written; where only one writes, they stay.
+
+    Whoever has rights on some spaces only has them by their names, whatever is written there.
+    """
+    if not desk.tx.locking:
         return dict
-    return spaces.names(
-        tx, sorted(space for space, changed in by_space.items() if any(change.subjects for change in changed))
-    )
+    some = not rights.is_owner(desk.actor)
+    wanted = (space for space, changed in by_space.items() if some or any(change.subjects for change in changed))
+    return spaces.names(desk.tx, sorted(wanted))
 
 
 def _granted(desk: Desk) -> _Granted:
