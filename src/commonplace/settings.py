@@ -281,20 +281,20 @@ def _embedder(env: Mapping[str, str], own: _Config) -> EmbedderChoice:
 def _database(env: Mapping[str, str], cwd: str) -> DatabaseChoice | None:
     """Return the server that was chosen; whoever names a home means that."""
     address, keys = (env.get(f"COMMONPLACE_{name}") or None for name in ("DATABASE", "KEYS"))
+    connections, recall_mb = (env.get(f"COMMONPLACE_{name}") or None for name in ("CONNECTIONS", "RECALL_MB"))
     if address is None:
         return None
     return DatabaseChoice(
         checked_address(address, "COMMONPLACE_DATABASE"),
         keys=os.path.realpath(os.path.join(cwd, _expanded(keys, env))) if keys else None,
-        connections=_number(env, "COMMONPLACE_CONNECTIONS", 20, least=2, most=1000),
-        recall_mb=_number(env, "COMMONPLACE_RECALL_MB", 128, least=0, most=100_000),
+        connections=_number("COMMONPLACE_CONNECTIONS", connections or "20", least=2, most=1000),
+        recall_mb=_number("COMMONPLACE_RECALL_MB", recall_mb or "128", least=0, most=100_000),
     )
 
 
-def _number(env: Mapping[str, str], name: str, default: int, *, least: int, most: int) -> int:
-    value = env.get(name) or str(default)
+def _number(name: str, value: str, *, least: int, most: int) -> int:
     if not value.isascii() or not value.isdecimal() or not least <= int(value) <= most:
-        raise BadInput(f"{name} is not a number from {least} to {most}", fix=f"set it to a number such as {default}")
+        raise BadInput(f"{name} is not a number from {least} to {most}", fix="set it to such a number, or to nothing")
     return int(value)
 
 
