@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commonplace import paths, repositories
+from commonplace.engines.postgres_graph import ABOVE
 from commonplace.errors import BadInput, BadSpaceName
 from commonplace.settings import EmbedderChoice, Settings, default_space
 
@@ -485,3 +486,17 @@ def test_a_home_or_a_server_that_is_named_wins_over_the_environment(user):
     named = Settings.load("postgresql://two/other", environ=environ, cwd=user).database
     assert named is not None
     assert (named.place, named.connections) == ("postgresql://two/other", 5)
+
+
+def test_how_large_a_space_may_be_without_a_graph_can_be_chosen(user):
+    def above(said: str) -> int:
+        found = load(user, COMMONPLACE_DATABASE="postgresql://one/book", COMMONPLACE_GRAPH_ABOVE=said).database
+        assert found is not None
+        return found.graph_above
+
+    assert above("") == ABOVE
+    assert above("0") == 0
+    assert above("1000000") == 1_000_000
+    for wrong in ("-1", "many", "1e6", "٣", "9" * 13):
+        with pytest.raises(BadInput, match="COMMONPLACE_GRAPH_ABOVE"):
+            above(wrong)

@@ -177,7 +177,7 @@ def _on_a_server(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], 
         zone=zone,
         places={},
     )
-    return parts, lambda: _recalls(settings, lambda: _postgres_index(database))
+    return parts, lambda: _recalls(settings, lambda: _postgres_index(settings, database))
 
 
 def _postgres(settings: Settings, clock: Clock) -> PostgresDatabase:
@@ -450,10 +450,10 @@ def _mapped_index(hidden: str) -> Index:
     return MappedIndex(os.path.join(hidden, "index"))
 
 
-def _postgres_index(database: PostgresDatabase) -> Index:
+def _postgres_index(settings: Settings, database: PostgresDatabase) -> Index:
     from commonplace.engines.postgres_index import PostgresIndex
 
-    return PostgresIndex(database.line)
+    return PostgresIndex(database.line, graph_above=settings.database.graph_above if settings.database else 0)
 
 
 def _recalls(settings: Settings, index: Callable[[], Index]) -> Recalls:

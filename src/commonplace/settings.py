@@ -72,11 +72,14 @@ class EmbedderChoice(NamedTuple):
 
 
 class DatabaseChoice(NamedTuple):
-    """A book on a database server: where it is, where its keys are, and how many connections a process may have."""
+    """A book on a database server: where it is, where its keys are, and how it is used."""
 
     address: str
     keys: str | None = None
     connections: int = 20
+    """How many connections a process may have."""
+    graph_above: int = 200_000
+    """Spaces of more passages are searched by a graph of neighbours; none are if it is 0."""
 
     @property
     def place(self) -> str:
@@ -91,7 +94,8 @@ class DatabaseChoice(NamedTuple):
 
     def __repr__(self) -> str:
         """Show everything but what may be secret in the address."""
-        return f"DatabaseChoice(address={self.place!r}, keys={self.keys!r}, connections={self.connections!r})"
+        said = (f"{name}={getattr(self, name)!r}" for name in ("keys", "connections", "graph_above"))
+        return f"DatabaseChoice(address={self.place!r}, {', '.join(said)})"
 
 
 class Settings(NamedTuple):
@@ -277,14 +281,22 @@ def _embedder(env: Mapping[str, str], own: _Config) -> EmbedderChoice:
 
 def _database(env: Mapping[str, str], cwd: str) -> DatabaseChoice | None:
     """Return the server that was chosen; whoever names a home means that."""
-    address, keys, count = (env.get(f"COMMONPLACE_{name}") or None for name in ("DATABASE", "KEYS", "CONNECTIONS"))
+    names = ("DATABASE", "KEYS", "CONNECTIONS", "GRAPH_ABOVE")
+    address, keys, connections, above = (env.get(f"COMMONPLACE_{name}") or None for name in names)
     if address is None:
         return None
-    connections = count or "20"
-    if not connections.isascii() or not connections.isdecimal() or not 2 <= int(connections) <= 1000:
-        raise BadInput("COMMONPLACE_CONNECTIONS is not a number from 2 to 1000", fix="set it to a number such as 20")
-    folder = os.path.realpath(os.path.join(cwd, _expanded(keys, env))) if keys else None
-    return DatabaseChoice(checked_address(address, "COMMONPLACE_DATABASE"), folder, int(connections))
+    return DatabaseChoice(
+        checked_address(address, "COMMONPLACE_DATABASE"),
+        os.path.realpath(os.path.join(cwd, _expanded(keys, env))) if keys else None,
+        _number(connections or "20", 2, 1000, "COMMONPLACE_CONNECTIONS", fix="set it to a number such as 20"),
+        _number(above or "200000", 0, 10**12, "COMMONPLACE_GRAPH_ABOVE", fix="set it to a number such as 200000"),
+    )
+
+
+def _number(said: str, least: int, most: int, where: str, *, fix: str) -> int:
+    if not said.isascii() or not said.isdecimal() or not least <= int(said) <= most:
+        raise BadInput(f"{where} is not a number from {least} to {most}", fix=fix)
+    return int(said)
 
 
 def checked_address(address: str, where: str) -> str:

@@ -20,6 +20,7 @@ from psycopg import errors as pg
 
 from commonplace.catalogue import Applied, Found, Layer, Marker, Sought, Tail
 from commonplace.engines.layers import Layers
+from commonplace.engines.postgres_graph import ABOVE, Graphs, has_graphs, interrupt, without_graphs
 from commonplace.engines.postgres_lines import Line
 from commonplace.engines.postgres_pipe import Connection, Pipe
 from commonplace.engines.postgres_rows import PASSAGE, POSTING, packed, signed
@@ -125,11 +126,12 @@ class Piped(Protocol):
 class PostgresIndex:
     """The Index port in the database that the book is in."""
 
-    def __init__(self, lend: Lend) -> None:
+    def __init__(self, lend: Lend, *, graph_above: int = ABOVE) -> None:
         """Use connections as they are lent; nothing is made before it is needed."""
         self._lend = lend
         self._turn = threading.Lock()
-        self._nothing = _View(self._lend, 0, None)
+        self._graphs = Graphs(graph_above)
+        self._nothing = _View(self._lend, self._graphs, 0, None)
         self._view = self._nothing
 
     def known(self) -> _View:
@@ -148,7 +150,7 @@ class PostgresIndex:
                 if found is None or found[0] != FORMAT:
                     self._view = self._nothing
                 elif found[1] != self._view.generation:
-                    self._view = _View(self._lend, *_marker(line.connection))
+                    self._view = _View(self._lend, self._graphs, *_marker(line.connection))
             except pg.UndefinedTable:
                 self._view = self._nothing
             return self._view
@@ -170,6 +172,7 @@ class PostgresIndex:
                     writer.end()
                 # Only now: whoever wrote has read the book meanwhile, and an open reading hides what is new from it.
                 writer.tidy()
+                self._graphs.tend(line.connection)
         finally:
             self._turn.release()
 
@@ -192,16 +195,19 @@ class PostgresIndex:
 class _View:
     """What the index held when the marker was read."""
 
-    def __init__(self, lend: Lend, generation: int, marker: Marker | None, layers: Layers | None = None) -> None:
+    def __init__(
+        self, lend: Lend, graphs: Graphs, generation: int, marker: Marker | None, layers: Layers | None = None
+    ) -> None:
         self.generation: Final = generation
         self.marker: Final = marker
         self._lend = lend
+        self._graphs = graphs
         self._layers: Final = Layers() if layers is None else layers
         self._newest = _LATEST
 
     def as_known(self) -> _View:
         """Return the same, but for a search of no other index than just this one."""
-        view = _View(self._lend, self.generation, self.marker, self._layers)
+        view = _View(self._lend, self._graphs, self.generation, self.marker, self._layers)
         view._newest = self.generation
         return view
 
@@ -214,7 +220,7 @@ class _View:
         owners |= {entry.owner for layer in tail for entry in layer.entries}
         if isinstance(tx, Piped):
             try:
-                generation, found = Search(tx.pipe, sought, parts, owners).found(self.marker)
+                generation, found = Search(tx.pipe, sought, parts, owners, self._graphs).found(self.marker)
             except (pg.UndefinedTable, pg.UndefinedColumn) as error:
                 raise _moved() from error
             if not self.generation <= generation <= self._newest:
@@ -222,7 +228,7 @@ class _View:
             return found
         with self._lend() as line, line.pipe as pipe:
             pipe.ask(_READ)
-            generation, found = Search(pipe, sought, parts, owners).found(self.marker)
+            generation, found = Search(pipe, sought, parts, owners, self._graphs).found(self.marker)
             pipe.ask("ROLLBACK")
         if generation != self.generation:
             raise _moved()
@@ -283,6 +289,10 @@ class _Writer:
             self._connection.execute(f"{DROP_ROWS}; {CREATE}")
             self._bare = True
         else:
+            if has_graphs(self._connection):
+                self.end()
+                without_graphs(self._connection)
+                self.begin()
             self._connection.execute(_EMPTY)
         self._marker, self._dimensions, self._empty = None, 0, True
 
@@ -400,6 +410,7 @@ def _prepare(connection: Connection) -> None:
             elif not missing and not _is_older(connection, "SELECT format FROM recall_index"):
                 return
             else:
+                interrupt(connection)
                 with connection.transaction():
                     if missing or _is_older(connection, "SELECT format FROM recall_index FOR UPDATE"):
                         connection.execute(f"{DROP}; {MARKER}; {CREATE}; {INDEX}")

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from commonplace.catalogue import FOREVER, IS_CHAT, Found, Marker, Sought
+from commonplace.engines.postgres_graph import DEEPEST, WHOLE, Asked, Graphs, Nearest, column_of
 from commonplace.engines.postgres_pipe import Answer, Binary, Pipe, Row
-from commonplace.engines.postgres_rows import FETCHED, ID, SHORT, ids_of, signed, unpacked
+from commonplace.engines.postgres_rows import FETCHED, ID, ids_of, signed, unpacked
 from commonplace.engines.searching import PARTS_OF_ONE, Counts, Part, candidates, count, search
 from commonplace.engines.segments import Floats, tag_term, widened
 from commonplace.model import KINDS
@@ -34,11 +36,13 @@ _TOGETHER: Final = 8
 
 _SAMPLE: Final = 16
 
-_ABOUT: Final = """
-    SELECT generation, embedder,
-      (SELECT coalesce(sum(passages), 0)::bigint FROM recall_space WHERE space = ANY(%(spaces)s::bigint[]))
-    FROM recall_index
-"""
+# Which graphs there are is looked up only where there may be one.
+_ABOUT: Final = f"""
+    SELECT generation, embedder, asked.passages, CASE WHEN asked.passages > %(least)s THEN ({WHOLE}) END
+    FROM recall_index, (
+      SELECT coalesce(sum(passages), 0)::bigint AS passages FROM recall_space WHERE space = ANY(%(spaces)s::bigint[])
+    ) asked
+"""  # noqa: S608 - names of our own
 _REPLACED: Final = """
     SELECT array_send(array_agg(id)) FROM recall_passage
     WHERE owner = ANY(%(owners)s::bigint[]) AND space = ANY(%(spaces)s::bigint[])
@@ -63,11 +67,11 @@ _COMMON: Final = f"""
 """  # noqa: S608 - a number of our own
 # Vectors of another embedder than the question's are not even looked at.
 _NEAREST: Final = """
-    SELECT space, uuid_send(id) FROM (
-      SELECT space, id FROM recall_passage p
+    SELECT space, uuid_send(id){distance} FROM (
+      SELECT space, id, {column} <=> %(vector)s::halfvec AS distance FROM recall_passage p
       WHERE space = ANY(%(spaces)s::bigint[]) AND {column} IS NOT NULL AND {wanted}{others}
         AND (SELECT embedder FROM recall_index) = %(embedder)s
-      ORDER BY {column} <=> %(vector)s::halfvec, id LIMIT %(depth)s
+      ORDER BY distance, id LIMIT %(depth)s
     ) nearest
 """
 # Without a question: messages, and each other memory once. The newest of each space, as its index has them in order:
@@ -128,9 +132,12 @@ class _First(NamedTuple):
 class Search:
     """One search in the transaction of one connection: of what that sees, and of a tail."""
 
-    def __init__(self, pipe: Pipe, sought: Sought, tail: Sequence[Part], owners: frozenset[str]) -> None:
+    def __init__(
+        self, pipe: Pipe, sought: Sought, tail: Sequence[Part], owners: frozenset[str], graphs: Graphs
+    ) -> None:
         """Search for this through a pipe; `owners` are those whose passages the tail replaces."""
         self._pipe = pipe
+        self._graphs = graphs
         self._sought = sought
         self._tail = tail
         self._spaces: Final = {signed(space): space for space in sought.spaces}
@@ -141,8 +148,9 @@ class Search:
             "first": sought.first,
             "far": 2 * sought.reach,
             "newest": sought.newest,
+            "least": graphs.least,
         }
-        self._column = "v"
+        self._dimensions = 0
         self._wanted, self._narrow = _wanted(sought, self._given)
         self._others = " AND p.owner <> ALL(%(owners)s::bigint[])" if owners else ""
 
@@ -178,7 +186,7 @@ class Search:
     def _first(self, marker: Marker) -> _First:
         """Ask how many there are, what has the terms, what is nearest, and what the tail replaces."""
         self._given["embedder"] = marker.embedder
-        self._column = "w" if marker.dimensions > SHORT else "v"
+        self._dimensions = marker.dimensions
         vector = self._sought.vector
         near = vector is not None and len(vector) == marker.dimensions and bool(vector.any())
         near = near or self._sought.newest
@@ -186,7 +194,10 @@ class Search:
         postings = self._ask(self._postings()) if self._sought.terms else None
         nearest = self._nearest(self._sought.first + _SPARE, filtered=self._narrow) if near else None
         replaced = self._ask(_REPLACED) if self._others else None
-        generation, embedder, passages = about.rows()[0]
+        generation, embedder, passages, graphs = about.rows()[0]
+        if self._graphs.learn(graphs, self._spaces, self._dimensions) and nearest:
+            # Another server has made one, or dropped it: from now on it is known here too.
+            nearest = self._nearest(self._sought.first + _SPARE, filtered=self._narrow)
         return _First(
             generation,
             embedder,
@@ -200,12 +211,22 @@ class Search:
         # What leaves out only a few is looked at when the best are known; what leaves out many, before.
         return _FILTERED.format(wanted=self._wanted, others=self._others) if self._narrow else _POSTINGS
 
-    def _nearest(self, depth: int, *, filtered: bool) -> Answer:
+    def _nearest(self, depth: int, *, filtered: bool) -> Answer | Nearest:
         if self._sought.newest:
             return self._ask(_NEWEST.format(wanted=self._wanted, others=self._others), depth=depth)
+        given = {**self._given, "vector": Binary(_written(self._sought.vector)), "depth": depth}
         wanted = self._wanted if filtered else "true"
-        statement = _NEAREST.format(column=self._column, wanted=wanted, others=self._others)
-        return self._ask(statement, vector=Binary(_written(self._sought.vector)), depth=depth)
+        asked = Asked(given, column_of(self._dimensions), self._dimensions, wanted, self._others, depth)
+        graphs = self._graphs.of(self._spaces, self._dimensions) if depth <= DEEPEST else []
+        if not graphs:
+            return self._compared(asked, distance="")
+        others = [space for space in self._spaces if space not in graphs]
+        return Nearest(self._pipe, asked, graphs, others, partial(self._compared, asked))
+
+    def _compared(self, asked: Asked, spaces: Iterable[int] | None = None, *, distance: str = ", distance") -> Answer:
+        statement = _NEAREST.format(column=asked.column, wanted=asked.wanted, others=asked.others, distance=distance)
+        some = {} if spaces is None else {"spaces": _array(spaces)}
+        return self._pipe.ask(statement, {**asked.given, **some}, binary=True)
 
     def _fetched(self, matched: _Weighed, nearest: list[Row], counts: Counts) -> list[Row]:
         """Return the best by terms and by vector with their neighbours, and those of the tail's candidates."""
