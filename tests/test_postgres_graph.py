@@ -130,11 +130,21 @@ def near(vector: Any, **given: Any) -> Sought:
 @pytest.fixture
 def by_graph(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The statements that ask a graph, as the server gets them."""
+    return _noted(monkeypatch, "halfvec(")
+
+
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The statements that compare all vectors of spaces."""
+    return _noted(monkeypatch, "v IS NOT NULL")
+
+
+def _noted(monkeypatch: pytest.MonkeyPatch, words: str) -> list[str]:
     asked: list[str] = []
     ask = Pipe.ask
 
     def asking(pipe: Pipe, statement: str, *arguments: Any, **options: Any) -> Any:
-        if options.get("once"):
+        if words in statement:
             asked.append(_numbered(statement)[0].decode())
         return ask(pipe, statement, *arguments, **options)
 
@@ -142,9 +152,9 @@ def by_graph(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
-def plan(connection: psycopg.Connection, statement: str) -> str:
+def plan(connection: psycopg.Connection, statement: str, settings: str = postgres_graph._SETTINGS) -> str:
     with connection.transaction():
-        connection.execute(postgres_graph._SETTINGS)
+        connection.execute(settings.encode())
         return "\n".join(line for (line,) in connection.execute(f"EXPLAIN (GENERIC_PLAN) {statement}".encode()))
 
 
@@ -157,13 +167,29 @@ def test_a_space_beyond_the_limit_is_searched_by_its_graph_and_no_other_is(large
         names(large, near(vector, spaces=frozenset({"theirs"})))
     assert len(by_graph) == 3
     assert f"Index Scan using {name_of('ours')}" in plan(statements, by_graph[0])
-    assert "Sort" not in plan(statements, by_graph[0])
+    (made,) = statements.execute("SELECT pg_get_indexdef(to_regclass(%s))", (name_of("ours"),)).fetchone() or ("",)
+    assert f"(space = '{signed('ours')}'::bigint)" in made
 
 
-def test_what_a_graph_finds_is_nearly_always_the_nearest(large, exact, by_graph):
+def test_a_graph_is_used_also_where_the_database_would_rather_compare_all(index, graphs, statements, by_graph):
+    add(index, passages(directions(ABOVE + 1), time=1))
+    eventually(graphs, {name_of("ours"): True})
+    statements.execute("VACUUM ANALYZE recall_passage, recall_posting")
+    statements.execute("SET random_page_cost = 10000")
+    vector = directions(1)[0]
+    for asked in (near(vector), near(vector, since=0, kinds=frozenset({"note"}))):
+        names(index, asked)
+        assert f"Index Scan using {name_of('ours')}" in plan(statements, by_graph[-1])
+    assert name_of("ours") not in plan(statements, by_graph[-1], settings="SELECT 1")
+
+
+def test_what_a_graph_finds_is_nearly_always_the_nearest(large, exact, by_graph, compared):
     asked = [near(vector) for vector in directions(30, seed=3)]
-    found = [len(names(large, one) & names(exact, one)) / len(names(exact, one)) for one in asked]
-    assert len(by_graph) == 30
+    wanted = [names(exact, one) for one in asked]
+    names(large, asked[0])
+    compared.clear()
+    found = [len(names(large, one) & nearest) / 60 for one, nearest in zip(asked, wanted, strict=True)]
+    assert (len(by_graph), compared) == (31, [])
     assert np.mean(found) >= 0.95
     assert min(found) >= 0.8
 
@@ -183,17 +209,20 @@ def test_what_a_filter_lets_through_is_found_behind_thousands_that_are_nearer(in
     add(index, (*passages(vectors), *passages([far], first=9_000, **needle)))
     eventually(graphs, {name_of("ours"): True})
     assert names(index, near(vectors[0], first=5, **asked)) == {memory_id(9_000)}
-    assert by_graph
+    assert bool(by_graph) is ("tags" not in asked)
 
 
-def test_half_of_a_space_can_be_filtered_without_losing_neighbours(index, graphs, exact, by_graph):
+def test_half_of_a_space_can_be_filtered_without_losing_neighbours(index, graphs, exact, by_graph, compared):
     vectors = directions(2_000)
     kinds = ("note", "fact")
     add(index, [one._replace(kind=kinds[at % 2]) for at, one in enumerate(passages(vectors))])
     eventually(graphs, {name_of("ours"): True})
     asked = [near(vector, kinds=frozenset({"fact"})) for vector in directions(10, seed=3)]
-    found = [len(names(index, one) & names(exact, one)) / 60 for one in asked]
-    assert len(by_graph) == 10
+    wanted = [names(exact, one) for one in asked]
+    names(index, asked[0])
+    compared.clear()
+    found = [len(names(index, one) & nearest) / 60 for one, nearest in zip(asked, wanted, strict=True)]
+    assert (len(by_graph), compared) == (11, [])
     assert np.mean(found) >= 0.95
 
 
@@ -420,7 +449,11 @@ def test_another_limit_drops_and_makes_graphs_at_the_next_write(large, place, gr
 
 def test_an_index_made_anew_with_other_vectors_has_a_graph_of_them(large, statements, graphs, exact):
     vectors = directions(400, dimensions=64)
-    add(large, passages(vectors), anew=True)
+    with large.writing(wait=10) as writer:
+        writer.clear()
+        assert graphs() == {}, "new rows would be put into it one by one"
+        writer.add(Layer(passages(vectors)))
+        writer.commit(marker(1))
     eventually(graphs, {name_of("ours", 64): True})
     assert names(large, near(vectors[0])) == names(exact, near(vectors[0]))
     assert large.damage() == []

@@ -217,7 +217,9 @@ class Search:
         given = {**self._given, "vector": Binary(_written(self._sought.vector)), "depth": depth}
         wanted = self._wanted if filtered else "true"
         asked = Asked(given, column_of(self._dimensions), self._dimensions, wanted, self._others, depth)
-        graphs = self._graphs.of(self._spaces, self._dimensions) if depth <= DEEPEST else []
+        # What has a tag is found by it, and is mostly little: no graph is as fast.
+        by_graph = depth <= DEEPEST and not self._sought.tags
+        graphs = self._graphs.of(self._spaces, self._dimensions) if by_graph else []
         if not graphs:
             return self._compared(asked, distance="")
         others = [space for space in self._spaces if space not in graphs]
