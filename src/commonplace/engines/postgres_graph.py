@@ -157,7 +157,7 @@ _PATIENT: Final = """
     SELECT set_config(name, '0', false) FROM pg_settings
     WHERE name IN ('statement_timeout', 'lock_timeout', 'transaction_timeout', 'idle_session_timeout')
 """
-# Of two that make indexes of one table at the same moment, the database would break one off. Whoever has this lock is
+# Of two that make indexes of one table at the same moment, each would wait for the other. Whoever has this lock is
 # alone, and what is not whole then was left by somebody who is gone. The lock ends with the connection, and that not
 # before a statement under way has ended, whatever has become of the one who asked.
 _TURN: Final = "to_regclass('recall_passage')::oid::int4"
