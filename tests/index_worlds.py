@@ -441,8 +441,8 @@ def hang_up() -> None:
         _OPENED.pop()()
 
 
-def opened(place: str) -> Index:
-    """Open the index in a folder, or in a database."""
+def opened(place: str, **options: Any) -> Index:
+    """Open the index in a folder, or in a database; only the latter has options."""
     if not place.startswith("postgresql:"):
         return MappedIndex(place)
     from commonplace.engines.postgres_index import PostgresIndex
@@ -451,7 +451,7 @@ def opened(place: str) -> Index:
     lines = Lines(place, most=5, wait=30)
     _OPENED.append(lines.close)
 
-    return PostgresIndex(lines.line, kept=100 << 20)
+    return PostgresIndex(lines.line, **{"kept": 100 << 20, "graph_above": 200_000, **options})
 
 
 def commit(index: Index, number: int) -> None:

@@ -150,7 +150,7 @@ class _Often(Laid):
     """An index that is asked again and again: at first by questions, then more and more from what is kept."""
 
     def search(self, sought: Sought) -> Any:
-        kept = vars(self.view)["_kept"]
+        kept = vars(self.view)["_at_hand"].kept
         kept.clear()
         found = super().search(sought)
         for number in range(1, len(sought.spaces) + 1):
@@ -676,9 +676,23 @@ def test_an_index_that_another_wrote_meanwhile_is_looked_at_again(towers, postgr
         assert towers.recall("cracked", spaces="bells").hits
 
 
-@pytest.mark.parametrize("statement", ["DROP TABLE recall_posting", "DROP TABLE recall_index", postgres_schema.DROP])
-def test_an_index_that_is_gone_since_the_last_recall_is_missed_by_nobody(towers, postgres_book, statement):
-    before = [(hit.id, hit.score) for hit in towers.recall("ledger", spaces="/").hits]
+@pytest.mark.parametrize("spaces", ["/", "tower/19"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DROP TABLE recall_posting",
+        "DROP TABLE recall_index",
+        postgres_schema.DROP,
+        "DELETE FROM recall_index",
+        "DROP EXTENSION vector CASCADE; CREATE EXTENSION vector",
+    ],
+)
+def test_an_index_that_is_gone_since_the_last_recall_is_missed_by_nobody(towers, postgres_book, statement, spaces):
+    before = [(hit.id, hit.score) for hit in towers.recall("ledger", spaces=spaces).hits]
     with psycopg.connect(postgres_book[0], autocommit=True) as connection:
         connection.execute(statement)
-    assert [(hit.id, hit.score) for hit in towers.recall("ledger", spaces="/").hits] == before
+    for _ in range(3):
+        assert [(hit.id, hit.score) for hit in towers.recall("ledger", spaces=spaces).hits] == before
+    towers.reindex(anew=True)
+    assert [(hit.id, hit.score) for hit in towers.recall("ledger", spaces=spaces).hits] == before
+    assert not towers.doctor()

@@ -187,7 +187,7 @@ def book(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 def kept_by(book: Commonplace) -> set[str]:
-    kept = vars(book._recalls._index)["_kept"]  # type: ignore[attr-defined]
+    kept = vars(book._recalls._index)["_at_hand"].kept  # type: ignore[attr-defined]
     return {space.name for space in book.spaces() if kept.has([signed(space.id)])}
 
 
@@ -256,7 +256,7 @@ def test_who_may_no_longer_read_a_space_gets_nothing_of_what_is_kept(book):
 
 
 def test_a_book_that_was_closed_keeps_nothing(book):
-    kept = vars(book._recalls._index)["_kept"]
+    kept = vars(book._recalls._index)["_at_hand"].kept
     book.close()
     assert kept._size == 0
     assert not kept._held

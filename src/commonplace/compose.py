@@ -454,7 +454,7 @@ def _postgres_index(settings: Settings, database: PostgresDatabase) -> Index:
     from commonplace.engines.postgres_index import PostgresIndex
 
     chosen = settings.database or DatabaseChoice("")
-    return PostgresIndex(database.line, kept=chosen.recall_mb << 20)
+    return PostgresIndex(database.line, kept=chosen.recall_mb << 20, graph_above=chosen.graph_above)
 
 
 def _recalls(settings: Settings, index: Callable[[], Index]) -> Recalls:

@@ -72,13 +72,16 @@ class EmbedderChoice(NamedTuple):
 
 
 class DatabaseChoice(NamedTuple):
-    """A book on a database server: where it is, where its keys are, and what a process may have of everything."""
+    """A book on a database server: where it is, where its keys are, and how it is used."""
 
     address: str
     keys: str | None = None
     connections: int = 20
+    """How many connections a process may have."""
     recall_mb: int = 128
     """So many megabytes of small spaces a process keeps at hand, to recall from."""
+    graph_above: int = 200_000
+    """Spaces of more passages are searched by a graph of neighbours; none are if it is 0."""
 
     @property
     def place(self) -> str:
@@ -280,8 +283,8 @@ def _embedder(env: Mapping[str, str], own: _Config) -> EmbedderChoice:
 
 def _database(env: Mapping[str, str], cwd: str) -> DatabaseChoice | None:
     """Return the server that was chosen; whoever names a home means that."""
-    address, keys = (env.get(f"COMMONPLACE_{name}") or None for name in ("DATABASE", "KEYS"))
-    connections, recall_mb = (env.get(f"COMMONPLACE_{name}") or None for name in ("CONNECTIONS", "RECALL_MB"))
+    names = ("DATABASE", "KEYS", "CONNECTIONS", "RECALL_MB", "GRAPH_ABOVE")
+    address, keys, connections, recall_mb, above = (env.get(f"COMMONPLACE_{name}") or None for name in names)
     if address is None:
         return None
     return DatabaseChoice(
@@ -289,6 +292,7 @@ def _database(env: Mapping[str, str], cwd: str) -> DatabaseChoice | None:
         keys=os.path.realpath(os.path.join(cwd, _expanded(keys, env))) if keys else None,
         connections=_number("COMMONPLACE_CONNECTIONS", connections or "20", least=2, most=1000),
         recall_mb=_number("COMMONPLACE_RECALL_MB", recall_mb or "128", least=0, most=100_000),
+        graph_above=_number("COMMONPLACE_GRAPH_ABOVE", above or "200000", least=0, most=10**12),
     )
 
 

@@ -21,12 +21,13 @@ from psycopg import errors as pg
 
 from commonplace.catalogue import Applied, Found, Layer, Marker, Sought, Tail
 from commonplace.engines.layers import Layers
+from commonplace.engines.postgres_graph import Graphs, has_graphs, interrupt, without_graphs
 from commonplace.engines.postgres_kept import Kept
 from commonplace.engines.postgres_lines import Line
 from commonplace.engines.postgres_pipe import Connection, Pipe
 from commonplace.engines.postgres_rows import PASSAGE, POSTING, packed, signed
 from commonplace.engines.postgres_schema import CREATE, DROP, DROP_ROWS, FORMAT, INDEX, MARKER, TABLES
-from commonplace.engines.postgres_search import Search
+from commonplace.engines.postgres_search import AtHand, Search
 from commonplace.engines.searching import search
 from commonplace.errors import Busy, HomeDamaged, HomeIsNewer
 from commonplace.ports import Reading
@@ -52,7 +53,12 @@ _WRITE: Final = """
     SET LOCAL enable_seqscan TO off; SET LOCAL enable_hashjoin TO off; SET LOCAL enable_mergejoin TO off
 """
 _ATTEMPTS: Final = 4
-_MISSING: Final = "SELECT count(*) FROM unnest(%(tables)s::text[]) name WHERE to_regclass(name) IS NULL"
+# Who makes the extension anew takes the columns of its types along.
+_MISSING: Final = """
+    SELECT count(*) FILTER (WHERE to_regclass(name) IS NULL), 2 - (
+      SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('recall_passage') AND attname IN ('v', 'w'))
+    FROM unnest(%(tables)s::text[]) name
+"""
 _GENERATION: Final = """
     SELECT format, generation FROM recall_index
     WHERE to_regclass('recall_passage') IS NOT NULL AND to_regclass('recall_posting') IS NOT NULL
@@ -129,12 +135,15 @@ class Piped(Protocol):
 class PostgresIndex:
     """The Index port in the database that the book is in."""
 
-    def __init__(self, lend: Lend, *, kept: int) -> None:
-        """Use connections as they are lent, and so many bytes for small spaces; nothing is made before it is needed."""
+    def __init__(self, lend: Lend, *, kept: int, graph_above: int) -> None:
+        """Use connections as they are lent, and so many bytes for small spaces; nothing is made before it is needed.
+
+        A space of more than so many passages has a graph; if that is 0, none has.
+        """
         self._lend = lend
         self._turn = threading.Lock()
-        self._kept = Kept(kept)
-        self._nothing = _View(self._lend, self._kept, 0, None)
+        self._at_hand: Final = AtHand(Kept(kept), Graphs(graph_above))
+        self._nothing = _View(self._lend, self._at_hand, 0, None)
         self._view = self._nothing
 
     def known(self) -> _View:
@@ -153,7 +162,7 @@ class PostgresIndex:
                 if found is None or found[0] != FORMAT:
                     self._view = self._nothing
                 elif found[1] != self._view.generation:
-                    self._view = _View(self._lend, self._kept, *_marker(line.connection))
+                    self._view = _View(self._lend, self._at_hand, *_marker(line.connection))
             except pg.UndefinedTable:
                 self._view = self._nothing
             return self._view
@@ -175,6 +184,7 @@ class PostgresIndex:
                     writer.end()
                 # Only now: whoever wrote has read the book meanwhile, and an open reading hides what is new from it.
                 writer.tidy()
+                self._at_hand.graphs.tend(line.connection)
         finally:
             self._turn.release()
 
@@ -192,25 +202,25 @@ class PostgresIndex:
     def close(self) -> None:
         """Let go of what was seen; connections belong to whoever lent them."""
         self._view = self._nothing
-        self._kept.clear()
+        self._at_hand.kept.clear()
 
 
 class _View:
     """What the index held when the marker was read."""
 
     def __init__(
-        self, lend: Lend, kept: Kept, generation: int, marker: Marker | None, layers: Layers | None = None
+        self, lend: Lend, at_hand: AtHand, generation: int, marker: Marker | None, layers: Layers | None = None
     ) -> None:
         self.generation: Final = generation
         self.marker: Final = marker
         self._lend = lend
-        self._kept = kept
+        self._at_hand = at_hand
         self._layers: Final = Layers() if layers is None else layers
         self._newest = _LATEST
 
     def as_known(self) -> _View:
         """Return the same, but for a search of no other index than just this one."""
-        view = _View(self._lend, self._kept, self.generation, self.marker, self._layers)
+        view = _View(self._lend, self._at_hand, self.generation, self.marker, self._layers)
         view._newest = self.generation
         return view
 
@@ -223,15 +233,15 @@ class _View:
         owners |= {entry.owner for layer in tail for entry in layer.entries}
         if isinstance(tx, Piped):
             try:
-                generation, found = Search(tx.pipe, sought, parts, owners, self._kept).found(self.marker)
-            except (pg.UndefinedTable, pg.UndefinedColumn) as error:
+                generation, found = Search(tx.pipe, sought, parts, owners, self._at_hand).found(self.marker)
+            except (pg.UndefinedTable, pg.UndefinedColumn, pg.DeadlockDetected) as error:
                 raise _moved() from error
             if not self.generation <= generation <= self._newest:
                 raise _moved()
             return found
         with self._lend() as line, line.pipe as pipe:
             pipe.ask(_READ)
-            generation, found = Search(pipe, sought, parts, owners, self._kept).found(self.marker)
+            generation, found = Search(pipe, sought, parts, owners, self._at_hand).found(self.marker)
             pipe.ask("ROLLBACK")
         if generation != self.generation:
             raise _moved()
@@ -294,6 +304,10 @@ class _Writer:
             self._connection.execute(f"{DROP_ROWS}; {CREATE}")
             self._bare = True
         else:
+            if has_graphs(self._connection):
+                self.end()
+                without_graphs(self._connection)
+                self.begin()
             self._connection.execute(_EMPTY)
         self._marker, self._dimensions, self._empty = None, 0, True
 
@@ -413,17 +427,21 @@ def _prepare(connection: Connection) -> None:
     """Make the tables if there are none, or not all, or only those of an older program."""
     for _ in range(_ATTEMPTS):
         # Of several who begin at the same moment, one makes them; the others look again.
-        with suppress(pg.UniqueViolation, pg.DuplicateTable, pg.DuplicateObject, pg.UndefinedTable):
-            (missing,) = connection.execute(_MISSING, {"tables": list(TABLES)}).fetchone() or (0,)
+        with suppress(
+            pg.UniqueViolation, pg.DuplicateTable, pg.DuplicateObject, pg.UndefinedTable, pg.LockNotAvailable
+        ):
+            missing, lost = connection.execute(_MISSING, {"tables": list(TABLES)}).fetchone() or (0, 0)
             if missing == len(TABLES):
                 with connection.transaction():
                     connection.execute(f"{MARKER}; {CREATE}; {INDEX}")
-            elif not missing and not _is_older(connection, "SELECT format FROM recall_index"):
+            elif not missing and not lost and not _is_older(connection, "SELECT format FROM recall_index"):
                 return
             else:
+                interrupt(connection)
                 with connection.transaction():
-                    if missing or _is_older(connection, "SELECT format FROM recall_index FOR UPDATE"):
+                    if missing or lost or _is_older(connection, "SELECT format FROM recall_index FOR UPDATE"):
                         connection.execute(f"{DROP}; {MARKER}; {CREATE}; {INDEX}")
+    raise _busy("others who make it anew")
 
 
 def _is_older(connection: Connection, statement: str) -> bool:

@@ -117,8 +117,18 @@ class Pipe:
         """Tell whether the server says something, or hangs up, within so many seconds."""
         return bool(self._poll.poll(wait * 1000))
 
-    def ask(self, statement: str, params: Mapping[str, object] | None = None, *, binary: bool = False) -> Answer:
-        """Send a statement with parameters like `%(name)s`, soon, and return what waits for its answer."""
+    def ask(
+        self,
+        statement: str,
+        params: Mapping[str, object] | None = None,
+        *,
+        binary: bool = False,
+        once: bool = False,
+    ) -> Answer:
+        """Send a statement with parameters like `%(name)s`, soon, and return what waits for its answer.
+
+        One that is asked `once` is planned for itself, and not kept: prepared ones are limited in number.
+        """
         sql, names = _numbered(statement)
         values: list[bytes | None] = []
         types: list[int] = []
@@ -136,9 +146,11 @@ class Pipe:
             if written.is_binary:
                 formats = [pq.Format.TEXT] * len(names) if formats is None else formats
                 formats[len(values) - 1] = pq.Format.BINARY
-        self._pgconn.send_query_prepared(
-            self._prepared(sql, tuple(types)), values, formats, pq.Format.BINARY if binary else pq.Format.TEXT
-        )
+        form = pq.Format.BINARY if binary else pq.Format.TEXT
+        if once:
+            self._pgconn.send_query_params(sql, values, types, formats, form)
+        else:
+            self._pgconn.send_query_prepared(self._prepared(sql, tuple(types)), values, formats, form)
         answer = Answer(self)
         self._awaited.append(answer)
         self._unsent = True

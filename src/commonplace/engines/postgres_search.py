@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from commonplace.catalogue import FOREVER, IS_CHAT, Found, Marker, Sought
+from commonplace.engines.postgres_graph import DEEPEST, WHOLE, Asked, Graphs, Nearest, column_of
 from commonplace.engines.postgres_kept import EMPTY, FEW, Kept, Known, part_of
 from commonplace.engines.postgres_pipe import Answer, Binary, Pipe, Row
-from commonplace.engines.postgres_rows import FETCHED, ID, SHORT, ids_of, numbers_of, signed, unpacked
+from commonplace.engines.postgres_rows import FETCHED, ID, ids_of, numbers_of, signed, unpacked
 from commonplace.engines.searching import PARTS_OF_ONE, Counts, Part, candidates, count, search
 from commonplace.engines.segments import Floats, Segment, compact, tag_term, widened
+from commonplace.errors import Busy
 from commonplace.model import KINDS
 
 _SPARE: Final = 10
@@ -36,13 +39,16 @@ _TOGETHER: Final = 8
 _MANY: Final = 64
 _SAMPLE: Final = 16
 
-_ABOUT: Final = """
-    SELECT generation, embedder, coalesce(dimensions, 0), array_send(spaces), array_send(sizes), array_send(versions)
+# Which graphs there are is looked up only where there may be one.
+_ABOUT: Final = f"""
+    SELECT generation, embedder, coalesce(dimensions, 0), array_send(spaces), array_send(sizes), array_send(versions),
+      CASE WHEN passages > %(least)s THEN ({WHOLE}) END
     FROM recall_index CROSS JOIN (
-      SELECT array_agg(space) AS spaces, array_agg(passages) AS sizes, array_agg(version) AS versions
+      SELECT array_agg(space) AS spaces, array_agg(passages) AS sizes, array_agg(version) AS versions,
+        coalesce(sum(passages), 0)::bigint AS passages
       FROM recall_space WHERE space = ANY(%(every)s::bigint[])
     ) s
-"""
+"""  # noqa: S608 - names of our own
 _REPLACED: Final = """
     SELECT array_send(array_agg(id)) FROM recall_passage
     WHERE owner = ANY(%(owners)s::bigint[]) AND space = ANY(%(spaces)s::bigint[])
@@ -67,11 +73,11 @@ _COMMON: Final = f"""
 """  # noqa: S608 - a number of our own
 # Vectors of another embedder than the question's are not even looked at.
 _NEAREST: Final = """
-    SELECT space, uuid_send(id) FROM (
-      SELECT space, id FROM recall_passage p
+    SELECT space, uuid_send(id){distance} FROM (
+      SELECT space, id, {column} <=> %(vector)s::halfvec AS distance FROM recall_passage p
       WHERE space = ANY(%(spaces)s::bigint[]) AND {column} IS NOT NULL AND {wanted}{others}
         AND (SELECT embedder FROM recall_index) = %(embedder)s
-      ORDER BY {column} <=> %(vector)s::halfvec, id LIMIT %(depth)s
+      ORDER BY distance, id LIMIT %(depth)s
     ) nearest
 """
 # Without a question: messages, and each other memory once. The newest of each space, as its index has them in order:
@@ -126,6 +132,13 @@ _WHOLE: Final = f"""
 """  # noqa: S608 - numbers and names of our own
 
 
+class AtHand(NamedTuple):
+    """What a process has for all its searches."""
+
+    kept: Kept
+    graphs: Graphs
+
+
 class _First(NamedTuple):
     """What the first question brings: which index it is, how much it has, and what may be an answer."""
 
@@ -146,13 +159,15 @@ class _First(NamedTuple):
 class Search:
     """One search in the transaction of one connection: of what that sees, and of a tail."""
 
-    def __init__(self, pipe: Pipe, sought: Sought, tail: Sequence[Part], owners: frozenset[str], kept: Kept) -> None:
+    def __init__(
+        self, pipe: Pipe, sought: Sought, tail: Sequence[Part], owners: frozenset[str], at_hand: AtHand
+    ) -> None:
         """Search for this through a pipe; `owners` are those whose passages the tail replaces."""
         self._pipe = pipe
+        self._kept, self._graphs = at_hand
         self._sought = sought
         self._tail = tail
         self._owners = owners
-        self._kept = kept
         self._spaces: Final = {signed(space): space for space in sought.spaces}
         self._asked: Sequence[int] = ()
         self._given: Final[dict[str, Any]] = {
@@ -162,8 +177,9 @@ class Search:
             "first": sought.first,
             "far": 2 * sought.reach,
             "newest": sought.newest,
+            "least": self._graphs.least,
         }
-        self._column = "v"
+        self._dimensions = 0
         self._wanted, self._narrow = _wanted(sought, self._given)
         self._others = " AND p.owner <> ALL(%(owners)s::bigint[])" if owners else ""
 
@@ -182,7 +198,9 @@ class Search:
 
     def _asked_first(self, marker: Marker) -> tuple[_First, dict[str, float], list[Segment]]:
         """Ask the first question in those spaces of which nothing is kept; return what is kept of the others."""
-        few = self._spaces if len(self._spaces) <= FEW else ()
+        by_graph = self._graphs.of(self._spaces, marker.dimensions)
+        # What a graph finds is not always the same as what is found by comparing all: never now one, now the other.
+        few = [space for space in self._spaces if space not in by_graph] if len(self._spaces) <= FEW else []
         expected = self._kept.has(few)
         worth = self._kept.worth_reading(space for space in few if space not in expected)
         first, common = self._first(marker, [space for space in self._spaces if space not in {*expected, worth}], worth)
@@ -228,7 +246,7 @@ class Search:
         self._asked = asked
         self._given["spaces"] = _array(asked)
         self._given["embedder"] = marker.embedder
-        self._column = "w" if marker.dimensions > SHORT else "v"
+        self._dimensions = marker.dimensions
         vector = self._sought.vector
         near = vector is not None and len(vector) == marker.dimensions and bool(vector.any())
         near = near or self._sought.newest
@@ -238,8 +256,14 @@ class Search:
         nearest = self._nearest(self._sought.first + _SPARE, filtered=self._narrow) if asked and near else None
         replaced = self._ask(_REPLACED) if asked and self._others else None
         all_ = self._ask(_WHOLE, space=whole) if whole is not None else None
-        generation, embedder, dimensions, *arrays = about.rows()[0]
+        said = about.row()
+        if said is None:
+            raise Busy("the index is gone", fix="ask again")
+        generation, embedder, dimensions, *arrays, graphs = said
         spaces, sizes, versions = map(numbers_of, arrays)
+        if self._graphs.learn(graphs, self._spaces, self._dimensions) and nearest:
+            # Another server has made one, or dropped it: from now on it is known here too.
+            nearest = self._nearest(self._sought.first + _SPARE, filtered=self._narrow)
         first = _First(
             generation,
             embedder,
@@ -256,12 +280,24 @@ class Search:
         # What leaves out only a few is looked at when the best are known; what leaves out many, before.
         return _FILTERED.format(wanted=self._wanted, others=self._others) if self._narrow else _POSTINGS
 
-    def _nearest(self, depth: int, *, filtered: bool) -> Answer:
+    def _nearest(self, depth: int, *, filtered: bool) -> Answer | Nearest:
         if self._sought.newest:
             return self._ask(_NEWEST.format(wanted=self._wanted, others=self._others), depth=depth)
+        given = {**self._given, "vector": Binary(_written(self._sought.vector)), "depth": depth}
         wanted = self._wanted if filtered else "true"
-        statement = _NEAREST.format(column=self._column, wanted=wanted, others=self._others)
-        return self._ask(statement, vector=Binary(_written(self._sought.vector)), depth=depth)
+        asked = Asked(given, column_of(self._dimensions), self._dimensions, wanted, self._others, depth)
+        # What has a tag is found by it, and is mostly little: no graph is as fast.
+        by_graph = depth <= DEEPEST and not self._sought.tags
+        graphs = self._graphs.of(self._asked, self._dimensions) if by_graph else []
+        if not graphs:
+            return self._compared(asked, distance="")
+        others = [space for space in self._asked if space not in graphs]
+        return Nearest(self._pipe, asked, graphs, others, partial(self._compared, asked))
+
+    def _compared(self, asked: Asked, spaces: Iterable[int] | None = None, *, distance: str = ", distance") -> Answer:
+        statement = _NEAREST.format(column=asked.column, wanted=asked.wanted, others=asked.others, distance=distance)
+        some = {} if spaces is None else {"spaces": _array(spaces)}
+        return self._pipe.ask(statement, {**asked.given, **some}, binary=True)
 
     def _fetched(self, matched: _Weighed, nearest: list[Row], counts: Counts, parts: Sequence[Part]) -> list[Row]:
         """Return the best by terms and by vector with their neighbours, and those of the candidates of other parts."""
