@@ -126,12 +126,18 @@ def hold(tx: Transaction, spaces: Sequence[str]) -> dict[str, tuple[int, str]]:
     return holding(tx, spaces)()
 
 
-def holding(tx: Transaction, spaces: Sequence[str]) -> Callable[[], dict[str, tuple[int, str]]]:
-    """Ask to `hold` these spaces, and return what waits for it: what is asked behind it is asked when they are held."""
+def holding(
+    tx: Transaction, spaces: Sequence[str], *, if_free: bool = False
+) -> Callable[[], dict[str, tuple[int, str]]]:
+    """Ask to `hold` these spaces, and return what waits for it: what is asked behind it is asked when they are held.
+
+    `if_free` leaves out those that another holds, in place of waiting for them.
+    """
     if not spaces:
         return dict
+    how = tx.claiming if if_free else tx.locking
     rows = tx.ask(
-        f"SELECT space, seq, hash FROM log_head WHERE space IN :spaces ORDER BY space{tx.locking}",  # noqa: S608 - our own words
+        f"SELECT space, seq, hash FROM log_head WHERE space IN :spaces ORDER BY space{how}",  # noqa: S608 - our own words
         spaces=sorted(spaces),
     )
     return lambda: {space: _checked_end(space, seq, digest) for space, seq, digest in rows()}

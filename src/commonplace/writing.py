@@ -97,7 +97,10 @@ def seal(desk: Desk) -> None:
     touched |= memories.places(tx, sorted(subject for subject, space in tx.touched.items() if space is None))
     concerned = sorted({*by_space, *touched.values()})
     # Asked in one breath, so that others wait for these spaces no longer than they must.
-    asked = desk.ahead.get(tuple(concerned)) or _asked(tx, concerned)
+    asked = desk.ahead.get(tuple(concerned))
+    if asked is None or not asked.ends():
+        # What the story wrote goes off before this: whoever has to wait has done everything else by then.
+        asked = _asked(tx, concerned)
     names = _names(tx, by_space)
     ends, numbers = asked.ends(), asked.numbers()
     if any(desk.spaces[space].name != name for space, name in names().items()):
@@ -119,14 +122,15 @@ def seal(desk: Desk) -> None:
 def ask_ahead(desk: Desk, space: str) -> None:
     """Hold a space for the seal already, where a story will change this one, and nothing else, as far as one knows.
 
-    So nobody waits for it in the end; if the story changes more, the seal asks for all of it again.
+    So nobody waits for it in the end; if the story changes more, the seal asks for all of it again. If another holds
+    it, so does the seal: held from here on, it would be held while the story is told, which others wait for.
     """
     if desk.tx.locking:
-        desk.ahead[space,] = _asked(desk.tx, (space,))
+        desk.ahead[space,] = _asked(desk.tx, (space,), if_free=True)
 
 
-def _asked(tx: Transaction, spaces_: Sequence[str]) -> Ahead:
-    return Ahead(audit.holding(tx, spaces_), changes.last(tx, spaces_), home.whereabouts(tx))
+def _asked(tx: Transaction, spaces_: Sequence[str], *, if_free: bool = False) -> Ahead:
+    return Ahead(audit.holding(tx, spaces_, if_free=if_free), changes.last(tx, spaces_), home.whereabouts(tx))
 
 
 def _names(tx: Transaction, by_space: Mapping[str, Sequence[Change]]) -> Callable[[], dict[str, str]]:
