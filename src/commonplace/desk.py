@@ -19,7 +19,6 @@ class Ahead(NamedTuple):
     """What the seal needs to know of a space that is held for it, asked for and not yet waited for."""
 
     ends: Callable[[], dict[str, tuple[int, str]]]
-    numbers: Callable[[], dict[str, int]]
     whereabouts: Callable[[], list[Row]]
 
 

@@ -102,7 +102,7 @@ def seal(desk: Desk) -> None:
         # What the story wrote goes off before this: whoever has to wait has done everything else by then.
         asked = _asked(tx, concerned)
     names = _names(tx, by_space)
-    ends, numbers = asked.ends(), asked.numbers()
+    ends = asked.ends()
     if any(desk.spaces[space].name != name for space, name in names().items()):
         raise Overtaken
     home.require_here(asked.whereabouts())
@@ -111,7 +111,7 @@ def seal(desk: Desk) -> None:
         subjects = dict.fromkeys(change.subjects[0] for change in changed if change.subjects)
         subjects.update(dict.fromkeys(memory for memory, place in touched.items() if place == space))
         if subjects:
-            changes.number(tx, space, tuple(subjects), last=numbers.get(space, 0))
+            changes.number(tx, space, tuple(subjects))
         if changed:
             seq, digest = audit.append(tx, desk.parts.keys, space, changed, end=ends.get(space, audit.BEGINNING))
             if space in ends:
@@ -130,7 +130,7 @@ def ask_ahead(desk: Desk, space: str) -> None:
 
 
 def _asked(tx: Transaction, spaces_: Sequence[str], *, if_free: bool = False) -> Ahead:
-    return Ahead(audit.holding(tx, spaces_, if_free=if_free), changes.last(tx, spaces_), home.whereabouts(tx))
+    return Ahead(audit.holding(tx, spaces_, if_free=if_free), home.whereabouts(tx))
 
 
 def _names(tx: Transaction, by_space: Mapping[str, Sequence[Change]]) -> Callable[[], dict[str, str]]:

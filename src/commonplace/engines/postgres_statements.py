@@ -49,13 +49,12 @@ class Unsent:
     """Statements that nobody waits for, kept until somebody waits for something.
 
     Those of one statement do not see what the others in it do, so only such are taken that mention no table which one
-    of the others changes.
+    before them changes. One that looks at what a later one changes sees it as it was, here as there.
     """
 
     def __init__(self) -> None:
         """Begin with none."""
         self.statements: list[tuple[str, Mapping[str, object]]] = []
-        self._mentioned: set[str] = set()
         self._changed: set[str] = set()
 
     def takes(self, sql: str) -> bool:
@@ -65,13 +64,12 @@ class Unsent:
         tables = _tables(sql)
         if tables.changed is None or not self._changed:
             return False
-        return tables.changed not in self._mentioned and self._changed.isdisjoint(tables.mentioned)
+        return self._changed.isdisjoint(tables.mentioned)
 
     def add(self, sql: str, params: Mapping[str, object]) -> None:
         """Keep a statement."""
         tables = _tables(sql)
         self.statements.append((sql, params))
-        self._mentioned |= tables.mentioned
         if tables.changed is not None:
             self._changed.add(tables.changed)
 
