@@ -102,21 +102,23 @@ def seal(desk: Desk) -> None:
         # What the story wrote goes off before this: whoever has to wait has done everything else by then.
         asked = _asked(tx, concerned)
     names = _names(tx, by_space)
+    # Whatever can be is done before anybody waits: nothing of it happens while others are kept from these spaces.
+    for space in concerned:
+        subjects = dict.fromkeys(change.subjects[0] for change in by_space.get(space, ()) if change.subjects)
+        subjects.update(dict.fromkeys(memory for memory, place in touched.items() if place == space))
+        if subjects:
+            changes.number(tx, space, tuple(subjects))
+    worded = {space: audit.worded(changed) for space, changed in by_space.items()}
     ends = asked.ends()
     if any(desk.spaces[space].name != name for space, name in names().items()):
         raise Overtaken
     home.require_here(asked.whereabouts())
-    for space in concerned:
-        changed = by_space.get(space, [])
-        subjects = dict.fromkeys(change.subjects[0] for change in changed if change.subjects)
-        subjects.update(dict.fromkeys(memory for memory, place in touched.items() if place == space))
-        if subjects:
-            changes.number(tx, space, tuple(subjects))
-        if changed:
-            seq, digest = audit.append(tx, desk.parts.keys, space, changed, end=ends.get(space, audit.BEGINNING))
-            if space in ends:
-                # Its chain is held: whoever looks for this entry later waits until this has ended.
-                tx.proof = partial(audit.is_logged, space=space, seq=seq, digest=digest)
+    for space, changed in sorted(by_space.items()):
+        end = ends.get(space, audit.BEGINNING)
+        seq, digest = audit.append(tx, desk.parts.keys, space, changed, wording=worded[space], end=end)
+        if space in ends:
+            # Its chain is held: whoever looks for this entry later waits until this has ended.
+            tx.proof = partial(audit.is_logged, space=space, seq=seq, digest=digest)
 
 
 def ask_ahead(desk: Desk, space: str) -> None:
