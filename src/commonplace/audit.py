@@ -126,31 +126,50 @@ def hold(tx: Transaction, spaces: Sequence[str]) -> dict[str, tuple[int, str]]:
     return holding(tx, spaces)()
 
 
-def holding(tx: Transaction, spaces: Sequence[str]) -> Callable[[], dict[str, tuple[int, str]]]:
-    """Ask to `hold` these spaces, and return what waits for it: what is asked behind it is asked when they are held."""
+def holding(
+    tx: Transaction, spaces: Sequence[str], *, if_free: bool = False
+) -> Callable[[], dict[str, tuple[int, str]]]:
+    """Ask to `hold` these spaces, and return what waits for it: what is asked behind it is asked when they are held.
+
+    `if_free` leaves out those that another holds, in place of waiting for them.
+    """
     if not spaces:
         return dict
+    how = tx.claiming if if_free else tx.locking
     rows = tx.ask(
-        f"SELECT space, seq, hash FROM log_head WHERE space IN :spaces ORDER BY space{tx.locking}",  # noqa: S608 - our own words
+        f"SELECT space, seq, hash FROM log_head WHERE space IN :spaces ORDER BY space{how}",  # noqa: S608 - our own words
         spaces=sorted(spaces),
     )
     return lambda: {space: _checked_end(space, seq, digest) for space, seq, digest in rows()}
 
 
+def worded(changes: Sequence[Change]) -> list[tuple[str, str]]:
+    """Write down subjects and payload of each change: what can be done before the chain is held."""
+    return [(canonical(change.subjects), canonical(change.payload)) for change in changes]
+
+
 def append(
-    tx: Transaction, keys: Keys, space: str, changes: Sequence[Change], *, end: tuple[int, str] | None = None
+    tx: Transaction,
+    keys: Keys,
+    space: str,
+    changes: Sequence[Change],
+    *,
+    wording: Sequence[tuple[str, str]] | None = None,
+    end: tuple[int, str] | None = None,
 ) -> tuple[int, str]:
-    """Add the changes of one space to its chain behind its end, and sign its new head; return where it ends then."""
+    """Add the changes of one space to its chain behind its end, and sign its new head; return where it ends then.
+
+    `wording` and `end` are what `worded` and `hold` have told, if they were asked before.
+    """
     seq, previous = end or _end(tx, space)
     if not changes:
         return seq, previous
     time, key_id = _time(tx.now), keys.key_id
     rows: list[dict[str, object]] = []
-    for change in changes:
+    for change, (subjects, payload) in zip(changes, wording or worded(changes), strict=True):
         if change.space != space:
             raise ValueError(f"a change of space {change.space} was handed to the chain of space {space}")
         seq += 1
-        subjects, payload = canonical(change.subjects), canonical(change.payload)
         said = (space, str(seq), time, change.actor, change.action, subjects, payload, previous, key_id)
         try:
             digest = _hash(said)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
@@ -103,10 +103,13 @@ def _cleaned(sent: Sent) -> _Clean:
 
 
 def _append(desk: Desk, session_id: str, cleaned: Sequence[_Clean], context: Context) -> Captured:
-    repeated = sessions.Repeated(desk.tx, session_id, [one.sent.client_id for one in cleaned if one.sent.client_id])
-    session = _session_for(desk, session_id, context, behind=lambda: _ask_behind(desk, session_id, repeated))
+    taking = sessions.Taking(desk.tx, session_id, (one.sent.client_id for one in cleaned if one.sent.client_id))
+    # Looked up once: another thread may throw all places away meanwhile.
+    if place := desk.parts.places.get(session_id):
+        ask_ahead(desk, place)
+    session = _session_for(desk, session_id, context, taking)
     _note_place(desk, session)
-    known = repeated.found()
+    known = taking.repeated()
     receipts: list[Appended] = []
     fresh: dict[str, tuple[Message, str | None]] = {}
     settled = True
@@ -136,14 +139,6 @@ def _append(desk: Desk, session_id: str, cleaned: Sequence[_Clean], context: Con
     if fresh:
         _store(desk, session, list(fresh.values()))
     return Captured(session.id, tuple(receipts), settled=settled)
-
-
-def _ask_behind(desk: Desk, session_id: str, repeated: sessions.Repeated) -> None:
-    """Ask what is to be known when the session is held: what came before, and what the seal will need."""
-    repeated.ask()
-    # Looked up once: another thread may throw all places away meanwhile.
-    if place := desk.parts.places.get(session_id):
-        ask_ahead(desk, place)
 
 
 def _note_place(desk: Desk, session: Session) -> None:
@@ -195,11 +190,9 @@ def _message(desk: Desk, session: Session, one: _Clean, seq: int) -> Message:
     )
 
 
-def _session_for(
-    desk: Desk, session_id: str, context: Context, *, behind: Callable[[], object] | None = None
-) -> Session:
+def _session_for(desk: Desk, session_id: str, context: Context, taking: sessions.Taking | None = None) -> Session:
     """Return the session, made now if there is none; what was fixed when it was made does not change."""
-    session = desk.held_session(session_id, behind=behind)
+    session = desk.held(taking or sessions.Taking(desk.tx, session_id))
     if session is None:
         _require_new(desk, session_id)
         _require_no_circle(desk.tx, session_id, context.parent)

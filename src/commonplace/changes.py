@@ -7,29 +7,23 @@ from collections.abc import Callable, Mapping, Sequence
 from commonplace.ports import Reading, Transaction
 
 
-def last(tx: Transaction, spaces: Sequence[str]) -> Callable[[], dict[str, int]]:
-    """Ask for the last number of each of these spaces that has one, and return what waits for it.
+def number(tx: Transaction, space: str, subjects: Sequence[str]) -> None:
+    """Give each subject the next number of its space; a subject has only its newest number.
 
-    Whoever numbers holds the log of the space, so that nobody else does.
+    Whoever numbers holds the log of the space, so that nobody else does. Of two who number the first changes of a space
+    at once, the second finds its number taken, and begins anew.
     """
-    if not spaces:
-        return dict
-    rows = tx.ask("SELECT space, last FROM change_count WHERE space IN :spaces", spaces=tuple(spaces))
-    return lambda: dict(rows())
-
-
-def number(tx: Transaction, space: str, subjects: Sequence[str], *, last: int) -> None:
-    """Give each subject the next number of its space behind the last; a subject has only its newest number."""
+    # The last number is looked up by the statement itself: nobody has to ask for it first.
     tx.run_many(
-        "INSERT INTO change_count (space, last) VALUES (:space, :last)"
-        " ON CONFLICT (space) DO UPDATE SET last = excluded.last",
-        [{"space": space, "last": last + len(subjects)}],
-    )
-    # Of two who number the first changes of a space at once, the second finds its number taken, and begins anew.
-    tx.run_many(
-        "INSERT INTO change (space, subject, number) VALUES (:space, :subject, :number)"
+        "INSERT INTO change (space, subject, number)"
+        " VALUES (:space, :subject, coalesce((SELECT last FROM change_count WHERE space = :space), 0) + :at)"
         " ON CONFLICT (space, subject) DO UPDATE SET number = excluded.number",
-        [{"space": space, "subject": subject, "number": at} for at, subject in enumerate(subjects, last + 1)],
+        [{"space": space, "subject": subject, "at": at} for at, subject in enumerate(subjects, 1)],
+    )
+    tx.run_many(
+        "INSERT INTO change_count (space, last) VALUES (:space, :more)"
+        " ON CONFLICT (space) DO UPDATE SET last = change_count.last + excluded.last",
+        [{"space": space, "more": len(subjects)}],
     )
 
 

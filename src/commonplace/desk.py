@@ -19,7 +19,6 @@ class Ahead(NamedTuple):
     """What the seal needs to know of a space that is held for it, asked for and not yet waited for."""
 
     ends: Callable[[], dict[str, tuple[int, str]]]
-    numbers: Callable[[], dict[str, int]]
     whereabouts: Callable[[], list[Row]]
 
 
@@ -71,16 +70,9 @@ class Desk(NamedTuple):
         """Let nobody else change these sessions while the story is told, or append to them."""
         self._know(sessions.hold(self.tx, ids))
 
-    def held_session(self, session_id: str, *, behind: Callable[[], object] | None = None) -> Session | None:
-        """Return a session that the actor may read, if there is one, and let nobody else change it.
-
-        What is unsettled in it is not counted, but estimated. `behind` asks for more, to be answered when the session
-        is held.
-        """
-        held = sessions.taking(self.tx, session_id)
-        if behind is not None:
-            behind()
-        found = held(self.spaces)
+    def held(self, taking: sessions.Taking) -> Session | None:
+        """Return a session that is held, if there is one that the actor may read."""
+        found = taking.session(self.spaces)
         return found if found is not None and found.space.id in self.readable else None
 
     def _know(self, found: Collection[str]) -> None:

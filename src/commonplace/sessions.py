@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -24,7 +24,16 @@ _IN_IT: Final = (
     f" WHERE message.space = session_place.space AND message.session = session_place.id AND {_OPEN})"
 )
 _COUNTED: Final = _FIND.format(also=f", {_IN_IT.format(what='count(*)')}")
-_FIRST_OPEN: Final = f"SELECT {_IN_IT.format(what='min(seq)')} FROM session_place WHERE id = :id"  # noqa: S608 - our own words
+_SAID_BEFORE: Final = (
+    "SELECT {what} FROM session_place {joined} message"
+    " ON message.space = session_place.space AND message.session = session_place.id"
+    " AND message.client_id = :client_id WHERE session_place.id = :id"
+)
+_BEFORE: Final = _SAID_BEFORE.format(what=f"{_QUALIFIED}, message.sent", joined="JOIN")
+# The first that is open comes along, whether there is such a message or not.
+_FIRST: Final = _SAID_BEFORE.format(
+    what=f"{_QUALIFIED}, message.sent, {_IN_IT.format(what='min(seq)')}", joined="LEFT JOIN"
+)
 
 FIRST_GENERATION: Final = 1
 """That of a session before anybody switched or rewound it, and before its first message too."""
@@ -81,25 +90,39 @@ def find(tx: Reading, spaces: Spaces, session_id: str) -> Session | None:
     return _session(row, spaces, unsettled=row[8]) if row and row[0] in spaces else None
 
 
-def taking(tx: Transaction, session_id: str) -> Callable[[Spaces], Session | None]:
-    """Ask for a session that nobody else may change or append to until the transaction ends.
+class Taking:
+    """A session that nobody else may change or append to until the transaction ends, and what came before in it.
 
-    What is returned waits for it, in spaces of which its own must be one, if they are all. Nobody counts what is
-    unsettled in it: from the first such message on, all count.
+    All is asked for at once, and waited for when somebody looks. `client_ids` are those under which messages may have
+    come before.
     """
-    rows = tx.ask(_FIND.format(also="") + (f"{tx.locking} OF session" if tx.locking else ""), id=session_id)
-    # Asked behind the lock: a statement that waited for it sees messages as they were before it waited.
-    first = tx.ask(_FIRST_OPEN, id=session_id)
 
-    def taken(spaces: Spaces) -> Session | None:
-        for row in rows():
+    def __init__(self, tx: Transaction, session_id: str, client_ids: Iterable[str] = ()) -> None:
+        """Ask."""
+        locking = f"{tx.locking} OF session" if tx.locking else ""
+        self._rows = tx.ask(_FIND.format(also="") + locking, id=session_id)
+        first, *others = dict.fromkeys(client_ids) or [None]
+        # Asked behind the lock: a statement that waited for it sees messages as they were before it waited.
+        self._first = tx.ask(_FIRST, id=session_id, client_id=first)
+        # One by one, each by its key: asked for together, all of the session might be read for them.
+        self._others = [tx.ask(_BEFORE, id=session_id, client_id=other) for other in others]
+
+    def session(self, spaces: Spaces) -> Session | None:
+        """Return the session, if there is one, in spaces of which its own must be one, if they are all.
+
+        Nobody counts what is unsettled in it: from the first such message on, all count.
+        """
+        for row in self._rows():
             if row[0] not in spaces:
                 raise Overtaken
-            open_from = first()[0][0]
+            open_from = self._first()[0][12]
             return _session(row, spaces, unsettled=row[7] - open_from + 1 if open_from else 0)
         return None
 
-    return taken
+    def repeated(self) -> dict[str, tuple[Message, str]]:
+        """Return what came before under the client ids, each message with the hash of what was sent then."""
+        rows = [row for asked in (self._first, *self._others) for row in asked()]
+        return {row[7]: (_message(row), row[11]) for row in rows if row[0] is not None}
 
 
 def hold(tx: Transaction, ids: Iterable[str]) -> set[str]:
@@ -206,35 +229,6 @@ def append(tx: Transaction, session: Session, messages: Sequence[tuple[Message, 
         "UPDATE session SET last = :last WHERE space = :space AND id = :id AND last < :last",
         [{"last": messages[-1][0].seq, "space": session.space.id, "id": session.id}],
     )
-
-
-class Repeated:
-    """The messages of a session that came before under some client ids, asked for when the session is held."""
-
-    def __init__(self, tx: Reading, session_id: str, client_ids: Sequence[str]) -> None:
-        """Ask later for these."""
-        self._tx = tx
-        self._session = session_id
-        self._ids = client_ids
-        self._asked: list[Callable[[], list[Row]]] = []
-
-    def ask(self) -> None:
-        """Ask now, wherever the session is: it may not be known yet."""
-        # One by one, each by its key: asked for together, all of the session might be read for them.
-        self._asked = [
-            self._tx.ask(
-                f"SELECT {_QUALIFIED}, message.sent FROM session_place JOIN message"  # noqa: S608 - our own words
-                " ON message.space = session_place.space AND message.session = session_place.id"
-                " WHERE session_place.id = :session AND message.client_id = :client_id",
-                session=self._session,
-                client_id=client_id,
-            )
-            for client_id in dict.fromkeys(self._ids)
-        ]
-
-    def found(self) -> dict[str, tuple[Message, str]]:
-        """Return them, each with the hash of what was sent then."""
-        return {row[7]: (_message(row), row[11]) for rows in self._asked for row in rows()}
 
 
 def messages(tx: Reading, session: Session, *, after: int = 0, limit: int = 500) -> list[Message]:

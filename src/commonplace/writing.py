@@ -115,36 +115,42 @@ def seal(desk: Desk, granted: _Granted) -> None:
     touched |= memories.places(tx, sorted(subject for subject, space in tx.touched.items() if space is None))
     concerned = sorted({*by_space, *touched.values()})
     # Asked in one breath, so that others wait for these spaces no longer than they must.
-    asked = desk.ahead.get(tuple(concerned)) or _asked(tx, concerned)
+    asked = desk.ahead.get(tuple(concerned))
+    if asked is None or not asked.ends():
+        # What the story wrote goes off before this: whoever has to wait has done everything else by then.
+        asked = _asked(tx, concerned)
     names, still = _names(desk, by_space), _still_granted(desk, granted)
-    ends, numbers = asked.ends(), asked.numbers()
+    # Whatever can be is done before anybody waits: nothing of it happens while others are kept from these spaces.
+    for space in concerned:
+        subjects = dict.fromkeys(change.subjects[0] for change in by_space.get(space, ()) if change.subjects)
+        subjects.update(dict.fromkeys(memory for memory, place in touched.items() if place == space))
+        if subjects:
+            changes.number(tx, space, tuple(subjects))
+    worded = {space: audit.worded(changed) for space, changed in by_space.items()}
+    ends = asked.ends()
     if any(desk.spaces[space].name != name for space, name in names().items()) or not set(granted()) <= set(still()):
         raise Overtaken
     home.require_here(asked.whereabouts())
-    for space in concerned:
-        changed = by_space.get(space, [])
-        subjects = dict.fromkeys(change.subjects[0] for change in changed if change.subjects)
-        subjects.update(dict.fromkeys(memory for memory, place in touched.items() if place == space))
-        if subjects:
-            changes.number(tx, space, tuple(subjects), last=numbers.get(space, 0))
-        if changed:
-            seq, digest = audit.append(tx, desk.parts.keys, space, changed, end=ends.get(space, audit.BEGINNING))
-            if space in ends:
-                # Its chain is held: whoever looks for this entry later waits until this has ended.
-                tx.proof = partial(audit.is_logged, space=space, seq=seq, digest=digest)
+    for space, changed in sorted(by_space.items()):
+        end = ends.get(space, audit.BEGINNING)
+        seq, digest = audit.append(tx, desk.parts.keys, space, changed, wording=worded[space], end=end)
+        if space in ends:
+            # Its chain is held: whoever looks for this entry later waits until this has ended.
+            tx.proof = partial(audit.is_logged, space=space, seq=seq, digest=digest)
 
 
 def ask_ahead(desk: Desk, space: str) -> None:
     """Hold a space for the seal already, where a story will change this one, and nothing else, as far as one knows.
 
-    So nobody waits for it in the end; if the story changes more, the seal asks for all of it again.
+    So nobody waits for it in the end; if the story changes more, the seal asks for all of it again. If another holds
+    it, so does the seal: held from here on, it would be held while the story is told, which others wait for.
     """
     if desk.tx.locking:
-        desk.ahead[space,] = _asked(desk.tx, (space,))
+        desk.ahead[space,] = _asked(desk.tx, (space,), if_free=True)
 
 
-def _asked(tx: Transaction, spaces_: Sequence[str]) -> Ahead:
-    return Ahead(audit.holding(tx, spaces_), changes.last(tx, spaces_), home.whereabouts(tx))
+def _asked(tx: Transaction, spaces_: Sequence[str], *, if_free: bool = False) -> Ahead:
+    return Ahead(audit.holding(tx, spaces_, if_free=if_free), home.whereabouts(tx))
 
 
 def _names(desk: Desk, by_space: Mapping[str, Sequence[Change]]) -> Callable[[], dict[str, str]]:

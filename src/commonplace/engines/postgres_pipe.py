@@ -120,21 +120,21 @@ class Pipe:
     def ask(
         self,
         statement: str,
-        params: Mapping[str, object] | None = None,
+        params: Mapping[str, object] | Sequence[object] | None = None,
         *,
         binary: bool = False,
         once: bool = False,
     ) -> Answer:
         """Send a statement with parameters like `%(name)s`, soon, and return what waits for its answer.
 
-        One that is asked `once` is planned for itself, and not kept: prepared ones are limited in number.
+        They are given by their names, or in the order in which these come up. One that is asked `once` is planned for
+        itself, and not kept: prepared ones are limited in number.
         """
         sql, names = _numbered(statement)
         values: list[bytes | None] = []
         types: list[int] = []
         formats: list[pq.Format] | None = None
-        for name in names:
-            value = params[name] if params is not None else None
+        for value in [params[name] for name in names] if isinstance(params, Mapping) else params or ():
             if type(value) is str and (said := value.encode()).find(0) < 0:
                 # Most are texts.
                 values.append(said)

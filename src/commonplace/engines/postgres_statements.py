@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 # What is in quotes and what is a cast stays as it is; a list is compared as an array, so that lists of any length
 # share one prepared statement.
@@ -49,13 +49,12 @@ class Unsent:
     """Statements that nobody waits for, kept until somebody waits for something.
 
     Those of one statement do not see what the others in it do, so only such are taken that mention no table which one
-    of the others changes.
+    before them changes. One that looks at what a later one changes sees it as it was, here as there.
     """
 
     def __init__(self) -> None:
         """Begin with none."""
         self.statements: list[tuple[str, Mapping[str, object]]] = []
-        self._mentioned: set[str] = set()
         self._changed: set[str] = set()
 
     def takes(self, sql: str) -> bool:
@@ -65,31 +64,32 @@ class Unsent:
         tables = _tables(sql)
         if tables.changed is None or not self._changed:
             return False
-        return tables.changed not in self._mentioned and self._changed.isdisjoint(tables.mentioned)
+        return self._changed.isdisjoint(tables.mentioned)
 
     def add(self, sql: str, params: Mapping[str, object]) -> None:
         """Keep a statement."""
         tables = _tables(sql)
         self.statements.append((sql, params))
-        self._mentioned |= tables.mentioned
         if tables.changed is not None:
             self._changed.add(tables.changed)
 
-    def joined(self) -> tuple[str, dict[str, Any]]:
-        """Return all as one statement, with its parameters."""
-        params: dict[str, Any] = {}
-        for at, (_, given) in enumerate(self.statements):
-            params.update(zip(_renamed(tuple(given), at), given.values(), strict=True))
-        return _joined(tuple([sql for sql, _ in self.statements])), params
+    def joined(self) -> tuple[str, list[object]]:
+        """Return all as one statement, with its parameters in the order in which it names them."""
+        joined = _joined(tuple([sql for sql, _ in self.statements]))
+        return joined.sql, [self.statements[at][1][name] for at, name in joined.params]
 
 
-@lru_cache(maxsize=4096)
-def _renamed(names: tuple[str, ...], at: int) -> tuple[str, ...]:
-    return tuple(f"{name}_{at}" for name in names)
+class _Joined(NamedTuple):
+    """Several statements as one, and which parameter of which of them each of its parameters is."""
+
+    sql: str
+    params: tuple[tuple[int, str], ...]
 
 
 @lru_cache(maxsize=1024)
-def _joined(statements: tuple[str, ...]) -> str:
+def _joined(statements: tuple[str, ...]) -> _Joined:
     *others, last = (re.sub(r"%\(([a-z_]+)\)s", rf"%(\1_{at})s", translated(sql)) for at, sql in enumerate(statements))
     named = ", ".join(f"done_{at} AS ({sql})" for at, sql in enumerate(others))
-    return f"WITH {named} {last}" if named else last
+    sql = f"WITH {named} {last}" if named else last
+    names = (name.rpartition("_") for name in dict.fromkeys(re.findall(r"%\(([a-z_0-9]+)\)s", sql)))
+    return _Joined(sql, tuple((int(at), name) for name, _, at in names))
