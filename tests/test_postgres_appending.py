@@ -62,6 +62,6 @@ def test_changes_are_numbered_without_gaps_however_many_at_once(book, postgres_b
     book.remember("The bell was cast in 1300.", space="green")
     with psycopg.connect(postgres_book[0]) as looking:
         rows = looking.execute("SELECT space, array_agg(number ORDER BY number) FROM change GROUP BY space").fetchall()
-        counts = dict(looking.execute("SELECT space, last FROM change_count").fetchall())
+        counts: dict[str, int] = dict(looking.execute("SELECT space, last FROM change_count").fetchall())
     assert {space: list(range(1, last + 1)) for space, last in counts.items()} == dict(rows)
     assert 7 in counts.values()
