@@ -575,7 +575,7 @@ def _meanwhile(work: Callable[[Server, threading.Event], None], server: Server) 
 def _wait_until_commits_wait(server: Server) -> None:
     """Commit until the server says that it waited: it reads its settings again in its own time."""
     told: list[str | None] = []
-    until = time.monotonic() + 60
+    until = time.monotonic() + 150
     with psycopg.connect(server.address(), autocommit=True) as connection:
         connection.add_notice_handler(lambda notice: told.append(notice.message_primary))
         while not any("synchronous replication" in (one or "") for one in told):
