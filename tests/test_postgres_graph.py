@@ -357,7 +357,7 @@ def test_two_processes_that_write_at_once_make_one_graph_and_neither_fails(index
         "import sys, time; from tests.index_worlds import *; from tests.test_postgres_graph import add, passages\n"
         "index = opened(sys.argv[1], graph_above=300); print('ready', flush=True); sys.stdin.readline()\n"
         "add(index, [entry(int(sys.argv[2]), vector=np.ones(48, np.float32))])\n"
-        "index._at_hand.graphs._worker.join(); print(index._at_hand.graphs._not_before, flush=True)"
+        "graphs = index._at_hand.graphs; graphs._worker and graphs._worker.join(); print(graphs._not_before)"
     )
     hasty = place.replace("options=", "options=-cstatement_timeout%3D300%20-clock_timeout%3D200%20")
     children = [
