@@ -2,7 +2,8 @@
 
 The first brings, for each term, the ids of the passages that have it, and the ids of the nearest by vector; how many
 there are of each is counted on the way. The second brings the best of them with their neighbours, which are laid out as
-a segment beside the tail's and searched as segments are. So both engines choose and gather by the same code.
+a segment beside the tail's and searched as segments are. So both engines choose and gather by the same code. Spaces
+that are kept in this process are such segments already, and neither question asks for them.
 """
 
 from __future__ import annotations
