@@ -81,7 +81,7 @@ def postgres_recall(bench: Bench) -> Iterator[Figure]:
     bar = _TWICE if n >= _BARRED else None
     cases = (
         _Case("in one space of n", n, lambda _: [PERSONAL], bar),
-        _Case(f"in {_ASKED} of {_TEAMS} spaces of n", n // _TEAMS, _some_teams, bar, warm_up=_UNTIL_KEPT),
+        _Case(f"in {_ASKED} of {_TEAMS} spaces of n, kept", n // _TEAMS, _some_teams, bar, warm_up=_UNTIL_KEPT),
         _Case(f"in {_ASKED} of {_TEAMS} spaces of n, none kept", n // _TEAMS, _some_teams, None, kept=False),
         _Case(f"in {_SMALL} spaces of n", max(n // _SMALL_PART, 1), lambda _: ["small/"], None),
     )
