@@ -350,7 +350,7 @@ def test_a_graph_that_somebody_left_half_made_is_made_anew(index, place, stateme
     eventually(graphs, {name_of("ours"): True})
 
 
-def test_two_processes_that_write_at_once_make_one_graph_and_neither_fails(index, exact, place, statements, graphs):
+def test_two_processes_that_write_at_once_make_one_graph_and_neither_fails(exact, place, statements, graphs):
     """And the limits of time that the address names break nothing off."""
     add(exact, passages(directions(400)))
     program = (
@@ -381,14 +381,15 @@ def test_two_processes_that_write_at_once_make_one_graph_and_neither_fails(index
                 child.stdin.write("go\n")
                 child.stdin.flush()
             eventually(graphs, {name_of("ours"): False})
+            # If both have begun, the database breaks one of them off in the meantime.
             time.sleep(1.2)
-            assert builders(statements) == 1
-        assert [child.communicate(timeout=20)[0] for child in children] == ["0.0\n", "0.0\n"]
+        assert [child.communicate(timeout=60)[0] for child in children] == ["0.0\n", "0.0\n"]
     finally:
         for child in children:
             child.kill()
             child.communicate()
-    assert graphs() == {name_of("ours"): True}
+    eventually(graphs, {name_of("ours"): True})
+    assert builders(statements) == 0
 
 
 def test_a_process_that_ends_leaves_a_graph_to_the_server(place, graphs, exact):
