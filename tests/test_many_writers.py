@@ -51,6 +51,23 @@ def test_32_writers_in_4_processes_write_to_several_spaces_each_without_gap_fork
     assert look_at(place).wrong == []
 
 
+def test_32_threads_in_4_processes_append_each_message_once_and_in_order(place, open_book):
+    book = open_book()
+    sessions = [f"session-{at}" for at in range(9)]
+    for at, session in enumerate(sessions):
+        book.append(session, ["Good morning."], space=SPACES[at % 3])
+    told = together("append", place, threads=8, times=3 * WRITES, sessions=sessions, deadline=120 + 10 * WRITES)
+    assert len(told) == 32 * 3 * WRITES
+    for session in sessions:
+        acknowledged = sorted((seq, id_, text) for name, parts in told if name == session for id_, seq, text in parts)
+        stored = [(one.seq, one.id, one.text) for one in book.messages(session, limit=1000).items[1:]]
+        assert stored == acknowledged
+        assert [seq for seq, _, _ in stored] == list(range(2, len(stored) + 2))
+    assert book.verify_log().findings == ()
+    book.close()
+    assert look_at(place).wrong == []
+
+
 def test_one_key_used_by_many_at_once_is_one_memory(place, open_book):
     told = together("remember_once", place, times=3)
     assert Counter(at for at, _, new in told if new) == {0: 1, 1: 1, 2: 1}

@@ -97,6 +97,18 @@ def rename(book: Commonplace, who: str, at: int, shared: Any) -> Any:
         return None
 
 
+def append(book: Commonplace, who: str, at: int, shared: Any) -> Any:
+    """Append to a session that others append to as well, and now and then send what was sent before."""
+    dice = random.Random(f"{who} {at}")
+    session = dice.choice(shared["sessions"])
+    sent = [Sent(f"{who} says {at}.{number}", client_id=f"{who}.{at}.{number}") for number in range(dice.randint(1, 3))]
+    told = book.append(session, sent)
+    if dice.random() < 0.2:
+        again = book.append(session, sent)
+        assert [one._replace(new=True) for one in again.messages] == list(told.messages)
+    return [session, [[one.id, one.seq, message.text] for one, message in zip(told.messages, sent, strict=True)]]
+
+
 def talk(book: Commonplace, who: str, at: int, shared: Any) -> Any:
     """Do something to a session that the others do something to as well."""
     dice = random.Random(f"{who} {at}")

@@ -25,7 +25,16 @@ from commonplace import (
     wording,
 )
 from commonplace.desk import Desk
-from commonplace.errors import BadInput, BadText, Conflict, FileInTheWay, KeyConflict, NotFound, TooLarge
+from commonplace.errors import (
+    BadInput,
+    BadText,
+    CommonplaceError,
+    Conflict,
+    FileInTheWay,
+    KeyConflict,
+    NotFound,
+    TooLarge,
+)
 from commonplace.model import (
     MAX_MESSAGES,
     Appended,
@@ -40,7 +49,8 @@ from commonplace.model import (
     new_id,
 )
 from commonplace.ports import Likeness, Overtaken, Parts, Reading
-from commonplace.writing import ask_ahead, write
+from commonplace.together import LATER, Apart, Later
+from commonplace.writing import ask_ahead, write, write_all
 
 Reason: TypeAlias = Literal["new", "reset", "resume", "branch", "compress"]
 REASONS: Final[tuple[str, ...]] = get_args(Reason)
@@ -71,6 +81,21 @@ class _Clean(NamedTuple):
     role: str
 
 
+class _Parcel(NamedTuple):
+    """What somebody sends to a session at once."""
+
+    actor: str
+    session_id: str
+    place: str
+    """The space where it was last seen to be, or nothing."""
+    cleaned: Sequence[_Clean]
+    context: Context
+
+    @property
+    def client_ids(self) -> tuple[str, ...]:
+        return tuple(one.sent.client_id for one in self.cleaned if one.sent.client_id)
+
+
 # --- append
 
 
@@ -87,8 +112,12 @@ def append(parts: Parts, actor: str, session_id: str, messages: Sequence[Sent], 
     for at, message in enumerate(messages):
         with wording.naming(at):
             cleaned.append(_cleaned(message))
-    story = partial(_append, session_id=session_id, cleaned=cleaned, context=context)
-    return write(parts, actor, story, expecting=parts.places.get(session_id))
+    # Looked up once: another thread may throw all places away meanwhile.
+    place = parts.places.get(session_id, "")
+    parcel = _Parcel(actor, session_id, place, cleaned, context)
+    if not place:
+        return write(parts, actor, partial(_append, parcel=parcel))
+    return parts.together.go(place, parcel, partial(_append_all, parts), key=session_id, size=len(messages))
 
 
 def _cleaned(sent: Sent) -> _Clean:
@@ -102,11 +131,46 @@ def _cleaned(sent: Sent) -> _Clean:
     return _Clean(sent, text, masked, sent.role)
 
 
-def _append(desk: Desk, session_id: str, cleaned: Sequence[_Clean], context: Context) -> Captured:
-    taking = sessions.Taking(desk.tx, session_id, (one.sent.client_id for one in cleaned if one.sent.client_id))
-    # Looked up once: another thread may throw all places away meanwhile.
-    if place := desk.parts.places.get(session_id):
-        ask_ahead(desk, place)
+def _append_all(parts: Parts, parcels: Sequence[_Parcel], *, patient: bool) -> Sequence[Captured | Later]:
+    """Append what several send, in one transaction; who is patient waits for others who write to the same space."""
+    places = sorted({parcel.place for parcel in parcels})
+    how = _append_one if patient and len(parcels) == 1 else partial(_append_free, patient=patient)
+    story = partial(how, parcels=parcels, places=places)
+    return write_all(parts, [parcel.actor for parcel in parcels], story, expecting=places)
+
+
+def _append_one(desks: Sequence[Desk], parcels: Sequence[_Parcel], places: Sequence[str]) -> Sequence[Captured | Later]:
+    """Append what one sends, which waits for its session and its space."""
+    ((desk, parcel),) = zip(desks, parcels, strict=True)
+    taking = sessions.Taking(desk.tx, parcel.session_id, parcel.client_ids)
+    ask_ahead(desk, places)
+    return [_append(desk, parcel, taking)]
+
+
+def _append_free(
+    desks: Sequence[Desk], parcels: Sequence[_Parcel], places: Sequence[str], *, patient: bool
+) -> Sequence[Captured | Later]:
+    """Append what goes to sessions that nobody holds; who is patient still waits for its space."""
+    asked = sessions.take_free(desks[0].tx, places, {parcel.session_id: parcel.client_ids for parcel in parcels})
+    held = ask_ahead(desks[0], places)
+    taken, free = asked(), places if patient else held()
+    takings = [taken.get((parcel.place, parcel.session_id)) if parcel.place in free else None for parcel in parcels]
+    if not any(takings):
+        raise Apart
+    try:
+        return [
+            _append(desk, parcel, taking) if taking else LATER
+            for desk, parcel, taking in zip(desks, parcels, takings, strict=True)
+        ]
+    except CommonplaceError as error:
+        if len(parcels) == 1:
+            raise
+        raise Apart from error
+
+
+def _append(desk: Desk, parcel: _Parcel, taking: sessions.Taking | None = None) -> Captured:
+    session_id, cleaned, context = parcel.session_id, parcel.cleaned, parcel.context
+    taking = taking or sessions.Taking(desk.tx, session_id, parcel.client_ids)
     session = _session_for(desk, session_id, context, taking)
     _note_place(desk, session)
     known = taking.repeated()

@@ -46,6 +46,7 @@ from commonplace.ports import (
 )
 from commonplace.settings import DatabaseChoice, Settings, checked_address
 from commonplace.sync import quiet
+from commonplace.together import Together
 
 if TYPE_CHECKING:
     from commonplace.client import Client, Mask
@@ -151,6 +152,7 @@ def _in_a_home(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], Re
         clock=clock,
         zone=dates.zone_named(_zone(database, settings, keys)),
         places={},
+        together=Together(),
     )
     return parts, lambda: _recalls(settings, lambda: _mapped_index(hidden))
 
@@ -176,6 +178,7 @@ def _on_a_server(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], 
         clock=clock,
         zone=zone,
         places={},
+        together=Together(),
     )
     return parts, lambda: _recalls(settings, lambda: _postgres_index(settings, database))
 

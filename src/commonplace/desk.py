@@ -11,12 +11,13 @@ from commonplace.documents import rendered
 from commonplace.errors import DiskFull, NotFound
 from commonplace.model import Change, Memory, Session, Space, Spaces, new_id
 from commonplace.ports import Overtaken, Parts, Row, Transaction
+from commonplace.principals import READER, WRITER
 
 _ROOM: Final = 2 * 1024 * 1024
 
 
 class Ahead(NamedTuple):
-    """What the seal needs to know of a space that is held for it, asked for and not yet waited for."""
+    """What the seal needs to know of spaces that are held for it, asked for and not yet waited for."""
 
     ends: Callable[[], dict[str, tuple[int, str]]]
     whereabouts: Callable[[], list[Row]]
@@ -28,6 +29,8 @@ class Desk(NamedTuple):
     tx: Transaction
     parts: Parts
     actor: str
+    may: rights.Held
+    """What the actor may do, as it was when the story began, or as the story changed it itself."""
     spaces: MutableMapping[str, Space]
     carry: dict[str, bytes | None]
     revised: dict[str, Memory]
@@ -36,18 +39,18 @@ class Desk(NamedTuple):
     """What was written, by its id, with its space and who did: rules look at it before the story ends."""
     shaken: dict[str, tuple[Memory | None, Memory]]
     """What rests on something else now, or is something else to rest on, as it was and is: notices follow."""
-    ahead: dict[tuple[str, ...], Ahead]
-    """What the seal was asked for ahead of the story's end, by the spaces that it concerns."""
+    ahead: list[Ahead]
+    """What the seal was asked for ahead of the story's end."""
 
     @property
     def readable(self) -> Spaces:
         """The spaces that the actor may read."""
-        return rights.readable(self.tx, self.actor, self.spaces)
+        return self.may.with_role(READER, self.spaces)
 
     @property
     def writable(self) -> Spaces:
         """The spaces that the actor may write to."""
-        return rights.writable(self.tx, self.actor, self.spaces)
+        return self.may.with_role(WRITER, self.spaces)
 
     def require(self, memory_id: str) -> Memory:
         """Return a live memory that the actor may write to, and that nobody else changes meanwhile.
@@ -126,6 +129,8 @@ class Desk(NamedTuple):
 
     def log(self, space: Space, action: str, subjects: Sequence[str], **payload: object) -> None:
         """Note a change for the seal."""
+        if payload.get("principal") == self.actor:
+            self.may.ask_again()
         self.tx.record(
             Change(space=space.id, actor=self.actor, action=action, subjects=tuple(subjects), payload=payload)
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Final
 
 from commonplace.model import moment, stamp
@@ -36,8 +37,13 @@ def known_by(tx: Reading, hash_: str) -> ApiKey | None:
 
 def find(tx: Reading, key_id: str) -> ApiKey | None:
     """Return a key by its id."""
-    row = tx.row(f"SELECT {_COLUMNS} FROM api_key WHERE id = :id", id=key_id)  # noqa: S608 - our own names
-    return _key(row) if row else None
+    return finding(tx, key_id)()
+
+
+def finding(tx: Reading, key_id: str) -> Callable[[], ApiKey | None]:
+    """Ask for a key by its id, and return what waits for it."""
+    rows = tx.ask(f"SELECT {_COLUMNS} FROM api_key WHERE id = :id", id=key_id)  # noqa: S608 - our own names
+    return lambda: next((_key(row) for row in rows()), None)
 
 
 def every(tx: Reading) -> list[ApiKey]:

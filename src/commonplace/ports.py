@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias,
 
 from commonplace.catalogue import Found, Layer, Marker, Sought, Tail
 from commonplace.model import Asked, Change, Finding, Progress, Recalled, TransferReport
+from commonplace.together import Together
 
 if TYPE_CHECKING:
     import numpy as np
@@ -497,3 +498,5 @@ class Parts(NamedTuple):
     zone: tzinfo
     places: dict[str, str]
     """Where sessions were last seen to be, by their ids: only to ask ahead, never to be believed."""
+    together: Together
+    """Where callers wait who write to the same space at once, to do so in one transaction."""

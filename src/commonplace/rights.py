@@ -33,27 +33,69 @@ def key_of(actor: str) -> str | None:
     return actor.key if isinstance(actor, Actor) else None
 
 
-def roles(tx: Reading, actor: str, spaces: Spaces) -> Mapping[str, str]:
-    """Return the role of the actor on each space where it has one."""
-    held = dict.fromkeys(spaces, ADMIN) if actor in _OWNERS else grants.roles(tx, str(actor), spaces)
-    key_id = key_of(actor)
-    if key_id is None:
-        return held
-    key = keys.find(tx, key_id)
-    if key is None or key.principal != actor or not keys.opens(key, tx):
-        return {}
-    if key.limits is None:
-        return held
-    limits = grants.below(key.limits, spaces)
-    return {space: min(held[space], limits[space], key=ROLES.index) for space in held.keys() & limits.keys()}
+def identity(actor: str) -> tuple[str, str | None]:
+    """Return what makes two actors the same: the name, and the key it came with."""
+    return str(actor), key_of(actor)
+
+
+class Held:
+    """What an actor may do: what is granted to it and what its key allows, asked for at once, and waited for later.
+
+    The owner of the home needs nothing granted.
+    """
+
+    def __init__(self, tx: Reading, actor: str) -> None:
+        """Ask."""
+        self._tx, self._actor = tx, actor
+        self.changes_itself = False
+        """Whether whoever acts has changed what it may do itself."""
+        self._ask()
+
+    def _ask(self) -> None:
+        key_id = key_of(self._actor)
+        self._granted = None if self._actor in _OWNERS else grants.held(self._tx, str(self._actor))
+        self._key = None if key_id is None else keys.finding(self._tx, key_id)
+
+    def ask_again(self) -> None:
+        """Ask anew, since the actor itself has changed it."""
+        self.changes_itself = True
+        self._ask()
+
+    def roles(self, spaces: Spaces) -> Mapping[str, str]:
+        """Return the role of the actor on each space where it has one."""
+        held = dict.fromkeys(spaces, ADMIN) if self._granted is None else grants.below(self._granted(), spaces)
+        if self._key is None:
+            return held
+        key = self._key()
+        if key is None or key.principal != self._actor or not keys.opens(key, self._tx):
+            return {}
+        if key.limits is None:
+            return held
+        limits = grants.below(key.limits, spaces)
+        return {space: min(held[space], limits[space], key=ROLES.index) for space in held.keys() & limits.keys()}
+
+    def with_role(self, role: str, spaces: Spaces) -> Spaces:
+        """Return those of the spaces on which the actor has this role or a higher one."""
+        if self._granted is None and self._key is None:
+            return spaces
+        allowed = grants.at_least(role, self.roles(spaces))
+        return {id_: space for id_, space in spaces.items() if id_ in allowed}
+
+    def is_less_than(self, before: Held) -> bool:
+        """Tell whether something was taken away since."""
+        granted, was = (held._granted() if held._granted else () for held in (self, before))  # noqa: SLF001 - of its own
+        key, key_was = (held._key() if held._key else None for held in (self, before))  # noqa: SLF001 - of its own
+        return not set(was) <= set(granted) or key != key_was
 
 
 def with_role(role: str, tx: Reading, actor: str, spaces: Spaces) -> Spaces:
     """Return those of the spaces on which the actor has this role or a higher one."""
-    if is_owner(actor):
-        return spaces
-    allowed = grants.at_least(role, roles(tx, actor, spaces))
-    return {id_: space for id_, space in spaces.items() if id_ in allowed}
+    return spaces if is_owner(actor) else Held(tx, actor).with_role(role, spaces)
+
+
+def roles(tx: Reading, actor: str, spaces: Spaces) -> Mapping[str, str]:
+    """Return the role of the actor on each space where it has one."""
+    return Held(tx, actor).roles(spaces)
 
 
 def readable(tx: Reading, actor: str, spaces: Spaces) -> Spaces:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from commonplace.model import Message, Session, Spaces, moment, stamp
@@ -97,10 +98,17 @@ class Taking:
     come before.
     """
 
-    def __init__(self, tx: Transaction, session_id: str, client_ids: Iterable[str] = ()) -> None:
-        """Ask."""
+    def __init__(
+        self,
+        tx: Transaction,
+        session_id: str,
+        client_ids: Iterable[str] = (),
+        *,
+        rows: Callable[[], list[Row]] | None = None,
+    ) -> None:
+        """Ask; `rows` is what was asked for already, if it was."""
         locking = f"{tx.locking} OF session" if tx.locking else ""
-        self._rows = tx.ask(_FIND.format(also="") + locking, id=session_id)
+        self._rows = rows or tx.ask(_FIND.format(also="") + locking, id=session_id)
         first, *others = dict.fromkeys(client_ids) or [None]
         # Asked behind the lock: a statement that waited for it sees messages as they were before it waited.
         self._first = tx.ask(_FIRST, id=session_id, client_id=first)
@@ -123,6 +131,29 @@ class Taking:
         """Return what came before under the client ids, each message with the hash of what was sent then."""
         rows = [row for asked in (self._first, *self._others) for row in asked()]
         return {row[7]: (_message(row), row[11]) for row in rows if row[0] is not None}
+
+
+def take_free(
+    tx: Transaction, spaces: Sequence[str], wanted: Mapping[str, Iterable[str]]
+) -> Callable[[], dict[tuple[str, str], Taking]]:
+    """Take sessions, each with the client ids that are looked for, and return what waits for them.
+
+    Only those come back, by space and id, that are in these spaces and held by nobody else.
+    """
+    asked = tx.ask(
+        "SELECT space, id, parent, tags, created, closed, generation, last FROM session"  # noqa: S608 - our own words
+        f" WHERE space IN :spaces AND id IN :ids{tx.claiming}",
+        spaces=tuple(spaces),
+        ids=tuple(wanted),
+    )
+    rows: dict[str, list[Row]] = {}
+    takings = {id_: Taking(tx, id_, ids, rows=partial(rows.__getitem__, id_)) for id_, ids in wanted.items()}
+
+    def taken() -> dict[tuple[str, str], Taking]:
+        rows.update({row[1]: [row] for row in asked()})
+        return {(row[0], row[1]): takings[row[1]] for (row,) in rows.values()}
+
+    return taken
 
 
 def hold(tx: Transaction, ids: Iterable[str]) -> set[str]:

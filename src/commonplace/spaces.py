@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 
 from commonplace.model import Space, moment, stamp
 from commonplace.ports import Reading, Row, Transaction
@@ -22,17 +22,16 @@ def _asking(tx: Reading, which: str = " ORDER BY name", **params: object) -> Cal
 class Everything(MutableMapping[str, Space]):
     """All spaces by id, asked for at once and waited for when somebody first looks; what is made meanwhile is added.
 
-    Where one is `expected` to be enough, only that is asked for, and all when somebody looks for another.
+    Where some are `expected` to be enough, only those are asked for, and all when somebody looks for another.
     """
 
-    def __init__(self, tx: Reading, expected: str | None = None) -> None:
+    def __init__(self, tx: Reading, expected: Sequence[str] = ()) -> None:
         """Ask for them."""
-        self._expected = expected
-        self._one: Callable[[], dict[str, Space]] = dict
-        if expected is None:
-            self._all = _asking(tx)
-        else:
-            self._one, self._all = _asking(tx, " WHERE id = :id", id=expected), lambda: everything(tx)
+        self._expected = frozenset(expected)
+        self._some: Callable[[], dict[str, Space]] = dict
+        if expected:
+            self._some = _asking(tx, " WHERE id IN :ids", ids=expected)
+        self._all = partial(everything, tx) if expected else _asking(tx)
 
     @cached_property
     def _found(self) -> dict[str, Space]:
@@ -40,11 +39,11 @@ class Everything(MutableMapping[str, Space]):
 
     @cached_property
     def _early(self) -> dict[str, Space]:
-        return self._one()
+        return self._some()
 
     def _around(self, id_: object) -> dict[str, Space]:
         """Return spaces of which this is one, if it is there."""
-        return self._early if id_ == self._expected and "_found" not in self.__dict__ else self._found
+        return self._early if id_ in self._expected and "_found" not in self.__dict__ else self._found
 
     def __getitem__(self, id_: str) -> Space:
         """Return a space."""

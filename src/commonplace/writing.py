@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
 from commonplace import (
     audit,
@@ -13,7 +13,6 @@ from commonplace import (
     changes,
     files,
     following,
-    grants,
     home,
     memories,
     notices,
@@ -32,12 +31,23 @@ from commonplace.ports import Overtaken, Parts, Told, Transaction
 _ROUNDS: Final = 5
 
 
-def write(parts: Parts, actor: str, story: Callable[[Desk], Told], *, expecting: str | None = None) -> Told:
-    """Let a story happen whole or not at all; when this returns it is durable, logged, and in its files.
+def write(parts: Parts, actor: str, story: Callable[[Desk], Told]) -> Told:
+    """Let a story happen whole or not at all; when this returns it is durable, logged, and in its files."""
+    return write_all(parts, (actor,), _at_its_desk(story))
 
-    `expecting` is the space that it will probably be about, and no other.
+
+def _at_its_desk(story: Callable[[Desk], Told]) -> Callable[[Sequence[Desk]], Told]:
+    return lambda desks: story(desks[0])
+
+
+def write_all(
+    parts: Parts, actors: Sequence[str], story: Callable[[Sequence[Desk]], Told], *, expecting: Sequence[str] = ()
+) -> Told:
+    """Let what several do happen in one transaction, whole or not at all: the story has a desk for each of them.
+
+    `expecting` are the spaces that it will probably be about, and no others.
     """
-    told, wanted = _commit(parts, actor, story, expecting)
+    told, wanted = _commit(parts, actors, story, expecting)
     # The change is made: what the files cannot follow now stays in the journal, and `status` counts it.
     with suppress(OSError, CommonplaceError):
         _follow(parts, wanted)
@@ -75,38 +85,42 @@ def _follow(parts: Parts, wanted: Mapping[str, bytes | None]) -> None:
         if not done.typed:
             return
         # What a person typed while we wrote came out of the exchange: it goes into the history, or on top.
-        _, wanted = _commit(parts, FILESYSTEM, partial(takein.typed, found=done.typed))
+        _, wanted = _commit(parts, (FILESYSTEM,), _at_its_desk(partial(takein.typed, found=done.typed)))
         carry.drop(parts, done.typed)
 
 
 def _commit(
-    parts: Parts, actor: str, story: Callable[[Desk], Told], expecting: str | None = None
+    parts: Parts, actors: Sequence[str], story: Callable[[Sequence[Desk]], Told], expecting: Sequence[str] = ()
 ) -> tuple[Told, dict[str, bytes | None]]:
     # Whoever has rights on some spaces only has them by the names of all.
-    first = expecting if rights.is_owner(actor) else None
+    first = expecting if all(map(rights.is_owner, actors)) else ()
 
     def whole(tx: Transaction) -> tuple[Told, dict[str, bytes | None]]:
-        desk = Desk(tx, parts, actor, spaces.Everything(tx, first), {}, {}, {}, {}, {})
-        granted = _granted(desk)
-        told = story(desk)
-        following.spread(desk)
-        notices.spread(desk)
-        taking.take(desk)
-        seal(desk, granted)
-        return told, desk.carry
+        there = spaces.Everything(tx, first)
+        carried: dict[str, bytes | None] = {}
+        ahead: list[Ahead] = []
+        may = {rights.identity(actor): rights.Held(tx, actor) for actor in actors}
+        desks = [
+            Desk(tx, parts, actor, may[rights.identity(actor)], there, carried, {}, {}, {}, ahead) for actor in actors
+        ]
+        told = story(desks)
+        for desk in desks:
+            following.spread(desk)
+            notices.spread(desk)
+            taking.take(desk)
+        seal(desks)
+        return told, carried
 
     return parts.db.write(whole)
 
 
-_Granted: TypeAlias = Callable[[], list[tuple[str, str]]]
-
-
-def seal(desk: Desk, granted: _Granted) -> None:
+def seal(desks: Sequence[Desk]) -> None:
     """Number and log everything that the story recorded, space by space in the order of their ids.
 
     From the first line on nobody else writes to these spaces. One that was renamed since the story began had the story
     write paths of its old name; and the log of a space must not tell of somebody who wrote behind its own revocation.
     """
+    desk = desks[0]
     tx = desk.tx
     by_space: dict[str, list[Change]] = {}
     for change in tx.recorded:
@@ -115,11 +129,14 @@ def seal(desk: Desk, granted: _Granted) -> None:
     touched |= memories.places(tx, sorted(subject for subject, space in tx.touched.items() if space is None))
     concerned = sorted({*by_space, *touched.values()})
     # Asked in one breath, so that others wait for these spaces no longer than they must.
-    asked = desk.ahead.get(tuple(concerned))
-    if asked is None or not asked.ends():
+    asked = next((ahead for ahead in desk.ahead if ahead.ends().keys() >= set(concerned)), None)
+    if asked is None:
         # What the story wrote goes off before this: whoever has to wait has done everything else by then.
         asked = _asked(tx, concerned)
-    names, still = _names(desk, by_space), _still_granted(desk, granted)
+    names = _names(desks, by_space)
+    # Where only one writes, rights stay as they are.
+    held = {rights.identity(desk.actor): desk for desk in desks if tx.locking and not desk.may.changes_itself}
+    still = [(rights.Held(tx, desk.actor), desk.may) for desk in held.values()]
     # Whatever can be is done before anybody waits: nothing of it happens while others are kept from these spaces.
     for space in concerned:
         subjects = dict.fromkeys(change.subjects[0] for change in by_space.get(space, ()) if change.subjects)
@@ -128,7 +145,9 @@ def seal(desk: Desk, granted: _Granted) -> None:
             changes.number(tx, space, tuple(subjects))
     worded = {space: audit.worded(changed) for space, changed in by_space.items()}
     ends = asked.ends()
-    if any(desk.spaces[space].name != name for space, name in names().items()) or not set(granted()) <= set(still()):
+    if any(desk.spaces[space].name != name for space, name in names().items()):
+        raise Overtaken
+    if any(now.is_less_than(before) for now, before in still):
         raise Overtaken
     home.require_here(asked.whereabouts())
     for space, changed in sorted(by_space.items()):
@@ -139,43 +158,35 @@ def seal(desk: Desk, granted: _Granted) -> None:
             tx.proof = partial(audit.is_logged, space=space, seq=seq, digest=digest)
 
 
-def ask_ahead(desk: Desk, space: str) -> None:
-    """Hold a space for the seal already, where a story will change this one, and nothing else, as far as one knows.
+def ask_ahead(desk: Desk, wanted: Sequence[str]) -> Callable[[], Collection[str]]:
+    """Hold spaces for the seal already, where a story will change these, and no others, as far as one knows.
 
-    So nobody waits for it in the end; if the story changes more, the seal asks for all of it again. If another holds
-    it, so does the seal: held from here on, it would be held while the story is told, which others wait for.
+    So nobody waits for them in the end; if the story changes others, the seal asks for all of it again. One that
+    another holds is left out, which what is returned finds out: waited for here, it would be held while the story is
+    told, which others wait for.
     """
-    if desk.tx.locking:
-        desk.ahead[space,] = _asked(desk.tx, (space,), if_free=True)
+    if not desk.tx.locking:
+        return lambda: wanted
+    asked = _asked(desk.tx, wanted, if_free=True)
+    desk.ahead.append(asked)
+    return asked.ends
 
 
 def _asked(tx: Transaction, spaces_: Sequence[str], *, if_free: bool = False) -> Ahead:
     return Ahead(audit.holding(tx, spaces_, if_free=if_free), home.whereabouts(tx))
 
 
-def _names(desk: Desk, by_space: Mapping[str, Sequence[Change]]) -> Callable[[], dict[str, str]]:
+def _names(desks: Sequence[Desk], by_space: Mapping[str, Sequence[Change]]) -> Callable[[], dict[str, str]]:
     """Ask for the names of the spaces in which memories were written; where only one writes, they stay.
 
     Whoever has rights on some spaces only has them by their names, whatever is written there.
     """
-    if not desk.tx.locking:
+    tx = desks[0].tx
+    if not tx.locking:
         return dict
-    some = not rights.is_owner(desk.actor)
+    some = not all(rights.is_owner(desk.actor) for desk in desks)
     wanted = (space for space, changed in by_space.items() if some or any(change.subjects for change in changed))
-    return spaces.names(desk.tx, sorted(wanted))
-
-
-def _granted(desk: Desk) -> _Granted:
-    """Ask what is granted to the actor; the owner needs nothing granted, and where only one writes, it stays."""
-    if rights.is_owner(desk.actor) or not desk.tx.locking:
-        return list
-    return grants.held(desk.tx, str(desk.actor))
-
-
-def _still_granted(desk: Desk, granted: _Granted) -> _Granted:
-    """Ask what is granted to the actor now, unless the story itself is about that."""
-    own = any(change.payload.get("principal") == desk.actor for change in desk.tx.recorded)
-    return granted if own else _granted(desk)
+    return spaces.names(tx, sorted(wanted))
 
 
 def strike_off(parts: Parts, carried: Sequence[Carried]) -> None:

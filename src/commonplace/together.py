@@ -1,0 +1,241 @@
+"""Callers that come while others are at it go together: one of them does it for all who wait.
+
+What each asks for is about one place, which only one may be at. A quick party is about any places, and waits for none
+of them: whoever finds its place taken is told to come later. Then it goes with those who wait for the same place. So
+whatever is the matter with one place, nobody waits for it who does not ask for it. And nobody waits for others to come:
+whoever finds few at it goes at once.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, Generic, Protocol, TypeVar
+from weakref import WeakSet
+
+from commonplace.errors import Busy, CommonplaceError, HomeError
+
+Asked = TypeVar("Asked")
+Told = TypeVar("Told")
+Asked_contra = TypeVar("Asked_contra", contravariant=True)
+Told_co = TypeVar("Told_co", covariant=True)
+
+_QUICK: Final = ""
+_MOST: Final = 32
+_LARGEST: Final = 200
+_CROWDED: Final = 1.0
+"""For so many seconds whoever asks for a place that was taken joins those who wait for it at once."""
+_MOST_CROWDED: Final = 10_000
+
+
+class Later:
+    """What somebody is told whose place is taken, or who cannot do it with the others: nothing was done for it."""
+
+
+LATER: Final = Later()
+
+
+class Apart(Exception):
+    """Nothing was done for anybody: each is to come later, by itself if need be."""
+
+
+class Doing(Protocol[Asked_contra, Told_co]):
+    """Does what several ask for at once, and says what each is told.
+
+    Who is `patient` waits for its place. If it is the only one then, it is told something.
+    """
+
+    def __call__(self, asked: Sequence[Asked_contra], /, *, patient: bool) -> Sequence[Told_co | Later]:
+        """Do it."""
+
+
+class Together:
+    """Where the callers of one process wait for each other."""
+
+    def __init__(self) -> None:
+        """Begin with nobody."""
+        self.begin_anew()
+        _ALL.add(self)
+
+    def begin_anew(self) -> None:
+        """Forget everybody: of all threads only the one that forked is here."""
+        self._lock = threading.Lock()
+        self._queues: dict[str, _Queue] = {}
+        self._crowded: dict[str, float] = {}
+
+    def go(self, place: str, asked: Asked, do: Doing[Asked, Told], *, key: str, size: int = 1) -> Told:
+        """Do it, with others who wait; of those with the same `key`, one at a time.
+
+        A party is limited in number, and in the `size` of all of them. The main thread goes alone: a signal may
+        interrupt it, and nobody is to be interrupted with it.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            for queue, patient in ((_QUICK, False), (place, True)):
+                if not patient and self._is_crowded(place):
+                    continue
+                told = self._join(queue, _Seat(asked, key, size), partial(do, patient=patient))
+                if not isinstance(told, Later):
+                    return told
+                self._note_crowd(place)
+        (told,) = do((asked,), patient=True)
+        if isinstance(told, Later):
+            raise TypeError("who is alone and patient must be told something")
+        return told
+
+    def waiting(self, place: str = _QUICK) -> int:
+        """Return how many wait for a place, or to go with a quick party."""
+        with self._lock:
+            return len(self._queues[place].waiting) if place in self._queues else 0
+
+    # --- places
+
+    def _is_crowded(self, place: str) -> bool:
+        until = self._crowded.get(place)
+        return until is not None and time.monotonic() < until
+
+    def _note_crowd(self, place: str) -> None:
+        if len(self._crowded) >= _MOST_CROWDED:
+            self._crowded.clear()
+        self._crowded[place] = time.monotonic() + _CROWDED
+
+    # --- parties
+
+    def _join(
+        self, name: str, seat: _Seat[Asked, Told], do: Callable[[Sequence[Asked]], Sequence[Told | Later]]
+    ) -> Told | Later:
+        """Go at once if few are at it, else with those who wait."""
+        with self._lock:
+            queue = self._queues.setdefault(name, _Queue())
+            if queue.has_room(quick=name == _QUICK):
+                queue.under_way.append(1)
+                seat.party = (seat,)
+            else:
+                queue.waiting.append(seat)
+        if not seat.party:
+            seat.wait()
+        if seat.party:
+            self._lead(name, seat, do)
+        if isinstance(seat.outcome, BaseException):
+            raise seat.outcome
+        return seat.outcome
+
+    def _lead(
+        self, name: str, leader: _Seat[Asked, Told], do: Callable[[Sequence[Asked]], Sequence[Told | Later]]
+    ) -> None:
+        """Do it for a party, let the next go, and tell each what came of it."""
+        party = leader.party
+        outcomes: Sequence[Told | Later | BaseException] = [_interrupted() for _ in party]
+        scatter = True
+        try:
+            outcomes = do([seat.asked for seat in party])
+            scatter = False
+        except Apart:
+            scatter = False
+            outcomes = [LATER] * len(party)
+        except (Busy, HomeError) as error:
+            # It concerns all of them; and whoever waits for the same would have to wait as long again.
+            outcomes = [error, *(_copied(error) for _ in party[1:])]
+        except Exception as error:  # noqa: BLE001 - raised by the one whom it concerns, who does it again alone
+            scatter = False
+            outcomes = [error] if len(party) == 1 else [LATER] * len(party)
+        finally:
+            self._leave(name, len(party), scatter=scatter)
+            for seat, outcome in zip(party, outcomes, strict=True):
+                seat.outcome = outcome
+                if seat is not leader:
+                    seat.call()
+
+    def _leave(self, name: str, left: int, *, scatter: bool) -> None:
+        """Let so many go; of those who wait let the next lead a party, or tell all of them to come later."""
+        with self._lock:
+            queue = self._queues[name]
+            queue.under_way.remove(left)
+            party = list(queue.waiting) if scatter else queue.next_party()
+            if scatter:
+                queue.waiting.clear()
+            elif party:
+                queue.under_way.append(len(party))
+                party[0].party = party
+            if not queue.under_way:
+                del self._queues[name]
+        for seat in party if scatter else party[:1]:
+            seat.call()
+
+
+class _Seat(Generic[Asked, Told]):
+    """Somebody who waits, until it is told something or is to lead a party."""
+
+    def __init__(self, asked: Asked, key: str, size: int) -> None:
+        self.asked, self.key, self.size = asked, key, size
+        self.party: Sequence[_Seat[Asked, Told]] = ()
+        self.outcome: Told | Later | BaseException = LATER
+        self._called = threading.Lock()
+        self._called.acquire()
+
+    def wait(self) -> None:
+        self._called.acquire()
+
+    def call(self) -> None:
+        self._called.release()
+
+
+class _Queue:
+    """Those who wait, and of how many each party is that is under way."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[_Seat[Any, Any]] = deque()
+        self.under_way: list[int] = []
+
+    def has_room(self, *, quick: bool) -> bool:
+        """Tell whether another may go at once: where two come now and then, they do not wait for each other."""
+        return not self.under_way or (quick and self.under_way == [1] and not self.waiting)
+
+    def next_party(self) -> list[_Seat[Any, Any]]:
+        """Take those off who go together next, in the order in which they came."""
+        if self.under_way and len(self.waiting) > 1:
+            # The more go together the better: whoever is still at it lets them go.
+            return []
+        party: list[_Seat[Any, Any]] = []
+        keys: set[str] = set()
+        size = 0
+        for seat in list(self.waiting):
+            if seat.key in keys:
+                continue
+            size += seat.size
+            if party and (len(party) == _MOST or size > _LARGEST):
+                break
+            keys.add(seat.key)
+            party.append(seat)
+        for seat in party:
+            self.waiting.remove(seat)
+        return party
+
+
+def _copied(error: CommonplaceError) -> CommonplaceError:
+    """Return an error for another thread to raise: each notes where it was raised."""
+    copied = type(error).__new__(type(error), *error.args)
+    copied.__dict__.update(error.__dict__)
+    copied.__cause__ = error
+    return copied
+
+
+def _interrupted() -> Busy:
+    return Busy(
+        "whoever wrote for several at once was interrupted, so this may have been made or not",
+        fix="send the same again with its key, or look whether it is there",
+    )
+
+
+_ALL: Final[WeakSet[Together]] = WeakSet()
+
+
+def _begin_all_anew() -> None:
+    for one in list(_ALL):
+        one.begin_anew()
+
+
+os.register_at_fork(after_in_child=_begin_all_anew)

@@ -1,0 +1,115 @@
+"""Appends of several threads that go in one transaction: each is stored once, in its order, and answered for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from commonplace.book import Commonplace
+from commonplace.errors import DatabaseUnreachable, KeyConflict, NotAllowed
+from tests.crowds import Crowd, crowding, said, told
+
+
+@pytest.fixture
+def crowd(book: Commonplace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crowd]:
+    with crowding(book, monkeypatch) as made:
+        yield made
+
+
+def test_those_who_wait_are_stored_in_one_transaction(crowd, book):
+    futures = crowd.keep_two() + [crowd.append(name, f"Heron {name} nests.", key="1") for name in "abcdef"]
+    crowd.go_on()
+    assert told(futures)[2:] == [(name, 2, True) for name in "abcdef"]
+    assert crowd.transactions == 3
+    assert [said(book, name) for name in "abcdef"] == [["Good morning.", f"Heron {name} nests."] for name in "abcdef"]
+    assert book.verify_log().findings == ()
+    for at in range(3):
+        pair = "abcdef"[2 * at : 2 * at + 2]
+        logged = [entry for entry in book.log(space=f"room/{at}") if entry.action == "append"]
+        assert [entry.payload.count(f'"{name}"') for entry, name in zip(logged[-2:], pair, strict=True)] == [1, 1]
+    found = {hit.text for hit in book.recall("heron", spaces=[f"room/{at}" for at in range(3)]).hits}
+    assert all(any(f"Heron {name} nests." in text for text in found) for name in "abcdef")
+
+
+def test_what_was_sent_before_is_a_repeat_in_a_crowd_too(crowd, book):
+    futures = crowd.keep_two()
+    futures += [crowd.append("a", "Good morning.", key="0"), crowd.append("b", "It rains.", key="1")]
+    futures += [crowd.append("c", "Good morning.", key="0")]
+    crowd.go_on()
+    assert told(futures)[2:] == [("a", 1, False), ("b", 2, True), ("c", 1, False)]
+    assert crowd.transactions == 3
+
+
+def test_two_for_one_session_come_one_after_the_other(crowd, book):
+    futures = crowd.keep_two() + [crowd.append("a", text) for text in ("one", "two", "three")]
+    futures += [crowd.append("b", "four")]
+    crowd.go_on()
+    assert told(futures)[2:] == [("a", 2, True), ("a", 3, True), ("a", 4, True), ("b", 2, True)]
+    assert said(book, "a") == ["Good morning.", "one", "two", "three"]
+
+
+def test_who_sends_what_cannot_be_is_refused_alone(crowd, book):
+    futures = crowd.keep_two()
+    good = [crowd.append("a", "It rains.", key="1")]
+    bad = crowd.append("b", "Something else.", key="0")
+    good += [crowd.append("c", "It rains.", key="1")]
+    crowd.go_on()
+    assert told(good) == [("a", 2, True), ("c", 2, True)]
+    with pytest.raises(KeyConflict) as caught:
+        bad.result(60)
+    assert caught.value.item == 0
+    told(futures)
+    assert [said(book, name)[1:] for name in "abc"] == [["It rains."], [], ["It rains."]]
+    assert book.verify_log().findings == ()
+
+
+def test_each_acts_in_its_own_name_and_by_its_own_rights(crowd, book):
+    book.grant("agent:ada", "room/0", "writer")
+    book.grant("agent:eve", "room/0", "reader")
+    key = book.create_key("agent:ada", label="reads", limits=[("room/0", "reader")])
+    futures = crowd.keep_two()
+    good = [crowd.append("a", "Ada was here.", book=book.acting_as("agent:ada"))]
+    eve = crowd.append("b", "Eve was here.", book=book.acting_as("agent:eve"))
+    good += [crowd.append("c", "The owner was here.")]
+    crowd.go_on()
+    assert told([*futures, *good])[2:] == [("a", 2, True), ("c", 2, True)]
+    with pytest.raises(NotAllowed):
+        eve.result(60)
+    limited = book.with_key(key.secret)
+    with pytest.raises(NotAllowed):
+        limited.append("a", ["By a key that only reads."])
+    assert [entry.actor for entry in book.log(space="room/0") if entry.action == "append"][-1] == "agent:ada"
+    assert said(book, "b") == ["Good morning."]
+    assert book.verify_log().findings == ()
+
+
+def test_one_key_of_an_actor_is_not_taken_for_another(crowd, book):
+    book.grant("agent:ada", "room/0", "writer")
+    reads = book.create_key("agent:ada", label="reads", limits=[("room/0", "reader")])
+    writes = book.create_key("agent:ada", label="writes", limits=[("room/0", "writer")])
+    futures = crowd.keep_two()
+    good = crowd.append("a", "With the key that writes.", book=book.with_key(writes.secret))
+    bad = crowd.append("b", "With the key that reads.", book=book.with_key(reads.secret))
+    crowd.go_on()
+    assert told([*futures, good])[2:] == [("a", 2, True)]
+    with pytest.raises(NotAllowed):
+        bad.result(60)
+
+
+def test_what_goes_wrong_with_the_database_is_told_to_all(crowd, book, monkeypatch):
+    write = book._parts.db.write
+
+    def failing(*given: object, **named: object) -> object:
+        if crowd.transactions == 2:
+            crowd.transactions += 1
+            raise DatabaseUnreachable("the server is gone", fix="wait")
+        return write(*given, **named)
+
+    futures = crowd.keep_two() + [crowd.append(name, "It rains.") for name in "abc"]
+    monkeypatch.setattr(book._parts.db, "write", failing)
+    crowd.go_on()
+    told(futures[:2])
+    errors = [future.exception(60) for future in futures[2:]]
+    assert [str(error) for error in errors] == ["the server is gone"] * 3
+    assert [said(book, name) for name in "abc"] == [["Good morning."]] * 3

@@ -1,0 +1,126 @@
+"""Appends of several threads in one transaction on PostgreSQL: who else holds what, and what is lost meanwhile."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+import commonplace
+from commonplace import capture
+from commonplace.book import Commonplace
+from commonplace.engines.postgres_pipe import Pipe
+from commonplace.errors import NotFound
+from tests.crowds import Crowd, crowding, said, told, until
+
+HOLD_HEAD = "SELECT 1 FROM log_head JOIN space ON space.id = log_head.space WHERE name = %s FOR UPDATE OF log_head"
+HOLD_SESSION = "SELECT 1 FROM session WHERE id = %s FOR UPDATE"
+
+
+@pytest.fixture
+def address(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("COMMONPLACE_KEYS", postgres_book[1])
+    return postgres_book[0]
+
+
+@pytest.fixture
+def book(address: str) -> Iterator[Commonplace]:
+    with commonplace.open(address) as opened:
+        yield opened
+
+
+@pytest.fixture
+def crowd(book: Commonplace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crowd]:
+    with crowding(book, monkeypatch) as made:
+        yield made
+
+
+@contextmanager
+def held(address: str, statement: str, name: str) -> Iterator[None]:
+    """Let another hold something until the block ends."""
+    with psycopg.connect(address) as holder:
+        assert holder.execute(statement, (name,)).fetchall()
+        yield
+
+
+@pytest.mark.parametrize(("hold", "name"), [(HOLD_HEAD, "room/0"), (HOLD_SESSION, "a")], ids=["space", "session"])
+def test_nobody_waits_for_what_only_another_means(crowd, book, address, hold, name):
+    futures = crowd.keep_two() + [crowd.append(name, "It rains.", key="1") for name in "acef"]
+    with held(address, hold, name):
+        crowd.go_on()
+        assert told([*futures[:2], *futures[3:]])[2:] == [(name, 2, True) for name in "cef"]
+        assert not futures[2].done()
+    assert told(futures[2:3]) == [("a", 2, True)]
+    assert book.verify_log().findings == ()
+
+
+def test_those_who_wait_for_one_space_go_together_when_it_is_free(crowd, book, address):
+    futures = crowd.keep_two() + [crowd.append(name, "It rains.", key="1") for name in "ab"]
+    with held(address, HOLD_HEAD, "room/0"):
+        crowd.go_on()
+        told(futures[:2])
+        until(lambda: crowd.transactions == 4)
+        place = book._parts.places["a"]
+        # The first of both waits for the space by itself; those who come meanwhile wait for it together.
+        until(lambda: book._parts.together.waiting(place) == 1)
+        more = [crowd._append(name, "It snows.", book, key="2") for name in "ab"]
+        until(lambda: book._parts.together.waiting(place) == 3)
+    assert told(futures[2:]) == [("a", 2, True), ("b", 2, True)]
+    assert sorted(told(more)) == [("a", 3, True), ("b", 3, True)]
+    assert book.verify_log().findings == ()
+
+
+@pytest.mark.parametrize("how", ["grant", "key"])
+def test_whose_right_is_taken_while_it_writes_is_refused_and_the_others_are_stored(
+    crowd, book, address, monkeypatch, how
+):
+    book.create_space("room")
+    book.grant("agent:ada", "room", "writer")
+    key = book.create_key("agent:ada", label="writes")
+    ada = book.with_key(key.secret) if how == "key" else book.acting_as("agent:ada")
+    first = threading.Lock()
+    append = capture._append
+
+    def revoking(desk, parcel, taking=None):
+        answer = append(desk, parcel, taking)
+        if parcel.actor == "agent:ada" and first.acquire(blocking=False):
+            with ThreadPoolExecutor(1) as pool, commonplace.open(address) as other:
+                taken = other.revoke_key, (key.key.id,)
+                if how == "grant":
+                    taken = other.revoke, ("agent:ada", "room")
+                pool.submit(taken[0], *taken[1]).result(60)
+        return answer
+
+    monkeypatch.setattr(capture, "_append", revoking)
+    futures = [*crowd.keep_two(), crowd.append("c", "It rains.", key="1")]
+    bad = crowd.append("a", "Ada was here.", book=ada)
+    crowd.go_on()
+    assert told(futures)[2:] == [("c", 2, True)]
+    with pytest.raises(NotFound):
+        bad.result(60)
+    assert said(book, "a") == ["Good morning."]
+
+
+def test_a_connection_that_is_lost_in_the_commit_stores_all_of_them_once(crowd, book, address, monkeypatch):
+    finish, blows = Pipe._finish, []
+
+    def cut(pipe: Pipe) -> None:
+        if threading.current_thread() is not threading.main_thread() and not blows and crowd.transactions == 3:
+            blows.append(pipe.connection.info.backend_pid)
+            with psycopg.connect(address, autocommit=True) as other:
+                other.execute("SELECT pg_terminate_backend(%s)", (blows[0],))
+            time.sleep(0.1)
+        finish(pipe)
+
+    futures = crowd.keep_two() + [crowd.append(name, "It rains.") for name in "abcdef"]
+    monkeypatch.setattr(Pipe, "_finish", cut)
+    crowd.go_on()
+    assert told(futures)[2:] == [(name, 2, True) for name in "abcdef"]
+    assert len(blows) == 1
+    assert [said(book, name)[1:] for name in "abcdef"] == [["It rains."]] * 6
+    assert book.verify_log().findings == ()

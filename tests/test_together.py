@@ -1,0 +1,297 @@
+"""Callers that go together: each is done for exactly once, told its own outcome, and waits for nobody else's place."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from commonplace.errors import BadInput, Busy, DatabaseUnreachable
+from commonplace.together import LATER, Apart, Later, Together
+
+
+class Desk:
+    """Does what is asked for by answering with it; where it is stopped, it waits to be let go on."""
+
+    def __init__(self) -> None:
+        self.parties: list[tuple[Sequence[str], bool]] = []
+        self.taken: set[str] = set()
+        self.spoilt: dict[str, BaseException] = {}
+        self._open = threading.Event()
+        self._open.set()
+        self.stopped = threading.Semaphore(0)
+
+    def stop(self) -> None:
+        self._open.clear()
+
+    def go_on(self) -> None:
+        self._open.set()
+
+    def do(self, asked: Sequence[str], /, *, patient: bool) -> Sequence[str | Later]:
+        self.parties.append((tuple(asked), patient))
+        if not self._open.is_set():
+            self.stopped.release()
+            assert self._open.wait(60)
+        for one in asked:
+            if one in self.spoilt:
+                raise self.spoilt[one]
+        return [LATER if one in self.taken and not patient else one.upper() for one in asked]
+
+
+Going = Callable[..., "Future[str]"]
+
+
+@pytest.fixture
+def together() -> Together:
+    return Together()
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    made = Desk()
+    yield made
+    made.go_on()
+
+
+@pytest.fixture
+def going(together: Together, desk: Desk) -> Iterator[Going]:
+    """Let threads go, each when the one before has come to wait."""
+    with ThreadPoolExecutor(50) as pool:
+
+        def go(asked: str, *, place: str = "here", key: str | None = None, size: int = 1) -> Future[str]:
+            before = together.waiting(), together.waiting(place), len(desk.parties)
+            future = pool.submit(together.go, place, asked, desk.do, key=key or asked, size=size)
+            until = time.monotonic() + 60
+            while before == (together.waiting(), together.waiting(place), len(desk.parties)) and not future.done():
+                assert time.monotonic() < until
+                time.sleep(0.001)
+            return future
+
+        yield go
+        desk.go_on()
+
+
+def held(going: Going, desk: Desk, *, place: str = "here") -> list[Future[str]]:
+    """Keep as many at it as go at once: two."""
+    desk.stop()
+    futures = [going(name, place=place) for name in ("first", "second")]
+    for _ in futures:
+        assert desk.stopped.acquire(timeout=60)
+    return futures
+
+
+def told(futures: Sequence[Future[str]]) -> list[str]:
+    return [future.result(60) for future in futures]
+
+
+def test_whoever_finds_nobody_goes_at_once_and_alone(going, desk):
+    assert told([going("a"), going("b")]) == ["A", "B"]
+    assert desk.parties == [(("a",), False), (("b",), False)]
+
+
+def test_two_do_not_wait_for_each_other(going, desk):
+    assert [future.done() for future in held(going, desk)] == [False, False]
+    assert len(desk.parties) == 2
+
+
+def test_those_who_wait_go_together_in_their_order(going, desk):
+    futures = held(going, desk) + [going(name, place=f"place {name}") for name in "abcdef"]
+    desk.go_on()
+    assert told(futures) == ["FIRST", "SECOND", *"ABCDEF"]
+    assert desk.parties[2:] == [(tuple("abcdef"), False)]
+
+
+def test_of_one_key_one_goes_at_a_time(going, desk):
+    futures = held(going, desk) + [going(name, key=name[0]) for name in ("a1", "b1", "a2", "a3", "c1")]
+    desk.go_on()
+    assert told(futures)[2:] == ["A1", "B1", "A2", "A3", "C1"]
+    assert [party for party, _ in desk.parties[2:]] == [("a1", "b1", "c1"), ("a2",), ("a3",)]
+
+
+def test_a_party_is_limited(going, desk):
+    futures = held(going, desk) + [going(f"{number:02}") for number in range(40)]
+    desk.go_on()
+    told(futures)
+    assert [len(party) for party, _ in desk.parties[2:]] == [32, 8]
+
+
+def test_a_party_is_limited_in_size(going, desk):
+    sizes = (("a", 100), ("b", 100), ("c", 1), ("huge", 5000), ("d", 1))
+    futures = held(going, desk) + [going(name, size=size) for name, size in sizes]
+    desk.go_on()
+    assert told(futures)[2:] == ["A", "B", "C", "HUGE", "D"]
+    assert [party for party, _ in desk.parties[2:]] == [("a", "b"), ("c",), ("huge",), ("d",)]
+
+
+def test_the_main_thread_goes_alone_whoever_is_at_it(together, going, desk):
+    futures = held(going, desk)
+    waiting = going("waits")
+    desk.go_on()
+    assert together.go("here", "main", desk.do, key="main") == "MAIN"
+    assert told([*futures, waiting]) == ["FIRST", "SECOND", "WAITS"]
+    assert (("main",), True) in desk.parties
+
+
+def test_whose_place_is_taken_waits_for_it_with_others_and_nobody_else_does(going, desk):
+    desk.taken |= {"first", "second", "a", "b"}
+    futures = held(going, desk)
+    futures += [going("a"), going("free", place="elsewhere"), going("b")]
+    desk.go_on()
+    assert told(futures) == ["FIRST", "SECOND", "A", "FREE", "B"]
+    assert (("a", "free", "b"), False) in desk.parties
+    patient = [party for party, patient in desk.parties if patient]
+    assert sorted(one for party in patient for one in party) == ["a", "b", "first", "second"]
+
+
+def test_a_place_that_was_taken_is_waited_for_at_once_for_a_while(going, desk, monkeypatch):
+    desk.taken = {"a"}
+    assert told([going("a")]) == ["A"]
+    assert told([going("b")]) == ["B"]
+    assert told([going("c", place="elsewhere")]) == ["C"]
+    monkeypatch.setattr("commonplace.together._CROWDED", 0.0)
+    desk.taken = {"e"}
+    assert told([going("e", place="third")]) == ["E"]
+    assert told([going("f", place="third")]) == ["F"]
+    asked = [(party[0], patient) for party, patient in desk.parties]
+    assert asked == [("a", False), ("a", True), ("b", True), ("c", False), ("e", False), ("e", True), ("f", False)]
+
+
+def test_what_one_asks_wrongly_is_told_to_it_alone(going, desk):
+    desk.spoilt["bad"] = BadInput("no", fix="yes")
+    futures = held(going, desk) + [going(name, place=name) for name in ("a", "bad", "b")]
+    desk.go_on()
+    assert told(futures[:3]) == ["FIRST", "SECOND", "A"]
+    assert told(futures[4:]) == ["B"]
+    with pytest.raises(BadInput):
+        futures[3].result(60)
+
+
+def test_a_bug_is_told_to_whom_it_concerns(going, desk):
+    desk.spoilt["bad"] = ZeroDivisionError()
+    futures = held(going, desk) + [going(name) for name in ("a", "bad", "b")]
+    desk.go_on()
+    assert told([*futures[:3], futures[4]]) == ["FIRST", "SECOND", "A", "B"]
+    with pytest.raises(ZeroDivisionError):
+        futures[3].result(60)
+
+
+def test_apart_lets_each_come_later(going, desk):
+    desk.spoilt["never with others"] = Apart()
+    futures = held(going, desk) + [going(name) for name in ("a", "b")]
+    bad = going("never with others")
+    desk.go_on()
+    assert told(futures) == ["FIRST", "SECOND", "A", "B"]
+    with pytest.raises(Apart):
+        bad.result(60)
+
+
+def test_what_concerns_all_is_told_to_all_and_nothing_is_done_again(going, desk):
+    desk.spoilt["b"] = DatabaseUnreachable("gone", fix="wait")
+    futures = held(going, desk) + [going(name) for name in ("a", "b", "c")]
+    desk.go_on()
+    told(futures[:2])
+    errors = [future.exception(60) for future in futures[2:]]
+    assert [(type(error), error.message, error.fix) for error in errors] == [(DatabaseUnreachable, "gone", "wait")] * 3
+    assert len({id(error) for error in errors}) == 3
+    assert [party for party, _ in desk.parties[2:]] == [("a", "b", "c")]
+
+
+def test_who_waits_behind_what_failed_goes_by_itself(going, desk):
+    desk.spoilt["first"] = Busy("too long", fix="again")
+    first, second = held(going, desk)
+    rest = [going(name, place=name) for name in "abc"]
+    desk.go_on()
+    assert first.exception(60) is desk.spoilt["first"]
+    assert told([second, *rest]) == ["SECOND", "A", "B", "C"]
+
+
+def test_nobody_is_left_waiting_by_a_leader_that_was_interrupted(going, desk):
+    desk.spoilt["a"] = KeyboardInterrupt()
+    futures = held(going, desk) + [going(name) for name in ("a", "b")]
+    desk.go_on()
+    told(futures[:2])
+    assert isinstance(futures[2].exception(60), KeyboardInterrupt)
+    with pytest.raises(Busy, match="may have been made or not"):
+        futures[3].result(60)
+    desk.spoilt.clear()
+    assert told([going("later")]) == ["LATER"]
+
+
+def test_nothing_is_left_when_everybody_has_gone(together, going, desk):
+    futures = held(going, desk) + [going(name, place=name) for name in "abc"]
+    desk.go_on()
+    told(futures)
+    assert together.waiting() == together.waiting("a") == 0
+    assert together._queues == {}
+
+
+def test_a_forked_child_waits_for_nobody(together, going, desk):
+    futures = held(going, desk)
+    with warnings.catch_warnings():
+        # Newer Pythons warn of forks beside threads.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if not child:
+        desk.go_on()
+        done = ThreadPoolExecutor(1).submit(together.go, "here", "child", desk.do, key="child")
+        os._exit(0 if done.result(30) == "CHILD" else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    desk.go_on()
+    assert told(futures) == ["FIRST", "SECOND"]
+
+
+class Luck:
+    """Does what is asked for, unless it happens to find a place taken, to be in the way or to be lost."""
+
+    def __init__(self, seed: int) -> None:
+        self._chance, self.lock = random.Random(seed), threading.Lock()
+        self.done, self._at_it = Counter[str](), Counter[str]()
+        self.wrong: list[str] = []
+
+    def do(self, asked: Sequence[tuple[str, str]], /, *, patient: bool) -> Sequence[str | Later]:
+        must = patient and len(asked) == 1
+        with self.lock:
+            self._at_it.update(key for key, _ in asked)
+            self.wrong += [f"two of {key} at once" for key, _ in asked if self._at_it[key] > 1]
+            luck = self._chance.random()
+        time.sleep(luck / 500)
+        with self.lock:
+            self._at_it.subtract(key for key, _ in asked)
+            if luck < 0.1 and not must:
+                raise Apart
+            if luck > 0.97:
+                raise DatabaseUnreachable("gone")
+            outcomes = [name if must or self._chance.random() < 0.7 else LATER for _, name in asked]
+            self.done.update(one for one in outcomes if isinstance(one, str))
+        return outcomes
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_at_random_each_is_done_once_and_never_two_of_a_key_at_once(seed):
+    together, luck = Together(), Luck(seed)
+    answered, lost = Counter[str](), Counter[str]()
+
+    def caller(number: int) -> None:
+        for name in (f"{number}:{at}" for at in range(60)):
+            try:
+                told = together.go(f"place {name[-1]}", (str(number), name), luck.do, key=str(number))
+            except DatabaseUnreachable:
+                lost[name] += 1
+            else:
+                answered[told] += 1
+                assert told == name
+
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(caller, range(12)))
+    assert luck.wrong == []
+    assert luck.done == answered
+    assert len(answered) + len(lost) == 12 * 60
+    assert {*answered.values(), *lost.values()} == {1}
+    assert together._queues == {}
