@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ class Crowd:
         self._open = threading.Event()
         write = book._parts.db.write
 
-        def counted(*given: object, **named: object) -> object:
+        def counted(*given: Any, **named: Any) -> object:
             if threading.current_thread() is not threading.main_thread():
                 self.transactions += 1
                 assert self._open.wait(60)

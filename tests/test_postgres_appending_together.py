@@ -90,10 +90,10 @@ def test_whose_right_is_taken_while_it_writes_is_refused_and_the_others_are_stor
         answer = append(desk, parcel, taking)
         if parcel.actor == "agent:ada" and first.acquire(blocking=False):
             with ThreadPoolExecutor(1) as pool, commonplace.open(address) as other:
-                taken = other.revoke_key, (key.key.id,)
                 if how == "grant":
-                    taken = other.revoke, ("agent:ada", "room")
-                pool.submit(taken[0], *taken[1]).result(60)
+                    pool.submit(other.revoke, "agent:ada", "room").result(60)
+                else:
+                    pool.submit(other.revoke_key, key.key.id).result(60)
         return answer
 
     monkeypatch.setattr(capture, "_append", revoking)
@@ -107,7 +107,8 @@ def test_whose_right_is_taken_while_it_writes_is_refused_and_the_others_are_stor
 
 
 def test_a_connection_that_is_lost_in_the_commit_stores_all_of_them_once(crowd, book, address, monkeypatch):
-    finish, blows = Pipe._finish, []
+    finish = Pipe._finish
+    blows: list[int] = []
 
     def cut(pipe: Pipe) -> None:
         if threading.current_thread() is not threading.main_thread() and not blows and crowd.transactions == 3:
