@@ -1,22 +1,26 @@
-"""Appends of one message on PostgreSQL by several processes, beside the bare INSERT of the same messages.
+"""Appends of one message on PostgreSQL by processes to fifty sessions, beside the bare INSERT of the same messages.
+
+Sessions are alive at the same time: each has a thread in one of the processes, as in a server that serves agents, which
+sends its next message when the last is acknowledged. Beside that stands, without a bar, what processes do that have one
+thread each, which takes the sessions in turn.
 
 The server is the tests' own, but it syncs to disk. The bare transaction is one INSERT, sent and committed in one round
-trip on a prepared statement, into a table with the columns of ours and one index. Beside it stands, without a bar, the
-same INSERT between BEGIN and COMMIT, as the reference is on SQLite. All commit with the same `synchronous_commit`, by
-the same processes in turns, each with one connection: what differs is what an append promises beside durability, which
-is the order in a session, each message once, the number of the change and the signed log.
+trip on a prepared statement, into a table with the columns of ours and one index, by the same threads of the same
+processes in turns with ours, each with a connection of its own, and with the same `synchronous_commit`. What differs is
+what an append promises beside durability: the order in a session, each message once, the number of the change and the
+signed log.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, nullcontext
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from functools import partial
-from itertools import count, islice
-from typing import IO, Final
+from itertools import count, islice, repeat
+from typing import Final
 
 import psycopg
 
@@ -31,10 +35,16 @@ from commonplace.model import Message, Sent, new_id
 
 _QUARTER: Final = Bar(AT_LEAST, 1 / 4)
 _SESSIONS: Final = 50
-_CASES: Final = ((1, 1, None), (4, 1, _QUARTER), (4, 50, _QUARTER))
-"""So many processes, and spaces that the sessions are in."""
+_CASES: Final = (
+    (1, "in turn", 1, None),
+    (4, "in turn", 1, None),
+    (4, "in turn", 50, None),
+    (4, "at once", 1, _QUARTER),
+    (4, "at once", 50, _QUARTER),
+)
+"""So many processes, how they take the sessions, and the spaces that these are in."""
 
-_ROUNDS_OF_ADDS: Final = 8
+_ROUNDS_OF_ADDS: Final = 16
 _SELF: Final = "benchmarks.capturing_on_postgres"
 
 _TABLE: Final = """
@@ -51,35 +61,33 @@ _HASH: Final = "0" * 64
 
 def postgres_append(bench: Bench) -> Iterator[Figure]:
     """Measure appends of n processes to fifty sessions, in one space and in as many, against bare transactions."""
-    each = _ROUNDS_OF_ADDS * bench.scale.adds
-    for processes, spaces, bar in _CASES:
+    for processes, how, spaces, bar in _CASES:
+        each = _ROUNDS_OF_ADDS * bench.scale.adds // processes
         with ExitStack() as running:
             book, address, keys = running.enter_context(book_on_postgres(bench))
             _begin(book, address, spaces)
-            told = (_SELF, address, str(spaces))
             writers = [
-                running.enter_context(closing(Process(*told, str(number), COMMONPLACE_KEYS=keys)))
+                running.enter_context(
+                    closing(
+                        Process(_SELF, address, str(spaces), how, str(number), str(processes), COMMONPLACE_KEYS=keys)
+                    )
+                )
                 for number in range(processes)
             ]
             ours, reference = in_turns(
                 bench.scale.write_rounds,
-                partial(together, writers, "ours", each // processes),
-                partial(together, writers, "bare", each // processes),
+                partial(together, writers, "ours", each),
+                partial(together, writers, "bare", each),
             )
-            framed = [together(writers, "framed", each // processes) for _ in range(bench.scale.write_rounds + 1)]
-            _check(book, each // processes * processes * (bench.scale.write_rounds + 1))
-        figure = Figure(
+            _check(book, each * processes * (bench.scale.write_rounds + 1))
+        yield Figure(
             benchmark="postgres_append",
-            what=f"append, n processes, {_SESSIONS} sessions in {spaces} space{'s' if spaces > 1 else ''}",
+            what=f"append, n processes, {_SESSIONS} sessions {how}, {spaces} space{'s' if spaces > 1 else ''}",
             n=processes,
             unit="/s",
             ours_rounds=ours,
             reference_rounds=reference,
             bar=bar,
-        )
-        yield figure
-        yield replace(
-            figure, what=f"the same in {spaces}, beside BEGIN and COMMIT", reference_rounds=tuple(framed[1:]), bar=None
         )
 
 
@@ -119,27 +127,52 @@ def _messages(book: Commonplace, session: str) -> Iterator[Message]:
         after = page.next
 
 
-def serve(address: str, spaces: int, name: str, requests: IO[str], answers: IO[str]) -> None:
-    """Be a process that writes: read `ours N`, `bare N` or `framed N` and answer with when it began and ended."""
-    # The same texts for all.
-    waiting = {what: zip(count(1), texts(f"writer {name}"), strict=False) for what in ("ours", "bare", "framed")}
-    with commonplace.open(address) as book, psycopg.connect(address, autocommit=True) as bare:
-        if bare.execute(_DURABILITY).fetchone() != ("on", "on"):
+class _Writer:
+    """One thread of a process: the sessions that it takes in turn, and a connection for bare transactions."""
+
+    def __init__(self, book: Commonplace, address: str, name: str, sessions: Sequence[int], spaces: int) -> None:
+        self._book, self._name, self._sessions, self._spaces = book, name, sessions, spaces
+        self._bare = psycopg.connect(address, autocommit=True)
+        if self._bare.execute(_DURABILITY).fetchone() != ("on", "on"):
             raise RuntimeError("the server does not sync every commit")
-        ready(answers)
-        for request in requests:
-            what, number = request.split()
-            chosen = list(islice(waiting[what], int(number)))
+        # The same texts for both.
+        self._texts = {what: zip(count(1), texts(f"writer {name}"), strict=False) for what in ("ours", "bare")}
+
+    def write(self, what: str, number: int) -> None:
+        for at, text in islice(self._texts[what], number):
+            chosen = self._sessions[at % len(self._sessions)]
+            session, space, client_id = f"session-{chosen}", _space(chosen, self._spaces), f"{self._name}:{at}"
+            if what == "ours":
+                self._book.append(session, [Sent(text, client_id=client_id)], space=space)
+            else:
+                self._bare.execute(_INSERT, (space, session, at, new_id(), text, client_id, _HASH))
+
+    def close(self) -> None:
+        self._bare.close()
+
+
+def serve(address: str, spaces: int, how: str, number: int, processes: int) -> None:
+    """Be a process that writes: read `ours N` or `bare N` and answer with when it began and ended."""
+    every = range(_SESSIONS)
+    shares = [every] if how == "in turn" else [(session,) for session in every[number::processes]]
+    with ExitStack() as open_, commonplace.open(address) as book:
+        writers = [
+            open_.enter_context(closing(_Writer(book, address, f"{number}.{at}", share, spaces)))
+            for at, share in enumerate(shares)
+        ]
+        pool = open_.enter_context(ThreadPoolExecutor(len(writers)))
+        ready(sys.stdout)
+        for request in sys.stdin:
+            what, wanted = request.split()
+            share, rest = divmod(int(wanted), len(writers))
+            numbers = [share + (at < rest) for at in range(len(writers))]
             begun = time.monotonic()
-            for at, text in chosen:
-                session, space, client_id = f"session-{at % _SESSIONS}", _space(at % _SESSIONS, spaces), f"{name}:{at}"
-                if what == "ours":
-                    book.append(session, [Sent(text, client_id=client_id)], space=space)
-                else:
-                    with bare.transaction() if what == "framed" else nullcontext():
-                        bare.execute(_INSERT, (space, session, at, new_id(), text, client_id, _HASH))
-            done(answers, begun, time.monotonic())
+            if len(writers) == 1:
+                writers[0].write(what, int(wanted))
+            else:
+                list(pool.map(_Writer.write, writers, repeat(what), numbers))
+            done(sys.stdout, begun, time.monotonic())
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.stdin, sys.stdout)
+    serve(sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))
