@@ -13,6 +13,7 @@ import pytest
 
 import commonplace
 from commonplace.errors import NotAllowed, NotFound
+from commonplace.model import Filter
 
 
 @pytest.fixture
@@ -154,3 +155,43 @@ def test_nobody_appends_behind_a_rename_that_took_the_space_out_of_its_reach(boo
         with pytest.raises(NotFound):
             said.result()
     assert [message.text for message in three.messages("talk").items] == ["the heron nests"]
+
+
+def test_no_copy_follows_behind_the_revocation_of_the_one_who_shared_it(books, postgres_book):
+    owner, revoker, editor = books
+    memory = owner.remember("first", space="source").id
+    owner.create_space("target")
+    owner.grant("user:x", "source", "reader")
+    owner.grant("user:x", "target", "writer")
+    copy = owner.acting_as("user:x").share(memory, "target").id
+    with ThreadPoolExecutor() as pool:
+        with held(postgres_book[0], "source"):
+            revoking = pool.submit(revoker.revoke, "user:x", "source")
+            wait_for_waiting(postgres_book[0], 1)
+            editing = pool.submit(editor.edit, memory, text="second, secret")
+            wait_for_waiting(postgres_book[0], 2)
+        revoking.result(60)
+        editing.result(60)
+    actions = [entry.action for entry in owner.log(space="source")]
+    behind = actions.index("revoke") < actions.index("edit")
+    assert (owner.get(copy).text == "first") is behind
+    assert owner.get(memory).text == "second, secret"
+
+
+def test_no_rule_takes_in_behind_the_revocation_of_its_maker(books, postgres_book):
+    owner, revoker, writer = books
+    for space in ("source", "target"):
+        owner.create_space(space)
+        owner.grant("user:x", space, "admin")
+    owner.acting_as("user:x").add_rule("target", "source")
+    with ThreadPoolExecutor() as pool:
+        with held(postgres_book[0], "source"):
+            revoking = pool.submit(revoker.revoke, "user:x", "source")
+            wait_for_waiting(postgres_book[0], 1)
+            writing = pool.submit(writer.remember, "a secret", space="source")
+            wait_for_waiting(postgres_book[0], 2)
+        revoking.result(60)
+        writing.result(60)
+    actions = [entry.action for entry in owner.log(space="source")]
+    behind = actions.index("revoke") < actions.index("remember")
+    assert (owner.list(Filter(space="target")).items == ()) is behind

@@ -22,6 +22,7 @@ from commonplace.desk import Desk
 from commonplace.errors import CommonplaceError, Conflict, NotAllowed, NotFound, TooLarge
 from commonplace.model import FILESYSTEM, LIVE, LOCAL_OWNER, Memory, Spaces, new_id
 from commonplace.ports import Parts, Reading
+from commonplace.principals import READER, WRITER
 from commonplace.writing import write
 
 LONGEST_NOTE: Final = 1000
@@ -150,13 +151,13 @@ def _still_there(desk: Desk, asked: Pending) -> Memory:
     memory = memories.find(desk.tx, desk.spaces, asked.memory)
     if memory is None or memory.deleted is not None:
         raise Conflict(f"the memory {asked.memory} was deleted meanwhile", fix="reject the request")
-    if memory.space.id not in rights.readable(desk.tx, asked.name, desk.spaces):
+    if memory.space.id not in desk.may_of(asked.name).with_role(READER, desk.spaces):
         raise NotAllowed(f"{asked.name} may no longer read the memory {asked.memory}", fix="reject the request")
     if asked.rule is None:
         return memory
     if rules.find(desk.tx, desk.spaces, asked.rule) is None:
         raise Conflict("the rule that asked for this was removed meanwhile", fix="reject the request")
-    if asked.space_id not in rights.writable(desk.tx, asked.name, desk.spaces):
+    if asked.space_id not in desk.may_of(asked.name).with_role(WRITER, desk.spaces):
         raise NotAllowed(f"{asked.name} may no longer write to the space {asked.space!r}", fix="reject the request")
     return memory
 

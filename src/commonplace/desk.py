@@ -29,8 +29,8 @@ class Desk(NamedTuple):
     tx: Transaction
     parts: Parts
     actor: str
-    may: rights.Held
-    """What the actor may do, as it was when the story began, or as the story changed it itself."""
+    rested: dict[tuple[str, str | None], rights.Held]
+    """What those may do on whose rights the story rests, as it was when somebody first looked; the seal looks again."""
     spaces: MutableMapping[str, Space]
     carry: dict[str, bytes | None]
     revised: dict[str, Memory]
@@ -45,12 +45,19 @@ class Desk(NamedTuple):
     @property
     def readable(self) -> Spaces:
         """The spaces that the actor may read."""
-        return self.may.with_role(READER, self.spaces)
+        return self.may_of(self.actor).with_role(READER, self.spaces)
 
     @property
     def writable(self) -> Spaces:
         """The spaces that the actor may write to."""
-        return self.may.with_role(WRITER, self.spaces)
+        return self.may_of(self.actor).with_role(WRITER, self.spaces)
+
+    def may_of(self, actor: str) -> rights.Held:
+        """Return what somebody may do, asked for once: if it is taken away before the story ends, that begins anew."""
+        who = rights.identity(actor)
+        if who not in self.rested:
+            self.rested[who] = rights.Held(self.tx, actor)
+        return self.rested[who]
 
     def require(self, memory_id: str) -> Memory:
         """Return a live memory that the actor may write to, and that nobody else changes meanwhile.
@@ -129,8 +136,9 @@ class Desk(NamedTuple):
 
     def log(self, space: Space, action: str, subjects: Sequence[str], **payload: object) -> None:
         """Note a change for the seal."""
-        if payload.get("principal") == self.actor:
-            self.may.ask_again()
+        for (name, _), held in self.rested.items():
+            if name == payload.get("principal"):
+                held.ask_again()
         self.tx.record(
             Change(space=space.id, actor=self.actor, action=action, subjects=tuple(subjects), payload=payload)
         )

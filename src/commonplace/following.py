@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from commonplace import amend, copies, freshness, jobs, memories, rights, takein
+from commonplace import amend, copies, freshness, jobs, memories, takein
 from commonplace.desk import Desk
 from commonplace.documents import rendered
 from commonplace.errors import FileInTheWay, TooLarge
@@ -82,7 +82,7 @@ def refreshed(desk: Desk, copy: Memory, source: Memory) -> Memory | None:
     """
     if copy.shared is None or not copies.is_tied(copy) or copy.shared.claimed or source.deleted is not None:
         return None
-    if not freshness.is_stale(copy, source) or not rights.may_read(desk.tx, copy.shared.by, source.space, desk.spaces):
+    if not freshness.is_stale(copy, source) or not desk.may_of(copy.shared.by).may_read(source.space, desk.spaces):
         return None
     try:
         desk.parts.folder.require_place(copy.path)

@@ -14,7 +14,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Final, NamedTuple
 
-from commonplace import audit, carry, home, memories, rights, spaces
+from commonplace import audit, carry, home, memories, spaces
 from commonplace.desk import Desk
 from commonplace.errors import Conflict, HomeDamaged
 from commonplace.model import LOCAL_OWNER, MoveReport, Progress
@@ -298,8 +298,7 @@ def _write_files(target: Parts, progress: Progress) -> int:
 
 def _issue(tx: Transaction, target: Parts, space: str, after: str) -> tuple[str | None, dict[str, bytes | None]]:
     """Ask for the files of some memories; nothing of them changes, so nothing is sealed."""
-    may = rights.Held(tx, LOCAL_OWNER)
-    desk = Desk(tx, target, LOCAL_OWNER, may, spaces.everything(tx), {}, {}, {}, {}, [])
+    desk = Desk(tx, target, LOCAL_OWNER, {}, spaces.everything(tx), {}, {}, {}, {}, [])
     found = memories.in_space(tx, desk.spaces, space, after=after, limit=_BATCH)
     desk.issue([memory for memory in found if memory.deleted is None])
     return (found[-1].id if len(found) == _BATCH else None), desk.carry

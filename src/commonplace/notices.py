@@ -278,7 +278,7 @@ def _dismiss(desk: Desk, gone: Sequence[Memory]) -> None:
         memory = memories.find(desk.tx, desk.spaces, said.dependent)
         if memory is None or memory.deleted is not None or said.key in {one.key for one in memory.decisions}:
             continue
-        if memory.space.id not in rights.writable(desk.tx, desk.actor, desk.spaces):
+        if memory.space.id not in desk.writable:
             raise rights.refusal(desk.actor, memory.space.name)
         with suppress(FileInTheWay, takein.FileGone, *([TooLarge] if desk.actor == FILESYSTEM else [])):
             # Where its file cannot be written, the memory stays in doubt, and its notice comes back.

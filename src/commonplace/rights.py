@@ -47,8 +47,8 @@ class Held:
     def __init__(self, tx: Reading, actor: str) -> None:
         """Ask."""
         self._tx, self._actor = tx, actor
-        self.changes_itself = False
-        """Whether whoever acts has changed what it may do itself."""
+        self.is_being_changed = False
+        """Whether the story itself changes what the actor may do."""
         self._ask()
 
     def _ask(self) -> None:
@@ -57,9 +57,13 @@ class Held:
         self._key = None if key_id is None else keys.finding(self._tx, key_id)
 
     def ask_again(self) -> None:
-        """Ask anew, since the actor itself has changed it."""
-        self.changes_itself = True
+        """Ask anew, since the story itself has changed it."""
+        self.is_being_changed = True
         self._ask()
+
+    def now(self) -> Held:
+        """Ask what the same actor may do now."""
+        return Held(self._tx, self._actor)
 
     def roles(self, spaces: Spaces) -> Mapping[str, str]:
         """Return the role of the actor on each space where it has one."""
@@ -80,6 +84,10 @@ class Held:
             return spaces
         allowed = grants.at_least(role, self.roles(spaces))
         return {id_: space for id_, space in spaces.items() if id_ in allowed}
+
+    def may_read(self, space: Space, spaces: Spaces) -> bool:
+        """Tell whether the actor may read a space."""
+        return space.id in self.with_role(READER, around(spaces, [space]))
 
     def is_less_than(self, before: Held) -> bool:
         """Tell whether something was taken away since."""
@@ -110,11 +118,6 @@ def around(spaces: Spaces, wanted: Iterable[Space]) -> Spaces:
         parts = space.name.split("/")
         names.update("/".join(parts[:end]) for end in range(1, len(parts) + 1))
     return {id_: space for id_, space in spaces.items() if space.name in names}
-
-
-def may_read(tx: Reading, actor: str, space: Space, spaces: Spaces) -> bool:
-    """Tell whether the actor may read a space."""
-    return is_owner(actor) or space.id in readable(tx, actor, around(spaces, [space]))
 
 
 def writable(tx: Reading, actor: str, spaces: Spaces) -> Spaces:

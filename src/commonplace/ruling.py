@@ -77,7 +77,11 @@ def listed(parts: Parts, actor: str, *, space: str | None) -> tuple[Rule, ...]:
             return place if place.id in readable else Space("", "", place.created)
 
         return tuple(
-            rule._replace(space=shown(rule.space), source=shown(rule.source), idle=taking.idle(tx, known, rule))
+            rule._replace(
+                space=shown(rule.space),
+                source=shown(rule.source),
+                idle=taking.idle(rule, rights.Held(tx, rule.maker), known),
+            )
             for rule in rules.of(tx, known)
             if rule.space.id in decided or rule.source.id in decided
         )

@@ -15,7 +15,7 @@ from commonplace.agreements import Pending, Rule
 from commonplace.desk import Desk
 from commonplace.errors import Conflict
 from commonplace.model import Memory, Spaces, new_id
-from commonplace.ports import Reading
+from commonplace.principals import READER, WRITER
 
 LATER: Final = "rules"
 """Goes on where a story wrote more than rules look at at once; its subject is the space that was written to."""
@@ -52,11 +52,11 @@ def take(desk: Desk, *, trying: bool = False) -> None:
     return None
 
 
-def idle(tx: Reading, spaces: Spaces, rule: Rule) -> str:
+def idle(rule: Rule, maker: rights.Held, spaces: Spaces) -> str:
     """Return why a rule does nothing, if so: its maker may no longer do what it does."""
-    if rule.source.id not in rights.readable(tx, rule.maker, spaces):
+    if rule.source.id not in maker.with_role(READER, spaces):
         return "its maker may no longer read what it takes from"
-    if rule.space.id not in rights.writable(tx, rule.maker, spaces):
+    if rule.space.id not in maker.with_role(WRITER, spaces):
         return "its maker may no longer write to where it takes in"
     return ""
 
@@ -66,7 +66,7 @@ def _acting(desk: Desk) -> list[Rule]:
     found: list[Rule] = []
     if desk.written:
         from_there = rules.taking_from(desk.tx, desk.spaces, {space for space, _ in desk.written.values()})
-        found = [rule for rule in from_there if not idle(desk.tx, desk.spaces, rule)]
+        found = [rule for rule in from_there if not idle(rule, desk.may_of(rule.maker), desk.spaces)]
     sources = {rule.source.id for rule in found}
     for id_ in [id_ for id_, (space, _) in desk.written.items() if space not in sources]:
         del desk.written[id_]

@@ -99,10 +99,8 @@ def _commit(
         there = spaces.Everything(tx, first)
         carried: dict[str, bytes | None] = {}
         ahead: list[Ahead] = []
-        may = {rights.identity(actor): rights.Held(tx, actor) for actor in actors}
-        desks = [
-            Desk(tx, parts, actor, may[rights.identity(actor)], there, carried, {}, {}, {}, ahead) for actor in actors
-        ]
+        rested = {rights.identity(actor): rights.Held(tx, actor) for actor in actors}
+        desks = [Desk(tx, parts, actor, rested, there, carried, {}, {}, {}, ahead) for actor in actors]
         told = story(desks)
         for desk in desks:
             following.spread(desk)
@@ -135,8 +133,8 @@ def seal(desks: Sequence[Desk]) -> None:
         asked = _asked(tx, concerned)
     names = _names(desks, by_space)
     # Where only one writes, rights stay as they are.
-    held = {rights.identity(desk.actor): desk for desk in desks if tx.locking and not desk.may.changes_itself}
-    still = [(rights.Held(tx, desk.actor), desk.may) for desk in held.values()]
+    rested = [held for held in desk.rested.values() if tx.locking and not held.is_being_changed]
+    still = [held.now() for held in rested]
     # Whatever can be is done before anybody waits: nothing of it happens while others are kept from these spaces.
     for space in concerned:
         subjects = dict.fromkeys(change.subjects[0] for change in by_space.get(space, ()) if change.subjects)
@@ -147,7 +145,7 @@ def seal(desks: Sequence[Desk]) -> None:
     ends = asked.ends()
     if any(desk.spaces[space].name != name for space, name in names().items()):
         raise Overtaken
-    if any(now.is_less_than(before) for now, before in still):
+    if any(now.is_less_than(before) for now, before in zip(still, rested, strict=True)):
         raise Overtaken
     home.require_here(asked.whereabouts())
     for space, changed in sorted(by_space.items()):
