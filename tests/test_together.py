@@ -108,6 +108,45 @@ def test_those_who_wait_go_together_in_their_order(going, desk):
     assert desk.parties[2:] == [(tuple("abcdef"), False)]
 
 
+def test_one_that_waits_goes_when_one_of_two_has_gone_and_several_when_both_have(together):
+    doors = {name: threading.Event() for name in ("first", "second", "a", "b", "c")}
+    parties: list[Sequence[str]] = []
+
+    def do(asked: Sequence[str], /, *, patient: bool) -> Sequence[str]:
+        parties.append(tuple(asked))
+        assert all(doors[name].wait(60) for name in asked if name in doors)
+        return asked
+
+    def seen(many: int, waiting: int) -> None:
+        until = time.monotonic() + 60
+        while (len(parties), together.waiting()) != (many, waiting):
+            assert time.monotonic() < until, (parties, together.waiting())
+            time.sleep(0.001)
+
+    with ThreadPoolExecutor(10) as pool:
+        futures = []
+
+        def come(name: str, many: int, waiting: int) -> None:
+            futures.append(pool.submit(together.go, "here", name, do, key=name))
+            seen(many, waiting)
+
+        come("first", 1, 0)
+        come("second", 2, 0)
+        come("a", 2, 1)
+        doors["first"].set()
+        seen(3, 0)
+        come("b", 3, 1)
+        come("c", 3, 2)
+        doors["second"].set()
+        futures[1].result(60)
+        # One is at it and two wait: whoever comes now is not let in before them.
+        come("d", 3, 3)
+        for door in doors.values():
+            door.set()
+        assert told(futures) == ["first", "second", "a", "b", "c", "d"]
+    assert parties == [("first",), ("second",), ("a",), ("b", "c", "d")]
+
+
 def test_of_one_key_one_goes_at_a_time(going, desk):
     futures = held(going, desk) + [going(name, key=name[0]) for name in ("a1", "b1", "a2", "a3", "c1")]
     desk.go_on()
@@ -182,6 +221,36 @@ def test_a_bug_is_told_to_whom_it_concerns(going, desk):
         futures[3].result(60)
 
 
+@pytest.mark.parametrize("error", [ZeroDivisionError(), BadInput("no", fix="yes"), Apart()])
+def test_who_comes_behind_those_who_come_later_still_goes_with_others(going, desk, error):
+    desk.spoilt["bad"] = error
+    asked = {"a1": "a", "bad": "b", "a2": "a", "b2": "b", "a3": "a"}
+    futures = held(going, desk) + [going(name, key=key, place=name) for name, key in asked.items()]
+    desk.go_on()
+    assert told([*futures[:3], *futures[4:]]) == ["FIRST", "SECOND", "A1", "A2", "B2", "A3"]
+    assert isinstance(futures[3].exception(60), type(error))
+    assert [party for party, patient in desk.parties[2:] if not patient] == [("a1", "bad"), ("a2", "b2"), ("a3",)]
+
+
+def test_what_one_asks_wrongly_by_itself_is_not_tried_again(going, desk):
+    desk.spoilt["bad"] = BadInput("no", fix="yes")
+    assert going("bad").exception(60) is desk.spoilt["bad"]
+    assert desk.parties == [(("bad",), False)]
+
+
+def test_who_is_alone_and_patient_must_be_told_something(together):
+    with pytest.raises(TypeError, match="must be told something"):
+        together.go("here", "a", lambda asked, *, patient: [LATER for _ in asked], key="a")
+
+
+def test_of_places_that_were_taken_not_more_are_remembered_than_is_good(together, going, desk, monkeypatch):
+    monkeypatch.setattr("commonplace.together._MOST_CROWDED", 3)
+    desk.taken = set("abcdefgh")
+    for name in "abcdefgh":
+        assert told([going(name, place=name)]) == [name.upper()]
+        assert len(together._crowded) <= 3
+
+
 def test_apart_lets_each_come_later(going, desk):
     desk.spoilt["never with others"] = Apart()
     futures = held(going, desk) + [going(name) for name in ("a", "b")]
@@ -192,14 +261,16 @@ def test_apart_lets_each_come_later(going, desk):
         bad.result(60)
 
 
-def test_what_concerns_all_is_told_to_all_and_nothing_is_done_again(going, desk):
-    desk.spoilt["b"] = DatabaseUnreachable("gone", fix="wait")
+@pytest.mark.parametrize("kind", [DatabaseUnreachable, Busy])
+def test_what_concerns_all_is_told_to_all_and_nothing_is_done_again(going, desk, kind):
+    desk.spoilt["b"] = kind("gone", fix="wait")
     futures = held(going, desk) + [going(name) for name in ("a", "b", "c")]
     desk.go_on()
     told(futures[:2])
     errors = [future.exception(60) for future in futures[2:]]
-    assert [(type(error), error.message, error.fix) for error in errors] == [(DatabaseUnreachable, "gone", "wait")] * 3
+    assert [(type(error), error.message, error.fix) for error in errors] == [(kind, "gone", "wait")] * 3
     assert len({id(error) for error in errors}) == 3
+    assert [error.__cause__ for error in errors] == [None, errors[0], errors[0]]
     assert [party for party, _ in desk.parties[2:]] == [("a", "b", "c")]
 
 
@@ -210,6 +281,7 @@ def test_who_waits_behind_what_failed_goes_by_itself(going, desk):
     desk.go_on()
     assert first.exception(60) is desk.spoilt["first"]
     assert told([second, *rest]) == ["SECOND", "A", "B", "C"]
+    assert sorted(desk.parties[2:]) == [(("a",), True), (("b",), True), (("c",), True)]
 
 
 def test_nobody_is_left_waiting_by_a_leader_that_was_interrupted(going, desk):
@@ -239,9 +311,13 @@ def test_a_forked_child_waits_for_nobody(together, going, desk):
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if not child:
-        desk.go_on()
-        done = ThreadPoolExecutor(1).submit(together.go, "here", "child", desk.do, key="child")
-        os._exit(0 if done.result(30) == "CHILD" else 1)
+        try:
+            desk.go_on()
+            done = ThreadPoolExecutor(1).submit(together.go, "here", "child", desk.do, key="child")
+            os._exit(0 if done.result(30) == "CHILD" else 1)
+        finally:
+            # However it goes, the child is no second test run.
+            os._exit(2)
     assert os.waitpid(child, 0)[1] == 0
     desk.go_on()
     assert told(futures) == ["FIRST", "SECOND"]
