@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from commonplace import capture
 from commonplace.book import Commonplace
-from commonplace.errors import DatabaseUnreachable, KeyConflict, NotAllowed
-from tests.crowds import Crowd, crowding, said, told
+from commonplace.errors import DatabaseUnreachable, HomeDamaged, KeyConflict, NotAllowed
+from tests.crowds import Crowd, crowding, said, told, until
 
 
 @pytest.fixture
@@ -64,6 +65,27 @@ def test_who_sends_what_cannot_be_is_refused_alone(crowd, book):
     assert book.verify_log().findings == ()
 
 
+def test_who_sends_by_itself_what_cannot_be_is_refused_at_once(crowd, book):
+    crowd.go_on()
+    assert isinstance(crowd._append("a", "Something else.", book, key="0").exception(60), KeyConflict)
+    assert crowd.transactions == 1
+
+
+def test_what_is_damaged_for_one_is_told_to_it_alone(crowd, book, monkeypatch):
+    append = capture._append
+
+    def damaged(desk, parcel, taking=None):
+        if parcel.session_id == "b":
+            raise HomeDamaged("the session cannot be read", fix="restore it")
+        return append(desk, parcel, taking)
+
+    monkeypatch.setattr(capture, "_append", damaged)
+    futures = crowd.keep_two() + [crowd.append(name, "It rains.") for name in "abc"]
+    crowd.go_on()
+    assert told([*futures[:3], futures[4]])[2:] == [("a", 2, True), ("c", 2, True)]
+    assert isinstance(futures[3].exception(60), HomeDamaged)
+
+
 def test_each_acts_in_its_own_name_and_by_its_own_rights(crowd, book):
     book.grant("agent:ada", "room/0", "writer")
     book.grant("agent:eve", "room/0", "reader")
@@ -84,17 +106,43 @@ def test_each_acts_in_its_own_name_and_by_its_own_rights(crowd, book):
     assert book.verify_log().findings == ()
 
 
-def test_one_key_of_an_actor_is_not_taken_for_another(crowd, book):
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_one_key_of_an_actor_is_not_taken_for_another(crowd, book, order):
     book.grant("agent:ada", "room/0", "writer")
     reads = book.create_key("agent:ada", label="reads", limits=[("room/0", "reader")])
     writes = book.create_key("agent:ada", label="writes", limits=[("room/0", "writer")])
+    keys = {"a": writes.secret, "b": reads.secret}
     futures = crowd.keep_two()
-    good = crowd.append("a", "With the key that writes.", book=book.with_key(writes.secret))
-    bad = crowd.append("b", "With the key that reads.", book=book.with_key(reads.secret))
+    sent = {name: crowd.append(name, "Ada was here.", book=book.with_key(keys[name])) for name in order}
     crowd.go_on()
-    assert told([*futures, good])[2:] == [("a", 2, True)]
+    assert told([*futures, sent["a"]])[2:] == [("a", 2, True)]
     with pytest.raises(NotAllowed):
-        bad.result(60)
+        sent["b"].result(60)
+    assert said(book, "b") == ["Good morning."]
+
+
+def test_how_many_messages_go_together_is_limited(crowd, book, monkeypatch):
+    monkeypatch.setattr("commonplace.together._LARGEST", 5)
+    futures = crowd.keep_two()
+    for name in "abc":
+        futures.append(crowd._pool.submit(book.append, name, ["It rains.", "It pours."]))
+        until(lambda: book._parts.together.waiting() == len(futures) - 2)
+    crowd.go_on()
+    assert told(futures)[2:] == [(name, 2, True) for name in "abc"]
+    # Four of a and b, then two of c.
+    assert crowd.transactions == 4
+
+
+def test_where_a_session_was_seen_is_never_believed(crowd, book):
+    places = book._parts.places
+    places["a"], places["c"] = places["e"], "nowhere"
+    futures = crowd.keep_two() + [crowd.append(name, "It rains.") for name in "ace"]
+    crowd.go_on()
+    assert told(futures)[2:] == [(name, 2, True) for name in "ace"]
+    places["b"] = places["e"]
+    assert book.append("b", ["In the main thread."]).messages[0].seq == 2
+    assert [entry.action for at in range(3) for entry in book.log(space=f"room/{at}")].count("append") == 10
+    assert book.verify_log().findings == ()
 
 
 def test_what_goes_wrong_with_the_database_is_told_to_all(crowd, book, monkeypatch):
