@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import psycopg
 import pytest
@@ -16,10 +18,13 @@ from commonplace import capture
 from commonplace.book import Commonplace
 from commonplace.engines.postgres_pipe import Pipe
 from commonplace.errors import NotFound
+from commonplace.together import LATER, Apart, Together
 from tests.crowds import Crowd, crowding, said, told, until
+from tests.statements import recorded
 
 HOLD_HEAD = "SELECT 1 FROM log_head JOIN space ON space.id = log_head.space WHERE name = %s FOR UPDATE OF log_head"
 HOLD_SESSION = "SELECT 1 FROM session WHERE id = %s FOR UPDATE"
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 
 
 @pytest.fixture
@@ -57,6 +62,94 @@ def test_nobody_waits_for_what_only_another_means(crowd, book, address, hold, na
         assert not futures[2].done()
     assert told(futures[2:3]) == [("a", 2, True)]
     assert book.verify_log().findings == ()
+
+
+def test_who_waits_by_itself_keeps_nobody_else_from_going(crowd, book, address):
+    crowd.go_on()
+    with held(address, HOLD_HEAD, "room/0"), held(address, HOLD_SESSION, "c"):
+        kept = [crowd._append(name, "It rains.", book) for name in "abc"]
+        until(lambda: crowd.transactions >= 4)
+        others = [crowd._append(name, "It rains.", book) for name in "ef"]
+        assert told(others) == [(name, 2, True) for name in "ef"]
+        assert not any(future.done() for future in kept)
+    assert told(kept) == [(name, 2, True) for name in "abc"]
+    assert book.verify_log().findings == ()
+
+
+def gathered(monkeypatch: pytest.MonkeyPatch, books: Mapping[str, Commonplace]) -> Callable[..., Sequence[Any]]:
+    """Return what appends a message to each of these sessions at once, each by its own book."""
+    asked: list[Any] = []
+
+    def go(_together: Together, _place: str, one: object, _do: object, **_named: object) -> None:
+        asked.append(one)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Together, "go", go)
+        for name, book in books.items():
+            book.append(name, ["It rains."])
+    return partial(capture._append_all, book._parts, asked)
+
+
+def wait_for_waiting(address: str, number: int) -> None:
+    """Wait until so many wait for a lock."""
+    with psycopg.connect(address, autocommit=True) as looking:
+        until(lambda: looking.execute(WAITING).fetchone() == (number,))
+
+
+def test_who_finds_everything_taken_commits_nothing(crowd, book, address, monkeypatch):
+    do = gathered(monkeypatch, {"a": book, "b": book})
+    with held(address, HOLD_HEAD, "room/0"), recorded(monkeypatch) as statements, pytest.raises(Apart):
+        do(patient=False)
+    assert "COMMIT" not in statements
+    assert [said(book, name)[1:] for name in "ab"] == [[], []]
+
+
+def test_those_who_are_patient_wait_for_their_space_in_one_transaction(crowd, book, address, monkeypatch):
+    do = gathered(monkeypatch, {"a": book, "b": book})
+    with ThreadPoolExecutor(1) as pool:
+        crowd.go_on()
+        with held(address, HOLD_HEAD, "room/0"):
+            waiting = pool.submit(do, patient=True)
+            wait_for_waiting(address, 1)
+        assert [one.messages[0].seq for one in waiting.result(60)] == [2, 2]
+    assert crowd.transactions == 1
+    assert book.verify_log().findings == ()
+
+
+def test_who_is_patient_waits_for_no_session_unless_it_is_alone(crowd, book, address, monkeypatch):
+    do = gathered(monkeypatch, {"a": book, "b": book})
+    with held(address, HOLD_SESSION, "a"):
+        first, second = do(patient=True)
+        assert first is LATER
+        assert second.messages[0].seq == 2
+
+
+def test_what_is_held_for_one_who_comes_later_is_not_asked_for_again(crowd, book, address, monkeypatch):
+    do = gathered(monkeypatch, {"a": book, "c": book})
+    with held(address, HOLD_SESSION, "a"), recorded(monkeypatch) as statements:
+        first, second = do(patient=False)
+    assert first is LATER
+    assert second.messages[0].seq == 2
+    assert ["SKIP LOCKED" in one for one in statements if "FROM log_head" in one] == [True]
+
+
+def test_nobody_is_stored_with_others_behind_a_rename_that_took_the_space_out_of_its_reach(
+    crowd, book, address, monkeypatch
+):
+    book.create_space("room")
+    book.grant("agent:ada", "room", "writer")
+    do = gathered(monkeypatch, {"a": book, "b": book.acting_as("agent:ada")})
+    crowd.go_on()
+    with ThreadPoolExecutor(2) as pool, commonplace.open(address) as other:
+        with held(address, HOLD_HEAD, "room/0"):
+            renamed = pool.submit(other.rename_space, "room/0", "attic")
+            wait_for_waiting(address, 1)
+            waiting = pool.submit(do, patient=True)
+            wait_for_waiting(address, 2)
+        renamed.result(60)
+        with pytest.raises(Apart):
+            waiting.result(60)
+    assert [said(book, name)[1:] for name in "ab"] == [[], []]
 
 
 def test_those_who_wait_for_one_space_go_together_when_it_is_free(crowd, book, address):
