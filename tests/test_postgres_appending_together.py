@@ -133,6 +133,16 @@ def test_what_is_held_for_one_who_comes_later_is_not_asked_for_again(crowd, book
     assert ["SKIP LOCKED" in one for one in statements if "FROM log_head" in one] == [True]
 
 
+def test_a_session_is_not_looked_for_where_another_is(crowd, book, address, monkeypatch):
+    places = book._parts.places
+    places["a"] = places["e"]
+    do = gathered(monkeypatch, dict.fromkeys("abe", book))
+    with held(address, HOLD_HEAD, "room/0"):
+        first, second, third = do(patient=False)
+    assert first is second is LATER
+    assert third.messages[0].seq == 2
+
+
 def test_nobody_is_stored_with_others_behind_a_rename_that_took_the_space_out_of_its_reach(
     crowd, book, address, monkeypatch
 ):
@@ -192,8 +202,12 @@ def test_whose_right_is_taken_while_it_writes_is_refused_and_the_others_are_stor
     monkeypatch.setattr(capture, "_append", revoking)
     futures = [*crowd.keep_two(), crowd.append("c", "It rains.", key="1")]
     bad = crowd.append("a", "Ada was here.", book=ada)
+    if how == "key":
+        # Another key of the same name still opens what it did.
+        second = book.create_key("agent:ada", label="writes too")
+        futures.append(crowd.append("d", "It rains.", book=book.with_key(second.secret)))
     crowd.go_on()
-    assert told(futures)[2:] == [("c", 2, True)]
+    assert told(futures)[2:] == [(name, 2, True) for name in "cd"[: len(futures) - 2]]
     with pytest.raises(NotFound):
         bad.result(60)
     assert said(book, "a") == ["Good morning."]
