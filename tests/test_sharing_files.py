@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -564,3 +565,30 @@ def test_the_job_goes_on_past_a_copy_without_room_and_doctor_says_why(home, book
     assert finding.where == f"memory {full}"
     assert "could not follow its source" in finding.why
     assert "front matter" in finding.why
+
+
+@pytest.mark.parametrize("typed", [False, True], ids=["touched", "typed"])
+@pytest.mark.parametrize("role", [None, "reader"])
+def test_a_file_that_the_editor_of_the_source_may_not_change_is_taken_in_all_the_same(home, book, source, role, typed):
+    copy = book.share(source, "secret").id
+    book.grant("user:alice", "personal", "writer")
+    if role:
+        book.grant("user:alice", "secret", role)
+    path = file_of(home, book, copy)
+    if typed:
+        retype(path, "Alice owns", "Carol owns")
+    else:
+        os.utime(path, (0, 0))
+    book.acting_as("user:alice").edit(source, text="Bob owns the billing service")
+    assert book.get(source).text == "Bob owns the billing service"
+    assert book.get(copy).text == ("Carol" if typed else "Bob") + " owns the billing service"
+    assert wrong_with_copies(book) == []
+
+
+def test_what_superseded_a_memory_where_one_may_not_read_is_taken_in_when_it_is_reinstated(home, book, source):
+    newer = book.remember("Bob owns the billing service", space="secret").id
+    book.supersede(source, by=newer)
+    book.grant("user:alice", "personal", "writer")
+    os.utime(file_of(home, book, newer), (0, 0))
+    book.acting_as("user:alice").reinstate(source)
+    assert book.get(newer).links == ()

@@ -59,6 +59,10 @@ class Desk(NamedTuple):
             self.rested[who] = rights.Held(self.tx, actor)
         return self.rested[who]
 
+    def acting_as(self, actor: str) -> Desk:
+        """Return a desk for what another does in the same story, by its own rights."""
+        return self._replace(actor=actor, may=rights.Held(self.tx, actor))
+
     def require(self, memory_id: str) -> Memory:
         """Return a live memory that the actor may write to, and that nobody else changes meanwhile.
 

@@ -86,7 +86,7 @@ def refreshed(desk: Desk, copy: Memory, source: Memory) -> Memory | None:
         return None
     try:
         desk.parts.folder.require_place(copy.path)
-        copy = takein.fresh(desk._replace(actor=FILESYSTEM), copy, looked=False)
+        copy = takein.fresh(desk.acting_as(FILESYSTEM), copy, looked=False)
     except (FileInTheWay, takein.FileGone):
         # Its file is somebody's to mend, was moved, or is removed: when it is looked at, the copy follows again.
         return None

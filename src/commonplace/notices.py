@@ -282,7 +282,7 @@ def _dismiss(desk: Desk, gone: Sequence[Memory]) -> None:
             raise rights.refusal(desk.actor, memory.space.name)
         with suppress(FileInTheWay, takein.FileGone, *([TooLarge] if desk.actor == FILESYSTEM else [])):
             # Where its file cannot be written, the memory stays in doubt, and its notice comes back.
-            memory = takein.fresh(desk._replace(actor=FILESYSTEM), memory, looked=False)
+            memory = takein.fresh(desk.acting_as(FILESYSTEM), memory, looked=False)
             decide(desk, memory, [Cause(*said.key)], DISMISS, "its notice was removed")
 
 

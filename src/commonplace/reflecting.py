@@ -133,7 +133,7 @@ def _reinstate(desk: Desk, *, old_id: str, by: str | None, looked: bool) -> Supe
         who = f" by {by}" if by else ""
         raise Conflict(f"memory {old.id} is not superseded{who}", fix="`commonplace show` says what supersedes it")
     for outline in live:
-        new = takein.fresh(desk._replace(actor=FILESYSTEM), outline, looked=looked)
+        new = takein.fresh(desk.acting_as(FILESYSTEM), outline, looked=looked)
         said = new._replace(
             links=tuple(one for one in new.links if (one.relation, one.target) != ("supersedes", old.id)),
             because=tuple(one for one in new.because if one.superseded != old.id),

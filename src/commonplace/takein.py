@@ -107,7 +107,7 @@ def fresh(desk: Desk, memory: Memory, *, looked: bool) -> Memory:
         return memory
     if base is not None and base.matches(stat) and base.trouble is None:
         return memory
-    if take_in(desk._replace(actor=FILESYSTEM), memory.path) == "malformed" or _in_trouble(desk, memory.path):
+    if take_in(desk.acting_as(FILESYSTEM), memory.path) == "malformed" or _in_trouble(desk, memory.path):
         raise FileInTheWay(
             f"{memory.path} does not parse, and we do not write over what a person is mending",
             fix=f"mend the front matter of {memory.path}; `commonplace doctor` says what is wrong with it",
