@@ -10,6 +10,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 
@@ -118,12 +119,17 @@ def test_one_that_waits_goes_when_one_of_two_has_gone_and_several_when_both_have
         return asked
 
     def seen(many: int, waiting: int) -> None:
-        until = time.monotonic() + 60
+        until = time.monotonic() + 20
         while (len(parties), together.waiting()) != (many, waiting):
             assert time.monotonic() < until, (parties, together.waiting())
             time.sleep(0.001)
 
-    with ThreadPoolExecutor(10) as pool:
+    def let_all_go() -> None:
+        for door in doors.values():
+            door.set()
+
+    with ThreadPoolExecutor(10) as pool, ExitStack() as ended:
+        ended.callback(let_all_go)
         futures = []
 
         def come(name: str, many: int, waiting: int) -> None:
@@ -141,8 +147,7 @@ def test_one_that_waits_goes_when_one_of_two_has_gone_and_several_when_both_have
         futures[1].result(60)
         # One is at it and two wait: whoever comes now is not let in before them.
         come("d", 3, 3)
-        for door in doors.values():
-            door.set()
+        let_all_go()
         assert told(futures) == ["first", "second", "a", "b", "c", "d"]
     assert parties == [("first",), ("second",), ("a",), ("b", "c", "d")]
 
