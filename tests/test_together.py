@@ -167,11 +167,22 @@ def test_a_party_is_limited(going, desk):
 
 
 def test_a_party_is_limited_in_size(going, desk):
-    sizes = (("a", 100), ("b", 100), ("c", 1), ("huge", 5000), ("d", 1))
+    sizes = (("a", 100), ("b", 100), ("c", 1), ("large", 200), ("d", 1))
     futures = held(going, desk) + [going(name, size=size) for name, size in sizes]
     desk.go_on()
-    assert told(futures)[2:] == ["A", "B", "C", "HUGE", "D"]
-    assert [party for party, _ in desk.parties[2:]] == [("a", "b"), ("c",), ("huge",), ("d",)]
+    assert told(futures)[2:] == ["A", "B", "C", "LARGE", "D"]
+    assert [party for party, _ in desk.parties[2:]] == [("a", "b"), ("c",), ("large",), ("d",)]
+
+
+def test_nobody_waits_for_one_that_is_too_large_to_go_with_others(together, going, desk):
+    desk.stop()
+    huge = [going(name, size=201) for name in ("huge", "vast")]
+    assert desk.parties == [(("huge",), True), (("vast",), True)]
+    futures = [going(name) for name in ("first", "second")]
+    assert len(desk.parties) == 4
+    assert together.waiting() == together.waiting("here") == 0
+    desk.go_on()
+    assert told([*huge, *futures]) == ["HUGE", "VAST", "FIRST", "SECOND"]
 
 
 def test_the_main_thread_goes_alone_whoever_is_at_it(together, going, desk):

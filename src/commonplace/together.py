@@ -70,10 +70,11 @@ class Together:
     def go(self, place: str, asked: Asked, do: Doing[Asked, Told], *, key: str, size: int = 1) -> Told:
         """Do it, with others who wait; of those with the same `key`, one at a time.
 
-        A party is limited in number, and in the `size` of all of them. The main thread goes alone: a signal may
-        interrupt it, and nobody is to be interrupted with it.
+        A party is limited in number, and in the `size` of all of them. Who is larger by itself goes alone, so that
+        nobody waits for it. So does the main thread: a signal may interrupt it, and nobody is to be interrupted with
+        it.
         """
-        if threading.current_thread() is not threading.main_thread():
+        if size <= _LARGEST and threading.current_thread() is not threading.main_thread():
             for queue, patient in ((_QUICK, False), (place, True)):
                 if not patient and self._is_crowded(place):
                     continue
