@@ -55,11 +55,6 @@ def held(tx: Reading, principal: str) -> Callable[[], list[tuple[str, str]]]:
     return lambda: [(row[0], row[1]) for row in rows()]
 
 
-def roles(tx: Reading, principal: str, spaces: Spaces) -> dict[str, str]:
-    """Return the role that a principal has on each of these spaces where it has one, by what is granted above too."""
-    return below(held(tx, principal)(), spaces)
-
-
 def below(given: Sequence[tuple[str, str]], spaces: Spaces) -> dict[str, str]:
     """Return the highest role on each space of those given on it (by its id) and on the spaces above it."""
     by_name = {spaces[space].name: role for space, role in given if space in spaces}

@@ -101,11 +101,6 @@ def with_role(role: str, tx: Reading, actor: str, spaces: Spaces) -> Spaces:
     return spaces if is_owner(actor) else Held(tx, actor).with_role(role, spaces)
 
 
-def roles(tx: Reading, actor: str, spaces: Spaces) -> Mapping[str, str]:
-    """Return the role of the actor on each space where it has one."""
-    return Held(tx, actor).roles(spaces)
-
-
 def readable(tx: Reading, actor: str, spaces: Spaces) -> Spaces:
     """Return those of the spaces that the actor may read."""
     return with_role(READER, tx, actor, spaces)
