@@ -391,7 +391,7 @@ def test_a_right_that_is_lost_in_the_middle_fails_the_job_and_a_person_sees_it(t
     take = jobs.take
 
     def lost(tx, spaces, *, kinds):
-        monkeypatch.setattr(rights, "writable", lambda tx, actor, spaces: {})
+        monkeypatch.setattr(rights.Held, "with_role", lambda held, role, spaces: {})
         return take(tx, spaces, kinds=kinds)
 
     worked: list[Worked] = []

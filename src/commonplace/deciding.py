@@ -96,7 +96,7 @@ def approve(parts: Parts, actor: str, request_id: str, *, note: str = "") -> Pen
             raise NotAllowed(f"{desk.actor} asked for this and cannot approve it", fix="another admin must")
         if asked.space_id not in rights.administered(desk.tx, desk.actor, desk.spaces):
             raise rights.refusal(desk.actor, asked.space)
-        named = desk._replace(actor=asked.name)
+        named = desk.acting_as(asked.name)
         copy = copying.copied(named, memory, desk.spaces[asked.space_id], asked.refresh, request=asked.id)
         requests.note_copy(desk.tx, asked, copy.id)
         desk.log(desk.spaces[asked.space_id], "share.approve", (), request=asked.id, memory=memory.id, copy=copy.id)

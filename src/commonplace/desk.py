@@ -61,7 +61,7 @@ class Desk(NamedTuple):
 
     def acting_as(self, actor: str) -> Desk:
         """Return a desk for what another does in the same story, by its own rights."""
-        return self._replace(actor=actor, may=rights.Held(self.tx, actor))
+        return self._replace(actor=actor)
 
     def require(self, memory_id: str) -> Memory:
         """Return a live memory that the actor may write to, and that nobody else changes meanwhile.

@@ -111,7 +111,7 @@ def taken_over(desk: Desk, copy: Memory, source: Memory) -> Memory:
         shared=shared._replace(own=copy.revision + bool(changed)),
     )
     _require_room(desk, said)
-    return amend.amend(desk._replace(actor=shared.by), copy, said, [*changed, "links"], how="refresh")
+    return amend.amend(desk.acting_as(shared.by), copy, said, [*changed, "links"], how="refresh")
 
 
 def _require_room(desk: Desk, said: Memory) -> None:

@@ -499,4 +499,4 @@ class Parts(NamedTuple):
     places: dict[str, str]
     """Where sessions were last seen to be, by their ids: only to ask ahead, never to be believed."""
     together: Together
-    """Where callers wait who write to the same space at once, to do so in one transaction."""
+    """Where callers wait who append at once, to do so in one transaction."""

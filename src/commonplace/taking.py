@@ -87,7 +87,7 @@ def _meaning(desk: Desk, there: Sequence[Rule], memory: Memory) -> list[Rule]:
 
 def _take_in(desk: Desk, rule: Rule, memory: Memory, *, trying: bool) -> int:
     """Let a rule take a memory in, or ask for it, in the name of its maker; return 1 if that changed anything."""
-    acting = desk._replace(actor=rule.maker)
+    acting = desk.acting_as(rule.maker)
     new = copying.there_already(acting, memory, rule.space) is None
     if new and rule.approval:
         _ask(acting, rule, memory, desk.written[memory.id][1])
