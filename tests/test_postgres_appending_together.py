@@ -15,7 +15,7 @@ import commonplace
 from commonplace import capture
 from commonplace.book import Commonplace
 from commonplace.engines.postgres_pipe import Pipe
-from commonplace.errors import NotFound
+from commonplace.errors import Busy, NotFound
 from tests.crowds import Crowd, crowding, said, told, until
 
 HOLD_HEAD = "SELECT 1 FROM log_head JOIN space ON space.id = log_head.space WHERE name = %s FOR UPDATE OF log_head"
@@ -57,6 +57,42 @@ def test_nobody_waits_for_what_only_another_means(crowd, book, address, hold, na
         assert not futures[2].done()
     assert told(futures[2:3]) == [("a", 2, True)]
     assert book.verify_log().findings == ()
+
+
+def test_a_session_that_is_taken_keeps_nobody_from_others_of_its_space(book, address):
+    for name in "ab":
+        book.append(name, ["Good morning."], space="room")
+    with ThreadPoolExecutor(2) as pool, held(address, HOLD_SESSION, "a"):
+        stuck = pool.submit(book.append, "a", ["It rains."])
+        until(lambda: waits_for_a_lock(address))
+        assert told([pool.submit(book.append, "b", ["It snows."])]) == [("b", 2, True)]
+        assert not stuck.done()
+    assert told([stuck]) == [("a", 2, True)]
+
+
+@pytest.mark.parametrize(("hold", "name"), [(HOLD_HEAD, "room"), (HOLD_SESSION, "s0")], ids=["space", "session"])
+def test_however_many_wait_for_what_is_taken_others_find_a_connection(address, monkeypatch, hold, name):
+    monkeypatch.setenv("COMMONPLACE_BUSY_SECONDS", "1.5")
+    monkeypatch.setenv("COMMONPLACE_CONNECTIONS", "4")
+    with commonplace.open(address) as book, ThreadPoolExecutor(20) as pool:
+        for at in range(12):
+            book.append(f"s{at}", ["Good morning."], space="room")
+        book.append("free", ["Good morning."], space="elsewhere")
+        which = [f"s{at}" for at in range(12)] if hold == HOLD_HEAD else ["s0"] * 12
+        with held(address, hold, name):
+            stuck = [pool.submit(book.append, session, ["It rains."]) for session in which]
+            slowest = 0.0
+            while not all(future.done() for future in stuck):
+                began = time.monotonic()
+                told([pool.submit(book.append, "free", ["It snows."])])
+                slowest = max(slowest, time.monotonic() - began)
+        assert {type(future.exception(60)) for future in stuck} == {Busy}
+        assert slowest < 1.2
+
+
+def waits_for_a_lock(address: str) -> bool:
+    with psycopg.connect(address) as other:
+        return bool(other.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'").fetchall())
 
 
 def test_those_who_wait_for_one_space_go_together_when_it_is_free(crowd, book, address):

@@ -23,6 +23,9 @@ class Desk:
     def __init__(self) -> None:
         self.parties: list[tuple[Sequence[str], bool]] = []
         self.taken: set[str] = set()
+        """Whose place is taken."""
+        self.held: set[str] = set()
+        """What is taken itself, whatever place it is in."""
         self.spoilt: dict[str, BaseException] = {}
         self._open = threading.Event()
         self._open.set()
@@ -34,7 +37,7 @@ class Desk:
     def go_on(self) -> None:
         self._open.set()
 
-    def do(self, asked: Sequence[str], /, *, patient: bool) -> Sequence[str | Later]:
+    def do(self, asked: Sequence[str], /, *, patient: bool, alone: bool) -> Sequence[str | Later]:
         self.parties.append((tuple(asked), patient))
         if not self._open.is_set():
             self.stopped.release()
@@ -42,7 +45,8 @@ class Desk:
         for one in asked:
             if one in self.spoilt:
                 raise self.spoilt[one]
-        return [LATER if one in self.taken and not patient else one.upper() for one in asked]
+        later = (set() if patient else self.taken) | (set() if alone else self.held)
+        return [LATER if one in later else one.upper() for one in asked]
 
 
 Going = Callable[..., "Future[str]"]
@@ -204,12 +208,70 @@ def test_what_concerns_all_is_told_to_all_and_nothing_is_done_again(going, desk)
 
 
 def test_who_waits_behind_what_failed_goes_by_itself(going, desk):
-    desk.spoilt["first"] = Busy("too long", fix="again")
+    desk.spoilt["first"] = DatabaseUnreachable("gone", fix="wait")
     first, second = held(going, desk)
     rest = [going(name, place=name) for name in "abc"]
     desk.go_on()
     assert first.exception(60) is desk.spoilt["first"]
     assert told([second, *rest]) == ["SECOND", "A", "B", "C"]
+
+
+def test_who_waits_for_what_is_taken_itself_keeps_nobody_from_the_same_place(going, desk):
+    desk.held.add("stuck")
+    desk.taken.add("stuck")
+    stuck = going("stuck", key="thing")
+    assert told([stuck]) == ["STUCK"]
+    assert [party for party, _ in desk.parties] == [("stuck",)] * 3
+    desk.parties.clear()
+
+    def stop_alone(asked: Sequence[str], /, *, patient: bool, alone: bool) -> Sequence[str | Later]:
+        if alone:
+            desk.stop()
+        return do(asked, patient=patient, alone=alone)
+
+    do, desk.do = desk.do, stop_alone
+    stuck = going("stuck", key="thing")
+    assert desk.stopped.acquire(timeout=60)
+    desk._open.set()
+    desk.do = do
+    # Its own thing is waited for: the place is free, and so are other things in it.
+    assert told([going("other")]) == ["OTHER"]
+    assert told([stuck]) == ["STUCK"]
+
+
+def test_who_has_waited_as_long_for_what_is_busy_is_told_so_and_who_came_late_goes_next(together, desk, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("commonplace.together.time.monotonic", lambda: now[0])
+    together._note_crowd("here")
+    began, go_on = threading.Semaphore(0), threading.Event()
+    parties: list[Sequence[str]] = []
+
+    def do(asked: Sequence[str], /, *, patient: bool, alone: bool) -> Sequence[str | Later]:
+        parties.append(tuple(asked))
+        if "first" in asked:
+            began.release()
+            assert go_on.wait(60)
+            now[0] = 0.9
+            raise Busy("too long", fix="again")
+        return [one.upper() for one in asked]
+
+    def waits(name: str, number: int) -> Future[str]:
+        future = pool.submit(together.go, "here", name, do, key=name)
+        while together.waiting("here") < number:
+            threading.Event().wait(0.001)
+        return future
+
+    with ThreadPoolExecutor(5) as pool:
+        first = pool.submit(together.go, "here", "first", do, key="first")
+        assert began.acquire(timeout=60)
+        early = [waits("a", 1), waits("b", 2)]
+        now[0] = 0.8
+        late = [waits("c", 3), waits("d", 4)]
+        go_on.set()
+        errors = [future.exception(60) for future in (first, *early)]
+        assert [str(error) for error in errors] == ["too long"] * 3
+        assert told(late) == ["C", "D"]
+    assert parties == [("first",), ("c", "d")]
 
 
 def test_nobody_is_left_waiting_by_a_leader_that_was_interrupted(going, desk):
@@ -255,8 +317,9 @@ class Luck:
         self.done, self._at_it = Counter[str](), Counter[str]()
         self.wrong: list[str] = []
 
-    def do(self, asked: Sequence[tuple[str, str]], /, *, patient: bool) -> Sequence[str | Later]:
-        must = patient and len(asked) == 1
+    def do(self, asked: Sequence[tuple[str, str]], /, *, patient: bool, alone: bool) -> Sequence[str | Later]:
+        assert patient or not alone
+        must = alone
         with self.lock:
             self._at_it.update(key for key, _ in asked)
             self.wrong += [f"two of {key} at once" for key, _ in asked if self._at_it[key] > 1]

@@ -131,10 +131,13 @@ def _cleaned(sent: Sent) -> _Clean:
     return _Clean(sent, text, masked, sent.role)
 
 
-def _append_all(parts: Parts, parcels: Sequence[_Parcel], *, patient: bool) -> Sequence[Captured | Later]:
-    """Append what several send, in one transaction; who is patient waits for others who write to the same space."""
+def _append_all(parts: Parts, parcels: Sequence[_Parcel], *, patient: bool, alone: bool) -> Sequence[Captured | Later]:
+    """Append what several send, in one transaction.
+
+    Who is patient waits for others who write to the same space, who is alone for those who write to its session too.
+    """
     places = sorted({parcel.place for parcel in parcels})
-    how = _append_one if patient and len(parcels) == 1 else partial(_append_free, patient=patient)
+    how = _append_one if alone else partial(_append_free, patient=patient)
     story = partial(how, parcels=parcels, places=places)
     return write_all(parts, [parcel.actor for parcel in parcels], story, expecting=places)
 

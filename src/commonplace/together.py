@@ -1,9 +1,11 @@
 """Callers that come while others are at it go together: one of them does it for all who wait.
 
-What each asks for is about one place, which only one may be at. A quick party is about any places, and waits for none
-of them: whoever finds its place taken is told to come later. Then it goes with those who wait for the same place. So
-whatever is the matter with one place, nobody waits for it who does not ask for it. And nobody waits for others to come:
-whoever finds few at it goes at once.
+What each asks for is about one thing, its key, in one place, which only one may be at. A quick party is about any
+places, and waits for none of them: whoever finds its place taken is told to come later. Then it goes with those who wait
+for the same place, and for nothing else: whose own thing is taken waits for that by itself, behind those who want the
+same. So whatever is the matter with a place or with one thing in it, nobody waits for it who does not ask for it, and
+of those who do, one at a time asks the database. And nobody waits for others to come: whoever finds few at it goes at
+once.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ Asked = TypeVar("Asked")
 Told = TypeVar("Told")
 Asked_contra = TypeVar("Asked_contra", contravariant=True)
 Told_co = TypeVar("Told_co", covariant=True)
+Failed = TypeVar("Failed", bound=CommonplaceError)
 
 _QUICK: Final = ""
 _MOST: Final = 32
@@ -46,10 +49,10 @@ class Apart(Exception):
 class Doing(Protocol[Asked_contra, Told_co]):
     """Does what several ask for at once, and says what each is told.
 
-    Who is `patient` waits for its place. If it is the only one then, it is told something.
+    Who is `patient` waits for its place. Who is `alone` waits for whatever it needs, and is told something.
     """
 
-    def __call__(self, asked: Sequence[Asked_contra], /, *, patient: bool) -> Sequence[Told_co | Later]:
+    def __call__(self, asked: Sequence[Asked_contra], /, *, patient: bool, alone: bool) -> Sequence[Told_co | Later]:
         """Do it."""
 
 
@@ -74,14 +77,14 @@ class Together:
         interrupt it, and nobody is to be interrupted with it.
         """
         if threading.current_thread() is not threading.main_thread():
-            for queue, patient in ((_QUICK, False), (place, True)):
+            for queue, patient, alone in ((_QUICK, False, False), (place, True, False), (f"{place} {key}", True, True)):
                 if not patient and self._is_crowded(place):
                     continue
-                told = self._join(queue, _Seat(asked, key, size), partial(do, patient=patient))
+                told = self._join(queue, _Seat(asked, key, size), partial(do, patient=patient, alone=alone))
                 if not isinstance(told, Later):
                     return told
                 self._note_crowd(place)
-        (told,) = do((asked,), patient=True)
+        (told,) = do((asked,), patient=True, alone=True)
         if isinstance(told, Later):
             raise TypeError("who is alone and patient must be told something")
         return told
@@ -129,40 +132,42 @@ class Together:
         """Do it for a party, let the next go, and tell each what came of it."""
         party = leader.party
         outcomes: Sequence[Told | Later | BaseException] = [_interrupted() for _ in party]
-        scatter = True
+        began = time.monotonic()
+        dismissed: Callable[[_Seat[Any, Any]], Later | Busy | None] = _nobody
         try:
             outcomes = do([seat.asked for seat in party])
-            scatter = False
         except Apart:
-            scatter = False
             outcomes = [LATER] * len(party)
-        except (Busy, HomeError) as error:
-            # It concerns all of them; and whoever waits for the same would have to wait as long again.
+        except Busy as error:
+            # It concerns all of them; and whoever has waited for the same for about as long is not to wait for it again.
             outcomes = [error, *(_copied(error) for _ in party[1:])]
+            dismissed = partial(_too_late, error, (began + time.monotonic()) / 2)
+        except HomeError as error:
+            # It concerns all of them, and perhaps those who wait: each finds out for itself.
+            outcomes = [error, *(_copied(error) for _ in party[1:])]
+            dismissed = _later
         except Exception as error:  # noqa: BLE001 - raised by the one whom it concerns, who does it again alone
-            scatter = False
             outcomes = [error] if len(party) == 1 else [LATER] * len(party)
         finally:
-            self._leave(name, len(party), scatter=scatter)
+            self._leave(name, len(party), dismissed)
             for seat, outcome in zip(party, outcomes, strict=True):
                 seat.outcome = outcome
                 if seat is not leader:
                     seat.call()
 
-    def _leave(self, name: str, left: int, *, scatter: bool) -> None:
-        """Let so many go; of those who wait let the next lead a party, or tell all of them to come later."""
+    def _leave(self, name: str, left: int, dismissed: Callable[[_Seat[Any, Any]], Later | Busy | None]) -> None:
+        """Let so many go; of those who wait, tell some what they are told, and let the next of the others lead."""
         with self._lock:
             queue = self._queues[name]
             queue.under_way.remove(left)
-            party = list(queue.waiting) if scatter else queue.next_party()
-            if scatter:
-                queue.waiting.clear()
-            elif party:
+            called = queue.dismiss(dismissed)
+            if party := queue.next_party():
                 queue.under_way.append(len(party))
                 party[0].party = party
+                called.append(party[0])
             if not queue.under_way:
                 del self._queues[name]
-        for seat in party if scatter else party[:1]:
+        for seat in called:
             seat.call()
 
 
@@ -173,6 +178,7 @@ class _Seat(Generic[Asked, Told]):
         self.asked, self.key, self.size = asked, key, size
         self.party: Sequence[_Seat[Asked, Told]] = ()
         self.outcome: Told | Later | BaseException = LATER
+        self.since = time.monotonic()
         self._called = threading.Lock()
         self._called.acquire()
 
@@ -193,6 +199,14 @@ class _Queue:
     def has_room(self, *, quick: bool) -> bool:
         """Tell whether another may go at once: where two come now and then, they do not wait for each other."""
         return not self.under_way or (quick and self.under_way == [1] and not self.waiting)
+
+    def dismiss(self, dismissed: Callable[[_Seat[Any, Any]], Later | Busy | None]) -> list[_Seat[Any, Any]]:
+        """Take those off who are told something now, and return them."""
+        told = [(seat, outcome) for seat in self.waiting if (outcome := dismissed(seat)) is not None]
+        for seat, outcome in told:
+            seat.outcome = outcome
+            self.waiting.remove(seat)
+        return [seat for seat, _ in told]
 
     def next_party(self) -> list[_Seat[Any, Any]]:
         """Take those off who go together next, in the order in which they came."""
@@ -215,7 +229,19 @@ class _Queue:
         return party
 
 
-def _copied(error: CommonplaceError) -> CommonplaceError:
+def _nobody(_: _Seat[Any, Any]) -> None:
+    return None
+
+
+def _later(_: _Seat[Any, Any]) -> Later:
+    return LATER
+
+
+def _too_late(error: Busy, since: float, seat: _Seat[Any, Any]) -> Busy | None:
+    return _copied(error) if seat.since <= since else None
+
+
+def _copied(error: Failed) -> Failed:
     """Return an error for another thread to raise: each notes where it was raised."""
     copied = type(error).__new__(type(error), *error.args)
     copied.__dict__.update(error.__dict__)
