@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 import psycopg
 import pytest
@@ -14,8 +15,10 @@ import pytest
 import commonplace
 from commonplace import capture
 from commonplace.book import Commonplace
+from commonplace.engines.postgres import PostgresDatabase
+from commonplace.engines.postgres_lines import Line
 from commonplace.engines.postgres_pipe import Pipe
-from commonplace.errors import Busy, NotFound
+from commonplace.errors import Busy, NotFound, NotReplicated
 from tests.crowds import Crowd, crowding, said, told, until
 
 HOLD_HEAD = "SELECT 1 FROM log_head JOIN space ON space.id = log_head.space WHERE name = %s FOR UPDATE OF log_head"
@@ -161,3 +164,24 @@ def test_a_connection_that_is_lost_in_the_commit_stores_all_of_them_once(crowd, 
     assert len(blows) == 1
     assert [said(book, name)[1:] for name in "abcdef"] == [["It rains."]] * 6
     assert book.verify_log().findings == ()
+
+
+def test_who_is_not_stored_yet_is_not_told_that_another_is_on_one_server_alone(crowd, book, address, monkeypatch):
+    tell = PostgresDatabase._tell
+
+    def warned(self: PostgresDatabase, line: Line, *given: Any, **named: Any) -> object:
+        answer = tell(self, line, *given, **named)
+        if crowd.transactions == 3 and threading.current_thread() is not threading.main_thread():
+            raise NotReplicated("the change was made, but may be on one server alone", fix="look")
+        return answer
+
+    monkeypatch.setattr(PostgresDatabase, "_tell", warned)
+    kept = crowd.keep_two()
+    made, taken = crowd.append("a", "It rains."), crowd.append("c", "It snows.")
+    with held(address, HOLD_SESSION, "c"):
+        crowd.go_on()
+        told(kept)
+        with pytest.raises(NotReplicated):
+            made.result(60)
+    assert told([taken]) == [("c", 2, True)]
+    assert [said(book, name)[1:] for name in "ac"] == [["It rains."], ["It snows."]]

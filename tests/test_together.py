@@ -216,27 +216,24 @@ def test_who_waits_behind_what_failed_goes_by_itself(going, desk):
     assert told([second, *rest]) == ["SECOND", "A", "B", "C"]
 
 
-def test_who_waits_for_what_is_taken_itself_keeps_nobody_from_the_same_place(going, desk):
+def test_who_waits_for_what_is_taken_itself_keeps_nobody_from_the_same_place(together, going, desk):
     desk.held.add("stuck")
-    desk.taken.add("stuck")
-    stuck = going("stuck", key="thing")
-    assert told([stuck]) == ["STUCK"]
-    assert [party for party, _ in desk.parties] == [("stuck",)] * 3
-    desk.parties.clear()
+    reached, go_on = threading.Event(), threading.Event()
 
-    def stop_alone(asked: Sequence[str], /, *, patient: bool, alone: bool) -> Sequence[str | Later]:
+    def do(asked: Sequence[str], /, *, patient: bool, alone: bool) -> Sequence[str | Later]:
         if alone:
-            desk.stop()
-        return do(asked, patient=patient, alone=alone)
+            reached.set()
+            assert go_on.wait(60)
+        return desk.do(asked, patient=patient, alone=alone)
 
-    do, desk.do = desk.do, stop_alone
-    stuck = going("stuck", key="thing")
-    assert desk.stopped.acquire(timeout=60)
-    desk._open.set()
-    desk.do = do
-    # Its own thing is waited for: the place is free, and so are other things in it.
-    assert told([going("other")]) == ["OTHER"]
-    assert told([stuck]) == ["STUCK"]
+    with ThreadPoolExecutor(1) as pool:
+        stuck = pool.submit(together.go, "here", "stuck", do, key="stuck")
+        assert reached.wait(60)
+        # The place is free, and so are other things in it.
+        assert told([going("other")]) == ["OTHER"]
+        go_on.set()
+        assert told([stuck]) == ["STUCK"]
+    assert desk.parties == [(("stuck",), False), (("stuck",), True), (("other",), True), (("stuck",), True)]
 
 
 def test_who_has_waited_as_long_for_what_is_busy_is_told_so_and_who_came_late_goes_next(together, desk, monkeypatch):

@@ -31,6 +31,7 @@ from commonplace.errors import (
     CommonplaceError,
     Conflict,
     FileInTheWay,
+    HomeError,
     KeyConflict,
     NotFound,
     TooLarge,
@@ -49,7 +50,7 @@ from commonplace.model import (
     new_id,
 )
 from commonplace.ports import Likeness, Overtaken, Parts, Reading
-from commonplace.together import LATER, Apart, Later
+from commonplace.together import LATER, Apart, Later, apiece
 from commonplace.writing import ask_ahead, write, write_all
 
 Reason: TypeAlias = Literal["new", "reset", "resume", "branch", "compress"]
@@ -131,15 +132,30 @@ def _cleaned(sent: Sent) -> _Clean:
     return _Clean(sent, text, masked, sent.role)
 
 
-def _append_all(parts: Parts, parcels: Sequence[_Parcel], *, patient: bool, alone: bool) -> Sequence[Captured | Later]:
+def _append_all(
+    parts: Parts, parcels: Sequence[_Parcel], *, patient: bool, alone: bool
+) -> Sequence[Captured | Later | CommonplaceError]:
     """Append what several send, in one transaction.
 
     Who is patient waits for others who write to the same space, who is alone for those who write to its session too.
     """
     places = sorted({parcel.place for parcel in parcels})
     how = _append_one if alone else partial(_append_free, patient=patient)
-    story = partial(how, parcels=parcels, places=places)
-    return write_all(parts, [parcel.actor for parcel in parcels], story, expecting=places)
+    answers: Sequence[Captured | Later] = ()
+
+    def story(desks: Sequence[Desk]) -> Sequence[Captured | Later]:
+        nonlocal answers
+        answers = how(desks, parcels, places)
+        return answers
+
+    try:
+        return write_all(parts, [parcel.actor for parcel in parcels], story, expecting=places)
+    except HomeError as error:
+        if LATER not in answers:
+            raise
+        # What was perhaps made, or is not on every server, is not of those for whom nothing was done.
+        each = apiece(error, len(parcels))
+        return [LATER if answer is LATER else mine for answer, mine in zip(answers, each, strict=True)]
 
 
 def _append_one(desks: Sequence[Desk], parcels: Sequence[_Parcel], places: Sequence[str]) -> Sequence[Captured | Later]:

@@ -1,11 +1,11 @@
 """Callers that come while others are at it go together: one of them does it for all who wait.
 
 What each asks for is about one thing, its key, in one place, which only one may be at. A quick party is about any
-places, and waits for none of them: whoever finds its place taken is told to come later. Then it goes with those who wait
-for the same place, and for nothing else: whose own thing is taken waits for that by itself, behind those who want the
-same. So whatever is the matter with a place or with one thing in it, nobody waits for it who does not ask for it, and
-of those who do, one at a time asks the database. And nobody waits for others to come: whoever finds few at it goes at
-once.
+places, and waits for none of them: whoever finds its place taken is told to come later. Then it goes with those who
+wait for the same place, and for nothing else: whose own thing is taken waits for that by itself, behind those who want
+the same. So whatever is the matter with a place or with one thing in it, nobody waits for it who does not ask for it,
+and of those who do, one at a time asks the database. And nobody waits for others to come: whoever finds few at it goes
+at once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 from weakref import WeakSet
 
 from commonplace.errors import Busy, CommonplaceError, HomeError
@@ -47,13 +47,18 @@ class Apart(Exception):
 
 
 class Doing(Protocol[Asked_contra, Told_co]):
-    """Does what several ask for at once, and says what each is told.
+    """Does what several ask for at once, and says what each is told; what is raised is told to all of them.
 
     Who is `patient` waits for its place. Who is `alone` waits for whatever it needs, and is told something.
     """
 
-    def __call__(self, asked: Sequence[Asked_contra], /, *, patient: bool, alone: bool) -> Sequence[Told_co | Later]:
+    def __call__(
+        self, asked: Sequence[Asked_contra], /, *, patient: bool, alone: bool
+    ) -> Sequence[Told_co | Later | CommonplaceError]:
         """Do it."""
+
+
+_Does: TypeAlias = Callable[[Sequence[Asked]], Sequence[Told | Later | CommonplaceError]]
 
 
 class Together:
@@ -80,13 +85,15 @@ class Together:
             for queue, patient, alone in ((_QUICK, False, False), (place, True, False), (f"{place} {key}", True, True)):
                 if not patient and self._is_crowded(place):
                     continue
-                told = self._join(queue, _Seat(asked, key, size), partial(do, patient=patient, alone=alone))
-                if not isinstance(told, Later):
-                    return told
+                joined = self._join(queue, _Seat(asked, key, size), partial(do, patient=patient, alone=alone))
+                if not isinstance(joined, Later):
+                    return joined
                 self._note_crowd(place)
         (told,) = do((asked,), patient=True, alone=True)
+        if isinstance(told, CommonplaceError):
+            raise told
         if isinstance(told, Later):
-            raise TypeError("who is alone and patient must be told something")
+            raise TypeError("who is alone must be told something")
         return told
 
     def waiting(self, place: str = _QUICK) -> int:
@@ -107,9 +114,7 @@ class Together:
 
     # --- parties
 
-    def _join(
-        self, name: str, seat: _Seat[Asked, Told], do: Callable[[Sequence[Asked]], Sequence[Told | Later]]
-    ) -> Told | Later:
+    def _join(self, name: str, seat: _Seat[Asked, Told], do: _Does[Asked, Told]) -> Told | Later:
         """Go at once if few are at it, else with those who wait."""
         with self._lock:
             queue = self._queues.setdefault(name, _Queue())
@@ -126,9 +131,7 @@ class Together:
             raise seat.outcome
         return seat.outcome
 
-    def _lead(
-        self, name: str, leader: _Seat[Asked, Told], do: Callable[[Sequence[Asked]], Sequence[Told | Later]]
-    ) -> None:
+    def _lead(self, name: str, leader: _Seat[Asked, Told], do: _Does[Asked, Told]) -> None:
         """Do it for a party, let the next go, and tell each what came of it."""
         party = leader.party
         outcomes: Sequence[Told | Later | BaseException] = [_interrupted() for _ in party]
@@ -139,12 +142,12 @@ class Together:
         except Apart:
             outcomes = [LATER] * len(party)
         except Busy as error:
-            # It concerns all of them; and whoever has waited for the same for about as long is not to wait for it again.
-            outcomes = [error, *(_copied(error) for _ in party[1:])]
+            # It concerns all of them; and whoever has waited for the same about as long does not wait for it again.
+            outcomes = apiece(error, len(party))
             dismissed = partial(_too_late, error, (began + time.monotonic()) / 2)
         except HomeError as error:
             # It concerns all of them, and perhaps those who wait: each finds out for itself.
-            outcomes = [error, *(_copied(error) for _ in party[1:])]
+            outcomes = apiece(error, len(party))
             dismissed = _later
         except Exception as error:  # noqa: BLE001 - raised by the one whom it concerns, who does it again alone
             outcomes = [error] if len(party) == 1 else [LATER] * len(party)
@@ -239,6 +242,11 @@ def _later(_: _Seat[Any, Any]) -> Later:
 
 def _too_late(error: Busy, since: float, seat: _Seat[Any, Any]) -> Busy | None:
     return _copied(error) if seat.since <= since else None
+
+
+def apiece(error: Failed, count: int) -> list[Failed]:
+    """Return an error for each of several threads to raise."""
+    return [error, *(_copied(error) for _ in range(count - 1))]
 
 
 def _copied(error: Failed) -> Failed:
