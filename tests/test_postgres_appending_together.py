@@ -22,6 +22,7 @@ from commonplace.errors import Busy, NotFound, NotReplicated
 from tests.crowds import Crowd, crowding, said, told, until
 
 HOLD_HEAD = "SELECT 1 FROM log_head JOIN space ON space.id = log_head.space WHERE name = %s FOR UPDATE OF log_head"
+HOLD_JOB = "UPDATE job SET state = 'running' WHERE subject = %s RETURNING 1"
 HOLD_SESSION = "SELECT 1 FROM session WHERE id = %s FOR UPDATE"
 
 
@@ -60,6 +61,18 @@ def test_nobody_waits_for_what_only_another_means(crowd, book, address, hold, na
         assert not futures[2].done()
     assert told(futures[2:3]) == [("a", 2, True)]
     assert book.verify_log().findings == ()
+
+
+def test_a_job_that_a_worker_has_in_hand_keeps_nobody_from_other_spaces(crowd, address):
+    futures = crowd.keep_two()
+    kept = crowd._pool.submit(crowd.book.append, "a", ["It rains."] * 40)
+    until(lambda: crowd.book._parts.together.waiting() == 1)
+    futures += [crowd.append(name, "It rains.", key="1") for name in "cef"]
+    with held(address, HOLD_JOB, "a"):
+        crowd.go_on()
+        assert told(futures)[2:] == [(name, 2, True) for name in "cef"]
+        assert not kept.done()
+    assert told([kept]) == [("a", 2, True)]
 
 
 def test_a_session_that_is_taken_keeps_nobody_from_others_of_its_space(book, address):

@@ -217,6 +217,7 @@ def test_who_waits_behind_what_failed_goes_by_itself(going, desk):
 
 
 def test_who_waits_for_what_is_taken_itself_keeps_nobody_from_the_same_place(together, going, desk):
+    place: Desk = desk
     desk.held.add("stuck")
     reached, go_on = threading.Event(), threading.Event()
 
@@ -224,7 +225,7 @@ def test_who_waits_for_what_is_taken_itself_keeps_nobody_from_the_same_place(tog
         if alone:
             reached.set()
             assert go_on.wait(60)
-        return desk.do(asked, patient=patient, alone=alone)
+        return place.do(asked, patient=patient, alone=alone)
 
     with ThreadPoolExecutor(1) as pool:
         stuck = pool.submit(together.go, "here", "stuck", do, key="stuck")

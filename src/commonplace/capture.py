@@ -28,6 +28,7 @@ from commonplace.desk import Desk
 from commonplace.errors import (
     BadInput,
     BadText,
+    Busy,
     CommonplaceError,
     Conflict,
     FileInTheWay,
@@ -150,6 +151,10 @@ def _append_all(
 
     try:
         return write_all(parts, [parcel.actor for parcel in parcels], story, expecting=places)
+    except Busy as error:
+        if patient or not error.one_thing:
+            raise
+        raise Apart from error
     except HomeError as error:
         if LATER not in answers:
             raise
@@ -170,7 +175,8 @@ def _append_free(
     desks: Sequence[Desk], parcels: Sequence[_Parcel], places: Sequence[str], *, patient: bool
 ) -> Sequence[Captured | Later]:
     """Append what goes to sessions that nobody holds; who is patient still waits for its space."""
-    asked = sessions.take_free(desks[0].tx, places, {parcel.session_id: parcel.client_ids for parcel in parcels})
+    wanted = {parcel.session_id: parcel.client_ids for parcel in parcels}
+    asked = sessions.take_free(desks[0].tx, places, wanted, patient=patient)
     held = ask_ahead(desks[0], places)
     taken, free = asked(), places if patient else held()
     takings = [taken.get((parcel.place, parcel.session_id)) if parcel.place in free else None for parcel in parcels]
