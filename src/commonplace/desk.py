@@ -130,7 +130,7 @@ class Desk(NamedTuple):
     def log(self, space: Space, action: str, subjects: Sequence[str], **payload: object) -> None:
         """Note a change for the seal."""
         if payload.get("principal") == self.actor:
-            self.may.ask_again()
+            self.may.ask_again(space.id)
         self.tx.record(
             Change(space=space.id, actor=self.actor, action=action, subjects=tuple(subjects), payload=payload)
         )

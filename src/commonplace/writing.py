@@ -135,7 +135,7 @@ def seal(desks: Sequence[Desk]) -> None:
         asked = _asked(tx, concerned)
     names = _names(desks, by_space)
     # Where only one writes, rights stay as they are.
-    held = {rights.identity(desk.actor): desk for desk in desks if tx.locking and not desk.may.changes_itself}
+    held = {rights.identity(desk.actor): desk for desk in desks if tx.locking}
     still = [(rights.Held(tx, desk.actor), desk.may) for desk in held.values()]
     # Whatever can be is done before anybody waits: nothing of it happens while others are kept from these spaces.
     for space in concerned:
