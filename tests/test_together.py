@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
 import threading
@@ -47,6 +48,10 @@ class Desk:
                 raise self.spoilt[one]
         later = (set() if patient else self.taken) | (set() if alone else self.held)
         return [LATER if one in later else one.upper() for one in asked]
+
+
+class Interruption(BaseException):
+    """What a thread is interrupted with from outside."""
 
 
 Going = Callable[..., "Future[str]"]
@@ -282,6 +287,29 @@ def test_nobody_is_left_waiting_by_a_leader_that_was_interrupted(going, desk):
         futures[3].result(60)
     desk.spoilt.clear()
     assert told([going("later")]) == ["LATER"]
+
+
+def test_a_thread_that_is_interrupted_when_it_is_to_lead_leaves_nobody_waiting(together, going, desk):
+    idents: list[int] = []
+
+    def interrupted() -> None:
+        idents.append(threading.get_ident())
+        together.go("here", "hit", desk.do, key="hit")
+
+    with ThreadPoolExecutor(1) as pool:
+        futures = held(going, desk)
+        hit = pool.submit(interrupted)
+        while not together.waiting():
+            time.sleep(0.001)
+        rest = [going(name) for name in "ab"]
+        # It is told when it wakes up, and that is when it is to lead the others.
+        raising = ctypes.pythonapi.PyThreadState_SetAsyncExc
+        assert raising(ctypes.c_ulong(idents[0]), ctypes.py_object(Interruption)) == 1
+        desk.go_on()
+        assert told([*futures, *rest]) == ["FIRST", "SECOND", "A", "B"]
+        with pytest.raises(Interruption):
+            hit.result(60)
+    assert together._queues == {}
 
 
 def test_nothing_is_left_when_everybody_has_gone(together, going, desk):

@@ -15,6 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 from weakref import WeakSet
@@ -116,17 +117,21 @@ class Together:
 
     def _join(self, name: str, seat: _Seat[Asked, Told], do: _Does[Asked, Told]) -> Told | Later:
         """Go at once if few are at it, else with those who wait."""
-        with self._lock:
-            queue = self._queues.setdefault(name, _Queue())
-            if queue.has_room(quick=name == _QUICK):
-                queue.under_way.append(1)
-                seat.party = (seat,)
-            else:
-                queue.waiting.append(seat)
-        if not seat.party:
-            seat.wait()
-        if seat.party:
-            self._lead(name, seat, do)
+        try:
+            with self._lock:
+                queue = self._queues.setdefault(name, _Queue())
+                if queue.has_room(quick=name == _QUICK):
+                    queue.under_way += [1]
+                    seat.party = (seat,)
+                else:
+                    queue.waiting.append(seat)
+            if not seat.party:
+                seat.wait()
+            if seat.party:
+                self._lead(name, seat, do)
+        except BaseException:
+            self._quit(name, seat)
+            raise
         if isinstance(seat.outcome, BaseException):
             raise seat.outcome
         return seat.outcome
@@ -136,8 +141,9 @@ class Together:
         party = leader.party
         outcomes: Sequence[Told | Later | BaseException] = [_interrupted() for _ in party]
         began = time.monotonic()
-        dismissed: Callable[[_Seat[Any, Any]], Later | Busy | None] = _nobody
+        dismissed: _Dismissed = _nobody
         try:
+            leader.began = True
             outcomes = do([seat.asked for seat in party])
         except Apart:
             outcomes = [LATER] * len(party)
@@ -152,26 +158,42 @@ class Together:
         except Exception as error:  # noqa: BLE001 - raised by the one whom it concerns, who does it again alone
             outcomes = [error] if len(party) == 1 else [LATER] * len(party)
         finally:
-            self._leave(name, len(party), dismissed)
-            for seat, outcome in zip(party, outcomes, strict=True):
+            self._end(name, leader, outcomes, dismissed)
+
+    def _quit(self, name: str, seat: _Seat[Any, Any]) -> None:
+        """Leave no gap where a thread is interrupted from outside, wherever that was: others count on it."""
+        with self._lock:
+            queue = self._queues.get(name)
+            if queue is not None and seat in queue.waiting:
+                queue.waiting.remove(seat)
+        self._end(name, seat, [_interrupted() if seat.began else LATER for _ in seat.party], _nobody)
+
+    def _end(self, name: str, leader: _Seat[Any, Any], outcomes: Sequence[object], dismissed: _Dismissed) -> None:
+        """Let the next go, and tell each of a party what came of it, unless that was done already."""
+        if leader.party and leader.next is None:
+            self._leave(name, leader, dismissed)
+        for seat in leader.next or ():
+            seat.call()
+        for seat, outcome in zip(leader.party, outcomes, strict=True):
+            if not seat.told:
                 seat.outcome = outcome
                 if seat is not leader:
                     seat.call()
+                seat.told = True
 
-    def _leave(self, name: str, left: int, dismissed: Callable[[_Seat[Any, Any]], Later | Busy | None]) -> None:
-        """Let so many go; of those who wait, tell some what they are told, and let the next of the others lead."""
+    def _leave(self, name: str, leader: _Seat[Any, Any], dismissed: _Dismissed) -> None:
+        """Let a party go; of those who wait, tell some what they are told, and let the next of the others lead."""
+        left = len(leader.party)
         with self._lock:
             queue = self._queues[name]
             queue.under_way.remove(left)
-            called = queue.dismiss(dismissed)
+            called = leader.next = queue.dismiss(dismissed)
             if party := queue.next_party():
-                queue.under_way.append(len(party))
+                called += party[:1]
+                queue.under_way += [len(party)]
                 party[0].party = party
-                called.append(party[0])
             if not queue.under_way:
                 del self._queues[name]
-        for seat in called:
-            seat.call()
 
 
 class _Seat(Generic[Asked, Told]):
@@ -182,6 +204,9 @@ class _Seat(Generic[Asked, Told]):
         self.party: Sequence[_Seat[Asked, Told]] = ()
         self.outcome: Told | Later | BaseException = LATER
         self.since = time.monotonic()
+        self.began = self.told = False
+        self.next: list[_Seat[Any, Any]] | None = None
+        """Whom it has let go, if it led a party that has gone."""
         self._called = threading.Lock()
         self._called.acquire()
 
@@ -189,7 +214,13 @@ class _Seat(Generic[Asked, Told]):
         self._called.acquire()
 
     def call(self) -> None:
-        self._called.release()
+        # Called a second time it goes on as well.
+        with suppress(RuntimeError):
+            self._called.release()
+
+
+_Dismissed: TypeAlias = Callable[[_Seat[Any, Any]], Later | Busy | None]
+"""Says what somebody is told who waits behind what has failed; nothing to whoever goes on waiting."""
 
 
 class _Queue:
@@ -203,7 +234,7 @@ class _Queue:
         """Tell whether another may go at once: where two come now and then, they do not wait for each other."""
         return not self.under_way or (quick and self.under_way == [1] and not self.waiting)
 
-    def dismiss(self, dismissed: Callable[[_Seat[Any, Any]], Later | Busy | None]) -> list[_Seat[Any, Any]]:
+    def dismiss(self, dismissed: _Dismissed) -> list[_Seat[Any, Any]]:
         """Take those off who are told something now, and return them."""
         told = [(seat, outcome) for seat in self.waiting if (outcome := dismissed(seat)) is not None]
         for seat, outcome in told:
