@@ -38,7 +38,7 @@ SEED = bytes(range(32))
 class Sqlite:
     """As much of a Transaction as the log needs."""
 
-    locking = claiming = ""
+    locking = claiming = hurrying = ""
 
     def __init__(self, path: Path, tables: str = TABLES) -> None:
         self.connection = sqlite3.connect(path, isolation_level=None)

@@ -31,6 +31,8 @@ class Crowd:
             return write(*given, **named)
 
         monkeypatch.setattr(book._parts.db, "write", counted)
+        # Nobody who is kept at it is taken for stuck.
+        monkeypatch.setattr("commonplace.together._LONG", 60.0)
 
     def keep_two(self) -> list[Future[Captured]]:
         """Begin to append to two sessions that nobody else means."""

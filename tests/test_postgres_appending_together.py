@@ -16,13 +16,16 @@ import pytest
 import commonplace
 from commonplace import capture
 from commonplace.book import Commonplace
+from commonplace.engines.postgres import PostgresDatabase
+from commonplace.engines.postgres_lines import Line
 from commonplace.engines.postgres_pipe import Pipe
-from commonplace.errors import NotFound
+from commonplace.errors import Busy, NotFound, NotReplicated
 from commonplace.together import LATER, Apart, Together
 from tests.crowds import Crowd, crowding, said, told, until
 from tests.statements import recorded
 
 HOLD_HEAD = "SELECT 1 FROM log_head JOIN space ON space.id = log_head.space WHERE name = %s FOR UPDATE OF log_head"
+HOLD_JOB = "UPDATE job SET state = 'running' WHERE subject = %s RETURNING 1"
 HOLD_SESSION = "SELECT 1 FROM session WHERE id = %s FOR UPDATE"
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 
@@ -87,7 +90,7 @@ def gathered(monkeypatch: pytest.MonkeyPatch, books: Mapping[str, Commonplace]) 
         patched.setattr(Together, "go", go)
         for name, book in books.items():
             book.append(name, ["It rains."])
-    return partial(capture._append_all, book._parts, asked)
+    return partial(capture._append_all, book._parts, asked, alone=False)
 
 
 def wait_for_waiting(address: str, number: int) -> None:
@@ -162,6 +165,45 @@ def test_nobody_is_stored_with_others_behind_a_rename_that_took_the_space_out_of
     assert [said(book, name)[1:] for name in "ab"] == [[], []]
 
 
+def test_a_job_that_a_worker_has_in_hand_keeps_nobody_from_other_spaces(crowd, address):
+    futures = crowd.keep_two()
+    kept = crowd._pool.submit(crowd.book.append, "a", ["It rains."] * 40)
+    until(lambda: crowd.book._parts.together.waiting() == 1)
+    futures += [crowd.append(name, "It rains.", key="1") for name in "cef"]
+    with held(address, HOLD_JOB, "a"):
+        crowd.go_on()
+        assert told(futures)[2:] == [(name, 2, True) for name in "cef"]
+        assert not kept.done()
+    assert told([kept]) == [("a", 2, True)]
+
+
+def test_a_session_that_is_taken_keeps_nobody_from_others_of_its_space(book, address):
+    for name in "ab":
+        book.append(name, ["Good morning."], space="room")
+    with ThreadPoolExecutor(2) as pool, held(address, HOLD_SESSION, "a"):
+        stuck = pool.submit(book.append, "a", ["It rains."])
+        wait_for_waiting(address, 1)
+        assert told([pool.submit(book.append, "b", ["It snows."])]) == [("b", 2, True)]
+        assert not stuck.done()
+    assert told([stuck]) == [("a", 2, True)]
+
+
+@pytest.mark.parametrize(("hold", "name"), [(HOLD_HEAD, "room"), (HOLD_SESSION, "s0")], ids=["space", "session"])
+def test_however_many_wait_for_what_is_taken_others_find_a_connection(address, monkeypatch, hold, name):
+    monkeypatch.setenv("COMMONPLACE_BUSY_SECONDS", "1.5")
+    monkeypatch.setenv("COMMONPLACE_CONNECTIONS", "4")
+    with commonplace.open(address) as book, ThreadPoolExecutor(20) as pool:
+        for at in range(12):
+            book.append(f"s{at}", ["Good morning."], space="room")
+        book.append("free", ["Good morning."], space="elsewhere")
+        which = [f"s{at}" for at in range(12)] if hold == HOLD_HEAD else ["s0"] * 12
+        with held(address, hold, name):
+            stuck = [pool.submit(book.append, session, ["It rains."]) for session in which]
+            while not all(future.done() for future in stuck):
+                told([pool.submit(book.append, "free", ["It snows."])])
+        assert {type(future.exception(60)) for future in stuck} == {Busy}
+
+
 def test_those_who_wait_for_one_space_go_together_when_it_is_free(crowd, book, address):
     futures = crowd.keep_two() + [crowd.append(name, "It rains.", key="1") for name in "ab"]
     with held(address, HOLD_HEAD, "room/0"):
@@ -232,3 +274,24 @@ def test_a_connection_that_is_lost_in_the_commit_stores_all_of_them_once(crowd, 
     assert len(blows) == 1
     assert [said(book, name)[1:] for name in "abcdef"] == [["It rains."]] * 6
     assert book.verify_log().findings == ()
+
+
+def test_who_is_not_stored_yet_is_not_told_that_another_is_on_one_server_alone(crowd, book, address, monkeypatch):
+    tell = PostgresDatabase._tell
+
+    def warned(self: PostgresDatabase, line: Line, *given: Any, **named: Any) -> object:
+        answer = tell(self, line, *given, **named)
+        if crowd.transactions == 3 and threading.current_thread() is not threading.main_thread():
+            raise NotReplicated("the change was made, but may be on one server alone", fix="look")
+        return answer
+
+    monkeypatch.setattr(PostgresDatabase, "_tell", warned)
+    kept = crowd.keep_two()
+    made, taken = crowd.append("a", "It rains."), crowd.append("c", "It snows.")
+    with held(address, HOLD_SESSION, "c"):
+        crowd.go_on()
+        told(kept)
+        with pytest.raises(NotReplicated):
+            made.result(60)
+    assert told([taken]) == [("c", 2, True)]
+    assert [said(book, name)[1:] for name in "ac"] == [["It rains."], ["It snows."]]

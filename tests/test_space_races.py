@@ -139,6 +139,33 @@ def test_an_admin_may_give_away_its_own_right(books, role):
         alice.grant("user:bob", "team", "reader")
 
 
+@pytest.mark.parametrize("below", [False, True])
+@pytest.mark.parametrize("role", ["writer", "admin"])
+def test_nobody_grants_itself_what_is_taken_from_it_at_this_moment(books, postgres_book, role, below):
+    one, two, _ = books
+    where = "team/below" if below else "team"
+    for name in ("team", "team/below"):
+        one.create_space(name)
+    one.grant("agent:ada", "team", "admin")
+    ada = two.acting_as("agent:ada")
+    with ThreadPoolExecutor() as pool:
+        with held(postgres_book[0], where):
+            if below:
+                granted = pool.submit(ada.grant, "agent:ada", where, role)
+                wait_for_waiting(postgres_book[0], 1)
+                revoked = pool.submit(one.revoke, "agent:ada", "team")
+                revoked.result(60)
+            else:
+                revoked = pool.submit(one.revoke, "agent:ada", "team")
+                wait_for_waiting(postgres_book[0], 1)
+                granted = pool.submit(ada.grant, "agent:ada", where, role)
+                wait_for_waiting(postgres_book[0], 2)
+        revoked.result(60)
+        with pytest.raises(NotAllowed):
+            granted.result(60)
+    assert [grant for grant in one.grants() if grant.principal == "agent:ada"] == []
+
+
 def test_nobody_appends_behind_a_rename_that_took_the_space_out_of_its_reach(books, postgres_book):
     one, two, three = books
     one.grant("user:alice", "team", "writer")

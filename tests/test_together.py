@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
 import threading
@@ -24,6 +25,9 @@ class Desk:
     def __init__(self) -> None:
         self.parties: list[tuple[Sequence[str], bool]] = []
         self.taken: set[str] = set()
+        """Whose place is taken."""
+        self.held: set[str] = set()
+        """What is taken itself, whatever place it is in."""
         self.spoilt: dict[str, BaseException] = {}
         self._open = threading.Event()
         self._open.set()
@@ -35,7 +39,7 @@ class Desk:
     def go_on(self) -> None:
         self._open.set()
 
-    def do(self, asked: Sequence[str], /, *, patient: bool) -> Sequence[str | Later]:
+    def do(self, asked: Sequence[str], /, *, patient: bool, alone: bool) -> Sequence[str | Later]:
         self.parties.append((tuple(asked), patient))
         if not self._open.is_set():
             self.stopped.release()
@@ -43,10 +47,21 @@ class Desk:
         for one in asked:
             if one in self.spoilt:
                 raise self.spoilt[one]
-        return [LATER if one in self.taken and not patient else one.upper() for one in asked]
+        later = (set() if patient else self.taken) | (set() if alone else self.held)
+        return [LATER if one in later else one.upper() for one in asked]
+
+
+class Interruption(BaseException):
+    """What a thread is interrupted with from outside."""
 
 
 Going = Callable[..., "Future[str]"]
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine nothing that a test waits for is stuck."""
+    monkeypatch.setattr("commonplace.together._LONG", 60.0)
 
 
 @pytest.fixture
@@ -113,7 +128,7 @@ def test_one_that_waits_goes_when_one_of_two_has_gone_and_several_when_both_have
     doors = {name: threading.Event() for name in ("first", "second", "a", "b", "c")}
     parties: list[Sequence[str]] = []
 
-    def do(asked: Sequence[str], /, *, patient: bool) -> Sequence[str]:
+    def do(asked: Sequence[str], /, *, patient: bool, alone: bool) -> Sequence[str]:
         parties.append(tuple(asked))
         assert all(doors[name].wait(60) for name in asked if name in doors)
         return asked
@@ -256,7 +271,7 @@ def test_what_one_asks_wrongly_by_itself_is_not_tried_again(going, desk):
 
 def test_who_is_alone_and_patient_must_be_told_something(together):
     with pytest.raises(TypeError, match="must be told something"):
-        together.go("here", "a", lambda asked, *, patient: [LATER for _ in asked], key="a")
+        together.go("here", "a", lambda asked, *, patient, alone: [LATER for _ in asked], key="a")
 
 
 def test_of_places_that_were_taken_not_more_are_remembered_than_is_good(together, going, desk, monkeypatch):
@@ -291,13 +306,69 @@ def test_what_concerns_all_is_told_to_all_and_nothing_is_done_again(going, desk,
 
 
 def test_who_waits_behind_what_failed_goes_by_itself(going, desk):
-    desk.spoilt["first"] = Busy("too long", fix="again")
+    desk.spoilt["first"] = DatabaseUnreachable("gone", fix="wait")
     first, second = held(going, desk)
     rest = [going(name, place=name) for name in "abc"]
     desk.go_on()
     assert first.exception(60) is desk.spoilt["first"]
     assert told([second, *rest]) == ["SECOND", "A", "B", "C"]
     assert sorted(desk.parties[2:]) == [(("a",), True), (("b",), True), (("c",), True)]
+
+
+def test_who_waits_for_what_is_taken_itself_keeps_nobody_from_the_same_place(together, going, desk):
+    place: Desk = desk
+    desk.held.add("stuck")
+    reached, go_on = threading.Event(), threading.Event()
+
+    def do(asked: Sequence[str], /, *, patient: bool, alone: bool) -> Sequence[str | Later]:
+        if alone:
+            reached.set()
+            assert go_on.wait(60)
+        return place.do(asked, patient=patient, alone=alone)
+
+    with ThreadPoolExecutor(1) as pool:
+        stuck = pool.submit(together.go, "here", "stuck", do, key="stuck")
+        assert reached.wait(60)
+        # The place is free, and so are other things in it.
+        assert told([going("other")]) == ["OTHER"]
+        go_on.set()
+        assert told([stuck]) == ["STUCK"]
+    assert desk.parties == [(("stuck",), False), (("stuck",), True), (("other",), True), (("stuck",), True)]
+
+
+def test_who_has_waited_as_long_for_what_is_busy_is_told_so_and_who_came_late_goes_next(together, desk, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("commonplace.together.time.monotonic", lambda: now[0])
+    together._note_crowd("here")
+    began, go_on = threading.Semaphore(0), threading.Event()
+    parties: list[Sequence[str]] = []
+
+    def do(asked: Sequence[str], /, *, patient: bool, alone: bool) -> Sequence[str | Later]:
+        parties.append(tuple(asked))
+        if "first" in asked:
+            began.release()
+            assert go_on.wait(60)
+            now[0] = 0.9
+            raise Busy("too long", fix="again")
+        return [one.upper() for one in asked]
+
+    def waits(name: str, number: int) -> Future[str]:
+        future = pool.submit(together.go, "here", name, do, key=name)
+        while together.waiting("here") < number:
+            threading.Event().wait(0.001)
+        return future
+
+    with ThreadPoolExecutor(5) as pool:
+        first = pool.submit(together.go, "here", "first", do, key="first")
+        assert began.acquire(timeout=60)
+        early = [waits("a", 1), waits("b", 2)]
+        now[0] = 0.8
+        late = [waits("c", 3), waits("d", 4)]
+        go_on.set()
+        errors = [future.exception(60) for future in (first, *early)]
+        assert [str(error) for error in errors] == ["too long"] * 3
+        assert told(late) == ["C", "D"]
+    assert parties == [("first",), ("c", "d")]
 
 
 def test_nobody_is_left_waiting_by_a_leader_that_was_interrupted(going, desk):
@@ -310,6 +381,56 @@ def test_nobody_is_left_waiting_by_a_leader_that_was_interrupted(going, desk):
         futures[3].result(60)
     desk.spoilt.clear()
     assert told([going("later")]) == ["LATER"]
+
+
+def test_a_thread_that_is_interrupted_when_it_is_to_lead_leaves_nobody_waiting(together, going, desk):
+    idents: list[int] = []
+
+    def interrupted() -> None:
+        idents.append(threading.get_ident())
+        together.go("here", "hit", desk.do, key="hit")
+
+    with ThreadPoolExecutor(1) as pool:
+        futures = held(going, desk)
+        hit = pool.submit(interrupted)
+        while not together.waiting():
+            time.sleep(0.001)
+        rest = [going(name) for name in "ab"]
+        # It is told when it wakes up, and that is when it is to lead the others.
+        raising = ctypes.pythonapi.PyThreadState_SetAsyncExc
+        assert raising(ctypes.c_ulong(idents[0]), ctypes.py_object(Interruption)) == 1
+        desk.go_on()
+        assert told([*futures, *rest]) == ["FIRST", "SECOND", "A", "B"]
+        with pytest.raises(Interruption):
+            hit.result(60)
+    assert together._queues == {}
+
+
+def test_nobody_waits_for_a_quick_party_that_is_stuck(together, going, desk, monkeypatch):
+    monkeypatch.setattr("commonplace.together._LONG", 0.05)
+    stuck = held(going, desk)
+    rest = [going(name, place=name) for name in "ab"]
+    # They go when they have waited for a while, though nobody has let them.
+    assert desk.stopped.acquire(timeout=60)
+    assert (("a", "b"), False) in desk.parties
+    assert not any(future.done() for future in stuck)
+    desk.go_on()
+    assert told([*stuck, *rest]) == ["FIRST", "SECOND", "A", "B"]
+    assert together._queues == {}
+
+
+def test_nobody_hurries_those_who_are_patient(together, going, desk, monkeypatch):
+    monkeypatch.setattr("commonplace.together._LONG", 0.02)
+    desk.taken = set("abc")
+    monkeypatch.setattr(together, "_is_crowded", lambda place: True)
+    desk.stop()
+    futures = [going(name) for name in "abc"]
+    assert desk.stopped.acquire(timeout=60)
+    time.sleep(0.2)
+    assert desk.parties == [(("a",), True)]
+    desk.go_on()
+    assert told(futures) == ["A", "B", "C"]
+    assert desk.parties[1:] == [(("b", "c"), True)]
 
 
 def test_nothing_is_left_when_everybody_has_gone(together, going, desk):
@@ -347,8 +468,9 @@ class Luck:
         self.done, self._at_it = Counter[str](), Counter[str]()
         self.wrong: list[str] = []
 
-    def do(self, asked: Sequence[tuple[str, str]], /, *, patient: bool) -> Sequence[str | Later]:
-        must = patient and len(asked) == 1
+    def do(self, asked: Sequence[tuple[str, str]], /, *, patient: bool, alone: bool) -> Sequence[str | Later]:
+        assert patient or not alone
+        must = alone
         with self.lock:
             self._at_it.update(key for key, _ in asked)
             self.wrong += [f"two of {key} at once" for key, _ in asked if self._at_it[key] > 1]

@@ -28,9 +28,11 @@ from commonplace.desk import Desk
 from commonplace.errors import (
     BadInput,
     BadText,
+    Busy,
     CommonplaceError,
     Conflict,
     FileInTheWay,
+    HomeError,
     KeyConflict,
     NotFound,
     TooLarge,
@@ -49,7 +51,7 @@ from commonplace.model import (
     new_id,
 )
 from commonplace.ports import Likeness, Overtaken, Parts, Reading
-from commonplace.together import LATER, Apart, Later
+from commonplace.together import LATER, Apart, Later, apiece
 from commonplace.writing import ask_ahead, write, write_all
 
 Reason: TypeAlias = Literal["new", "reset", "resume", "branch", "compress"]
@@ -131,12 +133,34 @@ def _cleaned(sent: Sent) -> _Clean:
     return _Clean(sent, text, masked, sent.role)
 
 
-def _append_all(parts: Parts, parcels: Sequence[_Parcel], *, patient: bool) -> Sequence[Captured | Later]:
-    """Append what several send, in one transaction; who is patient waits for others who write to the same space."""
+def _append_all(
+    parts: Parts, parcels: Sequence[_Parcel], *, patient: bool, alone: bool
+) -> Sequence[Captured | Later | CommonplaceError]:
+    """Append what several send, in one transaction.
+
+    Who is patient waits for others who write to the same space, who is alone for those who write to its session too.
+    """
     places = sorted({parcel.place for parcel in parcels})
-    how = _append_one if patient and len(parcels) == 1 else partial(_append_free, patient=patient)
-    story = partial(how, parcels=parcels, places=places)
-    return write_all(parts, [parcel.actor for parcel in parcels], story, expecting=places)
+    how = _append_one if alone else partial(_append_free, patient=patient)
+    answers: Sequence[Captured | Later] = ()
+
+    def story(desks: Sequence[Desk]) -> Sequence[Captured | Later]:
+        nonlocal answers
+        answers = how(desks, parcels, places)
+        return answers
+
+    try:
+        return write_all(parts, [parcel.actor for parcel in parcels], story, expecting=places)
+    except Busy as error:
+        if patient or not error.one_thing:
+            raise
+        raise Apart from error
+    except HomeError as error:
+        if LATER not in answers:
+            raise
+        # What was perhaps made, or is not on every server, is not of those for whom nothing was done.
+        each = apiece(error, len(parcels))
+        return [LATER if answer is LATER else mine for answer, mine in zip(answers, each, strict=True)]
 
 
 def _append_one(desks: Sequence[Desk], parcels: Sequence[_Parcel], places: Sequence[str]) -> Sequence[Captured | Later]:
@@ -151,7 +175,8 @@ def _append_free(
     desks: Sequence[Desk], parcels: Sequence[_Parcel], places: Sequence[str], *, patient: bool
 ) -> Sequence[Captured | Later]:
     """Append what goes to sessions that nobody holds; who is patient still waits for its space."""
-    asked = sessions.take_free(desks[0].tx, places, {parcel.session_id: parcel.client_ids for parcel in parcels})
+    wanted = {parcel.session_id: parcel.client_ids for parcel in parcels}
+    asked = sessions.take_free(desks[0].tx, places, wanted, patient=patient)
     held = ask_ahead(desks[0], places)
     taken, free = asked(), places if patient else held()
     takings = [taken.get((parcel.place, parcel.session_id)) if parcel.place in free else None for parcel in parcels]

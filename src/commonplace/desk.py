@@ -142,7 +142,7 @@ class Desk(NamedTuple):
         """Note a change for the seal."""
         for (name, _), held in self.rested.items():
             if name == payload.get("principal"):
-                held.ask_again()
+                held.ask_again(space.id)
         self.tx.record(
             Change(space=space.id, actor=self.actor, action=action, subjects=tuple(subjects), payload=payload)
         )

@@ -140,6 +140,9 @@ class FileInTheWay(Conflict):
 class Busy(CommonplaceError):
     """Another process held the lock for longer than we wait."""
 
+    one_thing: bool = False
+    """Whether another held one thing that was needed, while all the rest may be free."""
+
 
 class TooMany(CommonplaceError):
     """The actor did this more often in a minute than it may; nothing was changed."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
-from commonplace import dates, grants, keys, paths, rights, spaces, wording
+from commonplace import audit, dates, grants, keys, paths, rights, spaces, wording
 from commonplace.desk import Desk
 from commonplace.errors import BadInput, NotAllowed, NotFound
 from commonplace.model import FILESYSTEM, LOCAL_OWNER, Space, new_id
@@ -48,6 +48,7 @@ def grant(
     _role(role)
 
     def story(desk: Desk) -> Grant:
+        _hold(desk, space)
         place = administered_space(desk, space)
         until = _later(parts, desk.tx.now, expires)
         given = Grant(principal, place, role, str(actor), desk.tx.now, until)
@@ -64,6 +65,7 @@ def revoke(parts: Parts, actor: str, principal: str, space: str) -> None:
     paths.require_space_name(space)
 
     def story(desk: Desk) -> None:
+        _hold(desk, space)
         place = administered_space(desk, space)
         if not grants.take(desk.tx, place.id, principal):
             raise NotFound(
@@ -91,6 +93,15 @@ def administered_space(desk: Desk, name: str) -> Space:
     if all(space.name != name for space in desk.spaces.values()):
         return desk.space(name)
     return rights.require_admin(desk.tx, desk.actor, desk.spaces, name)
+
+
+def _hold(desk: Desk, name: str) -> None:
+    """Let nobody else change a space, and what is granted on it, before it is looked at who may.
+
+    Otherwise somebody could grant itself again what another takes from it at this moment.
+    """
+    if desk.tx.locking:
+        audit.hold(desk.tx, [space.id for space in desk.spaces.values() if space.name == name])
 
 
 def readable_space(desk: Desk, name: str) -> Space:

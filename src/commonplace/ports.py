@@ -67,6 +67,8 @@ class Transaction(Reading, Protocol):
     """
     claiming: str
     """The same, but rows that others keep already are left out."""
+    hurrying: str
+    """Ends a list of columns so that from then on the transaction waits for nobody, or for a moment only."""
     proof: Callable[[Transaction], bool] | None
     """Finds out in a later transaction whether this one was committed, and waits until it has ended; if there is such.
 

@@ -47,18 +47,19 @@ class Held:
     def __init__(self, tx: Reading, actor: str) -> None:
         """Ask."""
         self._tx, self._actor = tx, actor
-        self.is_being_changed = False
-        """Whether the story itself changes what the actor may do."""
+        self._own: set[str] = set()
+        """The spaces on which the story itself has changed what the actor may do."""
         self._ask()
+        self._at_first = self._granted
 
     def _ask(self) -> None:
         key_id = key_of(self._actor)
         self._granted = None if self._actor in _OWNERS else grants.held(self._tx, str(self._actor))
         self._key = None if key_id is None else keys.finding(self._tx, key_id)
 
-    def ask_again(self) -> None:
-        """Ask anew, since the story itself has changed it."""
-        self.is_being_changed = True
+    def ask_again(self, space: str) -> None:
+        """Ask anew, since the story itself has changed what the actor may do on a space."""
+        self._own.add(space)
         self._ask()
 
     def now(self) -> Held:
@@ -90,8 +91,10 @@ class Held:
         return space.id in self.with_role(READER, around(spaces, [space]))
 
     def is_less_than(self, before: Held) -> bool:
-        """Tell whether something was taken away since."""
-        granted, was = (held._granted() if held._granted else () for held in (self, before))  # noqa: SLF001 - of its own
+        """Tell whether somebody else has taken something away since."""
+        granted = self._granted() if self._granted else ()
+        was = before._at_first() if before._at_first else ()
+        was = [(space, role) for space, role in was if space not in before._own]
         key, key_was = (held._key() if held._key else None for held in (self, before))  # noqa: SLF001 - of its own
         return not set(was) <= set(granted) or key != key_was
 

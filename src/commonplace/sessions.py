@@ -134,14 +134,16 @@ class Taking:
 
 
 def take_free(
-    tx: Transaction, spaces: Sequence[str], wanted: Mapping[str, Iterable[str]]
+    tx: Transaction, spaces: Sequence[str], wanted: Mapping[str, Iterable[str]], *, patient: bool = True
 ) -> Callable[[], dict[tuple[str, str], Taking]]:
     """Take sessions, each with the client ids that are looked for, and return what waits for them.
 
-    Only those come back, by space and id, that are in these spaces and held by nobody else.
+    Only those come back, by space and id, that are in these spaces and held by nobody else. If one is not `patient`,
+    nothing else is waited for in this transaction either.
     """
+    hurrying = "" if patient else tx.hurrying
     asked = tx.ask(
-        "SELECT space, id, parent, tags, created, closed, generation, last FROM session"  # noqa: S608 - our own words
+        f"SELECT space, id, parent, tags, created, closed, generation, last{hurrying} FROM session"  # noqa: S608 - our own words
         f" WHERE space IN :spaces AND id IN :ids{tx.claiming}",
         spaces=tuple(spaces),
         ids=tuple(wanted),

@@ -133,7 +133,7 @@ def seal(desks: Sequence[Desk]) -> None:
         asked = _asked(tx, concerned)
     names = _names(desks, by_space)
     # Where only one writes, rights stay as they are.
-    rested = [held for held in desk.rested.values() if tx.locking and not held.is_being_changed]
+    rested = [held for held in desk.rested.values() if tx.locking]
     still = [held.now() for held in rested]
     # Whatever can be is done before anybody waits: nothing of it happens while others are kept from these spaces.
     for space in concerned:

@@ -285,6 +285,7 @@ class PostgresTransaction(PostgresReading):
 
     locking = " FOR UPDATE"
     claiming = " FOR UPDATE SKIP LOCKED"
+    hurrying = ", set_config('lock_timeout', '200ms', true)"
 
     def __init__(self, pipe: Pipe, now: datetime, begun: Callable[[], object] | None) -> None:
         """Write through this pipe; `now` is the one time of everything in it."""

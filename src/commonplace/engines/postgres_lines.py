@@ -302,7 +302,9 @@ def foreign(what: str) -> DatabaseUnfit:
 def typed(error: psycopg.Error) -> CommonplaceError:
     """Return our own error for one of the database's, with its fix."""
     if isinstance(error, pg.LockNotAvailable):
-        return Busy("another writer has held what this needs for too long", fix="try again; find out what it does")
+        held = Busy("another writer has held what this needs for too long", fix="try again; find out what it does")
+        held.one_thing = True
+        return held
     if isinstance(error, pg.QueryCanceled | pg.DeadlockDetected | pg.SerializationFailure):
         what = "the database took too long" if isinstance(error, pg.QueryCanceled) else "others were in the way"
         return Busy(f"{what}: {error}", fix="try again; look at the server's load")

@@ -234,7 +234,7 @@ class SqliteTransaction(SqliteReading):
     """The writing transaction."""
 
     # There is only ever one.
-    locking = claiming = ""
+    locking = claiming = hurrying = ""
 
     def __init__(self, connection: sqlite3.Connection, now: datetime) -> None:
         """Write through this connection; `now` is the one time of everything in it."""
