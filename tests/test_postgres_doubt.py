@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 from urllib.parse import quote
 
 import psycopg
@@ -20,8 +22,11 @@ from psycopg.conninfo import conninfo_to_dict
 
 import commonplace
 from commonplace.book import Commonplace
+from commonplace.engines.postgres_attempts import Attempts, Patience
 from commonplace.engines.postgres_pipe import Pipe
+from commonplace.errors import Busy, DatabaseUnreachable
 from commonplace.model import Filter, Sent
+from commonplace.ports import Overtaken, Transaction
 
 
 class Wire:
@@ -175,3 +180,14 @@ def test_most_changes_leave_no_mark_beside_their_entry_in_the_log(book, postgres
         append(book)
         remember(book)
         assert connection.execute("SELECT count(*) FROM committed").fetchone() == before
+
+
+def test_who_gives_up_among_others_says_so_when_nobody_knows_what_became_of_a_commit():
+    attempts = Attempts(lambda tx: "told", durable=True)
+    attempts.begin()
+    with pytest.raises(Busy, match="others change the same things"):
+        Patience(-1).collide(Overtaken(), attempts.explained)
+    attempts.tell(cast("Transaction", SimpleNamespace(proof=lambda tx: True)))
+    attempts.lose()
+    with pytest.raises(DatabaseUnreachable, match=r"may have been made or not: others change the same things"):
+        Patience(-1).collide(Overtaken(), attempts.explained)

@@ -125,11 +125,11 @@ class PostgresDatabase:
                 attempts.lose()
                 patience.reconnect(attempts.explained(error))
             except Overtaken as error:
-                patience.collide(error)
+                patience.collide(error, attempts.explained)
             except psycopg.Error as error:
                 if not lines.is_collision(error):
                     raise attempts.explained(lines.typed(error)) from error
-                patience.collide(error)
+                patience.collide(error, attempts.explained)
         self._tidy_now_and_then()
         return told
 

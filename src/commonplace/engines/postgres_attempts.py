@@ -110,15 +110,17 @@ class Patience:
         """Pause until a server may be there again, or give up."""
         self._pause(error)
 
-    def collide(self, error: psycopg.Error | Overtaken) -> None:
-        """Let the others go first, or give up."""
+    def collide(
+        self, error: psycopg.Error | Overtaken, explained: Callable[[CommonplaceError], CommonplaceError]
+    ) -> None:
+        """Let the others go first, or give up, with an error that says what else is to be said."""
         if isinstance(error, pg.UniqueViolation):
             final: CommonplaceError = lines.typed(error)
         else:
             final = Busy("others change the same things all the time", fix="try again when less is going on")
         if self._attempts > _COLLISIONS:
-            raise final from error
-        self._pause(final)
+            raise explained(final) from error
+        self._pause(explained(final))
 
     def _pause(self, final: CommonplaceError) -> None:
         if time.monotonic() > self._until:
