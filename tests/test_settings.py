@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -345,6 +346,22 @@ def test_a_repository_is_named_by_its_origin_however_that_is_written(user, origi
     repository(user / "folder" / "checkout", origin)
     (user / "folder" / "checkout" / "src").mkdir()
     assert space_at(user, user / "folder" / "checkout" / "src") == f"projects/{name}"
+
+
+def test_what_git_says_is_read_once_and_again_when_it_has_changed(user, monkeypatch):
+    there = repository(user / "work", "git@host.example:birds/heron.git")
+    config = there / ".git" / "config"
+    os.utime(config, (1_000_000_000, 1_000_000_000))
+    assert space_at(user, there) == "projects/heron"
+    with monkeypatch.context() as patched:
+        patched.setattr(repositories, "open", None, raising=False)
+        assert space_at(user, there) == "projects/heron"
+    # Twice of the same length within one tick of the clock, which nothing tells.
+    now = time.time_ns()
+    for before, after in (("heron", "otter"), ("otter", "stork")):
+        config.write_text(config.read_text().replace(before, after))
+        os.utime(config, ns=(now, now))
+        assert space_at(user, there) == f"projects/{after}"
 
 
 @pytest.mark.parametrize(("folder", "name"), [("Widgets", "widgets"), ("My App (2)", "my-app-2"), ("_x", "x")])

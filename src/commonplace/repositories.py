@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import time
 import zlib
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 
 # Patterns are compiled where they are first used, and then kept by `re`: most runs use none.
@@ -14,6 +16,7 @@ _LEGAL: Final = r"(?!\d{4}-\d{2}\Z)(?!.*\.\.)(?!.*\.md\Z)[a-z0-9][a-z0-9._-]{0,6
 _ORIGIN: Final = r'\[\s*remote\s+"origin"\s*\]\s*(?:[#;].*)?'
 _URL: Final = r'url\s*=\s*(?:"([^"]*)"|([^#;]*))'
 _LONGEST_PART: Final = 64
+_A_WHILE: Final = 2.0
 
 
 def repository_name(cwd: str) -> str | None:
@@ -61,8 +64,13 @@ def _folder_name(folder: str, *, git: str, shared: str) -> str:
 
 def _origin_name(git: str) -> str | None:
     """Return the last part of the origin's address, whichever way it is written."""
+    return _origin_in(_read(os.path.join(git, "config")))
+
+
+@lru_cache(maxsize=16)
+def _origin_in(config: str) -> str | None:
     in_origin = False
-    for line in _read(os.path.join(git, "config")).splitlines():
+    for line in config.splitlines():
         stripped = line.strip()
         if stripped.startswith("["):
             in_origin = re.fullmatch(_ORIGIN, stripped, re.IGNORECASE) is not None
@@ -96,7 +104,16 @@ def _first_line(path: str) -> str:
 def _read(path: str) -> str:
     """Return the text of one of git's files, and nothing where there is none that we can read."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(1 << 20)
+        found = os.stat(path)
+        # One that was just written may be written again within the same tick of its clock.
+        settled = time.time() - found.st_mtime > _A_WHILE
+        return (_text if settled else _text.__wrapped__)(path, found.st_mtime_ns, found.st_size, found.st_ino)
     except OSError:
         return ""
+
+
+@lru_cache(maxsize=64)
+def _text(path: str, *_: int) -> str:
+    """Return the text of a file as it was at that time: every call of a book in a repository asks for the same."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read(1 << 20)
