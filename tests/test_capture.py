@@ -466,6 +466,7 @@ def test_odd_messages_come_back_from_their_episode(home, open_book):
     ]
 
 
+@pytest.mark.slow
 def test_a_message_of_a_megabyte_is_stored_whole_settled_and_found(place, open_book):
     book = open_book()
     text = "zebra " + "lorem ipsum " * ((MAX_MESSAGE_BYTES - 6) // 12)
@@ -478,6 +479,7 @@ def test_a_message_of_a_megabyte_is_stored_whole_settled_and_found(place, open_b
     assert wrong_with(place) == []
 
 
+@pytest.mark.slow
 def test_ten_thousand_messages_in_one_call_are_stored_all_or_none(book):
     many = [Sent(f"text {number}", client_id=f"c{number}") for number in range(MAX_MESSAGES)]
     for bad in ([*many, "one more"], [*many[:-1], Sent("bad \0")]):

@@ -105,6 +105,7 @@ def test_doctor_ends_with_one_when_something_is_wrong(cli, home):
     assert cli("doctor").code == 1
 
 
+@pytest.mark.slow
 def test_doctor_accepts_deletions_that_were_held_back(cli, home):
     lines = "".join(json.dumps({"text": f"memory {number}"}) + "\n" for number in range(12))
     cli("remember", "--batch", "-", stdin=lines.encode())

@@ -380,6 +380,7 @@ def test_on_a_terminal_without_colour_there_is_none(terminal, tmp_path):
         assert "Alice owns billing" in seen
 
 
+@pytest.mark.slow
 def test_on_a_terminal_a_memory_is_shown_and_not_obeyed(terminal, tmp_path):
     remember_attacks(lambda *args: pipe(tmp_path, *args))
     for args in (("kettle",), ("kettle", "--explain"), ()):

@@ -345,6 +345,7 @@ def test_a_copy_that_was_edited_is_not_written_over_until_someone_decides(cli, s
 # --- on a terminal
 
 
+@pytest.mark.slow
 def test_a_terminal_draws_the_lineage_as_a_tree_in_colours(terminal, tmp_path):
     source = pipe(tmp_path, "remember", "Alice owns billing").split("\t")[0]
     middle = pipe(tmp_path, "share", source, "--to", "b").split("\t")[0]
@@ -390,6 +391,7 @@ def test_completion_knows_the_commands_of_sharing(cli, home):
 # --- D5, D8: many at once, and a root that is gone
 
 
+@pytest.mark.slow
 def test_twenty_commands_that_share_one_memory_at_once_make_one_copy(cli, source):
     command = [sys.executable, "-m", "commonplace", "share", source, "--to", "team", "--json"]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(20)]

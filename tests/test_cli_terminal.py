@@ -127,6 +127,7 @@ def test_history_on_a_terminal_colours_what_changed(terminal, tmp_path, memory):
     assert "\x1b[31m-Alice owns" in seen.text
 
 
+@pytest.mark.slow
 def test_every_answer_can_be_seen_on_a_terminal(terminal, memory):
     for args in (("status",), ("space", "list"), ("audit", "list"), ("audit", "verify"), ("doctor",), ("rebuild",)):
         seen = terminal(*args)
@@ -207,6 +208,7 @@ def test_an_editor_that_is_not_there_is_named(terminal, memory):
     assert "no-such-editor-anywhere" in seen.plain
 
 
+@pytest.mark.slow
 def test_a_bar_shows_how_far_long_work_is(tmp_path):
     slow = (
         "import sys, time\n"

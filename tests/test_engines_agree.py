@@ -75,6 +75,7 @@ def test_recall_is_as_good_on_postgresql_as_in_a_home(cli, home, vacant, tmp_pat
     assert not home.exists()
 
 
+@pytest.mark.slow
 def test_a_database_that_is_not_empty_is_not_measured_on(cli, home, vacant, postgres, tmp_path):
     file = str(chats(tmp_path / "chats.json"))
     postgres.run("CREATE TABLE theirs (a int)", database="vacant")

@@ -152,6 +152,7 @@ def test_a_space_is_exported_alone_and_with_a_slash_with_all_below(book: Commonp
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["out.zip", "out.tar", "out.tar.gz"])
 def test_the_same_memories_give_the_same_archive(book: Commonplace, tmp_path: Path, name: str):
     fill(book)

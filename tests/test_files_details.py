@@ -70,6 +70,7 @@ def test_what_only_serves_search_can_be_thrown_away_and_rebuilt(home: Path, book
     assert everything(home) == before
 
 
+@pytest.mark.slow
 def test_a_rebuild_goes_on_while_another_process_writes(home: Path, book: Commonplace):
     made = book.remember_many([Draft(text=f"n{n}", tags=("x",)) for n in range(300)])
     script = (

@@ -216,6 +216,7 @@ def test_a_very_long_name_and_a_folder_in_the_way_get_a_plain_path(book: Commonp
     assert titled(book, "ä" * 120).path.startswith("personal/")
 
 
+@pytest.mark.slow
 def test_a_note_with_more_links_than_front_matter_holds_keeps_the_others_in_its_text(book: Commonplace, tmp_path: Path):
     files = {f"n{number}.md": "x" for number in range(700)}
     names = "\n".join(f"[[n{number}]]" for number in range(700))

@@ -165,6 +165,7 @@ def test_a_dry_run_says_what_an_import_would_do_and_changes_nothing(book: Common
     assert (dump(book), texts(folder())) == (before, files)
 
 
+@pytest.mark.slow
 def test_a_dry_run_of_many_files_counts_the_links_between_all_of_them(book: Commonplace, tmp_path: Path):
     vault = chain(tmp_path / "many", 450)
     dry = book.import_folder(str(vault), dry_run=True)
@@ -180,6 +181,7 @@ def chain(folder: Path, count: int) -> Path:
 # --- many files, killed and resumed
 
 
+@pytest.mark.slow
 def test_links_to_files_of_later_batches_are_made_once(book: Commonplace, tmp_path: Path):
     vault = chain(tmp_path / "many", 450)
     report = book.import_folder(str(vault))
@@ -234,6 +236,7 @@ def test_an_import_that_is_killed_goes_on_where_it_was(place: Path | str, tmp_pa
     assert 0 < reached[0] < 1500, "the kill came too late"
 
 
+@pytest.mark.slow
 def test_two_processes_that_import_one_folder_at_once_take_each_file_in_once(place: Path | str, tmp_path: Path):
     vault = chain(tmp_path / "many", 300)
     commonplace.open(place).close()

@@ -410,6 +410,7 @@ def test_an_unchanged_foreign_file_is_written_byte_for_byte(data):
     assert (document.layout == "") == (render(document._replace(layout=""), DIALECT) == data)
 
 
+@pytest.mark.slow
 @given(foreign_files(), DOCUMENTS)
 def test_whatever_changes_in_a_foreign_file_is_read_again(data, document):
     changed = document._replace(layout=parse(data, DIALECT).layout)
@@ -418,6 +419,7 @@ def test_whatever_changes_in_a_foreign_file_is_read_again(data, document):
     assert render(again, DIALECT) == render(changed, DIALECT)
 
 
+@pytest.mark.slow
 @given(BODIES.filter(bool), DOCUMENTS)
 def test_a_text_keeps_its_bytes_when_it_is_given_front_matter(content, document):
     assume(not content.removeprefix("\ufeff").startswith("---"))
@@ -482,6 +484,7 @@ def without(name: str, data: bytes) -> list[str]:
     return [opening, *lines]
 
 
+@pytest.mark.slow
 @given(foreign_files() | DOCUMENTS.map(lambda document: render(document, DIALECT)), st.sampled_from(FIELDS), DOCUMENTS)
 def test_an_edit_leaves_every_line_of_other_fields_alone(data, name, other):
     document = parse(data, DIALECT)._replace(**{name: getattr(other, name)})

@@ -471,6 +471,7 @@ def test_a_message_on_which_the_server_always_fails_steps_aside_in_the_end(openi
     assert "an error of the server's own" in aside.reason
 
 
+@pytest.mark.slow
 def test_a_server_that_is_down_or_busy_sets_nothing_aside_however_often(opening, server, monkeypatch):
     monkeypatch.setattr(sending, "MOST_FAILURES", 2)
     here = opening(background=False)

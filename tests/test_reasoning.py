@@ -196,6 +196,7 @@ def decide_until_there_is_no_room(book: Commonplace, old: str, reflection: str, 
     pytest.fail("there was always room")
 
 
+@pytest.mark.slow
 def test_a_memory_with_no_room_for_a_decision_stays_in_doubt_and_stops_no_look_at_the_files(book, home):
     old, _, reflection = doubted(book)
     for note in ("so it is " * 100, ""):
@@ -250,6 +251,7 @@ def test_an_exported_folder_brings_its_doubts_into_another_home(book, tmp_path):
             assert seen(other) == seen(book)
 
 
+@pytest.mark.slow
 def test_doubts_move_to_a_server_and_back(book, home, postgres, tmp_path):
     some_of_everything(book)
     before = seen(book)

@@ -797,6 +797,7 @@ def test_any_text_is_a_question(book: Commonplace, query):
         assert ids(book.recall(query, min_score=0))[0] == receipt.id
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "query",
     [
@@ -873,6 +874,7 @@ def test_a_process_that_forks_after_a_recall_recalls_on_both_sides(book: Commonp
     assert set(ids(book.recall("walrus"))) == {before, mine}
 
 
+@pytest.mark.slow
 def test_a_process_that_forks_while_threads_recall_recalls_on_both_sides(book: Commonplace, monkeypatch):
     book.remember("The walrus is fed")
     look = MappedIndex._stamp

@@ -94,6 +94,7 @@ def test_a_search_finds_what_a_look_at_every_passage_finds(lay, seed, owners):
         _check(_found(parts, newest), expected(entries, newest))
 
 
+@pytest.mark.slow
 @_settings
 @given(
     seed=st.integers(0, 10**9),
@@ -121,6 +122,7 @@ def test_neither_segments_nor_merges_nor_a_tail_change_what_is_found(
         assert found == _found(whole, sought), "not to the last bit, or not in the same order"
 
 
+@pytest.mark.slow
 @_settings
 @given(seed=st.integers(0, 10**9), owners=st.integers(1, 25), steps=st.sampled_from([1, 3]))
 def test_what_the_asked_spaces_do_not_hold_changes_nothing(lay, seed, owners, steps):
@@ -186,6 +188,7 @@ def _by_frequency(dice: random.Random, count: int) -> list[str]:
     return dice.choices(_ZIPF, [1 / (rank + 1) for rank in range(len(_ZIPF))], k=count)
 
 
+@pytest.mark.slow
 @_settings
 @given(seed=st.integers(0, 10**9), pieces=st.sampled_from([1, 3]), first=st.sampled_from([1, 4, 20]))
 def test_common_words_that_need_not_be_read_change_no_candidate(lay, seed, pieces, first):
@@ -230,6 +233,7 @@ def test_common_words_are_not_read_where_rare_ones_suffice_and_are_where_they_do
     assert read == [1, 2]
 
 
+@pytest.mark.slow
 @_settings
 @given(seed=st.integers(0, 10**9), pieces=st.sampled_from([1, 3]))
 def test_a_guess_where_the_first_pass_ends_changes_no_candidate(lay, monkeypatch, seed, pieces):
@@ -259,6 +263,7 @@ def test_a_nearest_passage_that_a_filter_leaves_out_takes_nobodys_place(lay):
     assert found.total == 1_003
 
 
+@pytest.mark.slow
 @_settings
 @given(seed=st.integers(0, 10**9), spread=st.sampled_from([0.0, 0.02, 1.0]))
 def test_rough_sums_leave_out_nobody_who_is_among_the_nearest(seed, spread):

@@ -463,6 +463,7 @@ def test_a_session_that_fell_silent_is_settled_when_it_is_due_and_not_before(tim
     assert timed.work() == 0
 
 
+@pytest.mark.slow
 def test_what_is_said_while_the_rest_is_settled_is_settled_later(chosen, timed, clock, monkeypatch):
     with closing(compose_book(chosen, clock=clock)) as other:
         timed.append("s", [Sent("said", role="assistant"), Sent("said again", role="assistant")])

@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TOUR = Path(__file__).parent.parent / "tools" / "tour.py"
 
 
+@pytest.mark.slow
 def test_the_tour_shows_everything_and_leaves_nothing_behind(tmp_path):
     temporary = tmp_path / "temporary"
     temporary.mkdir()
