@@ -486,9 +486,11 @@ def test_tables_of_an_older_program_are_made_anew_and_those_of_a_newer_one_are_l
 def test_what_a_large_commit_adds_is_soon_found_without_a_look_into_the_table(place, index, statements):
     asked = "SELECT relpages, relallvisible FROM pg_class WHERE oid = to_regclass('recall_passage')"
     seen = []
-    # Who looks at the table just then, as the server itself does now and again, hides what is new until the next time.
-    for first in range(0, 15_000, 1_500):
-        added = range(first, first + 1_500)
+    # Who looks at the table just then, as the server itself does now and again, hides what is new until the next time;
+    # on a busy machine that may take a while.
+    for number in range(40):
+        time.sleep(min(2.0, 0.1 * number))
+        added = range(1_500 * number, 1_500 * number + 1_500)
         many = Layer(tuple(entry(number, terms={"apple": 1}, vector=vector(1, number)) for number in added))
         with index.writing(wait=5) as writer, _moment(place):
             writer.add(many)
