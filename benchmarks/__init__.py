@@ -1,1 +1,1 @@
-"""What Commonplace costs: each figure beside a bare reference of the same run, through the public API alone."""
+"""What Commonbook costs: each figure beside a bare reference of the same run, through the public API alone."""

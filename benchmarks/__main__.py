@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-import commonplace
+import commonbook
 from benchmarks.adding import batch, parallel_add, single_add
 from benchmarks.bench import FULL, QUICK, Bench, Scale, bench
 from benchmarks.capturing import append
@@ -83,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _report(figures: Sequence[Figure], *, quick: bool) -> dict[str, object]:
     return {
-        "commonplace": commonplace.__version__,
+        "commonbook": commonbook.__version__,
         "python": platform.python_version(),
         "sqlite": sqlite3.sqlite_version,
         "system": platform.system(),

@@ -13,12 +13,12 @@ from functools import partial
 from itertools import islice
 from typing import IO, Final
 
-import commonplace
+import commonbook
 from benchmarks.bare import BareLoop
 from benchmarks.bench import ROOT, Bench, drafts, environment, rate
 from benchmarks.figures import AT_LEAST, Bar, Figure, in_turns
 from benchmarks.texts import texts
-from commonplace.book import Commonplace
+from commonbook.book import Book
 
 _QUARTER: Final = Bar(AT_LEAST, 1 / 4)
 _THIRD: Final = Bar(AT_LEAST, 1 / 3)
@@ -30,7 +30,7 @@ _SMALL_BATCH: Final = 10
 def single_add(bench: Bench) -> Iterator[Figure]:
     """Measure one durable `remember` after another against one commit and one atomic file write."""
     for n in (0, bench.scale.middle, bench.scale.large):
-        with commonplace.open(bench.home_to_write(n)) as book, closing(BareLoop(bench.bare(n))) as loop:
+        with commonbook.open(bench.home_to_write(n)) as book, closing(BareLoop(bench.bare(n))) as loop:
             ours, reference = in_turns(
                 bench.scale.write_rounds,
                 partial(_add_ours, book, texts(f"single {n}"), bench.scale.adds),
@@ -47,7 +47,7 @@ def single_add(bench: Bench) -> Iterator[Figure]:
         )
 
 
-def _add_ours(book: Commonplace, source: Iterator[str], count: int) -> float:
+def _add_ours(book: Book, source: Iterator[str], count: int) -> float:
     chosen = list(islice(source, count))
     begun = time.perf_counter()
     for text in chosen:
@@ -68,7 +68,7 @@ def batch(bench: Bench) -> Iterator[Figure]:
     scale = bench.scale
     for size, n in ((_SMALL_BATCH, 0), (scale.batch // 10, 0), (scale.batch, 0), (scale.batch, scale.large)):
         home, bare = (bench.home_to_write(n), bench.bare(n)) if n else (bench.fresh("home"), bench.fresh("bare"))
-        with commonplace.open(home) as book, closing(BareLoop(bare)) as loop:
+        with commonbook.open(home) as book, closing(BareLoop(bare)) as loop:
             ours, reference = in_turns(
                 scale.batch_rounds,
                 partial(_batch_ours, book, texts(f"batch {n}"), size),
@@ -85,7 +85,7 @@ def batch(bench: Bench) -> Iterator[Figure]:
         )
 
 
-def _batch_ours(book: Commonplace, source: Iterator[str], count: int) -> float:
+def _batch_ours(book: Book, source: Iterator[str], count: int) -> float:
     chosen = drafts(source, count)
     begun = time.perf_counter()
     book.remember_many(chosen)
@@ -173,7 +173,7 @@ def serve(home: str, bare: str, requests: IO[str], answers: IO[str]) -> None:
     """Be a process that adds: read `ours N` or `bare N` and answer with when it began and ended."""
     # The same texts for both, but no text twice on one home.
     for_ours, for_bare = (texts(f"process {os.getpid()}") for _ in range(2))
-    with commonplace.open(home) as book, closing(BareLoop(bare)) as loop:
+    with commonbook.open(home) as book, closing(BareLoop(bare)) as loop:
         print("[0, 0]", file=answers, flush=True)
         for request in requests:
             what, count = request.split()

@@ -15,11 +15,11 @@ from itertools import islice
 from tempfile import TemporaryDirectory
 from typing import Final
 
-import commonplace
+import commonbook
 from benchmarks.bare import BareLoop, BareSearch
 from benchmarks.library import SHARED, shelves
 from benchmarks.texts import texts
-from commonplace.model import Draft
+from commonbook.model import Draft
 
 ROOT: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _AT_ONCE: Final = 1_000
@@ -153,7 +153,7 @@ class Bench:
 @contextmanager
 def bench(scale: Scale) -> Iterator[Bench]:
     """Make the place for a run, where TMPDIR says, and remove it afterwards."""
-    with TemporaryDirectory(prefix="commonplace-bench-") as place:
+    with TemporaryDirectory(prefix="commonbook-bench-") as place:
         yield Bench(place, scale)
 
 
@@ -164,7 +164,7 @@ def drafts(source: Iterator[str], n: int) -> list[Draft]:
 
 def _fill_home(folder: str, n: int) -> None:
     source = texts(f"home {n}")
-    with commonplace.open(folder) as book:
+    with commonbook.open(folder) as book:
         for left in range(n, 0, -_AT_ONCE):
             book.remember_many(drafts(source, min(left, _AT_ONCE)))
 
@@ -176,13 +176,13 @@ def _copy(original: str, folder: str) -> None:
 
 def _copy_indexed(original: str, folder: str) -> None:
     _copy(original, folder)
-    with commonplace.open(folder) as book:
+    with commonbook.open(folder) as book:
         book.reindex()
 
 
 def _fill_library(folder: str, passages: int, *, kind: str) -> None:
     source, stored = shelves(passages, kind), 0
-    with commonplace.open(folder) as book:
+    with commonbook.open(folder) as book:
         while some := list(islice(source, _AT_ONCE)):
             book.remember_many([shelf.draft for shelf in some])
             stored += sum(len(shelf.passages) for shelf in some)
@@ -211,7 +211,7 @@ def _fill_bare(folder: str, n: int) -> None:
 
 def environment(**more: str) -> dict[str, str]:
     """Return the environment of a program that starts as a user's would: nothing of ours set, compiled code kept."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("COMMONPLACE_")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("COMMONBOOK_")}
     kept = {name: value for name, value in kept.items() if name not in _NOT_A_USERS}
     return kept | ({"PYTHONPATH": os.pathsep.join(_SEARCHED)} if _SEARCHED else {}) | more
 

@@ -15,15 +15,15 @@ from functools import partial
 from itertools import count, islice
 from typing import IO, Final
 
-import commonplace
+import commonbook
 from benchmarks.bare import BareLog
 from benchmarks.bench import Bench
 from benchmarks.figures import AT_LEAST, Bar, Figure, in_turns
 from benchmarks.processes import Process, done, ready, together
 from benchmarks.texts import texts
-from commonplace.book import Commonplace
-from commonplace.boundary import LIMITS
-from commonplace.model import Sent
+from commonbook.book import Book
+from commonbook.boundary import LIMITS
+from commonbook.model import Sent
 
 _SIXTH: Final = Bar(AT_LEAST, 1 / 6)
 _CASES: Final = ((1, 1), (1, 50), (4, 1), (4, 50))
@@ -66,7 +66,7 @@ def append(bench: Bench) -> Iterator[Figure]:
 class _Run:
     """One case: the processes that append, the two beside them, and what they have been told so far."""
 
-    book: Commonplace
+    book: Book
     writers: list[Process]
     sessions: int
     appended: int = field(default=0)
@@ -76,7 +76,7 @@ class _Run:
     def begun(cls, bench: Bench, processes: int, sessions: int) -> Iterator[_Run]:
         home, bare = bench.fresh("home"), bench.fresh("bare")
         with ExitStack() as running:
-            book = running.enter_context(commonplace.open(home))
+            book = running.enter_context(commonbook.open(home))
             book.remember("The on-call rota is in the handbook.", space="personal")
             # Both run all the time, so that they are unkind to ours and to the reference alike.
             for beside in ("work", "recall"):
@@ -126,7 +126,7 @@ class _Run:
             raise RuntimeError(f"something went wrong: {wrong[0]}")
 
 
-def _client_ids(book: Commonplace, session: str) -> list[str]:
+def _client_ids(book: Book, session: str) -> list[str]:
     """Return the client ids of a session's messages, if their numbers and those of each writer are without gaps."""
     found, latest, after = [], dict[str, int](), 0
     while True:
@@ -146,7 +146,7 @@ def serve_write(home: str, bare: str, sessions: int, name: str, requests: IO[str
     """Be a process that writes: read `ours N` or `bare N` and answer with when it began and ended."""
     # The same texts for both.
     for_ours, for_bare = (zip(count(1), texts(f"writer {name}"), strict=False) for _ in range(2))
-    with commonplace.open(home) as book, closing(BareLog(bare)) as log:
+    with commonbook.open(home) as book, closing(BareLog(bare)) as log:
         ready(answers)
         for request in requests:
             what, number = request.split()
@@ -163,7 +163,7 @@ def serve_write(home: str, bare: str, sessions: int, name: str, requests: IO[str
 
 def serve_recall(home: str, requests: IO[str], answers: IO[str]) -> None:
     """Be a process that recalls, one question after another with a short pause, until standard input ends."""
-    with commonplace.open(home) as book:
+    with commonbook.open(home) as book:
         book.recall("who owns billing", spaces="personal")
         ready(answers)
         while not _is_closed(requests, 0.05):
@@ -172,7 +172,7 @@ def serve_recall(home: str, requests: IO[str], answers: IO[str]) -> None:
 
 def serve_work(home: str, requests: IO[str], answers: IO[str]) -> None:
     """Be a process that settles what is due, until standard input ends."""
-    with commonplace.open(home) as book:
+    with commonbook.open(home) as book:
         ready(answers)
         while not _is_closed(requests, 0.05):
             book.work(seconds=1)

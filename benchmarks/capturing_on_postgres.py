@@ -24,14 +24,14 @@ from typing import Final
 
 import psycopg
 
-import commonplace
+import commonbook
 from benchmarks.bench import Bench
 from benchmarks.figures import AT_LEAST, Bar, Figure, in_turns
 from benchmarks.on_postgres import book_on_postgres
 from benchmarks.processes import Process, done, ready, together
 from benchmarks.texts import texts
-from commonplace.book import Commonplace
-from commonplace.model import Message, Sent, new_id
+from commonbook.book import Book
+from commonbook.model import Message, Sent, new_id
 
 _QUARTER: Final = Bar(AT_LEAST, 1 / 4)
 _SESSIONS: Final = 50
@@ -69,7 +69,7 @@ def postgres_append(bench: Bench) -> Iterator[Figure]:
             writers = [
                 running.enter_context(
                     closing(
-                        Process(_SELF, address, str(spaces), how, str(number), str(processes), COMMONPLACE_KEYS=keys)
+                        Process(_SELF, address, str(spaces), how, str(number), str(processes), COMMONBOOK_KEYS=keys)
                     )
                 )
                 for number in range(processes)
@@ -91,7 +91,7 @@ def postgres_append(bench: Bench) -> Iterator[Figure]:
         )
 
 
-def _begin(book: Commonplace, address: str, spaces: int) -> None:
+def _begin(book: Book, address: str, spaces: int) -> None:
     """Begin every session, so that nobody measures that."""
     for number in range(_SESSIONS):
         book.append(f"session-{number}", [Sent("Good morning.")], space=_space(number, spaces))
@@ -103,7 +103,7 @@ def _space(session: int, spaces: int) -> str:
     return f"team/{session % spaces}"
 
 
-def _check(book: Commonplace, appended: int) -> None:
+def _check(book: Book, appended: int) -> None:
     """Look at every session: no message lost or doubled, none out of its order."""
     found = 0
     for number in range(_SESSIONS):
@@ -119,7 +119,7 @@ def _check(book: Commonplace, appended: int) -> None:
         raise RuntimeError(f"{appended} messages were acknowledged, {found} are there")
 
 
-def _messages(book: Commonplace, session: str) -> Iterator[Message]:
+def _messages(book: Book, session: str) -> Iterator[Message]:
     after: int | None = 0
     while after is not None:
         page = book.messages(session, after=after, limit=1000)
@@ -130,7 +130,7 @@ def _messages(book: Commonplace, session: str) -> Iterator[Message]:
 class _Writer:
     """One thread of a process: the sessions that it takes in turn, and a connection for bare transactions."""
 
-    def __init__(self, book: Commonplace, address: str, name: str, sessions: Sequence[int], spaces: int) -> None:
+    def __init__(self, book: Book, address: str, name: str, sessions: Sequence[int], spaces: int) -> None:
         self._book, self._name, self._sessions, self._spaces = book, name, sessions, spaces
         self._bare = psycopg.connect(address, autocommit=True)
         if self._bare.execute(_DURABILITY).fetchone() != ("on", "on"):
@@ -155,7 +155,7 @@ def serve(address: str, spaces: int, how: str, number: int, processes: int) -> N
     """Be a process that writes: read `ours N` or `bare N` and answer with when it began and ended."""
     every = range(_SESSIONS)
     shares = [every] if how == "in turn" else [(session,) for session in every[number::processes]]
-    with ExitStack() as open_, commonplace.open(address) as book:
+    with ExitStack() as open_, commonbook.open(address) as book:
         writers = [
             open_.enter_context(closing(_Writer(book, address, f"{number}.{at}", share, spaces)))
             for at, share in enumerate(shares)

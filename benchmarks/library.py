@@ -36,10 +36,10 @@ from itertools import accumulate, count, cycle, islice
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from commonplace.analysis import query_words
-from commonplace.engines.static_table import TABLE
-from commonplace.model import Draft
-from commonplace.paths import PERSONAL
+from commonbook.analysis import query_words
+from commonbook.engines.static_table import TABLE
+from commonbook.model import Draft
+from commonbook.paths import PERSONAL
 
 ASKED: Final = 7
 """So many words has a question, stop words aside."""

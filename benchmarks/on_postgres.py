@@ -17,18 +17,18 @@ from typing import Any, Final, NamedTuple
 
 import psycopg
 
-import commonplace
+import commonbook
 from benchmarks.bench import Bench
 from benchmarks.figures import AT_MOST, Bar, Figure
 from benchmarks.library import by_frequency, shelves
 from benchmarks.recalling import percentile
-from commonplace import analysis, indexing
-from commonplace.book import Commonplace
-from commonplace.compose import make_keys
-from commonplace.engines.postgres_rows import signed
-from commonplace.engines.postgres_schema import INDEX
-from commonplace.engines.static_table import StaticTable
-from commonplace.paths import PERSONAL
+from commonbook import analysis, indexing
+from commonbook.book import Book
+from commonbook.compose import make_keys
+from commonbook.engines.postgres_rows import signed
+from commonbook.engines.postgres_schema import INDEX
+from commonbook.engines.static_table import StaticTable
+from commonbook.paths import PERSONAL
 from tests.postgres_server import TEMPLATE, Server
 
 _K: Final = 10
@@ -90,12 +90,12 @@ def postgres_recall(bench: Bench) -> Iterator[Figure]:
         yield _index_made(book, address)
         with closing(_Bare(address)) as bare:
             for case in cases:
-                os.environ["COMMONPLACE_RECALL_MB"] = "" if case.kept else "0"
-                with commonplace.open(address) as asker:
+                os.environ["COMMONBOOK_RECALL_MB"] = "" if case.kept else "0"
+                with commonbook.open(address) as asker:
                     yield from _recall(bench, asker, bare, case)
 
 
-def _recall(bench: Bench, book: Commonplace, bare: _Bare, case: _Case) -> Iterator[Figure]:
+def _recall(bench: Bench, book: Book, bare: _Bare, case: _Case) -> Iterator[Figure]:
     chance = random.Random(f"questions {case.what} {case.n}")
 
     def asked(questions: int) -> tuple[list[float], list[float]]:
@@ -127,7 +127,7 @@ def _recall(bench: Bench, book: Commonplace, bare: _Bare, case: _Case) -> Iterat
         )
 
 
-def _index_made(book: Commonplace, address: str) -> Figure:
+def _index_made(book: Book, address: str) -> Figure:
     """Measure making the index of everything, beside copying its tables within the database."""
     begun = time.perf_counter()
     book.reindex(anew=True)
@@ -194,23 +194,23 @@ class _Bare:
 
 
 @contextmanager
-def book_on_postgres(bench: Bench) -> Iterator[tuple[Commonplace, str, str]]:
+def book_on_postgres(bench: Bench) -> Iterator[tuple[Book, str, str]]:
     """Open an empty book on a server of its own that syncs to disk; yield it, its address and where its keys are."""
     folder = os.path.join(bench.fresh("keys"), "keys")
     make_keys(folder)
     with Server.started(**_SETTINGS) as server:
         server.make_template()
         address = server.make_database("bench", template=TEMPLATE)
-        os.environ["COMMONPLACE_KEYS"] = folder
+        os.environ["COMMONBOOK_KEYS"] = folder
         try:
-            with commonplace.open(address) as book:
+            with commonbook.open(address) as book:
                 yield book, address, folder
         finally:
-            del os.environ["COMMONPLACE_KEYS"]
-            os.environ.pop("COMMONPLACE_RECALL_MB", None)
+            del os.environ["COMMONBOOK_KEYS"]
+            os.environ.pop("COMMONBOOK_RECALL_MB", None)
 
 
-def _fill(book: Commonplace, n: int) -> None:
+def _fill(book: Book, n: int) -> None:
     spaces = {PERSONAL: n}
     spaces |= {_team(at): n // _TEAMS for at in range(_TEAMS)}
     spaces |= {f"small/{at}": max(n // _SMALL_PART, 1) for at in range(_SMALL)}

@@ -9,15 +9,15 @@ from functools import partial
 from itertools import count, islice
 from typing import Final
 
-import commonplace
+import commonbook
 from benchmarks.bare import BareLoop
 from benchmarks.bench import Bench
 from benchmarks.figures import AT_MOST, Bar, Figure, in_turns
 from benchmarks.library import shelves
 from benchmarks.recalling import recall_times
-from commonplace.book import Commonplace
-from commonplace.model import Draft
-from commonplace.paths import PERSONAL
+from commonbook.book import Book
+from commonbook.model import Draft
+from commonbook.paths import PERSONAL
 
 _BAR: Final = Bar(AT_MOST, 1.2)
 _IN_DOUBT: Final = 0.1
@@ -28,7 +28,7 @@ _ELSEWHERE: Final = "elsewhere"
 def supersede(bench: Bench) -> Iterator[Figure]:
     """Measure superseding what n memories rest on, beside as many rows in one commit and their files."""
     for n in bench.scale.dependents:
-        with commonplace.open(bench.fresh("reasoned")) as book, closing(BareLoop(bench.fresh("bare"))) as loop:
+        with commonbook.open(bench.fresh("reasoned")) as book, closing(BareLoop(bench.fresh("bare"))) as loop:
             old = book.remember("it was so", space=PERSONAL).id
             links = (("reflects_on", old),)
             book.remember_many([Draft(f"thought {at}", space=f"s{at % _SPACES}", links=links) for at in range(n)])
@@ -48,7 +48,7 @@ def supersede(bench: Bench) -> Iterator[Figure]:
         )
 
 
-def _supersede(book: Commonplace, old: str, n: int) -> float:
+def _supersede(book: Book, old: str, n: int) -> float:
     # By something else each time: of the same again, a withdrawn notice would only open again.
     new = book.remember("it is so", space=PERSONAL).id
     begun = time.perf_counter()
@@ -70,7 +70,7 @@ def recall_suspect(bench: Bench) -> Iterator[Figure]:
     n = bench.scale.shared
     notes = list(islice((shelf.draft.text for shelf in shelves(2 * n) if len(shelf.passages) == 1), n))
     doubtful = round(n * _IN_DOUBT)
-    with commonplace.open(bench.fresh("doubtful")) as book, commonplace.open(bench.fresh("sure")) as plain:
+    with commonbook.open(bench.fresh("doubtful")) as book, commonbook.open(bench.fresh("sure")) as plain:
         for one in (book, plain):
             old, new = one.remember_many([Draft("it was so", space=_ELSEWHERE), Draft("it is so", space=_ELSEWHERE)])
             links = (("reflects_on", old.id),) if one is book else ()

@@ -16,15 +16,15 @@ from typing import IO, Any, Final
 
 import psutil
 
-import commonplace
+import commonbook
 from benchmarks.bare import BareSearch
 from benchmarks.bench import ROOT, Bench, environment, milliseconds, python
 from benchmarks.figures import AT_LEAST, AT_MOST, Bar, Figure, in_turns
 from benchmarks.library import CHAT, SHARED, as_in_a_chat, by_frequency, from_a_passage
 from benchmarks.starting import command
-from commonplace.analysis import query_words
-from commonplace.book import Commonplace
-from commonplace.paths import PERSONAL
+from commonbook.analysis import query_words
+from commonbook.book import Book
+from commonbook.paths import PERSONAL
 
 _K: Final = 10
 _THRICE: Final = Bar(AT_LEAST, 3.0)
@@ -53,12 +53,12 @@ def recall(bench: Bench) -> Iterator[Figure]:
     for n in bench.scale.passages:
         for library, kinds in _ASKED.items():
             home = bench.library(n, library)
-            with commonplace.open(home) as book, closing(BareSearch(bench.bare_search(n, library))) as search:
+            with commonbook.open(home) as book, closing(BareSearch(bench.bare_search(n, library))) as search:
                 for kind in kinds:
                     yield from _recall(bench, book, search, n, kind)
 
 
-def _recall(bench: Bench, book: Commonplace, search: BareSearch, n: int, kind: str) -> Iterator[Figure]:
+def _recall(bench: Bench, book: Book, search: BareSearch, n: int, kind: str) -> Iterator[Figure]:
     source = _questions(kind, search, n)
     ours, reference = (partial(_ask_book, book), partial(_ask_bare, search))
     first = list(islice(source, _WARM_UP))
@@ -111,7 +111,7 @@ def answer_times(
     return told[ours], told[reference]
 
 
-def recall_times(bench: Bench, book: Commonplace, plain: Commonplace) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def recall_times(bench: Bench, book: Book, plain: Book) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Ask two books the same in turns, round by round; return the medians of each round but the first."""
     asked = random.Random("asked")
     rounds = [
@@ -126,7 +126,7 @@ def recall_times(bench: Bench, book: Commonplace, plain: Commonplace) -> tuple[t
     return ours, tuple(percentile(times, 50) for _, times in rounds[1:])
 
 
-def _ask_book(book: Commonplace, asked: str) -> float:
+def _ask_book(book: Book, asked: str) -> float:
     begun = time.perf_counter()
     book.recall(asked, k=_K)
     return (time.perf_counter() - begun) * 1_000
@@ -166,18 +166,18 @@ def recall_memory(bench: Bench) -> Iterator[Figure]:
 
 
 def cold_recall(bench: Bench) -> Iterator[Figure]:
-    """Measure `commonplace recall WORD` from a cold start against an interpreter that imports numpy."""
+    """Measure `commonbook recall WORD` from a cold start against an interpreter that imports numpy."""
     scale = bench.scale
     for n in (scale.small, scale.middle, scale.large):
         home = bench.indexed(n)
         ours, reference = in_turns(
             scale.start_rounds,
-            partial(milliseconds, [*command(), "recall", _WORD, "--json"], COMMONPLACE_HOME=home),
+            partial(milliseconds, [*command(), "recall", _WORD, "--json"], COMMONBOOK_HOME=home),
             partial(milliseconds, python("import numpy")),
         )
         yield Figure(
             benchmark="cold_recall",
-            what="commonplace recall, home of n memories",
+            what="commonbook recall, home of n memories",
             n=n,
             unit="ms",
             ours_rounds=ours,
@@ -190,7 +190,7 @@ def write_then_recall(bench: Bench) -> Iterator[Figure]:
     """Measure from the receipt of a memory until another process has recalled it, beside a recall without a write."""
     n = bench.scale.passages[-2]
     home = bench.library_to_write(n)
-    with commonplace.open(home) as book, closing(_Reader(home)) as reader:
+    with commonbook.open(home) as book, closing(_Reader(home)) as reader:
         ours, reference = in_turns(
             bench.scale.questions // 4,
             partial(_write_and_ask, book, reader, count(1_000)),
@@ -209,7 +209,7 @@ def write_then_recall(bench: Bench) -> Iterator[Figure]:
 _WRITTEN: Final = "The lighthouse keeper hid the brass telescope below stair"
 
 
-def _write_and_ask(book: Commonplace, reader: _Reader, numbers: Iterator[int]) -> float:
+def _write_and_ask(book: Book, reader: _Reader, numbers: Iterator[int]) -> float:
     said = f"{_WRITTEN} {next(numbers)}"
     written = book.remember(said, space=PERSONAL)
     begun = time.monotonic()
@@ -267,7 +267,7 @@ class _Reader:
 
 def serve(home: str, requests: IO[str], answers: IO[str]) -> None:
     """Be a process that recalls: answer with when a recall ended and what it found, or with the bytes held."""
-    with commonplace.open(home) as book:
+    with commonbook.open(home) as book:
         print("0", file=answers, flush=True)
         for request in requests:
             what, *asked = json.loads(request)

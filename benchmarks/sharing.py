@@ -11,15 +11,15 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Final
 
-import commonplace
+import commonbook
 from benchmarks.bare import BareLoop
 from benchmarks.bench import Bench
 from benchmarks.figures import AT_MOST, Bar, Figure, in_turns
 from benchmarks.library import shelves
 from benchmarks.recalling import recall_times
-from commonplace.book import Commonplace
-from commonplace.model import Draft, new_id
-from commonplace.paths import PERSONAL
+from commonbook.book import Book
+from commonbook.model import Draft, new_id
+from commonbook.paths import PERSONAL
 
 _BAR: Final = Bar(AT_MOST, 1.3)
 _COPIED: Final = 0.3
@@ -41,7 +41,7 @@ def edit_shared(bench: Bench) -> Iterator[Figure]:
     """Measure an edit until all live copies have followed, beside as many rows in one commit and their files."""
     for n in bench.scale.copies:
         home = bench.fresh("shared")
-        with commonplace.open(home) as book, closing(BareLoop(bench.fresh("bare"))) as loop:
+        with commonbook.open(home) as book, closing(BareLoop(bench.fresh("bare"))) as loop:
             source = _with_copies(book, home, n)
             said = (f"text {number}" for number in count())
             ours, reference = in_turns(
@@ -59,7 +59,7 @@ def edit_shared(bench: Bench) -> Iterator[Figure]:
         )
 
 
-def _with_copies(book: Commonplace, home: str, n: int) -> str:
+def _with_copies(book: Book, home: str, n: int) -> str:
     """Return a memory with so many live copies, each in a space of its own, put there as files."""
     source = book.remember("the text of the source", space=PERSONAL).id
     _copy_by_hand(home, [(new_id(), source, source, f"team/s{at}") for at in range(n)])
@@ -79,7 +79,7 @@ def _copy_by_hand(home: str, copies: list[tuple[str, str, str, str]]) -> None:
         )
 
 
-def _edit(book: Commonplace, source: str, said: Iterator[str]) -> float:
+def _edit(book: Book, source: str, said: Iterator[str]) -> float:
     begun = time.perf_counter()
     book.edit(source, text=next(said))
     while book.work():
@@ -97,20 +97,20 @@ def lineage(bench: Bench) -> Iterator[Figure]:
     """Measure the lineage of the last of a chain, and all copies of one source, beside one query for the same rows."""
     n = bench.scale.chain
     home = bench.fresh("chain")
-    with commonplace.open(home) as book:
+    with commonbook.open(home) as book:
         chain = [book.remember("the text of the source", space=PERSONAL).id, *(new_id() for _ in range(n))]
         _copy_by_hand(home, [(chain[at], chain[at - 1], chain[0], f"chain/s{at}") for at in range(1, n + 1)])
         book.sync()
         yield _asked(bench, book, home, chain[-1], n=n, what="lineage at the end of a chain of n", sql=_BACK)
     n = bench.scale.fan
     home = bench.fresh("fan")
-    with commonplace.open(home) as book:
+    with commonbook.open(home) as book:
         source = _with_copies(book, home, n)
         yield _asked(bench, book, home, source, n=n, what="copies of a source that has n", sql=_FORWARD)
 
 
-def _asked(bench: Bench, book: Commonplace, home: str, memory: str, *, n: int, what: str, sql: str) -> Figure:
-    with closing(sqlite3.connect(Path(home, ".commonplace", "state.db"))) as bare:
+def _asked(bench: Bench, book: Book, home: str, memory: str, *, n: int, what: str, sql: str) -> Figure:
+    with closing(sqlite3.connect(Path(home, ".commonbook", "state.db"))) as bare:
         ours, reference = in_turns(
             bench.scale.start_rounds,
             lambda: _timed(lambda: book.lineage(memory)) * 1_000,
@@ -129,7 +129,7 @@ def recall_copies(bench: Bench) -> Iterator[Figure]:
     """Measure recall in a space of which three in ten memories are copies, beside the same texts that are none."""
     n = bench.scale.shared
     notes = list(islice((shelf.draft.text for shelf in shelves(2 * n) if len(shelf.passages) == 1), n))
-    with commonplace.open(bench.fresh("copies")) as book, commonplace.open(bench.fresh("none")) as plain:
+    with commonbook.open(bench.fresh("copies")) as book, commonbook.open(bench.fresh("none")) as plain:
         for one in (book, plain):
             sources = one.remember_many([Draft(text, space=_ELSEWHERE) for text in notes[: round(n * _COPIED)]])
             one.remember_many([Draft(text, space=PERSONAL) for text in notes[len(sources) :]])

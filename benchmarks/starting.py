@@ -12,7 +12,7 @@ from benchmarks.bare import WALK
 from benchmarks.bench import Bench, milliseconds, python
 from benchmarks.figures import AT_MOST, Bar, Figure, in_turns
 
-_OPEN: Final = "import sys, commonplace; commonplace.open(sys.argv[1]).close()"
+_OPEN: Final = "import sys, commonbook; commonbook.open(sys.argv[1]).close()"
 _OPEN_BAR: Final = Bar(AT_MOST, 3.0)
 _BARRED_FILES: Final = 10_000
 _STATUS_BAR: Final = Bar(AT_MOST, 6.0)
@@ -40,18 +40,18 @@ def open_unchanged(bench: Bench) -> Iterator[Figure]:
 
 
 def cold_status(bench: Bench) -> Iterator[Figure]:
-    """Measure `commonplace status` from a cold start against an interpreter that imports sqlite3."""
+    """Measure `commonbook status` from a cold start against an interpreter that imports sqlite3."""
     scale = bench.scale
     for n in (scale.small, scale.middle, scale.large):
         home = bench.home(n)
         ours, reference = in_turns(
             scale.start_rounds,
-            partial(milliseconds, [*command(), "status"], COMMONPLACE_HOME=home),
+            partial(milliseconds, [*command(), "status"], COMMONBOOK_HOME=home),
             partial(milliseconds, python("import sqlite3")),
         )
         yield Figure(
             benchmark="cold_status",
-            what="commonplace status, home of n memories",
+            what="commonbook status, home of n memories",
             n=n,
             unit="ms",
             ours_rounds=ours,
@@ -62,5 +62,5 @@ def cold_status(bench: Bench) -> Iterator[Figure]:
 
 def command() -> list[str]:
     """Return the command that a user types, or its like where the package is not installed."""
-    installed = os.path.join(os.path.dirname(sys.executable), "commonplace")
-    return [installed] if os.path.exists(installed) else [sys.executable, "-m", "commonplace"]
+    installed = os.path.join(os.path.dirname(sys.executable), "commonbook")
+    return [installed] if os.path.exists(installed) else [sys.executable, "-m", "commonbook"]

@@ -17,10 +17,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import commonplace
-from commonplace import memories, sessions
-from commonplace.book import Commonplace
-from commonplace.model import Filter, Message, Sent, Session
+import commonbook
+from commonbook import memories, sessions
+from commonbook.book import Book
+from commonbook.model import Filter, Message, Sent, Session
 from tests import crashing
 from tests.crash_child import POINTS as FILE_POINTS
 from tests.crash_child import _after, _die, tell
@@ -38,7 +38,7 @@ POINTS = {
 # --- what a child does
 
 
-def do(book: Commonplace, op: dict[str, Any]) -> Any:
+def do(book: Book, op: dict[str, Any]) -> Any:
     """Do an operation on a session through the public door; return its answer as plain data."""
     match op["verb"]:
         case "append":
@@ -62,7 +62,7 @@ def do(book: Commonplace, op: dict[str, Any]) -> Any:
 
 def serve(home: str) -> None:
     """Do what standard input says, line by line."""
-    with closing(commonplace.open(home)) as book:
+    with closing(commonbook.open(home)) as book:
         tell("ready")
         for line in sys.stdin.buffer:
             tell(do(book, json.loads(line)))
@@ -73,7 +73,7 @@ def crash(folder: str) -> None:
     for case in json.load(sys.stdin):
         pid = os.fork()
         if pid == 0:
-            book = commonplace.open(os.path.join(folder, case["home"]))
+            book = commonbook.open(os.path.join(folder, case["home"]))
             POINTS[case["point"]]()
             do(book, case["op"])
             book.close()
@@ -99,7 +99,7 @@ def _appender(home: str, who: int, each: int, gate: int, latch: int) -> int:
     os.read(gate, 1)  # Everybody starts when the parent has closed its end.
     error, told = None, []
     try:
-        with closing(commonplace.open(home)) as book:
+        with closing(commonbook.open(home)) as book:
             for first in range(0, each, 2):
                 texts = [f"message {number} of {who}" for number in range(first, min(first + 2, each))]
                 receipt = book.append("shared", texts)
@@ -114,7 +114,7 @@ def _appender(home: str, who: int, each: int, gate: int, latch: int) -> int:
 
 def worker(home: str) -> None:
     """Settle what is due in the background, until standard input closes."""
-    with closing(commonplace.open(home)) as book, book.working(every=0.05):
+    with closing(commonbook.open(home)) as book, book.working(every=0.05):
         tell("ready")
         select.select([0], [], [])
 
@@ -131,7 +131,7 @@ def start(mode: str, *args: object, **env: str) -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=_ROOT,
-        env=crashing.environment(COMMONPLACE_SPACE="personal", **env),
+        env=crashing.environment(COMMONBOOK_SPACE="personal", **env),
         bufsize=0,
     )
 
@@ -176,7 +176,7 @@ class Log(NamedTuple):
         return [one for one in self.messages if one.taken_back is None]
 
 
-def logs_of(book: Commonplace) -> dict[str, Log]:
+def logs_of(book: Book) -> dict[str, Log]:
     """Read every session to its end, page by page."""
     found = {}
     for session in book.sessions(limit=1000):
@@ -190,7 +190,7 @@ def logs_of(book: Commonplace) -> dict[str, Log]:
     return found
 
 
-def episodes_of(book: Commonplace) -> dict[str, list[tuple[int, str]]]:
+def episodes_of(book: Book) -> dict[str, list[tuple[int, str]]]:
     """Return number and id of the messages that stand in each live episode, in the order of its file."""
     found = {}
     after = None
@@ -207,7 +207,7 @@ def episodes_of(book: Commonplace) -> dict[str, list[tuple[int, str]]]:
 
 def wrong_with(home: Path | str) -> list[str]:
     """Open a home or a book on a server, and say everything about its sessions and files that must never be."""
-    with closing(commonplace.open(home)) as book:
+    with closing(commonbook.open(home)) as book:
         logs, episodes = logs_of(book), episodes_of(book)
     wrong = [one for log in logs.values() for one in _wrong_log(log, episodes)]
     held = [(episode, id_) for episode, lines in episodes.items() for _, id_ in lines]
@@ -220,7 +220,7 @@ def wrong_with(home: Path | str) -> list[str]:
         if id_ not in marked or marked[id_].episode != episode or marked[id_].taken_back:
             wrong.append(f"the episode {episode} tells {id_}, which it does not hold")
     # The index is made when somebody recalls: it has its own tests.
-    return wrong + [one for one in crashing.look_at(home).wrong if ".commonplace/index" not in one]
+    return wrong + [one for one in crashing.look_at(home).wrong if ".commonbook/index" not in one]
 
 
 def _wrong_log(log: Log, episodes: dict[str, list[tuple[int, str]]]) -> list[str]:
@@ -243,7 +243,7 @@ def _wrong_log(log: Log, episodes: dict[str, list[tuple[int, str]]]) -> list[str
 
 def shape_of(home: Path | str) -> dict[str, Any]:
     """Return what sessions hold, without the ids and times that differ from one run to the next."""
-    with closing(commonplace.open(home)) as book:
+    with closing(commonbook.open(home)) as book:
         logs = logs_of(book)
     shape = {}
     for name, (session, messages) in sorted(logs.items()):

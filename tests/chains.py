@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from commonplace import audit
-from commonplace.engines.signing import KeyFiles
-from commonplace.errors import HomeDamaged
-from commonplace.model import Change, Finding, LogReport
-from commonplace.ports import Transaction
+from commonbook import audit
+from commonbook.engines.signing import KeyFiles
+from commonbook.errors import HomeDamaged
+from commonbook.model import Change, Finding, LogReport
+from commonbook.ports import Transaction
 
 COLUMNS = ("space", "seq", "time", "actor", "action", "subjects", "payload", "previous", "hash", "signature", "key_id")
 TABLES = """
@@ -148,16 +148,16 @@ def part(text: str) -> bytes:
 
 def forged_hash(row: dict[str, Any]) -> str:
     said = ("space", "seq", "time", "actor", "action", "subjects", "payload", "previous", "key_id")
-    data = part("commonplace log entry v1") + b"".join(part(str(row[name])) for name in said)
+    data = part("commonbook log entry v1") + b"".join(part(str(row[name])) for name in said)
     return hashlib.sha256(data).hexdigest()
 
 
 def signature_message(digest: str) -> bytes:
-    return part("commonplace log entry signature v1") + bytes.fromhex(digest)
+    return part("commonbook log entry signature v1") + bytes.fromhex(digest)
 
 
 def head_message(space: str, seq: int, digest: str, key_id: str) -> bytes:
-    return part("commonplace log head v1") + part(space) + part(str(seq)) + part(digest) + part(key_id)
+    return part("commonbook log head v1") + part(space) + part(str(seq)) + part(digest) + part(key_id)
 
 
 def id_of(key: Ed25519PrivateKey) -> str:

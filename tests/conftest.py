@@ -15,11 +15,11 @@ from typing import Final
 import hypothesis
 import pytest
 
-import commonplace
-from commonplace.adapters.hermes.provider import CommonplaceMemoryProvider
-from commonplace.book import Commonplace
-from commonplace.compose import SystemClock, make_keys
-from commonplace.settings import Settings
+import commonbook
+from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
+from commonbook.book import Book
+from commonbook.compose import SystemClock, make_keys
+from commonbook.settings import Settings
 from tests.postgres_server import TEMPLATE, Server, rows_of
 
 pytest.register_assert_rewrite("tests.hermes")
@@ -29,14 +29,14 @@ pytest_plugins = ("tests.no_skips", "pytester")
 # On a busy machine one example may wait for seconds until the processor is its own: that says nothing about the code.
 # Developers look for new examples; where changes are accepted, all are judged by the same ones.
 hypothesis.settings.register_profile(
-    "commonplace",
+    "commonbook",
     deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
-    derandomize=os.environ.get("COMMONPLACE_NO_SKIPS") == "1",
+    derandomize=os.environ.get("COMMONBOOK_NO_SKIPS") == "1",
 )
-hypothesis.settings.load_profile("commonplace")
+hypothesis.settings.load_profile("commonbook")
 
-OpenBook = Callable[[], Commonplace]
+OpenBook = Callable[[], Book]
 Folder = Callable[[], Path]
 Stored = Callable[[], dict[str, bytes]]
 
@@ -61,9 +61,9 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     desk.mkdir()
     monkeypatch.chdir(desk)
     for name in _SETTINGS:
-        monkeypatch.delenv(f"COMMONPLACE_{name}", raising=False)
+        monkeypatch.delenv(f"COMMONBOOK_{name}", raising=False)
     # A command that takes more than a second tells how far it is, and on a busy machine any command may.
-    monkeypatch.setattr("commonplace.doors.progress._PAUSE", 3600.0)
+    monkeypatch.setattr("commonbook.doors.progress._PAUSE", 3600.0)
 
 
 @pytest.fixture
@@ -84,28 +84,28 @@ def chosen(engine: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypa
 
     A book on PostgreSQL has a home for its outbox and configuration all the same: never the one of whoever runs this.
     """
-    monkeypatch.setenv("COMMONPLACE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("COMMONBOOK_HOME", str(tmp_path / "home"))
     if engine == "sqlite":
         return Settings.load(tmp_path / "home")
     address, keys = request.getfixturevalue("postgres_book")
-    monkeypatch.setenv("COMMONPLACE_DATABASE", address)
-    monkeypatch.setenv("COMMONPLACE_KEYS", keys)
+    monkeypatch.setenv("COMMONBOOK_DATABASE", address)
+    monkeypatch.setenv("COMMONBOOK_KEYS", keys)
     return Settings.load()
 
 
 @pytest.fixture
 def place(chosen: Settings) -> Path | str:
-    """Where the book is, for `commonplace.open` in any process: a home, or the address of a server."""
+    """Where the book is, for `commonbook.open` in any process: a home, or the address of a server."""
     return chosen.database.address if chosen.database else Path(chosen.home)
 
 
 @pytest.fixture
 def open_book(chosen: Settings) -> Iterator[OpenBook]:
     """Open the book as another process would: each call is a book of its own, closed at the end."""
-    opened: list[Commonplace] = []
+    opened: list[Book] = []
 
-    def opening() -> Commonplace:
-        opened.append(commonplace.open(None if chosen.database else chosen.home))
+    def opening() -> Book:
+        opened.append(commonbook.open(None if chosen.database else chosen.home))
         return opened[-1]
 
     yield opening
@@ -114,22 +114,22 @@ def open_book(chosen: Settings) -> Iterator[OpenBook]:
 
 
 @pytest.fixture
-def book(open_book: OpenBook) -> Commonplace:
+def book(open_book: OpenBook) -> Book:
     """A book that nobody has written to."""
     return open_book()
 
 
 @pytest.fixture
-def provider(chosen: Settings, tmp_path: Path) -> Iterator[CommonplaceMemoryProvider]:
+def provider(chosen: Settings, tmp_path: Path) -> Iterator[CommonbookMemoryProvider]:
     """The memory provider of a Hermes whose folder is `hermes`, on the book, with patience; shut down at the end."""
-    made = CommonplaceMemoryProvider(hermes_home=str(tmp_path / "hermes"))
+    made = CommonbookMemoryProvider(hermes_home=str(tmp_path / "hermes"))
     made.save_config({"write_seconds": 60, "recall_seconds": 7}, str(tmp_path / "hermes"))
     yield made
     made.shutdown()
 
 
 @pytest.fixture
-def folder(book: Commonplace, tmp_path: Path) -> Folder:
+def folder(book: Book, tmp_path: Path) -> Folder:
     """The Markdown of the book as it is now: its home, or what a server exports."""
 
     def now() -> Path:
@@ -185,8 +185,8 @@ def postgres_keys(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="session")
 def postgres_migrated(postgres: Server) -> str:
     """The name of a database that is copied for each test, which is faster than making its tables."""
-    from commonplace.engines.postgres import PostgresDatabase
-    from commonplace.engines.postgres_migrations import MIGRATIONS
+    from commonbook.engines.postgres import PostgresDatabase
+    from commonbook.engines.postgres_migrations import MIGRATIONS
 
     address = postgres.make_database(_MIGRATED, template=TEMPLATE)
     PostgresDatabase(address, migrations=MIGRATIONS, clock=SystemClock(), busy_seconds=10).close()

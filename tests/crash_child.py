@@ -15,13 +15,13 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-import commonplace
-from commonplace import carry, files, writing
-from commonplace.engines import disk
-from commonplace.engines.disk import HomeFolder
-from commonplace.engines.sqlite import SqliteDatabase
-from commonplace.errors import CommonplaceError
-from commonplace.model import Draft
+import commonbook
+from commonbook import carry, files, writing
+from commonbook.engines import disk
+from commonbook.engines.disk import HomeFolder
+from commonbook.engines.sqlite import SqliteDatabase
+from commonbook.errors import CommonbookError
+from commonbook.model import Draft
 from tests.crashing import do, text_of
 
 SPACES = ("a", "b", "team/c")
@@ -36,7 +36,7 @@ def tell(told: object) -> None:
 
 def work(home: str, seed: str) -> None:
     dice = random.Random(seed)
-    book = commonplace.open(home)
+    book = commonbook.open(home)
     known = [memory.id for memory in book.list(limit=500).items]
     number = 0
     while True:
@@ -166,7 +166,7 @@ def crash(home: str) -> None:
             early = case.get("early", False)
             if early:
                 POINTS[case["point"]]()
-            book = commonplace.open(os.path.join(home, case["home"]))
+            book = commonbook.open(os.path.join(home, case["home"]))
             if not early:
                 POINTS[case["point"]]()
             for op in case["ops"]:
@@ -183,7 +183,7 @@ def stop(home: str, point: str, wait: str) -> None:
     """Do one operation and stop in the middle of it, until somebody lets us go on."""
     op = json.load(sys.stdin)
     vars(carry)["_WAIT"] = float(wait)
-    book = commonplace.open(home)
+    book = commonbook.open(home)
     match point:
         case "in the transaction":
             _after(writing, "seal", _stop)
@@ -202,12 +202,12 @@ def stop(home: str, point: str, wait: str) -> None:
 
 def ops(home: str) -> None:
     """Do the operations of standard input in order, and tell each answer."""
-    book = commonplace.open(home)
+    book = commonbook.open(home)
     ids: list[str] = []
     for op in json.load(sys.stdin):
         if op["verb"] == "reopen":
             book.close()
-            book = commonplace.open(home)
+            book = commonbook.open(home)
         if "at" in op:
             op["id"] = ids[op.pop("at")]
         answer = do(book, op)
@@ -244,7 +244,7 @@ def _writer(home: str, who: int, each: int, batch: int, go_out: int, go_in: int)
     os.read(go_out, 1)  # Everybody starts when the parent has closed its end.
     error, receipts, longest = None, [], 0.0
     try:
-        book = commonplace.open(home)
+        book = commonbook.open(home)
         for number in range(0, each, batch):
             begun = time.monotonic()
             drafts = [
@@ -263,10 +263,10 @@ def one(home: str) -> None:
     """Do one operation; tell its answer, or the error."""
     op = json.load(sys.stdin)
     try:
-        book = commonplace.open(home)
+        book = commonbook.open(home)
         tell({"answer": do(book, op)})
         book.close()
-    except CommonplaceError as error:
+    except CommonbookError as error:
         tell({"error": type(error).__name__, "message": error.message, "fix": error.fix})
 
 
@@ -276,13 +276,13 @@ def one(home: str) -> None:
 def edits(home: str, number: str) -> None:
     """Edit the memories of standard input in turn, each time with a text of its own."""
     ids = json.load(sys.stdin)
-    book = commonplace.open(home)
+    book = commonbook.open(home)
     for at in range(int(number)):
         memory = ids[at % len(ids)]
         text = text_of(f"api-{at}*{(at % 3) * 2000}")
         try:
             receipt = book.edit(memory, text=text)
-        except CommonplaceError as error:
+        except CommonbookError as error:
             tell({"id": memory, "error": type(error).__name__, "message": error.message})
             continue
         tell({"id": memory, "text": text, "version": receipt.version})
@@ -291,7 +291,7 @@ def edits(home: str, number: str) -> None:
 
 def scans(home: str) -> None:
     """Look at the folder again and again until standard input closes."""
-    book = commonplace.open(home)
+    book = commonbook.open(home)
     looks = 0
     while not select.select([0], [], [], 0)[0]:
         book.sync()

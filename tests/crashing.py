@@ -21,9 +21,9 @@ from typing import Any
 
 import yaml
 
-import commonplace
-from commonplace.book import Commonplace
-from commonplace.model import FILESYSTEM, KINDS, LOCAL_OWNER, Draft, Filter, Receipt
+import commonbook
+from commonbook.book import Book
+from commonbook.model import FILESYSTEM, KINDS, LOCAL_OWNER, Draft, Filter, Receipt
 
 Op = dict[str, Any]
 Said = tuple[str, str]
@@ -46,7 +46,7 @@ def text_of(short: str) -> str:
     return words.strip()
 
 
-def do(book: Commonplace, op: Op) -> Any:
+def do(book: Book, op: Op) -> Any:
     """Do an operation through the public door; return its answer as plain data."""
     match op["verb"]:
         case "remember":
@@ -213,7 +213,7 @@ class Home:
 def look_at(home: Path | str) -> Home:
     """Open a home or a book on a server, see what it holds, close it, and note everything that must never be."""
     wrong: list[str] = []
-    with closing(commonplace.open(home)) as book:
+    with closing(commonbook.open(home)) as book:
         live = _all(book, Filter(kinds=KINDS))
         gone = _all(book, Filter(kinds=KINDS, deleted=True))
         logged = _logged(book)
@@ -230,7 +230,7 @@ def look_at(home: Path | str) -> Home:
     return Home(found, wrong + (_wrong_after_closing(home, len(live)) if isinstance(home, Path) else []))
 
 
-def _all(book: Commonplace, chosen: Filter) -> list[Any]:
+def _all(book: Book, chosen: Filter) -> list[Any]:
     found: list[Any] = []
     after = None
     while True:
@@ -241,7 +241,7 @@ def _all(book: Commonplace, chosen: Filter) -> list[Any]:
             return found
 
 
-def _found(book: Commonplace, memory: Any, logged: Counter[tuple[str, str, int]]) -> Expected:
+def _found(book: Book, memory: Any, logged: Counter[tuple[str, str, int]]) -> Expected:
     said = [(one.title, one.text) for one in book.history(memory.id)]
     return Expected(
         memory.space.name,
@@ -255,7 +255,7 @@ def _found(book: Commonplace, memory: Any, logged: Counter[tuple[str, str, int]]
     )
 
 
-def _logged(book: Commonplace) -> dict[str, Counter[tuple[str, str, int]]]:
+def _logged(book: Book) -> dict[str, Counter[tuple[str, str, int]]]:
     entries: dict[str, Counter[tuple[str, str, int]]] = {}
     for space in book.spaces():
         after = 0
@@ -274,9 +274,9 @@ def _wrong_files(home: Path, live: dict[str, Any]) -> list[str]:
     markdown = {path for path in there if path.endswith(".md")}
     wrong += [f"stray file {path}" for path in sorted(markdown - live.keys())]
     wrong += [f"missing file {path}" for path in sorted(live.keys() - markdown)]
-    allowed = {f".commonplace/{name}" for name in _OURS | _KEYS}
+    allowed = {f".commonbook/{name}" for name in _OURS | _KEYS}
     # A key that was never given its name (`.signing.key.…`) is left where it is: it may be another process's just now.
-    unnamed = {path for path in there if path.startswith(".commonplace/keys/.")}
+    unnamed = {path for path in there if path.startswith(".commonbook/keys/.")}
     wrong += [f"stray file {path}" for path in sorted(there - markdown - allowed - unnamed)]
     for path in markdown & live.keys():
         front, text = read(home / path)
@@ -295,7 +295,7 @@ def read(path: Path) -> tuple[dict[str, Any], str]:
 
 def _wrong_after_closing(home: Path, live: int) -> list[str]:
     wrong = []
-    with closing(sqlite3.connect(home / ".commonplace" / "state.db")) as db:
+    with closing(sqlite3.connect(home / ".commonbook" / "state.db")) as db:
         journal = db.execute("SELECT memory FROM file_journal").fetchall()
         bases = db.execute("SELECT count(*) FROM file").fetchone()[0]
         places = db.execute("SELECT count(*) FROM place").fetchone()[0]
@@ -350,18 +350,18 @@ def settle(ledger: Ledger, under_way: Op | None, home_path: Path | str) -> Ledge
 
 def environment(**more: str) -> dict[str, str]:
     """Return the surroundings of a child: this very program, and nothing of the person who runs the tests."""
-    source = Path(commonplace.__file__).resolve().parent.parent
+    source = Path(commonbook.__file__).resolve().parent.parent
     kept = {
         name: value
         for name, value in os.environ.items()
-        if name == "COMMONPLACE_KEYS" or not name.startswith("COMMONPLACE_")
+        if name == "COMMONBOOK_KEYS" or not name.startswith("COMMONBOOK_")
     }
     return {**kept, "PYTHONPATH": f"{source}{os.pathsep}{_ROOT}", "PYTHONDONTWRITEBYTECODE": "1", **more}
 
 
 def named(place: Path | str) -> dict[str, str]:
     """Return how the environment names a book: a home, or the address of a server."""
-    return {"COMMONPLACE_HOME" if isinstance(place, Path) else "COMMONPLACE_DATABASE": str(place)}
+    return {"COMMONBOOK_HOME" if isinstance(place, Path) else "COMMONBOOK_DATABASE": str(place)}
 
 
 def command(mode: str, *args: object) -> list[str]:

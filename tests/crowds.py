@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from commonplace.book import Commonplace
-from commonplace.model import Captured, Sent
+from commonbook.book import Book
+from commonbook.model import Captured, Sent
 
 
 class Crowd:
     """Threads that append to one book; two of them are kept at it until the others wait."""
 
-    def __init__(self, book: Commonplace, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, book: Book, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
         self.book, self._pool = book, pool
         self.transactions = 0
         self._open = threading.Event()
@@ -32,7 +32,7 @@ class Crowd:
 
         monkeypatch.setattr(book._parts.db, "write", counted)
         # Nobody who is kept at it is taken for stuck.
-        monkeypatch.setattr("commonplace.together._LONG", 60.0)
+        monkeypatch.setattr("commonbook.together._LONG", 60.0)
 
     def keep_two(self) -> list[Future[Captured]]:
         """Begin to append to two sessions that nobody else means."""
@@ -40,14 +40,14 @@ class Crowd:
         until(lambda: self.transactions == 2)
         return futures
 
-    def append(self, session: str, text: str, *, book: Commonplace | None = None, **given: str) -> Future[Captured]:
+    def append(self, session: str, text: str, *, book: Book | None = None, **given: str) -> Future[Captured]:
         """Let a thread append, and wait until it waits."""
         before = self.book._parts.together.waiting()
         future = self._append(session, text, book or self.book, **given)
         until(lambda: self.book._parts.together.waiting() > before)
         return future
 
-    def _append(self, session: str, text: str, book: Commonplace, **given: str) -> Future[Captured]:
+    def _append(self, session: str, text: str, book: Book, **given: str) -> Future[Captured]:
         return self._pool.submit(book.append, session, [Sent(text, client_id=given.get("key"))])
 
     def go_on(self) -> None:
@@ -62,7 +62,7 @@ def until(happened: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def crowding(book: Commonplace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crowd]:
+def crowding(book: Book, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crowd]:
     """Sessions a to f, two each in three spaces, that this process knows, and two to be kept at it."""
     for at, name in enumerate("abcdef"):
         book.append(name, [Sent("Good morning.", client_id="0")], space=f"room/{at // 2}")
@@ -74,7 +74,7 @@ def crowding(book: Commonplace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cro
         made.go_on()
 
 
-def said(book: Commonplace, session: str) -> list[str]:
+def said(book: Book, session: str) -> list[str]:
     return [message.text for message in book.messages(session).items]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from commonplace.book import Commonplace
+from commonbook.book import Book
 
 
 def change(path: Path, old: str, new: str) -> None:
@@ -14,5 +14,5 @@ def change(path: Path, old: str, new: str) -> None:
     path.write_bytes(text.replace(old, new).encode())
 
 
-def texts(book: Commonplace, memory_id: str) -> list[str]:
+def texts(book: Book, memory_id: str) -> list[str]:
     return [one.text for one in book.history(memory_id)]

@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import commonplace
-from commonplace.adapters.hermes.provider import CommonplaceMemoryProvider
-from commonplace.book import Commonplace
-from commonplace.model import Filter, Message, Session
+import commonbook
+from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
+from commonbook.book import Book
+from commonbook.model import Filter, Message, Session
 
 SUMMARY = "[CONTEXT COMPACTION - REFERENCE ONLY] Earlier turns were compacted into the summary below. They spoke."
 BOUND = 15.0
@@ -38,7 +38,7 @@ class Hermes:
 
     def __init__(
         self,
-        provider: CommonplaceMemoryProvider,
+        provider: CommonbookMemoryProvider,
         session: str = "s1",
         *,
         batches: bool = True,
@@ -175,13 +175,13 @@ class Hermes:
 
 
 @contextmanager
-def reading(place: Path | str) -> Iterator[Commonplace]:
+def reading(place: Path | str) -> Iterator[Book]:
     """Open the book as somebody else would."""
-    with commonplace.open(place) as book:
+    with commonbook.open(place) as book:
         yield book
 
 
-def everything(book: Commonplace) -> dict[str, tuple[Session, list[Message]]]:
+def everything(book: Book) -> dict[str, tuple[Session, list[Message]]]:
     """Return every session with its messages that were not taken back."""
     found = {}
     for session in book.sessions(limit=1000):
@@ -221,7 +221,7 @@ def check(
         assert book.verify_log().ok
 
 
-def _check_episodes(book: Commonplace, stored: dict[str, tuple[Session, list[Message]]]) -> None:
+def _check_episodes(book: Book, stored: dict[str, tuple[Session, list[Message]]]) -> None:
     episodes = {one.id: one for one in book.list(Filter(kinds=("episode",)), limit=500).items}
     for name, (_, said) in stored.items():
         for message in said:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from commonplace.adapters.hermes.provider import CommonplaceMemoryProvider
+from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
 
 
 def words(number: int) -> tuple[str, str]:
@@ -23,7 +23,7 @@ def transcript(last: int) -> list[dict[str, object]]:
 
 
 def main(hermes_home: str, session: str, first: int, last: int) -> None:
-    provider = CommonplaceMemoryProvider(hermes_home=hermes_home)
+    provider = CommonbookMemoryProvider(hermes_home=hermes_home)
     provider.initialize(session, hermes_home=hermes_home, platform="cli", agent_context="primary")
     for number in range(first, last):
         provider.on_turn_start(number, words(number)[0])

@@ -21,14 +21,14 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-import commonplace
-from commonplace.catalogue import FOREVER, IS_CHAT, Applied, Entry, Found, Layer, Marker, Pool, Sought
-from commonplace.engines import segments
-from commonplace.engines.mapped_index import MappedIndex
-from commonplace.engines.segments import order_of, quantise
-from commonplace.errors import Busy
-from commonplace.model import KINDS
-from commonplace.ports import Index, IndexView
+import commonbook
+from commonbook.catalogue import FOREVER, IS_CHAT, Applied, Entry, Found, Layer, Marker, Pool, Sought
+from commonbook.engines import segments
+from commonbook.engines.mapped_index import MappedIndex
+from commonbook.engines.segments import order_of, quantise
+from commonbook.errors import Busy
+from commonbook.model import KINDS
+from commonbook.ports import Index, IndexView
 from tests.crashing import environment
 
 DIMENSIONS: Final = 70
@@ -445,8 +445,8 @@ def opened(place: str, **options: Any) -> Index:
     """Open the index in a folder, or in a database; only the latter has options."""
     if not place.startswith("postgresql:"):
         return MappedIndex(place)
-    from commonplace.engines.postgres_index import PostgresIndex
-    from commonplace.engines.postgres_lines import Lines
+    from commonbook.engines.postgres_index import PostgresIndex
+    from commonbook.engines.postgres_lines import Lines
 
     lines = Lines(place, most=5, wait=30)
     _OPENED.append(lines.close)
@@ -516,7 +516,7 @@ def _looks(folder: str) -> None:
 
 def _answers(home: str) -> None:
     """Answer the questions of standard input, one on each line, from one book that stays open."""
-    with commonplace.open(home) as book:
+    with commonbook.open(home) as book:
         _tell("ready")
         for line in sys.stdin:
             _tell([[hit.id, hit.passage_id, hit.score] for hit in book.recall(**json.loads(line)).hits])

@@ -1,4 +1,4 @@
-"""With COMMONPLACE_NO_SKIPS=1 a run fails when any test was skipped, expected to fail, or deselected.
+"""With COMMONBOOK_NO_SKIPS=1 a run fails when any test was skipped, expected to fail, or deselected.
 
 On a developer's machine a test may be left out; where changes are accepted, a test that does not run proves nothing.
 """
@@ -12,8 +12,8 @@ import pytest
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if os.environ.get("COMMONPLACE_NO_SKIPS") == "1":
-        config.pluginmanager.register(NoSkips(config), "commonplace-no-skips")
+    if os.environ.get("COMMONBOOK_NO_SKIPS") == "1":
+        config.pluginmanager.register(NoSkips(config), "commonbook-no-skips")
 
 
 class NoSkips:
@@ -49,6 +49,6 @@ class NoSkips:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self.left_out:
-            terminalreporter.section("left out, and COMMONPLACE_NO_SKIPS is set", red=True)
+            terminalreporter.section("left out, and COMMONBOOK_NO_SKIPS is set", red=True)
             for line in sorted(self.left_out):
                 terminalreporter.line(line)

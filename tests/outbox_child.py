@@ -19,14 +19,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from commonplace import sending
-from commonplace.client import Client
-from commonplace.compose import open_client
-from commonplace.engines.forking import Gate
-from commonplace.engines.outbox import OutboxFile
-from commonplace.errors import Refused, ServerBusy, ServerFailed, Unreachable
-from commonplace.outbox import Context, Entry, OutMessage
-from commonplace.settings import Settings
+from commonbook import sending
+from commonbook.client import Client
+from commonbook.compose import open_client
+from commonbook.engines.forking import Gate
+from commonbook.engines.outbox import OutboxFile
+from commonbook.errors import Refused, ServerBusy, ServerFailed, Unreachable
+from commonbook.outbox import Context, Entry, OutMessage
+from commonbook.settings import Settings
 
 _SCHEMA = """
 CREATE TABLE stored (seq INTEGER PRIMARY KEY, session TEXT, client_id TEXT, text TEXT, UNIQUE (session, client_id));

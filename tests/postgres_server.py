@@ -43,7 +43,7 @@ import pg0
 import psutil
 import psycopg
 
-USER = "commonplace"
+USER = "commonbook"
 TEMPLATE = "with_vector"
 
 _FAST = {

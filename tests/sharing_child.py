@@ -17,10 +17,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import commonplace
-from commonplace.book import Commonplace
-from commonplace.errors import CommonplaceError
-from commonplace.model import LOCAL_OWNER
+import commonbook
+from commonbook.book import Book
+from commonbook.errors import CommonbookError
+from commonbook.model import LOCAL_OWNER
 from tests import crashing
 from tests.crash_child import tell
 
@@ -31,7 +31,7 @@ Deed = tuple[float, str, str, list[Any], dict[str, Any]]
 
 
 def main(place: str) -> None:
-    with closing(commonplace.open(place)) as book, ThreadPoolExecutor(_THREADS) as pool:
+    with closing(commonbook.open(place)) as book, ThreadPoolExecutor(_THREADS) as pool:
         tell("ready")
         for line in sys.stdin:
             deeds = json.loads(line)
@@ -39,14 +39,14 @@ def main(place: str) -> None:
             tell(list(pool.map(lambda deed, wait=everybody: _done(book, deed, wait), deeds)))
 
 
-def _done(book: Commonplace, deed: Deed, everybody: threading.Barrier) -> Any:
+def _done(book: Book, deed: Deed, everybody: threading.Barrier) -> Any:
     delay, who, verb, args, named = deed
     hands = book if who == LOCAL_OWNER else book.acting_as(who)
     everybody.wait()
     time.sleep(delay)
     try:
         told = getattr(hands, verb)(*args, **named)
-    except CommonplaceError as error:
+    except CommonbookError as error:
         return {"error": error.type, "why": str(error)}
     return {"told": told._asdict() if verb in ("share", "edit", "refresh", "unshare") else None}
 
@@ -64,7 +64,7 @@ class Children:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 cwd=_ROOT,
-                env=crashing.environment(COMMONPLACE_SPACE="personal", COMMONPLACE_CONNECTIONS="10"),
+                env=crashing.environment(COMMONBOOK_SPACE="personal", COMMONBOOK_CONNECTIONS="10"),
             )
             for _ in range(count)
         ]

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-from commonplace.engines.postgres_pipe import Pipe
+from commonbook.engines.postgres_pipe import Pipe
 
 
 @contextmanager

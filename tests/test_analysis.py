@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonplace.analysis import LONGEST, language_of, query_terms, query_words, terms, words
+from commonbook.analysis import LONGEST, language_of, query_terms, query_words, terms, words
 
 
 def finds(query: str, text: str) -> bool:

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from commonplace import masking
-from commonplace.errors import BadInput, NotAllowed, NotFound
-from commonplace.model import Filter
+from commonbook import masking
+from commonbook.errors import BadInput, NotAllowed, NotFound
+from commonbook.model import Filter
 
 ALICE = "user:alice"
 
@@ -80,7 +80,7 @@ def test_a_key_ends_when_it_expires(team, monkeypatch):
         team.with_key(made.secret)
 
 
-@pytest.mark.parametrize("secret", ["", "cpk_", "cpk_wrong", "wrong", "cpk_\udcff", "cpk_" + "a" * 43])
+@pytest.mark.parametrize("secret", ["", "cbk_", "cbk_wrong", "wrong", "cbk_\udcff", "cbk_" + "a" * 43])
 def test_any_other_secret_gets_one_answer(team, secret):
     team.create_key(ALICE)
     with pytest.raises(NotAllowed, match="the key opens nothing here"):

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from commonplace import capture
-from commonplace.book import Commonplace
-from commonplace.errors import DatabaseUnreachable, HomeDamaged, KeyConflict, NotAllowed
+from commonbook import capture
+from commonbook.book import Book
+from commonbook.errors import DatabaseUnreachable, HomeDamaged, KeyConflict, NotAllowed
 from tests.crowds import Crowd, crowding, said, told, until
 
 
 @pytest.fixture
-def crowd(book: Commonplace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crowd]:
+def crowd(book: Book, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crowd]:
     with crowding(book, monkeypatch) as made:
         yield made
 
@@ -122,7 +122,7 @@ def test_one_key_of_an_actor_is_not_taken_for_another(crowd, book, order):
 
 
 def test_how_many_messages_go_together_is_limited(crowd, book, monkeypatch):
-    monkeypatch.setattr("commonplace.together._LARGEST", 5)
+    monkeypatch.setattr("commonbook.together._LARGEST", 5)
     futures = crowd.keep_two()
     for name in "abc":
         futures.append(crowd._pool.submit(book.append, name, ["It rains.", "It pours."]))

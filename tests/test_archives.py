@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from commonplace.book import Commonplace
-from commonplace.engines import archives
-from commonplace.errors import BadFile, TooLarge
+from commonbook.book import Book
+from commonbook.engines import archives
+from commonbook.errors import BadFile, TooLarge
 from tests.transfers import everything, opened
 
 
-def test_members_that_lead_out_of_a_zip_are_refused(book: Commonplace, tmp_path: Path):
+def test_members_that_lead_out_of_a_zip_are_refused(book: Book, tmp_path: Path):
     with zipfile.ZipFile(tmp_path / "bad.zip", "w") as archive:
         for name in (
             "good.md",
@@ -37,7 +37,7 @@ def test_members_that_lead_out_of_a_zip_are_refused(book: Commonplace, tmp_path:
     assert not list(tmp_path.rglob("*evil*"))
 
 
-def test_members_of_a_tar_that_are_links_or_devices_are_refused(book: Commonplace, tmp_path: Path):
+def test_members_of_a_tar_that_are_links_or_devices_are_refused(book: Book, tmp_path: Path):
     with tarfile.open(tmp_path / "bad.tar.gz", "w:gz") as archive:
         for name, kind in (
             *(("good.md", tarfile.REGTYPE), ("../evil.md", tarfile.REGTYPE), ("/evil.md", tarfile.REGTYPE)),
@@ -50,7 +50,7 @@ def test_members_of_a_tar_that_are_links_or_devices_are_refused(book: Commonplac
     assert (report.done, len(report.skipped), list(everything(book))) == (1, 5, ["good.md"])
 
 
-def test_a_bomb_in_a_zip_is_refused_whatever_it_declares(book: Commonplace, tmp_path: Path):
+def test_a_bomb_in_a_zip_is_refused_whatever_it_declares(book: Book, tmp_path: Path):
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("bomb.md", b"0" * (60 * 1024 * 1024))
         archive.writestr("good.md", "good")
@@ -62,7 +62,7 @@ def test_a_bomb_in_a_zip_is_refused_whatever_it_declares(book: Commonplace, tmp_
 
 
 def test_an_archive_that_unpacks_to_too_much_is_refused_whole(
-    book: Commonplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    book: Book, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(archives, "TOTAL", 3_000_000)
     with zipfile.ZipFile(tmp_path / "much.zip", "w", zipfile.ZIP_DEFLATED) as archive:
@@ -80,7 +80,7 @@ def test_an_archive_that_unpacks_to_too_much_is_refused_whole(
 
 
 @pytest.mark.parametrize("name", ["x.zip", "x.tar", "x.tar.gz"])
-def test_a_damaged_archive_is_refused_whole(book: Commonplace, tmp_path: Path, name: str):
+def test_a_damaged_archive_is_refused_whole(book: Book, tmp_path: Path, name: str):
     (tmp_path / name).write_bytes(os.urandom(5000))
     with pytest.raises(BadFile):
         book.import_folder(str(tmp_path / name))

@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from commonplace import audit
-from commonplace.engines.signing import KeyFiles
-from commonplace.errors import BadInput, HomeDamaged, KeyMissing
-from commonplace.model import Change
+from commonbook import audit
+from commonbook.engines.signing import KeyFiles
+from commonbook.errors import BadInput, HomeDamaged, KeyMissing
+from commonbook.model import Change
 from tests.chains import (
     COLUMNS,
     LENGTH,

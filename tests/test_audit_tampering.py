@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from commonplace import audit
-from commonplace.engines.signing import KeyFiles
+from commonbook import audit
+from commonbook.engines.signing import KeyFiles
 from tests.chains import (
     COLUMNS,
     LENGTH,

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-import commonplace
+import commonbook
 from benchmarks import __main__ as command
 from benchmarks.bench import Scale
 from benchmarks.figures import AT_LEAST, AT_MOST, Bar, Figure, in_turns
 from benchmarks.library import CHAT, as_in_a_chat, by_frequency, from_a_passage, shelves, vocabulary
 from benchmarks.recalling import percentile
-from commonplace.analysis import query_terms, terms
+from commonbook.analysis import query_terms, terms
 
 pytestmark = pytest.mark.slow
 
@@ -103,7 +103,7 @@ def test_a_library_has_the_passages_that_were_asked_for_and_the_same_in_every_ru
 
 
 def test_a_library_is_cut_into_exactly_its_passages(tmp_path):
-    with commonplace.open(tmp_path) as book:
+    with commonbook.open(tmp_path) as book:
         book.remember_many([shelf.draft for shelf in shelves(120)])
         found = book.recall("alice bob carol dave erin", k=200, min_score=0)
     said = {passage for shelf in shelves(120) for passage in shelf.passages}

@@ -11,9 +11,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from commonplace.boundary import Limits, Message, Run, bond, runs, tokens
-from commonplace.engines.static_table import Floats, StaticTable
-from commonplace.indexing import said
+from commonbook.boundary import Limits, Message, Run, bond, runs, tokens
+from commonbook.engines.static_table import Floats, StaticTable
+from commonbook.indexing import said
 
 START = datetime(2026, 5, 4, 9, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

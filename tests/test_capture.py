@@ -1,8 +1,8 @@
 """A1 to A3, A5 to A7 and A16 to A18: what is acknowledged is stored once, in one order, whatever dies when.
 
-COMMONPLACE_APPENDS   how many messages each of 4 processes appends (40; the full setting is 250)
-COMMONPLACE_KILLS     how many times the process that appends and settles is killed (6; the full setting is 50)
-COMMONPLACE_SEED      what the random moments follow from (another one in every run; a failure prints it)
+COMMONBOOK_APPENDS   how many messages each of 4 processes appends (40; the full setting is 250)
+COMMONBOOK_KILLS     how many times the process that appends and settles is killed (6; the full setting is 50)
+COMMONBOOK_SEED      what the random moments follow from (another one in every run; a failure prints it)
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from typing import Any
 
 import pytest
 
-import commonplace
-from commonplace import masking
-from commonplace.errors import BadInput, BadText, BadTime, Conflict, KeyConflict, TooLarge
-from commonplace.model import MAX_MESSAGE_BYTES, MAX_MESSAGES, Sent
+import commonbook
+from commonbook import masking
+from commonbook.errors import BadInput, BadText, BadTime, Conflict, KeyConflict, TooLarge
+from commonbook.model import MAX_MESSAGE_BYTES, MAX_MESSAGES, Sent
 from tests import capture_child, crashing
 from tests.capture_child import POINTS, logs_of, shape_of, wrong_with
 from tests.power_cuts import CALLS, Disk, acknowledgements, read_trace
 
-APPENDS = int(os.environ.get("COMMONPLACE_APPENDS", "40"))
-KILLS = int(os.environ.get("COMMONPLACE_KILLS", "6"))
-SEED = os.environ.get("COMMONPLACE_SEED") or str(time.time_ns())
+APPENDS = int(os.environ.get("COMMONBOOK_APPENDS", "40"))
+KILLS = int(os.environ.get("COMMONBOOK_KILLS", "6"))
+SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
 
@@ -182,7 +182,7 @@ def test_four_processes_append_to_one_session_in_one_order(place):
     assert [one["error"] for one in told] == [None] * 4
     acknowledged = {(seq, id_, text) for one in told for id_, seq, text in one["told"]}
     assert len(acknowledged) == 4 * APPENDS
-    with closing(commonplace.open(place)) as book:
+    with closing(commonbook.open(place)) as book:
         stored = logs_of(book)["shared"].messages
     assert {(one.seq, one.id, one.text) for one in stored} == acknowledged
     assert [one.seq for one in stored] == list(range(1, 4 * APPENDS + 1))
@@ -317,7 +317,7 @@ def _receipts(answer: Any, batch: list[str]) -> list[tuple[int, str, str]]:
 def _what_happened_after_all(home: Path | str, stored: list[tuple[int, str, str]], under_way: list[str]) -> list[Any]:
     """Check the log against what was acknowledged; return the batch that nobody acknowledged, if it is there whole."""
     capture_child.after_a_kill(home)
-    with closing(commonplace.open(home)) as book:
+    with closing(commonbook.open(home)) as book:
         logs = logs_of(book)
     found = [(one.seq, one.id, one.text) for one in logs["s"].messages] if "s" in logs else []
     assert found[: len(stored)] == stored, "an acknowledged message is lost or changed"
@@ -341,7 +341,7 @@ _STORY: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("verb", _STORY)
 def test_a_crash_at_any_point_leaves_all_of_it_or_nothing(tmp_path, verb):
     op = _STORY[verb]
-    with closing(commonplace.open(tmp_path / "original")) as book:
+    with closing(commonbook.open(tmp_path / "original")) as book:
         book.append("old", ["one", "two"])
         book.settle("old")
         book.append("old", ["three", "four"])
@@ -362,7 +362,7 @@ def test_a_crash_at_any_point_leaves_all_of_it_or_nothing(tmp_path, verb):
         if end == 77 and case["point"] == "after the episode, before the marks":
             expected = before
         problems = wrong_with(home) + ([] if found == expected else [f"found {found}"])
-        with closing(commonplace.open(home)) as book:
+        with closing(commonbook.open(home)) as book:
             book.settle("old")
             problems += [] if all(one.episode for one in logs_of(book)["old"].live) else ["not all settled"]
         problems += wrong_with(home)
@@ -396,7 +396,7 @@ def test_what_was_acknowledged_is_there_when_the_power_goes(tmp_path):
         input=said,
         stdout=subprocess.PIPE,
         cwd=Path(__file__).resolve().parent.parent,
-        env=crashing.environment(COMMONPLACE_SPACE="personal"),
+        env=crashing.environment(COMMONBOOK_SPACE="personal"),
         check=True,
         timeout=100,
     )
@@ -412,7 +412,7 @@ def test_what_was_acknowledged_is_there_when_the_power_goes(tmp_path):
             done = sum(point <= at for point in told)
             left = tmp_path / f"left-{at}"
             disk.cut(left, None if at in told else dice)
-            with closing(commonplace.open(left)) as book:
+            with closing(commonbook.open(left)) as book:
                 live = [one.text.split()[0] for one in logs_of(book)["s"].live]
             assert live in whole[done - 1 : done + 1], f"the power went after call {at} (seed {SEED}): {live}"
             assert wrong_with(left) == [], f"the power went after call {at} (seed {SEED})"
@@ -457,7 +457,7 @@ def test_odd_messages_come_back_from_their_episode(home, open_book):
     assert book.doctor() == ()
     book.close()
     for name in ("state.db", "state.db-wal", "state.db-shm"):
-        (home / ".commonplace" / name).unlink(missing_ok=True)
+        (home / ".commonbook" / name).unlink(missing_ok=True)
     book = open_book()
     after = logs_of(book)["s"].messages
     assert dict(zip(_ODD, texts(book, "s"), strict=True)) == _ODD

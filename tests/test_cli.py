@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from commonplace.book import Commonplace
-from commonplace.doors.cli import main
-from commonplace.model import MAX_TEXT_BYTES, Memory
+from commonbook.book import Book
+from commonbook.doors.cli import main
+from commonbook.model import MAX_TEXT_BYTES, Memory
 
 RECEIPT = {
     "id",
@@ -238,14 +238,14 @@ def test_tags_are_added_and_removed_one_by_one(cli):
 
 def test_tags_that_somebody_else_changes_meanwhile_are_not_overwritten(cli, monkeypatch):
     memory_id = cli.remember("one", "--tag", "a")["id"]
-    read = Commonplace.get
+    read = Book.get
 
-    def read_just_before_another_edit(book: Commonplace, wanted: str) -> Memory:
+    def read_just_before_another_edit(book: Book, wanted: str) -> Memory:
         found = read(book, wanted)
         book.edit(wanted, tags=["a", "theirs"])
         return found
 
-    monkeypatch.setattr(Commonplace, "get", read_just_before_another_edit)
+    monkeypatch.setattr(Book, "get", read_just_before_another_edit)
     said = cli("edit", memory_id, "--add-tag", "ours", "--json")
     monkeypatch.undo()
     assert (said.code, said.error["type"]) == (5, "version_conflict")
@@ -341,7 +341,7 @@ def test_list_filters(cli):
 
 def test_list_does_not_use_the_space_of_the_surroundings(cli, monkeypatch):
     cli.remember("one", "--space", "team")
-    monkeypatch.setenv("COMMONPLACE_SPACE", "other")
+    monkeypatch.setenv("COMMONBOOK_SPACE", "other")
     assert len(cli.ids()) == 1
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import commonplace
+import commonbook
 from tests.test_cli import cli
 
 __all__ = ["cli"]
@@ -17,7 +17,7 @@ def asked(cli):
     """What waits in `team` since Bob wrote it."""
     cli("space", "create", "lab")
     cli("rules", "add", "lab", "--space", "team", "--approval", "--kind", "fact")
-    with commonplace.open() as book:
+    with commonbook.open() as book:
         book.grant(BOB, "lab", "writer")
         book.acting_as(BOB).remember("may I come in?", space="lab", kind="fact")
     (waiting,) = cli("pending", "--json").json["requests"]

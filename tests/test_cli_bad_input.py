@@ -16,7 +16,7 @@ from typing import IO
 
 import pytest
 
-from commonplace.model import MAX_TEXT_BYTES
+from commonbook.model import MAX_TEXT_BYTES
 from tests.test_cli import Cli, cli
 
 __all__ = ["cli"]
@@ -27,7 +27,7 @@ NOBODY = 65534
 
 def snapshot(home: Path) -> tuple[dict[str, bytes], list[str], int]:
     """Every Markdown file, key and setting, every row, and the version of the schema."""
-    hidden = home / ".commonplace"
+    hidden = home / ".commonbook"
     volatile = {hidden / name for name in ("state.db", "state.db-wal", "state.db-shm")}
     files = {str(path.relative_to(home)): path.read_bytes() for path in home.rglob("*") if path.is_file()}
     kept = {name: data for name, data in files.items() if home / name not in volatile and ".lock" not in name}
@@ -129,7 +129,7 @@ def test_what_is_refused_is_typed_and_changes_nothing(cli, memory, state, what):
     assert said.error["fix"]
     plain = cli(*args)
     assert (plain.code, plain.out) == (code, "")
-    assert plain.err.startswith("commonplace: ")
+    assert plain.err.startswith("commonbook: ")
     assert "\nfix: " in plain.err
     assert state() == before
 
@@ -176,7 +176,7 @@ def _sent_until_refused(pipe: IO[bytes], megabytes: int) -> int:
 def test_a_hundred_megabytes_are_refused_without_being_read(cli, memory, state):
     before = state()
     process = subprocess.Popen(
-        [sys.executable, "-m", "commonplace", "remember", "-", "--json"],
+        [sys.executable, "-m", "commonbook", "remember", "-", "--json"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -195,7 +195,7 @@ def test_a_hundred_megabytes_are_refused_without_being_read(cli, memory, state):
 
 
 def test_a_home_of_a_newer_program_is_not_touched(cli, memory, home):
-    state = home / ".commonplace" / "state.db"
+    state = home / ".commonbook" / "state.db"
     with closing(sqlite3.connect(state)) as database, database:
         database.execute("PRAGMA user_version = 99")
     before = snapshot(home), state.read_bytes()
@@ -207,7 +207,7 @@ def test_a_home_of_a_newer_program_is_not_touched(cli, memory, home):
 
 
 def test_a_home_that_is_no_database_is_not_touched(cli, home):
-    state = home / ".commonplace" / "state.db"
+    state = home / ".commonbook" / "state.db"
     state.parent.mkdir(parents=True)
     state.write_bytes(b"no database at all, but long enough to be looked at " * 20)
     before = state.read_bytes()
@@ -236,7 +236,7 @@ def readable_by_all() -> Iterator[Path]:
 
 AS_SOMEBODY = """
 import os, sys
-from commonplace.doors.cli import main
+from commonbook.doors.cli import main
 warm, home, *args = sys.argv[1:]
 # Everything is imported before the rights are given up: the interpreter may be in a folder of root's own.
 for warming in (["status"], ["remember", "x"], ["show", "zzzz"], ["remember", "x", "--kind", "poem"]):

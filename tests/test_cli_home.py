@@ -28,7 +28,7 @@ def test_spaces_are_created_listed_and_renamed(cli):
 
 def test_space_which_names_the_space_of_the_surroundings_and_makes_no_home(cli, tmp_path, home):
     assert cli("space", "which", "--json").json == {"space": "personal"}
-    (tmp_path / ".commonplace.toml").write_text('space = "team/backend"')
+    (tmp_path / ".commonbook.toml").write_text('space = "team/backend"')
     assert cli("space", "which").out == "team/backend\n"
     assert cli("--space", "x", "space", "which").out == "x\n"
     assert not home.exists()
@@ -197,7 +197,7 @@ def test_they_also_hold_for_commands_of_two_words(cli, tmp_path, home):
 
 
 def test_version_and_help_need_no_home(cli, home):
-    assert cli("--version").out.startswith("commonplace ")
+    assert cli("--version").out.startswith("commonbook ")
     assert "remember" in cli("--help").out
     assert "--importance" in cli("remember", "--help").out
     assert not home.exists()
@@ -215,7 +215,7 @@ def test_version_and_help_need_no_home(cli, home):
 def test_what_cannot_be_meant_is_refused_in_words_and_in_json(cli, args, home):
     said = cli(*args)
     assert (said.code, said.out) == (2, "")
-    assert said.err.startswith("commonplace: ")
+    assert said.err.startswith("commonbook: ")
     assert "\nfix: " in said.err
     said = cli("--json", *args)
     assert (said.code, said.out) == (2, "")
@@ -234,7 +234,7 @@ def test_an_unexpected_error_is_not_hidden(cli, monkeypatch, home):
     def broken(*_args: object, **_options: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("commonplace.book.Commonplace.status", broken)
+    monkeypatch.setattr("commonbook.book.Book.status", broken)
     with pytest.raises(ZeroDivisionError):
         cli("status")
 
@@ -243,7 +243,7 @@ def test_an_interrupt_ends_quietly(cli, monkeypatch, home):
     def interrupted(*_args: object, **_options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("commonplace.book.Commonplace.status", interrupted)
+    monkeypatch.setattr("commonbook.book.Book.status", interrupted)
     assert (cli("status").code, cli("status").err) == (130, "")
 
 

@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-import commonplace
-from commonplace.compose import SystemClock
+import commonbook
+from commonbook.compose import SystemClock
 from tests.test_cli import INSTANT, MEMORY, RECEIPT, Cli
 from tests.test_cli_terminal import COLOUR, environ, pipe, terminal
 
@@ -215,10 +215,10 @@ def test_the_same_supersession_five_times_by_different_doors_is_told_once(world,
     supersede(cli, world.r1, world.r2)
     assert cli("supersede", world.r1[-8:], "--by", world.r2[-8:], "--reason", "again").code == 0
     assert cli("link", world.r2, "supersedes", world.r1).code == 0
-    command = [sys.executable, "-m", "commonplace", "supersede", world.r1, "--by", world.r2, "--json"]
+    command = [sys.executable, "-m", "commonbook", "supersede", world.r1, "--by", world.r2, "--json"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["new"] is False
-    with commonplace.open(None if isinstance(place, str) else place) as book:
+    with commonbook.open(None if isinstance(place, str) else place) as book:
         assert not book.supersede(world.r1, by=world.r2).new
         book.link(world.r2, "supersedes", world.r1)
     assert told(cli) == {world.m1: 1, world.m2: 1}
@@ -504,7 +504,7 @@ class Person:
             # Whoever started the tests may have been told to ignore interrupts; a person's terminal has not.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.chdir(folder)
-            os.execve(sys.executable, [sys.executable, "-m", "commonplace", *args], env)
+            os.execve(sys.executable, [sys.executable, "-m", "commonbook", *args], env)
         self._seen = ""
         self._at = 0
 
@@ -677,7 +677,7 @@ def test_json_or_a_pipe_only_lists(doubtful, cli, tmp_path, terminal):
     assert len(json.loads(terminal("inbox", "--json").text)["notices"]) == 4
     assert len(pipe(tmp_path, "inbox").splitlines()) == 4
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "commonplace", "inbox"]
+    command = [sys.executable, "-m", "commonbook", "inbox"]
     done = subprocess.run(command, stdin=theirs, capture_output=True, text=True, env=environ(tmp_path), check=True)
     assert len(done.stdout.splitlines()) == 4
     silent = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=theirs, env=environ(tmp_path), check=True)
@@ -714,7 +714,7 @@ def test_a_memory_in_doubt_cannot_steer_the_terminal(cli, home, terminal):
 def test_a_terminal_says_in_words_what_was_done(cli, home, terminal):
     world = World(cli)
     seen = terminal("supersede", world.r1, "--by", world.r2).plain
-    assert f"{world.r2[-8:]} supersedes {world.r1[-8:]}; 2 in doubt now: commonplace inbox" in seen
+    assert f"{world.r2[-8:]} supersedes {world.r1[-8:]}; 2 in doubt now: commonbook inbox" in seen
     assert (
         f"{world.r2[-8:]} superseded {world.r1[-8:]} before" in terminal("supersede", world.r1, "--by", world.r2).plain
     )

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from commonplace.book import Commonplace
-from commonplace.model import Recalled
+from commonbook.book import Book
+from commonbook.model import Recalled
 from tests.test_cli import INSTANT, Cli, Said, cli
 from tests.test_cli_terminal import environ, pipe, terminal
 
@@ -101,11 +101,11 @@ def test_nothing_found_is_an_answer(cli):
 def test_words_are_joined_and_options_may_stand_between_them(cli, monkeypatch):
     asked = []
 
-    def recall(_book: Commonplace, query: str, **_options: object) -> Recalled:
+    def recall(_book: Book, query: str, **_options: object) -> Recalled:
         asked.append(query)
         return Recalled((), 0.0)
 
-    monkeypatch.setattr(Commonplace, "recall", recall)
+    monkeypatch.setattr(Book, "recall", recall)
     cli("recall", "who", "-k", "3", "owns", "--json", "billing?")
     cli("recall", "who owns billing?")
     cli("recall", "--", "--who", "-")
@@ -142,7 +142,7 @@ def test_spaces_are_those_named_or_else_the_one_meant_here_and_personal(cli, mon
     assert reached("--space", "team/") == {"team", "team/a", "team/b"}
     assert reached("--space", "team/a", "--space", "other") == {"team/a", "other"}
     assert [hit["space"] for hit in cli("--space", "other", "recall", "tea", "--json").json["hits"]] == ["other"]
-    monkeypatch.setenv("COMMONPLACE_SPACE", "other")
+    monkeypatch.setenv("COMMONBOOK_SPACE", "other")
     assert reached() == {"personal", "other"}
 
 
@@ -315,7 +315,7 @@ def test_explain_shows_what_a_score_is_made_of_and_where_the_time_went(cli):
 
 def test_notes_go_beside_the_answer_and_into_the_json(cli, monkeypatch):
     answer = Recalled((), 1.0, notes=("searched by words only: the service \x1b[31m is down",))
-    monkeypatch.setattr(Commonplace, "recall", lambda _book, _query, **_: answer)
+    monkeypatch.setattr(Book, "recall", lambda _book, _query, **_: answer)
     said = cli("recall", "tea")
     assert said.err.splitlines()[-1] == "note: searched by words only: the service ␛[31m is down"
     assert said.out == ""
@@ -436,7 +436,7 @@ def test_much_that_is_stored_at_once_is_indexed_at_once(cli):
 
 def test_lines_that_were_stored_before_are_not_counted(cli, monkeypatch):
     cli("remember", "--batch", "-", stdin=batch(110))
-    monkeypatch.setattr(Commonplace, "reindex", lambda *_, **__: pytest.fail("nothing was new"))
+    monkeypatch.setattr(Book, "reindex", lambda *_, **__: pytest.fail("nothing was new"))
     assert cli("remember", "--batch", "-", stdin=batch(110)).code == 0
 
 
@@ -453,12 +453,12 @@ def test_an_import_of_many_files_is_indexed_at_once(cli, tmp_path):
 
 
 def test_what_is_stored_stays_stored_when_it_cannot_be_indexed(cli, monkeypatch):
-    from commonplace.errors import Busy
+    from commonbook.errors import Busy
 
     def busy(*_: object, **__: object) -> None:
         raise Busy("somebody else writes the index", fix="wait")
 
-    monkeypatch.setattr(Commonplace, "reindex", busy)
+    monkeypatch.setattr(Book, "reindex", busy)
     said = cli("remember", "--batch", "-", "--json", stdin=batch(101))
     assert (said.code, len(said.out.splitlines()), said.err) == (0, 101, "")
     said = cli("reindex", "--json")
@@ -470,7 +470,7 @@ def test_what_says_nearly_the_same_is_named_beside_the_receipt(cli):
     text = "Alice owns billing since May. She asked for invoices in PDF."
     said = cli("remember", text)
     assert said.out.count("\n") == 1
-    assert said.err == f"note: much like {first}: commonplace show {first}\n"
+    assert said.err == f"note: much like {first}: commonbook show {first}\n"
     again = cli("remember", text)
     assert again.err.splitlines()[0].endswith(" says the same")
     assert again.err.count(again.err.split()[1]) == 1
@@ -481,7 +481,7 @@ def test_what_says_nearly_the_same_is_named_shortly_on_a_terminal(terminal, tmp_
         0
     ]
     seen = terminal("remember", "Alice owns billing since May. She asked for invoices in PDF.").plain
-    assert f"note: much like {first[-8:]}: commonplace show {first[-8:]}\n" in seen
+    assert f"note: much like {first[-8:]}: commonbook show {first[-8:]}\n" in seen
 
 
 # --- bench
@@ -567,11 +567,11 @@ def test_a_bench_that_is_interrupted_leaves_nothing(tmp_path):
     folder = tmp_path / "temporary"
     folder.mkdir()
     code = (
-        "import signal, sys, time, commonplace.book as book, commonplace.doors.cli as cli\n"
-        "import commonplace.doors.progress as telling\n"
+        "import signal, sys, time, commonbook.book as book, commonbook.doors.cli as cli\n"
+        "import commonbook.doors.progress as telling\n"
         "telling._PAUSE = 3600\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "book.Commonplace.recall = lambda *_, **__: (print('asked', flush=True), time.sleep(60))\n"
+        "book.Book.recall = lambda *_, **__: (print('asked', flush=True), time.sleep(60))\n"
         "sys.exit(cli.main(['bench', 'locomo', 'chats.json']))"
     )
     process = subprocess.Popen(
@@ -610,15 +610,15 @@ def test_help_and_completion_know_the_new_commands(cli, home):
 @pytest.mark.parametrize(
     ("args", "unwanted"),
     [
-        (("status",), {"numpy", "Stemmer", "commonplace.recall", "commonplace.doors.hits", "rich"}),
-        (("recall",), {"commonplace.doors.locomo", "cryptography", "yaml", "rich", "shtab", "tempfile"}),
-        (("recall", "tea"), {"commonplace.doors.locomo", "cryptography", "yaml", "rich", "shtab", "urllib.request"}),
+        (("status",), {"numpy", "Stemmer", "commonbook.recall", "commonbook.doors.hits", "rich"}),
+        (("recall",), {"commonbook.doors.locomo", "cryptography", "yaml", "rich", "shtab", "tempfile"}),
+        (("recall", "tea"), {"commonbook.doors.locomo", "cryptography", "yaml", "rich", "shtab", "urllib.request"}),
     ],
 )
 def test_a_command_loads_only_what_it_needs(tmp_path, args, unwanted):
     env = environ(tmp_path)
     pipe(tmp_path, "remember", "tea")
-    code = "import sys, commonplace.doors.cli as cli; cli.main(sys.argv[1:]); print('====', *sys.modules)"
+    code = "import sys, commonbook.doors.cli as cli; cli.main(sys.argv[1:]); print('====', *sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code, *args], env=env, cwd=tmp_path, capture_output=True, text=True, check=True
     )
@@ -631,7 +631,7 @@ def test_a_reader_that_goes_away_is_no_drama(tmp_path):
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        [sys.executable, "-m", "commonplace", "recall", "tea"],
+        [sys.executable, "-m", "commonbook", "recall", "tea"],
         env=environ(tmp_path),
         cwd=tmp_path,
         stdout=writing,

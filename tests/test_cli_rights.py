@@ -102,43 +102,43 @@ def made(cli, *options: str) -> tuple[str, str]:
 def test_a_key_in_the_environment_opens_what_it_was_made_for(team, monkeypatch):
     team("grant", "add", "user:bob", "team", "writer")
     key, secret = made(team, "user:bob", "--label", "laptop", "--limit", "team=reader")
-    monkeypatch.setenv("COMMONPLACE_KEY", secret)
+    monkeypatch.setenv("COMMONBOOK_KEY", secret)
     assert titles(team) == ["the team's plan"]
     assert team("remember", "no", "--space", "team").code == 4
     refused = team("--as", "user:local", "list", "--json")
     assert (refused.code, refused.error["type"]) == (4, "not_allowed")
-    monkeypatch.delenv("COMMONPLACE_KEY")
+    monkeypatch.delenv("COMMONBOOK_KEY")
     (listed,) = team("key", "list", "--json").json["keys"]
     assert listed.keys() == KEY
     assert (listed["id"], listed["principal"], listed["label"], listed["revoked"]) == (key, "user:bob", "laptop", None)
     assert [(one["space"], one["role"]) for one in listed["limits"]] == [("team", "reader")]
     revoked = team("key", "revoke", key[-8:], "--json").json
     assert (revoked["id"], bool(INSTANT.match(revoked["revoked"]))) == (key, True)
-    monkeypatch.setenv("COMMONPLACE_KEY", secret)
+    monkeypatch.setenv("COMMONBOOK_KEY", secret)
     said = team("list", "--json")
     assert (said.code, said.out, secret in said.err) == (4, "", False)
 
 
-@pytest.mark.parametrize(("secret", "code"), [("cpk_nonsense", 4), ("two words", 2), ("", 0)])
+@pytest.mark.parametrize(("secret", "code"), [("cbk_nonsense", 4), ("two words", 2), ("", 0)])
 def test_a_key_that_opens_nothing_is_refused_and_never_shown(team, monkeypatch, secret, code):
-    monkeypatch.setenv("COMMONPLACE_KEY", secret)
+    monkeypatch.setenv("COMMONBOOK_KEY", secret)
     said = team("list")
     assert said.code == code
     assert not secret or secret not in said.err + said.out
 
 
 def test_a_key_in_the_settings_is_not_shown_with_them(monkeypatch):
-    from commonplace.settings import Settings
+    from commonbook.settings import Settings
 
-    monkeypatch.setenv("COMMONPLACE_KEY", "cpk_secret")
-    assert Settings.load().key == "cpk_secret"
-    assert "cpk_secret" not in repr(Settings.load())
+    monkeypatch.setenv("COMMONBOOK_KEY", "cbk_secret")
+    assert Settings.load().key == "cbk_secret"
+    assert "cbk_secret" not in repr(Settings.load())
 
 
 def test_the_secret_is_printed_once_and_kept_nowhere(team, stored):
     said = team("key", "create", "user:bob")
     key, principal, secret = said.out.rstrip("\n").split("\t")
-    assert (principal, secret[:4]) == ("user:bob", "cpk_")
+    assert (principal, secret[:4]) == ("user:bob", "cbk_")
     assert "shown this once" in said.err
     assert secret not in said.err
     for args in (("key", "list"), ("key", "list", "--json"), ("audit", "list", "--space", "_home"), ("status",)):
@@ -157,7 +157,7 @@ def test_digits_that_mean_several_keys_revoke_none(team):
 def test_a_terminal_shows_grants_and_keys_as_tables(terminal, tmp_path):
     pipe(tmp_path, "grant", "add", "user:bob", "team", "reader")
     made_key = terminal("key", "create", "user:bob", "--limit", "team=reader")
-    assert re.search(r"Made a key for user:bob: cpk_\S{43}", made_key.plain)
+    assert re.search(r"Made a key for user:bob: cbk_\S{43}", made_key.plain)
     assert re.search(r"team +user:bob +reader", terminal("grant", "list").plain)
     assert re.search(r"[0-9a-f]{8} +user:bob +team=reader +just now", terminal("key", "list").plain)
     assert "user:bob has no grant on team any more" in terminal("grant", "revoke", "user:bob", "team").plain

@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-import commonplace
-from commonplace import boundary
-from commonplace.jobs import ATTEMPTS
+import commonbook
+from commonbook import boundary
+from commonbook.jobs import ATTEMPTS
 from tests.test_cli import cli
 from tests.test_cli_terminal import terminal
 
@@ -283,7 +283,7 @@ def test_a_terminal_shows_a_transcript(cli, home, terminal, tmp_path):
 
 def _process(tmp_path, *args: str, given: bytes | None = None, **more) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "commonplace", *args],
+        [sys.executable, "-m", "commonbook", *args],
         cwd=tmp_path,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
         stdin=subprocess.PIPE if given is not None else subprocess.DEVNULL,
@@ -301,7 +301,7 @@ def _old_messages(count: int) -> bytes:
 
 def _make_due() -> None:
     """Let every job be due now, as if the hour of silence had passed."""
-    with commonplace.open() as book:
+    with commonbook.open() as book:
         book._parts.db.write(lambda tx: tx.run("UPDATE job SET due = '2026-01-01T00:00:00.000000Z'"))
 
 
@@ -314,11 +314,11 @@ def test_an_append_that_makes_something_due_takes_a_turn_by_itself(cli):
 
 def test_an_append_with_nothing_due_loads_nothing_slow(tmp_path):
     code = (
-        "import sys; from commonplace.doors.cli import main; codes = [main(['session', 'append', 's1', 'hello']),"
+        "import sys; from commonbook.doors.cli import main; codes = [main(['session', 'append', 's1', 'hello']),"
         " main(['session', 'close', 's1']), main(['status']), main(['worker', '--once'])];"
         " print(codes, {'numpy', 'rich', 'Stemmer'} & set(sys.modules))"
     )
-    env = {**os.environ, "COMMONPLACE_HOME": str(tmp_path / "home")}
+    env = {**os.environ, "COMMONBOOK_HOME": str(tmp_path / "home")}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[0, 0, 0, 0] set()"
 
@@ -401,7 +401,7 @@ def test_work_that_failed_for_good_is_shown_with_its_error_and_can_be_retried(cl
     assert (finding["what"], finding["where"]) == ("failed work", "session s1")
     assert f"{ATTEMPTS} attempts" in finding["why"]
     assert "RuntimeError" in finding["why"]
-    assert "commonplace worker --once --retry" in finding["fix"]
+    assert "commonbook worker --once --retry" in finding["fix"]
     assert cli("doctor").code == 1
     assert cli("worker", "--once").out == ""
     (told,) = (json.loads(line) for line in cli("worker", "--once", "--retry", "--json").out.splitlines())

@@ -1,7 +1,7 @@
 """Sharing on the command line when something goes wrong, each command a process of its own.
 
-COMMONPLACE_COPIES   how many live copies a source has whose worker is killed (1200; the full setting is 5000)
-COMMONPLACE_SEED     where the dice begin
+COMMONBOOK_COPIES   how many live copies a source has whose worker is killed (1200; the full setting is 5000)
+COMMONBOOK_SEED     where the dice begin
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from commonplace.book import Commonplace
-from commonplace.model import stamp
+from commonbook.book import Book
+from commonbook.model import stamp
 from tests import crashing
 from tests.embedding_service import Service, serving
 from tests.test_sharing_races import SEED, many_copies, wrong_with_copies, wrong_with_fan_out
 
-COPIES = int(os.environ.get("COMMONPLACE_COPIES", "1200"))
+COPIES = int(os.environ.get("COMMONBOOK_COPIES", "1200"))
 KILLS = 3
 
 pytestmark = pytest.mark.timeout(180 + COPIES // 4)
@@ -39,12 +39,12 @@ class Commands:
     """The command line on the book of a test."""
 
     def __init__(self, place: Path | str) -> None:
-        self.environment = crashing.environment(**crashing.named(place), COMMONPLACE_SPACE="personal")
+        self.environment = crashing.environment(**crashing.named(place), COMMONBOOK_SPACE="personal")
 
     def begun(self, *args: str, **more: str) -> subprocess.Popen[str]:
         """Begin a command, and do not wait for it."""
         return subprocess.Popen(
-            [sys.executable, "-m", "commonplace", *args],
+            [sys.executable, "-m", "commonbook", *args],
             env={**self.environment, **more},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -80,8 +80,8 @@ def test_a_refresh_needs_no_embedder_and_its_vectors_are_those_of_the_source(com
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         commands.environment.pop(name, None)
     with serving() as service:
-        there = {"COMMONPLACE_EMBEDDER": "openai:small", "COMMONPLACE_EMBEDDER_URL": service.url}
-        gone = {**there, "COMMONPLACE_EMBEDDER_URL": f"http://127.0.0.1:{free_port()}/v1"}
+        there = {"COMMONBOOK_EMBEDDER": "openai:small", "COMMONBOOK_EMBEDDER_URL": service.url}
+        gone = {**there, "COMMONBOOK_EMBEDDER_URL": f"http://127.0.0.1:{free_port()}/v1"}
         source = commands("remember", "Alice owns the billing service", "--title", "billing", **there)["id"]
         copies = {
             mode: commands("share", source, "--to", mode, "--refresh", mode, **there)["items"][0]["id"]
@@ -125,7 +125,7 @@ def refusing(place: Path | str, table: str, which: str) -> Iterator[None]:
             f"CREATE TRIGGER refuse BEFORE INSERT ON {table} WHEN {which}"
             " BEGIN SELECT RAISE(ABORT, 'no more of this'); END"
         )
-        with closing(sqlite3.connect(place / ".commonplace" / "state.db", isolation_level=None)) as database:
+        with closing(sqlite3.connect(place / ".commonbook" / "state.db", isolation_level=None)) as database:
             database.execute(make)
             yield
             database.execute("DROP TRIGGER refuse")
@@ -149,14 +149,14 @@ TABLES = (
 )  # fmt: skip
 
 
-def everything(book: Commonplace, place: Path | str) -> object:
+def everything(book: Book, place: Path | str) -> object:
     """Return all rows that a share or an edit could leave behind, and all files."""
     with book._parts.db.reading() as tx:
         rows = {table: sorted(map(repr, tx.rows(f"SELECT * FROM {table}"))) for table in TABLES}
     files: dict[str, bytes] = {}
     if isinstance(place, Path):
         files = {str(path): path.read_bytes() for path in place.rglob("*.md")}
-        assert os.listdir(place / ".commonplace" / "out") == []
+        assert os.listdir(place / ".commonbook" / "out") == []
     return rows, files
 
 
@@ -257,19 +257,19 @@ def test_an_edit_that_is_killed_changes_all_copies_that_change_with_it_or_none(c
 def written(place: Path | str) -> object:
     """Return something that changes when somebody else begins to write."""
     if isinstance(place, Path):
-        return (place / ".commonplace" / "state.db-wal").stat().st_mtime_ns
+        return (place / ".commonbook" / "state.db-wal").stat().st_mtime_ns
     with psycopg.connect(place) as server:
         return server.execute("SELECT count(backend_xid) FROM pg_stat_activity").fetchone()
 
 
-def current(book: Commonplace) -> int:
+def current(book: Book) -> int:
     """Return how many copies have followed."""
     with book._parts.db.reading() as tx:
         row = tx.row("SELECT count(*) FROM memory WHERE shared IS NOT NULL AND text = 'the second words'")
     return int(row[0]) if row else 0
 
 
-def killed_when_done(child: subprocess.Popen[str], book: Commonplace, wanted: int) -> None:
+def killed_when_done(child: subprocess.Popen[str], book: Book, wanted: int) -> None:
     """Kill a worker once so many copies have followed."""
     while current(book) < wanted:
         assert child.poll() is None, child.communicate()
@@ -279,7 +279,7 @@ def killed_when_done(child: subprocess.Popen[str], book: Commonplace, wanted: in
     assert child.returncode == -signal.SIGKILL
 
 
-def a_minute_later(book: Commonplace) -> None:
+def a_minute_later(book: Book) -> None:
     """Let the lease of the dead be over, without waiting for it."""
     book._parts.db.write(
         lambda tx: tx.run("UPDATE job SET leased_until = :now WHERE state = 'running'", now=stamp(tx.now))

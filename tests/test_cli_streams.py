@@ -17,7 +17,7 @@ def run(tmp_path):
         *args: str | bytes, env: dict[str, str] | None = None, given: bytes = b""
     ) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
-            [sys.executable, "-m", "commonplace", *args],
+            [sys.executable, "-m", "commonbook", *args],
             cwd=tmp_path,
             env={**environ(tmp_path), **(env or {})},
             check=False,
@@ -30,8 +30,8 @@ def run(tmp_path):
 
 
 def environ(tmp_path) -> dict[str, str]:
-    ours = {name: value for name, value in os.environ.items() if not name.startswith("COMMONPLACE_")}
-    return {**ours, "COMMONPLACE_HOME": str(tmp_path / "home")}
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("COMMONBOOK_")}
+    return {**ours, "COMMONBOOK_HOME": str(tmp_path / "home")}
 
 
 def test_exit_codes_and_streams(run):
@@ -39,7 +39,7 @@ def test_exit_codes_and_streams(run):
     for args, code in ((("remember",), 2), (("show", "deadbeef"), 3), (("show", "x y"), 2)):
         done = run(*args)
         assert (done.returncode, done.stdout) == (code, b"")
-        assert done.stderr.startswith(b"commonplace: ")
+        assert done.stderr.startswith(b"commonbook: ")
 
 
 def test_an_undecodable_argument_is_refused_and_the_complaint_can_be_printed(run):
@@ -65,7 +65,7 @@ def test_a_reader_that_goes_away_is_no_drama(run, tmp_path):
     lines = "".join(json.dumps({"text": f"memory {number} " + "x" * 1000}) + "\n" for number in range(300))
     assert run("remember", "--batch", "-", given=lines.encode()).returncode == 0
     listing = subprocess.Popen(
-        [sys.executable, "-m", "commonplace", "list", "--limit", "300", "--json"],
+        [sys.executable, "-m", "commonbook", "list", "--limit", "300", "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environ(tmp_path),
@@ -83,7 +83,7 @@ def test_closed_streams_are_no_drama(tmp_path):
     closing = (
         "import os, sys\n"
         "os.close(0), os.close(1)\n"
-        "os.execv(sys.executable, [sys.executable, '-m', 'commonplace', *sys.argv[1:]])"
+        "os.execv(sys.executable, [sys.executable, '-m', 'commonbook', *sys.argv[1:]])"
     )
     for args, code in ((("status",), 0), (("remember", "tea"), 0), (("remember", "-"), 2), (("remember",), 2)):
         done = subprocess.run(
@@ -102,9 +102,9 @@ def test_an_interrupt_ends_with_130_and_no_traceback(run, tmp_path):
     # A shell lets what it starts in the background ignore interrupts, these tests perhaps among it.
     told, tell = os.pipe()
     code = (
-        "import os, signal, sys, commonplace.doors.cli as cli, commonplace.doors.intake as intake\n"
+        "import os, signal, sys, commonbook.doors.cli as cli, commonbook.doors.intake as intake\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "import commonplace.doors.progress as telling\n"
+        "import commonbook.doors.progress as telling\n"
         "telling._PAUSE = 3600\n"
         "real = intake.standard_input\n"
         f"intake.standard_input = lambda: (os.write({tell}, b'it reads'), real())[1]\n"
@@ -129,8 +129,8 @@ def test_an_interrupt_ends_with_130_and_no_traceback(run, tmp_path):
 
 def test_an_unexpected_error_shows_itself_and_ends_with_1(tmp_path):
     code = (
-        "import sys, commonplace.book as book, commonplace.doors.cli as cli\n"
-        "book.Commonplace.status = lambda self: 1 / 0\n"
+        "import sys, commonbook.book as book, commonbook.doors.cli as cli\n"
+        "book.Book.status = lambda self: 1 / 0\n"
         "sys.exit(cli.main(['status']))"
     )
     done = subprocess.run(
@@ -143,16 +143,16 @@ def test_an_unexpected_error_shows_itself_and_ends_with_1(tmp_path):
 def test_long_work_tells_how_far_it_is_on_standard_error_only(tmp_path):
     # At every look so many seconds have passed: how long it really takes is the machine's affair.
     work = (
-        "import sys, commonplace.book as book, commonplace.doors.cli as cli, commonplace.doors.progress as telling\n"
+        "import sys, commonbook.book as book, commonbook.doors.cli as cli, commonbook.doors.progress as telling\n"
         "from itertools import count\n"
         "from types import SimpleNamespace\n"
         "telling.time = SimpleNamespace(monotonic=count(0.0, float(sys.argv[1])).__next__)\n"
         "def rebuild(self, *, progress):\n"
         "    for done in range(30):\n"
         "        progress('rebuilding', done, 30)\n"
-        "    from commonplace.model import SyncReport\n"
+        "    from commonbook.model import SyncReport\n"
         "    return SyncReport()\n"
-        "book.Commonplace.rebuild = rebuild\n"
+        "book.Book.rebuild = rebuild\n"
         "sys.exit(cli.main(['rebuild', '--json']))"
     )
     long, short = (

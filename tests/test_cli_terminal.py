@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from commonplace.doors.screen import ago
+from commonbook.doors.screen import ago
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -38,7 +38,7 @@ def terminal(tmp_path):
     def run(*args: str, typed: str = "", env: dict[str, str] | None = None) -> Seen:
         ours, theirs = pty.openpty()
         process = subprocess.Popen(
-            [sys.executable, "-m", "commonplace", *args],
+            [sys.executable, "-m", "commonbook", *args],
             cwd=tmp_path,
             env={**environ(tmp_path), **(env or {})},
             stdin=theirs,
@@ -55,9 +55,9 @@ def terminal(tmp_path):
 
 
 def environ(tmp_path) -> dict[str, str]:
-    unwanted = ("COMMONPLACE_", "NO_COLOR", "FORCE_COLOR", "VISUAL", "EDITOR", "COLORTERM")
+    unwanted = ("COMMONBOOK_", "NO_COLOR", "FORCE_COLOR", "VISUAL", "EDITOR", "COLORTERM")
     ours = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
-    return {**ours, "COMMONPLACE_HOME": str(tmp_path / "home"), "TERM": "xterm-256color", "COLUMNS": "100"}
+    return {**ours, "COMMONBOOK_HOME": str(tmp_path / "home"), "TERM": "xterm-256color", "COLUMNS": "100"}
 
 
 def _all_of(handle: int) -> bytes:
@@ -78,7 +78,7 @@ def _all_of(handle: int) -> bytes:
 
 def pipe(tmp_path, *args: str) -> str:
     return subprocess.run(
-        [sys.executable, "-m", "commonplace", *args],
+        [sys.executable, "-m", "commonbook", *args],
         cwd=tmp_path,
         env=environ(tmp_path),
         stdin=subprocess.DEVNULL,
@@ -185,7 +185,7 @@ def test_an_editor_that_changes_nothing_makes_no_revision(terminal, editor, tmp_
 def test_a_memory_that_changed_meanwhile_is_not_overwritten_and_nothing_typed_is_lost(
     terminal, editor, tmp_path, memory
 ):
-    command = f'"{sys.executable}" -m commonplace edit {memory} "Carol owns it" >other </dev/null'
+    command = f'"{sys.executable}" -m commonbook edit {memory} "Carol owns it" >other </dev/null'
     seen = terminal("edit", memory, env=editor(f'echo "Bob owns it" >"$2"; {command}'))
     assert seen.code == 5
     assert str(tmp_path / "temporary") in seen.plain.replace("\n", "")
@@ -212,7 +212,7 @@ def test_an_editor_that_is_not_there_is_named(terminal, memory):
 def test_a_bar_shows_how_far_long_work_is(tmp_path):
     slow = (
         "import sys, time\n"
-        "from commonplace.doors.progress import Teller\n"
+        "from commonbook.doors.progress import Teller\n"
         "with Teller(bar=True) as teller:\n"
         "    for done in range(15):\n"
         "        teller('looking', done, 15)\n"

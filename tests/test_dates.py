@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonplace import dates
-from commonplace.dates import field_edge, local_zone, read_time, zone_named
-from commonplace.errors import BadTime
-from commonplace.model import moment, stamp
+from commonbook import dates
+from commonbook.dates import field_edge, local_zone, read_time, zone_named
+from commonbook.errors import BadTime
+from commonbook.model import moment, stamp
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 11, 15, 20, 18, 24, tzinfo=UTC)

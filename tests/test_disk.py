@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from commonplace.engines import renaming
-from commonplace.engines.disk import HomeFolder, make_folders
-from commonplace.engines.ignoring import Ignored
-from commonplace.errors import DiskFull, FileInTheWay
+from commonbook.engines import renaming
+from commonbook.engines.disk import HomeFolder, make_folders
+from commonbook.engines.ignoring import Ignored
+from commonbook.errors import DiskFull, FileInTheWay
 
 
 @pytest.fixture(params=["the system exchanges", "links must do"])
 def folder(request, home: Path, monkeypatch: pytest.MonkeyPatch) -> HomeFolder:
     if request.param == "links must do":
         monkeypatch.setattr(renaming, "_system_rename", None)
-    make_folders(str(home / ".commonplace" / "out"), mode=0o700)
+    make_folders(str(home / ".commonbook" / "out"), mode=0o700)
     return HomeFolder(str(home))
 
 
@@ -64,7 +64,7 @@ def test_a_file_is_taken_away_shifted_and_put_back_but_never_over_another(folder
 
 
 def test_a_half_written_file_of_a_crash_is_swept_and_never_taken_for_typing(folder: HomeFolder, home: Path):
-    (home / ".commonplace" / "out" / ".x.123").write_bytes(b"hal")
+    (home / ".commonbook" / "out" / ".x.123").write_bytes(b"hal")
     assert folder.came_out() == []
     assert not folder.is_tidy()
     folder.sweep()
@@ -96,7 +96,7 @@ def test_many_are_made_ready_together_and_what_was_not_put_is_gone_with_the_lock
     with folder.lock(wait=1):
         folder.prepare(wanted)
         assert folder.came_out() == [], "what is made ready is nobody's yet"
-        ready = set(os.listdir(home / ".commonplace" / "out"))
+        ready = set(os.listdir(home / ".commonbook" / "out"))
         assert len(ready) == 12
         out = {path: folder.put(path, data, owner=owner)[1] for path, data, owner in wanted[:11]}
         # Something else than what was made ready is written as it is.
@@ -106,7 +106,7 @@ def test_many_are_made_ready_together_and_what_was_not_put_is_gone_with_the_lock
     assert (home / "s0" / "m.md").stat().st_mode & 0o777 == 0o600
     (name,) = [name for name in out.values() if name]
     assert folder.read_out(name) == b"typed by hand"
-    assert os.listdir(home / ".commonplace" / "out") == [name]
+    assert os.listdir(home / ".commonbook" / "out") == [name]
 
 
 def test_what_cannot_be_made_ready_is_told_when_it_is_put(folder: HomeFolder, home: Path, monkeypatch):

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from commonplace.settings import CONFIG_KEYS, PROJECT_KEYS, Settings
+from commonbook.settings import CONFIG_KEYS, PROJECT_KEYS, Settings
 
 ROOT = Path(__file__).parent.parent
-SOURCE = ROOT / "src" / "commonplace"
+SOURCE = ROOT / "src" / "commonbook"
 SETTINGS = (ROOT / "docs" / "SETTINGS.md").read_text(encoding="utf-8")
 
 
@@ -44,11 +44,11 @@ def test_every_environment_variable_is_documented_and_nothing_else(tmp_path):
 
 
 def test_every_key_of_the_homes_configuration_is_documented():
-    assert documented("The home: `.commonplace/config.toml`") == set(CONFIG_KEYS)
+    assert documented("The home: `.commonbook/config.toml`") == set(CONFIG_KEYS)
 
 
 def test_every_key_of_a_project_file_is_documented():
-    assert documented("A project: `.commonplace.toml`") == set(PROJECT_KEYS)
+    assert documented("A project: `.commonbook.toml`") == set(PROJECT_KEYS)
 
 
 def test_nothing_but_settings_reads_the_environment():
@@ -61,6 +61,6 @@ def test_nothing_but_settings_reads_the_environment():
 
 
 def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
-    monkeypatch.setenv("COMMONPLACE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("COMMONBOOK_HOME", str(tmp_path / "home"))
     for block in (ROOT / "README.md").read_text().split("```python\n")[1:]:
         exec(compile(block.split("```")[0], "README.md", "exec"), {})

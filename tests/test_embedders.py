@@ -23,14 +23,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from commonplace.engines import embedders
-from commonplace.engines.embedders import embedder_for
-from commonplace.engines.http_embedder import HttpEmbedder
-from commonplace.engines.sentence_model import SentenceModel
-from commonplace.engines.static_table import StaticTable
-from commonplace.errors import BadInput, EmbedderFailed
-from commonplace.ports import Embedder, Said
-from commonplace.settings import EmbedderChoice
+from commonbook.engines import embedders
+from commonbook.engines.embedders import embedder_for
+from commonbook.engines.http_embedder import HttpEmbedder
+from commonbook.engines.sentence_model import SentenceModel
+from commonbook.engines.static_table import StaticTable
+from commonbook.errors import BadInput, EmbedderFailed
+from commonbook.ports import Embedder, Said
+from commonbook.settings import EmbedderChoice
 
 ROOT = Path(__file__).parent.parent
 
@@ -67,9 +67,9 @@ def test_an_openai_embedder_goes_to_the_address_that_was_set_or_else_to_openai()
 @pytest.mark.parametrize(
     ("choice", "fix"),
     [
-        (EmbedderChoice("static", "some"), "COMMONPLACE_EMBEDDER to static"),
+        (EmbedderChoice("static", "some"), "COMMONBOOK_EMBEDDER to static"),
         (EmbedderChoice("openai", None, None, "k"), "openai:text-embedding-3-small"),
-        (EmbedderChoice("openai", "small"), "COMMONPLACE_EMBEDDER_KEY"),
+        (EmbedderChoice("openai", "small"), "COMMONBOOK_EMBEDDER_KEY"),
         (EmbedderChoice("sentence-transformers"), "sentence-transformers:all-MiniLM-L6-v2"),
     ],
 )
@@ -92,7 +92,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "static": "acme_embed:make",
     }
     lines = [f"{name} = {target}\n" for name, target in offers.items()]
-    (info / "entry_points.txt").write_text("[commonplace.embedders]\n" + "".join(lines))
+    (info / "entry_points.txt").write_text("[commonbook.embedders]\n" + "".join(lines))
     (info.parent / "acme_embed.py").write_text("def make(choice):\n    return ('made by acme', choice)\n")
     monkeypatch.syspath_prepend(str(info.parent))
 
@@ -133,8 +133,8 @@ def test_the_package_offers_the_same_three_by_entry_point():
 def test_ours_are_found_without_a_look_at_the_installed_packages():
     program = (
         "import sys\n"
-        "from commonplace.engines.embedders import embedder_for\n"
-        "from commonplace.settings import EmbedderChoice\n"
+        "from commonbook.engines.embedders import embedder_for\n"
+        "from commonbook.settings import EmbedderChoice\n"
         "early = {'numpy', 'urllib.request'} & set(sys.modules)\n"
         "embedder_for(EmbedderChoice('openai', 'small', 'http://localhost:1'))\n"
         "embedder_for(EmbedderChoice('sentence-transformers', 'mini'))\n"
@@ -336,7 +336,7 @@ def test_without_the_package_the_embedder_has_failed_and_the_fix_says_what_to_in
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(EmbedderFailed) as caught:
         ask(SentenceModel("mini"))
-    assert "commonplace[sentence-transformers]" in caught.value.fix
+    assert "commonbook[sentence-transformers]" in caught.value.fix
 
 
 @pytest.mark.parametrize("error", [OSError("not found\nand much more"), RuntimeError("size mismatch"), KeyError("x")])

@@ -1,4 +1,4 @@
-"""H4: recall is as good on PostgreSQL as in a home, by `commonplace bench locomo` on chats of our own."""
+"""H4: recall is as good on PostgreSQL as in a home, by `commonbook bench locomo` on chats of our own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-import commonplace
+import commonbook
 from tests.paraphrases import ASKED, OTHERS
 from tests.postgres_server import TEMPLATE, rows_of
 from tests.test_cli import cli
@@ -104,5 +104,5 @@ def test_a_benchmark_leaves_the_book_that_there_is_alone(cli, stored, tmp_path):
     before = stored()
     assert cli("bench", "locomo", str(chats(tmp_path / "chats.json"))).code == 0
     assert stored() == before
-    with commonplace.open() as book:
+    with commonbook.open() as book:
         assert [one.text for one in book.list().items] == ["Alice owns billing"]

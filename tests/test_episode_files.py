@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from commonplace.model import Filter
+from commonbook.model import Filter
 from tests import hand_edits
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -148,7 +148,7 @@ def test_a_message_keeps_its_number_whatever_its_heading_says(book):
 
 def lose(book):
     book.close()
-    for path in (Path(book.home) / ".commonplace").iterdir():
+    for path in (Path(book.home) / ".commonbook").iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 

@@ -1,7 +1,7 @@
 """Sessions and the files of their episodes, by random steps: recall serves what the log and the files say, no more.
 
 EPISODE_ROUNDS        how many homes (2)
-COMMONPLACE_SEED      what the steps follow from (another one in every run; a failure prints it)
+COMMONBOOK_SEED      what the steps follow from (another one in every run; a failure prints it)
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from commonplace import transcripts
-from commonplace.book import Commonplace
-from commonplace.errors import CommonplaceError
-from commonplace.model import Filter, Memory, Sent
+from commonbook import transcripts
+from commonbook.book import Book
+from commonbook.errors import CommonbookError
+from commonbook.model import Filter, Memory, Sent
 
 ROUNDS = int(os.environ.get("EPISODE_ROUNDS", "2"))
-SEED = os.environ.get("COMMONPLACE_SEED") or str(time.time_ns())
+SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
 STEPS = 80
 SESSIONS = ("s0", "s1", "s2")
 SPACES = ("personal", "team", "zoo")
@@ -32,13 +32,13 @@ pytestmark = pytest.mark.usefixtures("home")
 class World:
     """Two books on one home, and a person who edits, copies, moves and removes the files."""
 
-    def __init__(self, books: list[Commonplace], dice: random.Random) -> None:
+    def __init__(self, books: list[Book], dice: random.Random) -> None:
         self.books, self.dice = books, dice
         self.saved: dict[str, str] = {}
         self.said = 0
 
     @property
-    def book(self) -> Commonplace:
+    def book(self) -> Book:
         return self.dice.choice(self.books)
 
     def step(self) -> None:
@@ -46,7 +46,7 @@ class World:
         said: list[Callable[[], None]] = [self.speak, self.speak, self.settle, self.rewind, self.switch]
         typed: list[Callable[[Memory, Path], None]] = [self.stale, self.move, self.carry, self.cut, self.copy]
         typed += [self.stale, self.remove, self.rename]
-        with suppress(CommonplaceError):
+        with suppress(CommonbookError):
             if self.dice.random() < 0.6:
                 self.dice.choice(said)()
             else:
@@ -142,7 +142,7 @@ class World:
 @pytest.mark.parametrize("round_", range(ROUNDS))
 def test_whatever_people_do_to_episodes_recall_serves_what_log_and_files_say(open_book, round_):
     world = World([open_book(), open_book()], random.Random(f"{SEED}-{round_}"))
-    print(f"COMMONPLACE_SEED={SEED}")
+    print(f"COMMONBOOK_SEED={SEED}")
     for step in range(STEPS):
         world.step()
         if step % 5 == 4:

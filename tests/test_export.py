@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from commonplace.book import Commonplace
-from commonplace.errors import BadInput, Conflict, NotFound
-from commonplace.model import Filter, Memory
+from commonbook.book import Book
+from commonbook.errors import BadInput, Conflict, NotFound
+from commonbook.model import Filter, Memory
 from tests.conftest import Folder
 from tests.transfers import everything, opened, texts, vault, write
 
@@ -34,7 +34,7 @@ def said(memory: Memory) -> tuple[Any, ...]:
 # --- another home
 
 
-def fill(book: Commonplace) -> None:
+def fill(book: Book) -> None:
     first = book.remember("Alice owns billing", space="team/backend", tags=["billing"], importance=0.5)
     second = book.remember(
         "Bob likes [[tea]] #hot",
@@ -50,7 +50,7 @@ def fill(book: Commonplace) -> None:
 
 
 @pytest.mark.parametrize("name", ["out", "out.zip", "out.tar", "out.tar.gz", "out.tgz"])
-def test_what_was_exported_comes_back_the_same(book: Commonplace, folder: Folder, tmp_path: Path, name: str):
+def test_what_was_exported_comes_back_the_same(book: Book, folder: Folder, tmp_path: Path, name: str):
     fill(book)
     written = {"team/by-hand.md": "---\nmood: happy # today\n---\nBy hand\r\n"}
     book.import_folder(str(write(tmp_path / "written", written)))
@@ -74,13 +74,13 @@ def test_a_home_whose_database_is_lost_is_brought_back_from_its_folder(home: Pat
     with opened(home) as book:
         fill(book)
         before = {path: said(one) for path, one in everything(book).items()}
-    shutil.rmtree(home / ".commonplace")
+    shutil.rmtree(home / ".commonbook")
     with opened(tmp_path / "new") as new:
         assert new.import_folder(str(home)).done == 3
         assert {path: said(one) for path, one in everything(new).items()} == before
 
 
-def test_an_edit_of_an_exported_file_comes_back_as_a_revision(book: Commonplace, tmp_path: Path):
+def test_an_edit_of_an_exported_file_comes_back_as_a_revision(book: Book, tmp_path: Path):
     receipt = book.remember("first")
     book.export(str(tmp_path / "out"))
     exported = tmp_path / "out" / receipt.path
@@ -90,7 +90,7 @@ def test_an_edit_of_an_exported_file_comes_back_as_a_revision(book: Commonplace,
     assert [one.text for one in book.history(receipt.id)] == ["first", "second"]
 
 
-def test_an_old_export_takes_nothing_back_and_its_edits_are_named(book: Commonplace, tmp_path: Path):
+def test_an_old_export_takes_nothing_back_and_its_edits_are_named(book: Book, tmp_path: Path):
     receipt = book.remember("first")
     book.export(str(tmp_path / "old"))
     book.edit(receipt.id, text="second")
@@ -103,7 +103,7 @@ def test_an_old_export_takes_nothing_back_and_its_edits_are_named(book: Commonpl
     assert book.get(receipt.id).text == "second"
 
 
-def test_a_home_that_went_on_elsewhere_updates_what_was_not_changed_here(book: Commonplace, tmp_path: Path):
+def test_a_home_that_went_on_elsewhere_updates_what_was_not_changed_here(book: Book, tmp_path: Path):
     receipt = book.remember("first")
     book.export(str(tmp_path / "out"))
     with opened(tmp_path / "other") as other:
@@ -115,7 +115,7 @@ def test_a_home_that_went_on_elsewhere_updates_what_was_not_changed_here(book: C
         assert other.import_folder(str(tmp_path / "out")).unchanged == 1
 
 
-def test_a_deleted_memory_comes_back_from_an_export_with_its_history(book: Commonplace, tmp_path: Path):
+def test_a_deleted_memory_comes_back_from_an_export_with_its_history(book: Book, tmp_path: Path):
     receipt = book.remember("first")
     book.edit(receipt.id, text="second")
     book.export(str(tmp_path / "out.zip"))
@@ -125,7 +125,7 @@ def test_a_deleted_memory_comes_back_from_an_export_with_its_history(book: Commo
     assert next(iter(book.history(receipt.id))).text == "first"
 
 
-def test_of_two_files_with_one_id_the_second_gets_its_own(book: Commonplace, tmp_path: Path):
+def test_of_two_files_with_one_id_the_second_gets_its_own(book: Book, tmp_path: Path):
     receipt = book.remember("once")
     book.export(str(tmp_path / "out"))
     exported = tmp_path / "out" / receipt.path
@@ -140,7 +140,7 @@ def test_of_two_files_with_one_id_the_second_gets_its_own(book: Commonplace, tmp
 # --- export
 
 
-def test_a_space_is_exported_alone_and_with_a_slash_with_all_below(book: Commonplace, tmp_path: Path):
+def test_a_space_is_exported_alone_and_with_a_slash_with_all_below(book: Book, tmp_path: Path):
     for space in ("team", "team/backend", "teams"):
         book.remember(f"in {space}", space=space)
     assert book.export(str(tmp_path / "one"), space="team").done == 1
@@ -154,7 +154,7 @@ def test_a_space_is_exported_alone_and_with_a_slash_with_all_below(book: Commonp
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["out.zip", "out.tar", "out.tar.gz"])
-def test_the_same_memories_give_the_same_archive(book: Commonplace, tmp_path: Path, name: str):
+def test_the_same_memories_give_the_same_archive(book: Book, tmp_path: Path, name: str):
     fill(book)
     book.export(str(tmp_path / name))
     first = (tmp_path / name).read_bytes()
@@ -163,13 +163,13 @@ def test_the_same_memories_give_the_same_archive(book: Commonplace, tmp_path: Pa
     assert (tmp_path / name).read_bytes() == first
 
 
-def test_an_exported_file_is_as_old_as_its_memory(book: Commonplace, tmp_path: Path):
+def test_an_exported_file_is_as_old_as_its_memory(book: Book, tmp_path: Path):
     receipt = book.remember("x")
     book.export(str(tmp_path / "out"))
     assert abs((tmp_path / "out" / receipt.path).stat().st_mtime - book.get(receipt.id).updated.timestamp()) < 0.01
 
 
-def test_a_second_export_into_a_folder_mirrors_what_changed(book: Commonplace, tmp_path: Path):
+def test_a_second_export_into_a_folder_mirrors_what_changed(book: Book, tmp_path: Path):
     kept, edited, deleted = (book.remember(text, space="a/b") for text in ("kept", "edited", "deleted"))
     other = book.remember("elsewhere", space="c")
     book.export(str(tmp_path / "out"))
@@ -182,7 +182,7 @@ def test_a_second_export_into_a_folder_mirrors_what_changed(book: Commonplace, t
     assert not (tmp_path / "out" / "c").exists()
 
 
-def test_what_others_changed_in_an_exported_folder_is_left_alone(book: Commonplace, tmp_path: Path):
+def test_what_others_changed_in_an_exported_folder_is_left_alone(book: Book, tmp_path: Path):
     changed, deleted = book.remember("changed"), book.remember("deleted")
     out = tmp_path / "out"
     book.export(str(out))
@@ -194,7 +194,7 @@ def test_what_others_changed_in_an_exported_folder_is_left_alone(book: Commonpla
     assert set(texts(out).values()) == {b"typed here", b"typed here too", b"own"}
 
 
-def test_a_folder_or_archive_that_is_not_ours_is_refused(book: Commonplace, tmp_path: Path):
+def test_a_folder_or_archive_that_is_not_ours_is_refused(book: Book, tmp_path: Path):
     book.remember("x")
     write(tmp_path / "full", {"own.md": "own"})
     write(tmp_path, {"own.zip": b"own", "file": "a file"})
@@ -207,13 +207,13 @@ def test_a_folder_or_archive_that_is_not_ours_is_refused(book: Commonplace, tmp_
     assert (tmp_path / "own.zip").read_bytes() == b"own"
 
 
-def test_an_export_into_the_home_is_refused(book: Commonplace, home: Path):
+def test_an_export_into_the_home_is_refused(book: Book, home: Path):
     for place in (home, home / "out", home / "out.zip"):
         with pytest.raises(BadInput):
             book.export(str(place))
 
 
-def test_an_export_does_not_write_through_a_link(book: Commonplace, tmp_path: Path):
+def test_an_export_does_not_write_through_a_link(book: Book, tmp_path: Path):
     book.remember("x", space="team")
     book.export(str(tmp_path / "out"))
     (tmp_path / "elsewhere").mkdir()
@@ -232,7 +232,7 @@ class Stopped(Exception):
 
 
 @pytest.mark.parametrize("name", ["out.zip", "out.tar.gz", "out"])
-def test_an_export_that_is_stopped_leaves_nothing_half(book: Commonplace, tmp_path: Path, name: str):
+def test_an_export_that_is_stopped_leaves_nothing_half(book: Book, tmp_path: Path, name: str):
     for number in range(5):
         book.remember(f"number {number}")
 
@@ -250,17 +250,17 @@ def test_an_export_that_is_stopped_leaves_nothing_half(book: Commonplace, tmp_pa
 
 
 KILLED = """
-import os, signal, sys, commonplace
+import os, signal, sys, commonbook
 def stop(_what, done, _total):
     if done == 3:
         os.kill(os.getpid(), signal.SIGKILL)
-commonplace.open(sys.argv[1]).export(sys.argv[2], progress=stop)
+commonbook.open(sys.argv[1]).export(sys.argv[2], progress=stop)
 """
 
 
 @pytest.mark.parametrize("name", ["out.zip", "out.tar.gz", "out"])
 def test_an_export_that_is_killed_leaves_no_half_archive_and_can_be_repeated(
-    book: Commonplace, place: Path | str, tmp_path: Path, name: str
+    book: Book, place: Path | str, tmp_path: Path, name: str
 ):
     for number in range(5):
         book.remember(f"number {number}")
@@ -277,7 +277,7 @@ def test_an_export_that_is_killed_leaves_no_half_archive_and_can_be_repeated(
         assert other.import_folder(str(tmp_path / name)).done == 5
 
 
-def test_a_disk_error_is_an_error_of_ours(book: Commonplace, tmp_path: Path):
+def test_a_disk_error_is_an_error_of_ours(book: Book, tmp_path: Path):
     book.remember("x")
     write(tmp_path, {"file": "a file"})
     for place in ("file/out.zip", "file/out"):
@@ -285,7 +285,7 @@ def test_a_disk_error_is_an_error_of_ours(book: Commonplace, tmp_path: Path):
             book.export(str(tmp_path / place))
 
 
-def test_progress_is_told(book: Commonplace, vault: Path, tmp_path: Path):
+def test_progress_is_told(book: Book, vault: Path, tmp_path: Path):
     told: list[tuple[str, int, int]] = []
     book.import_folder(str(vault), progress=lambda *said: told.append(said))
     assert ("importing", 4, 4) in told
@@ -294,13 +294,13 @@ def test_progress_is_told(book: Commonplace, vault: Path, tmp_path: Path):
     assert told[-1] == ("exporting", 4, 4)
 
 
-def test_only_live_memories_are_exported(book: Commonplace, tmp_path: Path):
+def test_only_live_memories_are_exported(book: Book, tmp_path: Path):
     book.delete(book.remember("gone").id)
     assert book.export(str(tmp_path / "out")).done == 0
     assert book.list(Filter(deleted=True)).items
 
 
-def test_a_folder_that_goes_through_a_book_comes_out_byte_by_byte(book: Commonplace, tmp_path: Path):
+def test_a_folder_that_goes_through_a_book_comes_out_byte_by_byte(book: Book, tmp_path: Path):
     """Front matter that we do not know, comments and line ends stay as they are, in rows as in files."""
     with opened(tmp_path / "source") as source:
         fill(source)

@@ -1,6 +1,6 @@
 """H2 and H3: processes on one PostgreSQL die under load, a standby takes over, and nothing is lost or doubled.
 
-COMMONPLACE_LOAD_SECONDS   how long the load lasts before and after each blow (2; the full setting is 20)
+COMMONBOOK_LOAD_SECONDS   how long the load lasts before and after each blow (2; the full setting is 20)
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
-import commonplace
-from commonplace.model import Filter
+import commonbook
+from commonbook.model import Filter
 from tests import capture_child
 from tests.capture_child import logs_of, wrong_with
 from tests.postgres_server import TEMPLATE, USER, Server, wait_for_transactions
 from tests.writers_child import do, operations, start_load
 
-SECONDS = float(os.environ.get("COMMONPLACE_LOAD_SECONDS", "2"))
+SECONDS = float(os.environ.get("COMMONBOOK_LOAD_SECONDS", "2"))
 _SOME = 6
 _PATIENCE = 60.0
 
@@ -100,7 +100,7 @@ def loaded(place: str, names: list[str]) -> Iterator[Load]:
 def _wrong_with_load(place: str, load: Load, killed: list[str]) -> list[str]:
     """Compare what everybody was told with what there is."""
     wrong = []
-    with closing(commonplace.open(place)) as book:
+    with closing(commonbook.open(place)) as book:
         again = [(op, do(book, op)) for name in killed for op in load.under_way(name)]
         acknowledged = [(op, answer) for told in load.told.values() for op, answer in told]
         logs = logs_of(book)
@@ -150,7 +150,7 @@ def _end(children: list[subprocess.Popen[bytes]]) -> None:
 
 @pytest.fixture
 def _keys(postgres_keys: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COMMONPLACE_KEYS", postgres_keys)
+    monkeypatch.setenv("COMMONBOOK_KEYS", postgres_keys)
 
 
 @pytest.mark.usefixtures("_keys")
@@ -158,7 +158,7 @@ def test_of_three_servers_and_two_workers_one_each_is_killed_and_nothing_is_lost
     with Server.started(fsync="on") as server:
         server.make_template()
         place = server.make_database("book", template=TEMPLATE)
-        commonplace.open(place).close()
+        commonbook.open(place).close()
         workers = _workers(place, 2)
         try:
             with loaded(place, ["a", "b", "c"]) as load:
@@ -187,7 +187,7 @@ def test_a_standby_that_is_promoted_has_everything_that_was_acknowledged():
         place = (
             f"postgresql://{USER}@/book?host={quote(f'{one.folder},{two.folder}', safe='')}&port={one.port},{two.port}"
         )
-        commonplace.open(place).close()
+        commonbook.open(place).close()
         workers = _workers(place, 1)
         try:
             with loaded(place, ["a", "b", "c"]) as load:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-import commonplace
-from commonplace.book import Commonplace
-from commonplace.errors import NotFound
-from commonplace.model import Draft, Filter
+import commonbook
+from commonbook.book import Book
+from commonbook.errors import NotFound
+from commonbook.model import Draft, Filter
 from tests.conftest import OpenBook
 from tests.hand_edits import change, texts
 
@@ -29,7 +29,7 @@ def wait_until(holds, seconds: float = 40.0):
 # --- B1
 
 
-def test_every_memory_is_a_file_with_front_matter_and_a_name_that_says_what_it_is(book: Commonplace, home: Path):
+def test_every_memory_is_a_file_with_front_matter_and_a_name_that_says_what_it_is(book: Book, home: Path):
     receipt = book.remember("Alice owns the billing service", space="team/backend", tags=["billing"])
     assert receipt.path.startswith("team/backend/")
     assert receipt.path.endswith(f"/alice-owns-the-billing-service--{receipt.id[-8:]}.md")
@@ -41,7 +41,7 @@ def test_every_memory_is_a_file_with_front_matter_and_a_name_that_says_what_it_i
     assert lines[-1] == "Alice owns the billing service"
 
 
-def test_a_slug_and_a_month_stay_when_title_and_dates_change(book: Commonplace):
+def test_a_slug_and_a_month_stay_when_title_and_dates_change(book: Book):
     receipt = book.remember("Old name")
     assert book.edit(receipt.id, title="New name", occurred="1999-01-01").path == receipt.path
 
@@ -49,7 +49,7 @@ def test_a_slug_and_a_month_stay_when_title_and_dates_change(book: Commonplace):
 # --- B2
 
 
-def test_hand_edits_of_every_field_are_taken_in_at_the_next_opening(book: Commonplace, home: Path, open_book: OpenBook):
+def test_hand_edits_of_every_field_are_taken_in_at_the_next_opening(book: Book, home: Path, open_book: OpenBook):
     target = book.remember("target")
     receipt = book.remember("The first text", title="First", tags=["a"], kind="note")
     book.close()
@@ -84,12 +84,12 @@ def test_hand_edits_of_every_field_are_taken_in_at_the_next_opening(book: Common
 def test_a_hand_edit_shows_within_two_seconds_while_another_process_watches(home: Path, tmp_path: Path):
     script = tmp_path / "watcher.py"
     script.write_text(
-        "import sys, commonplace\n"
-        "with commonplace.open(sys.argv[1]) as book, book.watching(lambda report: print('.', flush=True)):\n"
+        "import sys, commonbook\n"
+        "with commonbook.open(sys.argv[1]) as book, book.watching(lambda report: print('.', flush=True)):\n"
         "    print('ready', flush=True)\n"
         "    sys.stdin.read()\n"
     )
-    with commonplace.open(home) as book:
+    with commonbook.open(home) as book:
         receipt = book.remember("before", title="t")
         fresh = home / "team" / "fresh.md"
         with subprocess.Popen(
@@ -141,7 +141,7 @@ def test_a_new_file_without_front_matter_becomes_a_memory_and_gets_one(home: Pat
 
 
 def test_a_removed_file_removes_its_memory_and_brings_it_back_with_its_history(
-    home: Path, book: Commonplace, open_book: OpenBook, tmp_path: Path
+    home: Path, book: Book, open_book: OpenBook, tmp_path: Path
 ):
     receipt = book.remember("one", tags=["x"])
     book.edit(receipt.id, text="two")
@@ -162,7 +162,7 @@ def test_a_removed_file_removes_its_memory_and_brings_it_back_with_its_history(
     assert back.doctor() == ()
 
 
-def test_a_moved_file_keeps_its_id_and_links(home: Path, book: Commonplace, open_book: OpenBook):
+def test_a_moved_file_keeps_its_id_and_links(home: Path, book: Book, open_book: OpenBook):
     target = book.remember("target")
     receipt = book.remember("one", space="a", links=[("related_to", target.id)])
     new = home / "b" / "renamed by hand.md"
@@ -177,7 +177,7 @@ def test_a_moved_file_keeps_its_id_and_links(home: Path, book: Commonplace, open
     assert again.doctor() == ()
 
 
-def test_a_file_moved_inside_its_space_only_changes_its_path(home: Path, book: Commonplace):
+def test_a_file_moved_inside_its_space_only_changes_its_path(home: Path, book: Book):
     receipt = book.remember("one", space="a")
     (home / receipt.path).rename(home / "a" / "other.md")
     book.sync()
@@ -186,7 +186,7 @@ def test_a_file_moved_inside_its_space_only_changes_its_path(home: Path, book: C
     assert sorted(path.name for path in (home / "a").rglob("*.md")) == ["other.md"]
 
 
-def test_an_edit_through_the_api_finds_a_file_that_was_just_moved(home: Path, book: Commonplace):
+def test_an_edit_through_the_api_finds_a_file_that_was_just_moved(home: Path, book: Book):
     receipt = book.remember("one", space="a")
     (home / "a" / "other.md").write_bytes((home / receipt.path).read_bytes())
     (home / receipt.path).unlink()
@@ -195,7 +195,7 @@ def test_an_edit_through_the_api_finds_a_file_that_was_just_moved(home: Path, bo
     assert book.status().memories == 1
 
 
-def test_a_file_moved_over_another_replaces_it(home: Path, book: Commonplace, open_book: OpenBook):
+def test_a_file_moved_over_another_replaces_it(home: Path, book: Book, open_book: OpenBook):
     a, b = book.remember("a"), book.remember("b")
     (home / a.path).replace(home / b.path)
     again = open_book()
@@ -205,7 +205,7 @@ def test_a_file_moved_over_another_replaces_it(home: Path, book: Commonplace, op
     assert again.doctor() == ()
 
 
-def test_a_folder_renamed_by_hand_moves_everything_in_it(home: Path, book: Commonplace, open_book: OpenBook):
+def test_a_folder_renamed_by_hand_moves_everything_in_it(home: Path, book: Book, open_book: OpenBook):
     made = book.remember_many([Draft(text=f"n{n}", space="old/place") for n in range(30)])
     (home / "old").rename(home / "new")
     again = open_book()
@@ -217,7 +217,7 @@ def test_a_folder_renamed_by_hand_moves_everything_in_it(home: Path, book: Commo
 # --- B7
 
 
-def test_memories_of_one_title_and_day_in_two_spaces_never_touch_each_others_file(home: Path, book: Commonplace):
+def test_memories_of_one_title_and_day_in_two_spaces_never_touch_each_others_file(home: Path, book: Book):
     made = [book.remember("the same", space=space) for space in ("a", "b", "a", "a/b", "personal")]
     assert len({one.path for one in made}) == 5
     book.edit(made[0].id, text="changed")

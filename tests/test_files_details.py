@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-import commonplace
-from commonplace.book import Commonplace
-from commonplace.errors import FileInTheWay
-from commonplace.model import Draft, Filter
+import commonbook
+from commonbook.book import Book
+from commonbook.errors import FileInTheWay
+from commonbook.model import Draft, Filter
 from tests.conftest import OpenBook
 from tests.hand_edits import change
 
@@ -25,7 +25,7 @@ OTHER_ID = "0192f0c1-aaaa-7bbb-8ccc-0123456789ab"
 
 
 def everything(home: Path) -> list[tuple[object, ...]]:
-    with commonplace.open(home) as book:
+    with commonbook.open(home) as book:
         found: list[tuple[object, ...]] = [
             (
                 memory.id,
@@ -46,7 +46,7 @@ def everything(home: Path) -> list[tuple[object, ...]]:
     return found
 
 
-def test_what_only_serves_search_can_be_thrown_away_and_rebuilt(home: Path, book: Commonplace):
+def test_what_only_serves_search_can_be_thrown_away_and_rebuilt(home: Path, book: Book):
     book.remember("again and again")
     first = book.remember("one", tags=["x"])
     for n in range(20):
@@ -55,7 +55,7 @@ def test_what_only_serves_search_can_be_thrown_away_and_rebuilt(home: Path, book
     book.remember("again and again", key="probe")
     book.close()
     before = everything(home)
-    with sqlite3.connect(home / ".commonplace" / "state.db") as state:
+    with sqlite3.connect(home / ".commonbook" / "state.db") as state:
         for statement in (
             "DELETE FROM memory_tag",
             "DELETE FROM link",
@@ -64,18 +64,18 @@ def test_what_only_serves_search_can_be_thrown_away_and_rebuilt(home: Path, book
         ):
             state.execute(statement)
     state.close()
-    with commonplace.open(home) as again:
+    with commonbook.open(home) as again:
         again.rebuild()
         assert again.doctor() == ()
     assert everything(home) == before
 
 
 @pytest.mark.slow
-def test_a_rebuild_goes_on_while_another_process_writes(home: Path, book: Commonplace):
+def test_a_rebuild_goes_on_while_another_process_writes(home: Path, book: Book):
     made = book.remember_many([Draft(text=f"n{n}", tags=("x",)) for n in range(300)])
     script = (
-        "import sys, commonplace\n"
-        "with commonplace.open(sys.argv[1]) as book:\n"
+        "import sys, commonbook\n"
+        "with commonbook.open(sys.argv[1]) as book:\n"
         "    for n in range(100):\n"
         "        print(book.remember(f'beside {n}', tags=['x']).id, flush=True)\n"
     )
@@ -91,7 +91,7 @@ def test_a_rebuild_goes_on_while_another_process_writes(home: Path, book: Common
     assert book.verify_log().ok
 
 
-def test_with_the_database_lost_the_folder_brings_ids_spaces_and_links_back(home: Path, book: Commonplace):
+def test_with_the_database_lost_the_folder_brings_ids_spaces_and_links_back(home: Path, book: Book):
     target = book.remember("target", space="team/x")
     receipt = book.remember("one", kind="fact", tags=["t"], links=[("derived_from", target.id)], occurred="2020-01-01")
     book.edit(receipt.id, text="two")
@@ -99,8 +99,8 @@ def test_with_the_database_lost_the_folder_brings_ids_spaces_and_links_back(home
     files = {path: path.read_bytes() for path in home.rglob("*.md")}
     book.close()
     for name in ("state.db", "state.db-wal", "state.db-shm"):
-        (home / ".commonplace" / name).unlink(missing_ok=True)
-    with commonplace.open(home) as again:
+        (home / ".commonbook" / name).unlink(missing_ok=True)
+    with commonbook.open(home) as again:
         after = again.get(receipt.id)
         for field in (
             "id",
@@ -132,15 +132,15 @@ OPENED = """
 import sys
 opened = []
 sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
-import commonplace
-with commonplace.open(sys.argv[1]) as book:
+import commonbook
+with commonbook.open(sys.argv[1]) as book:
     assert book.status().memories == int(sys.argv[2])
 print(sum(path.endswith(".md") for path in opened))
 """
 
 
 @pytest.mark.slow
-def test_opening_an_unchanged_home_of_ten_thousand_files_reads_no_files_text(home: Path, book: Commonplace):
+def test_opening_an_unchanged_home_of_ten_thousand_files_reads_no_files_text(home: Path, book: Book):
     for start in range(0, 10_000, 1000):
         book.remember_many([Draft(text=f"memory number {n}", space=f"s{n % 7}") for n in range(start, start + 1000)])
     book.close()
@@ -150,7 +150,7 @@ def test_opening_an_unchanged_home_of_ten_thousand_files_reads_no_files_text(hom
     assert said.stdout.strip() == "0"
 
 
-def test_the_audit_hook_of_that_test_does_see_a_file_being_read(home: Path, book: Commonplace):
+def test_the_audit_hook_of_that_test_does_see_a_file_being_read(home: Path, book: Book):
     receipt = book.remember("one")
     book.close()
     change(home / receipt.path, "\none\n", "\ntwo\n")
@@ -158,7 +158,7 @@ def test_the_audit_hook_of_that_test_does_see_a_file_being_read(home: Path, book
     assert int(said.stdout) > 0
 
 
-def test_an_edit_of_the_same_size_right_after_a_write_is_seen(home: Path, book: Commonplace):
+def test_an_edit_of_the_same_size_right_after_a_write_is_seen(home: Path, book: Book):
     receipt = book.remember("aaaa", title="t")
     for n in range(30):
         old, new = ("aaaa", "bbbb") if n % 2 == 0 else ("bbbb", "aaaa")
@@ -170,7 +170,7 @@ def test_an_edit_of_the_same_size_right_after_a_write_is_seen(home: Path, book: 
 # --- B10
 
 
-def test_unknown_fields_comments_line_ends_and_a_byte_order_mark_are_kept(home: Path, book: Commonplace):
+def test_unknown_fields_comments_line_ends_and_a_byte_order_mark_are_kept(home: Path, book: Book):
     original = (
         b"\xef\xbb\xbf---\r\n# mine\r\naliases: [x, y]\r\ntitle:   'Odd'   # why\r\n"
         b"custom:\r\n  deep: {a: 1}\r\n---\r\nBody\r\n\r\nwith CRLF"
@@ -191,7 +191,7 @@ def test_unknown_fields_comments_line_ends_and_a_byte_order_mark_are_kept(home: 
     assert b"tags: [new]\r\n" in data
 
 
-def test_of_two_files_with_one_id_the_known_path_keeps_it(home: Path, book: Commonplace, open_book: OpenBook):
+def test_of_two_files_with_one_id_the_known_path_keeps_it(home: Path, book: Book, open_book: OpenBook):
     receipt = book.remember("one")
     copy = home / "copy.md"
     shutil.copy(home / receipt.path, copy)
@@ -203,7 +203,7 @@ def test_of_two_files_with_one_id_the_known_path_keeps_it(home: Path, book: Comm
     assert receipt.id not in copy.read_text()
 
 
-def test_an_id_edited_or_removed_by_hand_is_put_back(home: Path, book: Commonplace):
+def test_an_id_edited_or_removed_by_hand_is_put_back(home: Path, book: Book):
     receipt, other = book.remember("one", tags=["x"]), book.remember("two")
     path = home / receipt.path
     for wrong in (f"id: {OTHER_ID}", f"id: {other.id}", "note: none"):
@@ -218,7 +218,7 @@ def test_an_id_edited_or_removed_by_hand_is_put_back(home: Path, book: Commonpla
     assert book.status().memories == 2
 
 
-def test_version_and_revision_edited_by_hand_are_put_right(home: Path, book: Commonplace):
+def test_version_and_revision_edited_by_hand_are_put_right(home: Path, book: Book):
     receipt = book.remember("one")
     change(home / receipt.path, "version: 1", "version: 77")
     change(home / receipt.path, "revision: 1", "revision: 9")
@@ -229,9 +229,7 @@ def test_version_and_revision_edited_by_hand_are_put_right(home: Path, book: Com
     assert memory.version < 10
 
 
-def test_links_out_of_the_home_and_hidden_and_ignored_files_are_left_alone(
-    home: Path, book: Commonplace, tmp_path: Path
-):
+def test_links_out_of_the_home_and_hidden_and_ignored_files_are_left_alone(home: Path, book: Book, tmp_path: Path):
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret.md").write_text("secret")
@@ -242,21 +240,21 @@ def test_links_out_of_the_home_and_hidden_and_ignored_files_are_left_alone(
         (home / name / "x.md").write_text("left alone")
     for name in (".hidden.md", "x.md~", ".#x.md", "x.md.tmp", "x.txt", "skip-me.md", ".x.md.swp"):
         (home / name).write_text("left alone")
-    (home / ".commonplaceignore").write_text("# drafts\ndrafts/\nskip-*.md\n")
+    (home / ".commonbookignore").write_text("# drafts\ndrafts/\nskip-*.md\n")
     book.sync()
     assert book.list().items == ()
     assert (outside / "secret.md").read_text() == "secret"
     assert book.doctor() == ()
 
 
-def test_a_memory_whose_file_is_ignored_later_is_not_deleted(home: Path, book: Commonplace):
+def test_a_memory_whose_file_is_ignored_later_is_not_deleted(home: Path, book: Book):
     receipt = book.remember("one", space="drafts")
-    (home / ".commonplaceignore").write_text("drafts/\n")
+    (home / ".commonbookignore").write_text("drafts/\n")
     book.sync()
     assert book.get(receipt.id).text == "one"
 
 
-def test_nothing_is_ever_written_through_a_link_that_leads_out(home: Path, book: Commonplace, tmp_path: Path):
+def test_nothing_is_ever_written_through_a_link_that_leads_out(home: Path, book: Book, tmp_path: Path):
     outside = tmp_path / "outside"
     outside.mkdir()
     (home / "team").symlink_to(outside)
@@ -265,7 +263,7 @@ def test_nothing_is_ever_written_through_a_link_that_leads_out(home: Path, book:
     assert list(outside.iterdir()) == []
 
 
-def test_a_name_in_another_normal_form_is_the_same_name(home: Path, book: Commonplace):
+def test_a_name_in_another_normal_form_is_the_same_name(home: Path, book: Book):
     folder = home / "notes"
     folder.mkdir()
     (folder / unicodedata.normalize("NFD", "Café.md")).write_text("au lait")
@@ -278,7 +276,7 @@ def test_a_name_in_another_normal_form_is_the_same_name(home: Path, book: Common
     assert "noir" in next(folder.iterdir()).read_text()
 
 
-def test_a_save_at_a_path_that_we_left_edits_the_moved_memory(home: Path, book: Commonplace, open_book: OpenBook):
+def test_a_save_at_a_path_that_we_left_edits_the_moved_memory(home: Path, book: Book, open_book: OpenBook):
     moved, renamed = book.remember("one", space="a"), book.remember("two", space="b")
     stale = [(home / one.path, (home / one.path).read_text()) for one in (moved, renamed)]
     book.move(moved.id, "c")
@@ -294,7 +292,7 @@ def test_a_save_at_a_path_that_we_left_edits_the_moved_memory(home: Path, book: 
     assert again.doctor() == ()
 
 
-def test_the_leading_run_of_legal_names_decides_the_space(home: Path, book: Commonplace):
+def test_the_leading_run_of_legal_names_decides_the_space(home: Path, book: Book):
     places = {
         "root.md": "personal",
         "team/x.md": "team",
@@ -312,7 +310,7 @@ def test_the_leading_run_of_legal_names_decides_the_space(home: Path, book: Comm
     assert {one.path: one.space.name for one in book.list().items} == places
 
 
-def test_a_folder_in_place_of_a_file_is_left_alone_and_named_and_its_memory_stays(home: Path, book: Commonplace):
+def test_a_folder_in_place_of_a_file_is_left_alone_and_named_and_its_memory_stays(home: Path, book: Book):
     receipt = book.remember("one")
     path = home / receipt.path
     path.unlink()

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from commonplace.book import Commonplace
-from commonplace.errors import FileInTheWay
-from commonplace.model import Filter
+from commonbook.book import Book
+from commonbook.errors import FileInTheWay
+from commonbook.model import Filter
 from tests.hand_edits import change
 
 
-def test_a_file_that_is_only_moved_is_not_a_new_version_however_it_is_laid_out(home: Path, book: Commonplace):
+def test_a_file_that_is_only_moved_is_not_a_new_version_however_it_is_laid_out(home: Path, book: Book):
     receipt = book.remember("one", space="a")
     change(home / receipt.path, "kind: note\n", "kind: note\nmood: sunny\n")
     book.sync()
@@ -23,7 +23,7 @@ def test_a_file_that_is_only_moved_is_not_a_new_version_however_it_is_laid_out(h
     assert (book.get(receipt.id).path, book.get(receipt.id).version) == ("a/other.md", before)
 
 
-def test_a_file_moved_to_the_place_of_another_that_was_moved_first_leaves_both_their_ids(home: Path, book: Commonplace):
+def test_a_file_moved_to_the_place_of_another_that_was_moved_first_leaves_both_their_ids(home: Path, book: Book):
     a, b = book.remember("a"), book.remember("b")
     (home / b.path).rename(home / "archived.md")
     (home / a.path).rename(home / b.path)
@@ -34,7 +34,7 @@ def test_a_file_moved_to_the_place_of_another_that_was_moved_first_leaves_both_t
     }
 
 
-def test_two_files_that_change_places_keep_their_ids(home: Path, book: Commonplace):
+def test_two_files_that_change_places_keep_their_ids(home: Path, book: Book):
     a, b = book.remember("a"), book.remember("b")
     (home / a.path).rename(home / "aside")
     (home / b.path).rename(home / a.path)
@@ -44,7 +44,7 @@ def test_two_files_that_change_places_keep_their_ids(home: Path, book: Commonpla
 
 
 @pytest.mark.parametrize("closed", [False, True])
-def test_many_files_that_each_take_the_next_ones_place_keep_their_ids(home: Path, book: Commonplace, closed: bool):
+def test_many_files_that_each_take_the_next_ones_place_keep_their_ids(home: Path, book: Book, closed: bool):
     for space in ("a", "b", "c", "d", "e"):  # in whatever order the folder is read
         made = [book.remember(f"n{n}", title="same", space=space) for n in range(5)]
         places = [*(one.path for one in made), made[0].path if closed else f"{space}/last.md"]
@@ -57,7 +57,7 @@ def test_many_files_that_each_take_the_next_ones_place_keep_their_ids(home: Path
         assert found == {one.id: f"n{n}" for n, one in enumerate(made)}
 
 
-def test_a_malformed_file_survives_the_renaming_of_its_space(home: Path, book: Commonplace):
+def test_a_malformed_file_survives_the_renaming_of_its_space(home: Path, book: Book):
     receipt = book.remember("good", space="a")
     (home / receipt.path).write_text("---\ntitle: [half\n---\n\nlong typing by a person\n")
     book.sync()
@@ -67,7 +67,7 @@ def test_a_malformed_file_survives_the_renaming_of_its_space(home: Path, book: C
     assert any("long typing by a person" in path.read_text() for path in home.rglob("*.md"))
 
 
-def test_a_file_moved_by_hand_just_before_its_space_is_renamed_keeps_its_id(home: Path, book: Commonplace):
+def test_a_file_moved_by_hand_just_before_its_space_is_renamed_keeps_its_id(home: Path, book: Book):
     receipt = book.remember("one", space="a")
     (home / receipt.path).rename(home / "moved.md")
     book.rename_space("a", "b")
@@ -75,7 +75,7 @@ def test_a_file_moved_by_hand_just_before_its_space_is_renamed_keeps_its_id(home
     assert [one.id for one in book.list().items] == [receipt.id]
 
 
-def test_a_file_removed_by_hand_just_before_its_space_is_renamed_stays_removed(home: Path, book: Commonplace):
+def test_a_file_removed_by_hand_just_before_its_space_is_renamed_stays_removed(home: Path, book: Book):
     receipt = book.remember("one", space="a")
     (home / receipt.path).unlink()
     book.rename_space("a", "b")
@@ -83,7 +83,7 @@ def test_a_file_removed_by_hand_just_before_its_space_is_renamed_stays_removed(h
     assert book.list().items == ()
 
 
-def test_a_memory_moved_from_below_the_deepest_space_stays_in_the_space_it_was_moved_to(home: Path, book: Commonplace):
+def test_a_memory_moved_from_below_the_deepest_space_stays_in_the_space_it_was_moved_to(home: Path, book: Book):
     deep = home / "a/b/c/d/e/f/g/h/x.md"
     deep.parent.mkdir(parents=True)
     deep.write_text("deep")
@@ -95,13 +95,13 @@ def test_a_memory_moved_from_below_the_deepest_space_stays_in_the_space_it_was_m
     assert (book.get(memory.id).title, book.get(memory.id).space.name) == ("deeper", "z")
 
 
-def test_a_repeat_after_its_space_was_renamed_gives_the_first_receipt(book: Commonplace):
+def test_a_repeat_after_its_space_was_renamed_gives_the_first_receipt(book: Book):
     receipt = book.remember("one", space="a", key="k")
     book.rename_space("a", "b")
     assert book.remember("one", space="b", key="k").id == receipt.id
 
 
-def test_a_memory_that_comes_back_elsewhere_leaves_alone_who_has_its_old_path(home: Path, book: Commonplace):
+def test_a_memory_that_comes_back_elsewhere_leaves_alone_who_has_its_old_path(home: Path, book: Book):
     receipt = book.remember("one", space="a")
     path, data = home / receipt.path, (home / receipt.path).read_bytes()
     book.delete(receipt.id)
@@ -114,7 +114,7 @@ def test_a_memory_that_comes_back_elsewhere_leaves_alone_who_has_its_old_path(ho
     assert [one.text for one in book.list().items] == ["one"]
 
 
-def test_a_deleted_memory_comes_back_at_a_path_that_we_left_though_its_last_one_is_taken(home: Path, book: Commonplace):
+def test_a_deleted_memory_comes_back_at_a_path_that_we_left_though_its_last_one_is_taken(home: Path, book: Book):
     receipt = book.remember("one", space="a")
     moved = book.move(receipt.id, "b")
     data = (home / moved.path).read_bytes()

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-import commonplace
-from commonplace.book import Commonplace
-from commonplace.engines.disk import HomeFolder
-from commonplace.engines.locks import FairLock
-from commonplace.errors import FileInTheWay, HomeError, NotFound
-from commonplace.model import Draft
+import commonbook
+from commonbook.book import Book
+from commonbook.engines.disk import HomeFolder
+from commonbook.engines.locks import FairLock
+from commonbook.errors import FileInTheWay, HomeError, NotFound
+from commonbook.model import Draft
 from tests.conftest import OpenBook
 from tests.hand_edits import change
 
@@ -27,7 +27,7 @@ BROKEN = b"---\ntitle: [unclosed\n---\n\nwords of a person\n"
 # --- files that do not parse
 
 
-def test_a_space_is_not_renamed_over_a_file_that_a_person_is_mending(home: Path, book: Commonplace):
+def test_a_space_is_not_renamed_over_a_file_that_a_person_is_mending(home: Path, book: Book):
     memory = book.remember("one", space="a")
     (home / memory.path).write_bytes(BROKEN)
     with pytest.raises(FileInTheWay):
@@ -37,7 +37,7 @@ def test_a_space_is_not_renamed_over_a_file_that_a_person_is_mending(home: Path,
 
 
 def test_a_broken_save_over_a_write_that_is_still_pending_is_not_touched(
-    home: Path, book: Commonplace, open_book: OpenBook, monkeypatch: pytest.MonkeyPatch
+    home: Path, book: Book, open_book: OpenBook, monkeypatch: pytest.MonkeyPatch
 ):
     memory = book.remember("one")
 
@@ -64,7 +64,7 @@ def test_a_broken_save_over_a_write_that_is_still_pending_is_not_touched(
         "id: 0192f0c1-aaaa-7bbb-8ccc-0123456789ab\nrevision: 9007199254740993\n",
     ],
 )
-def test_no_front_matter_keeps_a_home_from_being_opened(home: Path, book: Commonplace, open_book: OpenBook, front: str):
+def test_no_front_matter_keeps_a_home_from_being_opened(home: Path, book: Book, open_book: OpenBook, front: str):
     book.remember("one")
     (home / "odd.md").write_text(f"---\n{front}---\n\ntext\n")
     again = open_book()
@@ -73,7 +73,7 @@ def test_no_front_matter_keeps_a_home_from_being_opened(home: Path, book: Common
     again.remember("two")
 
 
-def test_names_that_are_not_text_are_left_out_and_named(home: Path, book: Commonplace, open_book: OpenBook):
+def test_names_that_are_not_text_are_left_out_and_named(home: Path, book: Book, open_book: OpenBook):
     Path(os.fsdecode(os.fsencode(home) + b"/caf\xe9.md")).write_text("x")
     folder = os.fsencode(home) + b"/d\xff"
     os.mkdir(folder)
@@ -82,7 +82,7 @@ def test_names_that_are_not_text_are_left_out_and_named(home: Path, book: Common
     assert sorted(finding.where for finding in again.doctor()) == ["caf\\xe9.md", "d\\xff"]
 
 
-def test_a_pipe_in_place_of_a_file_hangs_nobody(home: Path, book: Commonplace):
+def test_a_pipe_in_place_of_a_file_hangs_nobody(home: Path, book: Book):
     memory = book.remember("one")
     (home / memory.path).unlink()
     os.mkfifo(home / memory.path)
@@ -95,13 +95,13 @@ def test_a_pipe_in_place_of_a_file_hangs_nobody(home: Path, book: Commonplace):
 
 UNREADABLE = """
 import os, sys
-import commonplace.compose, commonplace.engines.signing, commonplace.engines.yaml_fields
+import commonbook.compose, commonbook.engines.signing, commonbook.engines.yaml_fields
 home = sys.argv[1]
-with commonplace.open(home + "-first") as book:  # What is loaded late is loaded by then.
+with commonbook.open(home + "-first") as book:  # What is loaded late is loaded by then.
     book.remember("one")
     book.doctor()
 os.setgid(65534); os.setuid(65534)
-with commonplace.open(home) as book:
+with commonbook.open(home) as book:
     kept = book.remember("one", space="a").id
     path = os.path.join(home, book.get(kept).path)
     os.chmod(os.path.join(home, "a"), 0)
@@ -141,7 +141,7 @@ def test_what_cannot_be_read_is_neither_deleted_nor_wrong_for_ever(tmp_path: Pat
 # --- deletions
 
 
-def test_files_held_back_stay_so_until_all_are_back_or_a_person_agrees(home: Path, book: Commonplace, tmp_path: Path):
+def test_files_held_back_stay_so_until_all_are_back_or_a_person_agrees(home: Path, book: Book, tmp_path: Path):
     made = book.remember_many([Draft(text=f"n{n}") for n in range(30)])
     aside = [(home / one.path, tmp_path / f"{n}.md") for n, one in enumerate(made[:12])]
     for path, place in aside:
@@ -160,7 +160,7 @@ def test_files_held_back_stay_so_until_all_are_back_or_a_person_agrees(home: Pat
 
 
 def test_only_what_is_missing_in_both_looks_is_deleted(
-    home: Path, book: Commonplace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    home: Path, book: Book, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     gone, away = book.remember("gone"), book.remember("away")
     (home / gone.path).unlink()
@@ -169,7 +169,7 @@ def test_only_what_is_missing_in_both_looks_is_deleted(
     def meanwhile(_seconds: float) -> None:
         (home / away.path).rename(aside)
 
-    monkeypatch.setattr("commonplace.sync.time.sleep", meanwhile)
+    monkeypatch.setattr("commonbook.sync.time.sleep", meanwhile)
     book.sync()
     monkeypatch.undo()
     with pytest.raises(NotFound):
@@ -183,7 +183,7 @@ def test_only_what_is_missing_in_both_looks_is_deleted(
 
 
 @pytest.mark.parametrize("names", [("01", "02", "03"), ("c", "b", "a"), ("x", "q", "z"), ("b", "c", "a")])
-def test_files_renamed_in_a_chain_or_swapped_keep_their_ids(home: Path, book: Commonplace, names: tuple[str, ...]):
+def test_files_renamed_in_a_chain_or_swapped_keep_their_ids(home: Path, book: Book, names: tuple[str, ...]):
     first, second, third = (home / "notes" / f"{name}.md" for name in names)
     first.parent.mkdir()
     first.write_text("one")
@@ -203,7 +203,7 @@ def test_files_renamed_in_a_chain_or_swapped_keep_their_ids(home: Path, book: Co
     assert book.doctor() == ()
 
 
-def test_renaming_a_space_sees_what_a_person_just_did_to_its_files(home: Path, book: Commonplace):
+def test_renaming_a_space_sees_what_a_person_just_did_to_its_files(home: Path, book: Book):
     removed, moved, edited = (book.remember(text, space="a") for text in ("removed", "moved", "edited"))
     (home / removed.path).unlink()
     (home / "c").mkdir()
@@ -221,7 +221,7 @@ def test_renaming_a_space_sees_what_a_person_just_did_to_its_files(home: Path, b
 # --- watching
 
 
-def test_a_watched_file_with_a_decomposed_name_is_edited_not_doubled(home: Path, book: Commonplace):
+def test_a_watched_file_with_a_decomposed_name_is_edited_not_doubled(home: Path, book: Book):
     path = home / unicodedata.normalize("NFD", "café.md")
     path.write_text("eins")
     book.sync()
@@ -238,13 +238,13 @@ def test_a_watched_file_with_a_decomposed_name_is_edited_not_doubled(home: Path,
 
 @pytest.mark.slow
 def test_a_watcher_outlives_a_lock_that_is_held_for_too_long(home: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("COMMONPLACE_BUSY_SECONDS", "0.2")
-    with commonplace.open(home) as book:
+    monkeypatch.setenv("COMMONBOOK_BUSY_SECONDS", "0.2")
+    with commonbook.open(home) as book:
         memory = book.remember("one", title="t")
         noticed = threading.Event()
         with book.watching(lambda _report: noticed.set()):
             assert noticed.wait(60)
-            with FairLock(str(home / ".commonplace" / "write.lock")).hold(5):
+            with FairLock(str(home / ".commonbook" / "write.lock")).hold(5):
                 change(home / memory.path, "\none\n", "\ntwo\n")
                 time.sleep(1.5)
             end = time.monotonic() + 60
@@ -256,7 +256,7 @@ def test_a_watcher_outlives_a_lock_that_is_held_for_too_long(home: Path, monkeyp
 # --- after the commit
 
 
-def test_an_error_after_the_commit_is_not_told_as_a_failure(home: Path, book: Commonplace, monkeypatch):
+def test_an_error_after_the_commit_is_not_told_as_a_failure(home: Path, book: Book, monkeypatch):
     def broken(_self: HomeFolder) -> None:
         raise OSError(5, "Input/output error")
 
@@ -270,18 +270,18 @@ def test_an_error_after_the_commit_is_not_told_as_a_failure(home: Path, book: Co
     assert book.doctor() == ()
 
 
-def test_what_came_out_is_kept_even_when_the_database_is_lost(home: Path, book: Commonplace):
+def test_what_came_out_is_kept_even_when_the_database_is_lost(home: Path, book: Book):
     memory = book.remember("one")
     book.close()
-    (home / ".commonplace" / "out" / f"{memory.id}.abc").write_text("words of a person")
+    (home / ".commonbook" / "out" / f"{memory.id}.abc").write_text("words of a person")
     (home / memory.path).unlink()
     for name in ("state.db", "state.db-wal", "state.db-shm"):
-        (home / ".commonplace" / name).unlink(missing_ok=True)
-    with commonplace.open(home) as again:
+        (home / ".commonbook" / name).unlink(missing_ok=True)
+    with commonbook.open(home) as again:
         assert [one.text for one in again.list().items] == ["words of a person"]
 
 
-def test_a_closed_book_says_so(book: Commonplace):
+def test_a_closed_book_says_so(book: Book):
     book.remember("one")
     book.close()
     with pytest.raises(HomeError, match="closed"):
@@ -297,7 +297,7 @@ def test_a_lock_waited_for_in_vain_by_an_interrupted_thread_is_let_go(tmp_path: 
             raise KeyboardInterrupt
 
     with held.hold(5):
-        monkeypatch.setattr("commonplace.engines.locks.threading.Event", Interrupted)
+        monkeypatch.setattr("commonbook.engines.locks.threading.Event", Interrupted)
         with pytest.raises(KeyboardInterrupt), lock.hold(5):
             pass
         monkeypatch.undo()
@@ -305,7 +305,7 @@ def test_a_lock_waited_for_in_vain_by_an_interrupted_thread_is_let_go(tmp_path: 
         pass
 
 
-def test_a_file_removed_just_while_its_save_is_written_back_stays_removed(home: Path, book: Commonplace, monkeypatch):
+def test_a_file_removed_just_while_its_save_is_written_back_stays_removed(home: Path, book: Book, monkeypatch):
     memory = book.remember("one")
     change(home / memory.path, "\none\n", "\ntwo\n")
     real = HomeFolder.lock

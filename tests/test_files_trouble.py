@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from commonplace.book import Commonplace
-from commonplace.errors import FileInTheWay
-from commonplace.model import Draft
+from commonbook.book import Book
+from commonbook.errors import FileInTheWay
+from commonbook.model import Draft
 from tests.conftest import OpenBook
 from tests.hand_edits import texts
 
@@ -31,7 +31,7 @@ from tests.hand_edits import texts
     ],
 )
 def test_a_malformed_file_is_named_marked_and_left_alone_until_it_is_mended(
-    home: Path, book: Commonplace, open_book: OpenBook, broken: bytes
+    home: Path, book: Book, open_book: OpenBook, broken: bytes
 ):
     receipt = book.remember("good text", tags=["x"])
     path = home / receipt.path
@@ -53,7 +53,7 @@ def test_a_malformed_file_is_named_marked_and_left_alone_until_it_is_mended(
     assert healed.doctor() == ()
 
 
-def test_a_malformed_new_file_is_named_and_becomes_a_memory_when_mended(home: Path, book: Commonplace):
+def test_a_malformed_new_file_is_named_and_becomes_a_memory_when_mended(home: Path, book: Book):
     path = home / "notes.md"
     path.write_text("---\ntitle: [oops\n---\n\ntext\n")
     assert book.sync().malformed == 1
@@ -73,7 +73,7 @@ def test_a_malformed_new_file_is_named_and_becomes_a_memory_when_mended(home: Pa
 
 
 def test_when_many_files_vanish_nothing_is_deleted_before_a_person_agrees(
-    home: Path, book: Commonplace, open_book: OpenBook, tmp_path: Path
+    home: Path, book: Book, open_book: OpenBook, tmp_path: Path
 ):
     made = book.remember_many([Draft(text=f"n{n}", space="team") for n in range(40)])
     book.edit(made[0].id, text="edited")
@@ -97,14 +97,14 @@ def test_when_many_files_vanish_nothing_is_deleted_before_a_person_agrees(
     assert (gone.status().memories, gone.status().deleted) == (0, 40)
 
 
-def test_ten_files_or_a_tenth_may_go_without_asking(home: Path, book: Commonplace, open_book: OpenBook):
+def test_ten_files_or_a_tenth_may_go_without_asking(home: Path, book: Book, open_book: OpenBook):
     made = book.remember_many([Draft(text=f"n{n}") for n in range(200)])
     for one in made[:20]:
         (home / one.path).unlink()
     assert open_book().status().memories == 180
 
 
-def test_a_checkout_of_an_old_commit_and_back_keeps_everything(home: Path, book: Commonplace, open_book: OpenBook):
+def test_a_checkout_of_an_old_commit_and_back_keeps_everything(home: Path, book: Book, open_book: OpenBook):
     def git(*words: str) -> None:
         subprocess.run(
             ["git", "-c", "user.name=t", "-c", "user.email=t@example.org", *words],
@@ -115,7 +115,7 @@ def test_a_checkout_of_an_old_commit_and_back_keeps_everything(home: Path, book:
 
     old = book.remember_many([Draft(text=f"old {n}") for n in range(15)])
     git("init", "-q")
-    (home / ".gitignore").write_text(".commonplace/\n")
+    (home / ".gitignore").write_text(".commonbook/\n")
     git("add", ".")
     git("commit", "-qm", "one")
     new = book.remember_many([Draft(text=f"new {n}") for n in range(15)])
@@ -136,7 +136,7 @@ def test_a_checkout_of_an_old_commit_and_back_keeps_everything(home: Path, book:
 
 
 def test_files_that_a_cloud_drive_evicted_are_not_taken_for_deleted_or_emptied(
-    home: Path, book: Commonplace, open_book: OpenBook
+    home: Path, book: Book, open_book: OpenBook
 ):
     a, b = book.remember("a"), book.remember("b")
     path = home / a.path
@@ -147,7 +147,7 @@ def test_files_that_a_cloud_drive_evicted_are_not_taken_for_deleted_or_emptied(
     assert (again.get(b.id).text, again.get(b.id).marks) == ("b", ("malformed",))
 
 
-def test_a_home_that_is_taken_away_while_a_book_is_open_loses_nothing(home: Path, book: Commonplace, tmp_path: Path):
+def test_a_home_that_is_taken_away_while_a_book_is_open_loses_nothing(home: Path, book: Book, tmp_path: Path):
     receipt = book.remember("one")
     home.rename(tmp_path / "unmounted")
     home.mkdir()

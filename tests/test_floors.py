@@ -14,7 +14,7 @@ CONTRACTS = {contract["id"]: contract for contract in PROJECT["tool"]["importlin
 def floor_with(module: str) -> set[str]:
     """The full names of the modules on the same floor."""
     floors = [layer.replace("|", " ").replace(":", " ").split() for layer in CONTRACTS["floors"]["layers"]]
-    return {f"commonplace.{name}" for floor in floors if module in floor for name in floor}
+    return {f"commonbook.{name}" for floor in floors if module in floor for name in floor}
 
 
 @pytest.mark.parametrize(
@@ -23,10 +23,10 @@ def floor_with(module: str) -> set[str]:
         ("engines", "book", set()),
         ("doors", "engines", set()),
         # What an adapter puts into a prompt, it fences; what comes back, it takes out: before it compares or spills.
-        ("adapters", "engines", {"commonplace.masking"}),
+        ("adapters", "engines", {"commonbook.masking"}),
     ],
 )
 def test_a_contract_that_forbids_flows_and_mechanisms_names_all_of_them(contract, beside, allowed):
     forbidden = set(CONTRACTS[contract]["forbidden_modules"])
     inside = floor_with("book_sharing") | floor_with("hands") | floor_with("writing") | floor_with("memories")
-    assert forbidden == {f"commonplace.{beside}"} | inside - allowed
+    assert forbidden == {f"commonbook.{beside}"} | inside - allowed

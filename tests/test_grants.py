@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from commonplace.book import Commonplace
-from commonplace.errors import BadInput, CommonplaceError, NotAllowed, NotFound
-from commonplace.model import Filter
+from commonbook.book import Book
+from commonbook.errors import BadInput, CommonbookError, NotAllowed, NotFound
+from commonbook.model import Filter
 
 ALICE, BOB = "user:alice", "agent:bob"
 SECRET = "the heron stands on the green weir"
@@ -324,7 +324,7 @@ def used(verb: Any, *arguments: Any, **named: Any) -> None:
 
 
 def test_every_verb_is_tried_by_a_stranger():
-    public = {name for name in dir(Commonplace) if not name.startswith("_")}
+    public = {name for name in dir(Book) if not name.startswith("_")}
     assert public == {*calls("", ""), *HARMLESS}
 
 
@@ -369,6 +369,6 @@ def test_no_verb_answers_without_the_right(shared, who):
     assert eve.verify_log().findings == ()
     assert {space.name for space in eve.spaces()} <= {"elsewhere"}
     assert not eve.prefetch("talk", "heron", spaces=["personal"]) or eve.prefetched("talk", "heron", wait=5) is None
-    with pytest.raises(CommonplaceError):
+    with pytest.raises(CommonbookError):
         eve.find_id(memory.id)
     assert recorded(shared) == before

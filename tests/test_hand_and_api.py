@@ -1,7 +1,7 @@
 """B4: a person saves while programs write and scan; neither text is lost, and nobody's is taken for the other's.
 
-COMMONPLACE_EDITS     how many edits the program makes (300; the full setting is 5000)
-COMMONPLACE_SEED      what the person's choices follow from (another one in every run; a failure prints it)
+COMMONBOOK_EDITS     how many edits the program makes (300; the full setting is 5000)
+COMMONBOOK_SEED      what the person's choices follow from (another one in every run; a failure prints it)
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from pathlib import Path
 
 import pytest
 
-import commonplace
-from commonplace import carry, files
-from commonplace.book import Commonplace
-from commonplace.engines.disk import HomeFolder
-from commonplace.errors import VersionConflict
-from commonplace.model import FILESYSTEM, LOCAL_OWNER, Revision
+import commonbook
+from commonbook import carry, files
+from commonbook.book import Book
+from commonbook.engines.disk import HomeFolder
+from commonbook.errors import VersionConflict
+from commonbook.model import FILESYSTEM, LOCAL_OWNER, Revision
 from tests import crashing
 from tests.crashing import look_at, save, start
 
 pytestmark = pytest.mark.slow
 
-EDITS = int(os.environ.get("COMMONPLACE_EDITS", "300"))
-SEED = os.environ.get("COMMONPLACE_SEED") or str(time.time_ns())
+EDITS = int(os.environ.get("COMMONBOOK_EDITS", "300"))
+SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
 
 # One who waits for so long has seen that nobody took the save in, and would save over it.
 _PATIENCE = 60.0
@@ -44,7 +44,7 @@ def home(tmp_path: Path) -> Path:
 class Person(threading.Thread):
     """Saves files by hand, and each time waits until the book has it before saving again."""
 
-    def __init__(self, book: Commonplace, papers: dict[str, Path], *, in_place: bool, pause: float) -> None:
+    def __init__(self, book: Book, papers: dict[str, Path], *, in_place: bool, pause: float) -> None:
         super().__init__()
         self.book, self.papers, self.in_place, self.pause = book, papers, in_place, pause
         self.dice = random.Random(SEED)
@@ -78,7 +78,7 @@ class Person(threading.Thread):
 @pytest.mark.parametrize("scanning", [False, True], ids=["alone", "with a scanner"])
 @pytest.mark.parametrize("in_place", [False, True], ids=["renaming over", "in place"])
 def test_a_person_saves_while_a_program_edits_and_neither_text_is_lost(home, in_place, scanning):
-    book = commonplace.open(home)
+    book = commonbook.open(home)
     papers = {}
     for number in range(3):
         receipt = book.remember(f"first {number}", title=f"memory {number}", space="a")
@@ -142,7 +142,7 @@ def _around(history: tuple[Revision, ...], at: int) -> str:
 # --- the same, moment by moment
 
 
-def _remembered(book: Commonplace) -> tuple[str, Path]:
+def _remembered(book: Book) -> tuple[str, Path]:
     receipt = book.remember("first", title="one", space="a")
     book.sync()
     return receipt.id, Path(book.home) / receipt.path
@@ -162,7 +162,7 @@ def _meanwhile(monkeypatch: pytest.MonkeyPatch, act) -> None:
 
 @pytest.mark.parametrize("in_place", [True, False], ids=["in place", "renaming over"])
 def test_what_is_saved_between_commit_and_file_becomes_the_earlier_text(home, monkeypatch, in_place):
-    with closing(commonplace.open(home)) as book:
+    with closing(commonbook.open(home)) as book:
         id_, file = _remembered(book)
         _meanwhile(monkeypatch, lambda: save(file, "hand", in_place=in_place))
         book.edit(id_, text="by the program")
@@ -177,7 +177,7 @@ def test_what_is_saved_between_commit_and_file_becomes_the_earlier_text(home, mo
 @pytest.mark.parametrize("third", [False, True], ids=["alone", "while a third looks"])
 def test_what_two_processes_carry_out_at_once_is_not_taken_for_a_persons_text(home, monkeypatch, third):
     """One writes a file, another has just written the same and strikes it off, and a person saves between the two."""
-    writer, scanner = commonplace.open(home), commonplace.open(home)
+    writer, scanner = commonbook.open(home), commonbook.open(home)
     id_, file = _remembered(writer)
     committed, struck_off, writing, saved = (threading.Event() for _ in range(4))
     real_carry, real_put, real_strike = carry.carry_out, HomeFolder.put, files.strike_off
@@ -191,7 +191,7 @@ def test_what_two_processes_carry_out_at_once_is_not_taken_for_a_persons_text(ho
             writing.set()
             edit.join(10)
             if third:
-                commonplace.open(home).close()
+                commonbook.open(home).close()
         return real_carry(*args, **named)
 
     def put(*args, **named):
@@ -229,7 +229,7 @@ def test_what_two_processes_carry_out_at_once_is_not_taken_for_a_persons_text(ho
 
 
 def test_what_is_saved_just_before_an_edit_is_taken_in_before_it(home):
-    with closing(commonplace.open(home)) as book:
+    with closing(commonbook.open(home)) as book:
         id_, file = _remembered(book)
         save(file, "hand")
         assert book.edit(id_, tags=["x"]).version == 3
@@ -245,13 +245,13 @@ def test_what_is_saved_just_before_an_edit_is_taken_in_before_it(home):
 
 def test_a_file_renamed_away_and_back_by_an_editor_is_not_deleted(home, monkeypatch):
     """Some editors move the file to a back-up and write it anew: for a moment there is none."""
-    with closing(commonplace.open(home)) as book:
+    with closing(commonbook.open(home)) as book:
         id_, file = _remembered(book)
         data = file.read_bytes().replace(b"first", b"hand")
         backup = file.with_suffix(".bak")
         file.rename(backup)
         with monkeypatch.context() as between_two_looks:
-            between_two_looks.setattr("commonplace.sync.time.sleep", lambda _seconds: file.write_bytes(data))
+            between_two_looks.setattr("commonbook.sync.time.sleep", lambda _seconds: file.write_bytes(data))
             book.sync()
         book.sync()
         backup.unlink()
@@ -261,7 +261,7 @@ def test_a_file_renamed_away_and_back_by_an_editor_is_not_deleted(home, monkeypa
 
 
 def test_a_truncated_moment_of_a_save_is_never_taken_for_a_text(home):
-    with closing(commonplace.open(home)) as book:
+    with closing(commonbook.open(home)) as book:
         id_, file = _remembered(book)
         data = file.read_bytes().replace(b"first", b"hand")
         with file.open("wb") as half:
@@ -276,7 +276,7 @@ def test_a_truncated_moment_of_a_save_is_never_taken_for_a_text(home):
 @pytest.mark.parametrize("what", ["removed", "without front matter", "edited"])
 def test_what_a_person_does_after_the_acknowledgement_stands_whoever_looks_first(home, what, who):
     """The process that wrote the file is still there, and has not struck it off the journal yet."""
-    with closing(commonplace.open(home)) as book:
+    with closing(commonbook.open(home)) as book:
         receipt = book.remember("first", title="one", space="a")
         file = home / receipt.path
         if what == "removed":
@@ -286,7 +286,7 @@ def test_what_a_person_does_after_the_acknowledgement_stands_whoever_looks_first
         else:
             save(file, "hand")
         if who == "another process":
-            commonplace.open(home).close()
+            commonbook.open(home).close()
         else:
             book.sync()
         if what == "removed":
@@ -299,7 +299,7 @@ def test_what_a_person_does_after_the_acknowledgement_stands_whoever_looks_first
 
 
 def test_a_person_who_saves_a_moved_file_at_its_old_place_edits_the_moved_memory(home):
-    with closing(commonplace.open(home)) as book:
+    with closing(commonbook.open(home)) as book:
         id_, file = _remembered(book)
         data = file.read_bytes().replace(b"first", b"hand")
         book.move(id_, "b")

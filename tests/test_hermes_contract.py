@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 import yaml
 
-import commonplace.adapters.hermes as plugin
-from commonplace.adapters.hermes.provider import CommonplaceMemoryProvider
-from commonplace.errors import BadInput
+import commonbook.adapters.hermes as plugin
+from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
+from commonbook.errors import BadInput
 from tests import crashing
 
 SIGNATURES = {
@@ -52,8 +52,8 @@ SIGNATURES = {
 @pytest.fixture
 def provider(home, tmp_path, monkeypatch):
     """A provider for which nothing was configured."""
-    monkeypatch.setenv("COMMONPLACE_HOME", str(home))
-    return CommonplaceMemoryProvider(hermes_home=str(tmp_path / "hermes"))
+    monkeypatch.setenv("COMMONBOOK_HOME", str(home))
+    return CommonbookMemoryProvider(hermes_home=str(tmp_path / "hermes"))
 
 
 def plain(signature: inspect.Signature) -> str:
@@ -73,24 +73,24 @@ def test_there_is_nothing_public_beside_the_contract(provider):
 
 
 def test_the_provider_keeps_the_checkpoint_contract(provider):
-    assert provider.name == "commonplace"
+    assert provider.name == "commonbook"
     assert provider.pre_compress_checkpoint_api_version == 2
 
 
 def test_register_hands_over_a_provider():
     found: list[Any] = []
     plugin.register(SimpleNamespace(register_memory_provider=found.append))
-    assert isinstance(found[0], CommonplaceMemoryProvider)
+    assert isinstance(found[0], CommonbookMemoryProvider)
 
 
 def test_hermes_finds_the_plugin_by_its_entry_point_and_by_its_folder():
-    (entry,) = importlib.metadata.entry_points(group="hermes_agent.memory_providers", name="commonplace")
+    (entry,) = importlib.metadata.entry_points(group="hermes_agent.memory_providers", name="commonbook")
     assert entry.load() is plugin
     folder = Path(plugin.__file__).parent
     # Hermes looks for this word in the first 8 KiB before it imports a folder.
     assert "register_memory_provider" in (folder / "__init__.py").read_text()[:8192]
     told = yaml.safe_load((folder / "plugin.yaml").read_text())
-    assert told["name"] == "commonplace"
+    assert told["name"] == "commonbook"
     assert told["description"]
     assert (folder / "README.md").exists()
 
@@ -101,14 +101,14 @@ import importlib.util, sys
 from pathlib import Path
 folder = Path(sys.argv[1])
 for path in sorted(folder.glob("*.py")):
-    name = "_hermes_user_memory.commonplace" + ("" if path.stem == "__init__" else "." + path.stem)
+    name = "_hermes_user_memory.commonbook" + ("" if path.stem == "__init__" else "." + path.stem)
     spec = importlib.util.spec_from_file_location(name, path)
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
 class Context:
     def register_memory_provider(self, provider):
         print(type(provider).__module__, provider.is_available())
-sys.modules["_hermes_user_memory.commonplace"].register(Context())
+sys.modules["_hermes_user_memory.commonbook"].register(Context())
 """
     said = subprocess.run(
         [sys.executable, "-c", script, str(Path(plugin.__file__).parent)],
@@ -117,14 +117,14 @@ sys.modules["_hermes_user_memory.commonplace"].register(Context())
         check=True,
         env=crashing.environment(),
     )
-    assert said.stdout.split() == ["commonplace.adapters.hermes.provider", "True"]
+    assert said.stdout.split() == ["commonbook.adapters.hermes.provider", "True"]
 
 
 def test_nothing_of_hermes_and_nothing_slow_is_imported():
     script = """
 import sys
 from types import SimpleNamespace
-import commonplace.adapters.hermes as plugin
+import commonbook.adapters.hermes as plugin
 plugin.register(SimpleNamespace(register_memory_provider=lambda provider: provider.get_tool_schemas()))
 print(*sys.modules)
 """
@@ -136,7 +136,7 @@ print(*sys.modules)
 
 def test_the_tools_are_few_short_and_in_the_format_of_functions(provider):
     schemas = provider.get_tool_schemas()
-    assert [one["name"] for one in schemas] == ["commonplace_recall", "commonplace_remember"]
+    assert [one["name"] for one in schemas] == ["commonbook_recall", "commonbook_remember"]
     assert all(set(one) == {"name", "description", "parameters"} for one in schemas)
     assert len(json.dumps(schemas)) < 1200
     assert all(one["name"] in provider.system_prompt_block() for one in schemas)
@@ -155,7 +155,7 @@ def test_the_backup_takes_the_home_along_before_anything_is_initialized(provider
 
 
 def test_a_book_on_a_server_is_not_the_backup_s_to_take_along(provider, monkeypatch):
-    monkeypatch.setenv("COMMONPLACE_DATABASE", "postgresql://db.example/book")
+    monkeypatch.setenv("COMMONBOOK_DATABASE", "postgresql://db.example/book")
     assert provider.backup_paths() == []
 
 
@@ -165,7 +165,7 @@ def test_what_is_configured_is_written_read_and_described(provider, home, tmp_pa
     assert all(one["description"] for one in provider.get_config_schema())
     provider.save_config({"home": str(tmp_path / "elsewhere"), "settle_every": "3"}, hermes_home)
     provider.save_config({"min_score": 0.3}, hermes_home)
-    path = tmp_path / "hermes" / "commonplace" / "config.json"
+    path = tmp_path / "hermes" / "commonbook" / "config.json"
     assert json.loads(path.read_text()) == {"home": str(tmp_path / "elsewhere"), "settle_every": 3, "min_score": 0.3}
     assert path.stat().st_mode & 0o777 == 0o600
     assert provider.backup_paths() == [str(tmp_path / "elsewhere")]
@@ -181,7 +181,7 @@ def test_what_cannot_be_configured_is_refused_and_nothing_is_written(provider, t
 
 
 def test_a_broken_configuration_makes_the_provider_unavailable_and_says_why(provider, tmp_path):
-    path = tmp_path / "hermes" / "commonplace" / "config.json"
+    path = tmp_path / "hermes" / "commonbook" / "config.json"
     path.parent.mkdir(parents=True)
     path.write_text("{not json")
     assert not provider.is_available()
@@ -198,7 +198,7 @@ def test_a_server_without_a_way_to_it_makes_the_provider_unavailable_and_says_wh
 
 def test_the_folder_of_hermes_is_where_hermes_says(monkeypatch, tmp_path):
     monkeypatch.setenv("HERMES_HOME", str(tmp_path / "mine"))
-    CommonplaceMemoryProvider().save_config({"space": "work"}, os.environ["HERMES_HOME"])
-    assert CommonplaceMemoryProvider().is_available()
-    (tmp_path / "mine" / "commonplace" / "config.json").write_text("[]")
-    assert not CommonplaceMemoryProvider().is_available()
+    CommonbookMemoryProvider().save_config({"space": "work"}, os.environ["HERMES_HOME"])
+    assert CommonbookMemoryProvider().is_available()
+    (tmp_path / "mine" / "commonbook" / "config.json").write_text("[]")
+    assert not CommonbookMemoryProvider().is_available()

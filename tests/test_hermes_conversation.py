@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonplace import masking
-from commonplace.adapters.hermes import conversation
-from commonplace.adapters.hermes.conversation import Said
+from commonbook import masking
+from commonbook.adapters.hermes import conversation
+from commonbook.adapters.hermes.conversation import Said
 
 
 def told(words: str) -> list[Said]:

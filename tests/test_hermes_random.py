@@ -1,7 +1,7 @@
 """Random conversations, with everything that Hermes can do in them, against a simple model: what was said where.
 
-COMMONPLACE_SCRIPTS   how many conversations (6; the full setting is 500)
-COMMONPLACE_SEED      what they follow from (another one in every run; a failure prints it)
+COMMONBOOK_SCRIPTS   how many conversations (6; the full setting is 500)
+COMMONBOOK_SEED      what they follow from (another one in every run; a failure prints it)
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from commonplace.adapters.hermes.provider import CommonplaceMemoryProvider
+from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
 from tests.hermes import SUMMARY, Hermes, check
 
-SCRIPTS = int(os.environ.get("COMMONPLACE_SCRIPTS", "6"))
-SEED = os.environ.get("COMMONPLACE_SEED") or str(time.time_ns())
+SCRIPTS = int(os.environ.get("COMMONBOOK_SCRIPTS", "6"))
+SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
 STEPS = 30
 
 
@@ -32,8 +32,8 @@ class Script:
         self.steps: list[str] = []
         self.undone: set[str] = set()
 
-    def provider(self) -> CommonplaceMemoryProvider:
-        return CommonplaceMemoryProvider(hermes_home=str(self.folder / "hermes"))
+    def provider(self) -> CommonbookMemoryProvider:
+        return CommonbookMemoryProvider(hermes_home=str(self.folder / "hermes"))
 
     def run(self) -> None:
         verbs = [self.turn] * 8 + [self.again, self.interrupted_end, self.new, self.resume, self.branch, self.undo]
@@ -148,5 +148,5 @@ def test_a_random_conversation_is_stored_as_it_was(place, number, tmp_path):
         script.run()
         check(place, script.hermes)
     except BaseException:
-        print(f"COMMONPLACE_SEED={SEED}, number {number}:", *script.steps)
+        print(f"COMMONBOOK_SEED={SEED}, number {number}:", *script.steps)
         raise

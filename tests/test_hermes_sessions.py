@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from commonplace.adapters.hermes.provider import CommonplaceMemoryProvider
-from commonplace.model import Filter
+from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
+from commonbook.model import Filter
 from tests.hermes import Hermes, Turn, check, everything, reading, turns_of
 
 
@@ -102,7 +102,7 @@ def test_another_process_resumes_a_session_and_stores_only_what_is_new(provider,
     hermes = Hermes(provider)
     talk(hermes, "heron", "otter")
     hermes.exit()
-    again = Hermes(CommonplaceMemoryProvider(hermes_home=str(tmp_path / "hermes")))
+    again = Hermes(CommonbookMemoryProvider(hermes_home=str(tmp_path / "hermes")))
     again.messages, again.said = hermes.messages, hermes.said
     talk(again, "mill")
     again.exit()
@@ -137,7 +137,7 @@ def test_a_branch_goes_on_in_another_process(provider, place, tmp_path):
     talk(hermes, "heron", "otter")
     hermes.branch("b1")
     hermes.exit()
-    again = Hermes(CommonplaceMemoryProvider(hermes_home=str(tmp_path / "hermes")), "b1")
+    again = Hermes(CommonbookMemoryProvider(hermes_home=str(tmp_path / "hermes")), "b1")
     again.messages, again.said = hermes.messages, hermes.said
     talk(again, "mill", "pond")
     again.exit()
@@ -166,7 +166,7 @@ def test_a_turn_told_again_after_a_compression_or_by_another_process_is_stored_o
     hermes.sync(last.user, last.assistant)
     hermes.drain()
     provider.shutdown()
-    again = Hermes(CommonplaceMemoryProvider(hermes_home=str(tmp_path / "hermes")))
+    again = Hermes(CommonbookMemoryProvider(hermes_home=str(tmp_path / "hermes")))
     again.messages, again.said = hermes.messages, hermes.said
     again.sync(last.user, last.assistant)
     talk(again, "pond")
@@ -273,7 +273,7 @@ def test_an_undo_in_a_branch_leaves_the_parent_alone(provider, place):
 
 
 def test_two_agents_side_by_side_keep_their_sessions_apart(provider, place, tmp_path):
-    other = CommonplaceMemoryProvider(hermes_home=str(tmp_path / "other"))
+    other = CommonbookMemoryProvider(hermes_home=str(tmp_path / "other"))
     one, two = Hermes(provider, "a1"), Hermes(other, "b1")
     for number in range(3):
         for hermes in (one, two):
@@ -308,8 +308,8 @@ def test_nothing_is_stored_from_another_context_than_the_user_s_own(provider, pl
     hermes.compress("s2")
     provider.on_delegation("find it", "found", child_session_id="c1")
     provider.on_memory_write("add", "memory", "an entry")
-    assert "not stored" not in provider.handle_tool_call("commonplace_recall", {"query": "heron"})
-    assert "nothing is stored from here" in provider.handle_tool_call("commonplace_remember", {"text": "keep this"})
+    assert "not stored" not in provider.handle_tool_call("commonbook_recall", {"query": "heron"})
+    assert "nothing is stored from here" in provider.handle_tool_call("commonbook_remember", {"text": "keep this"})
     hermes.new("s3")
     hermes.exit()
     assert not hermes.errors

@@ -1,7 +1,7 @@
 """A13, and what the provider does when something is wrong: a slow or failing book, a crash, a server that is down.
 
-COMMONPLACE_KILLS     how many times a process is killed (3; the full setting is 50)
-COMMONPLACE_SEED      what the random moments follow from (another one in every run; a failure prints it)
+COMMONBOOK_KILLS     how many times a process is killed (3; the full setting is 50)
+COMMONBOOK_SEED      what the random moments follow from (another one in every run; a failure prints it)
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from contextlib import contextmanager
 
 import pytest
 
-import commonplace
-from commonplace.adapters.hermes import provider as hermes_provider
-from commonplace.adapters.hermes.provider import CommonplaceMemoryProvider
-from commonplace.book import Commonplace
-from commonplace.engines.locks import FairLock
-from commonplace.errors import Busy, CommonplaceError, HomeError
+import commonbook
+from commonbook.adapters.hermes import provider as hermes_provider
+from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
+from commonbook.book import Book
+from commonbook.engines.locks import FairLock
+from commonbook.errors import Busy, CommonbookError, HomeError
 from tests import crashing
 from tests.hermes import Hermes, check, everything, reading, turns_of
 from tests.hermes_child import transcript, words
@@ -32,8 +32,8 @@ from tests.postgres_server import wait_for_transactions
 
 pytestmark = pytest.mark.slow
 
-KILLS = int(os.environ.get("COMMONPLACE_KILLS", "3"))
-SEED = os.environ.get("COMMONPLACE_SEED") or str(time.time_ns())
+KILLS = int(os.environ.get("COMMONBOOK_KILLS", "3"))
+SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def held(place):
         go_on.wait(60)
 
     def hold():
-        with commonplace.open(place) as book:
+        with commonbook.open(place) as book:
             book._parts.db.write(story)
 
     thread = threading.Thread(target=hold)
@@ -74,7 +74,7 @@ def held(place):
         if isinstance(place, str):
             wait_for_transactions(place)
         else:
-            with FairLock(str(place / ".commonplace" / "write.lock")).hold(30):
+            with FairLock(str(place / ".commonbook" / "write.lock")).hold(30):
                 pass
 
 
@@ -120,7 +120,7 @@ def test_what_a_hanging_book_has_not_taken_is_on_disk_and_a_later_process_brings
     with held(place), hurried(provider):
         hermes.turn("during", "held")
         hermes.exit()
-    again = Hermes(CommonplaceMemoryProvider(hermes_home=str(tmp_path / "hermes")))
+    again = Hermes(CommonbookMemoryProvider(hermes_home=str(tmp_path / "hermes")))
     again.messages, again.said = hermes.messages, hermes.said
     again.turn("after", "all is well again")
     arrived(place, "s1", 6)
@@ -146,18 +146,18 @@ def test_what_was_kept_beside_one_book_never_goes_into_another(provider, place, 
             other = _another(request) if isinstance(place, str) else tmp_path / "other"
             for name, value in crashing.named(other).items():
                 elsewhere.setenv(name, value)
-            second = Hermes(CommonplaceMemoryProvider(hermes_home=str(tmp_path / "hermes")), "s2")
+            second = Hermes(CommonbookMemoryProvider(hermes_home=str(tmp_path / "hermes")), "s2")
             second.turn("another", "book")
             second.exit()
             check(other, second)
-    third = Hermes(CommonplaceMemoryProvider(hermes_home=str(tmp_path / "hermes")))
+    third = Hermes(CommonbookMemoryProvider(hermes_home=str(tmp_path / "hermes")))
     arrived(place, "s1", 4)
     third.exit()
     check(place, hermes)
 
 
 def test_a_book_that_fails_at_once_loses_nothing_either(provider, place, monkeypatch):
-    monkeypatch.setenv("COMMONPLACE_BUSY_SECONDS", "0")
+    monkeypatch.setenv("COMMONBOOK_BUSY_SECONDS", "0")
     hermes = Hermes(provider)
     with held(place), hurried(provider):
         for number in range(3):
@@ -181,15 +181,15 @@ def test_secrets_are_masked_in_what_is_kept_beside_the_book(provider, place, tmp
 
 def test_a_home_that_cannot_be_opened_is_an_error_that_hermes_logs_and_its_turns_are_kept(provider, home, tmp_path):
     home.mkdir()
-    (home / ".commonplace").mkdir()
-    (home / ".commonplace" / "state.db").write_bytes(b"this is not a database, and never was" * 100)
+    (home / ".commonbook").mkdir()
+    (home / ".commonbook" / "state.db").write_bytes(b"this is not a database, and never was" * 100)
     hermes = Hermes(provider)
     assert isinstance(hermes.errors[0], HomeError)
     hermes.turn("is anybody there", "no")
     hermes.exit()
     assert len(hermes.errors) == 1
-    (home / ".commonplace" / "state.db").unlink()
-    again = Hermes(CommonplaceMemoryProvider(hermes_home=str(tmp_path / "hermes")))
+    (home / ".commonbook" / "state.db").unlink()
+    again = Hermes(CommonbookMemoryProvider(hermes_home=str(tmp_path / "hermes")))
     again.said = hermes.said
     arrived(home, "s1", 2)
     again.exit()
@@ -214,7 +214,7 @@ def test_an_undo_that_a_hanging_book_does_not_take_happens_later_and_takes_nothi
 
 
 def test_an_undo_that_cannot_be_carried_out_is_told_and_nothing_is_lost(provider, place, monkeypatch, caplog):
-    monkeypatch.setenv("COMMONPLACE_BUSY_SECONDS", "0")
+    monkeypatch.setenv("COMMONBOOK_BUSY_SECONDS", "0")
     hermes = Hermes(provider)
     hermes.turn("first", "one")
     hermes.turn("second", "two")
@@ -246,22 +246,22 @@ def test_trouble_is_told_to_the_user_and_with_the_next_recall(provider, place, b
 
 def test_an_entry_of_hermes_memory_that_cannot_be_mirrored_is_told(provider, place, caplog):
     Hermes(provider)
-    with held(place), hurried(provider), pytest.raises(CommonplaceError):
+    with held(place), hurried(provider), pytest.raises(CommonbookError):
         provider.on_memory_write("add", "memory", "an entry")
     assert "could not be mirrored" in caplog.text
 
 
 def test_a_checkpoint_that_is_not_on_disk_raises(provider, place, tmp_path, monkeypatch):
-    monkeypatch.setenv("COMMONPLACE_BUSY_SECONDS", "0")
+    monkeypatch.setenv("COMMONBOOK_BUSY_SECONDS", "0")
     hermes = Hermes(provider)
     hermes.turn("first", "one")
     shutil.rmtree(tmp_path / "hermes")
     (tmp_path / "hermes").write_text("in the way of what is kept beside the book")
     hermes.messages += [{"role": "user", "content": "second"}, {"role": "assistant", "content": "two"}]
     with held(place), hurried(provider):
-        with pytest.raises(CommonplaceError):
+        with pytest.raises(CommonbookError):
             provider.on_pre_compress(hermes.messages)
-        with pytest.raises(CommonplaceError):
+        with pytest.raises(CommonbookError):
             provider.sync_turn("second", "two", session_id="s1", messages=hermes.messages)
     provider.sync_turn("second", "two", session_id="s1", messages=hermes.messages)
     with reading(place) as book:
@@ -275,7 +275,7 @@ def test_a_checkpoint_of_a_session_that_cannot_be_read_raises(provider, place, m
     again = Hermes(provider)
     go_on = threading.Event()
     with monkeypatch.context() as broken, hurried(provider):
-        broken.setattr(Commonplace, "messages", lambda *_args, **_kwargs: go_on.wait(60))
+        broken.setattr(Book, "messages", lambda *_args, **_kwargs: go_on.wait(60))
         with pytest.raises(Busy):
             provider.on_pre_compress([*hermes.messages, {"role": "user", "content": "second"}])
     go_on.set()
@@ -308,7 +308,7 @@ def test_a_write_before_the_beginning_and_after_the_end_fails_loudly(provider, p
         with pytest.raises(HomeError, match="not initialized, or was shut down"):
             call()
     assert provider.prefetch("hello") == ""
-    assert "not initialized" in provider.handle_tool_call("commonplace_recall", {"query": "x"})
+    assert "not initialized" in provider.handle_tool_call("commonbook_recall", {"query": "x"})
     provider.shutdown()
 
 
@@ -363,7 +363,7 @@ def start(tmp_path, place, first, last):
         [sys.executable, "-m", "tests.hermes_child", str(tmp_path / "hermes"), "s1", str(first), str(last)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env=crashing.environment(**crashing.named(place), COMMONPLACE_SPACE="personal"),
+        env=crashing.environment(**crashing.named(place), COMMONBOOK_SPACE="personal"),
         cwd=crashing._ROOT,
         bufsize=0,
     )
@@ -403,7 +403,7 @@ def turns_or_more(messages):
 @pytest.mark.slow
 def test_what_was_kept_beside_a_hanging_book_survives_kill_minus_nine(place, tmp_path, provider):
     provider.save_config({"write_seconds": 0.3}, str(tmp_path / "hermes"))
-    commonplace.open(place).close()
+    commonbook.open(place).close()
     with held(place):
         child = start(tmp_path, place, 0, 3)
         while child.stdout.readline() != b"done\n":
@@ -429,7 +429,7 @@ def server(tmp_path):
 
 @pytest.fixture
 def remote(tmp_path, server):
-    made = CommonplaceMemoryProvider(hermes_home=str(tmp_path / "hermes"), transport=Loopback(server))
+    made = CommonbookMemoryProvider(hermes_home=str(tmp_path / "hermes"), transport=Loopback(server))
     made.save_config({"url": "https://memory.example"}, str(tmp_path / "hermes"))
     yield made
     made.shutdown()
@@ -455,7 +455,7 @@ def test_with_a_server_that_is_down_every_turn_is_kept_and_arrives_once_in_order
     assert not hermes.errors
     assert server.stored() == []
     server.be()
-    again = CommonplaceMemoryProvider(hermes_home=str(tmp_path / "hermes"), transport=Loopback(server))
+    again = CommonbookMemoryProvider(hermes_home=str(tmp_path / "hermes"), transport=Loopback(server))
     second = Hermes(again, "s2")
     second.messages = hermes.messages
     second.turn("back", "again")

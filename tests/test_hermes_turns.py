@@ -164,7 +164,7 @@ def test_every_so_many_turns_become_an_episode(provider, place):
     hermes = Hermes(provider)
     for number in range(7):
         hermes.turn(f"question {number}", f"answer {number}")
-    provider.handle_tool_call("commonplace_remember", {"text": "so that what was put in line before is done"})
+    provider.handle_tool_call("commonbook_remember", {"text": "so that what was put in line before is done"})
     with reading(place) as book:
         told = everything(book)["s1"][1]
     assert [bool(one.episode) for one in told] == [True] * 12 + [False] * 2
@@ -179,7 +179,7 @@ def test_the_author_is_who_writes_on_that_platform(provider, place):
 
 
 def test_nothing_is_recorded_where_a_project_does_not_want_it(provider, place, tmp_path):
-    (tmp_path / "desk" / ".commonplace.toml").write_text('capture = "off"\n')
+    (tmp_path / "desk" / ".commonbook.toml").write_text('capture = "off"\n')
     hermes = Hermes(provider)
     hermes.turn("hush", "not a word")
     hermes.exit()

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-import commonplace
-from commonplace import compose
-from commonplace.book import Commonplace
-from commonplace.engines.mounts import network_file_system
-from commonplace.errors import DiskFull, HomeDamaged, HomeIsNewer, HomeReadOnly, KeyMissing, NetworkFileSystem
-from commonplace.model import Draft
+import commonbook
+from commonbook import compose
+from commonbook.book import Book
+from commonbook.engines.mounts import network_file_system
+from commonbook.errors import DiskFull, HomeDamaged, HomeIsNewer, HomeReadOnly, KeyMissing, NetworkFileSystem
+from commonbook.model import Draft
 
 MOUNTS = """\
 22 1 0:20 / / rw,relatime - ext4 /dev/sda1 rw
@@ -43,7 +43,7 @@ def everything_below(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("folder", "kind"),
     [
-        ("/home/me/commonplace", None),
+        ("/home/me/commonbook", None),
         ("/mnt/share", "nfs4"),
         ("/mnt/share/deep/home", "nfs4"),
         ("/mnt/shared", None),
@@ -65,7 +65,7 @@ def test_where_the_system_does_not_tell_nothing_is_refused(tmp_path: Path):
 def test_a_home_on_a_network_file_system_is_refused_and_not_made(home: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(compose, "network_file_system", lambda _folder: "nfs4")
     with pytest.raises(NetworkFileSystem, match="nfs4") as caught:
-        commonplace.open(home)
+        commonbook.open(home)
     assert caught.value.fix
     assert not home.exists()
 
@@ -77,14 +77,12 @@ def test_a_home_that_is_a_file_or_below_one_is_refused(tmp_path: Path):
     (tmp_path / "file").write_text("x")
     for place in (tmp_path / "file", tmp_path / "file" / "home"):
         with pytest.raises(HomeReadOnly) as caught:
-            commonplace.open(place)
+            commonbook.open(place)
         assert caught.value.fix
     assert (tmp_path / "file").read_text() == "x"
 
 
-def test_on_a_disk_with_no_room_a_write_is_refused_whole(
-    book: Commonplace, home: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_on_a_disk_with_no_room_a_write_is_refused_whole(book: Book, home: Path, monkeypatch: pytest.MonkeyPatch):
     memory = book.remember("one")
     before, files = book.status(), everything_below(home)
     monkeypatch.setattr(type(book._parts.folder), "free_bytes", lambda _self: 1000)
@@ -105,19 +103,19 @@ def test_on_a_disk_with_no_room_a_write_is_refused_whole(
 
 FILL_UP = """
 import os, sys
-import commonplace
-from commonplace.engines.disk import HomeFolder
-from commonplace.errors import CommonplaceError
+import commonbook
+from commonbook.engines.disk import HomeFolder
+from commonbook.errors import CommonbookError
 
 home, lie = sys.argv[1], sys.argv[2] == "lie"
 if lie:
     HomeFolder.free_bytes = lambda self: 1 << 40
 acknowledged = []
-with commonplace.open(home) as book:
+with commonbook.open(home) as book:
     try:
         for n in range(10_000):
             acknowledged.append((book.remember(f"{n} " + "x" * 20_000).id, n))
-    except CommonplaceError as error:
+    except CommonbookError as error:
         print(error.type)
     else:
         sys.exit("the disk was never full")
@@ -125,7 +123,7 @@ with commonplace.open(home) as book:
         assert book.get(id).text.startswith(f"{n} ")
     count = book.status().memories
 os.remove(os.path.join(os.path.dirname(home), "filler"))
-with commonplace.open(home) as book:
+with commonbook.open(home) as book:
     assert book.status().memories == count == len(acknowledged), (book.status().memories, count, len(acknowledged))
     assert book.status().pending_files == 0
     assert book.doctor() == (), book.doctor()
@@ -156,53 +154,53 @@ def test_a_disk_that_fills_up_loses_nothing_that_was_acknowledged(tmp_path: Path
 # --- newer, damaged, without keys
 
 
-def test_a_home_of_a_newer_version_is_refused_and_not_touched(book: Commonplace, home: Path):
+def test_a_home_of_a_newer_version_is_refused_and_not_touched(book: Book, home: Path):
     book.remember("one")
     book.close()
-    with sqlite3.connect(home / ".commonplace" / "state.db") as state:
+    with sqlite3.connect(home / ".commonbook" / "state.db") as state:
         state.execute("PRAGMA user_version=99")
     state.close()
     before = everything_below(home)
     with pytest.raises(HomeIsNewer) as caught:
-        commonplace.open(home)
+        commonbook.open(home)
     assert caught.value.fix
     assert everything_below(home) == before
 
 
-def test_a_database_that_is_none_is_called_damaged_and_not_touched(book: Commonplace, home: Path):
+def test_a_database_that_is_none_is_called_damaged_and_not_touched(book: Book, home: Path):
     book.remember("one")
     book.close()
-    state = home / ".commonplace" / "state.db"
+    state = home / ".commonbook" / "state.db"
     state.write_bytes(b"this is no database, and it is long enough to be sure of that " * 50)
     before = everything_below(home)
     with pytest.raises(HomeDamaged) as caught:
-        commonplace.open(home)
+        commonbook.open(home)
     assert "state.db" in caught.value.fix
     assert everything_below(home) == before
     state.unlink()
-    with commonplace.open(home) as again:
+    with commonbook.open(home) as again:
         assert [memory.text for memory in again.list().items] == ["one"]
 
 
-def test_a_home_that_lost_its_keys_is_read_but_not_written(book: Commonplace, home: Path):
+def test_a_home_that_lost_its_keys_is_read_but_not_written(book: Book, home: Path):
     memory = book.remember("one")
     book.close()
-    shutil.move(home / ".commonplace" / "keys", home.parent / "keys")
-    with commonplace.open(home) as again:
+    shutil.move(home / ".commonbook" / "keys", home.parent / "keys")
+    with commonbook.open(home) as again:
         assert again.get(memory.id).text == "one"
         with pytest.raises(KeyMissing) as caught:
             again.remember("two")
         assert caught.value.fix
         assert again.status().memories == 1
-    assert not (home / ".commonplace" / "keys").exists()
-    shutil.move(home.parent / "keys", home / ".commonplace" / "keys")
-    with commonplace.open(home) as again:
+    assert not (home / ".commonbook" / "keys").exists()
+    shutil.move(home.parent / "keys", home / ".commonbook" / "keys")
+    with commonbook.open(home) as again:
         again.remember("two")
         assert again.verify_log().ok
 
 
-def test_keys_are_for_the_owner_alone_and_doctor_names_open_ones(book: Commonplace, home: Path):
-    keys = home / ".commonplace" / "keys"
+def test_keys_are_for_the_owner_alone_and_doctor_names_open_ones(book: Book, home: Path):
+    keys = home / ".commonbook" / "keys"
     assert {path.name: path.stat().st_mode & 0o777 for path in keys.iterdir()} == {
         "signing.key": 0o600,
         "hashing.key": 0o600,
@@ -213,11 +211,11 @@ def test_keys_are_for_the_owner_alone_and_doctor_names_open_ones(book: Commonpla
 
 
 def test_the_zone_of_a_book_is_recorded_when_it_is_made(place: Path | str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("COMMONPLACE_ZONE", "Asia/Tokyo")
-    with commonplace.open(place) as book:
+    monkeypatch.setenv("COMMONBOOK_ZONE", "Asia/Tokyo")
+    with commonbook.open(place) as book:
         memory = book.remember("x", occurred="2026-01-01 09:00")
         assert book.get(memory.id).occurred == datetime(2026, 1, 1, tzinfo=UTC)
-    monkeypatch.delenv("COMMONPLACE_ZONE")
-    with commonplace.open(place) as book:
+    monkeypatch.delenv("COMMONBOOK_ZONE")
+    with commonbook.open(place) as book:
         memory = book.remember("x", occurred="2026-01-01 09:00")
         assert book.get(memory.id).occurred == datetime(2026, 1, 1, tzinfo=UTC)

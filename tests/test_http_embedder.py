@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonplace.engines import openai_wire
-from commonplace.engines.http_embedder import HttpEmbedder
-from commonplace.errors import BadInput, EmbedderFailed
-from commonplace.ports import Embedder, Said
+from commonbook.engines import openai_wire
+from commonbook.engines.http_embedder import HttpEmbedder
+from commonbook.errors import BadInput, EmbedderFailed
+from commonbook.ports import Embedder, Said
 from tests import embedding_service as does
 from tests.embedding_service import Service, serving, vector_of
 

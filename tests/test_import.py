@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from commonplace.book import Commonplace
-from commonplace.errors import BadInput, BadSpaceName, NotFound
+from commonbook.book import Book
+from commonbook.errors import BadInput, BadSpaceName, NotFound
 from tests.conftest import Folder
 from tests.transfers import dump, everything, related, texts, titled, vault, write
 
@@ -18,7 +18,7 @@ __all__ = ["vault"]
 # --- an Obsidian vault
 
 
-def test_an_obsidian_vault_becomes_memories_with_tags_and_links(book: Commonplace, vault: Path):
+def test_an_obsidian_vault_becomes_memories_with_tags_and_links(book: Book, vault: Path):
     report = book.import_folder(str(vault))
     assert (report.done, report.unchanged, report.updated, report.skipped) == (4, 0, 0, ())
     assert {memory.title for memory in everything(book).values()} == {"Home", "Garden", "Alice", "todo"}
@@ -32,9 +32,7 @@ def test_an_obsidian_vault_becomes_memories_with_tags_and_links(book: Commonplac
     assert set(report.ids) == {memory.id for memory in everything(book).values()}
 
 
-def test_a_vault_keeps_its_layout_and_the_leading_legal_names_are_spaces(
-    book: Commonplace, folder: Folder, vault: Path
-):
+def test_a_vault_keeps_its_layout_and_the_leading_legal_names_are_spaces(book: Book, folder: Folder, vault: Path):
     book.import_folder(str(vault))
     where = {path: memory.space.name for path, memory in everything(book).items()}
     assert where == {
@@ -46,7 +44,7 @@ def test_a_vault_keeps_its_layout_and_the_leading_legal_names_are_spaces(
     assert texts(folder()).keys() == where.keys()
 
 
-def test_a_named_space_takes_everything_below_its_folder(book: Commonplace, vault: Path):
+def test_a_named_space_takes_everything_below_its_folder(book: Book, vault: Path):
     book.import_folder(str(vault), space="team/wiki")
     where = {path: memory.space.name for path, memory in everything(book).items()}
     assert where["team/wiki/Home.md"] == "team/wiki"
@@ -54,7 +52,7 @@ def test_a_named_space_takes_everything_below_its_folder(book: Commonplace, vaul
     assert where["team/wiki/work/todo.md"] == "team/wiki/work"
 
 
-def test_what_people_wrote_is_kept_byte_by_byte(book: Commonplace, folder: Folder, vault: Path):
+def test_what_people_wrote_is_kept_byte_by_byte(book: Book, folder: Folder, vault: Path):
     book.import_folder(str(vault))
     home = folder()
     garden = (home / "Projects/Garden.md").read_text()
@@ -68,7 +66,7 @@ def test_what_people_wrote_is_kept_byte_by_byte(book: Commonplace, folder: Folde
     assert texts(vault)["Home.md"] == b"Start at [[Projects/Garden|the garden]] or [[alice]]. #Start\n"
 
 
-def test_a_file_without_times_is_as_old_as_the_file_and_one_with_a_date_says_so(book: Commonplace, tmp_path: Path):
+def test_a_file_without_times_is_as_old_as_the_file_and_one_with_a_date_says_so(book: Book, tmp_path: Path):
     vault = write(
         tmp_path / "vault",
         {
@@ -84,7 +82,7 @@ def test_a_file_without_times_is_as_old_as_the_file_and_one_with_a_date_says_so(
     assert titled(book, "made").created.isoformat() == "2019-01-02T03:04:05+00:00"
 
 
-def test_a_link_means_the_nearest_of_several_notes_and_a_path_means_just_that(book: Commonplace, tmp_path: Path):
+def test_a_link_means_the_nearest_of_several_notes_and_a_path_means_just_that(book: Book, tmp_path: Path):
     vault = write(
         tmp_path / "vault",
         {
@@ -100,9 +98,7 @@ def test_a_link_means_the_nearest_of_several_notes_and_a_path_means_just_that(bo
     assert {of[link.target] for link in titled(book, "Exact").links} == {"b/Plan.md", "b/c/Other.md"}
 
 
-def test_a_field_that_means_something_else_there_is_kept_under_another_name(
-    book: Commonplace, folder: Folder, tmp_path: Path
-):
+def test_a_field_that_means_something_else_there_is_kept_under_another_name(book: Book, folder: Folder, tmp_path: Path):
     front = "---\nid: 202301011200\nauthor: Jane Doe # wrote it\nversion: 1.0\nkind: zettel\nlinks:\n- '[[b]]'\n---\n"
     vault = write(tmp_path / "vault", {"a.md": front + "see [[b]]\n", "b.md": "b"})
     report = book.import_folder(str(vault))
@@ -115,7 +111,7 @@ def test_a_field_that_means_something_else_there_is_kept_under_another_name(
     assert book.doctor() == ()
 
 
-def test_a_file_of_ours_with_a_bad_field_is_refused(book: Commonplace, tmp_path: Path):
+def test_a_file_of_ours_with_a_bad_field_is_refused(book: Book, tmp_path: Path):
     receipt = book.remember("x", importance=0.7)
     book.export(str(tmp_path / "out"))
     exported = tmp_path / "out" / receipt.path
@@ -127,7 +123,7 @@ def test_a_file_of_ours_with_a_bad_field_is_refused(book: Commonplace, tmp_path:
 # --- a basic-memory vault
 
 
-def test_a_basic_memory_vault_is_linked_by_title_and_by_permalink(book: Commonplace, folder: Folder, tmp_path: Path):
+def test_a_basic_memory_vault_is_linked_by_title_and_by_permalink(book: Book, folder: Folder, tmp_path: Path):
     front = "---\ntitle: {}\ntype: note\npermalink: {}\ntags:\n- {}\n---\n\n"
     vault = write(
         tmp_path / "memory",
@@ -151,7 +147,7 @@ def test_a_basic_memory_vault_is_linked_by_title_and_by_permalink(book: Commonpl
 # --- files that cannot be taken
 
 
-def test_what_cannot_be_read_is_named_and_the_rest_is_taken(book: Commonplace, tmp_path: Path):
+def test_what_cannot_be_read_is_named_and_the_rest_is_taken(book: Book, tmp_path: Path):
     vault = write(
         tmp_path / "vault",
         {
@@ -172,11 +168,11 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_taken(book: Commonplace, t
     assert all(finding.why and finding.fix for finding in report.skipped)
 
 
-def test_links_hidden_and_ignored_files_are_left_alone(book: Commonplace, tmp_path: Path):
+def test_links_hidden_and_ignored_files_are_left_alone(book: Book, tmp_path: Path):
     write(tmp_path / "elsewhere", {"secret.md": "secret"})
     vault = write(
         tmp_path / "vault",
-        {"good.md": "good", "drafts/x.md": "draft", ".commonplaceignore": "drafts/\n", ".git/x.md": "git"},
+        {"good.md": "good", "drafts/x.md": "draft", ".commonbookignore": "drafts/\n", ".git/x.md": "git"},
     )
     (vault / "link.md").symlink_to(tmp_path / "elsewhere/secret.md")
     (vault / "folder").symlink_to(tmp_path / "elsewhere")
@@ -184,10 +180,10 @@ def test_links_hidden_and_ignored_files_are_left_alone(book: Commonplace, tmp_pa
     assert (report.done, report.skipped, list(everything(book))) == (1, (), ["good.md"])
 
 
-def test_a_path_that_the_home_has_no_place_for_is_refused(book: Commonplace, home: Path, tmp_path: Path):
+def test_a_path_that_the_home_has_no_place_for_is_refused(book: Book, home: Path, tmp_path: Path):
     (tmp_path / "elsewhere").mkdir()
     (home / "linked").symlink_to(tmp_path / "elsewhere")
-    write(home, {"file": "a plain file", "deep/Sub": "another", ".commonplaceignore": "*.draft.md\n"})
+    write(home, {"file": "a plain file", "deep/Sub": "another", ".commonbookignore": "*.draft.md\n"})
     vault = {"linked/x.md": "x", "file/x.md": "x", "x.draft.md": "x", "y.md": "y", "deep/Sub/z.md": "z"}
     report = book.import_folder(str(write(tmp_path / "vault", vault)))
     assert [finding.where for finding in report.skipped] == ["file/x.md", "linked/x.md", "x.draft.md"]
@@ -196,7 +192,7 @@ def test_a_path_that_the_home_has_no_place_for_is_refused(book: Commonplace, hom
     assert book.doctor() == ()
 
 
-def test_a_path_that_is_taken_gets_another_beside_it(book: Commonplace, tmp_path: Path):
+def test_a_path_that_is_taken_gets_another_beside_it(book: Book, tmp_path: Path):
     book.import_folder(str(write(tmp_path / "first", {"x.md": "already here"})))
     book.import_folder(str(write(tmp_path / "vault", {"x.md": "from the vault", "x.md.d/y.md": "z"})))
     assert {path: memory.text for path, memory in everything(book).items()} == {
@@ -206,7 +202,7 @@ def test_a_path_that_is_taken_gets_another_beside_it(book: Commonplace, tmp_path
     }
 
 
-def test_a_very_long_name_and_a_folder_in_the_way_get_a_plain_path(book: Commonplace, tmp_path: Path):
+def test_a_very_long_name_and_a_folder_in_the_way_get_a_plain_path(book: Book, tmp_path: Path):
     book.import_folder(str(write(tmp_path / "first", {"notes.md": "a file"})))
     vault = write(tmp_path / "vault", {"notes.md/inner.md": "inner", "ä" * 120 + ".md": "long"})
     report = book.import_folder(str(vault))
@@ -217,7 +213,7 @@ def test_a_very_long_name_and_a_folder_in_the_way_get_a_plain_path(book: Commonp
 
 
 @pytest.mark.slow
-def test_a_note_with_more_links_than_front_matter_holds_keeps_the_others_in_its_text(book: Commonplace, tmp_path: Path):
+def test_a_note_with_more_links_than_front_matter_holds_keeps_the_others_in_its_text(book: Book, tmp_path: Path):
     files = {f"n{number}.md": "x" for number in range(700)}
     names = "\n".join(f"[[n{number}]]" for number in range(700))
     report = book.import_folder(str(write(tmp_path / "vault", {**files, "map.md": names})))
@@ -228,14 +224,14 @@ def test_a_note_with_more_links_than_front_matter_holds_keeps_the_others_in_its_
 
 @pytest.mark.parametrize(("place", "error"), [("home", BadInput), ("home/sub", BadInput), ("nowhere", NotFound)])
 def test_the_home_itself_and_what_is_not_there_are_refused(
-    book: Commonplace, home: Path, tmp_path: Path, place: str, error: type[Exception]
+    book: Book, home: Path, tmp_path: Path, place: str, error: type[Exception]
 ):
     write(home, {"sub/x.md": "x"})
     with pytest.raises(error):
         book.import_folder(str(tmp_path / place))
 
 
-def test_a_bad_space_and_a_file_of_another_kind_are_refused(book: Commonplace, tmp_path: Path):
+def test_a_bad_space_and_a_file_of_another_kind_are_refused(book: Book, tmp_path: Path):
     write(tmp_path, {"x.txt": "x"})
     with pytest.raises(BadInput, match="neither"):
         book.import_folder(str(tmp_path / "x.txt"))
@@ -243,20 +239,20 @@ def test_a_bad_space_and_a_file_of_another_kind_are_refused(book: Commonplace, t
         book.import_folder(str(tmp_path), space="../up")
 
 
-def test_a_folder_around_the_home_is_imported_without_the_home(book: Commonplace, tmp_path: Path):
+def test_a_folder_around_the_home_is_imported_without_the_home(book: Book, tmp_path: Path):
     book.remember("already here")
     write(tmp_path, {"outer.md": "outer"})
     assert book.import_folder(str(tmp_path)).done == 1
 
 
-def test_a_single_file_can_be_imported_and_is_known_when_its_folder_comes(book: Commonplace, vault: Path):
+def test_a_single_file_can_be_imported_and_is_known_when_its_folder_comes(book: Book, vault: Path):
     assert book.import_folder(str(vault / "Home.md")).done == 1
     report = book.import_folder(str(vault))
     assert (report.done, report.unchanged + report.updated) == (3, 1)
     assert related(book, titled(book, "Home")) == {"Garden", "Alice"}
 
 
-def test_the_log_names_each_import_and_no_path(book: Commonplace, vault: Path):
+def test_the_log_names_each_import_and_no_path(book: Book, vault: Path):
     book.import_folder(str(vault))
     entries = book.log(space="personal")
     imports = [entry for entry in entries if entry.action == "import"]
@@ -266,7 +262,7 @@ def test_the_log_names_each_import_and_no_path(book: Commonplace, vault: Path):
     assert book.verify_log().ok
 
 
-def test_a_folder_below_the_working_directory_is_taken_in(book: Commonplace):
+def test_a_folder_below_the_working_directory_is_taken_in(book: Book):
     Path("vault").mkdir()
     Path("vault/note.md").write_text("Alice owns billing\n")
     assert book.import_folder("vault", space="team").done == 1

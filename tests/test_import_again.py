@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-import commonplace
-from commonplace.book import Commonplace
+import commonbook
+from commonbook.book import Book
 from tests.conftest import Folder
 from tests.transfers import dump, everything, opened, related, texts, titled, vault, write
 
@@ -21,7 +21,7 @@ __all__ = ["vault"]
 # --- again
 
 
-def test_importing_again_changes_nothing(book: Commonplace, folder: Folder, vault: Path):
+def test_importing_again_changes_nothing(book: Book, folder: Folder, vault: Path):
     book.import_folder(str(vault))
     before = dump(book), texts(folder())
     for _ in range(2):
@@ -31,7 +31,7 @@ def test_importing_again_changes_nothing(book: Commonplace, folder: Folder, vaul
     assert (dump(book), texts(folder())) == before
 
 
-def test_a_file_that_changed_since_updates_its_memory(book: Commonplace, vault: Path):
+def test_a_file_that_changed_since_updates_its_memory(book: Book, vault: Path):
     book.import_folder(str(vault))
     old = titled(book, "Home")
     (vault / "Home.md").write_text("Start at [[todo]]. #new\n")
@@ -44,7 +44,7 @@ def test_a_file_that_changed_since_updates_its_memory(book: Commonplace, vault: 
     assert book.import_folder(str(vault)).unchanged == 4
 
 
-def test_what_was_changed_on_both_sides_is_left_alone_and_named(book: Commonplace, vault: Path):
+def test_what_was_changed_on_both_sides_is_left_alone_and_named(book: Book, vault: Path):
     book.import_folder(str(vault))
     memory = titled(book, "Home")
     book.edit(memory.id, text="mine")
@@ -56,7 +56,7 @@ def test_what_was_changed_on_both_sides_is_left_alone_and_named(book: Commonplac
     assert book.get(memory.id).text == "mine"
 
 
-def test_what_was_changed_here_alone_stays_as_it_is(book: Commonplace, vault: Path):
+def test_what_was_changed_here_alone_stays_as_it_is(book: Book, vault: Path):
     book.import_folder(str(vault))
     memory = titled(book, "Home")
     book.edit(memory.id, text=memory.text.replace("Start at", "Begin at"))
@@ -65,7 +65,7 @@ def test_what_was_changed_here_alone_stays_as_it_is(book: Commonplace, vault: Pa
     assert book.get(memory.id).text.startswith("Begin at")
 
 
-def test_a_hand_edit_that_nobody_looked_at_yet_counts_as_changed_here(book: Commonplace, home: Path, vault: Path):
+def test_a_hand_edit_that_nobody_looked_at_yet_counts_as_changed_here(book: Book, home: Path, vault: Path):
     book.import_folder(str(vault))
     memory = titled(book, "Home")
     (home / "Home.md").write_text((home / "Home.md").read_text().replace("Start at", "Begin at"))
@@ -75,7 +75,7 @@ def test_a_hand_edit_that_nobody_looked_at_yet_counts_as_changed_here(book: Comm
     assert book.get(memory.id).text.startswith("Begin at")
 
 
-def test_a_memory_that_was_deleted_here_does_not_come_back_by_itself(book: Commonplace, vault: Path):
+def test_a_memory_that_was_deleted_here_does_not_come_back_by_itself(book: Book, vault: Path):
     book.import_folder(str(vault))
     book.delete(titled(book, "Home").id)
     report = book.import_folder(str(vault))
@@ -85,7 +85,7 @@ def test_a_memory_that_was_deleted_here_does_not_come_back_by_itself(book: Commo
     assert len(everything(book)) == 3
 
 
-def test_a_link_that_was_taken_away_here_stays_away(book: Commonplace, vault: Path):
+def test_a_link_that_was_taken_away_here_stays_away(book: Book, vault: Path):
     book.import_folder(str(vault))
     source, target = titled(book, "todo"), titled(book, "Garden")
     book.unlink(source.id, "related_to", target.id)
@@ -94,7 +94,7 @@ def test_a_link_that_was_taken_away_here_stays_away(book: Commonplace, vault: Pa
     assert book.get(source.id).links == ()
 
 
-def test_a_note_that_comes_later_gets_the_links_that_waited_for_it(book: Commonplace, vault: Path):
+def test_a_note_that_comes_later_gets_the_links_that_waited_for_it(book: Book, vault: Path):
     book.import_folder(str(vault))
     write(vault, {"Nobody.md": "somebody after all"})
     report = book.import_folder(str(vault))
@@ -104,7 +104,7 @@ def test_a_note_that_comes_later_gets_the_links_that_waited_for_it(book: Commonp
     assert book.import_folder(str(vault)).updated == 1
 
 
-def test_a_note_that_was_renamed_or_a_vault_that_was_moved_is_known_again(book: Commonplace, vault: Path):
+def test_a_note_that_was_renamed_or_a_vault_that_was_moved_is_known_again(book: Book, vault: Path):
     book.import_folder(str(vault))
     ids = {memory.id for memory in everything(book).values()}
     (vault / "work/todo.md").rename(vault / "work/done.md")
@@ -119,7 +119,7 @@ def test_a_note_that_was_renamed_or_a_vault_that_was_moved_is_known_again(book: 
     assert book.import_folder(str(moved)).updated == 1
 
 
-def test_two_folders_with_files_of_one_name_do_not_touch_each_other(book: Commonplace, tmp_path: Path):
+def test_two_folders_with_files_of_one_name_do_not_touch_each_other(book: Book, tmp_path: Path):
     first = write(tmp_path / "first", {"README.md": "# The first\n"})
     second = write(tmp_path / "second", {"README.md": "# The second\n"})
     book.import_folder(str(first))
@@ -131,13 +131,13 @@ def test_two_folders_with_files_of_one_name_do_not_touch_each_other(book: Common
     }
 
 
-def test_one_folder_may_be_imported_into_two_spaces(book: Commonplace, vault: Path):
+def test_one_folder_may_be_imported_into_two_spaces(book: Book, vault: Path):
     assert book.import_folder(str(vault), space="one").done == 4
     assert book.import_folder(str(vault), space="two").done == 4
     assert book.import_folder(str(vault), space="one").unchanged == 4
 
 
-def test_a_renamed_space_still_knows_what_was_imported(book: Commonplace, vault: Path):
+def test_a_renamed_space_still_knows_what_was_imported(book: Book, vault: Path):
     book.import_folder(str(vault), space="one")
     book.rename_space("one", "two")
     assert book.import_folder(str(vault), space="one").unchanged == 4
@@ -146,7 +146,7 @@ def test_a_renamed_space_still_knows_what_was_imported(book: Commonplace, vault:
 # --- a dry run
 
 
-def test_a_dry_run_says_what_an_import_would_do_and_changes_nothing(book: Commonplace, folder: Folder, vault: Path):
+def test_a_dry_run_says_what_an_import_would_do_and_changes_nothing(book: Book, folder: Folder, vault: Path):
     write(vault, {"bad.md": b"\xff\xfe"})
     before = dump(book)
     dry = book.import_folder(str(vault), space="team", dry_run=True)
@@ -166,7 +166,7 @@ def test_a_dry_run_says_what_an_import_would_do_and_changes_nothing(book: Common
 
 
 @pytest.mark.slow
-def test_a_dry_run_of_many_files_counts_the_links_between_all_of_them(book: Commonplace, tmp_path: Path):
+def test_a_dry_run_of_many_files_counts_the_links_between_all_of_them(book: Book, tmp_path: Path):
     vault = chain(tmp_path / "many", 450)
     dry = book.import_folder(str(vault), dry_run=True)
     real = book.import_folder(str(vault))
@@ -182,7 +182,7 @@ def chain(folder: Path, count: int) -> Path:
 
 
 @pytest.mark.slow
-def test_links_to_files_of_later_batches_are_made_once(book: Commonplace, tmp_path: Path):
+def test_links_to_files_of_later_batches_are_made_once(book: Book, tmp_path: Path):
     vault = chain(tmp_path / "many", 450)
     report = book.import_folder(str(vault))
     assert (report.done, report.links) == (450, 449)
@@ -197,11 +197,11 @@ def test_links_to_files_of_later_batches_are_made_once(book: Commonplace, tmp_pa
 
 
 IMPORTER = """
-import sys, commonplace
+import sys, commonbook
 def told(what, done, total):
     if what != "looking":
         print(what, done, flush=True)
-commonplace.open(sys.argv[1]).import_folder(sys.argv[2], progress=told)
+commonbook.open(sys.argv[1]).import_folder(sys.argv[2], progress=told)
 """
 
 
@@ -212,7 +212,7 @@ def importing(place: Path | str, vault: Path) -> subprocess.Popen[str]:
 @pytest.mark.slow
 def test_an_import_that_is_killed_goes_on_where_it_was(place: Path | str, tmp_path: Path):
     vault = chain(tmp_path / "many", 1500)
-    commonplace.open(place).close()
+    commonbook.open(place).close()
     reached: list[int] = []
     for pause in (0.0, 0.01, 0.03, 0.06, 0.1, 0.15):
         with importing(place, vault) as importer:
@@ -239,7 +239,7 @@ def test_an_import_that_is_killed_goes_on_where_it_was(place: Path | str, tmp_pa
 @pytest.mark.slow
 def test_two_processes_that_import_one_folder_at_once_take_each_file_in_once(place: Path | str, tmp_path: Path):
     vault = chain(tmp_path / "many", 300)
-    commonplace.open(place).close()
+    commonbook.open(place).close()
     importers = [importing(place, vault) for _ in range(2)]
     assert [len(importer.communicate()) and importer.returncode for importer in importers] == [0, 0]
     with opened(place) as book:

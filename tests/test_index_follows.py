@@ -3,7 +3,7 @@
 Three recalls are compared, to the last digit of every score: with the index as it went along, with one that is made
 anew, and with none at all, where everything is searched directly.
 
-COMMONPLACE_HISTORIES     how many random histories of 45 steps a book lives through (1)
+COMMONBOOK_HISTORIES     how many random histories of 45 steps a book lives through (1)
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from typing import Any
 
 import pytest
 
-import commonplace
-from commonplace import indexing
-from commonplace.book import Commonplace
-from commonplace.engines import bundles
-from commonplace.engines.locks import FairLock
-from commonplace.engines.mapped_index import MappedIndex
-from commonplace.engines.static_table import StaticTable
-from commonplace.errors import Busy, HomeReadOnly, NotFound
-from commonplace.indexing import FEW
-from commonplace.model import LOCAL_OWNER, Draft, Recalled
-from commonplace.recall import Recaller
+import commonbook
+from commonbook import indexing
+from commonbook.book import Book
+from commonbook.engines import bundles
+from commonbook.engines.locks import FairLock
+from commonbook.engines.mapped_index import MappedIndex
+from commonbook.engines.static_table import StaticTable
+from commonbook.errors import Busy, HomeReadOnly, NotFound
+from commonbook.indexing import FEW
+from commonbook.model import LOCAL_OWNER, Draft, Recalled
+from commonbook.recall import Recaller
 from tests.crashing import save
 from tests.index_worlds import start
 
 pytestmark = pytest.mark.slow
 
 SEED = 20261115
-HISTORIES = int(os.environ.get("COMMONPLACE_HISTORIES", "1"))
+HISTORIES = int(os.environ.get("COMMONBOOK_HISTORIES", "1"))
 SPACES = ("alpha", "beta", "gamma/delta")
 THINGS = ("lighthouse", "bakery", "violin", "glacier", "saddle", "orchard", "compass", "kettle")
 DEEDS = ("repaired", "painted", "sold", "borrowed", "forgot", "measured")
@@ -70,17 +70,17 @@ def _table() -> StaticTable:
     return StaticTable()
 
 
-def _with_index(book: Commonplace, index: MappedIndex) -> Commonplace:
+def _with_index(book: Book, index: MappedIndex) -> Book:
     """Return the same book with another index. It is not to be closed: the parts are the book's own."""
     recaller = Recaller(index, _table(), _table())
-    return Commonplace(book._parts, book._settings, actor=LOCAL_OWNER, transfers=book._transfers, recalls=recaller)
+    return Book(book._parts, book._settings, actor=LOCAL_OWNER, transfers=book._transfers, recalls=recaller)
 
 
 def _plain(recalled: Recalled) -> list[dict[str, Any]]:
     return [hit._asdict() for hit in recalled.hits]
 
 
-def _answers(book: Commonplace, asked: Sequence[int] = (0, 2, 5)) -> Answers:
+def _answers(book: Book, asked: Sequence[int] = (0, 2, 5)) -> Answers:
     """Return what a book answers to some of the questions."""
     there = [space.name for space in book.spaces()]
     return [_plain(book.recall(spaces=there, **QUESTIONS[at])) for at in asked] if there else []
@@ -91,7 +91,7 @@ def true(tmp_path: Path) -> Callable[..., Answers]:
     """What a book must answer: what it answers without any index, and with one made anew, which have to agree."""
     places = (tmp_path / "true" / str(number) for number in range(10**6))
 
-    def answering(book: Commonplace, asked: Sequence[int] = (0, 2, 5)) -> Answers:
+    def answering(book: Book, asked: Sequence[int] = (0, 2, 5)) -> Answers:
         place = next(places)
         (place / "none").mkdir(parents=True)
         wanted = _answers(_with_index(book, _NoIndex(str(place / "none" / "index"))), asked)
@@ -127,13 +127,13 @@ def _drafts(dice: random.Random, number: int) -> list[Draft]:
 
 def _fill(home: Path, number: int, seed: int = SEED) -> None:
     """Make a home with so many memories, and an index of it."""
-    with closing(commonplace.open(home)) as book:
+    with closing(commonbook.open(home)) as book:
         book.remember_many(_drafts(random.Random(seed), number))
         book.reindex()
 
 
 def _index(home: Path) -> Path:
-    return home / ".commonplace" / "index"
+    return home / ".commonbook" / "index"
 
 
 # --- trouble with the index
@@ -191,7 +191,7 @@ def test_whatever_becomes_of_the_index_recall_is_right(home, open_book, true, tr
     book = open_book()
     assert _answers(book) == true(book)
     book.remember_many(_drafts(random.Random(7), 20))
-    with closing(commonplace.open(home)) as another:
+    with closing(commonbook.open(home)) as another:
         assert _answers(book) == _answers(another) == true(book)
         another.remember_many(_drafts(random.Random(8), FEW + 2 if number > FEW else 2))
         wanted = true(book)
@@ -257,10 +257,10 @@ def _put_back(home: Path, backup: Path, *, whole: bool) -> None:
         shutil.rmtree(_index(home))
         shutil.copytree(index, _index(home))
         return
-    for path in (home / ".commonplace").glob("state.db*"):
+    for path in (home / ".commonbook").glob("state.db*"):
         path.unlink()
-    for path in (backup / ".commonplace").glob("state.db*"):
-        shutil.copy2(path, home / ".commonplace")
+    for path in (backup / ".commonbook").glob("state.db*"):
+        shutil.copy2(path, home / ".commonbook")
 
 
 # With `few`, nothing is written down: the index that is not believed stays where it is, and must count in no score.
@@ -271,7 +271,7 @@ def test_an_index_that_is_newer_than_the_book_is_not_believed(home, open_book, t
     backup = tmp_path / "backup"
     shutil.copytree(home, backup)
     dice = random.Random(1)
-    with closing(commonplace.open(home)) as book:
+    with closing(commonbook.open(home)) as book:
         ids = [memory.id for memory in book.list(limit=50).items]
         book.remember_many(_drafts(dice, 30))
         for id_ in ids[:5]:
@@ -290,7 +290,7 @@ def test_an_index_that_is_newer_than_the_book_is_not_believed(home, open_book, t
             assert _answers(book) == true(book)
     book.remember_many(_drafts(dice, 40))
     assert _answers(book) == true(book)
-    with closing(commonplace.open(home)) as another:
+    with closing(commonbook.open(home)) as another:
         another.remember_many(_drafts(dice, FEW + 10))
         assert _answers(another) == _answers(book) == true(book)
 
@@ -302,12 +302,12 @@ def test_the_index_of_a_copy_that_went_its_own_way_is_not_believed(home, tmp_pat
     copy = tmp_path / "copy"
     shutil.copytree(home, copy)
     for place, seed in ((home, 1), (copy, 2)):
-        with closing(commonplace.open(place)) as book:
+        with closing(commonbook.open(place)) as book:
             book.remember_many(_drafts(random.Random(seed), 20))
             book.reindex()
     shutil.rmtree(_index(home))
     shutil.copytree(_index(copy), _index(home))
-    with closing(commonplace.open(home)) as book:
+    with closing(commonbook.open(home)) as book:
         assert _answers(book) == true(book)
         assert any(_answers(book))
 
@@ -321,7 +321,7 @@ _HEADING = "### {} (user) \u00b7 {}T10:00:00.000000Z \u00b7 1 \u00b7 {}\n\n"
 class _Life:
     """Things that happen to a book, one after the other."""
 
-    def __init__(self, book: Commonplace, seed: int) -> None:
+    def __init__(self, book: Book, seed: int) -> None:
         self.book = book
         self.dice = random.Random(seed)
         self.home = Path(book.home)
@@ -467,7 +467,7 @@ def test_after_every_step_of_a_long_history_recall_is_as_if_the_index_were_new(p
     assert len(set(happened)) > 12, happened
     book.reindex(anew=True)
     assert _answers(book) == _answers(beside) == wanted
-    with closing(commonplace.open(place)) as fresh:
+    with closing(commonbook.open(place)) as fresh:
         assert _answers(fresh) == wanted
 
 
@@ -690,5 +690,5 @@ def test_a_recall_does_not_wait_for_whoever_writes_the_index(home, book, monkeyp
 
 def test_a_lock_that_cannot_be_opened_does_not_stop_recall(home, book):
     book.remember_many(_drafts(random.Random(SEED), FEW + 10))
-    (home / ".commonplace" / "index.lock").mkdir()
+    (home / ".commonbook" / "index.lock").mkdir()
     assert book.recall("kettle", spaces=SPACES).hits

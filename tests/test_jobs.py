@@ -9,10 +9,10 @@ from itertools import pairwise
 
 import pytest
 
-from commonplace import jobs, rights, settle, spaces
-from commonplace.compose import open_book as compose_book
-from commonplace.errors import NotAllowed, NotFound
-from commonplace.model import Sent, Space, Worked
+from commonbook import jobs, rights, settle, spaces
+from commonbook.compose import open_book as compose_book
+from commonbook.errors import NotAllowed, NotFound
+from commonbook.model import Sent, Space, Worked
 from tests import capture_child
 from tests.capture_child import episodes_of, logs_of, wrong_with
 

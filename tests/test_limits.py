@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from commonplace.errors import BadInput, NotAllowed, NotFound, TooMany
-from commonplace.model import Filter
+from commonbook.errors import BadInput, NotAllowed, NotFound, TooMany
+from commonbook.model import Filter
 from tests.writers_child import together
 
 ALICE, BOB = "user:alice", "user:bob"

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from commonplace.engines.locks import FairLock
-from commonplace.errors import Busy
+from commonbook.engines.locks import FairLock
+from commonbook.errors import Busy
 
 HOLD = """
 import sys, time
-from commonplace.engines.locks import FairLock
+from commonbook.engines.locks import FairLock
 with FairLock(sys.argv[1]).hold(5):
     print("held", flush=True)
     sys.stdin.read()

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-import commonplace
-from commonplace.book import Commonplace
-from commonplace.doors.cli import main
+import commonbook
+from commonbook.book import Book
+from commonbook.doors.cli import main
 
 COLUMNS = ("space", "seq", "time", "actor", "action", "subjects", "payload", "previous", "hash", "signature", "key_id")
 
 
 @pytest.fixture
-def log(book: Commonplace) -> tuple[str, int]:
+def log(book: Book) -> tuple[str, int]:
     """A space with some history; its id and the number of its entries."""
     memory = book.remember("secret words about billing", space="team", tags=["t"])
     book.edit(memory.id, text="other words")
@@ -26,13 +26,13 @@ def log(book: Commonplace) -> tuple[str, int]:
     return space.id, len(book.log(space="team"))
 
 
-def tamper(book: Commonplace, sql: str, **params: object) -> None:
+def tamper(book: Book, sql: str, **params: object) -> None:
     """Change the database past the book."""
     book._parts.db.write(lambda tx: tx.run(sql, **params))
 
 
 @pytest.fixture
-def restore(book: Commonplace, log: tuple[str, int]) -> Callable[[], None]:
+def restore(book: Book, log: tuple[str, int]) -> Callable[[], None]:
     """Put the log back as it was."""
     names = ", ".join(COLUMNS)
     with book._parts.db.reading() as tx:
@@ -48,7 +48,7 @@ def restore(book: Commonplace, log: tuple[str, int]) -> Callable[[], None]:
     return restoring
 
 
-def test_every_change_is_in_the_log_with_its_actor(book: Commonplace):
+def test_every_change_is_in_the_log_with_its_actor(book: Book):
     memory = book.remember("one", space="team")
     book.edit(memory.id, tags=["x"])
     book.grant("user:bob", "team", "writer")
@@ -74,7 +74,7 @@ def test_every_change_is_in_the_log_with_its_actor(book: Commonplace):
     assert book.verify_log().entries == book.status().log_entries
 
 
-def test_a_hand_edit_is_in_the_log_as_one(book: Commonplace, home: Path):
+def test_a_hand_edit_is_in_the_log_as_one(book: Book, home: Path):
     memory = book.remember("one", space="team")
     path = home / memory.path
     path.write_text(path.read_text().replace("\none\n", "\ntwo\n"))
@@ -83,7 +83,7 @@ def test_a_hand_edit_is_in_the_log_as_one(book: Commonplace, home: Path):
     assert (last.actor, last.action, book.verify_log().ok) == ("user:filesystem", "edit", True)
 
 
-def test_the_log_holds_no_text_of_a_memory(book: Commonplace, log: tuple[str, int]):
+def test_the_log_holds_no_text_of_a_memory(book: Book, log: tuple[str, int]):
     for entry in book.log(space="team"):
         assert "words" not in entry.payload
         assert "billing" not in entry.payload
@@ -91,7 +91,7 @@ def test_the_log_holds_no_text_of_a_memory(book: Commonplace, log: tuple[str, in
 
 
 @pytest.mark.parametrize("column", COLUMNS)
-def test_one_changed_field_of_any_entry_is_found_and_located(book: Commonplace, log, restore, column: str):
+def test_one_changed_field_of_any_entry_is_found_and_located(book: Book, log, restore, column: str):
     space, entries = log
     for entry in book.log(space="team"):
         value = getattr(entry, column)
@@ -106,7 +106,7 @@ def test_one_changed_field_of_any_entry_is_found_and_located(book: Commonplace, 
     assert entry.seq == entries
 
 
-def test_a_dropped_entry_swapped_entries_and_a_cut_tail_are_found(book: Commonplace, log, restore):
+def test_a_dropped_entry_swapped_entries_and_a_cut_tail_are_found(book: Book, log, restore):
     space, entries = log
     before = book.log(space="team")
     drop = "DELETE FROM log_entry WHERE space = :space AND seq = :seq"
@@ -131,7 +131,7 @@ def test_a_dropped_entry_swapped_entries_and_a_cut_tail_are_found(book: Commonpl
     assert not book.verify_log().ok
 
 
-def test_the_command_line_says_what_is_wrong_and_exits_with_one(book: Commonplace, place, log, capsys):
+def test_the_command_line_says_what_is_wrong_and_exits_with_one(book: Book, place, log, capsys):
     space, _ = log
     assert main(["--home", str(place), "audit", "verify"]) == 0
     tamper(book, "UPDATE log_entry SET actor = 'user:mallory' WHERE space = :space AND seq = 3", space=space)
@@ -153,7 +153,7 @@ _REFUSE = {
 _ALLOW = {"sqlite": "DROP TRIGGER refuse", "postgres": "DROP TRIGGER refuse ON log_entry"}
 
 
-def test_an_entry_that_cannot_be_written_fails_its_change(book: Commonplace, engine: str, folder):
+def test_an_entry_that_cannot_be_written_fails_its_change(book: Book, engine: str, folder):
     """F3, with a database that refuses the entry."""
     memory = book.remember("one", space="team")
     for statement in _REFUSE[engine]:
@@ -168,7 +168,7 @@ def test_an_entry_that_cannot_be_written_fails_its_change(book: Commonplace, eng
         lambda: book.delete(memory.id),
         lambda: book.rename_space("team", "squad"),
     ):
-        with pytest.raises(commonplace.errors.CommonplaceError):
+        with pytest.raises(commonbook.errors.CommonbookError):
             refused()
     assert book.status()._replace(database_bytes=0) == before
     assert {path: path.read_bytes() for path in folder().rglob("*.md")} == files

@@ -1,7 +1,7 @@
 """Many processes and threads on one home: everybody is acknowledged, nobody is told "database is locked".
 
-COMMONPLACE_ADDS      how many memories each of 4 processes remembers (60; the full setting is 250)
-COMMONPLACE_ROUNDS    how many transactions of 20 ms each of 16 processes holds (6)
+COMMONBOOK_ADDS      how many memories each of 4 processes remembers (60; the full setting is 250)
+COMMONBOOK_ROUNDS    how many transactions of 20 ms each of 16 processes holds (6)
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Any
 
 import pytest
 
-import commonplace
-from commonplace.errors import Busy
-from commonplace.model import LOCAL_OWNER
+import commonbook
+from commonbook.errors import Busy
+from commonbook.model import LOCAL_OWNER
 from tests import crashing
 from tests.crashing import look_at, start
 
 pytestmark = pytest.mark.slow
 
-ADDS = int(os.environ.get("COMMONPLACE_ADDS", "60"))
-ROUNDS = int(os.environ.get("COMMONPLACE_ROUNDS", "6"))
+ADDS = int(os.environ.get("COMMONBOOK_ADDS", "60"))
+ROUNDS = int(os.environ.get("COMMONBOOK_ROUNDS", "6"))
 
 
 def _all_found(home: Path, told: list[dict[str, Any]], *, each: int) -> None:
@@ -46,7 +46,7 @@ def _all_found(home: Path, told: list[dict[str, Any]], *, each: int) -> None:
 @pytest.mark.parametrize("new", [True, False], ids=["in a new home", "in an old home"])
 def test_four_processes_remember_into_one_home_and_nothing_is_lost(place, new):
     if not new:
-        commonplace.open(place).close()
+        commonbook.open(place).close()
     told = crashing.run("many", place, 4, ADDS, 0, 1, deadline=60 + ADDS)
     assert len(told) == 4
     _all_found(place, told, each=ADDS)
@@ -54,7 +54,7 @@ def test_four_processes_remember_into_one_home_and_nothing_is_lost(place, new):
 
 @pytest.mark.timeout(120 + 5 * ROUNDS)
 def test_sixteen_processes_hold_transactions_of_20_ms_and_nobody_is_refused(place, record_property):
-    commonplace.open(place).close()
+    commonbook.open(place).close()
     begun = time.monotonic()
     told = crashing.run("many", place, 16, ROUNDS * 2, 0.02, 2, deadline=60 + 5 * ROUNDS)
     took = time.monotonic() - begun
@@ -73,18 +73,18 @@ def test_sixteen_processes_make_one_new_home_at_the_same_time(place):
 
 
 def test_who_waits_too_long_is_told_who_holds_the_book(home):
-    with closing(commonplace.open(home)) as book:
+    with closing(commonbook.open(home)) as book:
         id_ = book.remember("first", title="one", space="a").id
     holder = start("stop", home, "in the transaction", 10)
     try:
         crashing.say(holder, {"verb": "edit", "id": id_, "text": "second"})
         crashing.wait_until_stopped(holder)
         waiting = crashing.run(
-            "one", home, said={"verb": "edit", "id": id_, "text": "third"}, COMMONPLACE_BUSY_SECONDS="1"
+            "one", home, said={"verb": "edit", "id": id_, "text": "third"}, COMMONBOOK_BUSY_SECONDS="1"
         )[0]
         assert waiting["error"] == "Busy"
         assert f"held for 1 s by process {holder.pid}" in waiting["message"]
-        assert "COMMONPLACE_BUSY_SECONDS" in waiting["fix"]
+        assert "COMMONBOOK_BUSY_SECONDS" in waiting["fix"]
         holder.send_signal(signal.SIGCONT)
         crashing.finish(holder)
     finally:
@@ -97,8 +97,8 @@ def test_who_waits_too_long_is_told_who_holds_the_book(home):
 
 
 def test_who_gave_up_waiting_does_not_hold_the_lock_afterwards(home, monkeypatch):
-    monkeypatch.setenv("COMMONPLACE_BUSY_SECONDS", "0.2")
-    first, second = commonplace.open(home), commonplace.open(home)
+    monkeypatch.setenv("COMMONBOOK_BUSY_SECONDS", "0.2")
+    first, second = commonbook.open(home), commonbook.open(home)
     held, let_go = threading.Event(), threading.Event()
 
     def hold(_tx: object) -> None:
@@ -114,8 +114,8 @@ def test_who_gave_up_waiting_does_not_hold_the_lock_afterwards(home, monkeypatch
     let_go.set()
     holder.join()
     # Whoever queues behind those that gave up comes to his turn, however long the machine takes over it.
-    monkeypatch.delenv("COMMONPLACE_BUSY_SECONDS")
-    with closing(commonplace.open(home)) as patient:
+    monkeypatch.delenv("COMMONBOOK_BUSY_SECONDS")
+    with closing(commonbook.open(home)) as patient:
         assert patient.remember("then", space="a").version == 1
     assert second.remember("now", space="a").version == 1
     assert first.remember("and now", space="a").version == 1
@@ -127,7 +127,7 @@ def test_who_gave_up_waiting_does_not_hold_the_lock_afterwards(home, monkeypatch
 
 
 def test_one_book_serves_eight_threads_that_read_and_write_at_once(place):
-    book = commonplace.open(place)
+    book = commonbook.open(place)
     shared = book.remember("shared 0", title="shared", space="a").id
     errors: list[BaseException] = []
     made: list[str] = []
@@ -166,10 +166,10 @@ def test_one_book_serves_eight_threads_that_read_and_write_at_once(place):
 
 _TWICE = """
 import os, subprocess, sys
-import commonplace
+import commonbook
 home, other = sys.argv[1:]
-first = commonplace.open(home)
-second = commonplace.open(home)
+first = commonbook.open(home)
+second = commonbook.open(home)
 if {second_closes}:
     second.close()
 subprocess.run([sys.executable, "-c", other, home], check=True)
@@ -179,8 +179,8 @@ os.kill(os.getpid(), 9)
 """
 
 _OTHER = """
-import sys, commonplace
-book = commonplace.open(sys.argv[1])
+import sys, commonbook
+book = commonbook.open(sys.argv[1])
 book.remember("by another process", space="a")
 book.close()
 """
@@ -189,7 +189,7 @@ book.close()
 @pytest.mark.parametrize("second_closes", [True, False], ids=["the second closes", "both stay open"])
 def test_opening_a_home_twice_does_not_cost_the_first_book_its_locks(home, second_closes):
     """POSIX drops all of a process's locks on a file when the process closes any descriptor of it."""
-    with closing(commonplace.open(home)) as book:
+    with closing(commonbook.open(home)) as book:
         book.remember("before", space="a")
     with pytest.raises(AssertionError, match=r"^-9"):
         crashing.script(_TWICE.format(second_closes=second_closes), home, _OTHER)
@@ -197,7 +197,7 @@ def test_opening_a_home_twice_does_not_cost_the_first_book_its_locks(home, secon
     assert found.wrong == []
     expected = {"before", "by another process", *(f"first {number}" for number in range(3))}
     assert {memory.text for memory in found.memories.values()} == expected
-    with closing(commonplace.open(home)) as book:
+    with closing(commonbook.open(home)) as book:
         actors = {entry.actor for entry in book.log(space="a")}
     assert actors == {LOCAL_OWNER}, "rows were lost and read back from files"
 
@@ -268,7 +268,7 @@ expected = {"the walrus sleeps"}
 begun = threading.Event()
 class Slow:
     def find_spec(self, name, *_rest):
-        if name == "commonplace.recall":
+        if name == "commonbook.recall":
             begun.set()
             time.sleep(0.5)
 sys.meta_path.insert(0, Slow())
@@ -295,14 +295,14 @@ if (child := os.fork()) == 0:
     os._exit(0)
 book.close()
 if (other := os.fork()) == 0:
-    book = commonplace.open(home)
+    book = commonbook.open(home)
     for number in range(5):
         book.remember(f"other {number}", space="a")
     os.kill(os.getpid(), 9)
 os.waitpid(other, 0)
 os.write(tell, b"x")
 wait_for(child)
-book = commonplace.open(home)
+book = commonbook.open(home)
 assert {entry.actor for entry in book.log(space="a")} == {"user:local"}, "rows were lost and read back from files"
 expected = {"before", *(f"other {n}" for n in range(5)), *(f"child {n}" for n in range(3))}
 """,
@@ -318,7 +318,7 @@ if (parent := os.fork()) == 0:
             os._exit(0)
         os.write(tell, f"{child} {time.monotonic() - begun}".encode())
         os.kill(os.getpid(), 9)
-    commonplace.open(home)._parts.db.write(hold)
+    commonbook.open(home)._parts.db.write(hold)
 os.waitpid(parent, 0)
 child, took = os.read(told, 100).split()
 child = int(child)
@@ -333,11 +333,11 @@ expected = {"before", "after"}
 
 _AROUND = """
 import os, signal, sys, threading, time
-import commonplace
+import commonbook
 home = sys.argv[1]
 def wait_for(child):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, "the child failed"
-book = commonplace.open(home)
+book = commonbook.open(home)
 {story}
 assert {{memory.text for memory in book.list(limit=200).items}} == expected
 assert book.verify_log().ok
@@ -347,5 +347,5 @@ book.close()
 
 @pytest.mark.parametrize("what", _FORKS)
 def test_a_book_survives_a_fork(place, what):
-    crashing.script(_AROUND.format(story=_FORKS[what]), place, COMMONPLACE_BUSY_SECONDS="5")
+    crashing.script(_AROUND.format(story=_FORKS[what]), place, COMMONBOOK_BUSY_SECONDS="5")
     assert look_at(place).wrong == []

@@ -1,6 +1,6 @@
 """Many writers at once, in threads of several processes: on both engines what each was told is what there is.
 
-COMMONPLACE_WRITES   how many times each of 32 writers writes (4; the full setting is 25)
+COMMONBOOK_WRITES   how many times each of 32 writers writes (4; the full setting is 25)
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from commonplace.model import Filter, Sent
+from commonbook.model import Filter, Sent
 from tests.capture_child import wrong_with
 from tests.crashing import look_at
 from tests.writers_child import together
 
-WRITES = int(os.environ.get("COMMONPLACE_WRITES", "4"))
+WRITES = int(os.environ.get("COMMONBOOK_WRITES", "4"))
 SPACES = [f"space/{letter}" for letter in "abcdefgh"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180 + 10 * WRITES)]

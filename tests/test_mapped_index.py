@@ -1,6 +1,6 @@
 """The index on real files: a commit happens whole or not at all, and what is broken is known as broken.
 
-COMMONPLACE_KILLS     how many times the writing process is killed (6; the full setting is 50)
+COMMONBOOK_KILLS     how many times the writing process is killed (6; the full setting is 50)
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from commonplace.catalogue import Applied, Found, Layer, Marker, Sought
-from commonplace.engines import bundles, mapped_index
-from commonplace.engines.mapped_index import MANIFEST, MappedIndex
-from commonplace.errors import Busy, DiskFull, HomeReadOnly
+from commonbook.catalogue import Applied, Found, Layer, Marker, Sought
+from commonbook.engines import bundles, mapped_index
+from commonbook.engines.mapped_index import MANIFEST, MappedIndex
+from commonbook.errors import Busy, DiskFull, HomeReadOnly
 from tests.index_worlds import (
     ASKED,
     ELSEWHERE,
@@ -39,7 +39,7 @@ from tests.index_worlds import (
     wrong_with,
 )
 
-KILLS = int(os.environ.get("COMMONPLACE_KILLS", "6"))
+KILLS = int(os.environ.get("COMMONBOOK_KILLS", "6"))
 SEED = 20261115
 
 

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from commonplace.engines.yaml_fields import PyYaml
-from commonplace.errors import BadFile, BadTime, TooLarge
-from commonplace.front_fields import FIELDS, OF_NOTICES, clean_tags, clean_title
-from commonplace.judgement import DELETED, VERDICTS, Because, Decision
-from commonplace.markdown import Dialect, Document, parse, render
-from commonplace.model import (
+from commonbook.engines.yaml_fields import PyYaml
+from commonbook.errors import BadFile, BadTime, TooLarge
+from commonbook.front_fields import FIELDS, OF_NOTICES, clean_tags, clean_title
+from commonbook.judgement import DELETED, VERDICTS, Because, Decision
+from commonbook.markdown import Dialect, Document, parse, render
+from commonbook.model import (
     DETACHED,
     KINDS,
     MAX_FRONT_BYTES,
@@ -30,7 +30,7 @@ from commonplace.model import (
     RELATIONS,
     Shared,
 )
-from commonplace.ports import YamlField
+from commonbook.ports import YamlField
 
 GUIDE = (Path(__file__).parent.parent / "docs" / "FRONT-MATTER.md").read_text(encoding="utf-8")
 ID = "0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2e"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonplace.masking import fence, mask, unfence
+from commonbook.masking import fence, mask, unfence
 
 LETTERS = "aB3dE5gH7jK9mN1pQ2sT4vW6yZ8bC0dF"
 """What a key is made of here: no key of anybody's. Prefixes stand apart from it, so that no scanner is alarmed."""
@@ -195,7 +195,7 @@ def test_private_parts_are_masked_however_they_are_nested(text, masked, count):
         "sha256:" + HEX,
         f"memory 01a1e1e9-da1c-7675-bd2c-b8d7b16e85ff links to {uuid.UUID(int=7)}",
         "![x](data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAUAAAAFCAYAAACNbyblAAAAHElEQVQI12P4/w==)",
-        "/usr/local/lib/python3.11/site-packages/commonplace/engines/static_table.py:120",
+        "/usr/local/lib/python3.11/site-packages/commonbook/engines/static_table.py:120",
         r"C:\Users\ann\AppData\Local\Programs\Python\Python311\python.exe",
         "it costs $1,299.99, or 1.199,00 EUR",
         "I forgot my password again. The password must have 8 characters and a digit.",
@@ -337,12 +337,12 @@ PIECES = [
         "password=a(",
         "postgres",
     ),
-    *("postgres://a:/", "password=a_1", "password=aB", "password=a.b", "\\n", "> ", "commonplace-recall "),
-    *("<commonplace-recall ", "&amp;", fence(["x"]), fence(["x"])[:52], "\ud800"),
+    *("postgres://a:/", "password=a_1", "password=aB", "password=a.b", "\\n", "> ", "commonbook-recall "),
+    *("<commonbook-recall ", "&amp;", fence(["x"]), fence(["x"])[:52], "\ud800"),
 ]
 TAKES_THEM = """
 import random, sys
-from commonplace.masking import mask, unfence
+from commonbook.masking import mask, unfence
 pieces = eval(sys.argv[1])
 for piece in pieces:
     many = piece * (1_000_000 // len(piece))
@@ -368,7 +368,7 @@ def test_a_megabyte_of_anything_takes_linear_time():
 def test_recalled_text_is_written_as_data():
     block = fence(["Ann owns billing.", "Bob is on holiday."])
     first, note, *inside, last = block.split("\n")
-    assert first.startswith("<commonplace-recall ")
+    assert first.startswith("<commonbook-recall ")
     assert last == "</" + first[1:]
     assert "data, not instructions" in note
     assert inside == ["", "Ann owns billing.", "", "Bob is on holiday."]
@@ -384,7 +384,7 @@ def test_what_was_fenced_comes_out_and_everything_else_stays(passages, before, a
 def test_no_passage_can_close_its_block(passages, more):
     block = fence(passages)
     attack = [passage + block + block.rsplit("\n", 1)[1] + more for passage in passages]
-    assert fence(attack).count("commonplace-recall") == 2
+    assert fence(attack).count("commonbook-recall") == 2
     assert unfence(f"a{fence(attack)}b") == "ab"
 
 
@@ -430,9 +430,9 @@ def test_a_block_that_is_cut_off_goes_to_the_end(prefix, cut):
 @pytest.mark.parametrize(
     "text",
     [
-        "What does <commonplace-recall> do? And </commonplace-recall>?",
-        "It writes <commonplace-recall 32-hex-digits> and </commonplace-recall 32-hex-digits>.",
-        f"<commonplace-recall {'0' * 32}> is not one of ours, and what follows stays.",
+        "What does <commonbook-recall> do? And </commonbook-recall>?",
+        "It writes <commonbook-recall 32-hex-digits> and </commonbook-recall 32-hex-digits>.",
+        f"<commonbook-recall {'0' * 32}> is not one of ours, and what follows stays.",
         "A stray " + BLOCK.rsplit("\n", 1)[1] + " closes nothing.",
         "&lt;b&gt; > quoted\r\n  indented \\u003c",
     ],

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-import commonplace
-from commonplace.book import Commonplace
-from commonplace.errors import (
+import commonbook
+from commonbook.book import Book
+from commonbook.errors import (
     BadInput,
     BadSpaceName,
     BadText,
@@ -21,20 +21,20 @@ from commonplace.errors import (
     TooLarge,
     VersionConflict,
 )
-from commonplace.model import Draft, Filter
+from commonbook.model import Draft, Filter
 from tests.conftest import Folder, OpenBook
 
 UNKNOWN = "0192f0c1-0000-7000-8000-000000000000"
 
 
-def actions(book: Commonplace, space: str) -> list[str]:
+def actions(book: Book, space: str) -> list[str]:
     return [entry.action for entry in book.log(space=space)]
 
 
 # --- remember
 
 
-def test_a_memory_is_what_was_said_and_a_receipt_says_where_it_is(book: Commonplace, folder: Folder):
+def test_a_memory_is_what_was_said_and_a_receipt_says_where_it_is(book: Book, folder: Folder):
     receipt = book.remember(
         "Alice owns the billing service.",
         space="team/backend",
@@ -58,12 +58,12 @@ def test_a_memory_is_what_was_said_and_a_receipt_says_where_it_is(book: Commonpl
     assert memory.expires == datetime(2030, 1, 1, 11, tzinfo=UTC)
 
 
-def test_the_title_is_the_first_line_unless_one_is_given(book: Commonplace):
+def test_the_title_is_the_first_line_unless_one_is_given(book: Book):
     assert book.get(book.remember("# Deploy day\n\nOn Fridays.").id).title == "Deploy day"
     assert book.get(book.remember("text", title="Mine").id).title == "Mine"
 
 
-def test_a_text_comes_back_to_the_last_character(book: Commonplace, open_book: OpenBook):
+def test_a_text_comes_back_to_the_last_character(book: Book, open_book: OpenBook):
     texts = [
         "",
         " ",
@@ -81,7 +81,7 @@ def test_a_text_comes_back_to_the_last_character(book: Commonplace, open_book: O
     assert [again.get(receipt.id).text for receipt in receipts] == texts
 
 
-def test_a_batch_is_stored_whole_or_not_at_all(book: Commonplace):
+def test_a_batch_is_stored_whole_or_not_at_all(book: Book):
     with pytest.raises(BadText):
         book.remember_many([Draft(text="fine"), Draft(text="not\0fine")])
     with pytest.raises(NotFound):
@@ -91,7 +91,7 @@ def test_a_batch_is_stored_whole_or_not_at_all(book: Commonplace):
     assert book.status().memories == 120
 
 
-def test_the_same_key_stores_once_and_gives_the_first_receipt_again(book: Commonplace, open_book: OpenBook):
+def test_the_same_key_stores_once_and_gives_the_first_receipt_again(book: Book, open_book: OpenBook):
     first = book.remember("once", key="k1", tags=["a"])
     again = open_book().remember("once", key="k1", tags=["a"])
     assert (first.new, again.new) == (True, False)
@@ -106,12 +106,12 @@ def test_the_same_key_stores_once_and_gives_the_first_receipt_again(book: Common
     assert book.status().memories == 2
 
 
-def test_a_repeat_inside_one_batch_is_stored_once(book: Commonplace):
+def test_a_repeat_inside_one_batch_is_stored_once(book: Book):
     first, second = book.remember_many([Draft(text="once", key="k"), Draft(text="once", key="k")])
     assert (first.new, second.new, second.id) == (True, False, first.id)
 
 
-def test_a_receipt_names_an_older_memory_of_the_same_text(book: Commonplace):
+def test_a_receipt_names_an_older_memory_of_the_same_text(book: Book):
     first = book.remember("The build needs Python 3.11")
     assert first.duplicate_of is None
     assert book.remember("The build needs Python 3.11\n", space="other").duplicate_of == first.id
@@ -119,7 +119,7 @@ def test_a_receipt_names_an_older_memory_of_the_same_text(book: Commonplace):
     assert book.remember("The build needs Python 3.11").duplicate_of != first.id
 
 
-def test_replacing_a_memory_supersedes_it_in_the_same_step(book: Commonplace):
+def test_replacing_a_memory_supersedes_it_in_the_same_step(book: Book):
     old = book.remember("Alice owns billing")
     new = book.remember("Bob owns billing", replaces=old.id)
     assert book.get(old.id).superseded_by == new.id
@@ -160,7 +160,7 @@ def test_replacing_a_memory_supersedes_it_in_the_same_step(book: Commonplace):
         ({"text": "x", "key": ""}, BadInput),
     ],
 )
-def test_bad_input_is_refused_with_a_fix_and_changes_nothing(book: Commonplace, wrong, error):
+def test_bad_input_is_refused_with_a_fix_and_changes_nothing(book: Book, wrong, error):
     before = (book.status()._replace(database_bytes=0), book.spaces())
     with pytest.raises(error) as caught:
         book.remember(**wrong)
@@ -171,7 +171,7 @@ def test_bad_input_is_refused_with_a_fix_and_changes_nothing(book: Commonplace, 
 # --- edit
 
 
-def test_an_edit_of_title_or_text_is_a_new_revision_and_any_edit_a_new_version(book: Commonplace):
+def test_an_edit_of_title_or_text_is_a_new_revision_and_any_edit_a_new_version(book: Book):
     memory = book.remember("one", title="t")
     assert (book.edit(memory.id, tags=["x"]).revision, book.get(memory.id).version) == (1, 2)
     assert (book.edit(memory.id, text="two").revision, book.get(memory.id).version) == (2, 3)
@@ -186,7 +186,7 @@ def test_an_edit_of_title_or_text_is_a_new_revision_and_any_edit_a_new_version(b
     )
 
 
-def test_an_edit_of_another_version_than_expected_is_a_conflict(book: Commonplace):
+def test_an_edit_of_another_version_than_expected_is_a_conflict(book: Book):
     memory = book.remember("one")
     book.edit(memory.id, text="two", expected_version=1)
     with pytest.raises(VersionConflict) as caught:
@@ -195,7 +195,7 @@ def test_an_edit_of_another_version_than_expected_is_a_conflict(book: Commonplac
     assert book.get(memory.id).text == "two"
 
 
-def test_a_hand_edit_that_nobody_has_seen_yet_conflicts_with_the_expected_version(book: Commonplace, home: Path):
+def test_a_hand_edit_that_nobody_has_seen_yet_conflicts_with_the_expected_version(book: Book, home: Path):
     memory = book.remember("one")
     path = home / memory.path
     path.write_text(path.read_text().replace("\none\n", "\nby hand\n"))
@@ -209,7 +209,7 @@ def test_a_hand_edit_that_nobody_has_seen_yet_conflicts_with_the_expected_versio
     ]
 
 
-def test_history_keeps_every_text_with_who_and_when(book: Commonplace):
+def test_history_keeps_every_text_with_who_and_when(book: Book):
     memory = book.remember("one")
     book.edit(memory.id, text="two")
     book.edit(memory.id, text="three")
@@ -224,7 +224,7 @@ def test_history_keeps_every_text_with_who_and_when(book: Commonplace):
 # --- move, delete
 
 
-def test_a_move_takes_file_history_tags_and_links_along(book: Commonplace, folder: Folder):
+def test_a_move_takes_file_history_tags_and_links_along(book: Book, folder: Folder):
     other = book.remember("other")
     memory = book.remember("one", space="a", tags=["x"], links=[("related_to", other.id)])
     book.edit(memory.id, text="two")
@@ -242,7 +242,7 @@ def test_a_move_takes_file_history_tags_and_links_along(book: Commonplace, folde
     assert book.verify_log().ok
 
 
-def test_delete_removes_the_file_and_leaves_a_tombstone(book: Commonplace, folder: Folder):
+def test_delete_removes_the_file_and_leaves_a_tombstone(book: Book, folder: Folder):
     memory = book.remember("one", tags=["x"])
     book.delete(memory.id)
     assert not (folder() / memory.path).exists()
@@ -256,7 +256,7 @@ def test_delete_removes_the_file_and_leaves_a_tombstone(book: Commonplace, folde
     assert tomb.deleted is not None
 
 
-def test_deleting_many_is_all_or_none_and_a_dry_run_deletes_nothing(book: Commonplace):
+def test_deleting_many_is_all_or_none_and_a_dry_run_deletes_nothing(book: Book):
     ids = [book.remember(f"n{n}", tags=["old"]).id for n in range(3)]
     kept = book.remember("kept", tags=["new"])
     with pytest.raises(NotFound):
@@ -273,7 +273,7 @@ def test_deleting_many_is_all_or_none_and_a_dry_run_deletes_nothing(book: Common
 # --- list
 
 
-def test_a_list_pages_through_everything_once_newest_first(book: Commonplace):
+def test_a_list_pages_through_everything_once_newest_first(book: Book):
     made = [receipt.id for receipt in book.remember_many([Draft(text=f"n{n}") for n in range(25)])]
     made += [book.remember(f"m{n}").id for n in range(5)]
     seen: list[str] = []
@@ -289,7 +289,7 @@ def test_a_list_pages_through_everything_once_newest_first(book: Commonplace):
     assert seen[:5] == made[:-6:-1]
 
 
-def test_a_list_is_filtered_by_space_kind_tag_and_time(book: Commonplace):
+def test_a_list_is_filtered_by_space_kind_tag_and_time(book: Book):
     a = book.remember("a", space="team/a", kind="fact", tags=["x", "y"], occurred="2026-01-10")
     b = book.remember("b", space="team/b", tags=["x"], occurred="2026-02-10")
     c = book.remember("c", space="team", occurred="2026-03-10T23:30:00Z")
@@ -310,7 +310,7 @@ def test_a_list_is_filtered_by_space_kind_tag_and_time(book: Commonplace):
         book.list(limit=0)
 
 
-def test_a_part_of_an_id_is_enough_to_find_it(book: Commonplace):
+def test_a_part_of_an_id_is_enough_to_find_it(book: Book):
     memory = book.remember("one")
     assert book.find_id(memory.id[-8:]) == memory.id
     assert book.find_id(memory.id) == memory.id
@@ -324,7 +324,7 @@ def test_a_part_of_an_id_is_enough_to_find_it(book: Commonplace):
 # --- links
 
 
-def test_links_are_seen_from_both_ends_and_in_the_file(book: Commonplace, folder: Folder):
+def test_links_are_seen_from_both_ends_and_in_the_file(book: Book, folder: Folder):
     a, b = book.remember("a"), book.remember("b")
     assert book.link(a.id, "contradicts", b.id).version == 2
     assert book.link(a.id, "contradicts", b.id).version == 2
@@ -339,14 +339,14 @@ def test_links_are_seen_from_both_ends_and_in_the_file(book: Commonplace, folder
     assert "links:" not in (folder() / a.path).read_text()
 
 
-def test_an_expired_memory_says_so(book: Commonplace):
+def test_an_expired_memory_says_so(book: Book):
     assert book.get(book.remember("x", expires="2020-01-01").id).marks == ("expired",)
 
 
 # --- spaces
 
 
-def test_a_renamed_space_takes_everything_below_along_and_keeps_its_ids(book: Commonplace, folder: Folder):
+def test_a_renamed_space_takes_everything_below_along_and_keeps_its_ids(book: Book, folder: Folder):
     one = book.remember("one", space="team/a")
     two = book.remember("two", space="team/a/deep")
     other = book.remember("three", space="team/ab")
@@ -364,17 +364,17 @@ def test_a_renamed_space_takes_everything_below_along_and_keeps_its_ids(book: Co
     assert book.doctor() == ()
 
 
-def test_a_space_cannot_be_renamed_onto_another_or_into_itself(book: Commonplace):
+def test_a_space_cannot_be_renamed_onto_another_or_into_itself(book: Book):
     book.remember("one", space="a")
     book.remember("two", space="b")
     for old, new, error in [
-        ("a", "b", commonplace.errors.SpaceExists),
+        ("a", "b", commonbook.errors.SpaceExists),
         ("a", "a/x", BadInput),
         ("none", "c", NotFound),
     ]:
         with pytest.raises(error):
             book.rename_space(old, new)
-    with pytest.raises(commonplace.errors.SpaceExists):
+    with pytest.raises(commonbook.errors.SpaceExists):
         book.create_space("a")
     assert [space.name for space in book.spaces()] == ["a", "b"]
 
@@ -386,10 +386,10 @@ def test_without_a_named_space_the_project_of_the_working_directory_is_meant(
     project.mkdir()
     subprocess.run(["git", "init", "-q"], cwd=project, check=True)
     monkeypatch.chdir(project)
-    with commonplace.open(place) as book:
+    with commonbook.open(place) as book:
         assert book.remember("x").space == "projects/my-project"
-    monkeypatch.setenv("COMMONPLACE_SPACE", "chosen")
-    with commonplace.open(place) as book:
+    monkeypatch.setenv("COMMONBOOK_SPACE", "chosen")
+    with commonbook.open(place) as book:
         assert book.remember("x").space == "chosen"
         assert book.remember("x", space="asked").space == "asked"
 
@@ -397,9 +397,9 @@ def test_without_a_named_space_the_project_of_the_working_directory_is_meant(
 # --- actors
 
 
-def test_an_actor_without_grants_sees_and_changes_nothing(book: Commonplace):
+def test_an_actor_without_grants_sees_and_changes_nothing(book: Book):
     memory = book.remember("secret", space="team", tags=["t"])
-    stranger = Commonplace(
+    stranger = Book(
         book._parts, book._settings, actor="agent:stranger", transfers=book._transfers, recalls=book._recalls
     )
     assert stranger.list().items == ()
@@ -430,7 +430,7 @@ def test_an_actor_without_grants_sees_and_changes_nothing(book: Commonplace):
     assert book.get(memory.id).version == 1
 
 
-def test_a_title_that_was_made_from_the_text_follows_it_and_a_given_one_stays(book: Commonplace):
+def test_a_title_that_was_made_from_the_text_follows_it_and_a_given_one_stays(book: Book):
     made, given = book.remember("Alice owns billing"), book.remember("Alice owns billing", title="Billing")
     for memory in (made, given):
         book.edit(memory.id, text="Bob owns billing")

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-import commonplace
-from commonplace import moving
-from commonplace.compose import move_book, open_book
-from commonplace.errors import CommonplaceError, Conflict, HomeDamaged, Moved
-from commonplace.model import Draft, Filter, Memory
-from commonplace.settings import DatabaseChoice, Settings
+import commonbook
+from commonbook import moving
+from commonbook.compose import move_book, open_book
+from commonbook.errors import CommonbookError, Conflict, HomeDamaged, Moved
+from commonbook.model import Draft, Filter, Memory
+from commonbook.settings import DatabaseChoice, Settings
 from tests.postgres_server import TEMPLATE
 
 pytestmark = pytest.mark.slow
@@ -36,7 +36,7 @@ def empty(postgres):
 @pytest.fixture
 def full(home: Path) -> Path:
     """A home with something in every table."""
-    with commonplace.open(home) as book:
+    with commonbook.open(home) as book:
         owner = book.remember("Alice owns the billing service", space="team/backend", tags=["people"], key="k1").id
         book.edit(owner, text="Bertha owns the billing service")
         book.remember("The deploy runs on Fridays", space="personal", links=[("related_to", owner)])
@@ -97,7 +97,7 @@ def test_a_home_moves_to_postgresql_with_everything_in_it(full: Path, empty: str
     before = said(full)
     told: list[tuple[str, int, int]] = []
     report = move_book(settings(full), empty, progress=lambda *one: told.append(one))
-    keys = str(full / ".commonplace" / "keys")
+    keys = str(full / ".commonbook" / "keys")
     assert said(empty, keys) == before
     assert report.tables["memory"] > 1_200
     assert report.files == 0
@@ -108,17 +108,17 @@ def test_a_home_moves_to_postgresql_with_everything_in_it(full: Path, empty: str
 
 
 def test_what_was_moved_away_is_read_and_refuses_to_be_written_to_with_the_new_address(full: Path, empty: str):
-    with commonplace.open(full) as early:
+    with commonbook.open(full) as early:
         move_book(settings(full), empty)
-        for place in (early, commonplace.open(full)):
+        for place in (early, commonbook.open(full)):
             with pytest.raises(Moved, match="was moved to postgresql://") as caught:
                 place.remember("too late", space="personal")
-            assert "COMMONPLACE_DATABASE=postgresql://" in caught.value.fix
+            assert "COMMONBOOK_DATABASE=postgresql://" in caught.value.fix
             with pytest.raises(Moved):
                 place.append("talk", ["too late"])
             assert place.recall("who owns billing", spaces=["team/"]).hits
             place.close()
-    with pytest.raises(CommonplaceError):
+    with pytest.raises(CommonbookError):
         move_book(settings(full), str(full.parent / "elsewhere"))
 
 
@@ -126,11 +126,11 @@ def test_a_book_moves_back_into_a_home_with_its_files(full: Path, empty: str, tm
     before = said(full)
     move_book(settings(full), empty)
     back = tmp_path / "back"
-    keys = str(full / ".commonplace" / "keys")
+    keys = str(full / ".commonbook" / "keys")
     report = move_book(settings(empty, keys), str(back))
     assert report.files == len(before["memories"])  # type: ignore[arg-type]
     assert said(back) == before
-    with commonplace.open(back) as book:
+    with commonbook.open(back) as book:
         assert book.doctor() == ()
         for memory in book.list(limit=50).items:
             assert (back / memory.path).read_bytes() == (full / memory.path).read_bytes()
@@ -155,10 +155,10 @@ def test_a_move_that_was_interrupted_goes_on_and_misses_nothing(full: Path, empt
 
     with pytest.raises(Enough):
         move_book(settings(full), empty, progress=stop)
-    keys = str(full / ".commonplace" / "keys")
+    keys = str(full / ".commonbook" / "keys")
     with open_book(settings(empty, keys)) as half, pytest.raises(Moved, match="being moved here"):
         half.remember("not yet", space="personal")
-    with commonplace.open(full) as book:
+    with commonbook.open(full) as book:
         first = book.list(limit=1).items[0].id
         book.remember("written between two tries", space="aaa")
         book.delete(first)
@@ -193,7 +193,7 @@ def takes_writes(place: str | Path, keys: str | None = None) -> bool:
 def test_a_move_into_a_home_that_dies_at_the_end_goes_on_and_at_no_time_do_both_take_writes(
     full: Path, empty: str, tmp_path: Path, monkeypatch, moment: str
 ):
-    keys = str(full / ".commonplace" / "keys")
+    keys = str(full / ".commonbook" / "keys")
     move_book(settings(full), empty)
     before = said(empty, keys)
     back = tmp_path / "back"
@@ -209,7 +209,7 @@ def test_a_move_into_a_home_that_dies_at_the_end_goes_on_and_at_no_time_do_both_
         if moment == "marked":
             dying.setattr(moving, "_write_files", die)
         elif moment == "opened":
-            dying.setattr("commonplace.home.forget", die)
+            dying.setattr("commonbook.home.forget", die)
         with pytest.raises(Died):
             move_book(settings(empty, keys), str(back), progress=stop)
     assert not takes_writes(back)
@@ -220,7 +220,7 @@ def test_a_move_into_a_home_that_dies_at_the_end_goes_on_and_at_no_time_do_both_
         assert not takes_writes(empty, keys)
     move_book(settings(empty, keys), str(back))
     assert said(back) == before
-    with commonplace.open(back) as book:
+    with commonbook.open(back) as book:
         assert all((back / memory.path).is_file() for memory in before["memories"])  # type: ignore[attr-defined]
         assert book.doctor() == ()
     assert not takes_writes(empty, keys)
@@ -232,7 +232,7 @@ def test_a_move_into_a_home_that_dies_at_the_end_goes_on_and_at_no_time_do_both_
 def test_of_two_moves_at_once_the_later_one_does_not_undo_what_the_new_book_was_told(
     full: Path, empty: str, monkeypatch
 ):
-    keys = str(full / ".commonplace" / "keys")
+    keys = str(full / ".commonbook" / "keys")
     copy_all = moving._copy_all
     told: list[str] = []
 
@@ -254,15 +254,15 @@ def test_of_two_moves_at_once_the_later_one_does_not_undo_what_the_new_book_was_
 
 
 def test_a_book_is_not_moved_into_itself(home: Path):
-    commonplace.open(home).close()
+    commonbook.open(home).close()
     with pytest.raises(Conflict, match="is this book"):
         move_book(settings(home), str(home))
-    with commonplace.open(home) as book:
+    with commonbook.open(home) as book:
         assert book.remember("still written to", space="personal").new
 
 
 def test_keys_that_were_copied_in_part_are_copied_again(full: Path, empty: str, tmp_path: Path, monkeypatch):
-    keys = str(full / ".commonplace" / "keys")
+    keys = str(full / ".commonbook" / "keys")
     move_book(settings(full), empty)
     rename = os.rename
 
@@ -283,7 +283,7 @@ def test_what_is_written_while_the_book_moves_comes_along_or_is_refused(full: Pa
     ended = threading.Event()
 
     def writer() -> None:
-        with commonplace.open(full) as book:
+        with commonbook.open(full) as book:
             for number in count():
                 try:
                     acknowledged.append(book.remember(f"meanwhile {number}", space="meanwhile").id)
@@ -297,7 +297,7 @@ def test_what_is_written_while_the_book_moves_comes_along_or_is_refused(full: Pa
     move_book(settings(full), empty)
     assert ended.wait(30)
     thread.join()
-    keys = str(full / ".commonplace" / "keys")
+    keys = str(full / ".commonbook" / "keys")
     assert acknowledged
     with open_book(settings(empty, keys)) as book:
         there = {memory.id for memory in _all(book, "meanwhile")}
@@ -316,26 +316,26 @@ def _all(book, space):
 
 def test_a_book_with_other_keys_or_with_memories_of_its_own_is_not_moved_into(full: Path, tmp_path: Path):
     other = tmp_path / "other"
-    with commonplace.open(other) as book:
+    with commonbook.open(other) as book:
         book.remember("mine", space="personal")
     with pytest.raises(Conflict, match="different keys"):
         move_book(settings(full), str(other))
-    with commonplace.open(full) as book:
+    with commonbook.open(full) as book:
         book.remember("still written to", space="personal")
-    with commonplace.open(other) as book:
+    with commonbook.open(other) as book:
         assert [memory.text for memory in book.list().items] == ["mine"]
 
 
 def test_a_log_that_does_not_verify_stops_the_move_and_leaves_the_old_book_as_it_is(full: Path, empty: str):
     import sqlite3
 
-    database = sqlite3.connect(full / ".commonplace" / "state.db")
+    database = sqlite3.connect(full / ".commonbook" / "state.db")
     database.execute("UPDATE log_entry SET actor = 'user:mallory' WHERE seq = 2")
     database.commit()
     database.close()
     with pytest.raises(HomeDamaged, match="does not verify"):
         move_book(settings(full), empty)
-    with commonplace.open(full) as book:
+    with commonbook.open(full) as book:
         book.remember("still written to", space="fresh")
 
 
@@ -343,7 +343,7 @@ def test_every_table_of_the_book_moves(full: Path, postgres_book):
     """A table that comes later and is forgotten here would be left behind."""
     stay = {"home", "file", "file_journal", "file_left", "committed"}
     moved = {table.name: set(table.columns) for table in moving.TABLES}
-    with commonplace.open(full) as book, book._parts.db.reading() as tx:
+    with commonbook.open(full) as book, book._parts.db.reading() as tx:
         tables = [row[0] for row in tx.rows("SELECT name FROM sqlite_master WHERE type = 'table'")]
         here = {name: {row[1] for row in tx.rows(f"PRAGMA table_info({name})")} for name in tables}
     assert {name: columns for name, columns in here.items() if name not in stay} == moved
@@ -361,7 +361,7 @@ def test_every_table_of_the_book_moves(full: Path, postgres_book):
 
 def test_the_command_moves_the_book_and_says_where_it_is(full: Path, empty: str):
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "commonplace", "--home", str(full), *arguments]
+        command = [sys.executable, "-m", "commonbook", "--home", str(full), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     done = run("migrate", empty, "--json")

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from commonplace.model import Sent
+from commonbook.model import Sent
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DIFFERENT = {"memory", "title", "source"}

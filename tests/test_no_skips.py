@@ -33,7 +33,7 @@ def run(project: pytest.Pytester, *args: str) -> pytest.RunResult:
 @pytest.mark.parametrize("workers", ["0", "1"])
 @pytest.mark.parametrize("how", LEFT_OUT)
 def test_a_run_that_leaves_a_test_out_fails_and_names_it(project, monkeypatch, how, workers):
-    monkeypatch.setenv("COMMONPLACE_NO_SKIPS", "1")
+    monkeypatch.setenv("COMMONBOOK_NO_SKIPS", "1")
     project.makepyfile(test_left_out=f"import pytest\n{LEFT_OUT[how]}\n", test_other="def test_other(): ...")
     result = run(project, "-n", workers, "-k", "not unwanted")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
@@ -41,12 +41,12 @@ def test_a_run_that_leaves_a_test_out_fails_and_names_it(project, monkeypatch, h
 
 
 def test_a_run_of_everything_passes(project, monkeypatch):
-    monkeypatch.setenv("COMMONPLACE_NO_SKIPS", "1")
+    monkeypatch.setenv("COMMONBOOK_NO_SKIPS", "1")
     project.makepyfile("def test_it(): ...")
     assert run(project, "-n", "1").ret == pytest.ExitCode.OK
 
 
 def test_without_the_variable_a_test_may_be_left_out(project, monkeypatch):
-    monkeypatch.delenv("COMMONPLACE_NO_SKIPS", raising=False)
+    monkeypatch.delenv("COMMONBOOK_NO_SKIPS", raising=False)
     project.makepyfile("import pytest\n@pytest.mark.skip\ndef test_it(): ...")
     assert run(project).ret == pytest.ExitCode.OK

@@ -11,8 +11,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-import commonplace
-from commonplace import notices
+import commonbook
+from commonbook import notices
 
 MADE = Path(__file__).parent / "data"
 
@@ -26,8 +26,8 @@ def older(home: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if name.endswith(".md") else base64.b64decode(content))
         path.chmod(0o600)
-    (home / ".commonplace" / "keys").chmod(0o700)
-    database = sqlite3.connect(home / ".commonplace" / "state.db")
+    (home / ".commonbook" / "keys").chmod(0o700)
+    database = sqlite3.connect(home / ".commonbook" / "state.db")
     database.executescript(made["sql"])
     database.execute(f"PRAGMA user_version = {made['version']}")
     database.execute("PRAGMA journal_mode = WAL")
@@ -36,7 +36,7 @@ def older(home: Path) -> Path:
 
 
 def test_a_home_of_the_first_schema_opens_and_says_what_it_said(older: Path):
-    with commonplace.open(older) as book:
+    with commonbook.open(older) as book:
         texts = {memory.text for memory in book.list().items if memory.kind == "note"}
         assert texts == {"Bertha owns the billing service", "The deploy runs on Fridays"}
         (owner,) = book.recall("who owns billing", spaces=["team/backend"]).hits
@@ -51,14 +51,14 @@ def test_a_home_of_the_first_schema_opens_and_says_what_it_said(older: Path):
 
 
 def test_a_home_of_the_first_schema_can_do_what_came_later(older: Path):
-    with commonplace.open(older) as book:
+    with commonbook.open(older) as book:
         (owner,) = book.recall("who owns billing", spaces=["team/backend"]).hits
         copy = book.share(owner.id, "everybody")
         book.edit(owner.id, text="Carla owns the billing service")
         assert book.get(copy.id).text == "Carla owns the billing service"
         book.grant("user:alice", "team", "reader")
         book.settle("talk")
-    with commonplace.open(older) as book:
+    with commonbook.open(older) as book:
         assert book.status().schema == 3
         assert book.doctor() == ()
 
@@ -94,7 +94,7 @@ def _back_to_version_2(engine: str, place: Path | str) -> None:
             for statement in (*undone, "UPDATE schema_version SET version = 2"):
                 server.execute(statement)
         return
-    with closing(sqlite3.connect(Path(place) / ".commonplace" / "state.db")) as database:
+    with closing(sqlite3.connect(Path(place) / ".commonbook" / "state.db")) as database:
         for statement in (*undone, "PRAGMA user_version = 2"):
             database.execute(statement)
         database.commit()

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from commonplace import masking
-from commonplace.book import Commonplace
-from commonplace.client import Client, Context, Entry, OutMessage
-from commonplace.compose import open_client
-from commonplace.errors import KeyConflict, Refused
-from commonplace.model import Sent
-from commonplace.settings import Settings
+from commonbook import masking
+from commonbook.book import Book
+from commonbook.client import Client, Context, Entry, OutMessage
+from commonbook.compose import open_client
+from commonbook.errors import KeyConflict, Refused
+from commonbook.model import Sent
+from commonbook.settings import Settings
 from tests import crashing
 from tests.outbox_child import Loopback, Server
 
@@ -32,7 +32,7 @@ SAID = [
 class ToBook:
     """The way to a book in the same process, as a server would take messages for it."""
 
-    def __init__(self, book: Commonplace) -> None:
+    def __init__(self, book: Book) -> None:
         self._book = book
 
     def append(
@@ -71,7 +71,7 @@ def child(mode: str, *args: Path) -> subprocess.Popen[bytes]:
 
 
 def on_disk(home):
-    return b"".join(path.read_bytes() for path in (home / ".commonplace").glob("outbox.db*"))
+    return b"".join(path.read_bytes() for path in (home / ".commonbook").glob("outbox.db*"))
 
 
 def test_what_is_appended_is_on_the_disk_of_the_home_without_secrets_or_recalled_text(home, opening, server):
@@ -82,7 +82,7 @@ def test_what_is_appended_is_on_the_disk_of_the_home_without_secrets_or_recalled
     assert b"the password=[masked:" in said
     for gone in (SECRET, "my diary", "walrus"):
         assert gone.encode() not in said
-    assert os.stat(home / ".commonplace" / "outbox.db").st_mode & 0o777 == 0o600
+    assert os.stat(home / ".commonbook" / "outbox.db").st_mode & 0o777 == 0o600
 
 
 @pytest.mark.slow
@@ -135,7 +135,7 @@ def test_status_and_doctor_count_what_was_not_sent_and_name_what_was_refused(ope
     assert (wrong.what, wrong.why) == ("refused message", "nobody may say bad")
     assert f"message {here.refused()[0].id} of the outbox, session s" == wrong.where
     assert wrong.fix
-    stranger = Commonplace(
+    stranger = Book(
         book._parts,
         book._settings,
         actor="agent:stranger",
@@ -150,7 +150,7 @@ def test_status_and_doctor_count_what_was_not_sent_and_name_what_was_refused(ope
 
 def test_an_outbox_that_cannot_be_read_is_named_and_kept_and_the_book_goes_on(home, open_book):
     book = open_book()
-    box = home / ".commonplace" / "outbox.db"
+    box = home / ".commonbook" / "outbox.db"
     box.write_text("no database, but perhaps somebody's")
     (wrong,) = book.status().wrong
     assert (wrong.what, wrong.where) == ("outbox", str(box))
@@ -172,7 +172,7 @@ def test_neither_book_nor_client_waits_for_the_others_lock(open_book, opening, s
 
 
 def test_the_environment_says_where_the_outbox_is(home, opening, server, monkeypatch, tmp_path):
-    monkeypatch.setenv("COMMONPLACE_OUTBOX", str(tmp_path / "elsewhere" / "box.db"))
+    monkeypatch.setenv("COMMONBOOK_OUTBOX", str(tmp_path / "elsewhere" / "box.db"))
     server.be(down=True)
     opening(Loopback(server), background=False).append("s", [OutMessage("one")])
     assert (tmp_path / "elsewhere" / "box.db").exists()

@@ -1,7 +1,7 @@
 """A14, and A5, A16 and A18 as far as they are the client's: what was appended arrives once and in order, or is shown.
 
-COMMONPLACE_KILLS     how many rounds of 4 killed processes (3; the full setting is 50)
-COMMONPLACE_SEED      what the random moments follow from (another one in every run; a failure prints it)
+COMMONBOOK_KILLS     how many rounds of 4 killed processes (3; the full setting is 50)
+COMMONBOOK_SEED      what the random moments follow from (another one in every run; a failure prints it)
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from typing import Any
 
 import pytest
 
-from commonplace import sending
-from commonplace.client import Client
-from commonplace.engines.outbox import OutboxFile
-from commonplace.engines.sqlite import SqliteDatabase
-from commonplace.errors import (
+from commonbook import sending
+from commonbook.client import Client
+from commonbook.engines.outbox import OutboxFile
+from commonbook.engines.sqlite import SqliteDatabase
+from commonbook.errors import (
     BadInput,
     BadSpaceName,
     BadText,
     BadTime,
-    CommonplaceError,
+    CommonbookError,
     HomeDamaged,
     HomeError,
     HomeIsNewer,
@@ -47,8 +47,8 @@ from commonplace.errors import (
     TooLarge,
     Unreachable,
 )
-from commonplace.model import MAX_MESSAGE_BYTES, new_id
-from commonplace.outbox import (
+from commonbook.model import MAX_MESSAGE_BYTES, new_id
+from commonbook.outbox import (
     Context,
     Counts,
     Entry,
@@ -59,8 +59,8 @@ from commonplace.outbox import (
 from tests import crashing
 from tests.outbox_child import HandClock, Loopback, Server, client
 
-KILLS = int(os.environ.get("COMMONPLACE_KILLS", "3"))
-SEED = os.environ.get("COMMONPLACE_SEED") or str(time.time_ns())
+KILLS = int(os.environ.get("COMMONBOOK_KILLS", "3"))
+SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
 DEADLINE = 60.0
 """For what must happen, on a machine that is busy with other things."""
 
@@ -372,7 +372,7 @@ assert os.waitpid(pid, 0)[1] == 0
 FILL_UP = """
 import os, sys
 from pathlib import Path
-from commonplace.errors import CommonplaceError
+from commonbook.errors import CommonbookError
 from tests.outbox_child import OutMessage, Server, client
 
 folder = Path(sys.argv[1])
@@ -384,7 +384,7 @@ with client(folder, background=False) as here:
             texts = [f"{n} {part} " + "x" * 20_000 for part in "abc"]
             here.append("s", [OutMessage(text) for text in texts])
             kept += texts
-    except CommonplaceError as error:
+    except CommonbookError as error:
         print(error.type)
     else:
         sys.exit("the disk was never full")
@@ -957,7 +957,7 @@ def test_trouble_with_the_file_is_shown_and_sending_goes_on_after_it(opening, se
     end = time.monotonic() + DEADLINE
     while (trouble := here.trouble) is None and time.monotonic() < end:
         time.sleep(0.001)
-    assert isinstance(trouble, CommonplaceError)
+    assert isinstance(trouble, CommonbookError)
     seen.set()
     assert here.flush(DEADLINE)
     assert server.texts() == ["one"]

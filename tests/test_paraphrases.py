@@ -6,9 +6,9 @@ import socket
 
 import pytest
 
-from commonplace import analysis
-from commonplace.book import Commonplace
-from commonplace.model import Draft
+from commonbook import analysis
+from commonbook.book import Book
+from commonbook.model import Draft
 from tests.paraphrases import ASKED, OTHERS
 
 MEMORIES = [memory for memory, _ in ASKED] + list(OTHERS)
@@ -34,7 +34,7 @@ def test_there_are_sixty_memories_and_thirty_questions_without_a_shared_content_
     assert not {question: terms for question, terms in shared.items() if terms}
 
 
-def test_two_thirds_of_the_paraphrased_questions_find_their_memory_among_the_first_three(book: Commonplace):
+def test_two_thirds_of_the_paraphrased_questions_find_their_memory_among_the_first_three(book: Book):
     book.remember_many([Draft(text=memory) for memory in MEMORIES])
     answers = {question: [hit.text for hit in book.recall(question).hits[:3]] for _, question in ASKED}
     missed = [question for memory, question in ASKED if memory not in answers[question]]

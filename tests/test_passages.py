@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonplace.passages import MOST, parts, size
+from commonbook.passages import MOST, parts, size
 
 WORDY = st.text(alphabet="ab .!?\n`~\r\t東京。", max_size=400)
 

@@ -18,13 +18,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from commonplace.compose import SystemClock
-from commonplace.engines import postgres, postgres_attempts
-from commonplace.engines.postgres import PostgresDatabase, PostgresTransaction
-from commonplace.engines.postgres_migrations import MIGRATIONS
-from commonplace.engines.postgres_pipe import Pipe
-from commonplace.engines.postgres_statements import translated
-from commonplace.errors import (
+from commonbook.compose import SystemClock
+from commonbook.engines import postgres, postgres_attempts
+from commonbook.engines.postgres import PostgresDatabase, PostgresTransaction
+from commonbook.engines.postgres_migrations import MIGRATIONS
+from commonbook.engines.postgres_pipe import Pipe
+from commonbook.engines.postgres_statements import translated
+from commonbook.errors import (
     BadInput,
     Busy,
     DatabaseUnfit,
@@ -34,7 +34,7 @@ from commonplace.errors import (
     NotReplicated,
     ServerLost,
 )
-from commonplace.ports import Overtaken, Transaction
+from commonbook.ports import Overtaken, Transaction
 from tests.postgres_server import TEMPLATE, Server
 
 KEPT = "CREATE TABLE kept (a BIGINT PRIMARY KEY, b BIGINT NOT NULL DEFAULT 0)"
@@ -214,7 +214,7 @@ def test_who_waits_too_long_for_a_lock_is_told_so(postgres_book, db):
 def test_a_statement_that_takes_too_long_is_ended(postgres_book, monkeypatch):
     impatient = opened(postgres_book[0], busy_seconds=0.2)
     # Only now, and for the next line: opening may take as long as it takes.
-    monkeypatch.setattr("commonplace.engines.postgres_lines._LONG_STATEMENT", 0.1)
+    monkeypatch.setattr("commonbook.engines.postgres_lines._LONG_STATEMENT", 0.1)
     impatient._lines.hang_up()
     with pytest.raises(Busy, match="too long"), impatient.reading() as tx:
         tx.rows("SELECT pg_sleep(10)")
@@ -223,11 +223,11 @@ def test_a_statement_that_takes_too_long_is_ended(postgres_book, monkeypatch):
 
 _QUIET = """
 import sys
-from commonplace.compose import SystemClock
-from commonplace.engines.postgres import PostgresDatabase
-from commonplace.engines.postgres_migrations import MIGRATIONS
-from commonplace.engines.postgres_pipe import Pipe
-from commonplace.engines.postgres_statements import translated
+from commonbook.compose import SystemClock
+from commonbook.engines.postgres import PostgresDatabase
+from commonbook.engines.postgres_migrations import MIGRATIONS
+from commonbook.engines.postgres_pipe import Pipe
+from commonbook.engines.postgres_statements import translated
 
 def story(tx):
     tx.run_many("INSERT INTO kept (a) VALUES (:a)", [{"a": 1}, {"a": 1}])
@@ -246,7 +246,7 @@ def test_a_process_has_no_more_connections_than_it_may(postgres_book):
     small = opened(postgres_book[0], busy_seconds=0.2, connections=2)
     with small.reading(), small.reading(), pytest.raises(Busy, match="all 2 connections") as caught:
         small.write(lambda _tx: None)
-    assert "COMMONPLACE_CONNECTIONS" in caught.value.fix
+    assert "COMMONBOOK_CONNECTIONS" in caught.value.fix
     small.write(lambda _tx: None)
     small.close()
 
@@ -693,7 +693,7 @@ def test_a_later_migration_is_made_once_and_older_programs_stop(postgres):
 def test_a_migration_may_take_longer_than_any_statement(postgres, monkeypatch):
     address = postgres.make_database("slow", template=TEMPLATE)
     opened(address).close()
-    monkeypatch.setattr("commonplace.engines.postgres_lines._LONG_STATEMENT", 0.5)
+    monkeypatch.setattr("commonbook.engines.postgres_lines._LONG_STATEMENT", 0.5)
     slow = opened(address, busy_seconds=0.5, migrations=(*MIGRATIONS, "SELECT pg_sleep(1.5)"))
     with pytest.raises(Busy), slow.reading() as tx:
         tx.rows("SELECT pg_sleep(10)")
@@ -785,7 +785,7 @@ def test_statements_about_what_was_made_anew_are_prepared_on_a_new_connection(po
 def test_a_pooler_that_lends_one_connection_to_several_is_named(postgres_book):
     database = opened(postgres_book[0])
     with database.line() as line:
-        line.connection.execute("PREPARE commonplace_1 AS SELECT 1")
+        line.connection.execute("PREPARE commonbook_1 AS SELECT 1")
     with pytest.raises(DatabaseUnfit, match="others use the same connection") as caught:
         database.write(lambda tx: tx.row("SELECT 1"))
     assert "whole session" in caught.value.fix

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
-import commonplace
-from commonplace.book import Commonplace
-from commonplace.model import Sent
+import commonbook
+from commonbook.book import Book
+from commonbook.model import Sent
 from tests.statements import recorded
 
 HOLD = "SELECT 1 FROM log_head WHERE space = (SELECT id FROM space WHERE name = 'green') FOR UPDATE"
@@ -19,10 +19,10 @@ WAITING = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND dat
 
 
 @pytest.fixture
-def book(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Commonplace]:
+def book(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Book]:
     address, keys = postgres_book
-    monkeypatch.setenv("COMMONPLACE_KEYS", keys)
-    with commonplace.open(address) as opened:
+    monkeypatch.setenv("COMMONBOOK_KEYS", keys)
+    with commonbook.open(address) as opened:
         opened.append("talk", [Sent("Good morning.", client_id="0")], space="green")
         yield opened
 

@@ -13,14 +13,14 @@ from typing import Any
 import psycopg
 import pytest
 
-import commonplace
-from commonplace import capture
-from commonplace.book import Commonplace
-from commonplace.engines.postgres import PostgresDatabase
-from commonplace.engines.postgres_lines import Line
-from commonplace.engines.postgres_pipe import Pipe
-from commonplace.errors import Busy, NotFound, NotReplicated
-from commonplace.together import LATER, Apart, Together
+import commonbook
+from commonbook import capture
+from commonbook.book import Book
+from commonbook.engines.postgres import PostgresDatabase
+from commonbook.engines.postgres_lines import Line
+from commonbook.engines.postgres_pipe import Pipe
+from commonbook.errors import Busy, NotFound, NotReplicated
+from commonbook.together import LATER, Apart, Together
 from tests.crowds import Crowd, crowding, said, told, until
 from tests.statements import recorded
 
@@ -32,18 +32,18 @@ WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' 
 
 @pytest.fixture
 def address(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("COMMONPLACE_KEYS", postgres_book[1])
+    monkeypatch.setenv("COMMONBOOK_KEYS", postgres_book[1])
     return postgres_book[0]
 
 
 @pytest.fixture
-def book(address: str) -> Iterator[Commonplace]:
-    with commonplace.open(address) as opened:
+def book(address: str) -> Iterator[Book]:
+    with commonbook.open(address) as opened:
         yield opened
 
 
 @pytest.fixture
-def crowd(book: Commonplace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crowd]:
+def crowd(book: Book, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crowd]:
     with crowding(book, monkeypatch) as made:
         yield made
 
@@ -79,7 +79,7 @@ def test_who_waits_by_itself_keeps_nobody_else_from_going(crowd, book, address):
     assert book.verify_log().findings == ()
 
 
-def gathered(monkeypatch: pytest.MonkeyPatch, books: Mapping[str, Commonplace]) -> Callable[..., Sequence[Any]]:
+def gathered(monkeypatch: pytest.MonkeyPatch, books: Mapping[str, Book]) -> Callable[..., Sequence[Any]]:
     """Return what appends a message to each of these sessions at once, each by its own book."""
     asked: list[Any] = []
 
@@ -153,7 +153,7 @@ def test_nobody_is_stored_with_others_behind_a_rename_that_took_the_space_out_of
     book.grant("agent:ada", "room", "writer")
     do = gathered(monkeypatch, {"a": book, "b": book.acting_as("agent:ada")})
     crowd.go_on()
-    with ThreadPoolExecutor(2) as pool, commonplace.open(address) as other:
+    with ThreadPoolExecutor(2) as pool, commonbook.open(address) as other:
         with held(address, HOLD_HEAD, "room/0"):
             renamed = pool.submit(other.rename_space, "room/0", "attic")
             wait_for_waiting(address, 1)
@@ -190,9 +190,9 @@ def test_a_session_that_is_taken_keeps_nobody_from_others_of_its_space(book, add
 
 @pytest.mark.parametrize(("hold", "name"), [(HOLD_HEAD, "room"), (HOLD_SESSION, "s0")], ids=["space", "session"])
 def test_however_many_wait_for_what_is_taken_others_find_a_connection(address, monkeypatch, hold, name):
-    monkeypatch.setenv("COMMONPLACE_BUSY_SECONDS", "1.5")
-    monkeypatch.setenv("COMMONPLACE_CONNECTIONS", "4")
-    with commonplace.open(address) as book, ThreadPoolExecutor(20) as pool:
+    monkeypatch.setenv("COMMONBOOK_BUSY_SECONDS", "1.5")
+    monkeypatch.setenv("COMMONBOOK_CONNECTIONS", "4")
+    with commonbook.open(address) as book, ThreadPoolExecutor(20) as pool:
         for at in range(12):
             book.append(f"s{at}", ["Good morning."], space="room")
         book.append("free", ["Good morning."], space="elsewhere")
@@ -234,7 +234,7 @@ def test_whose_right_is_taken_while_it_writes_is_refused_and_the_others_are_stor
     def revoking(desk, parcel, taking=None):
         answer = append(desk, parcel, taking)
         if parcel.actor == "agent:ada" and first.acquire(blocking=False):
-            with ThreadPoolExecutor(1) as pool, commonplace.open(address) as other:
+            with ThreadPoolExecutor(1) as pool, commonbook.open(address) as other:
                 if how == "grant":
                     pool.submit(other.revoke, "agent:ada", "room").result(60)
                 else:

@@ -20,13 +20,13 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-import commonplace
-from commonplace.book import Commonplace
-from commonplace.engines.postgres_attempts import Attempts, Patience
-from commonplace.engines.postgres_pipe import Pipe
-from commonplace.errors import Busy, DatabaseUnreachable
-from commonplace.model import Filter, Sent
-from commonplace.ports import Overtaken, Transaction
+import commonbook
+from commonbook.book import Book
+from commonbook.engines.postgres_attempts import Attempts, Patience
+from commonbook.engines.postgres_pipe import Pipe
+from commonbook.errors import Busy, DatabaseUnreachable
+from commonbook.model import Filter, Sent
+from commonbook.ports import Overtaken, Transaction
 
 
 class Wire:
@@ -104,15 +104,15 @@ def _shut(one: socket.socket) -> None:
 @pytest.fixture
 def wire(postgres_book: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Wire]:
     address, keys = postgres_book
-    monkeypatch.setenv("COMMONPLACE_KEYS", keys)
+    monkeypatch.setenv("COMMONBOOK_KEYS", keys)
     wire = Wire(address, tmp_path)
     yield wire
     wire.close()
 
 
 @pytest.fixture
-def book(wire: Wire) -> Iterator[Commonplace]:
-    with commonplace.open(wire.address) as opened:
+def book(wire: Wire) -> Iterator[Book]:
+    with commonbook.open(wire.address) as opened:
         yield opened
 
 
@@ -131,19 +131,19 @@ def cut(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return armed.append
 
 
-def append(book: Commonplace) -> None:
+def append(book: Book) -> None:
     book.append("chat", [Sent("It is said once.")], space="team")
 
 
-def remember(book: Commonplace) -> None:
+def remember(book: Book) -> None:
     book.remember("It is written once.", space="team")
 
 
-def remember_elsewhere(book: Commonplace) -> None:
+def remember_elsewhere(book: Book) -> None:
     book.remember("It is written once.", space="new")
 
 
-def counted(book: Commonplace) -> tuple[int, int]:
+def counted(book: Book) -> tuple[int, int]:
     """How many messages there are beside the first, and how many memories."""
     return len(book.messages("chat").items) - 1, len(book.list(Filter()).items)
 

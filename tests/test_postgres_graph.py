@@ -15,13 +15,13 @@ import numpy as np
 import psycopg
 import pytest
 
-import commonplace
-from commonplace.catalogue import Entry, Layer, Sought
-from commonplace.engines import postgres_graph
-from commonplace.engines.postgres_graph import _planned
-from commonplace.engines.postgres_pipe import Pipe, _numbered
-from commonplace.engines.postgres_rows import signed
-from commonplace.model import Draft
+import commonbook
+from commonbook.catalogue import Entry, Layer, Sought
+from commonbook.engines import postgres_graph
+from commonbook.engines.postgres_graph import _planned
+from commonbook.engines.postgres_pipe import Pipe, _numbered
+from commonbook.engines.postgres_rows import signed
+from commonbook.model import Draft
 from tests.crashing import environment
 from tests.index_worlds import answer, entry, hang_up, marker, memory_id, opened
 
@@ -501,13 +501,13 @@ def test_a_process_that_failed_to_make_a_graph_rests_a_while(index, statements, 
 
 def test_a_book_with_a_large_space_is_recalled_by_a_graph_and_reindexed(postgres_book, monkeypatch, by_graph):
     address, keys = postgres_book
-    monkeypatch.setenv("COMMONPLACE_KEYS", keys)
-    monkeypatch.setenv("COMMONPLACE_GRAPH_ABOVE", "100")
+    monkeypatch.setenv("COMMONBOOK_KEYS", keys)
+    monkeypatch.setenv("COMMONBOOK_GRAPH_ABOVE", "100")
     words = ("harbour", "lantern", "orchard", "violin", "glacier", "saddle", "pepper", "window", "thunder", "ribbon")
     drafts = [
         Draft(f"The {words[at % 10]} of the {words[at // 10 % 10]} is number {at}.", space="large") for at in range(150)
     ]
-    with commonplace.open(address) as book, psycopg.connect(address, autocommit=True) as connection:
+    with commonbook.open(address) as book, psycopg.connect(address, autocommit=True) as connection:
 
         def whole() -> list[bool]:
             return [valid for _, valid in connection.execute(_GRAPHS).fetchall()]

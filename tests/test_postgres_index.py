@@ -1,6 +1,6 @@
 """The index in PostgreSQL, on a real server: it finds what the embedded one finds, and a commit happens whole.
 
-COMMONPLACE_KILLS     how many times the writing process is killed (6; the full setting is 50)
+COMMONBOOK_KILLS     how many times the writing process is killed (6; the full setting is 50)
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ import numpy as np
 import psycopg
 import pytest
 
-import commonplace
-from commonplace import compose
-from commonplace.book import Commonplace
-from commonplace.catalogue import Applied, Layer, Marker, Sought
-from commonplace.engines import postgres_schema
-from commonplace.engines.postgres_pipe import Pipe
-from commonplace.engines.postgres_rows import signed
-from commonplace.errors import Busy, DatabaseUnreachable, HomeIsNewer
-from commonplace.model import Draft
+import commonbook
+from commonbook import compose
+from commonbook.book import Book
+from commonbook.catalogue import Applied, Layer, Marker, Sought
+from commonbook.engines import postgres_schema
+from commonbook.engines.postgres_pipe import Pipe
+from commonbook.engines.postgres_rows import signed
+from commonbook.errors import Busy, DatabaseUnreachable, HomeIsNewer
+from commonbook.model import Draft
 from tests import test_segments
 from tests.index_worlds import (
     ASKED,
@@ -55,7 +55,7 @@ from tests.index_worlds import (
 from tests.postgres_server import wait_for_transactions
 from tests.statements import recorded
 
-KILLS = int(os.environ.get("COMMONPLACE_KILLS", "6"))
+KILLS = int(os.environ.get("COMMONBOOK_KILLS", "6"))
 SEED = 20261116
 ALL = frozenset(SPACES)
 Lay = Callable[..., Laid]
@@ -396,7 +396,7 @@ def test_of_two_writers_the_second_is_told_who_writes(place, index):
     other = opened(place)
     with index.writing(wait=5) as writer:
         begun = time.monotonic()
-        with pytest.raises(Busy, match=r"connection [0-9]+ of commonplace"), other.writing(wait=0.1):
+        with pytest.raises(Busy, match=r"connection [0-9]+ of commonbook"), other.writing(wait=0.1):
             pass
         with pytest.raises(Busy, match="another thread"), index.writing(wait=0.1):
             pass
@@ -590,7 +590,7 @@ def test_a_book_is_recalled_with_the_same_hits_and_scores_as_from_the_embedded_i
     def said() -> str:
         return " ".join(dice.choices(words, k=dice.randrange(4, 30))).capitalize() + dice.choice(".?")
 
-    with commonplace.open(tmp_path / "home") as book:
+    with commonbook.open(tmp_path / "home") as book:
         for at in range(30):
             turns = "\n\n".join(
                 f"### {name} (user) · 2026-03-{1 + at % 28:02}T10:00:{seq:02}.000000Z · {seq} · D{at}:{seq}\n\n{said()}"
@@ -600,7 +600,7 @@ def test_a_book_is_recalled_with_the_same_hits_and_scores_as_from_the_embedded_i
         notes = book.remember_many([Draft("\n\n".join(said() for _ in range(9)), space="notes") for _ in range(60)])
         book.reindex()
         monkeypatch.setattr(compose, "_mapped_index", lambda _hidden: opened(place))
-        with commonplace.open(tmp_path / "home") as other:
+        with commonbook.open(tmp_path / "home") as other:
             other.reindex()
             for at, receipt in enumerate(notes.receipts if hasattr(notes, "receipts") else notes):
                 if at % 10 == 0:
@@ -623,11 +623,11 @@ def test_a_book_is_recalled_with_the_same_hits_and_scores_as_from_the_embedded_i
 
 
 @pytest.fixture
-def towers(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Commonplace]:
+def towers(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Book]:
     """A book on PostgreSQL with a dozen spaces, whose index is written."""
     address, keys = postgres_book
-    monkeypatch.setenv("COMMONPLACE_KEYS", keys)
-    with commonplace.open(address) as book:
+    monkeypatch.setenv("COMMONBOOK_KEYS", keys)
+    with commonbook.open(address) as book:
         for number in range(20):
             book.remember(f"The ledger of tower {number} is kept in the cellar.", space=f"tower/{number}")
         book.reindex(anew=True)
@@ -670,7 +670,7 @@ def test_whoever_was_granted_spaces_asks_once_more_however_many_they_are(towers,
 
 
 def test_an_index_that_another_wrote_meanwhile_is_looked_at_again(towers, postgres_book):
-    with commonplace.open(postgres_book[0]) as other:
+    with commonbook.open(postgres_book[0]) as other:
         other.remember_many([Draft(f"Bell {number} hangs in the belfry.", space="bells") for number in range(200)])
         other.recall("bell", spaces="bells")
         assert len(towers.recall("bell", spaces="bells", k=200).hits) == 200

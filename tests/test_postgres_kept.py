@@ -9,14 +9,14 @@ import numpy as np
 import psycopg
 import pytest
 
-import commonplace
-from commonplace.book import Commonplace
-from commonplace.engines import postgres_kept
-from commonplace.engines.postgres_kept import EMPTY, Kept, Known, part_of
-from commonplace.engines.postgres_rows import signed
-from commonplace.engines.segments import Segment, build
-from commonplace.errors import NotAllowed
-from commonplace.model import Draft
+import commonbook
+from commonbook.book import Book
+from commonbook.engines import postgres_kept
+from commonbook.engines.postgres_kept import EMPTY, Kept, Known, part_of
+from commonbook.engines.postgres_rows import signed
+from commonbook.engines.segments import Segment, build
+from commonbook.errors import NotAllowed
+from commonbook.model import Draft
 from tests.index_worlds import DIMENSIONS, entry
 
 NOBODY = np.zeros(0, np.uint64)
@@ -171,11 +171,11 @@ def test_many_threads_keep_and_ask_at_once():
 
 
 @pytest.fixture
-def book(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Commonplace]:
+def book(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Book]:
     """A book whose index is written, and whose spaces `a` and `b` this process keeps."""
     address, keys = postgres_book
-    monkeypatch.setenv("COMMONPLACE_KEYS", keys)
-    with commonplace.open(address) as book:
+    monkeypatch.setenv("COMMONBOOK_KEYS", keys)
+    with commonbook.open(address) as book:
         for space in ("a", "b"):
             drafts = [Draft(f"Lamp {number} of pier {space} burns oil.", space=space) for number in range(30)]
             book.remember_many(drafts)
@@ -186,19 +186,19 @@ def book(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Ite
         yield book
 
 
-def kept_by(book: Commonplace) -> set[str]:
+def kept_by(book: Book) -> set[str]:
     kept = vars(book._recalls._index)["_at_hand"].kept  # type: ignore[attr-defined]
     return {space.name for space in book.spaces() if kept.has([signed(space.id)])}
 
 
-def hits(book: Commonplace, question: str = "lamp oil", **more: object) -> list[tuple[str, float, str]]:
+def hits(book: Book, question: str = "lamp oil", **more: object) -> list[tuple[str, float, str]]:
     found = book.recall(question, spaces=["a", "b"], k=200, **more)  # type: ignore[arg-type]
     return [(hit.id, hit.score, hit.text) for hit in found.hits]
 
 
 def test_whoever_keeps_nothing_finds_the_same(book, postgres_book, monkeypatch):
-    monkeypatch.setenv("COMMONPLACE_RECALL_MB", "0")
-    with commonplace.open(postgres_book[0]) as other:
+    monkeypatch.setenv("COMMONBOOK_RECALL_MB", "0")
+    with commonbook.open(postgres_book[0]) as other:
         for question in ("lamp oil", "pier a", "", "whale oil for the lanterns", "lamp 7"):
             for _ in range(3):
                 assert hits(book, question) == hits(other, question)
@@ -206,7 +206,7 @@ def test_whoever_keeps_nothing_finds_the_same(book, postgres_book, monkeypatch):
 
 
 def test_what_another_process_writes_is_found_at_once_beside_what_is_kept(book, postgres_book):
-    with commonplace.open(postgres_book[0]) as other:
+    with commonbook.open(postgres_book[0]) as other:
         told = other.remember("Lamp 99 of pier a is electric.", space="a")
         gone = other.recall("lamp 7 of pier a", spaces="a").hits[0].memory
         assert gone in [one[0] for one in hits(book)]
@@ -218,7 +218,7 @@ def test_what_another_process_writes_is_found_at_once_beside_what_is_kept(book, 
 
 
 def test_what_another_process_writes_down_replaces_what_is_kept(book, postgres_book):
-    with commonplace.open(postgres_book[0]) as other:
+    with commonbook.open(postgres_book[0]) as other:
         gone = other.recall("lamp 7 of pier a", spaces="a").hits[0].memory
         other.delete(gone)
         told = other.remember("Lamp 99 of pier a is electric.", space="a")
@@ -235,7 +235,7 @@ def test_an_index_made_anew_replaces_what_is_kept(book, postgres_book):
     with psycopg.connect(postgres_book[0], autocommit=True) as connection:
         found = "SELECT space, version FROM recall_space"
         old: dict[int, int] = dict(connection.execute(found).fetchall())
-        with commonplace.open(postgres_book[0]) as other:
+        with commonbook.open(postgres_book[0]) as other:
             other.reindex(anew=True)
         new: dict[int, int] = dict(connection.execute(found).fetchall())
     assert old.keys() == new.keys()

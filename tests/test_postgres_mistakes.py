@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-import commonplace
-from commonplace.compose import make_keys, move_book
-from commonplace.engines import postgres as engine
-from commonplace.errors import (
+import commonbook
+from commonbook.compose import make_keys, move_book
+from commonbook.engines import postgres as engine
+from commonbook.errors import (
     BadInput,
     Busy,
-    CommonplaceError,
+    CommonbookError,
     DatabaseRefused,
     DatabaseUnfit,
     DatabaseUnreachable,
     HomeIsNewer,
     KeyMissing,
 )
-from commonplace.settings import Settings
+from commonbook.settings import Settings
 from tests.postgres_server import TEMPLATE, Server
 
 SECRET = "s3cret/with:odd@letters"
@@ -40,19 +40,19 @@ def careful() -> Iterator[Server]:
         yield server
 
 
-Refusal = Callable[..., CommonplaceError]
+Refusal = Callable[..., CommonbookError]
 
 
 @pytest.fixture
 def refusal(monkeypatch: pytest.MonkeyPatch, postgres_keys: str) -> Refusal:
     """Try to open a book and return the error, which shows no password and has a fix."""
 
-    def trying(address: str, kind: type[CommonplaceError], *, keys: str | None = postgres_keys) -> CommonplaceError:
-        monkeypatch.setenv("COMMONPLACE_DATABASE", address)
-        monkeypatch.setenv("COMMONPLACE_KEYS", keys or "")
-        monkeypatch.setenv("COMMONPLACE_BUSY_SECONDS", "1")
+    def trying(address: str, kind: type[CommonbookError], *, keys: str | None = postgres_keys) -> CommonbookError:
+        monkeypatch.setenv("COMMONBOOK_DATABASE", address)
+        monkeypatch.setenv("COMMONBOOK_KEYS", keys or "")
+        monkeypatch.setenv("COMMONBOOK_BUSY_SECONDS", "1")
         with pytest.raises(kind) as caught:
-            commonplace.open().close()
+            commonbook.open().close()
         assert type(caught.value) is kind
         assert caught.value.fix
         assert SECRET not in f"{caught.value} {caught.value.fix} {caught.value.__cause__}"
@@ -62,9 +62,9 @@ def refusal(monkeypatch: pytest.MonkeyPatch, postgres_keys: str) -> Refusal:
 
 
 def test_the_right_password_lets_us_in(careful, monkeypatch, postgres_keys):
-    monkeypatch.setenv("COMMONPLACE_DATABASE", careful.address("book", user="alice", password=SECRET))
-    monkeypatch.setenv("COMMONPLACE_KEYS", postgres_keys)
-    with commonplace.open() as book:
+    monkeypatch.setenv("COMMONBOOK_DATABASE", careful.address("book", user="alice", password=SECRET))
+    monkeypatch.setenv("COMMONBOOK_KEYS", postgres_keys)
+    with commonbook.open() as book:
         assert book.remember("x").new
         assert SECRET not in repr(book._settings)
         folder = str(careful.folder).replace("/", "%2F")
@@ -76,8 +76,8 @@ def test_no_part_of_a_password_is_shown_that_is_written_as_it_is(careful, monkey
     careful.run("CREATE ROLE carol LOGIN SUPERUSER PASSWORD 'half?other'")
     careful.make_database("carols", template=TEMPLATE)
     address = careful.address("carols", user="carol", password="half").replace("half", "half?other")
-    monkeypatch.setenv("COMMONPLACE_KEYS", postgres_keys)
-    with commonplace.open(address) as book:
+    monkeypatch.setenv("COMMONBOOK_KEYS", postgres_keys)
+    with commonbook.open(address) as book:
         assert "half" not in f"{book.status()} {book.home} {book._settings!r}"
 
 
@@ -130,10 +130,10 @@ def test_an_unreachable_host(refusal, address):
 
 def test_a_host_that_does_not_answer_among_several_that_do(careful, monkeypatch, postgres_keys):
     folder = str(careful.folder).replace("/", "%2F")
-    address = f"postgresql://commonplace@/template1?host=%2Fnowhere,{folder}&port=5432,{careful.port}"
-    monkeypatch.setenv("COMMONPLACE_DATABASE", address)
-    monkeypatch.setenv("COMMONPLACE_KEYS", postgres_keys)
-    with commonplace.open() as book:
+    address = f"postgresql://commonbook@/template1?host=%2Fnowhere,{folder}&port=5432,{careful.port}"
+    monkeypatch.setenv("COMMONBOOK_DATABASE", address)
+    monkeypatch.setenv("COMMONBOOK_KEYS", postgres_keys)
+    with commonbook.open() as book:
         assert book.remember("x").new
 
 
@@ -175,8 +175,8 @@ def test_a_database_that_belongs_to_another_program(careful, refusal, table):
 
 def test_an_address_that_asks_for_another_encoding_than_texts_need(careful, monkeypatch, postgres_keys):
     address = careful.make_database("wide", template=TEMPLATE)
-    monkeypatch.setenv("COMMONPLACE_KEYS", postgres_keys)
-    with commonplace.open(f"{address}&client_encoding=LATIN1") as book:
+    monkeypatch.setenv("COMMONBOOK_KEYS", postgres_keys)
+    with commonbook.open(f"{address}&client_encoding=LATIN1") as book:
         assert book.get(book.remember("Δ 鷺 😀").id).text == "Δ 鷺 😀"
 
 
@@ -223,17 +223,17 @@ def test_keys_that_nobody_named_made_or_knows(careful, refusal, tmp_path: Path):
 
 def test_keys_of_another_book(careful, refusal, monkeypatch, postgres_keys, tmp_path: Path):
     address = careful.make_database("ours", template=TEMPLATE)
-    monkeypatch.setenv("COMMONPLACE_DATABASE", address)
-    monkeypatch.setenv("COMMONPLACE_KEYS", postgres_keys)
-    commonplace.open().close()
+    monkeypatch.setenv("COMMONBOOK_DATABASE", address)
+    monkeypatch.setenv("COMMONBOOK_KEYS", postgres_keys)
+    commonbook.open().close()
     make_keys(str(tmp_path / "others"))
     error = refusal(address, KeyMissing, keys=str(tmp_path / "others"))
     assert "are not those" in error.message
 
 
 def test_the_package_is_not_installed(refusal, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "commonplace.engines.postgres", None)
-    assert "commonplace[postgres]" in refusal("postgresql://host/book", DatabaseUnfit).fix
+    monkeypatch.setitem(__import__("sys").modules, "commonbook.engines.postgres", None)
+    assert "commonbook[postgres]" in refusal("postgresql://host/book", DatabaseUnfit).fix
 
 
 @pytest.mark.parametrize("value", ["mysql://host/x", "host", "postgresql://", "postgresql://ho st/x"])
@@ -249,13 +249,13 @@ def test_what_is_no_address(refusal, value):
     ],
 )
 def test_a_number_that_is_none(monkeypatch, name, value):
-    monkeypatch.setenv("COMMONPLACE_DATABASE", "postgresql://host/book")
-    monkeypatch.setenv(f"COMMONPLACE_{name}", value)
-    with pytest.raises(BadInput, match=f"COMMONPLACE_{name}"):
-        commonplace.open()
+    monkeypatch.setenv("COMMONBOOK_DATABASE", "postgresql://host/book")
+    monkeypatch.setenv(f"COMMONBOOK_{name}", value)
+    with pytest.raises(BadInput, match=f"COMMONBOOK_{name}"):
+        commonbook.open()
 
 
 def test_a_home_that_was_named_wins_over_the_database(home, monkeypatch):
-    monkeypatch.setenv("COMMONPLACE_DATABASE", "postgresql://nowhere.invalid/book")
-    with commonplace.open(home) as book:
+    monkeypatch.setenv("COMMONBOOK_DATABASE", "postgresql://nowhere.invalid/book")
+    with commonbook.open(home) as book:
         assert book.home == str(home.resolve())

@@ -12,8 +12,8 @@ import pytest
 from psycopg import errors as pg
 from psycopg.pq import TransactionStatus
 
-from commonplace.engines import postgres_pipe
-from commonplace.engines.postgres_pipe import Binary, Pipe
+from commonbook.engines import postgres_pipe
+from commonbook.engines.postgres_pipe import Binary, Pipe
 
 
 @pytest.fixture

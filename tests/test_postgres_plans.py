@@ -5,9 +5,9 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-import commonplace
-from commonplace.engines.postgres_pipe import Pipe, _numbered
-from commonplace.model import Sent
+import commonbook
+from commonbook.engines.postgres_pipe import Pipe, _numbered
+from commonbook.model import Sent
 
 MANY = 20_000
 FILL = """
@@ -34,8 +34,8 @@ def asked(monkeypatch):
 @pytest.mark.parametrize("analysed", [False, True])
 def test_nothing_reads_all_messages_of_a_long_session(postgres_book, monkeypatch, asked, analysed):
     address, keys = postgres_book
-    monkeypatch.setenv("COMMONPLACE_KEYS", keys)
-    with commonplace.open(address) as book, psycopg.connect(address, autocommit=True) as connection:
+    monkeypatch.setenv("COMMONBOOK_KEYS", keys)
+    with commonbook.open(address) as book, psycopg.connect(address, autocommit=True) as connection:
         book.append("long", ["the first"], space="team")
         connection.execute(FILL, {"many": MANY})
         connection.execute("UPDATE session SET last = %s WHERE id = 'long'", (MANY,))

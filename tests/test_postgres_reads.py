@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
-import commonplace
-from commonplace.book import Commonplace
-from commonplace.engines.postgres_pipe import Answer, Pipe
-from commonplace.errors import NotFound
-from commonplace.model import Sent
+import commonbook
+from commonbook.book import Book
+from commonbook.engines.postgres_pipe import Answer, Pipe
+from commonbook.errors import NotFound
+from commonbook.model import Sent
 
 
 @pytest.fixture
-def book(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Commonplace]:
+def book(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Book]:
     address, keys = postgres_book
-    monkeypatch.setenv("COMMONPLACE_KEYS", keys)
-    with commonplace.open(address) as opened:
+    monkeypatch.setenv("COMMONBOOK_KEYS", keys)
+    with commonbook.open(address) as opened:
         yield opened
 
 
@@ -46,7 +46,7 @@ def losing(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> C
     return lose
 
 
-VERBS: dict[str, Callable[[Commonplace, str], object]] = {
+VERBS: dict[str, Callable[[Book, str], object]] = {
     "get": lambda book, id_: book.get(id_),
     "find_id": lambda book, id_: book.find_id(id_[-12:]),
     "list": lambda book, _: book.list().items,
@@ -94,7 +94,7 @@ def test_what_is_refused_is_refused_once(book, losing):
 
 
 def test_every_verb_that_only_asks_is_asked_again():
-    asking = {name for name in dir(Commonplace) if hasattr(getattr(Commonplace, name), "__wrapped__")}
+    asking = {name for name in dir(Book) if hasattr(getattr(Book, name), "__wrapped__")}
     assert asking >= set(VERBS)
 
 

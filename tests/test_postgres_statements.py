@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from commonplace.compose import SystemClock
-from commonplace.engines.postgres import PostgresDatabase
-from commonplace.engines.postgres_migrations import MIGRATIONS
-from commonplace.engines.postgres_statements import Unsent
-from commonplace.errors import CommonplaceError
+from commonbook.compose import SystemClock
+from commonbook.engines.postgres import PostgresDatabase
+from commonbook.engines.postgres_migrations import MIGRATIONS
+from commonbook.engines.postgres_statements import Unsent
+from commonbook.errors import CommonbookError
 from tests.statements import recorded
 
 ONE = "INSERT INTO one (a) VALUES (:a)"
@@ -93,7 +93,7 @@ def test_what_goes_wrong_in_one_of_them_undoes_all(db):
         tx.run_many(TWO, [{"a": 1, "b": 3}])
         tx.run_many("INSERT INTO seen (a) VALUES (CAST(:a AS TEXT) :: BIGINT)", [{"a": "no number"}])
 
-    with pytest.raises(CommonplaceError):
+    with pytest.raises(CommonbookError):
         db.write(story)
     with db.reading() as tx:
         assert tx.rows("SELECT b FROM two") == [(0,)]

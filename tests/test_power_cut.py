@@ -3,8 +3,8 @@
 A child's system calls are recorded with strace and fed to a disk that loses what was not synced (tests/power_cuts.py).
 The home that is left is opened by the real program.
 
-COMMONPLACE_CUTS      how many random cuts are tried beside those after every sync (60)
-COMMONPLACE_SEED      what the random cuts follow from (another one in every run; a failure prints it)
+COMMONBOOK_CUTS      how many random cuts are tried beside those after every sync (60)
+COMMONBOOK_SEED      what the random cuts follow from (another one in every run; a failure prints it)
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tests import crashing
 from tests.crashing import Ledger, Op, settle
 from tests.power_cuts import CALLS, Call, Disk, acknowledgements, read_trace
 
-CUTS = int(os.environ.get("COMMONPLACE_CUTS", "60"))
-SEED = os.environ.get("COMMONPLACE_SEED") or str(time.time_ns())
+CUTS = int(os.environ.get("COMMONBOOK_CUTS", "60"))
+SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="strace is on Linux only")]
 

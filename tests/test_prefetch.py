@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from commonplace import prefetch as prefetching
-from commonplace.errors import BadInput
+from commonbook import prefetch as prefetching
+from commonbook.errors import BadInput
 
 
 class Slow:
@@ -38,7 +38,7 @@ class Slow:
         self.go_on.set()
         assert self.ended.acquire(timeout=30)
         for thread in threading.enumerate():
-            if thread.name == "commonplace-prefetch":
+            if thread.name == "commonbook-prefetch":
                 thread.join(30)
 
 
@@ -49,7 +49,7 @@ def slow(book, monkeypatch):
     yield slow
     slow.go_on.set()
     for thread in threading.enumerate():
-        if thread.name == "commonplace-prefetch":
+        if thread.name == "commonbook-prefetch":
             thread.join(30)
 
 
@@ -211,7 +211,7 @@ def test_no_more_is_kept_than_there_is_room_for(book, said, monkeypatch):
         book.append(name, ["the heron nests"])
         book.prefetch(name, "heron")
         for thread in threading.enumerate():
-            if thread.name == "commonplace-prefetch":
+            if thread.name == "commonbook-prefetch":
                 thread.join(30)
     assert [book.prefetched(name, "heron") is not None for name in "abcde"] == [False, False, True, True, True]
 
@@ -261,7 +261,7 @@ def test_what_was_fetched_is_not_handed_out_when_the_right_to_it_was_taken_away(
     assert hit.passage == "the kestrel hovers"
     assert alice.prefetch("s", "kestrel", spaces="team")
     for thread in threading.enumerate():
-        if thread.name == "commonplace-prefetch":
+        if thread.name == "commonbook-prefetch":
             thread.join(30)
     open_book().revoke("user:alice", "team")
     assert alice.prefetched("s", "kestrel", wait=30) is None

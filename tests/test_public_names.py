@@ -5,17 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import commonplace
-from commonplace import client
-from commonplace.book import Commonplace
+import commonbook
+from commonbook import client
+from commonbook.book import Book
 
 
 def test_the_package_offers_just_this():
-    assert commonplace.__all__ == ["__version__", "open"]
+    assert commonbook.__all__ == ["__version__", "open"]
 
 
 def test_a_book_has_just_these_verbs():
-    public = {name for name in dir(Commonplace) if not name.startswith("_")}
+    public = {name for name in dir(Book) if not name.startswith("_")}
     assert public == {
         "accept_deletions",
         "acting_as",
@@ -115,7 +115,7 @@ def test_the_client_offers_just_this():
 
 def test_importing_the_package_and_its_facade_imports_nothing_slow():
     said = subprocess.run(
-        [sys.executable, "-c", "import sys, commonplace.compose; print(*sys.modules)"],
+        [sys.executable, "-c", "import sys, commonbook.compose; print(*sys.modules)"],
         capture_output=True,
         text=True,
         check=True,

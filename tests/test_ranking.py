@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonplace.catalogue import BY_USER, IS_CHAT, IS_QUESTION, TELLS_TIME, Pool
-from commonplace.ranking import PARTS, Near, Question, Scores, idf, is_short_question, rank, said, share
+from commonbook.catalogue import BY_USER, IS_CHAT, IS_QUESTION, TELLS_TIME, Pool
+from commonbook.ranking import PARTS, Near, Question, Scores, idf, is_short_question, rank, said, share
 
 TERMS = ("bill", "alic")
 """What is asked for; near terms get the places behind them."""

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-import commonplace
-from commonplace.book import Commonplace
-from commonplace.compose import move_book, open_book
-from commonplace.errors import BadInput, NotFound, TooLarge
-from commonplace.model import Filter
-from commonplace.settings import DatabaseChoice, Settings
+import commonbook
+from commonbook.book import Book
+from commonbook.compose import move_book, open_book
+from commonbook.errors import BadInput, NotFound, TooLarge
+from commonbook.model import Filter
+from commonbook.settings import DatabaseChoice, Settings
 from tests.hand_edits import change
 from tests.postgres_server import TEMPLATE
 
 SUPERSEDED = ("green", "red")
 
 
-def doubted(book: Commonplace, space: str = "a") -> tuple[str, str, str]:
+def doubted(book: Book, space: str = "a") -> tuple[str, str, str]:
     """Let a reflection rest on something that was superseded; return what was, by what, and the reflection."""
     old, new = (book.remember(text, space="grounds").id for text in SUPERSEDED)
     reflection = book.reflect("doors are green", [old], space=space).id
@@ -26,12 +26,12 @@ def doubted(book: Commonplace, space: str = "a") -> tuple[str, str, str]:
     return old, new, reflection
 
 
-def told(book: Commonplace) -> list[tuple[str, str, str, str]]:
+def told(book: Book) -> list[tuple[str, str, str, str]]:
     """Return what waits in the inbox: the notice, the memory in doubt, what was invalidated, and its space."""
     return sorted((one.id, one.dependent.id, one.invalidated.id, one.space) for one in book.inbox(limit=1000).items)
 
 
-def file_of(book: Commonplace, memory_id: str) -> Path:
+def file_of(book: Book, memory_id: str) -> Path:
     return Path(book.home) / book.get(memory_id).path
 
 
@@ -179,14 +179,14 @@ def test_a_note_with_the_fields_of_a_notice_is_a_note(book, home):
     said = f"dependent_id: {reflection}\ninvalidated_id: {old}\ninvalidating_id: {new}\ntimestamp: 2026-01-01T00:00:00Z"
     path = next((home / "a").rglob("mine--*"))
     change(path, "kind: note\n", f"kind: note\n{said}\n")
-    (home / ".commonplace" / "state.db").unlink()
-    with commonplace.open(home) as again:
+    (home / ".commonbook" / "state.db").unlink()
+    with commonbook.open(home) as again:
         again.sync()
         assert (again.get(note).kind, again.get(note).notice) == ("note", None)
         assert [one[1] for one in told(again)] == [reflection]
 
 
-def decide_until_there_is_no_room(book: Commonplace, old: str, reflection: str, note: str) -> None:
+def decide_until_there_is_no_room(book: Book, old: str, reflection: str, note: str) -> None:
     for _ in range(100):
         try:
             book.triage(reflection, "keep", note=note)
@@ -211,7 +211,7 @@ def test_a_memory_with_no_room_for_a_decision_stays_in_doubt_and_stops_no_look_a
 # --- what can be thrown away, and carried elsewhere
 
 
-def some_of_everything(book: Commonplace) -> None:
+def some_of_everything(book: Book) -> None:
     """Have a notice that is open, one that was withdrawn, one decided and one dismissed."""
     old, _, reflection = doubted(book)
     book.share(reflection, "c")
@@ -223,7 +223,7 @@ def some_of_everything(book: Commonplace) -> None:
     book.reinstate(ground)
 
 
-def seen(book: Commonplace) -> list[tuple[object, ...]]:
+def seen(book: Book) -> list[tuple[object, ...]]:
     marked = [(one.id, one.marks, one.superseded_by, one.doubts) for one in book.list(Filter(), limit=1000).items]
     return [*sorted(marked), *told(book)]
 
@@ -232,8 +232,8 @@ def test_a_home_whose_database_is_lost_has_the_same_doubts(book, home):
     some_of_everything(book)
     before = seen(book)
     book.close()
-    (home / ".commonplace" / "state.db").unlink()
-    with commonplace.open(home) as again:
+    (home / ".commonbook" / "state.db").unlink()
+    with commonbook.open(home) as again:
         again.sync()
         assert seen(again) == before
         again.rebuild()
@@ -244,7 +244,7 @@ def test_a_home_whose_database_is_lost_has_the_same_doubts(book, home):
 def test_an_exported_folder_brings_its_doubts_into_another_home(book, tmp_path):
     some_of_everything(book)
     book.export(str(tmp_path / "exported"))
-    with commonplace.open(tmp_path / "other") as other:
+    with commonbook.open(tmp_path / "other") as other:
         for new in (True, False):
             report = other.import_folder(str(tmp_path / "exported"))
             assert (bool(report.done), report.skipped) == (new, ())
@@ -257,7 +257,7 @@ def test_doubts_move_to_a_server_and_back(book, home, postgres, tmp_path):
     before = seen(book)
     book.close()
     address = postgres.make_database("doubts", template=TEMPLATE)
-    server = Settings(home="", cwd="", database=DatabaseChoice(address, str(home / ".commonplace" / "keys")))
+    server = Settings(home="", cwd="", database=DatabaseChoice(address, str(home / ".commonbook" / "keys")))
     move_book(Settings.load(home), address)
     with open_book(server) as moved:
         assert seen(moved) == before
@@ -266,7 +266,7 @@ def test_doubts_move_to_a_server_and_back(book, home, postgres, tmp_path):
         assert [one for one in told(moved) if one[2] == old] == []
         before = seen(moved)
     move_book(server, str(tmp_path / "back"))
-    with commonplace.open(tmp_path / "back") as back:
+    with commonbook.open(tmp_path / "back") as back:
         assert seen(back) == before
         assert back.doctor() == ()
     postgres.drop_database("doubts")

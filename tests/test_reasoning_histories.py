@@ -1,7 +1,7 @@
 """Histories at random: several principals reason, supersede, share and decide, and a simple model says what each sees.
 
-COMMONPLACE_HISTORIES   how many histories each engine has (8)
-COMMONPLACE_STEPS       how many steps each of them has at most (25)
+COMMONBOOK_HISTORIES   how many histories each engine has (8)
+COMMONBOOK_STEPS       how many steps each of them has at most (25)
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from commonplace.book import Commonplace
-from commonplace.doubt import Waiting
-from commonplace.errors import BadInput, CommonplaceError, Conflict, NotAllowed, NotFound
-from commonplace.judgement import Cause
-from commonplace.model import Filter, Memory
-from commonplace.notices import notice_id
+from commonbook.book import Book
+from commonbook.doubt import Waiting
+from commonbook.errors import BadInput, CommonbookError, Conflict, NotAllowed, NotFound
+from commonbook.judgement import Cause
+from commonbook.model import Filter, Memory
+from commonbook.notices import notice_id
 from tests.reasoning_model import CAP, OWNER, REASONING, Known, Model
 from tests.test_sharing_races import wrong_with_copies
 
-HISTORIES = int(os.environ.get("COMMONPLACE_HISTORIES", "8"))
-STEPS = int(os.environ.get("COMMONPLACE_STEPS", "25"))
+HISTORIES = int(os.environ.get("COMMONBOOK_HISTORIES", "8"))
+STEPS = int(os.environ.get("COMMONBOOK_STEPS", "25"))
 SPACES = ("a", "b", "b/x", "c")
 NAMES = ("alice", "bob")
 
@@ -50,7 +50,7 @@ T = TypeVar("T")
 class Histories(RuleBasedStateMachine):
     """A part of a book where nobody else is, its model, and everything that can be done to it."""
 
-    book: Commonplace
+    book: Book
     number = 0
 
     def __init__(self) -> None:
@@ -95,12 +95,12 @@ class Histories(RuleBasedStateMachine):
         # Now and then what was said before: a refresh then changes nothing.
         return f"text {self.said if at % 4 else max(1, self.said - 3)}"
 
-    def _refusal(self, who: str, memory: Known) -> type[CommonplaceError] | None:
+    def _refusal(self, who: str, memory: Known) -> type[CommonbookError] | None:
         if not self.model.sees(who, memory):
             return NotFound
         return None if self.model.may(who, memory.space, "writer") else NotAllowed
 
-    def _do(self, refused: type[CommonplaceError] | None, act: Callable[[], T]) -> T | None:
+    def _do(self, refused: type[CommonbookError] | None, act: Callable[[], T]) -> T | None:
         """Do it, or see it refused as the model says."""
         if refused is None:
             return act()
@@ -108,7 +108,7 @@ class Histories(RuleBasedStateMachine):
             act()
         return None
 
-    def _refused_links(self, who: str, id_: str, wanted: Sequence[tuple[str, Known]]) -> type[CommonplaceError] | None:
+    def _refused_links(self, who: str, id_: str, wanted: Sequence[tuple[str, Known]]) -> type[CommonbookError] | None:
         """Say why a memory may not have some more links."""
         for relation, target in wanted:
             if not self.model.sees(who, target):
@@ -208,7 +208,7 @@ class Histories(RuleBasedStateMachine):
         if self._do(self._refusal(by, memory), lambda: self.hands[by].unlink(memory.id, relation, target)):
             del memory.links[relation, target]
 
-    def _refused_supersession(self, who: str, old: Known, new: Known) -> type[CommonplaceError] | None:
+    def _refused_supersession(self, who: str, old: Known, new: Known) -> type[CommonbookError] | None:
         refused = self._refusal(who, new)
         if refused is not None:
             return refused
@@ -358,7 +358,7 @@ class Histories(RuleBasedStateMachine):
         self._share(self.people[who], self._memory(at), self._space(where), mode)
 
     def _share(self, by: str, source: Known, space: str, mode: str) -> None:
-        refused: type[CommonplaceError] | None = None if self.model.sees(by, source) else NotFound
+        refused: type[CommonbookError] | None = None if self.model.sees(by, source) else NotFound
         if not self.model.may(by, space, "writer"):
             refused = NotAllowed
         made = self._do(refused, lambda: self.hands[by].share(source.id, space, refresh=mode))
@@ -381,7 +381,7 @@ class Histories(RuleBasedStateMachine):
             took=source.revision,
         )
 
-    def _with_copy(self, who: str, at: int, verb: str, refusals: dict[str, type[CommonplaceError]]) -> Known | None:
+    def _with_copy(self, who: str, at: int, verb: str, refusals: dict[str, type[CommonbookError]]) -> Known | None:
         copies = [one for one in self._memories() if one.source is not None]
         copy, by = self._some(at, copies, self._memories()), self.people[who]
         refused = self._refusal(by, copy) or (BadInput if copy.source is None else None)
@@ -493,7 +493,7 @@ class Histories(RuleBasedStateMachine):
             "decisions": sorted(memory.decisions),
         }
 
-    def _check_inbox(self, who: str, book: Commonplace) -> None:
+    def _check_inbox(self, who: str, book: Book) -> None:
         told = book.inbox(limit=1000).items
         if who == OWNER:
             told = tuple(one for one in told if one.space.startswith(f"{self.top}/"))
@@ -526,7 +526,7 @@ class Histories(RuleBasedStateMachine):
         for at, above in zip(one.path[1:], one.path, strict=False):
             assert at is None or above is None or above in {to for to, _ in self.model.steps(at, own=False)}
 
-    def _check_dependents(self, who: str, book: Commonplace, memory: Known) -> None:
+    def _check_dependents(self, who: str, book: Book, memory: Known) -> None:
         if not self.model.may(who, memory.space, "reader"):
             with pytest.raises(NotFound):
                 book.dependents(memory.id)

@@ -1,8 +1,8 @@
 """Superseding while others link, copy, take back and die, in real processes: everybody concerned is told exactly once.
 
-COMMONPLACE_ROUNDS       how many rounds of each race there are (3; the full setting is 200)
-COMMONPLACE_DEPENDENTS   how many memories rest on what is superseded by a process that is killed (150; in full 1000)
-COMMONPLACE_SEED         where the dice begin
+COMMONBOOK_ROUNDS       how many rounds of each race there are (3; the full setting is 200)
+COMMONBOOK_DEPENDENTS   how many memories rest on what is superseded by a process that is killed (150; in full 1000)
+COMMONBOOK_SEED         where the dice begin
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from collections.abc import Callable
 
 import pytest
 
-from commonplace.book import Commonplace
-from commonplace.model import Draft, Filter
+from commonbook.book import Book
+from commonbook.model import Draft, Filter
 from tests import crashing
 from tests.sharing_child import children
 from tests.test_sharing_races import Ring, wrong_with_copies
 
-ROUNDS = int(os.environ.get("COMMONPLACE_ROUNDS", "3"))
-DEPENDENTS = int(os.environ.get("COMMONPLACE_DEPENDENTS", "150"))
-SEED = os.environ.get("COMMONPLACE_SEED") or str(time.time_ns())
+ROUNDS = int(os.environ.get("COMMONBOOK_ROUNDS", "3"))
+DEPENDENTS = int(os.environ.get("COMMONBOOK_DEPENDENTS", "150"))
+SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180 + 10 * ROUNDS + DEPENDENTS)]
 
 
-def told(book: Commonplace) -> Counter[tuple[str, str, str | None]]:
+def told(book: Book) -> Counter[tuple[str, str, str | None]]:
     """Who is told of what, and how often."""
     found: Counter[tuple[str, str, str | None]] = Counter()
     after = None
@@ -46,7 +46,7 @@ def told(book: Commonplace) -> Counter[tuple[str, str, str | None]]:
             return found
 
 
-def told_in_log(book: Commonplace, space: str) -> Counter[tuple[str, str, str]]:
+def told_in_log(book: Book, space: str) -> Counter[tuple[str, str, str]]:
     """What the log says was told, and how often."""
     found: Counter[tuple[str, str, str]] = Counter()
     after = 0
@@ -207,9 +207,9 @@ def test_whatever_happens_at_once_everybody_concerned_is_told_exactly_once(place
 
 CRASH = """
 import os, signal, sys
-import commonplace
-from commonplace.desk import Desk
-from commonplace.engines.disk import HomeFolder
+import commonbook
+from commonbook.desk import Desk
+from commonbook.engines.disk import HomeFolder
 place, old, new, where, point = *sys.argv[1:5], int(sys.argv[5])
 done = 0
 def counted(real):
@@ -224,14 +224,14 @@ if where == "rows":
     Desk.log_memory = counted(Desk.log_memory)
 if where == "files":
     HomeFolder.put = counted(HomeFolder.put)
-commonplace.open(place).supersede(old, new, reason="the new price list")
+commonbook.open(place).supersede(old, new, reason="the new price list")
 """
 
 
 def killed(place: object, old: str, new: str, where: str, point: int) -> None:
     child = subprocess.run(
         [sys.executable, "-c", CRASH, str(place), old, new, where, str(point)],
-        env=crashing.environment(COMMONPLACE_SPACE="personal"),
+        env=crashing.environment(COMMONBOOK_SPACE="personal"),
         check=False,
         capture_output=True,
     )

@@ -18,14 +18,14 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-import commonplace
-from commonplace import indexing, recall, when
-from commonplace.book import Commonplace
-from commonplace.compose import SystemClock
-from commonplace.engines.mapped_index import MappedIndex
-from commonplace.errors import BadInput, BadSpaceName, BadText, BadTime, CommonplaceError
-from commonplace.model import Draft, Hit, Recalled
-from commonplace.transcripts import Utterance, render
+import commonbook
+from commonbook import indexing, recall, when
+from commonbook.book import Book
+from commonbook.compose import SystemClock
+from commonbook.engines.mapped_index import MappedIndex
+from commonbook.errors import BadInput, BadSpaceName, BadText, BadTime, CommonbookError
+from commonbook.model import Draft, Hit, Recalled
+from commonbook.transcripts import Utterance, render
 from tests.conftest import OpenBook
 from tests.paraphrases import ASKED, OTHERS
 
@@ -49,7 +49,7 @@ def said(number: int, text: str, *, author: str = "user:alice", role: str = "use
 
 
 @pytest.fixture(params=[False, True], ids=["in the tail", "in the index"])
-def settle(request, book: Commonplace) -> Callable[[], None]:
+def settle(request, book: Book) -> Callable[[], None]:
     """Write the index, or leave everything to be searched directly: nobody may see a difference."""
 
     def settling() -> None:
@@ -62,7 +62,7 @@ def settle(request, book: Commonplace) -> Callable[[], None]:
 # --- filters, inside the search
 
 
-def test_the_one_memory_with_a_tag_is_found_among_eighty_stronger_matches(book: Commonplace, settle):
+def test_the_one_memory_with_a_tag_is_found_among_eighty_stronger_matches(book: Book, settle):
     strong = [Draft(text=f"billing billing invoice {n}", tags=("x",)) for n in range(80)]
     weak = "In a long talk about holidays and the weather somebody said that billing, of all things, had moved."
     book.remember_many(strong[:40])
@@ -76,7 +76,7 @@ def test_the_one_memory_with_a_tag_is_found_among_eighty_stronger_matches(book: 
 
 
 @pytest.mark.parametrize("only", [{"kinds": ["decision"]}, {"spaces": "other"}, {"since": "2001-01-01"}])
-def test_no_filter_is_applied_after_the_cut(book: Commonplace, settle, only):
+def test_no_filter_is_applied_after_the_cut(book: Book, settle, only):
     book.remember_many([Draft(text=f"billing billing {n}", occurred="2000-01-01") for n in range(120)])
     space = "other" if "spaces" in only else "personal"
     receipt = book.remember("Long ago they spoke of billing and of much else besides.", kind="decision", space=space)
@@ -84,7 +84,7 @@ def test_no_filter_is_applied_after_the_cut(book: Commonplace, settle, only):
     assert ids(book.recall("billing", k=3, **only)) == [receipt.id]
 
 
-def test_kinds_are_any_of_those_named_and_tags_are_all_of_them(book: Commonplace, settle):
+def test_kinds_are_any_of_those_named_and_tags_are_all_of_them(book: Book, settle):
     fact, preference, note = (
         book.remember(f"Billing in {n} ways", kind=kind, tags=[kind, "all"]).id
         for n, kind in enumerate(("fact", "preference", "note"))
@@ -99,7 +99,7 @@ def test_kinds_are_any_of_those_named_and_tags_are_all_of_them(book: Commonplace
 # --- what others have, and what is gone, shows in nothing (C3)
 
 
-def _asked_everything(book: Commonplace) -> list[tuple[object, ...]]:
+def _asked_everything(book: Book) -> list[tuple[object, ...]]:
     queries = ("billing", "Who pays the billing invoice of project 7?", "money", "rare words", "When was it?", "")
     return [
         untimed(book.recall(query, spaces="mine", k=k, explain=True, min_score=least))
@@ -108,7 +108,7 @@ def _asked_everything(book: Commonplace) -> list[tuple[object, ...]]:
     ]
 
 
-def _compare_with_and_without_others(book: Commonplace, *, own: int, others: int) -> None:
+def _compare_with_and_without_others(book: Book, *, own: int, others: int) -> None:
     text = "The billing invoice {} of project {} is paid by the team on day {}."
     mine = [Draft(text=text.format(n, n % 13, n % 7), space="mine", tags=(f"t{n % 3}",)) for n in range(own)]
     book.remember_many([*mine, Draft(text="Rare words about money", space="mine")])
@@ -124,12 +124,12 @@ def _compare_with_and_without_others(book: Commonplace, *, own: int, others: int
     assert _asked_everything(book) == before
 
 
-def test_an_answer_is_the_same_to_the_last_digit_whatever_other_spaces_hold_or_was_deleted(book: Commonplace):
+def test_an_answer_is_the_same_to_the_last_digit_whatever_other_spaces_hold_or_was_deleted(book: Book):
     _compare_with_and_without_others(book, own=140, others=200)
 
 
 @pytest.mark.slow
-def test_an_answer_with_over_a_thousand_matches_is_the_same_with_a_thousand_others(book: Commonplace):
+def test_an_answer_with_over_a_thousand_matches_is_the_same_with_a_thousand_others(book: Book):
     _compare_with_and_without_others(book, own=1100, others=1000)
 
 
@@ -139,7 +139,7 @@ def test_candidates_of_one_score_are_chosen_by_their_whole_ids(home: Path):
     numbers = [f"8{n:03x}" for n in range(80)]
     answers = []
     for name, order in (("forwards", numbers), ("backwards", numbers[::-1])):
-        with commonplace.open(home.parent / name) as book:
+        with commonbook.open(home.parent / name) as book:
             folder = home.parent / name / "personal"
             folder.mkdir(exist_ok=True)
             for half in (order[:40], order[40:]):
@@ -157,8 +157,8 @@ def test_candidates_of_one_score_are_chosen_by_their_whole_ids(home: Path):
 # --- C4: read your writes
 
 ANSWERING = (
-    "import sys, commonplace\n"
-    "with commonplace.open(sys.argv[1]) as book:\n"
+    "import sys, commonbook\n"
+    "with commonbook.open(sys.argv[1]) as book:\n"
     "    for line in sys.stdin:\n"
     "        verb, _, rest = line.rstrip('\\n').partition(' ')\n"
     "        if verb == 'remember': print(book.remember(rest).id, flush=True)\n"
@@ -166,7 +166,7 @@ ANSWERING = (
 )
 
 
-def test_what_one_process_wrote_the_next_recall_of_another_finds(place: Path | str, book: Commonplace):
+def test_what_one_process_wrote_the_next_recall_of_another_finds(place: Path | str, book: Book):
     command = [sys.executable, "-c", ANSWERING, str(place)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdin
@@ -196,7 +196,7 @@ def test_what_one_process_wrote_the_next_recall_of_another_finds(place: Path | s
         assert other.wait(30) == 0
 
 
-def test_edited_moved_and_deleted_memories_are_found_as_they_are_now(book: Commonplace, settle):
+def test_edited_moved_and_deleted_memories_are_found_as_they_are_now(book: Book, settle):
     edited, moved, deleted, kept = (book.remember(f"The walrus number {n}", space="a").id for n in range(4))
     assert set(ids(book.recall("walrus", spaces="a"))) == {edited, moved, deleted, kept}
     settle()
@@ -221,7 +221,7 @@ def test_edited_moved_and_deleted_memories_are_found_as_they_are_now(book: Commo
 # --- C5: times
 
 
-def test_as_of_shows_what_was_valid_then(book: Commonplace, settle):
+def test_as_of_shows_what_was_valid_then(book: Book, settle):
     first = book.remember("Rent is 800", valid_from="2020-01-01", valid_until="2021-12-31").id
     second = book.remember("Rent is 900", valid_from="2022-01-01").id
     new = book.remember("Rent rises", occurred="2023-05-01").id
@@ -240,7 +240,7 @@ def test_as_of_shows_what_was_valid_then(book: Commonplace, settle):
     assert then("now") == {second, new, today}
 
 
-def test_as_of_shows_what_was_not_superseded_then(book: Commonplace, settle):
+def test_as_of_shows_what_was_not_superseded_then(book: Book, settle):
     old = book.remember("Rent is 800", valid_from="2020-01-01").id
     settle()
     new = book.remember("Rent is 900", valid_from="2022-01-01", replaces=old).id
@@ -257,7 +257,7 @@ def test_as_of_shows_what_was_not_superseded_then(book: Commonplace, settle):
         assert ids(book.recall(query, as_of="2023-06-01")) == [new]
 
 
-def test_of_a_memory_and_its_successor_one_holds_at_any_time(book: Commonplace, settle):
+def test_of_a_memory_and_its_successor_one_holds_at_any_time(book: Book, settle):
     old = book.remember("Rent is 800", occurred="2020-01-01").id
     new = book.remember("Rent is 900", occurred="2022-01-01", replaces=old).id
     settle()
@@ -265,7 +265,7 @@ def test_of_a_memory_and_its_successor_one_holds_at_any_time(book: Commonplace, 
     assert ids(book.recall("rent", as_of="2022-06-01")) == [new]
 
 
-def test_since_and_until_go_by_when_it_happened_else_by_when_it_was_written_down(book: Commonplace, settle):
+def test_since_and_until_go_by_when_it_happened_else_by_when_it_was_written_down(book: Book, settle):
     past = book.remember("Walrus seen", occurred="2020-05-07").id
     later = book.remember("Walrus heard", occurred="2021-05-07").id
     now = book.remember("Walrus noted", valid_from="2020-05-07").id
@@ -278,7 +278,7 @@ def test_since_and_until_go_by_when_it_happened_else_by_when_it_was_written_down
         assert book.recall(query, until="2020-05-06").hits == ()
 
 
-def test_since_and_until_go_by_the_time_of_each_message(book: Commonplace, settle):
+def test_since_and_until_go_by_the_time_of_each_message(book: Book, settle):
     talk = [said(1, "The walrus swims", day=7), said(2, "The walrus sleeps", day=9)]
     book.remember(render(talk), kind="episode", title="Talk", occurred="2026-01-01")
     settle()
@@ -287,7 +287,7 @@ def test_since_and_until_go_by_the_time_of_each_message(book: Commonplace, settl
     assert book.recall("walrus", until="2026-05-01").hits == ()
 
 
-def test_a_question_that_names_a_month_prefers_what_happened_in_it(book: Commonplace, settle):
+def test_a_question_that_names_a_month_prefers_what_happened_in_it(book: Book, settle):
     may = book.remember("The walrus swam", occurred="2023-05-07").id
     june = book.remember("The walrus swam", occurred="2023-06-07").id
     settle()
@@ -306,7 +306,7 @@ _TABLES = {
 }
 
 
-def _state(book: Commonplace, engine: str) -> tuple[list[object], dict[str, tuple[bytes, int]]]:
+def _state(book: Book, engine: str) -> tuple[list[object], dict[str, tuple[bytes, int]]]:
     """Every row of the book, and every file."""
     with book._parts.db.reading() as tx:
         rows = [(name, sorted(map(repr, tx.rows(f"SELECT * FROM {name}")))) for (name,) in tx.rows(_TABLES[engine])]
@@ -314,7 +314,7 @@ def _state(book: Commonplace, engine: str) -> tuple[list[object], dict[str, tupl
     return [*rows], {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
 
 
-def test_recall_changes_nothing(book: Commonplace, engine: str):
+def test_recall_changes_nothing(book: Book, engine: str):
     old = book.remember("Walrus one", expires="in 3 days")
     book.remember("Walrus two", replaces=old.id)
     book.remember("Walrus gone", expires="yesterday")
@@ -333,7 +333,7 @@ def test_recall_changes_nothing(book: Commonplace, engine: str):
 
 
 @pytest.fixture
-def everyday(book: Commonplace) -> Commonplace:
+def everyday(book: Book) -> Book:
     book.remember_many([Draft(text=text) for text in (*(memory for memory, _ in ASKED), *OTHERS)])
     return book
 
@@ -356,12 +356,12 @@ UNANSWERED = (
 )
 
 
-def test_a_prompt_that_nothing_answers_gets_nothing(everyday: Commonplace):
+def test_a_prompt_that_nothing_answers_gets_nothing(everyday: Book):
     answered = {query: texts(everyday.recall(query)) for query in UNANSWERED}
     assert {query: found for query, found in answered.items() if found} == {}
 
 
-def test_a_prompt_of_small_words_alone_gets_nothing(everyday: Commonplace):
+def test_a_prompt_of_small_words_alone_gets_nothing(everyday: Book):
     prompts = (
         "no",
         "How are you?",
@@ -375,12 +375,12 @@ def test_a_prompt_of_small_words_alone_gets_nothing(everyday: Commonplace):
     assert {query: found for query, found in answered.items() if found} == {}
 
 
-def test_an_empty_book_answers_nothing(book: Commonplace):
+def test_an_empty_book_answers_nothing(book: Book):
     assert book.recall("walrus").hits == book.recall("").hits == book.recall("x", spaces="no/such").hits == ()
 
 
 @pytest.mark.parametrize("query", ["", " ", "\n\t \u3000"])
-def test_an_empty_question_gives_the_newest(book: Commonplace, query):
+def test_an_empty_question_gives_the_newest(book: Book, query):
     made = [book.remember(f"number {n}", tags=[f"t{n % 2}"], kind=("note", "fact")[n % 2]).id for n in range(14)]
     book.delete(made.pop())
     assert ids(book.recall(query)) == made[:-11:-1]
@@ -390,7 +390,7 @@ def test_an_empty_question_gives_the_newest(book: Commonplace, query):
     assert all(hit.score == 0 and hit.type == "memory" for hit in book.recall(query).hits)
 
 
-def test_hits_below_the_least_score_are_left_out(everyday: Commonplace):
+def test_hits_below_the_least_score_are_left_out(everyday: Book):
     query = "Who is responsible for payments?"
     found = everyday.recall(query, k=50, min_score=0).hits
     scores = [hit.score for hit in found]
@@ -418,23 +418,23 @@ def test_without_a_name_the_project_and_personal_are_asked_and_worktrees_share_i
     git("worktree", "add", "-q", str(second), cwd=first)
     git("init", "-q", cwd=elsewhere)
     monkeypatch.chdir(first)
-    with commonplace.open(place) as book:
+    with commonbook.open(place) as book:
         mine = book.remember("The walrus is ours").id
         own = book.remember("The walrus is private", space="personal").id
         team = book.remember("The walrus of the team", space="team").id
         assert book.get(mine).space.name == "projects/walruses"
     monkeypatch.chdir(second)
-    with commonplace.open(place) as book:
+    with commonbook.open(place) as book:
         assert set(ids(book.recall("walrus"))) == {mine, own} == set(ids(book.recall("")))
         assert ids(book.recall("walrus", spaces="projects/walruses")) == [mine]
     monkeypatch.chdir(elsewhere)
-    with commonplace.open(place) as book:
+    with commonbook.open(place) as book:
         assert ids(book.recall("walrus")) == [own] == ids(book.recall(""))
-    with commonplace.open(place, space="team") as book:
+    with commonbook.open(place, space="team") as book:
         assert set(ids(book.recall("walrus"))) == {team, own}
 
 
-def test_a_named_space_means_it_alone_and_with_a_slash_all_below_it(book: Commonplace, settle):
+def test_a_named_space_means_it_alone_and_with_a_slash_all_below_it(book: Book, settle):
     made = {
         name: book.remember(f"The walrus of {n}", space=name).id
         for n, name in enumerate(("team", "team/a", "team/a/b", "teams", "personal"))
@@ -458,7 +458,7 @@ def test_a_named_space_means_it_alone_and_with_a_slash_all_below_it(book: Common
 # --- what is left out unless it is asked for
 
 
-def test_superseded_memories_are_left_out_unless_asked_for_and_marked_then(book: Commonplace, settle):
+def test_superseded_memories_are_left_out_unless_asked_for_and_marked_then(book: Book, settle):
     old = book.remember("The walrus weighs 800").id
     settle()
     new = book.remember("The walrus weighs 900", replaces=old).id
@@ -472,7 +472,7 @@ def test_superseded_memories_are_left_out_unless_asked_for_and_marked_then(book:
     assert ids(book.recall("walrus")) == ids(book.recall("")) == [old]
 
 
-def test_a_supersession_that_is_taken_back_brings_the_memory_back(book: Commonplace, settle):
+def test_a_supersession_that_is_taken_back_brings_the_memory_back(book: Book, settle):
     old, new = book.remember("The walrus weighs 800").id, book.remember("The walrus weighs 900").id
     settle()
     book.link(new, "supersedes", old)
@@ -482,7 +482,7 @@ def test_a_supersession_that_is_taken_back_brings_the_memory_back(book: Commonpl
     assert set(ids(book.recall("walrus"))) == {old, new}
 
 
-def test_expired_memories_are_left_out_unless_asked_for_and_marked_then(book: Commonplace, settle):
+def test_expired_memories_are_left_out_unless_asked_for_and_marked_then(book: Book, settle):
     gone = book.remember("The walrus of today", expires="2020-01-01").id
     soon = book.remember("The walrus of tomorrow", expires="in 3 days").id
     settle()
@@ -494,7 +494,7 @@ def test_expired_memories_are_left_out_unless_asked_for_and_marked_then(book: Co
     assert set(ids(book.recall("walrus"))) == {gone, soon}
 
 
-def test_a_memory_that_expires_later_leaves_when_its_time_comes(book: Commonplace, settle, monkeypatch):
+def test_a_memory_that_expires_later_leaves_when_its_time_comes(book: Book, settle, monkeypatch):
     at = datetime.now(UTC) + timedelta(hours=1)
     receipt = book.remember("The walrus of this hour", expires=at)
     settle()
@@ -503,7 +503,7 @@ def test_a_memory_that_expires_later_leaves_when_its_time_comes(book: Commonplac
     assert book.recall("walrus").hits == book.recall("").hits == ()
 
 
-def test_notices_are_left_out_unless_asked_for(book: Commonplace, settle):
+def test_notices_are_left_out_unless_asked_for(book: Book, settle):
     old = book.remember("Alice feeds it").id
     book.reflect("The walrus likes Alice", on=[old])
     book.supersede(old, by=book.remember("Bob feeds it").id, reason="the walrus changed hands")
@@ -521,7 +521,7 @@ def test_notices_are_left_out_unless_asked_for(book: Commonplace, settle):
 # --- what a hit says
 
 
-def test_k_is_how_many_hits_there_are_at_most_and_when_so_many_match_exactly(book: Commonplace, settle):
+def test_k_is_how_many_hits_there_are_at_most_and_when_so_many_match_exactly(book: Book, settle):
     book.remember_many([Draft(text=f"the billing of number {n}") for n in range(210)])
     settle()
     for k in (1, 7, 50, 100, 200):
@@ -529,7 +529,7 @@ def test_k_is_how_many_hits_there_are_at_most_and_when_so_many_match_exactly(boo
         assert len(found) == len(set(found)) == k
 
 
-def test_a_better_answer_does_not_depend_on_k(book: Commonplace, settle):
+def test_a_better_answer_does_not_depend_on_k(book: Book, settle):
     book.remember_many([Draft(text=f"the billing of number {n % 9} and {n}") for n in range(60)])
     settle()
     assert book.recall("billing number 7", k=40).hits[:5] == book.recall("billing number 7", k=5).hits
@@ -543,7 +543,7 @@ def long_text(parts: int, word: str = "walrus") -> tuple[str, list[str]]:
     return "\n\n".join(paragraphs), paragraphs
 
 
-def test_a_long_memory_shows_the_right_passage_word_for_word(book: Commonplace, settle):
+def test_a_long_memory_shows_the_right_passage_word_for_word(book: Book, settle):
     text, paragraphs = long_text(100)
     receipt = book.remember(text, title="The long one")
     settle()
@@ -558,7 +558,7 @@ def test_a_long_memory_shows_the_right_passage_word_for_word(book: Commonplace, 
 
 
 @pytest.mark.parametrize("between", ["\n\n", " ", "\r\n\r\n", "\n\n\n\n"])
-def test_every_text_in_a_hit_stands_so_in_the_memory(book: Commonplace, settle, between):
+def test_every_text_in_a_hit_stands_so_in_the_memory(book: Book, settle, between):
     text = between.join(f"Sentence {n} tells of topic{n}qz, and of this and that, not at length." for n in range(400))
     book.remember(f"  {text}\n")
     settle()
@@ -569,7 +569,7 @@ def test_every_text_in_a_hit_stands_so_in_the_memory(book: Commonplace, settle, 
     assert hit.after
 
 
-def test_a_memory_is_one_hit_however_many_of_its_passages_match(book: Commonplace, settle):
+def test_a_memory_is_one_hit_however_many_of_its_passages_match(book: Book, settle):
     weaker = "In {} they saw a walrus, among many other things, on a long journey."
     others = [book.remember(weaker.format(n)).id for n in range(4)]
     receipt = book.remember(long_text(150)[0])
@@ -577,7 +577,7 @@ def test_a_memory_is_one_hit_however_many_of_its_passages_match(book: Commonplac
     assert sorted(ids(book.recall("walrus"))) == sorted([receipt.id, *others])
 
 
-def test_a_long_memory_whose_every_passage_matches_crowds_nobody_out(book: Commonplace, settle):
+def test_a_long_memory_whose_every_passage_matches_crowds_nobody_out(book: Book, settle):
     short = book.remember("A walrus eats herring").id
     passage = "The walrus eats herring. " + "walrus herring " * 35
     long = book.remember("\n\n".join([passage] * 120), title="walrus herring").id
@@ -585,7 +585,7 @@ def test_a_long_memory_whose_every_passage_matches_crowds_nobody_out(book: Commo
     assert set(ids(book.recall("walrus herring"))) == {short, long}
 
 
-def test_a_message_of_an_episode_is_a_hit_of_its_own(book: Commonplace, settle):
+def test_a_message_of_an_episode_is_a_hit_of_its_own(book: Book, settle):
     talk = [
         said(3, "Shall we feed the animals?"),
         said(4, "The walrus wants herring.\n\nA lot of it.", author="agent:keeper", role="assistant"),
@@ -606,7 +606,7 @@ def test_a_message_of_an_episode_is_a_hit_of_its_own(book: Commonplace, settle):
     assert book.recall("buy some food").hits[0].after == ""
 
 
-def test_messages_of_one_episode_are_several_hits_and_its_introduction_is_one(book: Commonplace, settle):
+def test_messages_of_one_episode_are_several_hits_and_its_introduction_is_one(book: Book, settle):
     talk = [said(n, f"The walrus said {n}") for n in range(3)]
     receipt = book.remember(render(talk, introduction="All about a walrus"), kind="episode", title="Talk")
     settle()
@@ -615,7 +615,7 @@ def test_messages_of_one_episode_are_several_hits_and_its_introduction_is_one(bo
     assert [hit.passage.strip() for hit in hits if hit.type == "memory"] == ["All about a walrus"]
 
 
-def test_a_speaker_who_is_named_is_preferred(book: Commonplace, settle):
+def test_a_speaker_who_is_named_is_preferred(book: Book, settle):
     alice = said(1, "I like herring best.", author="user:alice")
     bob = said(21, "I like herring best.", author="user:bob")
     book.remember_many([Draft(text=render([one]), kind="episode", title=one.author) for one in (alice, bob)])
@@ -638,8 +638,8 @@ def test_a_speaker_who_is_named_is_preferred(book: Commonplace, settle):
     ids=["negative id", "underscored id", "signed id", "endless seq", "last moment", "first moment", "long id"],
 )
 def test_no_transcript_that_a_person_wrote_keeps_others_from_being_found(place, monkeypatch, heading):
-    monkeypatch.setenv("COMMONPLACE_ZONE", "America/New_York")
-    with commonplace.open(place) as book:
+    monkeypatch.setenv("COMMONBOOK_ZONE", "America/New_York")
+    with commonbook.open(place) as book:
         receipt = book.remember("The walrus is fed")
         book.remember(f"{heading}\n\nThe walrus is hungry", kind="episode", title="odd")
         for query in ("walrus", "walrus in May 2026"):
@@ -650,7 +650,7 @@ def test_no_transcript_that_a_person_wrote_keeps_others_from_being_found(place, 
         assert len(book.recall("walrus").hits) == 2
 
 
-def test_a_hit_says_where_it_comes_from(book: Commonplace):
+def test_a_hit_says_where_it_comes_from(book: Book):
     more: dict[str, Any] = {"tags": ["a", "b"], "kind": "fact", "occurred": "2020-01-01", "space": "team/x"}
     receipt = book.remember("Alice owns the billing service.", title="Billing", **more)
     (hit,) = book.recall("billing", spaces="team/x").hits
@@ -662,7 +662,7 @@ def test_a_hit_says_where_it_comes_from(book: Commonplace):
     assert (hit.session, hit.seq, hit.freshness, hit.suspect) == (None, None, None, False)
 
 
-def test_an_explanation_adds_up_and_names_words_and_steps(book: Commonplace, settle):
+def test_an_explanation_adds_up_and_names_words_and_steps(book: Book, settle):
     book.remember("Alice pays the invoices. Paying is what she does.")
     book.remember("Bob walks the dog")
     settle()
@@ -687,7 +687,7 @@ def room(hit: Hit) -> int:
 
 
 @pytest.mark.parametrize("query", ["walrus", ""])
-def test_a_budget_is_never_exceeded_and_a_shorter_hit_takes_the_place_of_one_too_long(book: Commonplace, query):
+def test_a_budget_is_never_exceeded_and_a_shorter_hit_takes_the_place_of_one_too_long(book: Book, query):
     short = book.remember("A walrus, some fish and much ice.", title="short").id
     long = book.remember("walrus " * 100, title="long").id
     every = book.recall(query, budget_tokens=100_000).hits
@@ -701,7 +701,7 @@ def test_a_budget_is_never_exceeded_and_a_shorter_hit_takes_the_place_of_one_too
     assert ids(book.recall(query, budget_tokens=1000)) == [long, short]
 
 
-def test_a_character_of_chinese_counts_as_a_token(book: Commonplace):
+def test_a_character_of_chinese_counts_as_a_token(book: Book):
     book.remember("海象" * 60)
     assert book.recall("海象", budget_tokens=100).hits == ()
     assert len(book.recall("海象", budget_tokens=400).hits) == 1
@@ -709,7 +709,7 @@ def test_a_character_of_chinese_counts_as_a_token(book: Commonplace):
 
 # --- whatever is asked
 
-BAD: list[tuple[dict[str, Any], type[CommonplaceError]]] = [
+BAD: list[tuple[dict[str, Any], type[CommonbookError]]] = [
     ({"k": 0}, BadInput),
     ({"k": -1}, BadInput),
     ({"k": 10**9}, BadInput),
@@ -750,7 +750,7 @@ WRONG_TYPES: list[dict[str, Any]] = [
 ]
 
 
-def test_bad_input_is_refused_with_a_fix_and_changes_nothing(book: Commonplace, engine: str):
+def test_bad_input_is_refused_with_a_fix_and_changes_nothing(book: Book, engine: str):
     book.remember("The walrus is fed")
     before = _state(book, engine)
     for asked, error in BAD:
@@ -762,7 +762,7 @@ def test_bad_input_is_refused_with_a_fix_and_changes_nothing(book: Commonplace, 
     assert len(book.recall("walrus").hits) == 1
 
 
-def test_a_value_of_another_type_is_refused_as_bad_input(book: Commonplace):
+def test_a_value_of_another_type_is_refused_as_bad_input(book: Book):
     taken = []
     for asked in WRONG_TYPES:
         try:
@@ -789,7 +789,7 @@ def test_a_value_of_another_type_is_refused_as_bad_input(book: Commonplace):
     ],
     ids=["NUL", "right to left", "accents", "emoji", "operators", "markup", "control", "no characters"],
 )
-def test_any_text_is_a_question(book: Commonplace, query):
+def test_any_text_is_a_question(book: Book, query):
     receipt = book.remember("The walrus is fed")
     book.remember("A pilot flies over the mountains")
     assert set(ids(book.recall(query))) <= {receipt.id}
@@ -809,14 +809,14 @@ def test_any_text_is_a_question(book: Commonplace, query):
     ],
     ids=["a word again and again", "one word", "ten thousand words", "no spaces", "dates"],
 )
-def test_a_very_long_question_is_answered_in_good_time(book: Commonplace, query):
+def test_a_very_long_question_is_answered_in_good_time(book: Book, query):
     book.remember("The walrus is fed, 海象, word7")
     before = process_time()
     assert len(book.recall(query).hits) <= 1
     assert process_time() - before < 10
 
 
-def test_a_long_question_is_about_what_stands_at_its_ends(book: Commonplace):
+def test_a_long_question_is_about_what_stands_at_its_ends(book: Book):
     receipt = book.remember("The walrus is fed")
     filler = " ".join(f"padding{n}" for n in range(3000))
     assert ids(book.recall(f"Is the walrus fed? {filler}", min_score=0)) == [receipt.id]
@@ -826,7 +826,7 @@ def test_a_long_question_is_about_what_stands_at_its_ends(book: Commonplace):
 # --- threads, forks and the end
 
 
-def test_eight_threads_recall_and_remember_at_once_and_each_finds_what_it_wrote(book: Commonplace):
+def test_eight_threads_recall_and_remember_at_once_and_each_finds_what_it_wrote(book: Book):
     wrong: list[object] = []
     begin = threading.Barrier(8)
 
@@ -853,7 +853,7 @@ def test_eight_threads_recall_and_remember_at_once_and_each_finds_what_it_wrote(
     assert wrong == []
 
 
-def test_a_process_that_forks_after_a_recall_recalls_on_both_sides(book: Commonplace):
+def test_a_process_that_forks_after_a_recall_recalls_on_both_sides(book: Book):
     before = book.remember("The walrus of before").id
     assert ids(book.recall("walrus")) == [before]
     read, write = os.pipe()
@@ -875,7 +875,7 @@ def test_a_process_that_forks_after_a_recall_recalls_on_both_sides(book: Commonp
 
 
 @pytest.mark.slow
-def test_a_process_that_forks_while_threads_recall_recalls_on_both_sides(book: Commonplace, monkeypatch):
+def test_a_process_that_forks_while_threads_recall_recalls_on_both_sides(book: Book, monkeypatch):
     book.remember("The walrus is fed")
     look = MappedIndex._stamp
 
@@ -913,19 +913,19 @@ def test_a_process_that_forks_while_threads_recall_recalls_on_both_sides(book: C
     assert not any(ended)
 
 
-def test_a_closed_book_answers_nothing_more_but_says_why(book: Commonplace):
+def test_a_closed_book_answers_nothing_more_but_says_why(book: Book):
     book.remember("The walrus is fed")
     assert book.recall("walrus").hits
     book.close()
     for query in ("walrus", ""):
-        with pytest.raises(CommonplaceError):
+        with pytest.raises(CommonbookError):
             book.recall(query)
 
 
 # --- receipts
 
 
-def test_a_receipt_says_that_the_memory_is_searchable_and_what_is_near_it(book: Commonplace, settle):
+def test_a_receipt_says_that_the_memory_is_searchable_and_what_is_near_it(book: Book, settle):
     first = book.remember("The billing service belongs to Alice Miller.")
     book.remember("The dog is afraid of thunder and of lightning.")
     settle()
@@ -943,7 +943,7 @@ def test_a_receipt_says_that_the_memory_is_searchable_and_what_is_near_it(book: 
     assert book.remember("An unrelated walrus eats herring on the ice.").near == ()
 
 
-def test_what_is_near_is_named_within_one_batch_too(book: Commonplace):
+def test_what_is_near_is_named_within_one_batch_too(book: Book):
     before = book.remember("The billing service belongs to Alice Miller.")
     receipts = book.remember_many(
         [
@@ -960,18 +960,18 @@ def test_what_is_near_is_named_within_one_batch_too(book: Commonplace):
     assert there_too not in receipts[4].near
 
 
-def test_of_many_that_are_near_the_five_newest_are_named(book: Commonplace):
+def test_of_many_that_are_near_the_five_newest_are_named(book: Book):
     made = [book.remember(f"The billing service belongs to Alice Miller since {year}").id for year in range(2010, 2017)]
     assert book.remember("The billing service belongs to Alice Miller since today").near == tuple(made[:1:-1])
 
 
-def test_a_receipt_names_what_is_near_also_when_the_index_is_written_meanwhile(book: Commonplace):
+def test_a_receipt_names_what_is_near_also_when_the_index_is_written_meanwhile(book: Book):
     first = book.remember("The billing service belongs to Alice Miller.")
     book.remember_many([Draft(text=f"filler {n}") for n in range(128)])
     assert book.remember("The billing service belongs to Alice Miller now.").near == (first.id,)
 
 
-def test_a_write_is_acknowledged_while_somebody_else_holds_the_index(book: Commonplace, open_book: OpenBook):
+def test_a_write_is_acknowledged_while_somebody_else_holds_the_index(book: Book, open_book: OpenBook):
     other = open_book()
     other.reindex()
     book.remember_many([Draft(text=f"filler {n}") for n in range(140)])
@@ -990,13 +990,13 @@ def test_a_write_is_acknowledged_while_somebody_else_holds_the_index(book: Commo
     assert in_time
 
 
-def test_a_repeated_write_names_nothing_near(book: Commonplace):
+def test_a_repeated_write_names_nothing_near(book: Book):
     first = book.remember("The walrus is fed", key="once")
     assert book.remember("The walrus is fed", key="once").near == ()
     assert first.near == ()
 
 
-def test_texts_that_say_nothing_are_near_to_nothing(book: Commonplace):
+def test_texts_that_say_nothing_are_near_to_nothing(book: Book):
     book.remember("The walrus is fed")
     for text in ("", "???", "🎉", "to be or not to be", "Nothing of the kind", "!!!"):
         assert book.remember(text, title="?").near == ()

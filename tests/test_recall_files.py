@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 
 import pytest
 
-import commonplace
-from commonplace.book import Commonplace
-from commonplace.model import Draft, Hit, Recalled
-from commonplace.transcripts import Utterance, render
+import commonbook
+from commonbook.book import Book
+from commonbook.model import Draft, Hit, Recalled
+from commonbook.transcripts import Utterance, render
 from tests.conftest import OpenBook
 from tests.hand_edits import change
 
@@ -32,7 +32,7 @@ def ids(found: Recalled) -> list[str]:
 class Edited:
     """A memory whose file a person has edited in every field, and another that it is linked to."""
 
-    def __init__(self, book: Commonplace, home: Path, *, before: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, book: Book, home: Path, *, before: Callable[[], None] = lambda: None) -> None:
         self.old = book.remember("The heron is old")
         self.receipt = book.remember("The walrus swims", title="Bathing", tags=["a"], valid_until="2031-01-01")
         book.reindex()
@@ -51,7 +51,7 @@ class Edited:
             text = text.replace(old, new)
         path.write_text(text)
 
-    def shows(self, book: Commonplace) -> bool:
+    def shows(self, book: Book) -> bool:
         """Tell whether the text is the new one; then everything else must be."""
         id_ = self.receipt.id
         if ids(book.recall("otter")) != [id_]:
@@ -76,7 +76,7 @@ def test_hand_edits_of_every_field_show_in_recall_at_the_next_opening(book, home
     assert edited.shows(open_book())
 
 
-def test_hand_edits_show_in_recall_within_two_seconds_while_somebody_watches(book: Commonplace, home: Path):
+def test_hand_edits_show_in_recall_within_two_seconds_while_somebody_watches(book: Book, home: Path):
     (home / "personal").mkdir(exist_ok=True)
     with book.watching(lambda _report: None):
         # The first look of a watcher may itself take a moment: one edit shows that it watches.
@@ -91,7 +91,7 @@ def test_hand_edits_show_in_recall_within_two_seconds_while_somebody_watches(boo
     assert min(took) < 2, took
 
 
-def _seconds_until_recalled(book: Commonplace, home: Path, word: str) -> float:
+def _seconds_until_recalled(book: Book, home: Path, word: str) -> float:
     (home / "personal" / f"{word}.md").write_text(f"The {word} was noted\n")
     begun = time.monotonic()
     while not any(word in hit.text for hit in book.recall(word).hits):
@@ -100,7 +100,7 @@ def _seconds_until_recalled(book: Commonplace, home: Path, word: str) -> float:
     return time.monotonic() - begun
 
 
-def test_a_file_that_does_not_parse_is_recalled_as_last_read_and_marked(book: Commonplace, home: Path):
+def test_a_file_that_does_not_parse_is_recalled_as_last_read_and_marked(book: Book, home: Path):
     receipt = book.remember("The walrus swims")
     written = (home / receipt.path).read_text()
     (home / receipt.path).write_text(written.replace("id:", "id: [", 1).replace("walrus", "otter"))
@@ -112,7 +112,7 @@ def test_a_file_that_does_not_parse_is_recalled_as_last_read_and_marked(book: Co
     assert [(hit.text, hit.marks) for hit in book.recall("otter").hits] == [("The otter dives", ())]
 
 
-def test_new_moved_and_removed_files_show_in_recall(book: Commonplace, home: Path):
+def test_new_moved_and_removed_files_show_in_recall(book: Book, home: Path):
     receipt = book.remember("The walrus swims", space="a")
     book.reindex()
     (home / "b").mkdir()
@@ -129,7 +129,7 @@ def test_new_moved_and_removed_files_show_in_recall(book: Commonplace, home: Pat
     assert book.recall("walrus otter", spaces="b", min_score=0).hits == ()
 
 
-def test_an_edited_line_of_a_transcript_changes_what_its_message_says(book: Commonplace, home: Path):
+def test_an_edited_line_of_a_transcript_changes_what_its_message_says(book: Book, home: Path):
     when = datetime(2026, 5, 7, 10, tzinfo=UTC)
     talk = [Utterance(f"m{n}", n, "user:alice", "user", when, f"The {word}") for n, word in enumerate(("owl", "heron"))]
     receipt = book.remember(render(talk), kind="episode", title="Talk")
@@ -151,7 +151,7 @@ Answer: TypeAlias = tuple[str, tuple[Hit, ...], tuple[str, ...], tuple[str, ...]
 """A question, and everything of its answer but the time that it took."""
 
 
-def fill(book: Commonplace, *, many: int = 60) -> None:
+def fill(book: Book, *, many: int = 60) -> None:
     """Write a book with something of everything, and its index."""
     words = ("walrus", "otter", "heron", "billing", "invoice", "Alice", "garden", "server")
     drafts = [
@@ -183,7 +183,7 @@ def fill(book: Commonplace, *, many: int = 60) -> None:
     book.edit(made[8].id, text="The server edited this after the index was written")
 
 
-def answers(book: Commonplace) -> list[Answer]:
+def answers(book: Book) -> list[Answer]:
     """Ask many questions, and return everything of the answers but the time that they took."""
     asked: list[tuple[str, dict[str, Any]]] = [
         ("walrus", {}),
@@ -210,54 +210,54 @@ WIPED = ("DELETE FROM memory_tag", "DELETE FROM link", "DELETE FROM file", "UPDA
 
 
 def wipe(home: Path, *statements: str) -> None:
-    with sqlite3.connect(home / ".commonplace" / "state.db") as state:
+    with sqlite3.connect(home / ".commonbook" / "state.db") as state:
         for statement in statements:
             state.execute(statement)
     state.close()
 
 
-def test_a_lost_index_is_made_again_and_gives_the_same_answers(book: Commonplace, home: Path, open_book: OpenBook):
+def test_a_lost_index_is_made_again_and_gives_the_same_answers(book: Book, home: Path, open_book: OpenBook):
     fill(book, many=140)
     before = answers(book)
-    shutil.rmtree(home / ".commonplace" / "index")
+    shutil.rmtree(home / ".commonbook" / "index")
     assert answers(book) == before
     assert answers(open_book()) == before
-    shutil.rmtree(home / ".commonplace" / "index")
+    shutil.rmtree(home / ".commonbook" / "index")
     assert answers(open_book()) == before
     book.reindex()
     assert answers(book) == before
 
 
-def test_what_rebuild_makes_can_be_thrown_away_and_every_id_score_and_answer_is_the_same(book: Commonplace, home: Path):
+def test_what_rebuild_makes_can_be_thrown_away_and_every_id_score_and_answer_is_the_same(book: Book, home: Path):
     fill(book)
     before = answers(book)
     book.close()
     wipe(home, *WIPED)
-    shutil.rmtree(home / ".commonplace" / "index")
-    with commonplace.open(home) as again:
+    shutil.rmtree(home / ".commonbook" / "index")
+    with commonbook.open(home) as again:
         again.rebuild()
         assert answers(again) == before
         assert again.doctor() == ()
-    with commonplace.open(home) as later:
+    with commonbook.open(home) as later:
         assert answers(later) == before
 
 
-def test_derived_tables_thrown_away_beside_a_whole_index_come_back_by_rebuild(book: Commonplace, home: Path):
+def test_derived_tables_thrown_away_beside_a_whole_index_come_back_by_rebuild(book: Book, home: Path):
     fill(book)
     before = answers(book)
     book.close()
     wipe(home, *WIPED)
-    with commonplace.open(home) as again:
+    with commonbook.open(home) as again:
         again.rebuild()
         assert answers(again) == before
 
 
 @pytest.mark.parametrize("harm", ["cut", "emptied", "garbled", "manifest", "manifest gone", "segment gone", "foreign"])
-def test_a_damaged_index_is_never_believed(book: Commonplace, home: Path, harm):
+def test_a_damaged_index_is_never_believed(book: Book, home: Path, harm):
     fill(book)
     before = answers(book)
     book.close()
-    index = home / ".commonplace" / "index"
+    index = home / ".commonbook" / "index"
     segment, manifest = next(index.glob("*.segment")), index / "manifest.json"
     if harm == "cut":
         segment.write_bytes(segment.read_bytes()[:-100])
@@ -273,13 +273,13 @@ def test_a_damaged_index_is_never_believed(book: Commonplace, home: Path, harm):
         manifest.unlink()
     else:
         segment.unlink()
-    with commonplace.open(home) as again:
+    with commonbook.open(home) as again:
         assert answers(again) == before
         again.reindex(anew=True)
         assert answers(again) == before
 
 
-def test_an_index_of_another_home_or_of_another_past_is_not_believed(book: Commonplace, home: Path, tmp_path: Path):
+def test_an_index_of_another_home_or_of_another_past_is_not_believed(book: Book, home: Path, tmp_path: Path):
     fill(book)
     book.reindex()
     before = answers(book)
@@ -287,20 +287,20 @@ def test_an_index_of_another_home_or_of_another_past_is_not_believed(book: Commo
     kept = tmp_path / "kept"
     shutil.copytree(home, kept)
     other = tmp_path / "other"
-    with commonplace.open(other) as stranger:
+    with commonbook.open(other) as stranger:
         stranger.remember_many([Draft(text=f"The walrus of a stranger {n}") for n in range(140)])
         stranger.reindex()
-    for_home = home / ".commonplace" / "index"
+    for_home = home / ".commonbook" / "index"
     shutil.rmtree(for_home)
-    shutil.copytree(other / ".commonplace" / "index", for_home)
-    with commonplace.open(home) as again:
+    shutil.copytree(other / ".commonbook" / "index", for_home)
+    with commonbook.open(home) as again:
         assert answers(again) == before
         # Now a past that the older copy of this home never had.
         again.remember_many([Draft(text=f"The walrus of later {n}") for n in range(140)])
         again.reindex()
-    shutil.rmtree(kept / ".commonplace" / "index")
-    shutil.copytree(for_home, kept / ".commonplace" / "index")
-    with commonplace.open(kept) as older:
+    shutil.rmtree(kept / ".commonbook" / "index")
+    shutil.copytree(for_home, kept / ".commonbook" / "index")
+    with commonbook.open(kept) as older:
         assert answers(older) == before
         older.remember("The walrus of another future")
         assert len(older.recall("walrus of another future", k=1).hits) == 1
@@ -308,21 +308,21 @@ def test_an_index_of_another_home_or_of_another_past_is_not_believed(book: Commo
 
 
 WRITING = (
-    "import sys, commonplace\n"
-    "with commonplace.open(sys.argv[1]) as book:\n"
+    "import sys, commonbook\n"
+    "with commonbook.open(sys.argv[1]) as book:\n"
     "    for n in range(60):\n"
     "        print(book.remember(f'The pelican {n} flies', space='beside').id, flush=True)\n"
 )
 
 
 @pytest.mark.slow
-def test_rebuilding_while_another_process_writes_changes_no_answer_and_loses_nothing(book: Commonplace, home: Path):
+def test_rebuilding_while_another_process_writes_changes_no_answer_and_loses_nothing(book: Book, home: Path):
     fill(book, many=140)
     before = answers(book)
     rounds = 0
     with subprocess.Popen([sys.executable, "-c", WRITING, str(home)], stdout=subprocess.PIPE, text=True) as writer:
         while writer.poll() is None or rounds < 2:
-            shutil.rmtree(home / ".commonplace" / "index", ignore_errors=True)
+            shutil.rmtree(home / ".commonbook" / "index", ignore_errors=True)
             book.rebuild()
             assert answers(book) == before
             rounds += 1
@@ -337,21 +337,21 @@ def test_rebuilding_while_another_process_writes_changes_no_answer_and_loses_not
     assert ids(book.recall("", spaces="beside", k=100)) == beside[::-1]
 
 
-def test_with_the_database_lost_opening_the_folder_gives_the_same_answers(book: Commonplace, home: Path):
+def test_with_the_database_lost_opening_the_folder_gives_the_same_answers(book: Book, home: Path):
     fill(book)
     before = comparable(answers(book))
     book.close()
     for name in ("state.db", "state.db-wal", "state.db-shm"):
-        (home / ".commonplace" / name).unlink(missing_ok=True)
-    with commonplace.open(home) as again:
+        (home / ".commonbook" / name).unlink(missing_ok=True)
+    with commonbook.open(home) as again:
         assert comparable(answers(again)) == before
 
 
-def test_importing_the_folder_into_another_home_gives_the_same_answers(book: Commonplace, home: Path, tmp_path: Path):
+def test_importing_the_folder_into_another_home_gives_the_same_answers(book: Book, home: Path, tmp_path: Path):
     fill(book)
     before = comparable(answers(book))
     book.close()
-    with commonplace.open(tmp_path / "other") as other:
+    with commonbook.open(tmp_path / "other") as other:
         other.import_folder(str(home))
         assert comparable(answers(other)) == before
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import pytest
 
-from commonplace.book import Commonplace
-from commonplace.model import Draft
+from commonbook.book import Book
+from commonbook.model import Draft
 
 TEXTS = {
     "english": "The invoice number is printed at the top of every letter that we send out.",
@@ -103,14 +103,14 @@ ASKED = [
 
 
 @pytest.fixture(params=["tail", "index"])
-def book_of_many(request, book: Commonplace) -> Commonplace:
+def book_of_many(request, book: Book) -> Book:
     book.remember_many([Draft(text=text, title=f"title {n}") for n, text in enumerate(TEXTS.values())])
     if request.param == "index":
         book.reindex()
     return book
 
 
-def test_a_text_in_any_language_is_found_by_its_words_and_comes_first(book_of_many: Commonplace):
+def test_a_text_in_any_language_is_found_by_its_words_and_comes_first(book_of_many: Book):
     names = {text: name for name, text in TEXTS.items()}
     answers = [
         (name, query, [names[hit.text] for hit in book_of_many.recall(query, k=3).hits]) for name, query in ASKED
@@ -118,13 +118,13 @@ def test_a_text_in_any_language_is_found_by_its_words_and_comes_first(book_of_ma
     assert [(name, query, found) for name, query, found in answers if found[:1] != [name]] == []
 
 
-def test_a_word_that_no_text_has_finds_nothing_in_any_script(book_of_many: Commonplace):
+def test_a_word_that_no_text_has_finds_nothing_in_any_script(book_of_many: Book):
     words = ["饺子", "ラーメン", "лошадь", "άλογο", "حصان", "घोड़ा", "ม้าลาย", "Pferdekutsche", "kaplumbağa", "고양이"]
     answers = {word: [hit.text for hit in book_of_many.recall(word).hits] for word in words}
     assert {word: found for word, found in answers.items() if found} == {}
 
 
-def test_a_long_text_without_spaces_shows_the_passage_that_was_asked_for(book: Commonplace):
+def test_a_long_text_without_spaces_shows_the_passage_that_was_asked_for(book: Book):
     chinese = "".join(f"第{n}章讲的是很久以前的事情。" for n in range(300))
     text = chinese[:2000] + "海象在冰上睡觉。" + chinese[2000:]
     book.remember(text, title="long")

@@ -10,8 +10,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from commonplace.errors import EmbedderFailed
-from commonplace.model import Draft
+from commonbook.errors import EmbedderFailed
+from commonbook.model import Draft
 from tests import embedding_service as does
 from tests.conftest import OpenBook
 from tests.embedding_service import Service, serving
@@ -33,8 +33,8 @@ def remotely(monkeypatch: pytest.MonkeyPatch, service: Service):
     """Choose a model behind the service."""
 
     def choose(model: str = "small") -> None:
-        monkeypatch.setenv("COMMONPLACE_EMBEDDER", f"openai:{model}")
-        monkeypatch.setenv("COMMONPLACE_EMBEDDER_URL", service.url)
+        monkeypatch.setenv("COMMONBOOK_EMBEDDER", f"openai:{model}")
+        monkeypatch.setenv("COMMONBOOK_EMBEDDER_URL", service.url)
 
     return choose
 
@@ -46,7 +46,7 @@ def meanings(found) -> set[bool]:
 def embedder_of(place: Path | str) -> str:
     """Return whose vectors the index has."""
     if isinstance(place, Path):
-        return str(json.loads((place / ".commonplace/index/manifest.json").read_text())["embedder"])
+        return str(json.loads((place / ".commonbook/index/manifest.json").read_text())["embedder"])
     with psycopg.connect(place) as connection:
         ((embedder,),) = connection.execute("SELECT embedder FROM recall_index")
         return str(embedder)
@@ -67,7 +67,7 @@ def test_after_a_change_recall_goes_by_words_until_the_vectors_are_made(
         }
         assert (meanings(found), len(found.hits)) == ({False}, len(before))
         assert WORDS_ONLY in found.notes[0]
-        assert "commonplace reindex" in found.notes[0]
+        assert "commonbook reindex" in found.notes[0]
         seen: list[tuple[str, int, int]] = []
         assert book.reindex(progress=lambda *step: seen.append(step)) == len(TEXTS)
         assert {what for what, _, _ in seen} == {"embedding", "indexing"}
@@ -187,8 +187,8 @@ def test_back_to_the_table_and_everything_is_as_it_was(monkeypatch, open_book: O
     remotely()
     with open_book() as book:
         book.reindex()
-    monkeypatch.delenv("COMMONPLACE_EMBEDDER")
-    monkeypatch.delenv("COMMONPLACE_EMBEDDER_URL")
+    monkeypatch.delenv("COMMONBOOK_EMBEDDER")
+    monkeypatch.delenv("COMMONBOOK_EMBEDDER_URL")
     with open_book() as book:
         assert book.remember("something else").near == ()
         book.recall("tea")

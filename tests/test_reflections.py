@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from commonplace.errors import BadInput, Conflict, NotAllowed, NotFound
-from commonplace.model import Filter
+from commonbook.errors import BadInput, Conflict, NotAllowed, NotFound
+from commonbook.model import Filter
 
 ALICE, BOB = "user:alice", "user:bob"
 
@@ -590,7 +590,7 @@ def test_after_a_rebuild_from_files_alone_doubts_decisions_and_notices_are_the_s
     assert before[1][open_][0] == ("suspect",)
     assert before[1][withdrawn][0] == ()
     book.close()
-    for path in (home / ".commonplace").glob("state.db*"):
+    for path in (home / ".commonbook").glob("state.db*"):
         path.unlink()
     again = open_book()
     again.sync()

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from commonplace import taking
-from commonplace.errors import BadInput, Conflict, NotAllowed, NotFound, TooLarge
-from commonplace.model import Draft, Filter
+from commonbook import taking
+from commonbook.errors import BadInput, Conflict, NotAllowed, NotFound, TooLarge
+from commonbook.model import Draft, Filter
 from tests.writers_child import together
 
 ALICE, BOB, CAROL = "user:alice", "user:bob", "user:carol"

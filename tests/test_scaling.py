@@ -9,9 +9,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-import commonplace
-from commonplace.book import Commonplace
-from commonplace.model import Draft, Filter
+import commonbook
+from commonbook.book import Book
+from commonbook.model import Draft, Filter
 from tests.statements import recorded
 
 SCALING = (Path(__file__).parent.parent / "docs" / "SCALING.md").read_text(encoding="utf-8")
@@ -44,18 +44,18 @@ def spaced(address: str) -> set[str]:
 
 
 @pytest.fixture
-def server(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Commonplace]:
+def server(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Book]:
     """A book on PostgreSQL, with three spaces whose index is written."""
     address, keys = postgres_book
-    monkeypatch.setenv("COMMONPLACE_KEYS", keys)
-    with commonplace.open(address) as book:
+    monkeypatch.setenv("COMMONBOOK_KEYS", keys)
+    with commonbook.open(address) as book:
         for space in ("red", "green", "blue"):
             book.remember(f"The {space} ledger is kept in the tower.", space=space)
         book.reindex(anew=True)
         yield book
 
 
-def everything(book: Commonplace, folder: Path) -> None:
+def everything(book: Book, folder: Path) -> None:
     """Use every verb of the book that reads or writes."""
     book.remember_many([Draft("The moat is deep.", space="red"), Draft("The moat is wide.", space="blue")])
     first = book.remember("Alice keeps the ledger in the tower.", space="red", tags=["keys"], key="k1").id
@@ -96,7 +96,7 @@ def everything(book: Commonplace, folder: Path) -> None:
     book.spaces()
 
 
-def _shared(book: Commonplace, memory: str) -> None:
+def _shared(book: Book, memory: str) -> None:
     copy = book.share(memory, "green", refresh="lazy").id
     snapshot = book.share(memory, "blue", refresh="snapshot").id
     live = book.share_with(memory, "user:bob").id
@@ -116,7 +116,7 @@ def _shared(book: Commonplace, memory: str) -> None:
     book.adopt(again)
 
 
-def _reasoned(book: Commonplace, memory: str) -> None:
+def _reasoned(book: Book, memory: str) -> None:
     book.set_depth("green", 4)
     doubtful = book.reflect("The ledger moves about.", [memory], space="green").id
     deeper = book.reflect("Nobody knows where it is.", [doubtful], space="blue").id
@@ -130,7 +130,7 @@ def _reasoned(book: Commonplace, memory: str) -> None:
     book.triage(deeper, "dismiss")
 
 
-def _granted(book: Commonplace) -> None:
+def _granted(book: Book) -> None:
     book.grant("user:bob", "red", "writer")
     key = book.create_key("user:bob", limits=[("red", "reader")])
     book.with_key(key.secret).recall("ledger", spaces="red")
@@ -141,7 +141,7 @@ def _granted(book: Commonplace) -> None:
     book.revoke("user:bob", "red")
 
 
-def _ruled(book: Commonplace) -> None:
+def _ruled(book: Book) -> None:
     book.create_space("giving")
     rule = book.add_rule("taking", "giving", kinds=["note"])
     careful = book.add_rule("careful", "giving", approval=True)
@@ -162,7 +162,7 @@ def _ruled(book: Commonplace) -> None:
     book.limits()
 
 
-def _captured(book: Commonplace) -> None:
+def _captured(book: Book) -> None:
     book.append("talk", ["The bell rings at noon.", "And at night?"], space="green", tags=["bells"])
     book.append("talk", ["Never at night."])
     book.messages("talk")
@@ -207,7 +207,7 @@ def test_every_key_of_the_index_has_the_space_in_it(server, postgres_book):
 def test_every_verb_that_asks_the_database_was_tried():
     tried = set(re.findall(r"\bbook\.(\w+)\(", Path(__file__).read_text(encoding="utf-8")))
     tried |= set(re.findall(r"\.acting_as\(.*\)\.(\w+)\(", Path(__file__).read_text(encoding="utf-8")))
-    verbs = {name for name in dir(Commonplace) if callable(getattr(Commonplace, name)) and not name.startswith("_")}
+    verbs = {name for name in dir(Book) if callable(getattr(Book, name)) and not name.startswith("_")}
     assert verbs - tried == {"close", "working", "watching"}
 
 

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from commonplace.catalogue import FOREVER, IS_CHAT, Entry, Layer, Sought
-from commonplace.engines import layers as laying
-from commonplace.engines import mapped_index, nearness, searching, segments
-from commonplace.engines.searching import Part, search
-from commonplace.engines.segments import Segment, build, hashed, merge, order_of, quantise, sketch, tag_term, widened
-from commonplace.model import KINDS
+from commonbook.catalogue import FOREVER, IS_CHAT, Entry, Layer, Sought
+from commonbook.engines import layers as laying
+from commonbook.engines import mapped_index, nearness, searching, segments
+from commonbook.engines.searching import Part, search
+from commonbook.engines.segments import Segment, build, hashed, merge, order_of, quantise, sketch, tag_term, widened
+from commonbook.model import KINDS
 from tests.index_worlds import (
     DIMENSIONS,
     MARKER,

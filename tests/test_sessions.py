@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-import commonplace
-from commonplace import capture, settle
-from commonplace.errors import BadInput, Conflict, NotFound
-from commonplace.model import Filter, Sent
+import commonbook
+from commonbook import capture, settle
+from commonbook.errors import BadInput, Conflict, NotFound
+from commonbook.model import Filter, Sent
 from tests import hand_edits
 from tests.capture_child import episodes_of, logs_of, wrong_with
 
@@ -333,9 +333,9 @@ def test_after_a_shutdown_a_new_session_of_the_same_book_stores_or_fails_loudly(
     stored = True
     try:
         book.append("t", ["after the shutdown"])
-    except (commonplace.errors.CommonplaceError, sqlite3.Error, ValueError):
+    except (commonbook.errors.CommonbookError, sqlite3.Error, ValueError):
         stored = False
-    with closing(commonplace.open(place)) as again:
+    with closing(commonbook.open(place)) as again:
         assert ("t" in logs_of(again)) is stored
         assert again.append("s", ["two"]).messages[0].seq == 2
     assert wrong_with(place) == []

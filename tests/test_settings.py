@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonplace import paths, repositories
-from commonplace.errors import BadInput, BadSpaceName
-from commonplace.settings import EmbedderChoice, Settings, default_space
+from commonbook import paths, repositories
+from commonbook.errors import BadInput, BadSpaceName
+from commonbook.settings import EmbedderChoice, Settings, default_space
 
 
 @pytest.fixture
@@ -43,37 +43,37 @@ def repository(folder: Path, origin: str | None = None) -> Path:
 
 
 def configure(home: Path, text: str) -> None:
-    (home / ".commonplace").mkdir(parents=True, exist_ok=True)
-    (home / ".commonplace" / "config.toml").write_text(text)
+    (home / ".commonbook").mkdir(parents=True, exist_ok=True)
+    (home / ".commonbook" / "config.toml").write_text(text)
 
 
 # The home
 
 
 def test_the_home_is_a_folder_of_the_user_when_nothing_else_is_said(user):
-    assert load(user).home == str(user / "commonplace")
+    assert load(user).home == str(user / "commonbook")
 
 
 def test_an_argument_wins_over_the_environment(user, tmp_path):
-    environ = {"HOME": str(user), "COMMONPLACE_HOME": "/elsewhere", "COMMONPLACE_SPACE": "work"}
+    environ = {"HOME": str(user), "COMMONBOOK_HOME": "/elsewhere", "COMMONBOOK_SPACE": "work"}
     found = Settings.load(tmp_path / "mine", space="asked", environ=environ, cwd=user)
     assert (found.home, found.space) == (str(tmp_path / "mine"), "asked")
 
 
 def test_a_variable_that_is_empty_counts_as_not_set(user):
-    found = load(user, COMMONPLACE_HOME="", COMMONPLACE_SPACE="", COMMONPLACE_ZONE="", COMMONPLACE_BUSY_SECONDS="")
+    found = load(user, COMMONBOOK_HOME="", COMMONBOOK_SPACE="", COMMONBOOK_ZONE="", COMMONBOOK_BUSY_SECONDS="")
     assert found == load(user)
-    assert load(user, COMMONPLACE_EMBEDDER="", COMMONPLACE_EMBEDDER_URL="", COMMONPLACE_EMBEDDER_KEY="") == load(user)
+    assert load(user, COMMONBOOK_EMBEDDER="", COMMONBOOK_EMBEDDER_URL="", COMMONBOOK_EMBEDDER_KEY="") == load(user)
 
 
 @pytest.mark.parametrize("value", ["notes", "./notes", "~/project/notes"])
 def test_the_home_may_be_relative_or_begin_with_a_tilde(user, value):
-    assert load(user, user / "project", COMMONPLACE_HOME=value).home == str(user / "project" / "notes")
+    assert load(user, user / "project", COMMONBOOK_HOME=value).home == str(user / "project" / "notes")
 
 
 def test_the_home_is_the_same_by_whichever_link_it_is_reached(user, tmp_path):
     (tmp_path / "link").symlink_to(user)
-    assert load(user, COMMONPLACE_HOME=str(tmp_path / "link" / "notes")).home == str(user / "notes")
+    assert load(user, COMMONBOOK_HOME=str(tmp_path / "link" / "notes")).home == str(user / "notes")
 
 
 @pytest.mark.parametrize("home", ["", "  ", "a\0b", "~\0x", "\ud800"])
@@ -103,13 +103,13 @@ def test_a_working_directory_that_was_removed_is_no_obstacle_to_an_absolute_home
 
 
 def test_the_home_can_have_a_zone_and_a_patience_of_its_own(user):
-    configure(user / "commonplace", 'zone = "Europe/Berlin"\nbusy_seconds = 5\n')
+    configure(user / "commonbook", 'zone = "Europe/Berlin"\nbusy_seconds = 5\n')
     assert (load(user).zone, load(user).busy_seconds) == ("Europe/Berlin", 5.0)
 
 
 def test_the_environment_wins_over_the_homes_configuration(user):
-    configure(user / "commonplace", 'zone = "Europe/Berlin"\nbusy_seconds = 5\n')
-    found = load(user, COMMONPLACE_ZONE="Asia/Tokyo", COMMONPLACE_BUSY_SECONDS="0.5")
+    configure(user / "commonbook", 'zone = "Europe/Berlin"\nbusy_seconds = 5\n')
+    found = load(user, COMMONBOOK_ZONE="Asia/Tokyo", COMMONBOOK_BUSY_SECONDS="0.5")
     assert (found.zone, found.busy_seconds) == ("Asia/Tokyo", 0.5)
 
 
@@ -120,8 +120,8 @@ def test_the_systems_zone_never_passes_for_the_homes(user):
 
 @pytest.mark.parametrize("value", ["soon", "-1", "nan", "inf", "1 minute"])
 def test_a_patience_that_is_no_number_of_seconds_is_bad_input(user, value):
-    with pytest.raises(BadInput, match="COMMONPLACE_BUSY_SECONDS"):
-        load(user, COMMONPLACE_BUSY_SECONDS=value)
+    with pytest.raises(BadInput, match="COMMONBOOK_BUSY_SECONDS"):
+        load(user, COMMONBOOK_BUSY_SECONDS=value)
 
 
 @pytest.mark.parametrize(
@@ -146,22 +146,22 @@ def test_a_patience_that_is_no_number_of_seconds_is_bad_input(user, value):
     ],
 )
 def test_a_configuration_that_makes_no_sense_is_bad_input_that_names_the_file(user, text):
-    configure(user / "commonplace", text)
+    configure(user / "commonbook", text)
     with pytest.raises(BadInput, match=r"config\.toml") as caught:
         load(user)
     assert caught.value.fix
 
 
 def test_an_unknown_key_is_bad_input_with_a_fix_that_names_the_known_ones(user):
-    configure(user / "commonplace", 'timezone = "Europe/Berlin"')
+    configure(user / "commonbook", 'timezone = "Europe/Berlin"')
     with pytest.raises(BadInput, match="timezone") as caught:
         load(user)
     assert "busy_seconds, embedder, embedder_url, outbox, zone" in caught.value.fix
 
 
 def test_a_configuration_that_is_not_utf_8_or_not_a_file_is_bad_input(user):
-    configure(user / "commonplace", "")
-    config = user / "commonplace" / ".commonplace" / "config.toml"
+    configure(user / "commonbook", "")
+    config = user / "commonbook" / ".commonbook" / "config.toml"
     config.write_bytes(b'zone = "\xff"')
     with pytest.raises(BadInput, match="not TOML"):
         load(user)
@@ -201,42 +201,42 @@ def test_the_embedder_is_the_static_one_when_nothing_is_said(user):
     ],
 )
 def test_an_embedder_is_a_name_and_maybe_a_model(user, value, name, model):
-    found = load(user, COMMONPLACE_EMBEDDER=value).embedder
+    found = load(user, COMMONBOOK_EMBEDDER=value).embedder
     assert (found.name, found.model) == (name, model)
 
 
 def test_the_outbox_is_in_the_home_unless_the_environment_or_the_home_says_otherwise(user):
-    home = user / "commonplace"
-    assert load(user).outbox == str(home / ".commonplace" / "outbox.db")
+    home = user / "commonbook"
+    assert load(user).outbox == str(home / ".commonbook" / "outbox.db")
     configure(home, 'outbox = "elsewhere/box.db"')
     assert load(user).outbox == str(home / "elsewhere" / "box.db")
     configure(home, 'outbox = "~/box.db"')
     assert load(user).outbox == str(user / "box.db")
-    assert load(user, COMMONPLACE_OUTBOX="/var/box.db").outbox == "/var/box.db"
-    assert load(user, COMMONPLACE_OUTBOX="box.db", cwd=user / "work").outbox == str(user / "work" / "box.db")
+    assert load(user, COMMONBOOK_OUTBOX="/var/box.db").outbox == "/var/box.db"
+    assert load(user, COMMONBOOK_OUTBOX="box.db", cwd=user / "work").outbox == str(user / "work" / "box.db")
 
 
 def test_the_folder_of_a_model_may_begin_with_a_tilde(user):
-    found = load(user, COMMONPLACE_EMBEDDER="sentence-transformers:~/models/mini").embedder
+    found = load(user, COMMONBOOK_EMBEDDER="sentence-transformers:~/models/mini").embedder
     assert found.model == str(user / "models" / "mini")
 
 
 def test_the_home_can_have_an_embedder_of_its_own_and_the_environment_wins_over_each_part(user):
-    configure(user / "commonplace", 'embedder = "openai:small"\nembedder_url = "http://localhost:11434/v1"\n')
+    configure(user / "commonbook", 'embedder = "openai:small"\nembedder_url = "http://localhost:11434/v1"\n')
     assert load(user).embedder == EmbedderChoice("openai", "small", "http://localhost:11434/v1", None)
-    found = load(user, COMMONPLACE_EMBEDDER="openai:large", COMMONPLACE_EMBEDDER_KEY="sk-1").embedder
+    found = load(user, COMMONBOOK_EMBEDDER="openai:large", COMMONBOOK_EMBEDDER_KEY="sk-1").embedder
     assert found == EmbedderChoice("openai", "large", "http://localhost:11434/v1", "sk-1")
-    assert load(user, COMMONPLACE_EMBEDDER_URL="https://[::1]:8443").embedder.url == "https://[::1]:8443"
+    assert load(user, COMMONBOOK_EMBEDDER_URL="https://[::1]:8443").embedder.url == "https://[::1]:8443"
 
 
 def test_a_key_is_never_read_from_a_file(user):
-    configure(user / "commonplace", 'embedder_key = "sk-1"')
+    configure(user / "commonbook", 'embedder_key = "sk-1"')
     with pytest.raises(BadInput, match="embedder_key"):
         load(user)
 
 
 def test_settings_do_not_show_the_key(user):
-    found = load(user, COMMONPLACE_EMBEDDER_KEY="sk-secret")
+    found = load(user, COMMONBOOK_EMBEDDER_KEY="sk-secret")
     assert found.embedder.key == "sk-secret"
     assert "sk-secret" not in f"{found} {found!r} {found.embedder} {found.embedder!r}"
     assert "key='...'" in repr(found)
@@ -266,8 +266,8 @@ def test_settings_do_not_show_the_key(user):
     ],
 )
 def test_a_bad_embedder_is_bad_input_that_names_the_variable_and_tells_no_secret(user, variable, value):
-    with pytest.raises(BadInput, match=f"COMMONPLACE_{variable} ") as caught:
-        load(user, **{f"COMMONPLACE_{variable}": value})
+    with pytest.raises(BadInput, match=f"COMMONBOOK_{variable} ") as caught:
+        load(user, **{f"COMMONBOOK_{variable}": value})
     assert caught.value.fix
     assert "pass" not in str(caught.value) + caught.value.fix
 
@@ -281,28 +281,28 @@ def test_outside_of_any_project_the_space_is_personal(user):
 
 def test_a_space_in_the_environment_wins_over_every_project(user):
     repository(user / "code")
-    (user / "code" / ".commonplace.toml").write_text('space = "team/backend"')
-    assert space_at(user, user / "code", COMMONPLACE_SPACE="work") == "work"
+    (user / "code" / ".commonbook.toml").write_text('space = "team/backend"')
+    assert space_at(user, user / "code", COMMONBOOK_SPACE="work") == "work"
 
 
 def test_the_nearest_project_file_names_the_space_for_everything_below_it(user):
     inner = user / "code" / "inner" / "deep"
     inner.mkdir(parents=True)
-    (user / ".commonplace.toml").write_text('space = "outer"')
-    (user / "code" / "inner" / ".commonplace.toml").write_text('space = "team/backend"\ncapture = "off"\n')
+    (user / ".commonbook.toml").write_text('space = "outer"')
+    (user / "code" / "inner" / ".commonbook.toml").write_text('space = "team/backend"\ncapture = "off"\n')
     assert space_at(user, inner) == "team/backend"
     assert space_at(user, user / "code") == "outer"
 
 
 def test_a_project_file_wins_over_the_repository_it_is_in(user):
     repository(user / "code")
-    (user / ".commonplace.toml").write_text('space = "outer"')
+    (user / ".commonbook.toml").write_text('space = "outer"')
     assert space_at(user, user / "code") == "outer"
 
 
 def test_a_project_file_without_a_space_leaves_it_to_the_repository(user):
     repository(user / "code")
-    (user / "code" / ".commonplace.toml").write_text('capture = "off"')
+    (user / "code" / ".commonbook.toml").write_text('capture = "off"')
     assert space_at(user, user / "code") == "projects/code"
 
 
@@ -310,15 +310,15 @@ def test_a_project_file_without_a_space_leaves_it_to_the_repository(user):
     "text", ['capture = "maybe"', "capture = true", "space = 5", 'spaces = "a"', "space", 'space = "x"\nspace = "y"']
 )
 def test_a_bad_project_file_is_bad_input_that_names_the_file(user, text):
-    (user / ".commonplace.toml").write_text(text)
-    with pytest.raises(BadInput, match=r"\.commonplace\.toml"):
+    (user / ".commonbook.toml").write_text(text)
+    with pytest.raises(BadInput, match=r"\.commonbook\.toml"):
         space_at(user, user)
 
 
 @pytest.mark.parametrize("space", ["", "Team", "../up", "a//b", "/a", "a/", "a/2026-05", "_system", "é", "a\\n"])
 def test_a_project_file_can_only_name_a_space_that_can_be(user, space):
-    (user / ".commonplace.toml").write_text(f'space = "{space}"')
-    with pytest.raises(BadSpaceName, match=r"\.commonplace\.toml"):
+    (user / ".commonbook.toml").write_text(f'space = "{space}"')
+    with pytest.raises(BadSpaceName, match=r"\.commonbook\.toml"):
         space_at(user, user)
 
 
@@ -395,7 +395,7 @@ def test_two_long_names_that_begin_alike_are_two_spaces(user):
 
 @pytest.mark.parametrize("space", ["a..b", "notes.md", "x" * 65, "a/b/c/d/e/f/g/h"])
 def test_a_project_file_cannot_name_a_space_that_nobody_could_make(user, space):
-    (user / ".commonplace.toml").write_text(f'space = "{space}"\n')
+    (user / ".commonbook.toml").write_text(f'space = "{space}"\n')
     with pytest.raises(BadSpaceName):
         space_at(user, user)
 
@@ -406,11 +406,11 @@ def test_a_folder_of_the_user_under_git_counts_as_a_project(user):
 
 
 def test_inside_the_home_the_space_is_personal_even_when_the_home_is_under_git(user):
-    home = repository(user / "commonplace")
+    home = repository(user / "commonbook")
     (home / "team" / "backend").mkdir(parents=True)
     assert space_at(user, home) == "personal"
     assert space_at(user, home / "team" / "backend") == "personal"
-    assert space_at(user, repository(user / "commonplace-tools")) == "projects/commonplace-tools"
+    assert space_at(user, repository(user / "commonbook-tools")) == "projects/commonbook-tools"
 
 
 def test_what_only_looks_like_a_repository_is_passed_over(user):
@@ -473,7 +473,7 @@ def test_a_submodule_is_a_project_of_its_own(user):
 def test_nothing_parses_toml_where_there_is_no_toml(user):
     program = (
         "import sys\n"
-        "from commonplace.settings import Settings, default_space\n"
+        "from commonbook.settings import Settings, default_space\n"
         f"default_space(Settings.load({str(user)!r}, environ={{}}, cwd={str(user)!r}))\n"
         "sys.exit('tomllib' in sys.modules)\n"
     )
@@ -486,8 +486,8 @@ def test_nothing_parses_toml_where_there_is_no_toml(user):
 def test_the_address_of_a_server_is_never_shown_with_its_secrets(user):
     found = load(
         user,
-        COMMONPLACE_DATABASE="postgresql://alice:s3cret@one,two:5433/book?sslmode=require&password=s3cret2",
-        COMMONPLACE_KEYS="~/keys",
+        COMMONBOOK_DATABASE="postgresql://alice:s3cret@one,two:5433/book?sslmode=require&password=s3cret2",
+        COMMONBOOK_KEYS="~/keys",
     )
     assert found.database is not None
     assert found.database.place == "postgresql://one,two:5433/book"
@@ -499,9 +499,9 @@ def test_the_address_of_a_server_is_never_shown_with_its_secrets(user):
 def test_a_home_or_a_server_that_is_named_wins_over_the_environment(user):
     environ = {
         "HOME": str(user),
-        "COMMONPLACE_DATABASE": "postgresql://one/book",
-        "COMMONPLACE_CONNECTIONS": "5",
-        "COMMONPLACE_RECALL_MB": "0",
+        "COMMONBOOK_DATABASE": "postgresql://one/book",
+        "COMMONBOOK_CONNECTIONS": "5",
+        "COMMONBOOK_RECALL_MB": "0",
     }
     assert Settings.load(user / "notes", environ=environ, cwd=user).database is None
     named = Settings.load("postgresql://two/other", environ=environ, cwd=user).database
@@ -511,7 +511,7 @@ def test_a_home_or_a_server_that_is_named_wins_over_the_environment(user):
 
 def test_how_large_a_space_may_be_without_a_graph_can_be_chosen(user):
     def above(said: str) -> int:
-        found = load(user, COMMONPLACE_DATABASE="postgresql://one/book", COMMONPLACE_GRAPH_ABOVE=said).database
+        found = load(user, COMMONBOOK_DATABASE="postgresql://one/book", COMMONBOOK_GRAPH_ABOVE=said).database
         assert found is not None
         return found.graph_above
 
@@ -519,5 +519,5 @@ def test_how_large_a_space_may_be_without_a_graph_can_be_chosen(user):
     assert above("0") == 0
     assert above("1000000") == 1_000_000
     for wrong in ("-1", "many", "1e6", "٣", "9" * 13):
-        with pytest.raises(BadInput, match="COMMONPLACE_GRAPH_ABOVE"):
+        with pytest.raises(BadInput, match="COMMONBOOK_GRAPH_ABOVE"):
             above(wrong)

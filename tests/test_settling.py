@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-import commonplace
-from commonplace import settle
-from commonplace.book import Commonplace
-from commonplace.compose import open_book as compose_book
-from commonplace.model import Filter, Sent
+import commonbook
+from commonbook import settle
+from commonbook.book import Book
+from commonbook.compose import open_book as compose_book
+from commonbook.model import Filter, Sent
 from tests import capture_child, hand_edits
 from tests.capture_child import logs_of, wrong_with
 
@@ -72,7 +72,7 @@ def file_of(book, episode):
 
 def lose_the_database(home):
     for name in ("state.db", "state.db-wal", "state.db-shm"):
-        (home / ".commonplace" / name).unlink(missing_ok=True)
+        (home / ".commonbook" / name).unlink(missing_ok=True)
 
 
 # --- recall, before and after
@@ -201,7 +201,7 @@ def test_an_episode_removed_by_hand_is_withdrawn_and_the_log_keeps_it(home, book
 
 
 def test_a_deleted_episode_is_withdrawn_and_the_log_keeps_it(book):
-    _remove_an_episode(book, Commonplace.delete)
+    _remove_an_episode(book, Book.delete)
 
 
 def _remove_an_episode(book, removing):
@@ -265,7 +265,7 @@ def test_after_a_rebuild_every_message_is_as_it_was(place, chosen, open_book):
     book = open_book()
     _a_full_book(book)
     before, recalled = logs_of(book), told(book)
-    shutil.rmtree(Path(chosen.home) / ".commonplace" / "index", ignore_errors=True)
+    shutil.rmtree(Path(chosen.home) / ".commonbook" / "index", ignore_errors=True)
     book.rebuild()
     assert logs_of(book) == before
     assert told(book) == recalled
@@ -307,11 +307,11 @@ def test_with_the_database_lost_every_settled_message_comes_back_from_its_file(h
 
 
 def test_an_exported_folder_brings_its_messages_into_another_home(place, tmp_path):
-    with closing(commonplace.open(place)) as book:
+    with closing(commonbook.open(place)) as book:
         _a_full_book(book)
         before, recalled = logs_of(book), told(book)
         book.export(str(tmp_path / "exported"))
-    with closing(commonplace.open(tmp_path / "other")) as other:
+    with closing(commonbook.open(tmp_path / "other")) as other:
         for _ in range(2):
             other.import_folder(str(tmp_path / "exported"))
             after = logs_of(other)
@@ -516,7 +516,7 @@ def test_a_book_that_works_settles_by_itself(timed, clock):
                 break
             threading.Event().wait(0.02)
     assert logs_of(timed)["s"].session.unsettled == 0
-    assert not [one for one in threading.enumerate() if one.name == "commonplace-worker"]
+    assert not [one for one in threading.enumerate() if one.name == "commonbook-worker"]
 
 
 def test_another_process_that_works_settles_what_we_append(place, book):

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from commonplace.errors import BadInput, Conflict, NotAllowed, NotFound, TooLarge
-from commonplace.model import Filter
+from commonbook.errors import BadInput, Conflict, NotAllowed, NotFound, TooLarge
+from commonbook.model import Filter
 
 ALICE, BOB = "user:alice", "user:bob"
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-import commonplace
-from commonplace import following, jobs
-from commonplace.book import Commonplace
-from commonplace.errors import BadInput, Conflict, FileInTheWay, NotFound, TooLarge
-from commonplace.model import MAX_FRONT_BYTES, Filter
+import commonbook
+from commonbook import following, jobs
+from commonbook.book import Book
+from commonbook.errors import BadInput, Conflict, FileInTheWay, NotFound, TooLarge
+from commonbook.model import MAX_FRONT_BYTES, Filter
 from tests.test_sharing_races import wrong_with_copies
 
 UNKNOWN = "0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2e"
@@ -24,7 +24,7 @@ def source(home, book):
     return book.remember("Alice owns the billing service", space="personal").id
 
 
-def file_of(home: Path, book: Commonplace, memory: str) -> Path:
+def file_of(home: Path, book: Book, memory: str) -> Path:
     return home / book.get(memory).path
 
 
@@ -96,7 +96,7 @@ def test_the_fixture_has_every_freshness(book, every_kind):
 def test_after_a_rebuild_every_copy_stands_as_before(home, book, every_kind):
     book.reindex()
     before = everything(book)
-    shutil.rmtree(home / ".commonplace" / "index")
+    shutil.rmtree(home / ".commonbook" / "index")
     book.rebuild()
     assert everything(book) == before
     assert book.verify_log().findings == ()
@@ -117,7 +117,7 @@ def test_with_the_database_lost_copies_come_back_with_their_ties(home, book, ope
     before = {one.id: one for one in book.list(limit=1000).items}
     lineages = {id_: [one.id for one in book.lineage(id_).ancestors] for id_ in every_kind.values()}
     book.close()
-    shutil.rmtree(home / ".commonplace")
+    shutil.rmtree(home / ".commonbook")
     book = open_book()
     book.sync()
     after = {one.id: one for one in book.list(limit=1000).items}
@@ -139,7 +139,7 @@ def test_a_deleted_root_is_an_unknown_ancestor_after_the_loss_of_the_database(ho
     last = book.share(middle, "c").id
     book.delete(source)
     book.close()
-    shutil.rmtree(home / ".commonplace")
+    shutil.rmtree(home / ".commonbook")
     book = open_book()
     book.sync()
     assert [(one.id, one.readable) for one in book.lineage(last).ancestors] == [(middle, True), (source, False)]
@@ -469,7 +469,7 @@ def test_imported_copies_are_claimed_and_follow_nobody_until_somebody_lets_them(
     below = book.share(team, "below").id
     book.edit(below, text="edited there")
     book.export(str(tmp_path / "out"))
-    with commonplace.open(tmp_path / "new") as other:
+    with commonbook.open(tmp_path / "new") as other:
         other.import_folder(str(tmp_path / "out"))
         found = {one.id: one for one in other.list().items}
         assert [one.shared.claimed for one in found.values() if one.shared] == [True, True]
@@ -510,7 +510,7 @@ def test_a_folder_cannot_claim_its_way_to_what_its_reader_may_not_read(home, boo
 def test_an_imported_copy_of_what_was_never_here_is_nobodys_copy(home, book, source, tmp_path):
     team = book.share(source, "team").id
     book.export(str(tmp_path / "out"), space="team")
-    with commonplace.open(tmp_path / "new") as other:
+    with commonbook.open(tmp_path / "new") as other:
         other.import_folder(str(tmp_path / "out"))
         assert stands(other, team) == ["detached"]
         (ancestor,) = other.lineage(team).ancestors

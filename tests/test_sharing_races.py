@@ -1,8 +1,8 @@
 """Sharing while others do the opposite, in real processes: after every round rows, links, log and files agree.
 
-COMMONPLACE_ROUNDS   how many rounds of each fight there are (3; the full setting is 200)
-COMMONPLACE_COPIES   how many live copies a source has whose worker is killed (240; the full setting is 5000)
-COMMONPLACE_SEED     where the dice begin
+COMMONBOOK_ROUNDS   how many rounds of each fight there are (3; the full setting is 200)
+COMMONBOOK_COPIES   how many live copies a source has whose worker is killed (240; the full setting is 5000)
+COMMONBOOK_SEED     where the dice begin
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from typing import Any
 
 import pytest
 
-from commonplace import audit, copying, following, jobs, links, memories, spaces, writing
-from commonplace.book import Commonplace
-from commonplace.desk import Desk
-from commonplace.model import DETACHED, LIVE, LOCAL_OWNER, Filter
+from commonbook import audit, copying, following, jobs, links, memories, spaces, writing
+from commonbook.book import Book
+from commonbook.desk import Desk
+from commonbook.model import DETACHED, LIVE, LOCAL_OWNER, Filter
 from tests import crashing
 from tests.crashing import look_at
 from tests.sharing_child import Children, Deed, children
 
-ROUNDS = int(os.environ.get("COMMONPLACE_ROUNDS", "3"))
-COPIES = int(os.environ.get("COMMONPLACE_COPIES", "240"))
-SEED = os.environ.get("COMMONPLACE_SEED") or str(time.time_ns())
+ROUNDS = int(os.environ.get("COMMONBOOK_ROUNDS", "3"))
+COPIES = int(os.environ.get("COMMONBOOK_COPIES", "240"))
+SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
 ALICE = "user:alice"
 # What may rightly be answered when somebody else was quicker.
 FAIR = {"not_found", "conflict", "bad_input", "not_allowed", "space_exists"}
@@ -41,7 +41,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(180 + 10 * ROUNDS + COPIES /
 # --- what must always be true
 
 
-def wrong_with_copies(book: Commonplace, *, log: bool = True) -> list[str]:
+def wrong_with_copies(book: Book, *, log: bool = True) -> list[str]:
     """Return what rows, links, ties and log say that does not go together."""
     wrong: list[str] = []
     with book._parts.db.reading() as tx:
@@ -75,7 +75,7 @@ def wrong_with_copies(book: Commonplace, *, log: bool = True) -> list[str]:
     return wrong + (_wrong_log(book, found) if log else [])
 
 
-def _wrong_log(book: Commonplace, found: dict[str, Any]) -> list[str]:
+def _wrong_log(book: Book, found: dict[str, Any]) -> list[str]:
     wrong = [f"log: {one}" for one in book.verify_log().findings]
     last: dict[str, dict[str, Any]] = {}
     with book._parts.db.reading() as tx:
@@ -97,7 +97,7 @@ def _wrong_log(book: Commonplace, found: dict[str, Any]) -> list[str]:
 class Ring:
     """A book, the processes that fight over it, and the dice."""
 
-    def __init__(self, book: Commonplace, found: Children, name: str) -> None:
+    def __init__(self, book: Book, found: Children, name: str) -> None:
         self.book = book
         self.dice = random.Random(f"{SEED} {name}")
         self._children = found
@@ -121,7 +121,7 @@ class Ring:
         assert wrong_with_copies(self.book, log=False) == [], SEED
 
 
-def copies_in(book: Commonplace, space: str) -> list[Any]:
+def copies_in(book: Book, space: str) -> list[Any]:
     return [one for one in book.list(Filter(space=space), limit=1000).items if one.shared]
 
 
@@ -287,7 +287,7 @@ def test_twenty_who_share_one_memory_into_one_space_make_one_copy_and_unsharing_
 # --- D14: many copies
 
 
-def many_copies(book: Commonplace, count: int) -> tuple[str, list[str]]:
+def many_copies(book: Book, count: int) -> tuple[str, list[str]]:
     """Return a memory and its live copies, shared many at a time: a share for each takes minutes for thousands."""
     source = book.remember("the first words", space="personal").id
     made: list[str] = []
@@ -302,7 +302,7 @@ def _shared_into(desk: Desk, *, source: str, names: list[str]) -> list[str]:
     return [copying.copied(desk, memory, desk.space(name), LIVE).id for name in names]
 
 
-def wrong_with_fan_out(book: Commonplace, source: str, copies: list[str], text: str) -> list[str]:
+def wrong_with_fan_out(book: Book, source: str, copies: list[str], text: str) -> list[str]:
     """Return which copies do not say the text, in one new revision that the log knows, and are not fresh."""
     told = {one.id: one.freshness for one in book.copies(source)}
     wrong = [f"{id_} is {told.get(id_)}" for id_ in copies if told.get(id_) != "fresh"]
@@ -318,8 +318,8 @@ def wrong_with_fan_out(book: Commonplace, source: str, copies: list[str], text: 
 
 CRASH = """
 import os, signal, sys
-import commonplace
-from commonplace import following
+import commonbook
+from commonbook import following
 place, source, point = sys.argv[1], sys.argv[2], int(sys.argv[3])
 real, done = following.taken_over, 0
 def taken_over(*args):
@@ -329,7 +329,7 @@ def taken_over(*args):
         os.kill(os.getpid(), signal.SIGKILL)
     return real(*args)
 following.taken_over = taken_over
-book = commonplace.open(place)
+book = commonbook.open(place)
 book.edit(source, text="the second words")
 book.work()
 """
@@ -348,7 +348,7 @@ def test_a_crash_in_the_middle_of_a_fan_out_leaves_no_copy_behind_for_long(place
     script = CRASH.replace("book =", "following.AT_ONCE, following._BATCH = 10, 50\nbook =", 1)
     child = subprocess.run(
         [sys.executable, "-c", script, str(place), source, str(COPIES // 2)],
-        env=crashing.environment(COMMONPLACE_SPACE="personal"),
+        env=crashing.environment(COMMONBOOK_SPACE="personal"),
         check=False,
         capture_output=True,
     )
@@ -475,7 +475,7 @@ def test_what_cannot_be_logged_does_not_happen_and_nor_does_what_follows_it(book
     assert wrong_with_copies(book) == []
 
 
-def _nothing_shared(book: Commonplace, source: str) -> None:
+def _nothing_shared(book: Book, source: str) -> None:
     assert book.list(Filter(space="team")).items == ()
     assert [entry.action for entry in book.log(space="team")] == ["space.create"]
     assert [one.space for one in book.copies(source) if one.space == "team"] == []

@@ -1,7 +1,7 @@
 """Sharing at random: several principals do anything to copies, and a simple model says what each of them then sees.
 
-COMMONPLACE_STEPS   how many steps each run has (60; the full setting is 1000)
-COMMONPLACE_SEED    where the dice begin; a failure names it
+COMMONBOOK_STEPS   how many steps each run has (60; the full setting is 1000)
+COMMONBOOK_SEED    where the dice begin; a failure names it
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from commonplace.book import Commonplace
-from commonplace.errors import BadInput, Conflict, NotAllowed, NotFound
-from commonplace.model import Filter
+from commonbook.book import Book
+from commonbook.errors import BadInput, Conflict, NotAllowed, NotFound
+from commonbook.model import Filter
 from tests.test_sharing_races import wrong_with_copies
 
-STEPS = int(os.environ.get("COMMONPLACE_STEPS", "60"))
-SEED = os.environ.get("COMMONPLACE_SEED") or str(time.time_ns())
+STEPS = int(os.environ.get("COMMONBOOK_STEPS", "60"))
+SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
 OWNER = "user:local"
 PEOPLE = (OWNER, "user:alice", "user:bob", "user:carol")
 SPACES = ("a", "b", "c", "d")
@@ -143,7 +143,7 @@ class Model:
 class World:
     """A book, its model, and the dice."""
 
-    def __init__(self, book: Commonplace, seed: str) -> None:
+    def __init__(self, book: Book, seed: str) -> None:
         self.book = book
         self.model = Model()
         self.dice = random.Random(seed)
@@ -378,5 +378,5 @@ def test_whatever_people_do_everybody_sees_what_a_simple_model_says(book, run):
             world.check()
         except (AssertionError, KeyError) as error:
             last = "\n".join(told[-12:])
-            raise AssertionError(f"COMMONPLACE_SEED={SEED} run {run}, after {len(told)} steps:\n{last}") from error
+            raise AssertionError(f"COMMONBOOK_SEED={SEED} run {run}, after {len(told)} steps:\n{last}") from error
     assert wrong_with_copies(book) == []

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from commonplace.model import Filter, Sent
+from commonbook.model import Filter, Sent
 from tests.embedding_service import Service, serving
 
 ALICE, BOB = "user:alice", "user:bob"
@@ -17,8 +17,8 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
     with serving() as found:
-        monkeypatch.setenv("COMMONPLACE_EMBEDDER", "openai:small")
-        monkeypatch.setenv("COMMONPLACE_EMBEDDER_URL", found.url)
+        monkeypatch.setenv("COMMONBOOK_EMBEDDER", "openai:small")
+        monkeypatch.setenv("COMMONBOOK_EMBEDDER_URL", found.url)
         yield found
 
 
@@ -101,7 +101,7 @@ def test_a_copied_episode_comes_back_from_its_file_without_taking_the_messages(h
     episode = talk(book)
     book.share(episode, "a-team")
     book.close()
-    (home / ".commonplace").rename(home.parent / "away")
+    (home / ".commonbook").rename(home.parent / "away")
     book = open_book()
     book.sync()
     assert {one.episode for one in book.messages("talk").items} == {episode}

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from commonplace.engines.signing import KeyFiles
-from commonplace.errors import BadText, DiskFull, HomeDamaged, HomeError, HomeReadOnly, KeyMissing
+from commonbook.engines.signing import KeyFiles
+from commonbook.errors import BadText, DiskFull, HomeDamaged, HomeError, HomeReadOnly, KeyMissing
 
 SEED = bytes(range(32))
 
@@ -126,7 +126,7 @@ def test_a_crash_between_the_two_files_is_mended_by_the_next_creation(
 
 def test_processes_that_race_for_the_first_use_end_with_the_same_keys(folder: Path) -> None:
     code = (
-        "import sys; from commonplace.engines.signing import KeyFiles; keys = KeyFiles(sys.argv[1]);"
+        "import sys; from commonbook.engines.signing import KeyFiles; keys = KeyFiles(sys.argv[1]);"
         "print('ready', flush=True); sys.stdin.readline(); keys.load(create=True);"
         "print(keys.key_id, keys.keyed_hash('x'))"
     )

@@ -5,7 +5,7 @@ what each was told. A process is killed in the middle of an operation: that has 
 test looks which before it goes on.
 
 SOAK_SECONDS          how long it goes on (4)
-COMMONPLACE_SEED      what the random steps follow from (another one in every run; a failure prints it)
+COMMONBOOK_SEED      what the random steps follow from (another one in every run; a failure prints it)
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from typing import Any
 
 import pytest
 
-import commonplace
+import commonbook
 from tests import capture_child
 from tests.capture_child import Log, logs_of, wrong_with
 
 SECONDS = float(os.environ.get("SOAK_SECONDS", "4"))
-SEED = os.environ.get("COMMONPLACE_SEED") or str(time.time_ns())
+SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
 SHARED = "shared"
 _LEAST = 6
 
@@ -249,7 +249,7 @@ def _live(place: Path | str, model: Model, ready: threading.Barrier, trouble: li
                 assert capture_child.answer(child) == "ready"
                 if answer is None:
                     capture_child.after_a_kill(place)
-                    with closing(commonplace.open(place)) as book:
+                    with closing(commonbook.open(place)) as book:
                         # Killed while it waits for the disk, it has written what nobody sees: that would come to light
                         # once everybody is gone, were it not for the next write, which decides.
                         book.remember(f"a look at {model.who} after step {number}", space="looks")
@@ -264,7 +264,7 @@ def _live(place: Path | str, model: Model, ready: threading.Barrier, trouble: li
 @pytest.mark.slow
 @pytest.mark.timeout(180 + 2 * SECONDS)
 def test_after_a_soak_the_store_is_what_everybody_was_told(place, record_property):
-    commonplace.open(place).close()
+    commonbook.open(place).close()
     models = [Model(who) for who in range(4)]
     trouble: list[BaseException] = []
     ready = threading.Barrier(len(models))
@@ -276,7 +276,7 @@ def test_after_a_soak_the_store_is_what_everybody_was_told(place, record_propert
     assert not trouble, f"seed {SEED}: {trouble}"
     record_property("steps", sum(model.steps for model in models))
     record_property("kills", sum(model.killed for model in models))
-    with closing(commonplace.open(place)) as book:
+    with closing(commonbook.open(place)) as book:
         logs = logs_of(book)
         assert book.verify_log().ok
         assert book.doctor() == ()

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-import commonplace
-from commonplace.errors import NotAllowed, NotFound
-from commonplace.model import Filter
+import commonbook
+from commonbook.errors import NotAllowed, NotFound
+from commonbook.model import Filter
 
 
 @pytest.fixture
@@ -21,8 +21,8 @@ def books(postgres_book, monkeypatch, tmp_path):
     """The same book as three processes would have it."""
     address, keys = postgres_book
     for name, value in {"DATABASE": address, "KEYS": keys, "HOME": str(tmp_path / "home")}.items():
-        monkeypatch.setenv(f"COMMONPLACE_{name}", value)
-    opened = [commonplace.open() for _ in range(3)]
+        monkeypatch.setenv(f"COMMONBOOK_{name}", value)
+    opened = [commonbook.open() for _ in range(3)]
     yield opened
     for book in opened:
         book.close()

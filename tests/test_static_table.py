@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from commonplace.engines import static_table
-from commonplace.engines.static_table import MOST_NEAR, NEAR, NEAR_WORDS, TABLE, StaticTable
-from commonplace.errors import CommonplaceError
-from commonplace.ports import Said
+from commonbook.engines import static_table
+from commonbook.engines.static_table import MOST_NEAR, NEAR, NEAR_WORDS, TABLE, StaticTable
+from commonbook.errors import CommonbookError
+from commonbook.ports import Said
 
 EVERYDAY = [
     "car",
@@ -186,7 +186,7 @@ def test_lists_of_near_words_of_another_table_are_refused(tmp_path):
     copied.write_bytes(TABLE.read_bytes())
     for content, says in ((b"nothing", "not a table of words"), (NEAR_WORDS.read_bytes()[:-2], "cut short")):
         copied.with_name(NEAR_WORDS.name).write_bytes(content)
-        with pytest.raises(CommonplaceError, match=says):
+        with pytest.raises(CommonbookError, match=says):
             StaticTable(copied).near("vehicle")
 
 
@@ -206,13 +206,13 @@ def test_what_was_found_for_words_is_kept_but_not_without_end(monkeypatch):
 def test_another_file_is_refused(tmp_path):
     other = tmp_path / "table"
     other.write_bytes(b"x" * 100)
-    with pytest.raises(CommonplaceError, match="not a table of words"):
+    with pytest.raises(CommonbookError, match="not a table of words"):
         StaticTable(other)
     other.write_bytes(TABLE.read_bytes()[:1000])
-    with pytest.raises(CommonplaceError, match="cut short"):
+    with pytest.raises(CommonbookError, match="cut short"):
         StaticTable(other)
     other.write_bytes(b"")
-    with pytest.raises(CommonplaceError, match="not a table of words"):
+    with pytest.raises(CommonbookError, match="not a table of words"):
         StaticTable(other)
 
 

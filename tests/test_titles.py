@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonplace.titles import slug, title_from
+from commonbook.titles import slug, title_from
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from commonplace.errors import BadInput, Busy, DatabaseUnreachable
-from commonplace.together import LATER, Apart, Later, Together
+from commonbook.errors import BadInput, Busy, DatabaseUnreachable
+from commonbook.together import LATER, Apart, Later, Together
 
 
 class Desk:
@@ -61,7 +61,7 @@ Going = Callable[..., "Future[str]"]
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine nothing that a test waits for is stuck."""
-    monkeypatch.setattr("commonplace.together._LONG", 60.0)
+    monkeypatch.setattr("commonbook.together._LONG", 60.0)
 
 
 @pytest.fixture
@@ -225,7 +225,7 @@ def test_a_place_that_was_taken_is_waited_for_at_once_for_a_while(going, desk, m
     assert told([going("a")]) == ["A"]
     assert told([going("b")]) == ["B"]
     assert told([going("c", place="elsewhere")]) == ["C"]
-    monkeypatch.setattr("commonplace.together._CROWDED", 0.0)
+    monkeypatch.setattr("commonbook.together._CROWDED", 0.0)
     desk.taken = {"e"}
     assert told([going("e", place="third")]) == ["E"]
     assert told([going("f", place="third")]) == ["F"]
@@ -275,7 +275,7 @@ def test_who_is_alone_and_patient_must_be_told_something(together):
 
 
 def test_of_places_that_were_taken_not_more_are_remembered_than_is_good(together, going, desk, monkeypatch):
-    monkeypatch.setattr("commonplace.together._MOST_CROWDED", 3)
+    monkeypatch.setattr("commonbook.together._MOST_CROWDED", 3)
     desk.taken = set("abcdefgh")
     for name in "abcdefgh":
         assert told([going(name, place=name)]) == [name.upper()]
@@ -338,7 +338,7 @@ def test_who_waits_for_what_is_taken_itself_keeps_nobody_from_the_same_place(tog
 
 def test_who_has_waited_as_long_for_what_is_busy_is_told_so_and_who_came_late_goes_next(together, desk, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("commonplace.together.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("commonbook.together.time.monotonic", lambda: now[0])
     together._note_crowd("here")
     began, go_on = threading.Semaphore(0), threading.Event()
     parties: list[Sequence[str]] = []
@@ -407,7 +407,7 @@ def test_a_thread_that_is_interrupted_when_it_is_to_lead_leaves_nobody_waiting(t
 
 
 def test_nobody_waits_for_a_quick_party_that_is_stuck(together, going, desk, monkeypatch):
-    monkeypatch.setattr("commonplace.together._LONG", 0.05)
+    monkeypatch.setattr("commonbook.together._LONG", 0.05)
     stuck = held(going, desk)
     rest = [going(name, place=name) for name in "ab"]
     # They go when they have waited for a while, though nobody has let them.
@@ -420,7 +420,7 @@ def test_nobody_waits_for_a_quick_party_that_is_stuck(together, going, desk, mon
 
 
 def test_nobody_hurries_those_who_are_patient(together, going, desk, monkeypatch):
-    monkeypatch.setattr("commonplace.together._LONG", 0.02)
+    monkeypatch.setattr("commonbook.together._LONG", 0.02)
     desk.taken = set("abc")
     monkeypatch.setattr(together, "_is_crowded", lambda place: True)
     desk.stop()

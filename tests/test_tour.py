@@ -16,20 +16,20 @@ TOUR = Path(__file__).parent.parent / "tools" / "tour.py"
 def test_the_tour_shows_everything_and_leaves_nothing_behind(tmp_path):
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    env = {**os.environ, "TMPDIR": str(temporary), "COMMONPLACE_SPACE": "elsewhere"}
+    env = {**os.environ, "TMPDIR": str(temporary), "COMMONBOOK_SPACE": "elsewhere"}
     done = subprocess.run(
         [sys.executable, str(TOUR)], env=env, cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
     for said in (
-        "$ commonplace remember",
-        "$ commonplace recall",
+        "$ commonbook remember",
+        "$ commonbook recall",
         "+Bob owns billing",
-        "$ commonplace supersede",
-        "$ commonplace session append",
+        "$ commonbook supersede",
+        "$ commonbook session append",
         "[masked: ",
         "the log is whole",
-        "COMMONPLACE_HOME",
+        "COMMONBOOK_HOME",
     ):
         assert said in done.stdout
     assert "correct-h0rse" not in done.stdout.replace("My password=correct-h0rse", "", 1)
@@ -37,7 +37,7 @@ def test_the_tour_shows_everything_and_leaves_nothing_behind(tmp_path):
 
 
 def test_the_tour_fails_when_a_step_fails(tmp_path):
-    package = tmp_path / "commonplace"
+    package = tmp_path / "commonbook"
     package.mkdir()
     (package / "__init__.py").touch()
     (package / "__main__.py").write_text("raise SystemExit(7)")

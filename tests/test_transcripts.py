@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from commonplace.transcripts import Transcript, Utterance, blocks, is_transcript, parse, render, said_at
+from commonbook.transcripts import Transcript, Utterance, blocks, is_transcript, parse, render, said_at
 
 TIME = datetime(2026, 11, 15, 20, 18, 24, 123456, tzinfo=UTC)
 HEADING = "### Alice (user) · 2026-11-15T20:18:24.123456Z · 7 · 0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2e"

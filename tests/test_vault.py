@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonplace.vault import hashtags, wiki_links
+from commonbook.vault import hashtags, wiki_links
 
 
 @pytest.mark.parametrize(

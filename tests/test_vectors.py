@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonplace import vectors
-from commonplace.book import Commonplace
-from commonplace.ports import Database
+from commonbook import vectors
+from commonbook.book import Book
+from commonbook.ports import Database
 
 ONE, OTHER = "model-one/2", "model-two/2"
 
 
 @pytest.fixture
-def db(book: Commonplace) -> Database:
+def db(book: Book) -> Database:
     return book._parts.db
 
 

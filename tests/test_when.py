@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonplace.when import Named, asks_when, named, tells_time
+from commonbook.when import Named, asks_when, named, tells_time
 
 
 def of(*, years=(), months=(), days=()) -> Named:

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonplace.engines import yaml_fields
-from commonplace.engines.yaml_fields import MAX_DEPTH, PyYaml
-from commonplace.errors import BadFile
-from commonplace.ports import YamlField
+from commonbook.engines import yaml_fields
+from commonbook.engines.yaml_fields import MAX_DEPTH, PyYaml
+from commonbook.errors import BadFile
+from commonbook.ports import YamlField
 
 BOTH = [PyYaml(), PyYaml(compiled=False)]
 
@@ -196,5 +196,5 @@ def test_both_parsers_agree_where_both_can_read(text):
 
 
 def test_the_parser_is_not_loaded_before_it_is_needed():
-    check = "import sys, commonplace.compose, commonplace.markdown; sys.exit('yaml' in sys.modules)"
+    check = "import sys, commonbook.compose, commonbook.markdown; sys.exit('yaml' in sys.modules)"
     subprocess.run([sys.executable, "-c", check], check=True, cwd=Path(yaml_fields.__file__).parents[2])

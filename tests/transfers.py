@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-import commonplace
-from commonplace.book import Commonplace
-from commonplace.model import Memory
-from commonplace.moving import TABLES
-from commonplace.ports import Row
+import commonbook
+from commonbook.book import Book
+from commonbook.model import Memory
+from commonbook.moving import TABLES
+from commonbook.ports import Row
 
 
 def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:
@@ -23,7 +23,7 @@ def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:
     return folder
 
 
-def everything(book: Commonplace) -> dict[str, Memory]:
+def everything(book: Book) -> dict[str, Memory]:
     found: list[Memory] = []
     page = book.list(limit=500)
     found += page.items
@@ -33,16 +33,16 @@ def everything(book: Commonplace) -> dict[str, Memory]:
     return {memory.path: memory for memory in found}
 
 
-def titled(book: Commonplace, title: str) -> Memory:
+def titled(book: Book, title: str) -> Memory:
     (found,) = [memory for memory in everything(book).values() if memory.title == title]
     return found
 
 
-def related(book: Commonplace, memory: Memory) -> set[str]:
+def related(book: Book, memory: Memory) -> set[str]:
     return {book.get(link.target).title for link in memory.links if link.relation == "related_to"}
 
 
-def dump(book: Commonplace) -> dict[str, list[Row]]:
+def dump(book: Book) -> dict[str, list[Row]]:
     """Return the rows of every table that the engines have in common."""
     with book._parts.db.reading() as tx:
         return {
@@ -55,13 +55,13 @@ def texts(folder: Path) -> dict[str, bytes]:
     return {
         str(file.relative_to(folder)): file.read_bytes()
         for file in sorted(folder.rglob("*.md"))
-        if ".commonplace" not in file.parts
+        if ".commonbook" not in file.parts
     }
 
 
 @contextmanager
-def opened(home: Path | str) -> Iterator[Commonplace]:
-    with commonplace.open(home) as book:
+def opened(home: Path | str) -> Iterator[Book]:
+    with commonbook.open(home) as book:
         yield book
 
 

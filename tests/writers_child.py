@@ -18,31 +18,31 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import commonplace
-from commonplace.book import Commonplace
-from commonplace.errors import CommonplaceError, Conflict, NotFound, SpaceExists, TooMany, VersionConflict
-from commonplace.model import Draft, Sent
+import commonbook
+from commonbook.book import Book
+from commonbook.errors import CommonbookError, Conflict, NotFound, SpaceExists, TooMany, VersionConflict
+from commonbook.model import Draft, Sent
 from tests import crashing
 from tests.crash_child import tell
 
 _ROOT = Path(__file__).resolve().parent.parent
 
-Deed = Callable[[Commonplace, str, int, Any], Any]
+Deed = Callable[[Book, str, int, Any], Any]
 
 
-def remember(book: Commonplace, who: str, at: int, shared: Any) -> Any:
+def remember(book: Book, who: str, at: int, shared: Any) -> Any:
     """Remember into several spaces at once, in an order of one's own."""
     spaces = random.Random(f"{who} {at}").sample(shared["spaces"], 3)
     return [one.id for one in book.remember_many([Draft(f"{who} {at} {space}", space=space) for space in spaces])]
 
 
-def remember_once(book: Commonplace, who: str, at: int, shared: Any) -> Any:
+def remember_once(book: Book, who: str, at: int, shared: Any) -> Any:
     """Remember what all the others remember too, under the same key."""
     receipt = book.remember(f"the same {at}", space="keyed", key=f"key {at}")
     return [at, receipt.id, receipt.new]
 
 
-def count_up(book: Commonplace, who: str, at: int, shared: Any) -> Any:
+def count_up(book: Book, who: str, at: int, shared: Any) -> Any:
     """Raise a number in a text, on the version that was read, until it goes through."""
     for _ in range(1000):
         memory = book.get(shared["memory"])
@@ -53,7 +53,7 @@ def count_up(book: Commonplace, who: str, at: int, shared: Any) -> Any:
     raise AssertionError("always a conflict")
 
 
-def create_space(book: Commonplace, who: str, at: int, shared: Any) -> Any:
+def create_space(book: Book, who: str, at: int, shared: Any) -> Any:
     """Make a space that all the others make too."""
     try:
         return [at, book.create_space(f"made/{at}").id]
@@ -61,7 +61,7 @@ def create_space(book: Commonplace, who: str, at: int, shared: Any) -> Any:
         return None
 
 
-def churn(book: Commonplace, who: str, at: int, shared: Any) -> Any:
+def churn(book: Book, who: str, at: int, shared: Any) -> Any:
     """Do something to a few memories that the others do something to as well."""
     dice = random.Random(f"{who} {at}")
     one, other = dice.sample(shared["memories"], 2)
@@ -84,7 +84,7 @@ def churn(book: Commonplace, who: str, at: int, shared: Any) -> Any:
     return "done"
 
 
-def rename(book: Commonplace, who: str, at: int, shared: Any) -> Any:
+def rename(book: Book, who: str, at: int, shared: Any) -> Any:
     """Rename a space back and forth, and remember into it under both names."""
     dice = random.Random(f"{who} {at}")
     one, other = dice.sample(["moving/here", "moving/there"], 2)
@@ -97,7 +97,7 @@ def rename(book: Commonplace, who: str, at: int, shared: Any) -> Any:
         return None
 
 
-def append(book: Commonplace, who: str, at: int, shared: Any) -> Any:
+def append(book: Book, who: str, at: int, shared: Any) -> Any:
     """Append to a session that others append to as well, and now and then send what was sent before."""
     dice = random.Random(f"{who} {at}")
     session = dice.choice(shared["sessions"])
@@ -109,7 +109,7 @@ def append(book: Commonplace, who: str, at: int, shared: Any) -> Any:
     return [session, [[one.id, one.seq, message.text] for one, message in zip(told.messages, sent, strict=True)]]
 
 
-def talk(book: Commonplace, who: str, at: int, shared: Any) -> Any:
+def talk(book: Book, who: str, at: int, shared: Any) -> Any:
     """Do something to a session that the others do something to as well."""
     dice = random.Random(f"{who} {at}")
     match dice.randrange(10):
@@ -128,22 +128,22 @@ def talk(book: Commonplace, who: str, at: int, shared: Any) -> Any:
     return None
 
 
-def work(book: Commonplace, who: str, at: int, shared: Any) -> Any:
+def work(book: Book, who: str, at: int, shared: Any) -> Any:
     """Settle what is due."""
     return book.work(seconds=5)
 
 
-def take_in(book: Commonplace, who: str, at: int, shared: Any) -> Any:
+def take_in(book: Book, who: str, at: int, shared: Any) -> Any:
     """Import a folder that the others import too."""
     return book.import_folder(shared["folder"], space="taken")._asdict() | {"skipped": []}
 
 
-def approve(book: Commonplace, who: str, at: int, shared: Any) -> Any:
+def approve(book: Book, who: str, at: int, shared: Any) -> Any:
     """Approve what the others approve too."""
     return [at, _decision(lambda: book.approve(shared["requests"][at]).state)]
 
 
-def approve_or_reject(book: Commonplace, who: str, at: int, shared: Any) -> Any:
+def approve_or_reject(book: Book, who: str, at: int, shared: Any) -> Any:
     """Decide about what the others decide about too, one way or the other."""
     verb = random.Random(f"{who} {at}").choice([book.approve, book.reject])
     return [at, _decision(lambda: verb(shared["requests"][at]).state)]
@@ -156,14 +156,14 @@ def _decision(decide: Callable[[], str]) -> str:
         return f"conflict: {error.message}"
 
 
-def remember_in(book: Commonplace, who: str, at: int, shared: Any) -> Any:
+def remember_in(book: Book, who: str, at: int, shared: Any) -> Any:
     """Remember something in one of several spaces."""
     text = f"{who} {at}"
     book.remember(text, space=random.Random(text).choice(shared["spaces"]))
     return text
 
 
-def share_as(book: Commonplace, who: str, at: int, shared: Any) -> Any:
+def share_as(book: Book, who: str, at: int, shared: Any) -> Any:
     """Share something in another's name, and tell whether that was too often."""
     try:
         return book.acting_as(shared["principal"]).share(shared["memories"][at], f"team/{who}").id
@@ -174,7 +174,7 @@ def share_as(book: Commonplace, who: str, at: int, shared: Any) -> Any:
 def main(deed: str, place: str, threads: str, times: str, shared: str) -> None:
     does: Deed = globals()[deed]
     said = json.loads(shared)
-    with closing(commonplace.open(place)) as book:
+    with closing(commonbook.open(place)) as book:
         tell("ready")
         name = sys.stdin.readline().strip()
         everybody = threading.Barrier(int(threads))
@@ -187,16 +187,16 @@ def main(deed: str, place: str, threads: str, times: str, shared: str) -> None:
             tell([one for told in pool.map(thread, range(int(threads))) for one in told])
 
 
-def _done(does: Deed, book: Commonplace, who: str, at: int, shared: Any) -> Any:
+def _done(does: Deed, book: Book, who: str, at: int, shared: Any) -> Any:
     try:
         return {"told": does(book, who, at, shared)}
-    except CommonplaceError as error:
+    except CommonbookError as error:
         return {"error": f"{error.type}: {error}"}
 
 
 def load(place: str, name: str) -> None:
     """Append and remember under keys, telling each acknowledgement, until standard input closes."""
-    with closing(commonplace.open(place)) as book:
+    with closing(commonbook.open(place)) as book:
         tell("ready")
         sys.stdin.readline()
         ended = threading.Event()
@@ -219,7 +219,7 @@ def operations(name: str, number: int) -> list[list[Any]]:
     return [["append", f"session-{number % 3}", messages], ["remember", f"{name} knows {number}", f"{name}.{number}"]]
 
 
-def do(book: Commonplace, op: list[Any]) -> list[Any]:
+def do(book: Book, op: list[Any]) -> list[Any]:
     """Do it; return the ids and numbers that it was given."""
     verb, what, more = op
     if verb == "remember":
@@ -258,7 +258,7 @@ def together(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=_ROOT,
-            env=crashing.environment(COMMONPLACE_SPACE="personal", COMMONPLACE_CONNECTIONS="10"),
+            env=crashing.environment(COMMONBOOK_SPACE="personal", COMMONBOOK_CONNECTIONS="10"),
         )
         for _ in range(processes)
     ]
@@ -287,7 +287,7 @@ def start_load(place: object, name: str) -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=_ROOT,
-        env=crashing.environment(COMMONPLACE_SPACE="personal"),
+        env=crashing.environment(COMMONBOOK_SPACE="personal"),
     )
 
 

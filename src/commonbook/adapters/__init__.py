@@ -1,0 +1,1 @@
+"""Adapters: one package for each framework whose memory Commonbook can be."""

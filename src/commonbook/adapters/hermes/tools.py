@@ -1,0 +1,95 @@
+"""What the model itself may do: recall and remember. Two tools, since every turn pays for them in tokens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
+
+from commonbook import masking
+from commonbook.errors import BadInput, CommonbookError
+from commonbook.model import Hit
+
+if TYPE_CHECKING:
+    from commonbook.book import Book
+
+RECALL: Final = "commonbook_recall"
+REMEMBER: Final = "commonbook_remember"
+
+SCHEMAS: Final[list[dict[str, Any]]] = [
+    {
+        "name": RECALL,
+        "description": "Search long-term memory: past conversations, facts, preferences, decisions.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "query": {"type": "string", "description": "What you want to know"},
+                "limit": {
+                    "type": "integer",
+                    "description": "At most so many passages (8)",
+                    "minimum": 1,
+                    "maximum": 30,
+                },
+            },
+            "required": ["query"],
+        },
+    },
+    {
+        "name": REMEMBER,
+        "description": "Store a fact, preference or decision for later conversations. Turns are stored by themselves.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "text": {"type": "string", "description": "One thing worth knowing, complete in itself"},
+                "kind": {"type": "string", "enum": ["note", "fact", "preference", "decision", "procedure"]},
+                "tags": {"type": "array", "items": {"type": "string"}},
+            },
+            "required": ["text"],
+        },
+    },
+]
+
+
+def recall(book: Book, args: Mapping[str, Any]) -> dict[str, Any]:
+    """Answer the model's question with passages, as data."""
+    limit = args.get("limit", 8)
+    if not isinstance(limit, int) or isinstance(limit, bool):
+        raise BadInput("limit is not a number", fix="leave it out, or give one from 1 to 30")
+    found = book.recall(_given(args, "query"), k=max(1, min(limit, 30)))
+    return {"count": len(found.hits), "recalled": fenced(found.hits)}
+
+
+def remember(book: Book, args: Mapping[str, Any], session: str) -> dict[str, Any]:
+    """Store what the model wants to be kept; the same words in the same session are kept once."""
+    text = masking.mask(masking.unfence(_given(args, "text"))).text
+    kind, tags = args.get("kind") or "note", args.get("tags") or ()
+    if not isinstance(kind, str) or not isinstance(tags, Sequence) or isinstance(tags, str):
+        raise BadInput("kind is not a word, or tags are not a list", fix="see the tool's parameters")
+    given = json.dumps([session, text, kind, list(map(str, tags))])
+    key = f"hermes:{sha256(given.encode('utf-8', 'replace')).hexdigest()[:32]}"
+    receipt = book.remember(text, kind=kind, tags=["hermes", *map(str, tags)], key=key)
+    return {"id": receipt.id, "stored": True}
+
+
+def _given(args: Mapping[str, Any], name: str) -> str:
+    value = args.get(name)
+    if not isinstance(value, str) or not value.strip():
+        raise BadInput(f"there is no {name}", fix=f"give a {name}")
+    return value
+
+
+def fenced(hits: Sequence[Hit]) -> str:
+    """Return passages for a prompt, each with where it is from, as data that cannot pass for an instruction."""
+    return masking.fence([f"[{_origin(hit)}]\n{hit.passage.strip()}" for hit in hits])
+
+
+def _origin(hit: Hit) -> str:
+    when = (hit.occurred or hit.created).date().isoformat()
+    marks = [*(["may be outdated"] if hit.superseded_by or hit.suspect else []), *hit.marks]
+    return ", ".join([when, hit.space, hit.author, *marks])
+
+
+def failure(error: CommonbookError) -> str:
+    """Return an error as a tool's answer."""
+    return json.dumps({"error": error.message, "fix": error.fix}, ensure_ascii=False)

@@ -1,0 +1,71 @@
+"""What spaces agree on: rules by which one takes in from another, requests and their decisions, and limits."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from commonbook.model import Space
+
+
+class Rule(NamedTuple):
+    """What a space takes in of what another one writes: kinds, tags that all must be there, how important at least.
+
+    It acts in the name of its maker; `idle` says why it does nothing now, if so.
+    """
+
+    id: str
+    space: Space
+    source: Space
+    maker: str
+    kinds: tuple[str, ...]
+    tags: tuple[str, ...]
+    importance: float | None
+    approval: bool
+    refresh: str
+    created: datetime
+    idle: str = ""
+
+
+WAITING: Final = "waiting"
+APPROVED: Final = "approved"
+REJECTED: Final = "rejected"
+WITHDRAWN: Final = "withdrawn"
+
+
+class Pending(NamedTuple):
+    """A memory that is to be shared into a space once somebody there agrees: who asked, and what was decided.
+
+    It would be shared in the name of `name`: the maker of the rule, or whoever asked. Where that one can no longer read
+    it, or it is deleted, there is no title and no text.
+    """
+
+    id: str
+    space: str
+    space_id: str
+    memory: str
+    rule: str | None
+    refresh: str
+    name: str
+    asked_by: str
+    asked_at: datetime
+    state: str = WAITING
+    decided_by: str | None = None
+    decided_at: datetime | None = None
+    note: str = ""
+    copy: str | None = None
+    title: str | None = None
+    text: str | None = None
+
+
+EVERYBODY: Final = "*"
+
+
+class Limit(NamedTuple):
+    """How often in a minute a principal may do something; `*` is everybody who has no limit of its own."""
+
+    principal: str
+    action: str
+    per_minute: int
+    set_by: str = ""
+    set_at: datetime | None = None

@@ -1,0 +1,68 @@
+"""The verbs of a book about what rests on what: reflecting, superseding, and deciding about what is in doubt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from commonbook import reflecting, triage, wording
+from commonbook.doubt import Dependent, Inbox, Superseded, Triaged
+from commonbook.hands import Hands
+from commonbook.model import Draft, Receipt, Space
+from commonbook.reading import asking
+
+
+class ReasoningVerbs(Hands):
+    """Reflect, supersede, and settle what that puts in doubt."""
+
+    def reflect(
+        self,
+        text: str,
+        on: Iterable[str],
+        *,
+        space: str | None = None,
+        title: str | None = None,
+        tags: Iterable[str] = (),
+        importance: float | None = None,
+        occurred: datetime | str | None = None,
+        key: str | None = None,
+    ) -> Receipt:
+        """Store a reflection on some memories; it is told when one of them is superseded or deleted."""
+        draft = Draft(
+            text=text,
+            space=space or self.default_space,
+            title=title,
+            tags=wording.listed(tags, "tags"),
+            importance=importance,
+            occurred=occurred,
+            key=key,
+        )
+        return reflecting.reflect(self._parts, self._actor, draft, on=wording.listed(on, "ids"))
+
+    def supersede(self, old: str, by: str, *, reason: str = "") -> Superseded:
+        """Let a memory supersede another: everybody who rests on the old one is told, with the reason."""
+        return reflecting.supersede(self._parts, self._actor, old, by=by, reason=reason)
+
+    def reinstate(self, old: str, *, by: str | None = None) -> Superseded:
+        """Take back that a memory was superseded, by all that did or by one."""
+        return reflecting.reinstate(self._parts, self._actor, old, by=by)
+
+    @asking
+    def dependents(self, memory_id: str) -> tuple[Dependent, ...]:
+        """Return every memory that rests on one or on a copy of it, the nearest first."""
+        return reflecting.dependents(self._parts, self._actor, memory_id)
+
+    @asking
+    def inbox(
+        self, *, space: str | None = None, expired: bool = False, limit: int = 100, after: str | None = None
+    ) -> Inbox:
+        """Return the notices about memories that one may read, newest first; with `expired`, also those."""
+        return triage.inbox(self._parts, self._actor, space=space, expired=expired, limit=limit, after=after)
+
+    def triage(self, memory_id: str, verdict: str, *, note: str = "", by: str | None = None) -> Triaged:
+        """Decide about a notice, or all doubts of a memory: `keep`, `retract`, `supersede` (`by`) or `dismiss`."""
+        return triage.triage(self._parts, self._actor, memory_id, verdict, note=note, by=by)
+
+    def set_depth(self, space: str, depth: int | None) -> Space:
+        """Set how deep reflections may stand on each other in a space and below it; None: as above it."""
+        return reflecting.set_depth(self._parts, self._actor, space, depth)

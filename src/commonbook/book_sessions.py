@@ -1,0 +1,125 @@
+"""The verbs of a book that are about sessions: what is said, and what it settles into."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from commonbook import capture, share, spoken, wording
+from commonbook import settle as settling
+from commonbook.errors import CommonbookError, HomeIsNewer
+from commonbook.hands import Hands
+from commonbook.model import Captured, Message, MessagePage, Sent, Session, Settled, Worked
+from commonbook.reading import asking
+
+
+class SessionVerbs(Hands):
+    """Append, switch, rewind and settle."""
+
+    def append(
+        self,
+        session: str,
+        messages: Iterable[Sent | str],
+        *,
+        space: str | None = None,
+        parent: str | None = None,
+        tags: Iterable[str] = (),
+    ) -> Captured:
+        """Store messages of a session in order, all or none; a client id that was sent before is a repeat.
+
+        Space, parent and tags are those of a new session.
+        """
+        spoken.require_list(messages)
+        sent = [Sent(message) if isinstance(message, str) else message for message in messages]
+        return capture.append(self._parts, self._actor, session, sent, self._context(space, parent, tags))
+
+    @asking
+    def messages(self, session: str, *, after: int = 0, limit: int = 100) -> MessagePage:
+        """Return the messages of a session behind a number, in order, those that were taken back too."""
+        return capture.show(self._parts, self._actor, session, after=after, limit=limit)
+
+    @asking
+    def sessions(self, *, space: str | None = None, limit: int = 50) -> tuple[Session, ...]:
+        """Return the newest sessions."""
+        return capture.listed(self._parts, self._actor, space=space, limit=limit)
+
+    def switch(
+        self,
+        old: str,
+        new: str,
+        *,
+        reason: str = "new",
+        space: str | None = None,
+        tags: Iterable[str] = (),
+    ) -> Settled:
+        """Settle what is open in the old session and begin the new one, whose parent it is, in one step."""
+        self._prefetcher.drop(old)
+        context = self._context(space, None, tags)
+        return capture.switch(
+            self._parts, self._actor, old, new, reason=reason, context=context, likeness=self._likeness
+        )
+
+    def rewind(self, session: str, after: int | str) -> tuple[Message, ...]:
+        """Take back every message behind one (its number or id): they leave recall and episodes, the log keeps them."""
+        self._prefetcher.drop(session)
+        return capture.rewind(self._parts, self._actor, session, after)
+
+    def settle(self, session: str) -> Settled:
+        """Make episodes of everything in a session that none holds yet."""
+        capture.require_there(self._parts, self._actor, session)
+        return settling.settle(self._parts, self._actor, session, flush=True, likeness=self._likeness)
+
+    def close_session(self, session: str) -> Settled:
+        """Settle everything and close a session; a later append opens it again."""
+        return capture.close(self._parts, self._actor, session, likeness=self._likeness)
+
+    def work(
+        self,
+        *,
+        seconds: float | None = None,
+        retry: bool = False,
+        noticed: Callable[[Worked], None] | None = None,
+    ) -> int:
+        """Settle what is due, for at most so many seconds; return how many sessions were looked at.
+
+        With `retry`, what has failed for good is tried again too. `noticed` is told of each session.
+        """
+        if retry:
+            settling.retry(self._parts, self._actor)
+        until = None if seconds is None else self._parts.clock.now() + timedelta(seconds=seconds)
+        settled = settling.work(self._parts, self._actor, likeness=self._likeness, until=until, noticed=noticed)
+        return settled + share.work(self._parts, self._actor, until=until)
+
+    @contextmanager
+    def working(self, *, every: float = 1.0) -> Iterator[None]:
+        """Settle what becomes due, in the background, for as long as the block lasts."""
+        stop = threading.Event()
+
+        def worker() -> None:
+            while not stop.is_set():
+                # A worker outlives a home that is busy or full for a while: what is due stays due.
+                try:
+                    self.work(seconds=every)
+                except HomeIsNewer:
+                    return
+                except CommonbookError:
+                    pass
+                stop.wait(every)
+
+        thread = threading.Thread(target=worker, name="commonbook-worker", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+    def _context(self, space: str | None, parent: str | None, tags: Iterable[str]) -> capture.Context:
+        return capture.Context(
+            space=space or self.default_space,
+            named=space is not None,
+            parent=None if parent is None else spoken.session_name(parent),
+            tags=wording.tags(wording.listed(tags, "tags")),
+        )

@@ -1,0 +1,207 @@
+"""The desk that every story in the writing transaction works at: who acts, on which spaces, and what it notes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, MutableMapping, Sequence
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from commonbook import dates, files, memories, paths, rights, sessions, spaces
+from commonbook.documents import rendered
+from commonbook.errors import DiskFull, NotFound
+from commonbook.model import Change, Memory, Session, Space, Spaces, new_id
+from commonbook.ports import Overtaken, Parts, Row, Transaction
+from commonbook.principals import READER, WRITER
+
+_ROOM: Final = 2 * 1024 * 1024
+
+
+class Ahead(NamedTuple):
+    """What the seal needs to know of spaces that are held for it, asked for and not yet waited for."""
+
+    ends: Callable[[], dict[str, tuple[int, str]]]
+    whereabouts: Callable[[], list[Row]]
+
+
+class Desk(NamedTuple):
+    """What a story works with: the transaction, who acts, the spaces there are, and the files to carry out."""
+
+    tx: Transaction
+    parts: Parts
+    actor: str
+    rested: dict[tuple[str, str | None], rights.Held]
+    """What those may do on whose rights the story rests, as it was when somebody first looked; the seal looks again."""
+    spaces: MutableMapping[str, Space]
+    carry: dict[str, bytes | None]
+    revised: dict[str, Memory]
+    """What says something else now: copies follow it before the story ends."""
+    written: dict[str, tuple[str, str]]
+    """What was written, by its id, with its space and who did: rules look at it before the story ends."""
+    shaken: dict[str, tuple[Memory | None, Memory]]
+    """What rests on something else now, or is something else to rest on, as it was and is: notices follow."""
+    ahead: list[Ahead]
+    """What the seal was asked for ahead of the story's end."""
+
+    @property
+    def readable(self) -> Spaces:
+        """The spaces that the actor may read."""
+        return self.may_of(self.actor).with_role(READER, self.spaces)
+
+    @property
+    def writable(self) -> Spaces:
+        """The spaces that the actor may write to."""
+        return self.may_of(self.actor).with_role(WRITER, self.spaces)
+
+    def may_of(self, actor: str) -> rights.Held:
+        """Return what somebody may do, asked for once: if it is taken away before the story ends, that begins anew."""
+        who = rights.identity(actor)
+        if who not in self.rested:
+            self.rested[who] = rights.Held(self.tx, actor)
+        return self.rested[who]
+
+    def acting_as(self, actor: str) -> Desk:
+        """Return a desk for what another does in the same story, by its own rights."""
+        return self._replace(actor=actor)
+
+    def require(self, memory_id: str) -> Memory:
+        """Return a live memory that the actor may write to, and that nobody else changes meanwhile.
+
+        One that it may not even read is not found.
+        """
+        self.hold([memory_id])
+        found = memories.find(self.tx, self.readable, memory_id)
+        if found is None or found.deleted is not None:
+            raise no_memory(memory_id)
+        if found.space.id not in self.writable:
+            raise rights.refusal(self.actor, found.space.name)
+        return found
+
+    def hold(self, ids: Iterable[str]) -> None:
+        """Let nobody else change these memories while the story is told."""
+        self._know(memories.hold(self.tx, ids))
+
+    def hold_sessions(self, *ids: str) -> None:
+        """Let nobody else change these sessions while the story is told, or append to them."""
+        self._know(sessions.hold(self.tx, ids))
+
+    def held(self, taking: sessions.Taking) -> Session | None:
+        """Return a session that is held, if there is one that the actor may read."""
+        found = taking.session(self.spaces)
+        return found if found is not None and found.space.id in self.readable else None
+
+    def _know(self, found: Collection[str]) -> None:
+        """Begin anew when something is in a space that was made after the story began."""
+        if not self.spaces.keys() >= set(found):
+            raise Overtaken
+
+    def space(self, name: str, *, origin: str = "new") -> Space:
+        """Return the space of that name, made now if the actor may make it."""
+        for space in self.spaces.values():
+            if space.name == name:
+                if space.id not in self.writable:
+                    raise rights.refusal(self.actor, name)
+                return space
+        if origin in {"folder", "import"} and paths.is_system(name):
+            # A file of ours in a home whose database is lost, or in a folder that was exported.
+            return self._made(name, origin)
+        return self._create(paths.require_space_name(name), origin)
+
+    def look_at(self, memory_id: str) -> Memory:
+        """Return a live memory that the actor may read, and that nobody changes meanwhile."""
+        self.hold([memory_id])
+        found = memories.find(self.tx, self.readable, memory_id)
+        if found is None or found.deleted is not None:
+            raise no_memory(memory_id)
+        return found
+
+    def system_space(self, name: str) -> Space:
+        """Return a space of the system's own, made now if need be: nobody asks for it, so nobody needs a right to."""
+        for space in self.spaces.values():
+            if space.name == name:
+                return space
+        return self._made(name, "system")
+
+    def _create(self, name: str, origin: str) -> Space:
+        rights.require_create(self.tx, self.actor, self.spaces, name)
+        return self._made(name, origin)
+
+    def _made(self, name: str, origin: str) -> Space:
+        space = Space(new_id(), name, self.tx.now)
+        spaces.add(self.tx, space)
+        self.spaces[space.id] = space
+        self.log(space, "space.create", (), name=name, origin=origin)
+        return space
+
+    def time(self, name: str, value: datetime | str | None) -> datetime | None:
+        """Read a time that a caller gave for this field, in the home's zone where it has none."""
+        if value is None:
+            return None
+        return dates.read_time(value, zone=self.parts.zone, edge=dates.field_edge(name), now=self.tx.now)
+
+    def log(self, space: Space, action: str, subjects: Sequence[str], **payload: object) -> None:
+        """Note a change for the seal."""
+        for (name, _), held in self.rested.items():
+            if name == payload.get("principal"):
+                held.ask_again(space.id)
+        self.tx.record(
+            Change(space=space.id, actor=self.actor, action=action, subjects=tuple(subjects), payload=payload)
+        )
+
+    def log_memory(self, memory: Memory, action: str, *others: str, **payload: object) -> None:
+        """Note a change of a memory: what it says now goes in as a keyed hash."""
+        said = self.parts.keys.keyed_hash(memory.title, memory.text)
+        self.touch_superseded(memory)
+        self.written[memory.id] = (memory.space.id, str(self.actor))
+        versions = {"revision": memory.revision, "version": memory.version, "said": said}
+        self.log(memory.space, action, (memory.id, *others), **versions, **payload)
+
+    def touch_superseded(self, memory: Memory) -> None:
+        """Note that what a memory supersedes is served otherwise: it is now, or no longer, or from another time on."""
+        for link in memory.links:
+            if link.relation == "supersedes":
+                self.tx.touched.setdefault(link.target, None)
+
+    def touch(self, space: Space, subjects: Iterable[str]) -> None:
+        """Note things of a space that are no memories and have changed, so that whoever follows it sees them."""
+        self.tx.touched.update(dict.fromkeys(subjects, space.id))
+
+    def shake(self, before: Memory | None, after: Memory) -> None:
+        """Note that others may have to be told: of what a memory rests on, supersedes, or is."""
+        first = self.shaken[after.id][0] if after.id in self.shaken else before
+        self.shaken[after.id] = (first, after)
+
+    def leave(self, memory: Memory, path: str) -> None:
+        """Note that the file of a memory goes from its path to another one."""
+        if self.parts.folder.keeps_files:
+            files.leave(self.tx, memory.path, memory.id)
+            files.arrive(self.tx, path)
+
+    def issue(self, changed: Iterable[Memory], *, seen: int | None = None) -> None:
+        """Ask for the files of memories as they are now, or for their removal if they are deleted.
+
+        `seen` is the version that a file named whose save was just taken in, and is only written back.
+        """
+        if not self.parts.folder.keeps_files:
+            return
+        wanted: list[tuple[str, int, str | None, str | None]] = []
+        for memory in changed:
+            data = None if memory.deleted else rendered(memory, self.parts)
+            path = None if memory.deleted else memory.path
+            if path is not None:
+                self.parts.folder.require_place(path)
+            self.carry[memory.id] = data
+            hash_ = None if data is None else files.content_hash(data)
+            wanted.append((memory.id, memory.version, path, hash_))
+        files.issue(self.tx, wanted, seen=seen)
+        self.require_room()
+
+    def require_room(self) -> None:
+        """Refuse while nothing is changed yet, rather than commit what the disk has no room to write out."""
+        needed = _ROOM + 3 * sum(len(data) for data in self.carry.values() if data)
+        if self.parts.folder.free_bytes() < needed:
+            raise DiskFull("the disk of the home is full", fix=f"free at least {needed:,} bytes and try again")
+
+
+def no_memory(memory_id: str) -> NotFound:
+    """Return the one answer for an id that is not there, is deleted, or may not be seen."""
+    return NotFound(f"there is no memory {memory_id}", fix="`commonbook list` shows what there is")

@@ -1,0 +1,23 @@
+"""Scripts that complete commands, options and files in a shell."""
+
+from __future__ import annotations
+
+import shtab
+
+from commonbook.doors.arguments import parser
+from commonbook.doors.parsing import every_parser
+
+_FILES = ("FILE",)
+_FOLDERS = ("DIR", "FOLDER", "TARGET")
+
+
+def script(shell: str) -> str:
+    """Return the script for a shell."""
+    top = parser()
+    for one in every_parser(top):
+        for action in one._actions:  # noqa: SLF001 - argparse shows them in no other way
+            if action.metavar in _FILES:
+                action.complete = shtab.FILE  # type: ignore[attr-defined]
+            elif action.metavar in _FOLDERS:
+                action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+    return str(shtab.complete(top, shell))

@@ -1,0 +1,127 @@
+"""`commonbook bench locomo FILE`: how many of LoCoMo's evidence turns are found, without a language model.
+
+Everything goes through the book's own verbs: each chat is a space, each of its sessions an episode, each question a
+recall. The data (locomo10.json) is not ours and not kept here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from commonbook.book import Book
+from commonbook.errors import BadInput
+from commonbook.model import Draft, Progress, stamp
+
+CATEGORIES: Final = (1, 2, 3, 4)
+"""Questions that the chats answer; those of category 5 have no answer."""
+
+_MOST: Final = 20
+_TURN: Final = re.compile(r"D:?(\d+):(\d+)")
+
+
+class Asking(NamedTuple):
+    """A question, the space of its chat, and the turns that answer it."""
+
+    space: str
+    text: str
+    evidence: frozenset[str]
+
+
+class Chat(NamedTuple):
+    """A chat: an episode for each of its sessions, and the questions about it."""
+
+    episodes: Sequence[Draft]
+    askings: Sequence[Asking]
+
+
+def measure(book: Book, file: str, *, progress: Progress) -> dict[str, float]:
+    """Store every chat, ask every question that has evidence, and return the figures."""
+    chats = _chats(file)
+    for at, chat in enumerate(chats):
+        progress("storing", at, len(chats))
+        book.remember_many(chat.episodes)
+    book.reindex(progress=progress)
+    askings = [asking for chat in chats for asking in chat.askings]
+    ranks: list[list[int]] = []
+    took = 0.0
+    for at, asking in enumerate(askings):
+        progress("asking", at, len(askings))
+        start = time.perf_counter()
+        found = book.recall(asking.text, spaces=asking.space, k=_MOST, min_score=0)
+        took += time.perf_counter() - start
+        places = {hit.id: place for place, hit in enumerate(found.hits, 1)}
+        ranks.append([places.get(turn, 0) for turn in asking.evidence])
+    return _figures(ranks, took)
+
+
+def _figures(ranks: Sequence[Sequence[int]], took: float) -> dict[str, float]:
+    count = max(len(ranks), 1)
+    shares = {
+        f"recall@{k}": sum(sum(0 < rank <= k for rank in turns) / len(turns) for turns in ranks) / count
+        for k in (5, 10, _MOST)
+    }
+    firsts = [min((rank for rank in turns if rank), default=0) for turns in ranks]
+    return {
+        "questions": len(ranks),
+        **{name: round(share, 4) for name, share in shares.items()},
+        "mrr": round(sum(1 / first for first in firsts if first) / count, 4),
+        "ms_per_query": round(took / count * 1000, 2),
+    }
+
+
+# --- the file
+
+
+def _chats(file: str) -> list[Chat]:
+    """Read the file to its end before anything of it is stored."""
+    fix = "give the path of locomo10.json"
+    try:
+        with open(file, encoding="utf-8") as opened:
+            samples = json.load(opened)
+        chats = [_chat(f"locomo/chat-{at}", sample) for at, sample in enumerate(samples, 1)]
+    except OSError as error:
+        raise BadInput(f"{file} cannot be read: {error.strerror}", fix=fix) from error
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise BadInput(f"{file} does not hold LoCoMo's chats", fix=fix) from error
+    if not any(chat.askings for chat in chats):
+        raise BadInput(f"{file} has no question whose answer is in its chats", fix=fix)
+    return chats
+
+
+def _chat(space: str, sample: Mapping[str, Any]) -> Chat:
+    sessions = list(_sessions(sample["conversation"]))
+    turns = frozenset(turn["dia_id"] for _, said in sessions for turn in said)
+    episodes = [
+        Draft(_transcript(at, said), space=space, kind="episode", title=f"Session {number}", occurred=at)
+        for number, (at, said) in enumerate(sessions, 1)
+        if said
+    ]
+    return Chat(episodes, list(_askings(space, sample["qa"], turns)))
+
+
+def _sessions(conversation: Mapping[str, Any]) -> Iterator[tuple[datetime, Sequence[Mapping[str, str]]]]:
+    """Yield when each session was, and its turns."""
+    number = 0
+    while f"session_{(number := number + 1)}_date_time" in conversation:
+        said_at = datetime.strptime(conversation[f"session_{number}_date_time"], "%I:%M %p on %d %B, %Y")  # noqa: DTZ007 - it has none
+        yield said_at.replace(tzinfo=UTC), conversation.get(f"session_{number}", ())
+
+
+def _transcript(said_at: datetime, turns: Sequence[Mapping[str, str]]) -> str:
+    return "\n\n".join(
+        f"### {turn['speaker']} (user) · {stamp(said_at)} · {seq} · {turn['dia_id']}\n\n{turn['text']}"
+        for seq, turn in enumerate(turns, 1)
+    )
+
+
+def _askings(space: str, questions: Sequence[Mapping[str, Any]], turns: frozenset[str]) -> Iterator[Asking]:
+    for question in questions:
+        named = _TURN.findall(" ".join(question.get("evidence", ())))
+        evidence = frozenset(f"D{int(day)}:{int(turn)}" for day, turn in named) & turns
+        if question["category"] in CATEGORIES and evidence:
+            yield Asking(space, str(question["question"]), evidence)

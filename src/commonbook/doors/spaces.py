@@ -1,0 +1,73 @@
+"""The commands on spaces: list, create, rename, which and depth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from commonbook.doors import jsons, showing
+from commonbook.errors import BadInput, NotFound
+from commonbook.settings import default_space
+
+if TYPE_CHECKING:
+    from commonbook.doors.commands import Call
+    from commonbook.model import Space
+
+
+def _list(call: Call) -> int:
+    said = call.book.spaces()
+    return call.tell(jsons.spaces(said), lambda out: showing.spaces(out, said))
+
+
+def _create(call: Call) -> int:
+    said = call.book.create_space(call.args.name)
+    return call.tell(jsons.space(said), lambda out: showing.spaces(out, [said]))
+
+
+def _rename(call: Call) -> int:
+    said = call.book.rename_space(call.args.old, call.args.new)
+    return call.tell(jsons.space(said), lambda out: showing.spaces(out, [said]))
+
+
+def _which(call: Call) -> int:
+    name = default_space(call.settings)
+    return call.tell({"space": name}, lambda out: out.line(name))
+
+
+def _depth(call: Call) -> int:
+    """Show how deep reflections may go in a space, or set it; `allows` is what holds, as far as one may read."""
+    from commonbook.doubt import cap_of
+
+    args = call.args
+    said = _named(call, args.name) if args.depth is None else call.book.set_depth(args.name, _read(args.depth))
+    allows = cap_of(said, {one.id: one for one in call.book.spaces()})
+    where = "" if said.depth else " (as above it, or by default)"
+    sentence = f"Reflections in {said.name} may stand {allows} deep{where}"
+    return call.tell(
+        {**jsons.space(said), "allows": allows}, lambda out: out.report(sentence, [(said.name, str(allows))])
+    )
+
+
+def _named(call: Call, name: str) -> Space:
+    for space in call.book.spaces():
+        if space.name == name:
+            return space
+    raise NotFound(f"there is no space {name!r} that you may read", fix="`commonbook space list` shows the spaces")
+
+
+def _read(typed: str) -> int | None:
+    if typed.strip().lower() == "default":
+        return None
+    try:
+        return int(typed)
+    except ValueError:
+        raise BadInput(f"{typed!r} is not a whole number", fix="give 1 to 10, or `default`") from None
+
+
+ACTIONS: Final[Mapping[str, Callable[[Call], int]]] = {
+    "list": _list,
+    "create": _create,
+    "rename": _rename,
+    "which": _which,
+    "depth": _depth,
+}

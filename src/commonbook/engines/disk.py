@@ -1,0 +1,521 @@
+"""The Markdown side of a home on a real disk: walking it, and changing files so that nothing is lost.
+
+Every change goes through the hidden folder `out`: new text is written and synced there and then
+exchanged with the present file, so what was there before comes out whole, whoever wrote it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+import stat as modes
+import time
+import unicodedata
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Final, TypeVar
+
+from commonbook.engines.ignoring import Ignored
+from commonbook.engines.locks import FairLock
+from commonbook.engines.renaming import exchange, rename_new
+from commonbook.errors import Busy, DiskFull, FileInTheWay, HomeError, HomeReadOnly
+from commonbook.ports import FileStat
+
+HIDDEN: Final = ".commonbook"
+_IGNORE_FILE: Final = ".commonbookignore"
+_HALF: Final = "."
+_NO_TEXT: Final = "its name is not UTF-8"
+_TRIES: Final = 20
+# How long to wait for a program that is just writing: a file in its place is looked at again, one that came out never.
+_PATIENCE: Final = 0.1
+_PATIENCE_FOR_THE_LAST: Final = 5.0
+# A file of ours is dated a little back, so that any later save has another time, however coarse the clock's ticks.
+_DATED_BACK_NS: Final = 50_000_000
+# A file system makes durable together what several ask for at the same moment, so many files cost little more than one.
+_AT_ONCE: Final = 8
+_FEW: Final = 4
+
+_Thing = TypeVar("_Thing")
+
+
+class HomeFolder:
+    """The Folder port on the local file system."""
+
+    def __init__(self, home: str) -> None:
+        """Use the folder `home`, which exists."""
+        self._home = home
+        self._out = os.path.join(home, HIDDEN, "out")
+        self._identity = _identity(home)
+        self._lock = FairLock(os.path.join(home, HIDDEN, "files.lock"))
+        self._dirty: set[str] = set()
+        self._safe: set[str] = set()
+        self._anchored: set[str] = set()
+        self._prepared: dict[tuple[str, bytes, str], tuple[str, FileStat]] = {}
+        self._spelling: dict[str, str] = {}
+        self._odd: dict[str, str] = {}
+
+    # --- looking
+
+    @property
+    def keeps_files(self) -> bool:
+        """Memories are files here."""
+        return True
+
+    def walk(self) -> dict[str, tuple[int, int]]:
+        """Return every Markdown file that is ours to look at: no hidden ones, no links, nothing ignored."""
+        found: dict[str, tuple[int, int]] = {}
+        ignored = self._ignored()
+        self._odd.clear()
+        folders = [(self._home, "")]
+        while folders:
+            folder, prefix = folders.pop()
+            try:
+                below = self._visit(folder, prefix, found)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                self._odd[prefix] = f"the folder cannot be read: {error.strerror}"
+                continue
+            folders += [(os.path.join(folder, name), f"{prefix}{name}/") for name in below]
+            if ignored:
+                folders = [place for place in folders if not ignored.folder(place[1][:-1])]
+        if ignored:
+            found = {path: status for path, status in found.items() if not ignored.file(path)}
+        return found
+
+    def _visit(self, folder: str, prefix: str, found: dict[str, tuple[int, int]]) -> list[str]:
+        """Note the Markdown files of one folder and return the names of the folders in it."""
+        below = []
+        # Through a descriptor the system looks up one name for each file, not a whole path.
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with os.scandir(descriptor) as entries:
+                for entry in entries:
+                    name = entry.name
+                    if name[0] == ".":
+                        continue
+                    if not name.isascii() and not _is_text(name):
+                        self._odd[prefix + os.fsencode(name).decode("utf-8", "backslashreplace")] = _NO_TEXT
+                        continue
+                    if name.endswith(".md") and entry.is_file(follow_symlinks=False):
+                        try:
+                            status = entry.stat(follow_symlinks=False)
+                        except FileNotFoundError:
+                            continue
+                        path = prefix + name
+                        found[path if path.isascii() else self._spell(path)] = (status.st_size, status.st_mtime_ns)
+                    elif entry.is_dir(follow_symlinks=False):
+                        below.append(name)
+        finally:
+            os.close(descriptor)
+        return below
+
+    def _ignored(self) -> Ignored | None:
+        try:
+            with open(os.path.join(self._home, _IGNORE_FILE), encoding="utf-8", errors="replace") as file:
+                return Ignored(file.read())
+        except (FileNotFoundError, PermissionError, IsADirectoryError):
+            return None
+
+    def _spell(self, path: str) -> str:
+        """Return the path in NFC and remember how the disk spells it."""
+        if path.isascii():
+            return path
+        composed = unicodedata.normalize("NFC", path)
+        if composed == path:
+            return path
+        there, here = os.path.join(self._home, composed), os.path.join(self._home, path)
+        if not os.path.lexists(there):
+            self._spelling[composed] = path
+            return composed
+        # A disk that takes both forms for one name has one file; any other has two.
+        return composed if os.path.lexists(here) and os.path.samefile(there, here) else path
+
+    def known_as(self, path: str) -> str:
+        """Return how a walk would spell this path."""
+        return path if path.isascii() else self._spell(path)
+
+    def _at(self, path: str) -> str:
+        return os.path.join(self._home, self._spelling.get(path, path))
+
+    def stat(self, path: str) -> FileStat | None:
+        """Look at one regular file, or None if there is none; OSError if that cannot be told."""
+        try:
+            status = os.lstat(self._at(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if not modes.S_ISREG(status.st_mode):
+            return None
+        return FileStat(status.st_size, status.st_mtime_ns)
+
+    def read(self, path: str) -> bytes | None:
+        """Return what a file holds, or None if there is none; a link is not followed."""
+        return _read(self._at(path), patience=_PATIENCE)
+
+    def exists(self, path: str) -> bool:
+        """Tell whether anything is at the path, a placeholder of a cloud drive included."""
+        there = self._at(path)
+        folder, name = os.path.split(there)
+        return _may_be_there(there) or _may_be_there(os.path.join(folder, f".{name}.icloud"))
+
+    def is_ours(self, path: str) -> bool:
+        """Tell whether a walk would return this path if it were a file."""
+        parts = path.split("/")
+        if not path.endswith(".md") or any(not part or part[0] == "." for part in parts):
+            return False
+        above = ["/".join(parts[:depth]) for depth in range(1, len(parts))]
+        ignored = self._ignored()
+        if ignored and (ignored.file(path) or any(ignored.folder(folder) for folder in above)):
+            return False
+        return not any(os.path.islink(self._at(place)) for place in [*above, path])
+
+    def odd(self) -> dict[str, str]:
+        """Return what the last walk could not look at, and why."""
+        return dict(self._odd)
+
+    # --- changing
+
+    @contextmanager
+    def lock(self, *, wait: float) -> Iterator[bool]:
+        """Take `files.lock`; yields False when it could not be had in time."""
+        with ExitStack() as holding:
+            try:
+                holding.enter_context(self._lock.hold(wait))
+            except Busy:
+                yield False
+                return
+            self._dirty.clear()
+            self._safe.clear()
+            try:
+                yield True
+            finally:
+                for name, _ in self._prepared.values():
+                    self.drop_out(f"{_HALF}{name}")
+                self._prepared.clear()
+
+    def require_place(self, path: str) -> None:
+        """Raise FileInTheWay unless the path can be written without leaving the home."""
+        folder = os.path.dirname(self._at(path))
+        while folder != self._home:
+            try:
+                if modes.S_ISDIR(os.lstat(folder).st_mode):
+                    folder = os.path.dirname(folder)
+                    continue
+            except (FileNotFoundError, NotADirectoryError):
+                folder = os.path.dirname(folder)
+                continue
+            raise self._in_the_way(folder)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            if not modes.S_ISREG(os.lstat(self._at(path)).st_mode):
+                raise self._in_the_way(self._at(path))
+
+    def _in_the_way(self, place: str) -> FileInTheWay:
+        return FileInTheWay(
+            f"{os.path.relpath(place, self._home)} is a link or something else that a memory cannot be written to",
+            fix="move it away: memories are only ever written inside the home",
+        )
+
+    def prepare(self, wanted: Collection[tuple[str, bytes, str]]) -> None:
+        """Write and sync what is about to be put, all at the same time; what fails here is left to `put`."""
+        if len(wanted) > _FEW:
+            _at_once(self._prepare, wanted)
+
+    def _prepare(self, one: tuple[str, bytes, str]) -> None:
+        with suppress(OSError):
+            self._prepared[one] = self._written(*one)
+
+    def _written(self, path: str, data: bytes, owner: str) -> tuple[str, FileStat]:
+        """Write what is to be put at a path, without its owner's name yet; return that name, and its stat."""
+        name = f"{owner}.{os.urandom(6).hex()}"
+        return name, _write(os.path.join(self._out, f"{_HALF}{name}"), data, like=self._at(path))
+
+    def put(self, path: str, data: bytes, *, owner: str) -> tuple[FileStat, str | None]:
+        """Put data at the path in one step; return its stat and the name of what came out, if anything did."""
+        target = self._at(path)
+        with _room(path):
+            one = (path, data, owner)
+            name, status = self._prepared.pop(one) if one in self._prepared else self._written(*one)
+            ready = os.path.join(self._out, name)
+            # Only what is whole gets the owner's name: half a file that a crash left is nobody's typing.
+            os.rename(os.path.join(self._out, f"{_HALF}{name}"), ready)
+            for _ in range(_TRIES):
+                self._ensure_folder(os.path.dirname(target))
+                self._dirty.add(os.path.dirname(target))
+                try:
+                    if rename_new(ready, target):
+                        return status, None
+                    if exchange(ready, target):
+                        return status, name
+                except FileNotFoundError:  # somebody removed the empty folder just now
+                    self._safe.clear()
+                    self._anchored.clear()
+        raise HomeError(f"{path} could not be written", fix="look at what else changes this file all the time")
+
+    def take(self, path: str, *, owner: str) -> str | None:
+        """Take the file away in one step; return the name of what came out, if there was a file."""
+        name = f"{owner}.{os.urandom(6).hex()}"
+        try:
+            os.rename(self._at(path), os.path.join(self._out, name))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        self._dirty.add(os.path.dirname(self._at(path)))
+        return name
+
+    def shift(self, old: str, new: str) -> bool:
+        """Rename a file unless something is at the new path; tell whether it is done."""
+        source, target = self._at(old), self._at(new)
+        self._ensure_folder(os.path.dirname(target))
+        try:
+            done = rename_new(source, target)
+        except FileNotFoundError:
+            return False
+        self._dirty |= {os.path.dirname(source), os.path.dirname(target)}
+        return done
+
+    def _ensure_folder(self, folder: str) -> None:
+        """Make the folder, each part of it a real one inside the home.
+
+        A folder that is there may be one that a process made which died before it made it durable: so the first
+        time that this process uses a folder, the one above it is synced, whoever made it.
+        """
+        if folder in self._safe or folder == self._home:
+            return
+        above = os.path.dirname(folder)
+        self._ensure_folder(above)
+        try:
+            found = os.lstat(folder)
+        except FileNotFoundError:
+            with suppress(FileExistsError):
+                os.mkdir(folder)
+            self._anchored.discard(folder)
+            found = os.lstat(folder)
+        if not modes.S_ISDIR(found.st_mode):
+            raise self._in_the_way(folder)
+        if folder not in self._anchored:
+            self._dirty.add(above)
+        self._safe.add(folder)
+
+    def secure(self, path: str) -> None:
+        """Make durable, at the next flush, what is or is no longer at a path, whoever did it."""
+        place = self._at(path)
+        with suppress(OSError):
+            fd = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+        while place != self._home:
+            place = os.path.dirname(place)
+            self._dirty.add(place)
+
+    def flush(self) -> None:
+        """Make durable every put, take and shift since the lock was taken."""
+        _at_once(_sync_folder, sorted(self._dirty))
+        self._dirty.clear()
+        self._anchored |= self._safe
+
+    # --- what came out
+
+    def came_out(self) -> list[tuple[str, str]]:
+        """Return (name, owner) of everything that came out and was not dropped."""
+        names = sorted(os.listdir(self._out))
+        return [(name, name.partition(".")[0]) for name in names if not name.startswith(_HALF)]
+
+    def is_tidy(self) -> bool:
+        """Tell whether nothing is on its way in or out."""
+        return not os.listdir(self._out)
+
+    def sweep(self) -> None:
+        """Remove what a crash left half written; only under the lock, where nobody is writing."""
+        for name in os.listdir(self._out):
+            if name.startswith(_HALF):
+                self.drop_out(name)
+
+    def read_out(self, name: str) -> bytes | None:
+        """Return what came out."""
+        return _read(os.path.join(self._out, name), patience=_PATIENCE_FOR_THE_LAST)
+
+    def drop_out(self, name: str) -> None:
+        """Throw away what came out."""
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(self._out, name))
+
+    def put_back(self, name: str, path: str) -> None:
+        """Put what came out at the path again, or beside it if that is taken."""
+        place, ending = os.path.splitext(self._at(path))
+        self._ensure_folder(os.path.dirname(place))
+        for suffix in ("", *(f"-{number}" for number in range(2, _TRIES))):
+            if rename_new(os.path.join(self._out, name), f"{place}{suffix}{ending}"):
+                return
+
+    def prune(self, path: str) -> None:
+        """Remove the folders that became empty above a path that was left."""
+        folder = os.path.dirname(self._at(path))
+        while folder != self._home:
+            try:
+                os.rmdir(folder)
+            except OSError:
+                return
+            self._safe.discard(folder)
+            self._anchored.discard(folder)
+            self._dirty.discard(folder)
+            folder = os.path.dirname(folder)
+            self._dirty.add(folder)
+
+    # --- the disk
+
+    def free_bytes(self) -> int:
+        """Return the room left on the disk."""
+        status = os.statvfs(self._home)
+        return status.f_bavail * status.f_frsize
+
+    def bytes_used(self) -> int:
+        """Return the size of the database and its log."""
+        total = 0
+        for name in ("state.db", "state.db-wal"):
+            with suppress(FileNotFoundError):
+                total += os.stat(os.path.join(self._home, HIDDEN, name)).st_size
+        return total
+
+    def present(self) -> bool:
+        """Tell whether the home is still there, as the folder it was when it was opened."""
+        return _identity(self._home) == self._identity
+
+    def close(self) -> None:
+        """Close the lock's files."""
+        self._lock.close()
+
+
+def make_folders(folder: str, *, mode: int) -> None:
+    """Make a folder and those above it where they are missing, each durable in the one that holds it."""
+    if os.path.isdir(folder):
+        return
+    above = os.path.dirname(folder)
+    make_folders(above, mode=0o777)
+    with suppress(FileExistsError):
+        os.mkdir(folder, mode)
+        _sync_folder(above)
+    if not os.path.isdir(folder):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
+
+
+def _may_be_there(place: str) -> bool:
+    """Tell whether something is there, or might be: a folder that cannot be read is not an empty one."""
+    try:
+        os.lstat(place)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _identity(folder: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(os.path.join(folder, HIDDEN))
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _read(place: str, *, patience: float) -> bytes | None:
+    """Return what a file holds once nobody is writing to it any more, or after some patience."""
+    try:
+        fd = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return None
+        raise
+    with os.fdopen(fd, "rb") as file:
+        deadline = time.monotonic() + patience
+        while _open_for_writing(fd) and time.monotonic() < deadline:
+            time.sleep(0.002)
+        return file.read() if modes.S_ISREG(os.fstat(fd).st_mode) else None
+
+
+def _open_for_writing(fd: int) -> bool:
+    """Tell whether some program is in the middle of writing to this file, where the system can say.
+
+    Linux grants a read lease only while nobody has the file open for writing. It is given back at once; should
+    somebody open the file in that instant, we are told by a signal that is ignored by default.
+    """
+    if not hasattr(fcntl, "F_SETLEASE"):
+        return False
+    try:
+        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _write(place: str, data: bytes, *, like: str) -> FileStat:
+    """Write and sync a new file, with the rights of the one it will stand in for."""
+    fd = os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644)
+    try:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            os.fchmod(fd, modes.S_IMODE(os.lstat(like).st_mode))
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+        stamp = time.time_ns() - _DATED_BACK_NS
+        os.utime(fd, ns=(stamp, stamp))
+        os.fsync(fd)
+        status = os.fstat(fd)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(place)
+        raise
+    finally:
+        os.close(fd)
+    return FileStat(status.st_size, status.st_mtime_ns)
+
+
+def _at_once(act: Callable[[_Thing], object], things: Collection[_Thing]) -> None:
+    """Do something to each, to several at the same time if they are many; raise what went wrong first."""
+    if len(things) <= _FEW:
+        for thing in things:
+            act(thing)
+        return
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for _ in pool.map(act, things):
+            pass
+
+
+def _sync_folder(folder: str) -> None:
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _room(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise DiskFull(f"there is no room left for {path}", fix="free some space and try again") from error
+        if error.errno in {errno.EROFS, errno.EACCES, errno.EPERM}:
+            raise HomeReadOnly(f"{path} cannot be written", fix="give this user write access to the home") from error
+        raise

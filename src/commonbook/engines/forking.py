@@ -1,0 +1,121 @@
+"""What must not cross a fork is let go before it, and made anew on both sides after it.
+
+SQLite keeps its locks and its shared memory in tables of the process. A forked child inherits the tables but not
+the locks, and would read and write what others have long thrown away: so nothing may be open at that moment.
+Nor may another thread be in the middle of an import: the child would wait for its end, which never comes.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+from weakref import WeakSet
+
+from commonbook.errors import HomeError
+
+_PATIENCE: Final = 30.0
+
+
+class Gate:
+    """Lets any number of threads use something, and shuts while the process forks."""
+
+    def __init__(self, let_go: Callable[[], None]) -> None:
+        """Call `let_go` before each fork, when nobody is inside."""
+        self._let_go = let_go
+        self._changed = threading.Condition()
+        self._inside: dict[int, int] = {}
+        self._shut = False
+        self._spoilt = False
+        _GATES.add(self)
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Use it; no fork happens meanwhile, unless this very thread forks."""
+        if self._spoilt:
+            raise HomeError(
+                "this process was forked in the middle of a transaction, and cannot use the book",
+                fix="fork outside of transactions, or start processes with the method `spawn`",
+            )
+        me = threading.get_ident()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._shut or me in self._inside)
+            self._inside[me] = self._inside.get(me, 0) + 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._inside[me] -= 1
+                if not self._inside[me]:
+                    del self._inside[me]
+                self._changed.notify_all()
+
+    def shut(self) -> None:
+        """Wait until nobody else is inside, and let go; a thread that forks while it is inside cannot."""
+        me = threading.get_ident()
+        with self._changed:
+            self._shut = True
+            self._changed.wait_for(lambda: not self._inside.keys() - {me}, timeout=_PATIENCE)
+            if not self._inside:
+                self._let_go()
+
+    def open_again(self) -> None:
+        """Let everybody in, after the fork, in the parent."""
+        with self._changed:
+            self._shut = False
+            self._changed.notify_all()
+
+    def open_in_child(self) -> None:
+        """Begin anew: of all threads only the one that forked is here."""
+        self._changed = threading.Condition()
+        self._spoilt = bool(self._inside)
+        self._inside = {}
+        self._shut = False
+
+
+class _Loading:
+    """Held by whoever imports when something is first used, and by whoever forks."""
+
+    def __init__(self) -> None:
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        self.lock = threading.RLock()
+        self._taken = False
+
+    def take(self) -> None:
+        self._taken = self.lock.acquire(timeout=_PATIENCE)
+
+    def give_back(self) -> None:
+        if self._taken:
+            self.lock.release()
+
+
+_LOADING: Final = _Loading()
+# Registered first, it is taken last: whoever leaves a gate may have to import before that.
+os.register_at_fork(before=_LOADING.take, after_in_parent=_LOADING.give_back, after_in_child=_LOADING.begin_anew)
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Import or make what is needed for the first time; no fork happens meanwhile. Nobody enters a gate in here."""
+    with _LOADING.lock:
+        yield
+
+
+_GATES: Final[WeakSet[Gate]] = WeakSet()
+
+
+def _each(what: Callable[[Gate], None]) -> Callable[[], None]:
+    def for_all() -> None:
+        for gate in list(_GATES):
+            what(gate)
+
+    return for_all
+
+
+os.register_at_fork(
+    before=_each(Gate.shut), after_in_parent=_each(Gate.open_again), after_in_child=_each(Gate.open_in_child)
+)

@@ -1,0 +1,211 @@
+"""The keys of a home, as files: one signs the log, one hashes what the log may not say."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import errno
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from commonbook.errors import BadText, DiskFull, HomeDamaged, HomeError, HomeReadOnly, KeyMissing
+
+SIGNING: Final = "signing.key"
+HASHING: Final = "hashing.key"
+
+_ED25519: Final = "ed25519"
+_HMAC: Final = "hmac-sha256"
+_KEY_ID: Final = re.compile(r"[0-9a-f]{32}")
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+_READ_ONLY: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
+_RESTORE: Final = "restore the keys folder from a back-up of this home"
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    private: Ed25519PrivateKey
+    public: Ed25519PublicKey
+    key_id: str
+    secret: bytes
+
+
+class KeyFiles:
+    """The `Keys` of a home, read from its keys folder on first use.
+
+    Only `load(create=True)` ever makes keys: a use that finds none raises KeyMissing, so that a log
+    whose key was lost is never quietly continued with another.
+    """
+
+    def __init__(self, folder: str) -> None:
+        """Name the folder; nothing is read yet."""
+        self._folder = folder
+        self._pair: _Pair | None = None
+        self._retired: dict[str, Ed25519PublicKey] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def key_id(self) -> str:
+        """The id of the signing key: the first 32 hexadecimal digits of the hash of its public half."""
+        return self._loaded().key_id
+
+    def sign(self, message: bytes) -> bytes:
+        """Sign with Ed25519."""
+        return self._loaded().private.sign(message)
+
+    def verify(self, key_id: str, signature: bytes, message: bytes) -> bool:
+        """Tell whether the signature is that key's; the present key and every `<key_id>.pub` are known."""
+        public = self._public(key_id)
+        if public is None:
+            return False
+        try:
+            public.verify(signature, message)
+        except InvalidSignature:
+            return False
+        return True
+
+    def keyed_hash(self, *parts: str) -> str:
+        """Hash the parts under the hashing key: HMAC-SHA256 over each part's length and UTF-8 bytes."""
+        try:
+            encoded = [part.encode() for part in parts]
+        except UnicodeEncodeError as error:
+            raise BadText("a lone surrogate cannot be hashed", fix="send valid Unicode text") from error
+        said = b"".join([len(data).to_bytes(8, "big") + data for data in encoded])
+        return hmac.digest(self._loaded().secret, said, "sha256").hex()
+
+    def load(self, *, create: bool) -> None:
+        """Read the keys; with `create`, make them if there are none: only right while the log is empty."""
+        self._loaded(create=create)
+
+    def loose(self) -> list[str]:
+        """Return the paths, of the folder and its secret keys, that others than the owner have rights on."""
+        paths = [self._folder, self._path(SIGNING), self._path(HASHING)]
+        return [path for path in paths if os.path.exists(path) and os.stat(path).st_mode & 0o077]
+
+    def _loaded(self, *, create: bool = False) -> _Pair:
+        with self._lock:
+            if self._pair is None:
+                self._pair = self._read(create=create)
+            return self._pair
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._folder, name)
+
+    def _read(self, *, create: bool) -> _Pair:
+        seed, secret = self._key(SIGNING, _ED25519), self._key(HASHING, _HMAC)
+        # The hashing key is made first: alone, it is what a crash between the two left, or a race still under way.
+        if create and seed is None:
+            self._make()
+            seed, secret = self._key(SIGNING, _ED25519), self._key(HASHING, _HMAC)
+        if seed is None or secret is None:
+            missing = self._path(SIGNING if seed is None else HASHING)
+            raise KeyMissing(f"the key file {missing} is missing", fix=_RESTORE)
+        private = Ed25519PrivateKey.from_private_bytes(seed)
+        public = private.public_key()
+        return _Pair(private, public, _id_of(public.public_bytes_raw()), secret)
+
+    def _key(self, name: str, scheme: str) -> bytes | None:
+        """Return the 32 bytes of a key file, or None if there is no such file."""
+        path = self._path(name)
+        try:
+            with open(path, "rb") as file:
+                line = file.read(4096)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            fix = "give the owner of the home the right to read it"
+            raise HomeError(f"the key file {path} cannot be read: {error.strerror}", fix=fix) from error
+        key = _parsed(line, scheme)
+        if key is None:
+            raise HomeDamaged(f"the key file {path} is not one line `{scheme}:<base64 of 32 bytes>`", fix=_RESTORE)
+        return key
+
+    def _public(self, key_id: str) -> Ed25519PublicKey | None:
+        with suppress(KeyMissing):
+            pair = self._loaded()
+            if key_id == pair.key_id:
+                return pair.public
+        known = self._retired.get(key_id)
+        if known is None and _KEY_ID.fullmatch(key_id):
+            known = self._retired_key(key_id)
+        return known
+
+    def _retired_key(self, key_id: str) -> Ed25519PublicKey | None:
+        try:
+            raw = self._key(f"{key_id}.pub", _ED25519)
+        except HomeError:
+            return None
+        # The name must follow from the content, so that no file can pass for another key.
+        if raw is None or _id_of(raw) != key_id:
+            return None
+        public = Ed25519PublicKey.from_public_bytes(raw)
+        self._retired[key_id] = public
+        return public
+
+    def _make(self) -> None:
+        try:
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            os.chmod(self._folder, 0o700)
+            self._put(HASHING, _HMAC)
+            self._put(SIGNING, _ED25519)
+            _fsync_folder(self._folder)
+            _fsync_folder(os.path.dirname(os.path.abspath(self._folder)))
+        except OSError as error:
+            raise _refusal(self._folder, error) from error
+
+    def _put(self, name: str, scheme: str) -> None:
+        """Put a new key at its name, whole and durable, unless another process was first: then its key stays."""
+        temporary = self._path(f".{name}.{secrets.token_hex(8)}")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with open(descriptor, "wb") as file:
+                file.write(_line(scheme, secrets.token_bytes(32)))
+                file.flush()
+                os.fsync(file.fileno())
+            with suppress(FileExistsError):
+                os.link(temporary, self._path(name))
+        finally:
+            os.unlink(temporary)
+
+
+def _line(scheme: str, key: bytes) -> bytes:
+    return f"{scheme}:{base64.b64encode(key).decode('ascii')}\n".encode("ascii")
+
+
+def _parsed(line: bytes, scheme: str) -> bytes | None:
+    name, _, encoded = line.removesuffix(b"\n").removesuffix(b"\r").partition(b":")
+    try:
+        key = base64.b64decode(encoded, validate=True)
+    except binascii.Error:
+        return None
+    return key if name == scheme.encode("ascii") and len(key) == 32 else None
+
+
+def _id_of(raw_public: bytes) -> str:
+    return hashlib.sha256(raw_public).hexdigest()[:32]
+
+
+def _fsync_folder(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _refusal(folder: str, error: OSError) -> HomeError:
+    message = f"the keys cannot be written to {folder}: {error.strerror}"
+    if error.errno in _FULL:
+        return DiskFull(message, fix="make room on the disk")
+    if error.errno in _READ_ONLY:
+        return HomeReadOnly(message, fix="make the home writable for its owner")
+    return HomeError(message, fix="check the folder, and that its file system has hard links")

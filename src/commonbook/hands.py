@@ -1,0 +1,53 @@
+"""A book in the hands of a principal: what its verbs act on, and in whose name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from commonbook import prefetch, rights, settings
+from commonbook.model import Unsent
+from commonbook.ports import Parts, Recalls, Transfers
+from commonbook.settings import Settings
+
+
+class Hands:
+    """What all verbs of a book have in common."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        chosen: Settings,
+        *,
+        actor: str,
+        transfers: Transfers,
+        recalls: Recalls,
+        unsent: Callable[[], Unsent] = Unsent,
+    ) -> None:
+        """Act on these parts in the name of the actor; `commonbook.open` makes one."""
+        self._parts = parts
+        self._transfers = transfers
+        self._recalls = recalls
+        self._prefetcher = prefetch.Prefetcher()
+        self._settings = chosen
+        self._actor = actor
+        self._lent = False
+        self._unsent = unsent if rights.is_owner(actor) else Unsent
+
+    @property
+    def home(self) -> str:
+        """The folder with the Markdown; for a book on a server, where that is."""
+        return self._settings.database.place if self._settings.database else self._settings.home
+
+    @property
+    def actor(self) -> str:
+        """The principal in whose name this book acts."""
+        return str(self._actor)
+
+    @property
+    def default_space(self) -> str:
+        """The space that is meant when none is named: asked for, of the project, or `personal`."""
+        return settings.default_space(self._settings)
+
+    def _likeness(self, before: Sequence[str], after: Sequence[str]) -> float:
+        """Compare two runs of texts; whoever has nothing to compare need not wait until recall is loaded."""
+        return self._recalls.likeness(before, after)

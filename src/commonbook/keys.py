@@ -1,0 +1,75 @@
+"""API keys: what proves that somebody is a principal. Only a hash of each is kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Final
+
+from commonbook.model import moment, stamp
+from commonbook.ports import Reading, Row, Transaction
+from commonbook.principals import ApiKey
+
+_COLUMNS: Final = "id, principal, label, limits, created, created_by, expires, revoked"
+
+
+def add(tx: Transaction, key: ApiKey, hash_: str) -> None:
+    """Keep a key by the hash of its secret."""
+    tx.run(
+        f"INSERT INTO api_key ({_COLUMNS}, hash)"  # noqa: S608 - our own names
+        " VALUES (:id, :principal, :label, :limits, :created, :created_by, :expires, NULL, :hash)",
+        id=key.id,
+        principal=key.principal,
+        label=key.label,
+        limits=None if key.limits is None else json.dumps(key.limits),
+        created=stamp(key.created),
+        created_by=key.created_by,
+        expires=stamp(key.expires) if key.expires else None,
+        hash=hash_,
+    )
+
+
+def known_by(tx: Reading, hash_: str) -> ApiKey | None:
+    """Return the key whose secret has this hash."""
+    row = tx.row(f"SELECT {_COLUMNS} FROM api_key WHERE hash = :hash", hash=hash_)  # noqa: S608 - our own names
+    return _key(row) if row else None
+
+
+def find(tx: Reading, key_id: str) -> ApiKey | None:
+    """Return a key by its id."""
+    return finding(tx, key_id)()
+
+
+def finding(tx: Reading, key_id: str) -> Callable[[], ApiKey | None]:
+    """Ask for a key by its id, and return what waits for it."""
+    rows = tx.ask(f"SELECT {_COLUMNS} FROM api_key WHERE id = :id", id=key_id)  # noqa: S608 - our own names
+    return lambda: next((_key(row) for row in rows()), None)
+
+
+def every(tx: Reading) -> list[ApiKey]:
+    """Return all keys, revoked and expired ones too, oldest first."""
+    return [_key(row) for row in tx.rows(f"SELECT {_COLUMNS} FROM api_key ORDER BY created, id")]  # noqa: S608 - our own names
+
+
+def revoke(tx: Transaction, key_id: str) -> None:
+    """Let a key open nothing from now on."""
+    tx.run("UPDATE api_key SET revoked = :now WHERE id = :id AND revoked IS NULL", now=stamp(tx.now), id=key_id)
+
+
+def opens(key: ApiKey, tx: Reading) -> bool:
+    """Tell whether a key is good now."""
+    return key.revoked is None and (key.expires is None or key.expires > tx.now)
+
+
+def _key(row: Row) -> ApiKey:
+    limits = None if row[3] is None else tuple((space, role) for space, role in json.loads(row[3]))
+    return ApiKey(
+        id=row[0],
+        principal=row[1],
+        label=row[2],
+        limits=limits,
+        created=moment(row[4]),
+        created_by=row[5],
+        expires=moment(row[6]) if row[6] else None,
+        revoked=moment(row[7]) if row[7] else None,
+    )

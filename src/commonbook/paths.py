@@ -1,0 +1,87 @@
+"""Where a memory's file lies, and which space a path belongs to."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Final
+
+from commonbook.errors import BadSpaceName
+
+PERSONAL: Final = "personal"
+BETWEEN: Final = "_between"
+"""Below it lie the spaces of two principals each."""
+
+INVALIDATIONS: Final = "_invalidations"
+"""Below a space lie its notices."""
+
+_SYSTEMS: Final = frozenset({BETWEEN, INVALIDATIONS})
+MAX_LEVELS: Final = 7
+_LEGAL: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}\Z")
+_MONTH: Final = re.compile(r"[0-9]{4}-[0-9]{2}\Z")
+_FIX: Final = "use up to 7 parts joined by '/', each of a-z, 0-9, '.', '_', '-' and beginning with a letter or digit"
+
+
+def is_legal(part: str) -> bool:
+    """Tell whether one part of a space's name is legal: not a month, which is a folder of files."""
+    return bool(_LEGAL.match(part)) and not _MONTH.match(part) and ".." not in part and not part.endswith(".md")
+
+
+def require_asked_name(name: str) -> str:
+    """Return the name of a space that somebody asks, which may be one of the system's, or raise BadSpaceName."""
+    own = name.removesuffix(f"/{INVALIDATIONS}")
+    require_space_name("/".join(part.removeprefix("_") for part in own.split("/")))
+    return name
+
+
+def require_space_name(name: str) -> str:
+    """Return the name, or raise BadSpaceName with the rule that it breaks."""
+    parts = name.split("/")
+    if len(parts) > MAX_LEVELS:
+        raise BadSpaceName(f"space {name!r} has {len(parts)} levels, at most {MAX_LEVELS} are allowed", fix=_FIX)
+    for part in parts:
+        if part.startswith("_"):
+            raise BadSpaceName(f"space {name!r}: names that begin with '_' are the system's", fix=_FIX)
+        if _MONTH.match(part):
+            raise BadSpaceName(f"space {name!r}: {part} is the name of a month's folder", fix=_FIX)
+        if not is_legal(part):
+            raise BadSpaceName(f"{name!r} is not the name of a space", fix=_FIX)
+    return name
+
+
+def space_of(path: str) -> str:
+    """Return the space of a file: the leading run of legal names in its path and of the system's, else personal."""
+    legal: list[str] = []
+    for part in path.split("/")[:-1]:
+        # The deepest space of all has notices too.
+        full = len(legal) == MAX_LEVELS and part != INVALIDATIONS
+        if full or not (is_legal(part) or part in _SYSTEMS) or legal[-1:] == [INVALIDATIONS]:
+            break
+        legal.append(part)
+    return "/".join(legal) or PERSONAL
+
+
+def is_system(name: str) -> bool:
+    """Tell whether a space is one of the system's own."""
+    return any(part.startswith("_") for part in name.split("/"))
+
+
+def path_for(space: str, created: datetime, slug: str, memory_id: str, *, taken: bool = False) -> str:
+    """Return the path of a new memory's file: space, month, slug and the random tail of its id."""
+    tail = memory_id.replace("-", "")[-12 if taken else -8 :]
+    return f"{space}/{created:%Y-%m}/{slug}--{tail}.md"
+
+
+def moved(path: str, old: str, new: str) -> str:
+    """Return where a file goes when its space goes from `old` to `new`: the rest of its path stays.
+
+    Folders below the deepest level of a space would become spaces at a higher one: then only the file's name stays.
+    """
+    rest = path.removeprefix(old + "/")
+    kept = f"{new}/{rest}"
+    return kept if space_of(kept) == new else f"{new}/{rest.rpartition('/')[2]}"
+
+
+def below(name: str, top: str) -> bool:
+    """Tell whether the space `name` is `top` or lies below it."""
+    return name == top or name.startswith(top + "/")

@@ -1,0 +1,69 @@
+"""Past revisions: the titles and texts that memories had before the present ones."""
+
+from __future__ import annotations
+
+from commonbook.model import Memory, Revision, moment, stamp
+from commonbook.ports import Reading, Transaction
+
+
+def archive(tx: Transaction, memory: Memory) -> None:
+    """Keep the present title and text of a memory, which are about to be replaced."""
+    keep(
+        tx,
+        memory,
+        Revision(
+            revision=memory.revision,
+            title=memory.title,
+            text=memory.text,
+            author=memory.revised_by,
+            at=memory.revised_at,
+            how=memory.revised_how,
+        ),
+    )
+
+
+def keep(tx: Transaction, memory: Memory, revision: Revision) -> None:
+    """Keep one revision of a memory."""
+    tx.run_many(
+        "INSERT INTO revision (space, memory, revision, title, text, author, at, how)"
+        " VALUES (:space, :memory, :revision, :title, :text, :author, :at, :how)",
+        [
+            {
+                "space": memory.space.id,
+                "memory": memory.id,
+                "revision": revision.revision,
+                "title": revision.title,
+                "text": revision.text,
+                "author": revision.author,
+                "at": stamp(revision.at),
+                "how": revision.how,
+            }
+        ],
+    )
+
+
+def past(tx: Reading, memory: Memory) -> list[Revision]:
+    """Return the past revisions of a memory, oldest first."""
+    rows = tx.rows(
+        "SELECT revision, title, text, author, at, how FROM revision"
+        " WHERE space = :space AND memory = :memory ORDER BY revision",
+        space=memory.space.id,
+        memory=memory.id,
+    )
+    return [
+        Revision(revision=row[0], title=row[1], text=row[2], author=row[3], at=moment(row[4]), how=row[5])
+        for row in rows
+    ]
+
+
+def move(tx: Transaction, memory: Memory, to: str) -> None:
+    """Take the history of a memory along into another space."""
+    tx.run(
+        "INSERT INTO revision (space, memory, revision, title, text, author, at, how)"
+        " SELECT :to, memory, revision, title, text, author, at, how FROM revision"
+        " WHERE space = :space AND memory = :memory",
+        to=to,
+        space=memory.space.id,
+        memory=memory.id,
+    )
+    tx.run("DELETE FROM revision WHERE space = :space AND memory = :memory", space=memory.space.id, memory=memory.id)

@@ -1,0 +1,143 @@
+"""Rules: what a space takes in of what another space writes, in the name of the one who made the rule."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from commonbook.agreements import Rule
+from commonbook.model import Memory, Spaces, moment, stamp
+from commonbook.ports import Reading, Row, Transaction
+
+_COLUMNS: Final = "space, id, source, maker, kinds, tags, importance, approval, refresh, created"
+
+
+def add(tx: Transaction, rule: Rule) -> None:
+    """Add a rule."""
+    tx.run(
+        f"INSERT INTO rule ({_COLUMNS}) VALUES (:space, :id, :source, :maker, :kinds, :tags, :importance, :approval,"  # noqa: S608 - our own names
+        " :refresh, :created)",
+        space=rule.space.id,
+        id=rule.id,
+        source=rule.source.id,
+        maker=rule.maker,
+        kinds=json.dumps(rule.kinds),
+        tags=json.dumps(rule.tags, ensure_ascii=False),
+        importance=rule.importance,
+        approval=int(rule.approval),
+        refresh=rule.refresh,
+        created=stamp(rule.created),
+    )
+
+
+def remove(tx: Transaction, rule: Rule) -> bool:
+    """Remove a rule and what it remembers; tell whether it was there."""
+    tx.run("DELETE FROM rule_taken WHERE space = :space AND rule = :rule", space=rule.space.id, rule=rule.id)
+    return bool(tx.run("DELETE FROM rule WHERE space = :space AND id = :id", space=rule.space.id, id=rule.id))
+
+
+def of(tx: Reading, spaces: Spaces) -> list[Rule]:
+    """Return all rules between spaces that there are, by the names of the spaces, then the oldest first."""
+    found = [_rule(row, spaces) for row in tx.rows(f"SELECT {_COLUMNS} FROM rule ORDER BY id")]  # noqa: S608 - our own names
+    return sorted(found, key=lambda rule: (rule.space.name, rule.source.name, rule.id))
+
+
+def find(tx: Reading, spaces: Spaces, rule_id: str) -> Rule | None:
+    """Return a rule by its id."""
+    row = tx.row(f"SELECT {_COLUMNS} FROM rule WHERE id = :id", id=rule_id)  # noqa: S608 - our own names
+    return _rule(row, spaces) if row and row[0] in spaces and row[2] in spaces else None
+
+
+def count(tx: Reading, space: str) -> int:
+    """Return how many rules take into a space."""
+    row = tx.row("SELECT count(*) FROM rule WHERE space = :space", space=space)
+    return int(row[0]) if row else 0
+
+
+def taking_from(tx: Reading, spaces: Spaces, sources: Collection[str]) -> list[Rule]:
+    """Return the rules that take from these spaces, the oldest first."""
+    rows = tx.rows(
+        f"SELECT {_COLUMNS} FROM rule WHERE source IN :sources ORDER BY id",  # noqa: S608 - our own names
+        sources=tuple(sorted(sources)),
+    )
+    return [_rule(row, spaces) for row in rows if row[0] in spaces]
+
+
+def matches(rule: Rule, memory: Memory) -> bool:
+    """Tell whether a rule means a memory: where it is, its kind, all of the tags, and how important it is."""
+    if memory.space.id != rule.source.id or memory.deleted is not None or memory.kind == "notice":
+        return False
+    if rule.kinds and memory.kind not in rule.kinds:
+        return False
+    if rule.importance is not None and (memory.importance is None or memory.importance < rule.importance):
+        return False
+    return set(rule.tags) <= set(memory.tags)
+
+
+# --- what was taken
+
+
+def has_taken(tx: Reading, rule: Rule, root: str) -> bool:
+    """Tell whether a rule has taken this root in, or asked for it: it does so once, whatever became of it."""
+    row = tx.row(
+        "SELECT 1 FROM rule_taken WHERE space = :space AND rule = :rule AND root = :root",
+        space=rule.space.id,
+        rule=rule.id,
+        root=root,
+    )
+    return row is not None
+
+
+def note_taken(tx: Transaction, rule: Rule, root: str) -> None:
+    """Note that a rule has taken this root in, or asked for it."""
+    tx.run(
+        "INSERT INTO rule_taken (space, rule, root) VALUES (:space, :rule, :root) ON CONFLICT DO NOTHING",
+        space=rule.space.id,
+        rule=rule.id,
+        root=root,
+    )
+
+
+# --- what no rule has looked at yet
+
+
+def wait(tx: Transaction, space: str, written: Mapping[str, str]) -> None:
+    """Keep memories (each with who wrote it) that were too many to look at in the transaction that wrote them."""
+    tx.run_many(
+        "INSERT INTO rule_waiting (space, memory, asked_by) VALUES (:space, :memory, :asked_by)"
+        " ON CONFLICT (space, memory) DO UPDATE SET asked_by = excluded.asked_by",
+        [{"space": space, "memory": memory, "asked_by": asked_by} for memory, asked_by in sorted(written.items())],
+    )
+
+
+def next_waiting(tx: Transaction, space: str, *, limit: int) -> dict[str, str]:
+    """Take some of the memories out that wait to be looked at, in the order of their ids, each with who wrote it."""
+    rows = tx.rows(
+        "SELECT memory, asked_by FROM rule_waiting WHERE space = :space"  # noqa: S608 - our own words
+        f" ORDER BY memory LIMIT :limit{tx.locking}",
+        space=space,
+        limit=limit,
+    )
+    if rows:
+        tx.run(
+            "DELETE FROM rule_waiting WHERE space = :space AND memory IN :memories",
+            space=space,
+            memories=tuple(row[0] for row in rows),
+        )
+    return {row[0]: row[1] for row in rows}
+
+
+def _rule(row: Row, spaces: Spaces) -> Rule:
+    return Rule(
+        space=spaces[row[0]],
+        id=row[1],
+        source=spaces[row[2]],
+        maker=row[3],
+        kinds=tuple(json.loads(row[4])),
+        tags=tuple(json.loads(row[5])),
+        importance=row[6],
+        approval=bool(row[7]),
+        refresh=row[8],
+        created=moment(row[9]),
+    )

@@ -1,0 +1,138 @@
+"""What may be written: texts, titles, tags and the like, as given or refused with the reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from commonbook.errors import BadInput, BadText, CommonbookError, TooLarge
+from commonbook.model import KINDS, MAX_KEY, MAX_TAG, MAX_TAGS, MAX_TEXT_BYTES, MAX_TITLE, RELATIONS
+
+_UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_TAG: Final = re.compile(r"[^,\[\]{}\x00-\x1f\x7f]+\Z")
+
+
+@contextmanager
+def naming(at: int) -> Iterator[None]:
+    """Let an error say which of several things it is about."""
+    try:
+        yield
+    except CommonbookError as error:
+        error.item = at
+        raise
+
+
+def text(value: str) -> str:
+    """Return the text, which is stored exactly as given, or refuse it whole."""
+    _require_unicode(value, "text")
+    if "\0" in value:
+        raise BadText("the text has a NUL byte", fix="take the NUL bytes out; they are no text")
+    size = len(value.encode())
+    if size > MAX_TEXT_BYTES:
+        raise TooLarge(
+            f"the text has {size:,} bytes, at most {MAX_TEXT_BYTES:,} are allowed",
+            fix="split it into several memories, or keep it as a file of its own and remember where it is",
+        )
+    return value
+
+
+def title(value: str) -> str:
+    """Return a title: one line, not too long."""
+    _require_unicode(value, "title")
+    if "\0" in value:
+        raise BadText("the title has a NUL byte", fix="take the NUL bytes out; they are no text")
+    line = " ".join(value.split())
+    if len(line) > MAX_TITLE:
+        raise TooLarge(f"the title has {len(line)} characters, at most {MAX_TITLE} are allowed", fix="shorten it")
+    if _CONTROL.search(line):
+        raise BadText("the title has control characters", fix="take them out")
+    return line
+
+
+def tags(values: Iterable[str]) -> tuple[str, ...]:
+    """Return tags as a file's are read: without a leading '#', with single blanks, each once, in the order given."""
+    cleaned = [" ".join(value.split()).lstrip("# ") for value in listed(values, "tags")]
+    for tag in cleaned:
+        _require_unicode(tag, "tag")
+        if len(tag) > MAX_TAG:
+            raise TooLarge(f"a tag has {len(tag)} characters, at most {MAX_TAG} are allowed", fix="shorten it")
+        if not _TAG.match(tag):
+            raise BadInput(f"{tag!r} is not a tag", fix="a tag is a short text without commas or brackets")
+    unique = tuple(dict.fromkeys(cleaned))
+    if len(unique) > MAX_TAGS:
+        raise TooLarge(f"{len(unique)} tags, at most {MAX_TAGS} are allowed", fix="keep those that you will ask for")
+    return unique
+
+
+def listed(values: Iterable[str], what: str) -> tuple[str, ...]:
+    """Return several texts; one text alone, whose letters would pass for several, is refused."""
+    if isinstance(values, str):
+        raise BadInput(f"the {what} are one text, not a list of texts", fix=f"put it into a list: [{values!r}]")
+    return tuple(values)
+
+
+def kind(value: str) -> str:
+    """Return one of the known kinds that a caller may write; notices are the system's own."""
+    if value not in KINDS or value == "notice":
+        choices = ", ".join(one for one in KINDS if one != "notice")
+        raise BadInput(f"{value!r} is not a kind of memory", fix=f"use one of {choices}")
+    return value
+
+
+def relation(value: str) -> str:
+    """Return one of the known relations."""
+    if value not in RELATIONS:
+        raise BadInput(f"{value!r} is not a relation", fix=f"use one of {', '.join(RELATIONS)}")
+    return value
+
+
+def importance(value: float | None) -> float | None:
+    """Return an importance between 0 and 1."""
+    if value is not None and not 0.0 <= value <= 1.0:
+        raise BadInput(f"importance {value} is out of range", fix="give a number from 0 to 1")
+    return None if value is None else float(value)
+
+
+def key(value: str) -> str:
+    """Return an idempotency key."""
+    _require_unicode(value, "key")
+    if not value or len(value) > MAX_KEY or _CONTROL.search(value):
+        raise BadInput("the key must have 1 to 200 printable characters", fix="use a UUID, or an id of your own")
+    return value
+
+
+def new_relation(value: str) -> str:
+    """Return one of the relations in which somebody may put one memory to another; copies are made by sharing."""
+    if relation(value) == "shared_from":
+        raise BadInput("only sharing ties a memory to a source", fix="`share` or `pull` makes a copy that is tied")
+    return value
+
+
+def memory_id(value: str) -> str:
+    """Return an id in its one form, or refuse what cannot be one."""
+    lowered = value.strip().lower()
+    if not is_memory_id(lowered):
+        raise BadInput(f"{value!r} is not the id of a memory", fix="`commonbook list` shows the ids")
+    return lowered
+
+
+def is_memory_id(value: str) -> bool:
+    """Tell whether this is an id in its one form."""
+    return _UUID.match(value) is not None
+
+
+def is_unicode(value: str) -> bool:
+    """Tell whether this is well-formed text, without lone surrogates."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _require_unicode(value: str, what: str) -> None:
+    if not is_unicode(value):
+        raise BadText(f"the {what} has a lone surrogate, which no file can hold", fix="send well-formed Unicode text")

@@ -1,0 +1,197 @@
+"""The one writing transaction: a story at a desk, sealed, committed, and its files carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Final
+
+from commonbook import (
+    audit,
+    carry,
+    changes,
+    files,
+    following,
+    home,
+    memories,
+    notices,
+    rights,
+    spaces,
+    takein,
+    taking,
+)
+from commonbook.desk import Ahead, Desk
+from commonbook.errors import Busy, CommonbookError, DiskFull, NotAllowed, NotFound
+from commonbook.files import Carried
+from commonbook.model import FILESYSTEM, Change
+from commonbook.ports import Overtaken, Parts, Told, Transaction
+
+# A person who saves just while we write is taken in at once; one who saves all the time, by the next look.
+_ROUNDS: Final = 5
+
+
+def write(parts: Parts, actor: str, story: Callable[[Desk], Told]) -> Told:
+    """Let a story happen whole or not at all; when this returns it is durable, logged, and in its files."""
+    return write_all(parts, (actor,), _at_its_desk(story))
+
+
+def _at_its_desk(story: Callable[[Desk], Told]) -> Callable[[Sequence[Desk]], Told]:
+    return lambda desks: story(desks[0])
+
+
+def write_all(
+    parts: Parts, actors: Sequence[str], story: Callable[[Sequence[Desk]], Told], *, expecting: Sequence[str] = ()
+) -> Told:
+    """Let what several do happen in one transaction, whole or not at all: the story has a desk for each of them.
+
+    `expecting` are the spaces that it will probably be about, and no others.
+    """
+    told, wanted = _commit(parts, actors, story, expecting)
+    # The change is made: what the files cannot follow now stays in the journal, and `status` counts it.
+    with suppress(OSError, CommonbookError):
+        _follow(parts, wanted)
+    return told
+
+
+@contextmanager
+def logging_refusal(parts: Parts, actor: str, verb: str, ids: Iterable[str]) -> Iterator[None]:
+    """Write into the log of each of these memories' spaces that somebody tried what it may not do there."""
+    try:
+        yield
+    except (NotAllowed, NotFound):
+        if wanted := tuple(ids):
+            # A home that is full or busy does not turn the refusal into another one.
+            with suppress(CommonbookError):
+                write(parts, actor, partial(_note_refusal, verb=verb, ids=wanted))
+        raise
+
+
+def _note_refusal(desk: Desk, *, verb: str, ids: Sequence[str]) -> None:
+    writable = desk.writable
+    for memory_id in ids:
+        memory = memories.find(desk.tx, desk.spaces, memory_id)
+        if memory is not None and memory.space.id not in writable:
+            desk.log(memory.space, "refused", (), verb=verb, memory=memory_id)
+
+
+def _follow(parts: Parts, wanted: Mapping[str, bytes | None]) -> None:
+    """Bring the files up to what was committed, and take in what a person typed meanwhile."""
+    for _ in range(_ROUNDS):
+        if not wanted:
+            return
+        done = carry.carry_out(parts, wanted)
+        strike_off(parts, done.done)
+        if not done.typed:
+            return
+        # What a person typed while we wrote came out of the exchange: it goes into the history, or on top.
+        _, wanted = _commit(parts, (FILESYSTEM,), _at_its_desk(partial(takein.typed, found=done.typed)))
+        carry.drop(parts, done.typed)
+
+
+def _commit(
+    parts: Parts, actors: Sequence[str], story: Callable[[Sequence[Desk]], Told], expecting: Sequence[str] = ()
+) -> tuple[Told, dict[str, bytes | None]]:
+    # Whoever has rights on some spaces only has them by the names of all.
+    first = expecting if all(map(rights.is_owner, actors)) else ()
+
+    def whole(tx: Transaction) -> tuple[Told, dict[str, bytes | None]]:
+        there = spaces.Everything(tx, first)
+        carried: dict[str, bytes | None] = {}
+        ahead: list[Ahead] = []
+        rested = {rights.identity(actor): rights.Held(tx, actor) for actor in actors}
+        desks = [Desk(tx, parts, actor, rested, there, carried, {}, {}, {}, ahead) for actor in actors]
+        told = story(desks)
+        for desk in desks:
+            following.spread(desk)
+            notices.spread(desk)
+            taking.take(desk)
+        seal(desks)
+        return told, carried
+
+    return parts.db.write(whole)
+
+
+def seal(desks: Sequence[Desk]) -> None:
+    """Number and log everything that the story recorded, space by space in the order of their ids.
+
+    From the first line on nobody else writes to these spaces. One that was renamed since the story began had the story
+    write paths of its old name; and the log of a space must not tell of somebody who wrote behind its own revocation.
+    """
+    desk = desks[0]
+    tx = desk.tx
+    by_space: dict[str, list[Change]] = {}
+    for change in tx.recorded:
+        by_space.setdefault(change.space, []).append(change)
+    touched = {subject: space for subject, space in tx.touched.items() if space is not None}
+    touched |= memories.places(tx, sorted(subject for subject, space in tx.touched.items() if space is None))
+    concerned = sorted({*by_space, *touched.values()})
+    # Asked in one breath, so that others wait for these spaces no longer than they must.
+    asked = next((ahead for ahead in desk.ahead if ahead.ends().keys() >= set(concerned)), None)
+    if asked is None:
+        # What the story wrote goes off before this: whoever has to wait has done everything else by then.
+        asked = _asked(tx, concerned)
+    names = _names(desks, by_space)
+    # Where only one writes, rights stay as they are.
+    rested = [held for held in desk.rested.values() if tx.locking]
+    still = [held.now() for held in rested]
+    # Whatever can be is done before anybody waits: nothing of it happens while others are kept from these spaces.
+    for space in concerned:
+        subjects = dict.fromkeys(change.subjects[0] for change in by_space.get(space, ()) if change.subjects)
+        subjects.update(dict.fromkeys(memory for memory, place in touched.items() if place == space))
+        if subjects:
+            changes.number(tx, space, tuple(subjects))
+    worded = {space: audit.worded(changed) for space, changed in by_space.items()}
+    ends = asked.ends()
+    if any(desk.spaces[space].name != name for space, name in names().items()):
+        raise Overtaken
+    if any(now.is_less_than(before) for now, before in zip(still, rested, strict=True)):
+        raise Overtaken
+    home.require_here(asked.whereabouts())
+    for space, changed in sorted(by_space.items()):
+        end = ends.get(space, audit.BEGINNING)
+        seq, digest = audit.append(tx, desk.parts.keys, space, changed, wording=worded[space], end=end)
+        if space in ends:
+            # Its chain is held: whoever looks for this entry later waits until this has ended.
+            tx.proof = partial(audit.is_logged, space=space, seq=seq, digest=digest)
+
+
+def ask_ahead(desk: Desk, wanted: Sequence[str]) -> Callable[[], Collection[str]]:
+    """Hold spaces for the seal already, where a story will change these, and no others, as far as one knows.
+
+    So nobody waits for them in the end; if the story changes others, the seal asks for all of it again. One that
+    another holds is left out, which what is returned finds out: waited for here, it would be held while the story is
+    told, which others wait for.
+    """
+    if not desk.tx.locking:
+        return lambda: wanted
+    asked = _asked(desk.tx, wanted, if_free=True)
+    desk.ahead.append(asked)
+    return asked.ends
+
+
+def _asked(tx: Transaction, spaces_: Sequence[str], *, if_free: bool = False) -> Ahead:
+    return Ahead(audit.holding(tx, spaces_, if_free=if_free), home.whereabouts(tx))
+
+
+def _names(desks: Sequence[Desk], by_space: Mapping[str, Sequence[Change]]) -> Callable[[], dict[str, str]]:
+    """Ask for the names of the spaces in which memories were written; where only one writes, they stay.
+
+    Whoever has rights on some spaces only has them by their names, whatever is written there.
+    """
+    tx = desks[0].tx
+    if not tx.locking:
+        return dict
+    some = not all(rights.is_owner(desk.actor) for desk in desks)
+    wanted = (space for space, changed in by_space.items() if some or any(change.subjects for change in changed))
+    return spaces.names(tx, sorted(wanted))
+
+
+def strike_off(parts: Parts, carried: Sequence[Carried]) -> None:
+    """Strike what was carried out off the journal, without waiting for the disk or insisting.
+
+    The change itself is durable: whoever looks next would find the files right, and strike them off then.
+    """
+    if carried:
+        with suppress(Busy, DiskFull):
+            parts.db.write(partial(files.strike_off, carried=carried), durable=False)

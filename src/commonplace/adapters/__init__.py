@@ -1,1 +1,0 @@
-"""Adapters: one package for each framework whose memory Commonplace can be."""
