@@ -22,7 +22,7 @@ from commonbook import (
     indexing,
     ranking,
     reading,
-    share,
+    refreshing,
     stopwords,
     when,
     wording,
@@ -126,7 +126,7 @@ class Recaller:
         """Ask for what was told stale to be refreshed; recall itself changes nothing, and waits for nobody."""
         if stale:
             with suppress(CommonbookError):
-                share.ask_to_renew(parts, stale)
+                refreshing.ask_to_renew(parts, stale)
 
     def _meaning(self, text: str) -> npt.NDArray[np.float64]:
         """Return the vector of a text; windows of messages overlap, so that each is asked for many times."""

@@ -7,7 +7,6 @@ from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from hashlib import blake2b
-from itertools import pairwise
 from typing import Final, TypeAlias
 
 from commonbook import (
@@ -25,6 +24,7 @@ from commonbook import (
     notices,
     paths,
     reading,
+    refreshing,
     rights,
     spaces,
     sync,
@@ -45,7 +45,7 @@ from commonbook.model import (
     Space,
     Spaces,
 )
-from commonbook.ports import Parts, Reading, Transaction
+from commonbook.ports import Parts, Reading
 from commonbook.principals import WRITER, Grant
 from commonbook.provenance import Sharing
 from commonbook.remember import receipt_of
@@ -144,10 +144,10 @@ def refresh(parts: Parts, actor: str, copy_id: str) -> Receipt:
                 f"the copy {copy.id} came by import: nobody here saw it being shared",
                 fix="`adopt` ties it to its source in your name, `detach` ends the tie",
             )
-        _bring_up(desk, copy.id)
+        refreshing.refresh_chain(desk, copy.id)
         return memories.find(desk.tx, desk.spaces, copy.id) or copy
 
-    return _with_copy(parts, actor, copy_id, story, first=_hold_sources)
+    return _with_copy(parts, actor, copy_id, story, first=refreshing.lock_chain)
 
 
 def detach(parts: Parts, actor: str, copy_id: str) -> Receipt:
@@ -175,7 +175,7 @@ def adopt(parts: Parts, actor: str, copy_id: str) -> Receipt:
             return copy
         return following.taken_over(desk, copy, source)
 
-    return _with_copy(parts, actor, copy_id, story, first=_hold_sources)
+    return _with_copy(parts, actor, copy_id, story, first=refreshing.lock_chain)
 
 
 def _nothing(_desk: Desk, _copy_id: str) -> object:
@@ -242,31 +242,6 @@ _WHY_NOT: Final = {
 }
 
 
-def _hold_sources(desk: Desk, copy_id: str) -> list[str]:
-    """Hold a copy and the sources that it takes its text from, the furthest first, as a change of that one would."""
-    ids = [copy_id]
-    while len(ids) <= freshness.FURTHEST:
-        memory = memories.find(desk.tx, desk.spaces, ids[-1])
-        link = memory.source if memory else None
-        if memory is None or link is None or not copies.is_tied(memory) or link.target in ids:
-            break
-        if memory.id != copy_id and memory.shared is not None and memory.shared.mode not in (LIVE, LAZY):
-            break
-        ids.append(link.target)
-    ids.reverse()
-    for id_ in ids:
-        desk.hold([id_])
-    return ids
-
-
-def _bring_up(desk: Desk, copy_id: str) -> None:
-    """Let a copy and, before it, the copies that it came through take over what their sources say."""
-    for source_id, id_ in pairwise(_hold_sources(desk, copy_id)):
-        source, copy = (memories.find(desk.tx, desk.spaces, one) for one in (source_id, id_))
-        if source is not None and copy is not None:
-            following.refreshed(desk, copy, source)
-
-
 # --- reading
 
 
@@ -280,32 +255,11 @@ def get(parts: Parts, actor: str, memory_id: str) -> Memory:
             return memory
     # A home that is full or busy keeps nobody from reading: the copy is told as it is, and said to be stale.
     with suppress(CommonbookError):
-        renew(parts, memory.id)
+        refreshing.renew(parts, memory.id)
     return reading.get(parts, actor, memory_id)
 
 
-def renew(parts: Parts, copy_id: str) -> None:
-    """Let a lazy copy take over what its source says, in the name of the one who shared it."""
-    write(parts, LOCAL_OWNER, partial(_bring_up, copy_id=copy_id))
-
-
 # --- in the background
-
-
-def ask_to_renew(parts: Parts, stale: Sequence[Memory]) -> None:
-    """Ask for lazy copies to be refreshed soon; a recall itself changes none, and writes nothing that is asked for."""
-    with parts.db.reading() as tx:
-        known = jobs.waiting(tx, following.RENEW, [copy.id for copy in stale])
-        stale = freshness.can_follow(tx, spaces.everything(tx), [copy for copy in stale if copy.id not in known])
-    # In one order, so that no two who ask wait for each other.
-    missing = sorted((copy.id, copy.space.id) for copy in stale)
-
-    def story(tx: Transaction) -> None:
-        for copy_id, space in missing:
-            jobs.ask(tx, space=space, kind=following.RENEW, subject=copy_id, due=tx.now)
-
-    if missing:
-        parts.db.write(story, durable=False)
 
 
 def work(parts: Parts, actor: str, *, until: datetime | None = None) -> int:
@@ -365,7 +319,7 @@ def _some(desk: Desk, *, job: jobs.Job, after: str) -> following.Step | None:
 
 
 def _renew(parts: Parts, _actor: str, job: jobs.Job, _over: Over) -> bool:
-    renew(parts, job.subject)
+    refreshing.renew(parts, job.subject)
     return True
 
 
