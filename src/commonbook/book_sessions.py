@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-from commonbook import capture, share, spoken, wording
+from commonbook import capture, spoken, wording, worker
 from commonbook import settle as settling
 from commonbook.errors import CommonbookError, HomeIsNewer
 from commonbook.hands import Hands
@@ -87,17 +87,16 @@ class SessionVerbs(Hands):
         With `retry`, what has failed for good is tried again too. `noticed` is told of each session.
         """
         if retry:
-            settling.retry(self._parts, self._actor)
+            worker.retry(self._parts, self._actor)
         until = None if seconds is None else self._parts.clock.now() + timedelta(seconds=seconds)
-        settled = settling.work(self._parts, self._actor, likeness=self._likeness, until=until, noticed=noticed)
-        return settled + share.work(self._parts, self._actor, until=until)
+        return worker.work(self._parts, self._actor, likeness=self._likeness, until=until, noticed=noticed)
 
     @contextmanager
     def working(self, *, every: float = 1.0) -> Iterator[None]:
         """Settle what becomes due, in the background, for as long as the block lasts."""
         stop = threading.Event()
 
-        def worker() -> None:
+        def work_until_stopped() -> None:
             while not stop.is_set():
                 # A worker outlives a home that is busy or full for a while: what is due stays due.
                 try:
@@ -108,7 +107,7 @@ class SessionVerbs(Hands):
                     pass
                 stop.wait(every)
 
-        thread = threading.Thread(target=worker, name="commonbook-worker", daemon=True)
+        thread = threading.Thread(target=work_until_stopped, name="commonbook-worker", daemon=True)
         thread.start()
         try:
             yield

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, NamedTuple
 
-from commonbook import boundary, jobs, memories, paths, reading, rights, sessions, spaces, titles, transcripts
+from commonbook import boundary, memories, paths, reading, rights, sessions, spaces, titles, transcripts
 from commonbook.desk import Desk
-from commonbook.model import Memory, Message, Session, Settled, Spaces, Worked, new_id
-from commonbook.ports import Likeness, Parts, Reading, Told, Transaction
+from commonbook.model import Memory, Message, Session, Settled, new_id
+from commonbook.ports import Likeness, Parts, Told
 from commonbook.writing import write
 
 JOB: Final = "settle"
 
 _TRIES: Final = 5
-_SOON: Final = timedelta(seconds=1)
 
 
 class Plan(NamedTuple):
@@ -75,7 +73,7 @@ def with_plan(
 @reading.asking
 def _plan(parts: Parts, actor: str, session_id: str, likeness: Likeness, *, flush: bool) -> Plan | None:
     with parts.db.reading() as tx:
-        session = sessions.find(tx, _writable(tx, actor), session_id)
+        session = sessions.find(tx, rights.writable(tx, actor, spaces.everything(tx)), session_id)
         if session is None:
             return None
         found = sessions.unsettled(tx, session)
@@ -154,64 +152,3 @@ def _memory(desk: Desk, session: Session, messages: Sequence[Message]) -> Memory
         layout="",
         session=session.id,
     )
-
-
-# --- in the background
-
-
-def work(
-    parts: Parts,
-    actor: str,
-    *,
-    likeness: Likeness,
-    until: datetime | None = None,
-    noticed: Callable[[Worked], None] | None = None,
-) -> int:
-    """Do the settling that is due; return how many jobs were done. A job that fails holds up no other."""
-    count = 0
-    # Most who ask come in vain: they need not take the lock of those who write.
-    if not _is_due(parts, actor):
-        return count
-    while until is None or parts.clock.now() < until:
-        job = parts.db.write(lambda tx: jobs.take(tx, _writable(tx, actor), kinds=(JOB,)), durable=False)
-        if job is None:
-            return count
-        worked = _do(parts, actor, job, likeness)
-        count += 1
-        if noticed is not None:
-            noticed(worked)
-    return count
-
-
-def _do(parts: Parts, actor: str, job: jobs.Job, likeness: Likeness) -> Worked:
-    try:
-        settled = settle(parts, actor, job.subject, flush=False, likeness=likeness)
-    except Exception as error:  # noqa: BLE001 - whatever goes wrong is kept with the job, tried again, and shown
-        why = f"{type(error).__name__}: {error}"
-        parts.db.write(partial(jobs.failed, job=job, error=why), durable=False)
-        return Worked(Settled(job.subject, (), 0), error=why)
-    parts.db.write(partial(_strike_off, job=job, settled=settled), durable=False)
-    return Worked(settled)
-
-
-def _strike_off(tx: Transaction, job: jobs.Job, settled: Settled) -> None:
-    if settled.unsettled:
-        jobs.later(tx, job, tx.now + boundary.LIMITS.gap + _SOON)
-    else:
-        jobs.done(tx, job)
-
-
-def retry(parts: Parts, actor: str) -> int:
-    """Let everything that failed be tried again, now; return how many jobs that are."""
-    return parts.db.write(lambda tx: jobs.retry(tx, _writable(tx, actor)), durable=False)
-
-
-@reading.asking
-def _is_due(parts: Parts, actor: str) -> bool:
-    with parts.db.reading() as tx:
-        return jobs.is_due(tx, _writable(tx, actor), kinds=(JOB,), now=parts.clock.now())
-
-
-def _writable(tx: Reading, actor: str) -> Spaces:
-    """Return the spaces in which an actor may settle: another's work waits for somebody who may do it."""
-    return rights.writable(tx, actor, spaces.everything(tx))

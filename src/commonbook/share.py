@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import datetime
-from functools import partial
 from hashlib import blake2b
-from typing import Final, TypeAlias
+from typing import Final
 
 from commonbook import (
     amend,
@@ -17,11 +15,9 @@ from commonbook import (
     freshness,
     granting,
     grants,
-    jobs,
     limiting,
     limits,
     memories,
-    notices,
     paths,
     reading,
     refreshing,
@@ -29,7 +25,6 @@ from commonbook import (
     spaces,
     sync,
     takein,
-    taking,
     wording,
 )
 from commonbook.desk import Desk, no_memory
@@ -43,9 +38,8 @@ from commonbook.model import (
     Memory,
     Receipt,
     Space,
-    Spaces,
 )
-from commonbook.ports import Parts, Reading
+from commonbook.ports import Parts
 from commonbook.principals import WRITER, Grant
 from commonbook.provenance import Sharing
 from commonbook.remember import receipt_of
@@ -257,98 +251,3 @@ def get(parts: Parts, actor: str, memory_id: str) -> Memory:
     with suppress(CommonbookError):
         refreshing.renew(parts, memory.id)
     return reading.get(parts, actor, memory_id)
-
-
-# --- in the background
-
-
-def work(parts: Parts, actor: str, *, until: datetime | None = None) -> int:
-    """Let copies follow that had to wait; return how many jobs were done. One that fails is tried again, and shown.
-
-    A long job that time runs out for is put back, with what it has done; each does something before that.
-    """
-
-    def over() -> bool:
-        return until is not None and parts.clock.now() >= until
-
-    kinds, count = tuple(_DEEDS), 0
-    if not _is_due(parts, actor, kinds):
-        return count
-    while not over():
-        job = parts.db.write(lambda tx: jobs.take(tx, _writable(tx, actor), kinds=kinds), durable=False)
-        if job is None:
-            return count
-        _do(parts, actor, job, over)
-        count += 1
-    return count
-
-
-@reading.asking
-def _is_due(parts: Parts, actor: str, kinds: tuple[str, ...]) -> bool:
-    with parts.db.reading() as tx:
-        return jobs.is_due(tx, _writable(tx, actor), kinds=kinds, now=parts.clock.now())
-
-
-Over: TypeAlias = Callable[[], bool]
-"""Tells whether the time is over."""
-
-
-def _do(parts: Parts, actor: str, job: jobs.Job, over: Over) -> None:
-    try:
-        ended = _DEEDS[job.kind](parts, actor, job, over)
-    except Exception as error:  # noqa: BLE001 - whatever goes wrong is kept with the job, tried again, and shown
-        why = f"{type(error).__name__}: {error}"
-        parts.db.write(lambda tx: jobs.failed(tx, job, why), durable=False)
-        return
-    parts.db.write(lambda tx: jobs.done(tx, job) if ended else jobs.later(tx, job, tx.now), durable=False)
-
-
-def _follow(parts: Parts, actor: str, job: jobs.Job, over: Over) -> bool:
-    step: following.Step | None = following.Step("", changed=False)
-    while step is not None:
-        # What follows is looked for anew by whoever goes on: it must not end before anything has changed.
-        if step.changed and over():
-            return False
-        step = write(parts, actor, partial(_some, job=job, after=step.last))
-    return True
-
-
-def _some(desk: Desk, *, job: jobs.Job, after: str) -> following.Step | None:
-    """Refresh some copies; a lease that another has by now is another's to go on with."""
-    return following.some(desk, source_id=job.subject, after=after) if jobs.hold_on(desk.tx, job) else None
-
-
-def _renew(parts: Parts, _actor: str, job: jobs.Job, _over: Over) -> bool:
-    refreshing.renew(parts, job.subject)
-    return True
-
-
-def _take_in(parts: Parts, actor: str, job: jobs.Job, over: Over) -> bool:
-    while write(parts, actor, partial(taking.some, space=job.subject)):
-        if over():
-            return False
-    return True
-
-
-def _notify(parts: Parts, actor: str, job: jobs.Job, _over: Over) -> bool:
-    write(parts, actor, partial(notices.notify, memory_id=job.subject))
-    return True
-
-
-def _take_again(parts: Parts, actor: str, job: jobs.Job, _over: Over) -> bool:
-    write(parts, actor, partial(taking.again, memory_id=job.subject))
-    return True
-
-
-_DEEDS: Final[Mapping[str, Callable[[Parts, str, jobs.Job, Over], bool]]] = {
-    following.JOB: _follow,
-    following.RENEW: _renew,
-    taking.LATER: _take_in,
-    notices.JOB: _notify,
-    taking.AGAIN: _take_again,
-}
-"""What is done for each kind of job; each tells whether it came to its end."""
-
-
-def _writable(tx: Reading, actor: str) -> Spaces:
-    return rights.writable(tx, actor, spaces.everything(tx))
