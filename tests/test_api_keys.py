@@ -9,7 +9,8 @@ import pytest
 
 from commonbook import masking
 from commonbook.errors import BadInput, NotAllowed, NotFound
-from commonbook.model import Filter
+from commonbook.model import Draft, Filter
+from commonbook.principals import Actor
 
 ALICE = "user:alice"
 
@@ -141,3 +142,83 @@ def test_nothing_of_the_log_of_keys_is_seen_by_others(team):
     with pytest.raises((NotAllowed, BadInput)):
         alice.log(space="_home")
     assert team.list(Filter(space="/")).items
+
+
+# --- actors: a principal and its key
+
+
+def test_an_actor_with_a_key_differs_from_its_principal_without_one(team):
+    alice = team.acting_as(ALICE)
+    keyed = [team.with_key(team.create_key(ALICE).secret) for _ in range(2)]
+    assert {book.actor for book in (alice, *keyed)} == {ALICE}
+    assert len({book._actor for book in (alice, *keyed)}) == 3
+    assert alice._actor == Actor(ALICE)
+    assert f"{keyed[0]._actor}" == ALICE
+
+
+def test_only_the_name_of_the_principal_is_stored_logged_and_shown(team):
+    made = team.create_key(ALICE, limits=[("team/backend", "writer")])
+    alice = team.with_key(made.secret)
+    memory_id = alice.remember("by a key", space="team/backend", key="once").id
+    assert team.acting_as(ALICE).remember("by a key", space="team/backend", key="once").id == memory_id
+    alice.edit(memory_id, text="edited by a key")
+    memory = team.get(memory_id)
+    assert (memory.author, memory.revised_by) == (ALICE, ALICE)
+    assert [entry.actor for entry in team.log(space="team/backend")][-2:] == [ALICE, ALICE]
+    with pytest.raises(NotAllowed) as refused:
+        alice.remember("no", space="team/lunch")
+    assert refused.value.message == f"{ALICE} may not use the space 'team/lunch'"
+    assert team.verify_log().findings == ()
+
+
+def test_a_copy_follows_its_source_in_the_name_of_the_sharer_without_its_key(team):
+    made = team.create_key(ALICE, limits=[("team/backend", "reader"), ("team/lunch", "writer")])
+    source = team.remember("the plan", space="team/backend").id
+    copy = team.with_key(made.secret).share(source, "team/lunch").id
+    assert team.get(copy).shared.by == ALICE
+    team.revoke_key(made.key.id)
+    assert team.edit(source, text="the new plan").copies == 1
+    followed = team.get(copy)
+    assert (followed.text, followed.revised_by, followed.freshness) == ("the new plan", ALICE, "fresh")
+    team.revoke(ALICE, "team")
+    team.edit(source, text="a secret plan")
+    assert team.get(copy).text == "the new plan"
+
+
+def test_what_happens_in_the_name_of_a_principal_widens_no_key_of_it_in_the_same_transaction(team):
+    alice = team.acting_as(ALICE)
+    source = team.remember("the plan", space="team/backend").id
+    copy = alice.share(source, "team/lunch").id
+    team.grant(ALICE, "team/lunch", "admin")
+    alice.add_rule("team/lunch", "team/backend")
+    limited = team.with_key(team.create_key(ALICE, limits=[("team/backend", "writer")]).secret)
+    assert limited.edit(source, text="the new plan").copies == 0, "counts the copies that the key may read"
+    assert team.get(copy).text == "the new plan"
+    limited.remember("taken in by the rule", space="team/backend")
+    assert "taken in by the rule" in {one.text for one in team.list(Filter(space="team/lunch")).items}
+    assert texts(limited) == {"billing is Alice's", "the new plan", "taken in by the rule"}
+    drafts = [Draft("allowed", space="team/backend"), Draft("refused", space="team/lunch")]
+    for some in (drafts, drafts[::-1]):
+        with pytest.raises(NotAllowed):
+            limited.remember_many(some)
+    with pytest.raises(NotFound):
+        limited.edit(copy, text="out of reach")
+    assert "allowed" not in texts(team)
+
+
+def test_an_approval_shares_in_the_name_of_the_rules_maker_and_not_by_the_key_of_the_approver(team):
+    team.grant(ALICE, "team/lunch", "admin")
+    team.acting_as(ALICE).add_rule("team/lunch", "team/backend", approval=True)
+    source = team.remember("for lunch", space="team/backend").id
+    reads, decides = (
+        team.with_key(team.create_key(ALICE, limits=[("team/lunch", role)]).secret) for role in ("writer", "admin")
+    )
+    (waiting,) = team.pending()
+    with pytest.raises(NotFound):
+        reads.approve(waiting.id)
+    copy = decides.approve(waiting.id).copy
+    assert team.get(copy).shared.by == ALICE
+    with pytest.raises(NotFound):
+        decides.get(source)
+    team.revoke_key(decides._actor.key_id)
+    assert team.edit(source, text="for dinner").copies == 1

@@ -8,7 +8,7 @@ import pytest
 
 from commonbook import capture
 from commonbook.book import Book
-from commonbook.errors import DatabaseUnreachable, HomeDamaged, KeyConflict, NotAllowed
+from commonbook.errors import DatabaseUnreachable, HomeDamaged, KeyConflict, NotAllowed, NotFound
 from tests.crowds import Crowd, crowding, said, told, until
 
 
@@ -119,6 +119,26 @@ def test_one_key_of_an_actor_is_not_taken_for_another(crowd, book, order):
     with pytest.raises(NotAllowed):
         sent["b"].result(60)
     assert said(book, "b") == ["Good morning."]
+
+
+@pytest.mark.parametrize("caller", ["another key", "a key without limits", "no key"])
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_a_group_commit_checks_each_append_with_the_limits_of_its_own_key(crowd, book, order, caller):
+    book.grant("agent:ada", "room", "writer")
+    elsewhere = book.create_key("agent:ada", limits=[("room/1", "writer")])
+    here = book.create_key("agent:ada", limits=[("room/0", "writer")] if caller == "another key" else None)
+    allowed = book.acting_as("agent:ada") if caller == "no key" else book.with_key(here.secret)
+    callers = {"a": allowed, "b": book.with_key(elsewhere.secret)}
+    kept = crowd.keep_two()
+    sent = {name: crowd.append(name, "Ada was here.", book=callers[name]) for name in order}
+    crowd.go_on()
+    assert told([*kept, sent["a"]])[2:] == [("a", 2, True)]
+    with pytest.raises(NotFound):
+        sent["b"].result(60)
+    assert said(book, "b") == ["Good morning."]
+    logged = [entry.actor for entry in book.log(space="room/0") if entry.action == "append"]
+    assert logged[-1] == "agent:ada"
+    assert book.verify_log().findings == ()
 
 
 def test_how_many_messages_go_together_is_limited(crowd, book, monkeypatch):

@@ -32,7 +32,8 @@ from commonbook.engines.mapped_index import MappedIndex
 from commonbook.engines.static_table import StaticTable
 from commonbook.errors import Busy, HomeReadOnly, NotFound
 from commonbook.indexing import FEW
-from commonbook.model import LOCAL_OWNER, Draft, Recalled
+from commonbook.model import Draft, Recalled
+from commonbook.principals import OWNER_ACTOR
 from commonbook.recall import Recaller
 from tests.crashing import save
 from tests.index_worlds import start
@@ -73,7 +74,7 @@ def _table() -> StaticTable:
 def _with_index(book: Book, index: MappedIndex) -> Book:
     """Return the same book with another index. It is not to be closed: the parts are the book's own."""
     recaller = Recaller(index, _table(), _table())
-    return Book(book._parts, book._settings, actor=LOCAL_OWNER, transfers=book._transfers, recalls=recaller)
+    return Book(book._parts, book._settings, actor=OWNER_ACTOR, transfers=book._transfers, recalls=recaller)
 
 
 def _plain(recalled: Recalled) -> list[dict[str, Any]]:

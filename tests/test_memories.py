@@ -22,6 +22,7 @@ from commonbook.errors import (
     VersionConflict,
 )
 from commonbook.model import Draft, Filter
+from commonbook.principals import Actor
 from tests.conftest import Folder, OpenBook
 
 UNKNOWN = "0192f0c1-0000-7000-8000-000000000000"
@@ -400,7 +401,7 @@ def test_without_a_named_space_the_project_of_the_working_directory_is_meant(
 def test_an_actor_without_grants_sees_and_changes_nothing(book: Book):
     memory = book.remember("secret", space="team", tags=["t"])
     stranger = Book(
-        book._parts, book._settings, actor="agent:stranger", transfers=book._transfers, recalls=book._recalls
+        book._parts, book._settings, actor=Actor("agent:stranger"), transfers=book._transfers, recalls=book._recalls
     )
     assert stranger.list().items == ()
     assert stranger.spaces() == ()

@@ -17,6 +17,7 @@ from commonbook.client import Client, Context, Entry, OutMessage
 from commonbook.compose import open_client
 from commonbook.errors import KeyConflict, Refused
 from commonbook.model import Sent
+from commonbook.principals import Actor
 from commonbook.settings import Settings
 from tests import crashing
 from tests.outbox_child import Loopback, Server
@@ -138,7 +139,7 @@ def test_status_and_doctor_count_what_was_not_sent_and_name_what_was_refused(ope
     stranger = Book(
         book._parts,
         book._settings,
-        actor="agent:stranger",
+        actor=Actor("agent:stranger"),
         transfers=book._transfers,
         recalls=book._recalls,
         unsent=book._unsent,

@@ -233,7 +233,7 @@ def test_whose_right_is_taken_while_it_writes_is_refused_and_the_others_are_stor
 
     def revoking(desk, parcel, taking=None):
         answer = append(desk, parcel, taking)
-        if parcel.actor == "agent:ada" and first.acquire(blocking=False):
+        if parcel.actor.principal == "agent:ada" and first.acquire(blocking=False):
             with ThreadPoolExecutor(1) as pool, commonbook.open(address) as other:
                 if how == "grant":
                     pool.submit(other.revoke, "agent:ada", "room").result(60)

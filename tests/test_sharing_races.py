@@ -24,6 +24,7 @@ from commonbook import audit, copying, following, jobs, links, memories, spaces,
 from commonbook.book import Book
 from commonbook.desk import Desk
 from commonbook.model import DETACHED, LIVE, LOCAL_OWNER, Filter
+from commonbook.principals import OWNER_ACTOR
 from tests import crashing
 from tests.crashing import look_at
 from tests.sharing_child import Children, Deed, children
@@ -293,7 +294,7 @@ def many_copies(book: Book, count: int) -> tuple[str, list[str]]:
     made: list[str] = []
     for begin in range(0, count, 500):
         some = [f"team/s{at}" for at in range(begin, min(begin + 500, count))]
-        made += writing.write(book._parts, LOCAL_OWNER, partial(_shared_into, source=source, names=some))
+        made += writing.write(book._parts, OWNER_ACTOR, partial(_shared_into, source=source, names=some))
     return source, made
 
 

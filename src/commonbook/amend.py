@@ -31,7 +31,9 @@ def amend(
     new = _tied(desk, old, new)
     if "title" in changed or "text" in changed:
         revisions.archive(desk.tx, old)
-        new = new._replace(revision=old.revision + 1, revised_by=desk.actor, revised_at=desk.tx.now, revised_how=how)
+        new = new._replace(
+            revision=old.revision + 1, revised_by=desk.actor.principal, revised_at=desk.tx.now, revised_how=how
+        )
     if new.space.id != old.space.id:
         revisions.move(desk.tx, old, new.space.id)
         memories.move(desk.tx, old, new)

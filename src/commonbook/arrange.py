@@ -10,11 +10,12 @@ from commonbook.desk import Desk
 from commonbook.errors import BadInput, NotFound, SpaceExists
 from commonbook.model import Memory, Space
 from commonbook.ports import Parts
+from commonbook.principals import Actor
 from commonbook.remember import free_path
 from commonbook.writing import write
 
 
-def create(parts: Parts, actor: str, name: str) -> Space:
+def create(parts: Parts, actor: Actor, name: str) -> Space:
     """Make a space; one that is there already is a conflict."""
     paths.require_space_name(name)
 
@@ -27,7 +28,7 @@ def create(parts: Parts, actor: str, name: str) -> Space:
     return write(parts, actor, story)
 
 
-def rename(parts: Parts, actor: str, old: str, new: str) -> Space:
+def rename(parts: Parts, actor: Actor, old: str, new: str) -> Space:
     """Give a space another name; everything below goes along, files and all, and ids stay."""
     paths.require_space_name(old)
     paths.require_space_name(new)

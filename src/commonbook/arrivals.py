@@ -93,7 +93,7 @@ class Answer(NamedTuple):
         keep(
             desk.tx,
             space=self.space,
-            principal=desk.actor,
+            principal=desk.actor.principal,
             key=self.key,
             content=self.content,
             answer=json.dumps(said),
@@ -228,7 +228,7 @@ def _new(desk: Desk, arrival: Arrival, memory_id: str) -> Memory:
         title=_title(document, arrival.note.path),
         text=document.text,
         tags=_tags(document),
-        author=document.author or desk.actor,
+        author=document.author or desk.actor.principal,
         created=created,
         updated=updated,
         importance=document.importance,
@@ -238,7 +238,7 @@ def _new(desk: Desk, arrival: Arrival, memory_id: str) -> Memory:
         expires=document.expires,
         revision=(own and document.revision) or 1,
         version=(own and document.version) or 1,
-        revised_by=desk.actor,
+        revised_by=desk.actor.principal,
         revised_at=updated,
         revised_how="import",
         path=arrival.wanted,
@@ -384,7 +384,9 @@ def _keep(desk: Desk, fate: Fate, memory: Memory, version: int, linked: Sequence
     if answer != earlier:
         answer.keep(desk, first=earlier is None or earlier.key != note.key)
     if earlier and earlier.key != note.key and earlier.key.rpartition(":")[0] == note.key.rpartition(":")[0]:
-        idempotency.remember(desk.tx, space=space, principal=desk.actor, key=earlier.key, content="", answer="")
+        idempotency.remember(
+            desk.tx, space=space, principal=desk.actor.principal, key=earlier.key, content="", answer=""
+        )
     return frozenset(linked)
 
 

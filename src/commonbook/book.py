@@ -51,6 +51,7 @@ from commonbook.model import (
     Unset,
 )
 from commonbook.paths import PERSONAL
+from commonbook.principals import Actor
 from commonbook.reading import asking
 from commonbook.sync import quiet
 
@@ -61,13 +62,13 @@ class Book(SessionVerbs, SharingVerbs, RulingVerbs, ReasoningVerbs):
     def acting_as(self, principal: str) -> Book:
         """Return this book in the hands of a principal, who may do what was granted to it. Only the owner lends it."""
         rights.require_owner(self._actor, "act in another's name")
-        return self._in_hands_of(granting.principal_name(principal))
+        return self._in_hands_of(Actor(granting.principal_name(principal)))
 
     def with_key(self, secret: str) -> Book:
         """Return this book in the hands of whoever a key was made for, within the limits of the key."""
         return self._in_hands_of(granting.with_key(self._parts, secret))
 
-    def _in_hands_of(self, actor: str) -> Book:
+    def _in_hands_of(self, actor: Actor) -> Book:
         book = Book(self._parts, self._settings, actor=actor, transfers=self._transfers, recalls=self._recalls)
         # Closing what was lent closes nothing of the book itself.
         book._lent = True

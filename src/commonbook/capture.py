@@ -51,6 +51,7 @@ from commonbook.model import (
     new_id,
 )
 from commonbook.ports import Likeness, Overtaken, Parts, Reading
+from commonbook.principals import Actor
 from commonbook.together import LATER, Apart, Later, apiece
 from commonbook.writing import ask_ahead, write, write_all
 
@@ -86,7 +87,7 @@ class _Clean(NamedTuple):
 class _Parcel(NamedTuple):
     """What somebody sends to a session at once."""
 
-    actor: str
+    actor: Actor
     session_id: str
     place: str
     """The space where it was last seen to be, or nothing."""
@@ -101,7 +102,7 @@ class _Parcel(NamedTuple):
 # --- append
 
 
-def append(parts: Parts, actor: str, session_id: str, messages: Sequence[Sent], context: Context) -> Captured:
+def append(parts: Parts, actor: Actor, session_id: str, messages: Sequence[Sent], context: Context) -> Captured:
     """Store messages in the order given, all or none; one that was sent before under its client id is a repeat."""
     session_id = spoken.session_name(session_id)
     if not messages:
@@ -271,7 +272,7 @@ def _message(desk: Desk, session: Session, one: _Clean, seq: int) -> Message:
         session=session.id,
         seq=seq,
         role=one.role,
-        author=one.sent.author or (desk.actor if one.role == "user" else f"agent:{one.role}"),
+        author=one.sent.author or (desk.actor.principal if one.role == "user" else f"agent:{one.role}"),
         text=one.text,
         time=desk.time("time", one.sent.time) or desk.tx.now,
         client_id=one.sent.client_id,
@@ -361,13 +362,13 @@ def require_writable(desk: Desk, session_id: str) -> Session:
 
 
 @reading.asking
-def require_there(parts: Parts, actor: str, session_id: str) -> None:
+def require_there(parts: Parts, actor: Actor, session_id: str) -> None:
     """Refuse a session that is not there, or that may not be read."""
     with parts.db.reading() as tx:
         require(tx, reading.readable(tx, actor), session_id)
 
 
-def show(parts: Parts, actor: str, session_id: str, *, after: int, limit: int) -> MessagePage:
+def show(parts: Parts, actor: Actor, session_id: str, *, after: int, limit: int) -> MessagePage:
     """Return messages of a session behind a number, in order."""
     if not 1 <= limit <= MAX_PAGE:
         raise BadInput(f"limit {limit} is out of range", fix=f"ask for 1 to {MAX_PAGE} at a time, and page on")
@@ -378,7 +379,7 @@ def show(parts: Parts, actor: str, session_id: str, *, after: int, limit: int) -
     return MessagePage(session, tuple(found[:limit]), following)
 
 
-def listed(parts: Parts, actor: str, *, space: str | None, limit: int) -> tuple[Session, ...]:
+def listed(parts: Parts, actor: Actor, *, space: str | None, limit: int) -> tuple[Session, ...]:
     """Return the newest sessions."""
     if not 1 <= limit <= MAX_PAGE:
         raise BadInput(f"limit {limit} is out of range", fix=f"ask for 1 to {MAX_PAGE} at a time")
@@ -387,7 +388,7 @@ def listed(parts: Parts, actor: str, *, space: str | None, limit: int) -> tuple[
 
 
 @reading.asking
-def generation(parts: Parts, actor: str, session_id: str) -> int:
+def generation(parts: Parts, actor: Actor, session_id: str) -> int:
     """Return the generation of a session, which its first message does not change."""
     with parts.db.reading() as tx:
         found = sessions.find(tx, reading.readable(tx, actor), spoken.session_name(session_id))
@@ -398,7 +399,7 @@ def generation(parts: Parts, actor: str, session_id: str) -> int:
 
 
 def switch(
-    parts: Parts, actor: str, old: str, new: str, *, reason: str, context: Context, likeness: Likeness
+    parts: Parts, actor: Actor, old: str, new: str, *, reason: str, context: Context, likeness: Likeness
 ) -> Settled:
     """Settle what is open in the old session, under its own name, and begin or resume the new one, in one step."""
     old, new = spoken.session_name(old), spoken.session_name(new)
@@ -437,7 +438,7 @@ def _switch_to(desk: Desk, new: str, old: str, reason: str, context: Context) ->
     sessions.next_generation(desk.tx, session)
 
 
-def rewind(parts: Parts, actor: str, session_id: str, after: int | str) -> tuple[Message, ...]:
+def rewind(parts: Parts, actor: Actor, session_id: str, after: int | str) -> tuple[Message, ...]:
     """Take back every message behind one, by its number or id: they leave recall and episodes, the log keeps them."""
     session_id = spoken.session_name(session_id)
 
@@ -495,7 +496,7 @@ def _leave_episode(desk: Desk, episode: str, gone: frozenset[str], *, looked: bo
         amend.remove(desk, memory, how="rewind")
 
 
-def close(parts: Parts, actor: str, session_id: str, *, likeness: Likeness) -> Settled:
+def close(parts: Parts, actor: Actor, session_id: str, *, likeness: Likeness) -> Settled:
     """Settle what is open, and close the session; a later append opens it again."""
 
     def story(desk: Desk, plan: settle.Plan | None) -> Settled:

@@ -24,6 +24,7 @@ from commonbook import (
 from commonbook.errors import BadInput, NotFound
 from commonbook.model import Finding, LogEntry, LogReport, Progress, Spaces, Status, Unsent
 from commonbook.ports import Parts, Reading
+from commonbook.principals import Actor
 from commonbook.version import __version__
 
 _LARGEST: Final = 1 << 62
@@ -40,7 +41,7 @@ _WORK: Final[Mapping[str, tuple[str, str]]] = {
 _OTHER: Final = ("subject", "what was to be done with it could not be done")
 
 
-def status(parts: Parts, actor: str, home: str, unsent: Unsent) -> Status:
+def status(parts: Parts, actor: Actor, home: str, unsent: Unsent) -> Status:
     """Return the state of the home in numbers, with what is pending and what is wrong."""
     with parts.db.reading() as tx:
         allowed = reading.readable(tx, actor)
@@ -75,14 +76,14 @@ def status(parts: Parts, actor: str, home: str, unsent: Unsent) -> Status:
         )
 
 
-def verify_log(parts: Parts, actor: str, space: str | None, *, progress: Progress) -> LogReport:
+def verify_log(parts: Parts, actor: Actor, space: str | None, *, progress: Progress) -> LogReport:
     """Walk the signed log of one space or of all, and name the first bad entry of each."""
     with parts.db.reading() as tx:
         chosen = _spaces(tx, actor, space) if space else tuple(reading.readable(tx, actor))
         return audit.verify(tx, parts.keys, chosen, progress, every=frozenset(spaces.everything(tx)))
 
 
-def doctor(parts: Parts, actor: str, *, progress: Progress) -> tuple[Finding, ...]:
+def doctor(parts: Parts, actor: Actor, *, progress: Progress) -> tuple[Finding, ...]:
     """Look at everything and return what is wrong, each with its fix; nothing is changed."""
     damaged = _database_findings(parts)
     if damaged:
@@ -171,7 +172,7 @@ def _key_findings(parts: Parts) -> tuple[Finding, ...]:
     )
 
 
-def log(parts: Parts, actor: str, space: str, *, after: int, limit: int) -> tuple[LogEntry, ...]:
+def log(parts: Parts, actor: Actor, space: str, *, after: int, limit: int) -> tuple[LogEntry, ...]:
     """Return entries of a space's log, in order."""
     if not 1 <= limit <= _LARGEST or not 0 <= after <= _LARGEST:
         raise BadInput("no such page of the log", fix="ask for one or more entries after a number from 0 on")
@@ -180,7 +181,7 @@ def log(parts: Parts, actor: str, space: str, *, after: int, limit: int) -> tupl
         return tuple(audit.entries(tx, chosen, after=after, limit=limit))
 
 
-def _spaces(tx: Reading, actor: str, name: str) -> tuple[str, ...]:
+def _spaces(tx: Reading, actor: Actor, name: str) -> tuple[str, ...]:
     chosen = tuple(reading.readable(tx, actor, name))
     if not chosen:
         raise NotFound(f"there is no space {name!r}", fix="`commonbook space list` shows the spaces")

@@ -30,7 +30,7 @@ from commonbook.errors import (
     Moved,
     NetworkFileSystem,
 )
-from commonbook.model import LOCAL_OWNER, Finding, MoveReport, Progress, Unsent, new_id, stamp
+from commonbook.model import Finding, MoveReport, Progress, Unsent, new_id, stamp
 from commonbook.ports import (
     Clock,
     Database,
@@ -44,6 +44,7 @@ from commonbook.ports import (
     Watcher,
     Yaml,
 )
+from commonbook.principals import OWNER_ACTOR
 from commonbook.settings import DatabaseChoice, Settings, checked_address
 from commonbook.sync import quiet
 from commonbook.together import Together
@@ -124,7 +125,7 @@ def open_book(settings: Settings, *, clock: Clock | None = None, progress: Progr
     book = Book(
         parts,
         settings,
-        actor=LOCAL_OWNER,
+        actor=OWNER_ACTOR,
         transfers=cast("Transfers", _Later(_transfers)),
         recalls=cast("Recalls", _Recalls(recalls)),
         unsent=lambda: _unsent(settings, clock),

@@ -22,7 +22,7 @@ from commonbook.desk import Desk
 from commonbook.errors import CommonbookError, Conflict, NotAllowed, NotFound, TooLarge
 from commonbook.model import FILESYSTEM, LIVE, LOCAL_OWNER, Memory, Spaces, new_id
 from commonbook.ports import Parts, Reading
-from commonbook.principals import READER, WRITER
+from commonbook.principals import READER, WRITER, Actor
 from commonbook.writing import write
 
 LONGEST_NOTE: Final = 1000
@@ -30,7 +30,7 @@ LONGEST_NOTE: Final = 1000
 # --- asking
 
 
-def request(parts: Parts, actor: str, memory_id: str, to: str, *, refresh: str = LIVE) -> Pending:
+def request(parts: Parts, actor: Actor, memory_id: str, to: str, *, refresh: str = LIVE) -> Pending:
     """Ask those who administer a space to take a memory in; whoever asks must be able to read both.
 
     Asking again while it waits returns the same request.
@@ -47,7 +47,7 @@ def request(parts: Parts, actor: str, memory_id: str, to: str, *, refresh: str =
         there = copying.there_already(desk, source, space)
         if there is not None:
             raise Conflict(f"the space {to!r} has this already, as {there.id}", fix=f"read {there.id}")
-        who, now = str(actor), desk.tx.now
+        who, now = actor.principal, desk.tx.now
         asked = Pending(new_id(), space.name, space.id, source.id, None, refresh, who, who, now)
         if requests.add(desk.tx, asked, source.root):
             desk.log(space, "share.ask", (), request=asked.id, memory=source.id)
@@ -58,7 +58,7 @@ def request(parts: Parts, actor: str, memory_id: str, to: str, *, refresh: str =
     return write(parts, actor, story)
 
 
-def listed(parts: Parts, actor: str, *, space: str | None, decided: bool) -> tuple[Pending, ...]:
+def listed(parts: Parts, actor: Actor, *, space: str | None, decided: bool) -> tuple[Pending, ...]:
     """Return what waits for the actor's decision, or was decided too, and what it asked for itself."""
     with parts.db.reading() as tx:
         known = spaces.everything(tx)
@@ -68,14 +68,14 @@ def listed(parts: Parts, actor: str, *, space: str | None, decided: bool) -> tup
             return tuple(_shown(tx, known, one) for one in requests.into(tx, {place.id: place}, decided=decided))
         readable = rights.readable(tx, actor, known)
         found = [_shown(tx, known, one) for one in requests.into(tx, administered, decided=decided)]
-        own = requests.asked_by(tx, readable, str(actor), decided=decided)
+        own = requests.asked_by(tx, readable, actor.principal, decided=decided)
         found += [_shown(tx, readable, one) for one in own if one.space_id not in administered]
         return tuple(sorted(found, key=lambda one: one.id))
 
 
 def _shown(tx: Reading, known: Spaces, asked: Pending) -> Pending:
     """Return a request with what is to be shared, as far as the one in whose name it is asked for may still read it."""
-    memory = memories.find(tx, rights.readable(tx, asked.name, known), asked.memory)
+    memory = memories.find(tx, rights.readable(tx, Actor(asked.name), known), asked.memory)
     if memory is None or memory.deleted is not None or asked.state != WAITING:
         return asked
     return asked._replace(title=memory.title, text=memory.text)
@@ -84,7 +84,7 @@ def _shown(tx: Reading, known: Spaces, asked: Pending) -> Pending:
 # --- deciding
 
 
-def approve(parts: Parts, actor: str, request_id: str, *, note: str = "") -> Pending:
+def approve(parts: Parts, actor: Actor, request_id: str, *, note: str = "") -> Pending:
     """Agree to a request: the memory is shared now, in the name of the one who asked or made the rule."""
     request_id, note = wording.memory_id(request_id), _note(note)
 
@@ -92,11 +92,11 @@ def approve(parts: Parts, actor: str, request_id: str, *, note: str = "") -> Pen
         asked = _require(desk, request_id)
         _decide(desk, asked, APPROVED, note)
         memory = _still_there(desk, asked)
-        if _person(desk.actor) in _askers(asked, memory):
-            raise NotAllowed(f"{desk.actor} asked for this and cannot approve it", fix="another admin must")
+        if _person(desk.actor.principal) in _askers(asked, memory):
+            raise NotAllowed(f"{desk.actor.principal} asked for this and cannot approve it", fix="another admin must")
         if asked.space_id not in rights.administered(desk.tx, desk.actor, desk.spaces):
             raise rights.refusal(desk.actor, asked.space)
-        named = desk.acting_as(asked.name)
+        named = desk.acting_as(Actor(asked.name))
         copy = copying.copied(named, memory, desk.spaces[asked.space_id], asked.refresh, request=asked.id)
         requests.note_copy(desk.tx, asked, copy.id)
         desk.log(desk.spaces[asked.space_id], "share.approve", (), request=asked.id, memory=memory.id, copy=copy.id)
@@ -105,13 +105,13 @@ def approve(parts: Parts, actor: str, request_id: str, *, note: str = "") -> Pen
     return write(parts, actor, story)
 
 
-def reject(parts: Parts, actor: str, request_id: str, *, note: str = "") -> Pending:
+def reject(parts: Parts, actor: Actor, request_id: str, *, note: str = "") -> Pending:
     """Refuse a request; whoever asked takes it back by this."""
     request_id, note = wording.memory_id(request_id), _note(note)
 
     def story(desk: Desk) -> Pending:
         asked = _require(desk, request_id)
-        state = WITHDRAWN if _person(desk.actor) == _person(asked.asked_by) else REJECTED
+        state = WITHDRAWN if _person(desk.actor.principal) == _person(asked.asked_by) else REJECTED
         _decide(desk, asked, state, note)
         said = desk.parts.keys.keyed_hash("note", note) if note else None
         action = "share.withdraw" if state == WITHDRAWN else "share.reject"
@@ -125,7 +125,7 @@ def _require(desk: Desk, request_id: str) -> Pending:
     """Return a request that the actor may decide about, or has made itself."""
     asked = requests.find(desk.tx, desk.readable, request_id)
     if asked is not None and asked.space_id not in rights.administered(desk.tx, desk.actor, desk.spaces):
-        asked = asked if asked.rule is None and asked.asked_by == desk.actor else None
+        asked = asked if asked.rule is None and asked.asked_by == desk.actor.principal else None
     if asked is None:
         raise NotFound(f"there is no request {request_id}", fix="`commonbook pending` shows what waits")
     return asked
@@ -133,7 +133,7 @@ def _require(desk: Desk, request_id: str) -> Pending:
 
 def _decide(desk: Desk, asked: Pending, state: str, note: str) -> None:
     """Let this be the decision, unless there is one: of several at once, one wins."""
-    if not requests.decide(desk.tx, asked, state, by=str(desk.actor), note=note):
+    if not requests.decide(desk.tx, asked, state, by=desk.actor.principal, note=note):
         raise _decided(_now(desk, asked))
 
 
@@ -151,13 +151,13 @@ def _still_there(desk: Desk, asked: Pending) -> Memory:
     memory = memories.find(desk.tx, desk.spaces, asked.memory)
     if memory is None or memory.deleted is not None:
         raise Conflict(f"the memory {asked.memory} was deleted meanwhile", fix="reject the request")
-    if memory.space.id not in desk.may_of(asked.name).with_role(READER, desk.spaces):
+    if memory.space.id not in desk.may_of(Actor(asked.name)).with_role(READER, desk.spaces):
         raise NotAllowed(f"{asked.name} may no longer read the memory {asked.memory}", fix="reject the request")
     if asked.rule is None:
         return memory
     if rules.find(desk.tx, desk.spaces, asked.rule) is None:
         raise Conflict("the rule that asked for this was removed meanwhile", fix="reject the request")
-    if asked.space_id not in desk.may_of(asked.name).with_role(WRITER, desk.spaces):
+    if asked.space_id not in desk.may_of(Actor(asked.name)).with_role(WRITER, desk.spaces):
         raise NotAllowed(f"{asked.name} may no longer write to the space {asked.space!r}", fix="reject the request")
     return memory
 
@@ -171,7 +171,7 @@ def _askers(asked: Pending, memory: Memory) -> set[str]:
 
 def _person(principal: str) -> str:
     """Return who somebody is: hand edits are the owner's."""
-    return LOCAL_OWNER if principal == FILESYSTEM else str(principal)
+    return LOCAL_OWNER if principal == FILESYSTEM else principal
 
 
 def _now(desk: Desk, asked: Pending) -> Pending:

@@ -11,7 +11,7 @@ from commonbook.documents import rendered
 from commonbook.errors import DiskFull, NotFound
 from commonbook.model import Change, Memory, Session, Space, Spaces, new_id
 from commonbook.ports import Overtaken, Parts, Row, Transaction
-from commonbook.principals import READER, WRITER
+from commonbook.principals import READER, WRITER, Actor
 
 _ROOM: Final = 2 * 1024 * 1024
 
@@ -28,8 +28,8 @@ class Desk(NamedTuple):
 
     tx: Transaction
     parts: Parts
-    actor: str
-    rested: dict[tuple[str, str | None], rights.Held]
+    actor: Actor
+    rested: dict[Actor, rights.Held]
     """What those may do on whose rights the story rests, as it was when somebody first looked; the seal looks again."""
     spaces: MutableMapping[str, Space]
     carry: dict[str, bytes | None]
@@ -52,14 +52,13 @@ class Desk(NamedTuple):
         """The spaces that the actor may write to."""
         return self.may_of(self.actor).with_role(WRITER, self.spaces)
 
-    def may_of(self, actor: str) -> rights.Held:
+    def may_of(self, actor: Actor) -> rights.Held:
         """Return what somebody may do, asked for once: if it is taken away before the story ends, that begins anew."""
-        who = rights.identity(actor)
-        if who not in self.rested:
-            self.rested[who] = rights.Held(self.tx, actor)
-        return self.rested[who]
+        if actor not in self.rested:
+            self.rested[actor] = rights.Held(self.tx, actor)
+        return self.rested[actor]
 
-    def acting_as(self, actor: str) -> Desk:
+    def acting_as(self, actor: Actor) -> Desk:
         """Return a desk for what another does in the same story, by its own rights."""
         return self._replace(actor=actor)
 
@@ -140,18 +139,18 @@ class Desk(NamedTuple):
 
     def log(self, space: Space, action: str, subjects: Sequence[str], **payload: object) -> None:
         """Note a change for the seal."""
-        for (name, _), held in self.rested.items():
-            if name == payload.get("principal"):
+        for actor, held in self.rested.items():
+            if actor.principal == payload.get("principal"):
                 held.ask_again(space.id)
         self.tx.record(
-            Change(space=space.id, actor=self.actor, action=action, subjects=tuple(subjects), payload=payload)
+            Change(space=space.id, actor=self.actor.principal, action=action, subjects=tuple(subjects), payload=payload)
         )
 
     def log_memory(self, memory: Memory, action: str, *others: str, **payload: object) -> None:
         """Note a change of a memory: what it says now goes in as a keyed hash."""
         said = self.parts.keys.keyed_hash(memory.title, memory.text)
         self.touch_superseded(memory)
-        self.written[memory.id] = (memory.space.id, str(self.actor))
+        self.written[memory.id] = (memory.space.id, self.actor.principal)
         versions = {"revision": memory.revision, "version": memory.version, "said": said}
         self.log(memory.space, action, (memory.id, *others), **versions, **payload)
 

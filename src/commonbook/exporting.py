@@ -10,11 +10,12 @@ from commonbook.documents import rendered
 from commonbook.errors import NotFound
 from commonbook.model import Finding, Memory, Progress, Spaces, TransferReport
 from commonbook.ports import Parts, Reading
+from commonbook.principals import Actor
 
 _BATCH = 200
 
 
-def export(parts: Parts, actor: str, target: str, *, space: str | None, progress: Progress) -> TransferReport:
+def export(parts: Parts, actor: Actor, target: str, *, space: str | None, progress: Progress) -> TransferReport:
     """Write the live memories of a space, with a final '/' of all below it too, or of all spaces."""
     rights.require_owner(actor, "write folders of this machine")
     outcomes: Counter[str] = Counter()

@@ -13,7 +13,8 @@ from commonbook import amend, copies, freshness, jobs, memories, takein
 from commonbook.desk import Desk
 from commonbook.documents import rendered
 from commonbook.errors import FileInTheWay, TooLarge
-from commonbook.model import FILESYSTEM, LIVE, MAX_FRONT_BYTES, Memory
+from commonbook.model import LIVE, MAX_FRONT_BYTES, Memory
+from commonbook.principals import FILESYSTEM_ACTOR, Actor
 
 JOB: Final = "refresh"
 """Goes on where a change had too many copies; its subject is the source."""
@@ -82,11 +83,12 @@ def refreshed(desk: Desk, copy: Memory, source: Memory) -> Memory | None:
     """
     if copy.shared is None or not copies.is_tied(copy) or copy.shared.claimed or source.deleted is not None:
         return None
-    if not freshness.is_stale(copy, source) or not desk.may_of(copy.shared.by).may_read(source.space, desk.spaces):
+    sharer = Actor(copy.shared.by)
+    if not freshness.is_stale(copy, source) or not desk.may_of(sharer).may_read(source.space, desk.spaces):
         return None
     try:
         desk.parts.folder.require_place(copy.path)
-        copy = takein.fresh(desk.acting_as(FILESYSTEM), copy, looked=False)
+        copy = takein.fresh(desk.acting_as(FILESYSTEM_ACTOR), copy, looked=False)
     except (FileInTheWay, takein.FileGone):
         # Its file is somebody's to mend, was moved, or is removed: when it is looked at, the copy follows again.
         return None
@@ -102,7 +104,7 @@ def taken_over(desk: Desk, copy: Memory, source: Memory) -> Memory:
     """
     shared, link = copies.require(copy)
     if shared.claimed:
-        shared = shared._replace(by=str(desk.actor), at=desk.tx.now, claimed=False)
+        shared = shared._replace(by=desk.actor.principal, at=desk.tx.now, claimed=False)
     changed = [name for name in ("title", "text") if getattr(copy, name) != getattr(source, name)]
     said = copy._replace(
         title=source.title,
@@ -111,7 +113,7 @@ def taken_over(desk: Desk, copy: Memory, source: Memory) -> Memory:
         shared=shared._replace(own=copy.revision + bool(changed)),
     )
     _require_room(desk, said)
-    return amend.amend(desk.acting_as(shared.by), copy, said, [*changed, "links"], how="refresh")
+    return amend.amend(desk.acting_as(Actor(shared.by)), copy, said, [*changed, "links"], how="refresh")
 
 
 def _require_room(desk: Desk, said: Memory) -> None:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from commonbook import links, memories, rights
 from commonbook.model import DETACHED, SNAPSHOT, Memory, Shared, Spaces
 from commonbook.ports import Reading
+from commonbook.principals import Actor
 
 FRESH: Final = "fresh"
 STALE: Final = "stale"
@@ -136,7 +137,7 @@ def _known(tx: Reading, spaces: Spaces, copies: Sequence[Memory]) -> _Known:
         wanted = {memory.source.target for memory in level.values() if memory.source}
     everybody = {one.shared.by for one in (*copies, *sources.values()) if one.shared}
     places = rights.around(spaces, {one.space for one in sources.values()})
-    readable = {by: frozenset(rights.readable(tx, by, places)) for by in everybody}
+    readable = {by: frozenset(rights.readable(tx, Actor(by), places)) for by in everybody}
     return _Known(sources, superseded(tx, spaces, sorted(sources)), readable)
 
 

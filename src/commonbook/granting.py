@@ -40,7 +40,7 @@ def principal_name(name: str) -> str:
 
 
 def grant(
-    parts: Parts, actor: str, principal: str, space: str, role: str, *, expires: datetime | str | None = None
+    parts: Parts, actor: Actor, principal: str, space: str, role: str, *, expires: datetime | str | None = None
 ) -> Grant:
     """Let a principal have a role on a space and everything below it; the newest grant of the two counts."""
     principal = _somebody_else(principal)
@@ -51,7 +51,7 @@ def grant(
         _hold(desk, space)
         place = administered_space(desk, space)
         until = _later(parts, desk.tx.now, expires)
-        given = Grant(principal, place, role, str(actor), desk.tx.now, until)
+        given = Grant(principal, place, role, actor.principal, desk.tx.now, until)
         grants.give(desk.tx, given)
         desk.log(place, "grant", (), principal=principal, role=role, expires=_said(until))
         return given
@@ -59,7 +59,7 @@ def grant(
     return write(parts, actor, story)
 
 
-def revoke(parts: Parts, actor: str, principal: str, space: str) -> None:
+def revoke(parts: Parts, actor: Actor, principal: str, space: str) -> None:
     """Take a grant away; what is granted above the space stays."""
     principal = _somebody_else(principal)
     paths.require_space_name(space)
@@ -76,7 +76,7 @@ def revoke(parts: Parts, actor: str, principal: str, space: str) -> None:
     write(parts, actor, story)
 
 
-def granted(parts: Parts, actor: str, *, space: str | None = None) -> tuple[Grant, ...]:
+def granted(parts: Parts, actor: Actor, *, space: str | None = None) -> tuple[Grant, ...]:
     """Return the grants on the spaces that the actor administers, and its own."""
     with parts.db.reading() as tx:
         known = spaces.everything(tx)
@@ -85,7 +85,9 @@ def granted(parts: Parts, actor: str, *, space: str | None = None) -> tuple[Gran
             return tuple(grants.on(tx, {place.id: place}))
         decided = rights.administered(tx, actor, known)
         readable = rights.readable(tx, actor, known)
-        return tuple(one for one in grants.on(tx, readable) if one.space.id in decided or one.principal == actor)
+        return tuple(
+            one for one in grants.on(tx, readable) if one.space.id in decided or one.principal == actor.principal
+        )
 
 
 def administered_space(desk: Desk, name: str) -> Space:
@@ -145,7 +147,7 @@ def _said(time: datetime | None) -> str | None:
 
 def create_key(
     parts: Parts,
-    actor: str,
+    actor: Actor,
     principal: str,
     *,
     label: str = "",
@@ -168,7 +170,7 @@ def create_key(
             principal=principal,
             label=label,
             created=desk.tx.now,
-            created_by=str(actor),
+            created_by=actor.principal,
             limits=None if wanted is None else tuple((readable_space(desk, name).id, role) for name, role in wanted),
             expires=_later(parts, desk.tx.now, expires),
         )
@@ -197,23 +199,23 @@ def with_key(parts: Parts, secret: str) -> Actor:
         key = keys.known_by(tx, _hash(parts, secret))
         if key is None or not keys.opens(key, tx):
             raise refused
-    return Actor.with_key(key.principal, key.id)
+    return Actor(key.principal, key.id)
 
 
-def listed_keys(parts: Parts, actor: str) -> tuple[ApiKey, ...]:
+def listed_keys(parts: Parts, actor: Actor) -> tuple[ApiKey, ...]:
     """Return the keys that there are: the owner sees all, others their own."""
     with parts.db.reading() as tx:
         _require_good(tx, actor)
-        return tuple(key for key in keys.every(tx) if rights.is_owner(actor) or key.principal == actor)
+        return tuple(key for key in keys.every(tx) if rights.is_owner(actor) or key.principal == actor.principal)
 
 
-def revoke_key(parts: Parts, actor: str, key_id: str) -> ApiKey:
+def revoke_key(parts: Parts, actor: Actor, key_id: str) -> ApiKey:
     """Let a key open nothing from now on; revoking it again changes nothing."""
 
     def story(desk: Desk) -> ApiKey:
         _require_good(desk.tx, actor)
         key = keys.find(desk.tx, wording.memory_id(key_id))
-        if key is None or not (rights.is_owner(actor) or key.principal == actor):
+        if key is None or not (rights.is_owner(actor) or key.principal == actor.principal):
             raise NotFound(f"there is no key {key_id}", fix="`commonbook key list` shows the keys by their ids")
         if key.revoked is not None:
             return key
@@ -224,17 +226,16 @@ def revoke_key(parts: Parts, actor: str, key_id: str) -> ApiKey:
     return write(parts, actor, story)
 
 
-def _require_own(actor: str, principal: str) -> None:
+def _require_own(actor: Actor, principal: str) -> None:
     """Raise NotAllowed unless the actor may make keys for the principal; no key makes another one."""
-    if not rights.is_owner(actor) and (rights.key_of(actor) is not None or actor != principal):
-        raise NotAllowed(f"{actor} may not make a key for {principal}", fix="ask the owner of the home")
+    if not rights.is_owner(actor) and (actor.key_id is not None or actor.principal != principal):
+        raise NotAllowed(f"{actor.principal} may not make a key for {principal}", fix="ask the owner of the home")
 
 
-def _require_good(tx: Reading, actor: str) -> None:
-    key_id = rights.key_of(actor)
-    if key_id is None:
+def _require_good(tx: Reading, actor: Actor) -> None:
+    if actor.key_id is None:
         return
-    key = keys.find(tx, key_id)
+    key = keys.find(tx, actor.key_id)
     if key is None or not keys.opens(key, tx):
         raise NotAllowed("the key was revoked or has expired", fix="ask for a new one")
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from commonbook import prefetch, rights, settings
 from commonbook.model import Unsent
 from commonbook.ports import Parts, Recalls, Transfers
+from commonbook.principals import Actor
 from commonbook.settings import Settings
 
 
@@ -18,7 +19,7 @@ class Hands:
         parts: Parts,
         chosen: Settings,
         *,
-        actor: str,
+        actor: Actor,
         transfers: Transfers,
         recalls: Recalls,
         unsent: Callable[[], Unsent] = Unsent,
@@ -41,7 +42,7 @@ class Hands:
     @property
     def actor(self) -> str:
         """The principal in whose name this book acts."""
-        return str(self._actor)
+        return self._actor.principal
 
     @property
     def default_space(self) -> str:

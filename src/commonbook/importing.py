@@ -21,6 +21,7 @@ from commonbook.errors import BadFile
 from commonbook.markdown import Document
 from commonbook.model import Finding, Progress, TransferReport
 from commonbook.ports import Parts, Reading, SourceFile
+from commonbook.principals import Actor
 from commonbook.sync import Told_co
 from commonbook.vault import Notes
 from commonbook.writing import write
@@ -48,7 +49,7 @@ class _Import:
     """One run: what there is to take in, what was known of it, and what came of it."""
 
     parts: Parts
-    actor: str
+    actor: Actor
     folder: str
     space: str | None
     dry_run: bool
@@ -64,7 +65,7 @@ class _Import:
 
 
 def import_folder(
-    parts: Parts, actor: str, folder: str, *, space: str | None, dry_run: bool, progress: Progress
+    parts: Parts, actor: Actor, folder: str, *, space: str | None, dry_run: bool, progress: Progress
 ) -> TransferReport:
     """Take in a folder, a Markdown file or an archive, as if it lay in the home or in the folder of the space."""
     rights.require_owner(actor, "read folders of this machine")
@@ -150,7 +151,7 @@ def _recall(run: _Import, tx: Reading) -> None:
     present = {note.key for note in run.notes.values()}
     stray: dict[tuple[str, str], list[Answer]] = {}
     for space in rights.writable(tx, run.actor, spaces.everything(tx)):
-        said = idempotency.answers(tx, space=space, principal=run.actor, prefix=into)
+        said = idempotency.answers(tx, space=space, principal=run.actor.principal, prefix=into)
         for key, (content, answer) in said.items():
             if not answer:
                 continue
@@ -266,7 +267,7 @@ def _named(batch: Sequence[Arrival], answers: Mapping[str, Answer]) -> Iterator[
 def _present_answers(run: _Import, desk: Desk, notes: Sequence[Note]) -> dict[str, Answer]:
     """Return what is known of these files now, since another process may be importing the same folder."""
     keys = [note.key for note in notes]
-    said = idempotency.several(desk.tx, spaces=tuple(desk.writable), principal=desk.actor, keys=keys)
+    said = idempotency.several(desk.tx, spaces=tuple(desk.writable), principal=desk.actor.principal, keys=keys)
     present = {key: Answer.read(key, *known) for key, known in said.items() if known[2]}
     return {**{key: run.answers[key] for key in keys if key in run.answers}, **present}
 

@@ -10,6 +10,7 @@ from commonbook.agreements import EVERYBODY, Limit
 from commonbook.desk import Desk
 from commonbook.errors import BadInput, TooMany
 from commonbook.ports import Parts
+from commonbook.principals import Actor
 from commonbook.writing import write
 
 MOST: Final = 1_000_000
@@ -19,18 +20,18 @@ def count(desk: Desk, action: str) -> None:
     """Count what the actor does here, in the transaction in which it does it, or refuse it and say until when."""
     if rights.is_owner(desk.actor):
         return
-    holds = limits.holding(desk.tx, str(desk.actor), action)
-    wait = limits.count(desk.tx, str(desk.actor), action, holds.per_minute)
+    holds = limits.holding(desk.tx, desk.actor.principal, action)
+    wait = limits.count(desk.tx, desk.actor.principal, action, holds.per_minute)
     if wait:
         seconds = math.ceil(wait)
         raise TooMany(
-            f"{desk.actor} may {action} {holds.per_minute} times a minute",
+            f"{desk.actor.principal} may {action} {holds.per_minute} times a minute",
             retry_after=seconds,
             fix=f"try again in {seconds} seconds",
         )
 
 
-def set_limit(parts: Parts, actor: str, action: str, per_minute: int | None, *, principal: str | None) -> Limit:
+def set_limit(parts: Parts, actor: Actor, action: str, per_minute: int | None, *, principal: str | None) -> Limit:
     """Set how often a minute somebody may do something, or everybody without a limit of its own; None: no own limit."""
     if action not in limits.DEFAULTS:
         raise BadInput(f"{action!r} is not limited", fix=f"use one of {', '.join(limits.DEFAULTS)}")
@@ -43,17 +44,17 @@ def set_limit(parts: Parts, actor: str, action: str, per_minute: int | None, *, 
         if per_minute is None:
             limits.drop(desk.tx, whose, action)
         else:
-            limits.put(desk.tx, Limit(whose, action, per_minute, str(actor)))
+            limits.put(desk.tx, Limit(whose, action, per_minute, actor.principal))
         desk.log(desk.system_space(granting.HOME), "limit", (), principal=whose, what=action, per_minute=per_minute)
         return limits.holding(desk.tx, whose, action)
 
     return write(parts, actor, story)
 
 
-def listed(parts: Parts, actor: str) -> tuple[Limit, ...]:
+def listed(parts: Parts, actor: Actor) -> tuple[Limit, ...]:
     """Return the limits that hold: the owner sees all of them, others those for themselves."""
     with parts.db.reading() as tx:
         if not rights.is_owner(actor):
-            return tuple(limits.holding(tx, str(actor), action) for action in limits.DEFAULTS)
+            return tuple(limits.holding(tx, actor.principal, action) for action in limits.DEFAULTS)
         everybody = [limits.holding(tx, EVERYBODY, action) for action in limits.DEFAULTS]
         return (*everybody, *(limit for limit in limits.every(tx) if limit.principal != EVERYBODY))

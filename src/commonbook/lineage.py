@@ -9,6 +9,7 @@ from commonbook.desk import no_memory
 from commonbook.errors import BadInput
 from commonbook.model import Memory, Spaces
 from commonbook.ports import Parts, Reading
+from commonbook.principals import Actor
 from commonbook.provenance import Ancestor, CopyOf, Lineage
 
 DEEPEST: Final = 32
@@ -16,7 +17,7 @@ MOST: Final = 10_000
 """So many copies are shown."""
 
 
-def lineage(parts: Parts, actor: str, memory_id: str, *, depth: int = DEEPEST) -> Lineage:
+def lineage(parts: Parts, actor: Actor, memory_id: str, *, depth: int = DEEPEST) -> Lineage:
     """Return the chain back to the root and the tree of copies, at most so deep each way."""
     memory_id = wording.memory_id(memory_id)
     if not 0 <= depth <= DEEPEST:
@@ -40,7 +41,7 @@ def lineage(parts: Parts, actor: str, memory_id: str, *, depth: int = DEEPEST) -
         )
 
 
-def listed(parts: Parts, actor: str, memory_id: str) -> tuple[CopyOf, ...]:
+def listed(parts: Parts, actor: Actor, memory_id: str) -> tuple[CopyOf, ...]:
     """Return every copy of a memory, and theirs, one after the other."""
     found: list[CopyOf] = []
 
@@ -56,7 +57,7 @@ def listed(parts: Parts, actor: str, memory_id: str) -> tuple[CopyOf, ...]:
 class _Walk:
     """One look at a lineage: what was seen is not seen again, so that a circle has an end."""
 
-    def __init__(self, tx: Reading, actor: str) -> None:
+    def __init__(self, tx: Reading, actor: Actor) -> None:
         self._tx = tx
         self._every: Spaces = spaces.everything(tx)
         self.allowed = rights.readable(tx, actor, self._every)

@@ -17,8 +17,9 @@ from typing import Final, NamedTuple
 from commonbook import audit, carry, home, memories, spaces
 from commonbook.desk import Desk
 from commonbook.errors import Conflict, HomeDamaged
-from commonbook.model import LOCAL_OWNER, MoveReport, Progress
+from commonbook.model import MoveReport, Progress
 from commonbook.ports import Database, Keys, Parts, Reading, Row, Transaction
+from commonbook.principals import OWNER_ACTOR
 from commonbook.writing import strike_off
 
 _BATCH: Final = 500
@@ -298,7 +299,7 @@ def _write_files(target: Parts, progress: Progress) -> int:
 
 def _issue(tx: Transaction, target: Parts, space: str, after: str) -> tuple[str | None, dict[str, bytes | None]]:
     """Ask for the files of some memories; nothing of them changes, so nothing is sealed."""
-    desk = Desk(tx, target, LOCAL_OWNER, {}, spaces.everything(tx), {}, {}, {}, {}, [])
+    desk = Desk(tx, target, OWNER_ACTOR, {}, spaces.everything(tx), {}, {}, {}, {}, [])
     found = memories.in_space(tx, desk.spaces, space, after=after, limit=_BATCH)
     desk.issue([memory for memory in found if memory.deleted is None])
     return (found[-1].id if len(found) == _BATCH else None), desk.carry

@@ -19,6 +19,7 @@ from commonbook.errors import FileInTheWay, TooLarge
 from commonbook.judgement import DELETED, DISMISS, Cause, Decision, Notice
 from commonbook.model import FILESYSTEM, Link, Memory, Space, Spaces
 from commonbook.ports import Reading
+from commonbook.principals import FILESYSTEM_ACTOR
 
 JOB: Final = "notify"
 """Tells those who rest on what was superseded before there were notices; its subject is what was superseded."""
@@ -177,7 +178,7 @@ def _notice(desk: Desk, id_: str, memory: Memory, cause: Cause, why: str) -> Mem
         title=f"invalidation: {cause.invalidated} -> {memory.id}",
         text=_words(id_, memory, cause, why),
         tags=(TAG,),
-        author=str(desk.actor),
+        author=desk.actor.principal,
         created=now,
         updated=now,
         importance=None,
@@ -187,7 +188,7 @@ def _notice(desk: Desk, id_: str, memory: Memory, cause: Cause, why: str) -> Mem
         expires=now + LIFE,
         revision=1,
         version=1,
-        revised_by=str(desk.actor),
+        revised_by=desk.actor.principal,
         revised_at=now,
         revised_how="notify",
         path=paths.path_for(space.name, now, "invalidation", id_, taken=True),
@@ -280,15 +281,15 @@ def _dismiss(desk: Desk, gone: Sequence[Memory]) -> None:
             continue
         if memory.space.id not in desk.writable:
             raise rights.refusal(desk.actor, memory.space.name)
-        with suppress(FileInTheWay, takein.FileGone, *([TooLarge] if desk.actor == FILESYSTEM else [])):
+        with suppress(FileInTheWay, takein.FileGone, *([TooLarge] if desk.actor.principal == FILESYSTEM else [])):
             # Where its file cannot be written, the memory stays in doubt, and its notice comes back.
-            memory = takein.fresh(desk.acting_as(FILESYSTEM), memory, looked=False)
+            memory = takein.fresh(desk.acting_as(FILESYSTEM_ACTOR), memory, looked=False)
             decide(desk, memory, [Cause(*said.key)], DISMISS, "its notice was removed")
 
 
 def decide(desk: Desk, memory: Memory, settled: Sequence[Cause], verdict: str, note: str, **also: object) -> Memory:
     """Write into a memory what was decided about it; `also` names fields that change with that."""
-    by, at = str(desk.actor), desk.tx.now
+    by, at = desk.actor.principal, desk.tx.now
     kept = [one for one in memory.decisions if one.key not in {cause.key for cause in settled}]
     made = [Decision(verdict, cause.invalidated, cause.invalidating, by, at, note) for cause in settled]
     said = memory._replace(decisions=(*kept, *made), **also)  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias,
 
 from commonbook.catalogue import Found, Layer, Marker, Sought, Tail
 from commonbook.model import Asked, Change, Finding, Progress, Recalled, TransferReport
+from commonbook.principals import Actor
 from commonbook.together import Together
 
 if TYPE_CHECKING:
@@ -339,12 +340,14 @@ class Transfers(Protocol):
     """Import and export, which most runs never use: they are loaded when they are first asked for."""
 
     def import_folder(
-        self, parts: Parts, actor: str, folder: str, *, space: str | None, dry_run: bool, progress: Progress
+        self, parts: Parts, actor: Actor, folder: str, *, space: str | None, dry_run: bool, progress: Progress
     ) -> TransferReport:
         """Take in a folder, a Markdown file or an archive."""
         ...
 
-    def export(self, parts: Parts, actor: str, target: str, *, space: str | None, progress: Progress) -> TransferReport:
+    def export(
+        self, parts: Parts, actor: Actor, target: str, *, space: str | None, progress: Progress
+    ) -> TransferReport:
         """Write memories as a folder or an archive."""
         ...
 
@@ -466,7 +469,7 @@ class Index(Protocol):
 class Recalls(Protocol):
     """Recall and its index, which most runs never use: they are loaded when they are first asked for."""
 
-    def recall(self, parts: Parts, actor: str, asked: Asked, *, progress: Progress) -> Recalled:
+    def recall(self, parts: Parts, actor: Actor, asked: Asked, *, progress: Progress) -> Recalled:
         """Return the passages that answer a question best; without a question, the newest."""
         ...
 

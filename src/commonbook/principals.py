@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from commonbook.model import Space
+from commonbook.model import FILESYSTEM, LOCAL_OWNER, Space
 
 READER: Final = "reader"
 WRITER: Final = "writer"
@@ -14,20 +14,27 @@ ROLES: Final = (READER, WRITER, ADMIN)
 """What one may do in a space and below it, each including the ones before it."""
 
 
-class Actor(str):
-    """Who acts: the name of a principal, and the id of the key it came with, which may allow less than it may itself.
+class Actor(NamedTuple):
+    """The identity of a caller: a principal, and the id of the API key that authenticated it, if one did.
 
-    A name like any other wherever something is written down; `rights` looks at the key.
+    A key may be limited to fewer permissions than its principal has, so permissions belong to the actor and not to the
+    principal. Stored, logged and shown values name the principal only. `Actor(name)` has no key: an operation that runs
+    on behalf of a stored principal never inherits the key of the caller.
     """
 
-    key: str | None = None
+    principal: str
+    key_id: str | None = None
 
-    @classmethod
-    def with_key(cls, principal: str, key: str) -> Actor:
-        """Return a principal that came with a key."""
-        actor = cls(principal)
-        actor.key = key
-        return actor
+    def __str__(self) -> str:
+        """Return the name of the principal."""
+        return self.principal
+
+
+OWNER_ACTOR: Final = Actor(LOCAL_OWNER)
+"""The owner of the home, who needs no grant."""
+
+FILESYSTEM_ACTOR: Final = Actor(FILESYSTEM)
+"""Edits of the files themselves, with the permissions of the owner."""
 
 
 class Grant(NamedTuple):

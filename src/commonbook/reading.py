@@ -30,6 +30,7 @@ from commonbook.errors import BadInput, ServerLost
 from commonbook.judgement import REASONING
 from commonbook.model import KINDS, Filter, Hit, Link, Memory, Page, Revision, Space, Spaces
 from commonbook.ports import Parts, Reading
+from commonbook.principals import Actor
 
 MAX_PAGE: Final = 1000
 
@@ -50,12 +51,12 @@ def asking(verb: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
     return asked
 
 
-def readable(tx: Reading, actor: str, name: str | None = None) -> Spaces:
+def readable(tx: Reading, actor: Actor, name: str | None = None) -> Spaces:
     """Return the spaces that a question reaches: one by its name, with a final '/' all below it too, or all ('/')."""
     return reached(tx, actor, ["/" if name is None else name])
 
 
-def reached(tx: Reading, actor: str, names: Sequence[str]) -> Spaces:
+def reached(tx: Reading, actor: Actor, names: Sequence[str]) -> Spaces:
     """Return the spaces that a question to all of these names reaches, each once."""
     tops = {name: name if name == "/" else paths.require_asked_name(name.removesuffix("/")) for name in names}
     few = rights.is_owner(actor) and not any(name.endswith("/") for name in names)
@@ -99,7 +100,7 @@ def _reaches(name: str, top: str, space: Space) -> bool:
     return paths.below(space.name, top) if name.endswith("/") else space.name == top
 
 
-def get(parts: Parts, actor: str, memory_id: str) -> Memory:
+def get(parts: Parts, actor: Actor, memory_id: str) -> Memory:
     """Return one memory with its links and marks."""
     memory_id = wording.memory_id(memory_id)
     with parts.db.reading() as tx:
@@ -111,7 +112,7 @@ def get(parts: Parts, actor: str, memory_id: str) -> Memory:
 
 
 @asking
-def may_have(parts: Parts, actor: str, hits: Sequence[Hit]) -> bool:
+def may_have(parts: Parts, actor: Actor, hits: Sequence[Hit]) -> bool:
     """Tell whether an actor may read now where these hits come from, which it could when they were found."""
     if rights.is_owner(actor):
         return True
@@ -122,7 +123,7 @@ def may_have(parts: Parts, actor: str, hits: Sequence[Hit]) -> bool:
     return allowed.keys() >= {*found.values(), *said}
 
 
-def find_id(parts: Parts, actor: str, part: str) -> str:
+def find_id(parts: Parts, actor: Actor, part: str) -> str:
     """Return the id that begins or ends with these digits, or the one whose file this is."""
     name = part.strip().lower()
     tail = re.search(r"--([0-9a-f]{8,12})\.md\Z", name)
@@ -144,7 +145,7 @@ def find_id(parts: Parts, actor: str, part: str) -> str:
     return found[0]
 
 
-def page(parts: Parts, actor: str, chosen: Filter, *, limit: int, after: str | None) -> Page:
+def page(parts: Parts, actor: Actor, chosen: Filter, *, limit: int, after: str | None) -> Page:
     """Return the newest memories that the filter lets through, and the cursor of the next page."""
     if not 1 <= limit <= MAX_PAGE:
         raise BadInput(f"limit {limit} is out of range", fix=f"ask for 1 to {MAX_PAGE} at a time, and page on")
@@ -182,7 +183,7 @@ def known_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
     return tuple(kinds)
 
 
-def history(parts: Parts, actor: str, memory_id: str) -> tuple[Revision, ...]:
+def history(parts: Parts, actor: Actor, memory_id: str) -> tuple[Revision, ...]:
     """Return every title and text that a memory had, oldest first; a deleted memory has its history still."""
     memory_id = wording.memory_id(memory_id)
     with parts.db.reading() as tx:
@@ -202,7 +203,7 @@ def history(parts: Parts, actor: str, memory_id: str) -> tuple[Revision, ...]:
     return (*past, present)
 
 
-def links_of(parts: Parts, actor: str, memory_id: str) -> tuple[Link, ...]:
+def links_of(parts: Parts, actor: Actor, memory_id: str) -> tuple[Link, ...]:
     """Return the links of a memory in both directions, those that go out first."""
     memory = get(parts, actor, memory_id)
     with parts.db.reading() as tx:
@@ -211,7 +212,7 @@ def links_of(parts: Parts, actor: str, memory_id: str) -> tuple[Link, ...]:
     return (*memory.links, *(link for link in incoming if link.source in live))
 
 
-def all_spaces(parts: Parts, actor: str) -> tuple[Space, ...]:
+def all_spaces(parts: Parts, actor: Actor) -> tuple[Space, ...]:
     """Return the spaces that the actor may read, by name."""
     with parts.db.reading() as tx:
         return tuple(sorted(readable(tx, actor).values(), key=lambda space: space.name))

@@ -7,8 +7,9 @@ from typing import Final
 
 from commonbook import audit, copies, files, links, memories, spaces, sync
 from commonbook.desk import Desk
-from commonbook.model import FILESYSTEM, Progress, SyncReport
+from commonbook.model import Progress, SyncReport
 from commonbook.ports import Parts
+from commonbook.principals import FILESYSTEM_ACTOR
 from commonbook.writing import write
 
 _BATCH: Final = 500
@@ -23,10 +24,10 @@ def rebuild(parts: Parts, *, progress: Progress) -> SyncReport:
     for space in every:
         after: str | None = ""
         while after is not None:
-            after, count = write(parts, FILESYSTEM, partial(_derive, space=space, after=after))
+            after, count = write(parts, FILESYSTEM_ACTOR, partial(_derive, space=space, after=after))
             done += count
             progress("deriving", done, max(done, total))
-    write(parts, FILESYSTEM, lambda desk: files.distrust(desk.tx))
+    write(parts, FILESYSTEM_ACTOR, lambda desk: files.distrust(desk.tx))
     return sync.look(parts, progress=progress)
 
 

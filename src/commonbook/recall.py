@@ -31,6 +31,7 @@ from commonbook.catalogue import FOREVER, IS_CHAT, Found, Sought
 from commonbook.errors import BadInput, Busy, CommonbookError, EmbedderFailed
 from commonbook.model import Asked, Finding, Memory, Progress, Recalled, Spaces
 from commonbook.ports import Embedder, Index, IndexView, Overtaken, Parts, Thesaurus
+from commonbook.principals import Actor
 from commonbook.telling import Clear, Teller, within
 
 MOST: Final = 200
@@ -76,7 +77,7 @@ class Recaller:
         self._meanings: dict[str, npt.NDArray[np.float64]] = {}
         self._near: dict[str, tuple[tuple[str, float], ...]] = {}
 
-    def recall(self, parts: Parts, actor: str, asked: Asked, *, progress: Progress) -> Recalled:
+    def recall(self, parts: Parts, actor: Actor, asked: Asked, *, progress: Progress) -> Recalled:
         """Return the passages that answer a question best; without a question, the newest."""
         watch = _Watch()
         clear = _read(parts, asked)
@@ -95,7 +96,7 @@ class Recaller:
         return self._answered(parts, actor, clear, self._index.nothing(), watch)
 
     def _answered(
-        self, parts: Parts, actor: str, clear: Clear, view: IndexView, watch: _Watch, *, most: int = indexing.ANY
+        self, parts: Parts, actor: Actor, clear: Clear, view: IndexView, watch: _Watch, *, most: int = indexing.ANY
     ) -> Recalled:
         """Answer from one view of the index; Overtaken if that is no longer to be had, or more than `most` changed."""
         asked, notes = clear.asked, list[str]()

@@ -26,8 +26,9 @@ from commonbook.desk import Desk, no_memory
 from commonbook.doubt import Dependent, Superseded
 from commonbook.errors import BadInput, Conflict, NotFound
 from commonbook.judgement import Because
-from commonbook.model import FILESYSTEM, Draft, Link, Memory, Receipt, Space
+from commonbook.model import Draft, Link, Memory, Receipt, Space
 from commonbook.ports import Parts
+from commonbook.principals import FILESYSTEM_ACTOR, Actor
 from commonbook.writing import logging_refusal, write
 
 MOST: Final = 10_000
@@ -39,7 +40,7 @@ _LONGEST_REASON: Final = 1000
 # --- reflecting
 
 
-def reflect(parts: Parts, actor: str, draft: Draft, *, on: Sequence[str]) -> Receipt:
+def reflect(parts: Parts, actor: Actor, draft: Draft, *, on: Sequence[str]) -> Receipt:
     """Store a reflection on some memories."""
     if not on:
         raise BadInput("a reflection is on something", fix="name the memories that it was reasoned from")
@@ -47,7 +48,7 @@ def reflect(parts: Parts, actor: str, draft: Draft, *, on: Sequence[str]) -> Rec
     return remember.remember(parts, actor, [draft._replace(kind="reflection", links=(*draft.links, *linked))])[0]
 
 
-def set_depth(parts: Parts, actor: str, name: str, depth: int | None) -> Space:
+def set_depth(parts: Parts, actor: Actor, name: str, depth: int | None) -> Space:
     """Set how deep reflections may stand on each other in a space and below it; None: as above it."""
     if depth is not None and (isinstance(depth, bool) or not 1 <= depth <= DEEPEST):
         raise BadInput(f"a depth of {depth} is out of range", fix=f"give 1 to {DEEPEST}")
@@ -70,7 +71,7 @@ def set_depth(parts: Parts, actor: str, name: str, depth: int | None) -> Space:
 # --- superseding
 
 
-def supersede(parts: Parts, actor: str, old_id: str, *, by: str, reason: str = "") -> Superseded:
+def supersede(parts: Parts, actor: Actor, old_id: str, *, by: str, reason: str = "") -> Superseded:
     """Let a memory supersede another, and tell everybody who rests on that one; doing it again changes nothing."""
     old_id, by = wording.memory_id(old_id), wording.memory_id(by)
     why = said_in_a_line(reason, "reason")
@@ -113,7 +114,7 @@ def superseded(desk: Desk, old: Memory, new: Memory, why: str) -> Superseded:
     return Superseded(old.id, new.id, new=True, notified=sum(one.space.id in readable for one in told))
 
 
-def reinstate(parts: Parts, actor: str, old_id: str, *, by: str | None = None) -> Superseded:
+def reinstate(parts: Parts, actor: Actor, old_id: str, *, by: str | None = None) -> Superseded:
     """Take back that a memory was superseded, by one memory or by all: its dependents are no longer in doubt for it."""
     old_id = wording.memory_id(old_id)
     by = wording.memory_id(by) if by is not None else None
@@ -133,7 +134,7 @@ def _reinstate(desk: Desk, *, old_id: str, by: str | None, looked: bool) -> Supe
         who = f" by {by}" if by else ""
         raise Conflict(f"memory {old.id} is not superseded{who}", fix="`commonbook show` says what supersedes it")
     for outline in live:
-        new = takein.fresh(desk.acting_as(FILESYSTEM), outline, looked=looked)
+        new = takein.fresh(desk.acting_as(FILESYSTEM_ACTOR), outline, looked=looked)
         said = new._replace(
             links=tuple(one for one in new.links if (one.relation, one.target) != ("supersedes", old.id)),
             because=tuple(one for one in new.because if one.superseded != old.id),
@@ -147,7 +148,7 @@ def _reinstate(desk: Desk, *, old_id: str, by: str | None, looked: bool) -> Supe
 # --- looking
 
 
-def dependents(parts: Parts, actor: str, memory_id: str) -> tuple[Dependent, ...]:
+def dependents(parts: Parts, actor: Actor, memory_id: str) -> tuple[Dependent, ...]:
     """Return every memory that rests on one, or on a copy of it, the nearest first, as far as the actor may read."""
     memory_id = wording.memory_id(memory_id)
     with parts.db.reading() as tx:

@@ -8,14 +8,15 @@ from itertools import pairwise
 
 from commonbook import copies, following, freshness, jobs, memories, spaces
 from commonbook.desk import Desk
-from commonbook.model import LAZY, LIVE, LOCAL_OWNER, Memory
+from commonbook.model import LAZY, LIVE, Memory
 from commonbook.ports import Parts, Transaction
+from commonbook.principals import OWNER_ACTOR
 from commonbook.writing import write
 
 
 def renew(parts: Parts, copy_id: str) -> None:
     """Refresh a copy from its source, in the name of the principal that shared it."""
-    write(parts, LOCAL_OWNER, partial(refresh_chain, copy_id=copy_id))
+    write(parts, OWNER_ACTOR, partial(refresh_chain, copy_id=copy_id))
 
 
 def ask_to_renew(parts: Parts, stale: Sequence[Memory]) -> None:

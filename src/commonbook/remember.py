@@ -38,6 +38,7 @@ from commonbook.model import (
     stamp,
 )
 from commonbook.ports import Parts
+from commonbook.principals import Actor
 from commonbook.writing import logging_refusal, write
 
 _COMPARED: Final = 50
@@ -48,7 +49,7 @@ _TIMES: Final = ("occurred", "valid_from", "valid_until", "expires")
 # --- remember
 
 
-def remember(parts: Parts, actor: str, drafts: Sequence[Draft]) -> list[Receipt]:
+def remember(parts: Parts, actor: Actor, drafts: Sequence[Draft]) -> list[Receipt]:
     """Store new memories, all or none; a draft whose key was used before gets its first receipt again."""
     checked = []
     for at, draft in enumerate(drafts):
@@ -105,7 +106,12 @@ def _remember_one(desk: Desk, draft: Draft, *, compare: bool) -> tuple[Receipt, 
     space = desk.space(draft.space or paths.PERSONAL)
     if draft.key is None:
         return _store(desk, draft, space, compare=compare)
-    asked = {"space": space.id, "principal": desk.actor, "key": draft.key, "content": _fingerprint(desk, draft)}
+    asked = {
+        "space": space.id,
+        "principal": desk.actor.principal,
+        "key": draft.key,
+        "content": _fingerprint(desk, draft),
+    }
     answer = idempotency.first_answer(desk.tx, **asked)
     if answer is not None:
         return _receipt_from(answer)._replace(new=False), None
@@ -142,13 +148,13 @@ def _new_memory(desk: Desk, draft: Draft, space: Space) -> Memory:
         title=title,
         text=draft.text,
         tags=draft.tags,
-        author=desk.actor,
+        author=desk.actor.principal,
         created=desk.tx.now,
         updated=desk.tx.now,
         importance=draft.importance,
         revision=1,
         version=1,
-        revised_by=desk.actor,
+        revised_by=desk.actor.principal,
         revised_at=desk.tx.now,
         revised_how="remember",
         path=path,
@@ -230,7 +236,7 @@ def _receipt_from(answer: str) -> Receipt:
 # --- change
 
 
-def edit(parts: Parts, actor: str, memory_id: str, changes: Changes, *, expected_version: int | None) -> Receipt:
+def edit(parts: Parts, actor: Actor, memory_id: str, changes: Changes, *, expected_version: int | None) -> Receipt:
     """Change fields of a memory; an edit that changes nothing leaves the version as it is."""
 
     def story(desk: Desk, memory: Memory) -> Memory:
@@ -241,7 +247,7 @@ def edit(parts: Parts, actor: str, memory_id: str, changes: Changes, *, expected
     return _change(parts, actor, memory_id, story, expected_version=expected_version)
 
 
-def move(parts: Parts, actor: str, memory_id: str, to: str, *, expected_version: int | None) -> Receipt:
+def move(parts: Parts, actor: Actor, memory_id: str, to: str, *, expected_version: int | None) -> Receipt:
     """Move a memory into another space, with its file and its history."""
     paths.require_space_name(to)
 
@@ -258,7 +264,7 @@ def move(parts: Parts, actor: str, memory_id: str, to: str, *, expected_version:
     return _change(parts, actor, memory_id, story, expected_version=expected_version)
 
 
-def link(parts: Parts, actor: str, source: str, relation: str, target: str) -> Receipt:
+def link(parts: Parts, actor: Actor, source: str, relation: str, target: str) -> Receipt:
     """Link a memory to another; a link that is there already is left as it is."""
     wording.new_relation(relation)
     target = wording.memory_id(target)
@@ -278,7 +284,7 @@ def link(parts: Parts, actor: str, source: str, relation: str, target: str) -> R
         return _change(parts, actor, source, story, also=target)
 
 
-def unlink(parts: Parts, actor: str, source: str, relation: str, target: str) -> Receipt:
+def unlink(parts: Parts, actor: Actor, source: str, relation: str, target: str) -> Receipt:
     """Take a link away."""
     wording.relation(relation)
     target = wording.memory_id(target)
@@ -307,7 +313,7 @@ def _require_own_link(memory: Memory, relation: str) -> None:
 
 
 def delete(
-    parts: Parts, actor: str, ids: Sequence[str], *, expected_version: int | None = None, dry_run: bool = False
+    parts: Parts, actor: Actor, ids: Sequence[str], *, expected_version: int | None = None, dry_run: bool = False
 ) -> Deleted:
     """Delete memories, all or none: files go, tombstones and history stay."""
     wanted = tuple(dict.fromkeys(wording.memory_id(memory_id) for memory_id in ids))
@@ -336,7 +342,7 @@ def free_path(desk: Desk, path: str) -> str:
 
 def _change(
     parts: Parts,
-    actor: str,
+    actor: Actor,
     memory_id: str,
     story: Callable[[Desk, Memory], Memory],
     *,
@@ -395,7 +401,7 @@ def _timed(desk: Desk, said: Memory, changes: Changes) -> Memory:
     return said
 
 
-def delete_where(parts: Parts, actor: str, chosen: Filter, *, dry_run: bool) -> Deleted:
+def delete_where(parts: Parts, actor: Actor, chosen: Filter, *, dry_run: bool) -> Deleted:
     """Delete every memory that a filter lets through; a filter that lets everything through is refused."""
     if chosen == Filter():
         raise BadInput("nothing says which memories to delete", fix="give ids, a tag, a kind, a space or a time")

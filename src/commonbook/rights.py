@@ -17,25 +17,15 @@ from commonbook.principals import ADMIN, READER, ROLES, WRITER, Actor
 _OWNERS: Final = frozenset({LOCAL_OWNER, FILESYSTEM})
 
 
-def is_owner(actor: str) -> bool:
+def is_owner(actor: Actor) -> bool:
     """Tell whether the actor may do everything here: whoever has the home, as long as no key limits it."""
-    return actor in _OWNERS and key_of(actor) is None
+    return actor.principal in _OWNERS and actor.key_id is None
 
 
-def require_owner(actor: str, what: str) -> None:
+def require_owner(actor: Actor, what: str) -> None:
     """Raise NotAllowed unless the actor may do what concerns the home as a whole."""
     if not is_owner(actor):
-        raise NotAllowed(f"{actor} may not {what}", fix="only the owner of the home may, on its own machine")
-
-
-def key_of(actor: str) -> str | None:
-    """Return the id of the key under which somebody acts, if it is one."""
-    return actor.key if isinstance(actor, Actor) else None
-
-
-def identity(actor: str) -> tuple[str, str | None]:
-    """Return what makes two actors the same: the name, and the key it came with."""
-    return str(actor), key_of(actor)
+        raise NotAllowed(f"{actor.principal} may not {what}", fix="only the owner of the home may, on its own machine")
 
 
 class Held:
@@ -44,7 +34,7 @@ class Held:
     The owner of the home needs nothing granted.
     """
 
-    def __init__(self, tx: Reading, actor: str) -> None:
+    def __init__(self, tx: Reading, actor: Actor) -> None:
         """Ask."""
         self._tx, self._actor = tx, actor
         self._own: set[str] = set()
@@ -53,8 +43,8 @@ class Held:
         self._at_first = self._granted
 
     def _ask(self) -> None:
-        key_id = key_of(self._actor)
-        self._granted = None if self._actor in _OWNERS else grants.held(self._tx, str(self._actor))
+        principal, key_id = self._actor
+        self._granted = None if principal in _OWNERS else grants.held(self._tx, principal)
         self._key = None if key_id is None else keys.finding(self._tx, key_id)
 
     def ask_again(self, space: str) -> None:
@@ -72,7 +62,7 @@ class Held:
         if self._key is None:
             return held
         key = self._key()
-        if key is None or key.principal != self._actor or not keys.opens(key, self._tx):
+        if key is None or key.principal != self._actor.principal or not keys.opens(key, self._tx):
             return {}
         if key.limits is None:
             return held
@@ -99,12 +89,12 @@ class Held:
         return not set(was) <= set(granted) or key != key_was
 
 
-def with_role(role: str, tx: Reading, actor: str, spaces: Spaces) -> Spaces:
+def with_role(role: str, tx: Reading, actor: Actor, spaces: Spaces) -> Spaces:
     """Return those of the spaces on which the actor has this role or a higher one."""
     return spaces if is_owner(actor) else Held(tx, actor).with_role(role, spaces)
 
 
-def readable(tx: Reading, actor: str, spaces: Spaces) -> Spaces:
+def readable(tx: Reading, actor: Actor, spaces: Spaces) -> Spaces:
     """Return those of the spaces that the actor may read."""
     return with_role(READER, tx, actor, spaces)
 
@@ -118,17 +108,17 @@ def around(spaces: Spaces, wanted: Iterable[Space]) -> Spaces:
     return {id_: space for id_, space in spaces.items() if space.name in names}
 
 
-def writable(tx: Reading, actor: str, spaces: Spaces) -> Spaces:
+def writable(tx: Reading, actor: Actor, spaces: Spaces) -> Spaces:
     """Return those of the spaces that the actor may write to."""
     return with_role(WRITER, tx, actor, spaces)
 
 
-def administered(tx: Reading, actor: str, spaces: Spaces) -> Spaces:
+def administered(tx: Reading, actor: Actor, spaces: Spaces) -> Spaces:
     """Return those of the spaces whose grants the actor decides about."""
     return with_role(ADMIN, tx, actor, spaces)
 
 
-def require_admin(tx: Reading, actor: str, spaces: Spaces, name: str) -> Space:
+def require_admin(tx: Reading, actor: Actor, spaces: Spaces, name: str) -> Space:
     """Return the space of that name, or raise the one answer for a space that one may not administer."""
     for space in administered(tx, actor, spaces).values():
         if space.name == name:
@@ -136,7 +126,7 @@ def require_admin(tx: Reading, actor: str, spaces: Spaces, name: str) -> Space:
     raise refusal(actor, name)
 
 
-def require_create(tx: Reading, actor: str, spaces: Spaces, name: str) -> None:
+def require_create(tx: Reading, actor: Actor, spaces: Spaces, name: str) -> None:
     """Raise NotAllowed unless the actor may make a space of that name: its owner, or an admin of one above it."""
     if is_owner(actor):
         return
@@ -146,6 +136,6 @@ def require_create(tx: Reading, actor: str, spaces: Spaces, name: str) -> None:
         raise refusal(actor, name)
 
 
-def refusal(actor: str, name: str) -> NotAllowed:
+def refusal(actor: Actor, name: str) -> NotAllowed:
     """Return the one answer for a space that one may not use, whether it exists or not."""
-    return NotAllowed(f"{actor} may not use the space {name!r}", fix="ask an admin of that space for a grant")
+    return NotAllowed(f"{actor.principal} may not use the space {name!r}", fix="ask an admin of that space for a grant")

@@ -11,6 +11,7 @@ from commonbook.desk import Desk
 from commonbook.errors import BadInput, NotFound, TooLarge
 from commonbook.model import Space, new_id
 from commonbook.ports import Parts
+from commonbook.principals import Actor
 from commonbook.writing import write
 
 MOST: Final = 100
@@ -40,7 +41,7 @@ def chosen(
     )
 
 
-def add(parts: Parts, actor: str, space: str, from_space: str, what: Chosen) -> Rule:
+def add(parts: Parts, actor: Actor, space: str, from_space: str, what: Chosen) -> Rule:
     """Let a space take in from now on what another one writes, in the name of whoever says so."""
     paths.require_space_name(space)
     paths.require_space_name(from_space)
@@ -52,7 +53,7 @@ def add(parts: Parts, actor: str, space: str, from_space: str, what: Chosen) -> 
         place = granting.administered_space(desk, space)
         if rules.count(desk.tx, place.id) >= MOST:
             raise TooLarge(f"the space {space!r} has {MOST} rules already", fix="remove some, or let one mean more")
-        rule = Rule(new_id(), place, source, str(actor), *what[:3], what.approval, what.refresh, desk.tx.now)
+        rule = Rule(new_id(), place, source, actor.principal, *what[:3], what.approval, what.refresh, desk.tx.now)
         rules.add(desk.tx, rule)
         desk.log(place, "rule.add", (), rule=rule.id, source=source.id, **what._asdict())
         return rule
@@ -60,7 +61,7 @@ def add(parts: Parts, actor: str, space: str, from_space: str, what: Chosen) -> 
     return write(parts, actor, story)
 
 
-def listed(parts: Parts, actor: str, *, space: str | None) -> tuple[Rule, ...]:
+def listed(parts: Parts, actor: Actor, *, space: str | None) -> tuple[Rule, ...]:
     """Return the rules of the spaces that the actor administers, and those that take from them.
 
     The name of a space at the other end that it may not read is not told.
@@ -80,14 +81,14 @@ def listed(parts: Parts, actor: str, *, space: str | None) -> tuple[Rule, ...]:
             rule._replace(
                 space=shown(rule.space),
                 source=shown(rule.source),
-                idle=taking.idle(rule, rights.Held(tx, rule.maker), known),
+                idle=taking.idle(rule, rights.Held(tx, Actor(rule.maker)), known),
             )
             for rule in rules.of(tx, known)
             if rule.space.id in decided or rule.source.id in decided
         )
 
 
-def remove(parts: Parts, actor: str, rule_id: str) -> Rule:
+def remove(parts: Parts, actor: Actor, rule_id: str) -> Rule:
     """Remove a rule, and what waits because of it; what it took in stays."""
     rule_id = wording.memory_id(rule_id)
 
@@ -96,7 +97,7 @@ def remove(parts: Parts, actor: str, rule_id: str) -> Rule:
         allowed = rights.administered(desk.tx, desk.actor, desk.spaces)
         if rule is None or rule.space.id not in allowed or not rules.remove(desk.tx, rule):
             raise NotFound(f"there is no rule {rule_id}", fix="`commonbook rules list` shows the rules by their ids")
-        withdrawn = requests.withdraw(desk.tx, rule.space.id, rule.id, by=str(actor))
+        withdrawn = requests.withdraw(desk.tx, rule.space.id, rule.id, by=actor.principal)
         desk.log(rule.space, "rule.remove", (), rule=rule.id, withdrawn=withdrawn)
         return rule
 

@@ -11,6 +11,7 @@ from commonbook import boundary, memories, paths, reading, rights, sessions, spa
 from commonbook.desk import Desk
 from commonbook.model import Memory, Message, Session, Settled, new_id
 from commonbook.ports import Likeness, Parts, Told
+from commonbook.principals import Actor
 from commonbook.writing import write
 
 JOB: Final = "settle"
@@ -29,7 +30,7 @@ class _Moved(Exception):
     """Messages came or went after the plan was made."""
 
 
-def settle(parts: Parts, actor: str, session_id: str, *, flush: bool, likeness: Likeness) -> Settled:
+def settle(parts: Parts, actor: Actor, session_id: str, *, flush: bool, likeness: Likeness) -> Settled:
     """Make episodes of what is decided; with `flush`, of everything that is open."""
 
     def story(desk: Desk, plan: Plan | None) -> Settled:
@@ -46,7 +47,7 @@ def settle(parts: Parts, actor: str, session_id: str, *, flush: bool, likeness: 
 
 def with_plan(
     parts: Parts,
-    actor: str,
+    actor: Actor,
     session_id: str,
     likeness: Likeness,
     story: Callable[[Desk, Plan | None], Told],
@@ -71,7 +72,7 @@ def with_plan(
 
 
 @reading.asking
-def _plan(parts: Parts, actor: str, session_id: str, likeness: Likeness, *, flush: bool) -> Plan | None:
+def _plan(parts: Parts, actor: Actor, session_id: str, likeness: Likeness, *, flush: bool) -> Plan | None:
     with parts.db.reading() as tx:
         session = sessions.find(tx, rights.writable(tx, actor, spaces.everything(tx)), session_id)
         if session is None:
@@ -135,7 +136,7 @@ def _memory(desk: Desk, session: Session, messages: Sequence[Message]) -> Memory
         title=title,
         text=transcripts.render(told),
         tags=session.tags,
-        author=desk.actor,
+        author=desk.actor.principal,
         created=desk.tx.now,
         updated=desk.tx.now,
         importance=None,
@@ -145,7 +146,7 @@ def _memory(desk: Desk, session: Session, messages: Sequence[Message]) -> Memory
         expires=None,
         revision=1,
         version=1,
-        revised_by=desk.actor,
+        revised_by=desk.actor.principal,
         revised_at=desk.tx.now,
         revised_how="settle",
         path=path,

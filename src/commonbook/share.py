@@ -40,7 +40,7 @@ from commonbook.model import (
     Space,
 )
 from commonbook.ports import Parts
-from commonbook.principals import WRITER, Grant
+from commonbook.principals import WRITER, Actor, Grant
 from commonbook.provenance import Sharing
 from commonbook.remember import receipt_of
 from commonbook.writing import write
@@ -50,7 +50,7 @@ MOST_AT_ONCE: Final = 100
 # --- sharing
 
 
-def share(parts: Parts, actor: str, memory_id: str, to: str, *, refresh: str = LIVE) -> Sharing:
+def share(parts: Parts, actor: Actor, memory_id: str, to: str, *, refresh: str = LIVE) -> Sharing:
     """Copy a memory into a space, tied to its source; if the space has it already, return what is there, unchanged."""
     memory_id = wording.memory_id(memory_id)
     copying.mode(refresh)
@@ -65,7 +65,7 @@ def share(parts: Parts, actor: str, memory_id: str, to: str, *, refresh: str = L
     return write(parts, actor, story)
 
 
-def share_many(parts: Parts, actor: str, ids: Sequence[str], to: str, *, refresh: str = LIVE) -> tuple[Sharing, ...]:
+def share_many(parts: Parts, actor: Actor, ids: Sequence[str], to: str, *, refresh: str = LIVE) -> tuple[Sharing, ...]:
     """Share several memories into a space, each for itself; what became of each is told."""
     if len(ids) > MOST_AT_ONCE:
         raise TooLarge(f"{len(ids)} memories are too many at once", fix=f"share at most {MOST_AT_ONCE} at a time")
@@ -74,19 +74,19 @@ def share_many(parts: Parts, actor: str, ids: Sequence[str], to: str, *, refresh
     return tuple(_one_of_many(parts, actor, memory_id, to, refresh) for memory_id in ids)
 
 
-def _one_of_many(parts: Parts, actor: str, memory_id: str, to: str, refresh: str) -> Sharing:
+def _one_of_many(parts: Parts, actor: Actor, memory_id: str, to: str, refresh: str) -> Sharing:
     try:
         return share(parts, actor, memory_id, to, refresh=refresh)
     except CommonbookError as error:
         return Sharing(id="", source=memory_id, space=to, new=False, error=f"{error.type}: {error.message}")
 
 
-def share_with(parts: Parts, actor: str, memory_id: str, principal: str, *, refresh: str = LIVE) -> Sharing:
+def share_with(parts: Parts, actor: Actor, memory_id: str, principal: str, *, refresh: str = LIVE) -> Sharing:
     """Share a memory with one principal alone: into a space that only the two can read."""
     memory_id = wording.memory_id(memory_id)
     copying.mode(refresh)
     principal = granting.principal_name(principal)
-    if principal == actor:
+    if principal == actor.principal:
         raise BadInput(
             "a memory is shared with somebody else", fix="name another principal, or `share` it into a space"
         )
@@ -101,14 +101,14 @@ def share_with(parts: Parts, actor: str, memory_id: str, principal: str, *, refr
 
 def _between(desk: Desk, principal: str) -> Space:
     """Return the space of the actor and a principal, made and granted to just these two if it is not there."""
-    both = sorted({str(desk.actor), principal})
+    both = sorted({desk.actor.principal, principal})
     name = f"{paths.BETWEEN}/{blake2b(' '.join(both).encode(), digest_size=8).hexdigest()}"
     there = any(space.name == name for space in desk.spaces.values())
     space = desk.system_space(name)
     if not there:
         for one in both:
             if one != LOCAL_OWNER:
-                grants.give(desk.tx, Grant(one, space, WRITER, str(desk.actor), desk.tx.now))
+                grants.give(desk.tx, Grant(one, space, WRITER, desk.actor.principal, desk.tx.now))
                 desk.log(space, "grant", (), principal=one, role=WRITER, expires=None)
     if space.id not in desk.writable:
         raise rights.refusal(desk.actor, name)
@@ -118,7 +118,7 @@ def _between(desk: Desk, principal: str) -> Space:
 # --- what becomes of a copy
 
 
-def unshare(parts: Parts, actor: str, copy_id: str) -> Receipt:
+def unshare(parts: Parts, actor: Actor, copy_id: str) -> Receipt:
     """Remove a copy; copies that were made from it stay, and say that their source is deleted."""
 
     def story(desk: Desk, copy: Memory) -> Memory:
@@ -128,7 +128,7 @@ def unshare(parts: Parts, actor: str, copy_id: str) -> Receipt:
     return _with_copy(parts, actor, copy_id, story)
 
 
-def refresh(parts: Parts, actor: str, copy_id: str) -> Receipt:
+def refresh(parts: Parts, actor: Actor, copy_id: str) -> Receipt:
     """Let a copy take over what its source says now, in the name of the one who shared it."""
 
     def story(desk: Desk, copy: Memory) -> Memory:
@@ -144,7 +144,7 @@ def refresh(parts: Parts, actor: str, copy_id: str) -> Receipt:
     return _with_copy(parts, actor, copy_id, story, first=refreshing.lock_chain)
 
 
-def detach(parts: Parts, actor: str, copy_id: str) -> Receipt:
+def detach(parts: Parts, actor: Actor, copy_id: str) -> Receipt:
     """End the tie between a copy and its source; where it came from stays known."""
 
     def story(desk: Desk, copy: Memory) -> Memory:
@@ -156,7 +156,7 @@ def detach(parts: Parts, actor: str, copy_id: str) -> Receipt:
     return _with_copy(parts, actor, copy_id, story)
 
 
-def adopt(parts: Parts, actor: str, copy_id: str) -> Receipt:
+def adopt(parts: Parts, actor: Actor, copy_id: str) -> Receipt:
     """Let a copy that was edited here say what its source says again; what it said stays in its history.
 
     One that came by import follows its source from then on, in the name of the one who adopts it.
@@ -178,7 +178,7 @@ def _nothing(_desk: Desk, _copy_id: str) -> object:
 
 def _with_copy(
     parts: Parts,
-    actor: str,
+    actor: Actor,
     copy_id: str,
     story: following.Change,
     *,
@@ -239,7 +239,7 @@ _WHY_NOT: Final = {
 # --- reading
 
 
-def get(parts: Parts, actor: str, memory_id: str) -> Memory:
+def get(parts: Parts, actor: Actor, memory_id: str) -> Memory:
     """Return one memory; a lazy copy that is stale takes over what its source says first, if it may."""
     memory = reading.get(parts, actor, memory_id)
     if memory.shared is None or memory.shared.mode != LAZY or memory.freshness != STALE:

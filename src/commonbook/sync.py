@@ -14,9 +14,10 @@ from commonbook import carry, files, memories, takein
 from commonbook.desk import Desk
 from commonbook.errors import CommonbookError, HomeIsNewer
 from commonbook.files import MISSING
-from commonbook.model import FILESYSTEM, Progress, SyncReport
+from commonbook.model import Progress, SyncReport
 from commonbook.paths import INVALIDATIONS
 from commonbook.ports import Parts
+from commonbook.principals import FILESYSTEM_ACTOR, Actor
 from commonbook.writing import strike_off, write
 
 Told_co = TypeVar("Told_co", covariant=True)
@@ -98,7 +99,7 @@ def settle_journal(parts: Parts) -> None:
     """Carry out what is in the journal, and what a crash left half way."""
     found = carry.leftovers(parts)
     if found:
-        write(parts, FILESYSTEM, partial(takein.typed, found=found))
+        write(parts, FILESYSTEM_ACTOR, partial(takein.typed, found=found))
         carry.drop(parts, found)
     with parts.db.reading() as tx:
         waiting = files.pending(tx)
@@ -106,7 +107,7 @@ def settle_journal(parts: Parts) -> None:
         done = carry.carry_out(parts, dict.fromkeys(some), again=True)
         strike_off(parts, done.done)
         if done.typed or done.stale:
-            write(parts, FILESYSTEM, partial(_settle, done=done))
+            write(parts, FILESYSTEM_ACTOR, partial(_settle, done=done))
             carry.drop(parts, done.typed)
 
 
@@ -118,7 +119,7 @@ class Story(Protocol[Told_co]):
         ...
 
 
-def write_with_a_look(parts: Parts, actor: str, story: Story[Told_co]) -> Told_co:
+def write_with_a_look(parts: Parts, actor: Actor, story: Story[Told_co]) -> Told_co:
     """Let the story happen; if a file that it changes is not where it was, look where it went first."""
     try:
         return write(parts, actor, partial(story, looked=False))
@@ -134,7 +135,7 @@ def accept_deletions(parts: Parts) -> int:
     if missing:
         missing = _still_missing(parts, missing, outcomes)
     for some in _chunks(missing):
-        write(parts, FILESYSTEM, partial(_delete, paths=some))
+        write(parts, FILESYSTEM_ACTOR, partial(_delete, paths=some))
     return len(missing)
 
 
@@ -170,7 +171,7 @@ def _look_once(parts: Parts, outcomes: Counter[str], progress: Progress) -> list
 
 def _take_in(parts: Parts, paths: Sequence[str], outcomes: Counter[str], progress: Progress) -> None:
     for at, some in enumerate(_chunks(paths)):
-        outcomes.update(write(parts, FILESYSTEM, partial(_take_in_some, paths=some)))
+        outcomes.update(write(parts, FILESYSTEM_ACTOR, partial(_take_in_some, paths=some)))
         outcomes["read"] += len(some)
         progress("reading files", min((at + 1) * _BATCH, len(paths)), len(paths))
 
@@ -185,10 +186,10 @@ def _remove(parts: Parts, missing: Sequence[str], outcomes: Counter[str]) -> int
         total, _ = files.counts(tx)
         waiting = files.any_missing(tx)
     if waiting or (len(missing) > _FEW and len(missing) * _SHARE > total):
-        write(parts, FILESYSTEM, lambda desk: _mark_missing(desk, missing))
+        write(parts, FILESYSTEM_ACTOR, lambda desk: _mark_missing(desk, missing))
         return len(missing)
     for some in _chunks(missing):
-        outcomes["deleted"] += write(parts, FILESYSTEM, partial(_delete, paths=some))
+        outcomes["deleted"] += write(parts, FILESYSTEM_ACTOR, partial(_delete, paths=some))
     return 0
 
 

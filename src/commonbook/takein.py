@@ -14,6 +14,7 @@ from commonbook.files import Verdict
 from commonbook.markdown import Document
 from commonbook.model import FILESYSTEM, Memory, Revision, Space, new_id
 from commonbook.ports import FileStat
+from commonbook.principals import FILESYSTEM_ACTOR
 
 Outcome = Literal["new", "edited", "moved", "restored", "malformed", "known", "copied", "none"]
 
@@ -107,7 +108,7 @@ def fresh(desk: Desk, memory: Memory, *, looked: bool) -> Memory:
         return memory
     if base is not None and base.matches(stat) and base.trouble is None:
         return memory
-    if take_in(desk.acting_as(FILESYSTEM), memory.path) == "malformed" or _in_trouble(desk, memory.path):
+    if take_in(desk.acting_as(FILESYSTEM_ACTOR), memory.path) == "malformed" or _in_trouble(desk, memory.path):
         raise FileInTheWay(
             f"{memory.path} does not parse, and we do not write over what a person is mending",
             fix=f"mend the front matter of {memory.path}; `commonbook doctor` says what is wrong with it",

@@ -15,7 +15,7 @@ from commonbook.agreements import Pending, Rule
 from commonbook.desk import Desk
 from commonbook.errors import Conflict
 from commonbook.model import Memory, Spaces, new_id
-from commonbook.principals import READER, WRITER
+from commonbook.principals import READER, WRITER, Actor
 
 LATER: Final = "rules"
 """Goes on where a story wrote more than rules look at at once; its subject is the space that was written to."""
@@ -66,7 +66,7 @@ def _acting(desk: Desk) -> list[Rule]:
     found: list[Rule] = []
     if desk.written:
         from_there = rules.taking_from(desk.tx, desk.spaces, {space for space, _ in desk.written.values()})
-        found = [rule for rule in from_there if not idle(rule, desk.may_of(rule.maker), desk.spaces)]
+        found = [rule for rule in from_there if not idle(rule, desk.may_of(Actor(rule.maker)), desk.spaces)]
     sources = {rule.source.id for rule in found}
     for id_ in [id_ for id_, (space, _) in desk.written.items() if space not in sources]:
         del desk.written[id_]
@@ -87,7 +87,7 @@ def _meaning(desk: Desk, there: Sequence[Rule], memory: Memory) -> list[Rule]:
 
 def _take_in(desk: Desk, rule: Rule, memory: Memory, *, trying: bool) -> int:
     """Let a rule take a memory in, or ask for it, in the name of its maker; return 1 if that changed anything."""
-    acting = desk.acting_as(rule.maker)
+    acting = desk.acting_as(Actor(rule.maker))
     new = copying.there_already(acting, memory, rule.space) is None
     if new and rule.approval:
         _ask(acting, rule, memory, desk.written[memory.id][1])

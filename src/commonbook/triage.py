@@ -25,11 +25,12 @@ from commonbook.errors import BadInput, Conflict
 from commonbook.judgement import DELETED, KEEP, REASONING, RETRACT, SUPERSEDE, VERDICTS, Cause, Notice
 from commonbook.model import Filter, Link, Memory, Spaces
 from commonbook.ports import Parts, Reading
+from commonbook.principals import Actor
 
 # --- what waits
 
 
-def inbox(parts: Parts, actor: str, *, space: str | None, expired: bool, limit: int, after: str | None) -> Inbox:
+def inbox(parts: Parts, actor: Actor, *, space: str | None, expired: bool, limit: int, after: str | None) -> Inbox:
     """Return the notices about memories that the actor may read, newest first."""
     if not 1 <= limit <= reading.MAX_PAGE:
         raise BadInput(f"limit {limit} is out of range", fix=f"ask for 1 to {reading.MAX_PAGE} at a time, and page on")
@@ -111,7 +112,9 @@ def _mention(id_: str, named: Mapping[str, Memory], allowed: Spaces) -> Mention:
 # --- deciding
 
 
-def triage(parts: Parts, actor: str, memory_id: str, verdict: str, *, note: str = "", by: str | None = None) -> Triaged:
+def triage(
+    parts: Parts, actor: Actor, memory_id: str, verdict: str, *, note: str = "", by: str | None = None
+) -> Triaged:
     """Decide about a notice, or about all doubts of a memory at once."""
     memory_id = wording.memory_id(memory_id)
     if verdict not in VERDICTS:

@@ -16,6 +16,7 @@ from commonbook.desk import Desk
 from commonbook.jobs import Job
 from commonbook.model import Settled, Spaces, Worked
 from commonbook.ports import Likeness, Parts, Reading, Transaction
+from commonbook.principals import Actor
 from commonbook.writing import write
 
 _SETTLE_MARGIN: Final = timedelta(seconds=1)
@@ -25,7 +26,7 @@ class WorkContext(NamedTuple):
     """The dependencies of handlers, the same for all jobs of one call of `work`."""
 
     engines: Parts
-    actor: str
+    actor: Actor
     likeness: Likeness
     out_of_time: Callable[[], bool]
     """A handler of long jobs asks this between steps; it must make progress before it stops."""
@@ -58,7 +59,7 @@ class JobKind(NamedTuple):
 
 def work(
     engines: Parts,
-    actor: str,
+    actor: Actor,
     *,
     likeness: Likeness,
     until: datetime | None = None,
@@ -87,7 +88,7 @@ def work(
     return count
 
 
-def retry(engines: Parts, actor: str) -> int:
+def retry(engines: Parts, actor: Actor) -> int:
     """Put all failed jobs back into the queue, due now; return how many these are."""
     return engines.db.write(lambda tx: jobs.retry(tx, _writable(tx, actor)), durable=False)
 
@@ -99,16 +100,16 @@ def _by_priority() -> list[tuple[str, ...]]:
 
 
 @reading.asking
-def _is_due(engines: Parts, actor: str, kinds: tuple[str, ...]) -> bool:
+def _is_due(engines: Parts, actor: Actor, kinds: tuple[str, ...]) -> bool:
     with engines.db.reading() as tx:
         return jobs.is_due(tx, _writable(tx, actor), kinds=kinds, now=engines.clock.now())
 
 
-def _take(engines: Parts, actor: str, kinds: tuple[str, ...]) -> Job | None:
+def _take(engines: Parts, actor: Actor, kinds: tuple[str, ...]) -> Job | None:
     return engines.db.write(lambda tx: jobs.take(tx, _writable(tx, actor), kinds=kinds), durable=False)
 
 
-def _writable(tx: Reading, actor: str) -> Spaces:
+def _writable(tx: Reading, actor: Actor) -> Spaces:
     """Return the spaces whose jobs an actor may run; jobs of other spaces wait for another worker."""
     return rights.writable(tx, actor, spaces.everything(tx))
 

@@ -24,14 +24,15 @@ from commonbook import (
 from commonbook.desk import Ahead, Desk
 from commonbook.errors import Busy, CommonbookError, DiskFull, NotAllowed, NotFound
 from commonbook.files import Carried
-from commonbook.model import FILESYSTEM, Change
+from commonbook.model import Change
 from commonbook.ports import Overtaken, Parts, Told, Transaction
+from commonbook.principals import FILESYSTEM_ACTOR, Actor
 
 # A person who saves just while we write is taken in at once; one who saves all the time, by the next look.
 _ROUNDS: Final = 5
 
 
-def write(parts: Parts, actor: str, story: Callable[[Desk], Told]) -> Told:
+def write(parts: Parts, actor: Actor, story: Callable[[Desk], Told]) -> Told:
     """Let a story happen whole or not at all; when this returns it is durable, logged, and in its files."""
     return write_all(parts, (actor,), _at_its_desk(story))
 
@@ -41,7 +42,7 @@ def _at_its_desk(story: Callable[[Desk], Told]) -> Callable[[Sequence[Desk]], To
 
 
 def write_all(
-    parts: Parts, actors: Sequence[str], story: Callable[[Sequence[Desk]], Told], *, expecting: Sequence[str] = ()
+    parts: Parts, actors: Sequence[Actor], story: Callable[[Sequence[Desk]], Told], *, expecting: Sequence[str] = ()
 ) -> Told:
     """Let what several do happen in one transaction, whole or not at all: the story has a desk for each of them.
 
@@ -55,7 +56,7 @@ def write_all(
 
 
 @contextmanager
-def logging_refusal(parts: Parts, actor: str, verb: str, ids: Iterable[str]) -> Iterator[None]:
+def logging_refusal(parts: Parts, actor: Actor, verb: str, ids: Iterable[str]) -> Iterator[None]:
     """Write into the log of each of these memories' spaces that somebody tried what it may not do there."""
     try:
         yield
@@ -85,12 +86,12 @@ def _follow(parts: Parts, wanted: Mapping[str, bytes | None]) -> None:
         if not done.typed:
             return
         # What a person typed while we wrote came out of the exchange: it goes into the history, or on top.
-        _, wanted = _commit(parts, (FILESYSTEM,), _at_its_desk(partial(takein.typed, found=done.typed)))
+        _, wanted = _commit(parts, (FILESYSTEM_ACTOR,), _at_its_desk(partial(takein.typed, found=done.typed)))
         carry.drop(parts, done.typed)
 
 
 def _commit(
-    parts: Parts, actors: Sequence[str], story: Callable[[Sequence[Desk]], Told], expecting: Sequence[str] = ()
+    parts: Parts, actors: Sequence[Actor], story: Callable[[Sequence[Desk]], Told], expecting: Sequence[str] = ()
 ) -> tuple[Told, dict[str, bytes | None]]:
     # Whoever has rights on some spaces only has them by the names of all.
     first = expecting if all(map(rights.is_owner, actors)) else ()
@@ -99,7 +100,7 @@ def _commit(
         there = spaces.Everything(tx, first)
         carried: dict[str, bytes | None] = {}
         ahead: list[Ahead] = []
-        rested = {rights.identity(actor): rights.Held(tx, actor) for actor in actors}
+        rested = {actor: rights.Held(tx, actor) for actor in actors}
         desks = [Desk(tx, parts, actor, rested, there, carried, {}, {}, {}, ahead) for actor in actors]
         told = story(desks)
         for desk in desks:
