@@ -12,7 +12,6 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
-from weakref import WeakSet
 
 from commonbook import dates, home
 from commonbook.book import Book
@@ -30,6 +29,7 @@ from commonbook.errors import (
     Moved,
     NetworkFileSystem,
 )
+from commonbook.fork_safety import renewed_in_child
 from commonbook.model import Finding, MoveReport, Progress, Unsent, new_id, stamp
 from commonbook.ports import (
     Clock,
@@ -84,10 +84,10 @@ class _Recalls:
 
     def __init__(self, make: Callable[[], Recalls]) -> None:
         self._make = make
-        self._forget()
-        _RECALLS.add(self)
+        self.begin_anew()
+        renewed_in_child(self)
 
-    def _forget(self) -> None:
+    def begin_anew(self) -> None:
         """Begin anew: in a forked child, what another thread was about to do is never done."""
         self._made: Recalls | None = None
         self._making = threading.Lock()
@@ -106,16 +106,6 @@ class _Recalls:
 
 _NAMED: Final = 20
 """So many refused messages are named; all are counted."""
-
-_RECALLS: Final[WeakSet[_Recalls]] = WeakSet()
-
-
-def _in_a_forked_child() -> None:
-    for recalls in list(_RECALLS):
-        recalls._forget()  # noqa: SLF001 - our own class
-
-
-os.register_at_fork(after_in_child=_in_a_forked_child)
 
 
 def open_book(settings: Settings, *, clock: Clock | None = None, progress: Progress = quiet) -> Book:

@@ -6,13 +6,12 @@ for a recall that is under way: neither a switch nor a shutdown.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from typing import Final, NamedTuple
-from weakref import WeakSet
 
 from commonbook.errors import CommonbookError
+from commonbook.fork_safety import renewed_in_child
 from commonbook.model import Recalled
 
 _AT_ONCE: Final = 8
@@ -32,7 +31,7 @@ class Prefetcher:
     def __init__(self) -> None:
         """Begin with nothing."""
         self.begin_anew()
-        _PREFETCHERS.add(self)
+        renewed_in_child(self)
 
     def begin_anew(self) -> None:
         """Have nothing under way, at first and in a forked child: the threads of the parent are not here."""
@@ -84,14 +83,3 @@ class Prefetcher:
         """Forget what was fetched for a session."""
         with self._guard:
             self._fetches.pop(session, None)
-
-
-_PREFETCHERS: Final[WeakSet[Prefetcher]] = WeakSet()
-
-
-def _in_a_forked_child() -> None:
-    for prefetcher in list(_PREFETCHERS):
-        prefetcher.begin_anew()
-
-
-os.register_at_fork(after_in_child=_in_a_forked_child)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
-from weakref import WeakSet
 
 from commonbook.errors import CommonbookError, Refused, ServerBusy, ServerFailed, TransportError
+from commonbook.fork_safety import renewed_in_child
 from commonbook.model import new_id
 from commonbook.outbox import Outbox, Parcel, Transport, Verdict
 
@@ -44,7 +43,7 @@ class Sender:
         self._answer_seconds = answer_seconds
         self.closed = False
         self.begin_anew()
-        _SENDERS.add(self)
+        renewed_in_child(self)
 
     def begin_anew(self) -> None:
         """Have no thread, at first and in a forked child: those of the parent are not here."""
@@ -184,17 +183,6 @@ class Sender:
         finally:
             with self._changed:
                 self._idle += 1
-
-
-_SENDERS: Final[WeakSet[Sender]] = WeakSet()
-
-
-def _in_a_forked_child() -> None:
-    for sender in list(_SENDERS):
-        sender.begin_anew()
-
-
-os.register_at_fork(after_in_child=_in_a_forked_child)
 
 
 # --- decisions

@@ -10,7 +10,6 @@ at once.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import deque
@@ -18,9 +17,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
-from weakref import WeakSet
 
 from commonbook.errors import Busy, CommonbookError, HomeError
+from commonbook.fork_safety import renewed_in_child
 
 Asked = TypeVar("Asked")
 Told = TypeVar("Told")
@@ -70,7 +69,7 @@ class Together:
     def __init__(self) -> None:
         """Begin with nobody."""
         self.begin_anew()
-        _ALL.add(self)
+        renewed_in_child(self)
 
     def begin_anew(self) -> None:
         """Forget everybody: of all threads only the one that forked is here."""
@@ -319,14 +318,3 @@ def _interrupted() -> Busy:
         "whoever wrote for several at once was interrupted, so this may have been made or not",
         fix="send the same again with its key, or look whether it is there",
     )
-
-
-_ALL: Final[WeakSet[Together]] = WeakSet()
-
-
-def _begin_all_anew() -> None:
-    for one in list(_ALL):
-        one.begin_anew()
-
-
-os.register_at_fork(after_in_child=_begin_all_anew)

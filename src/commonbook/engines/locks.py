@@ -10,14 +10,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
-from weakref import WeakSet
 
 from commonbook.errors import Busy
+from commonbook.fork_safety import renewed_in_child
 
 _HOLDER_BYTES: Final = 200
 _FIRST_PAUSE: Final = 0.000_05
 _MOMENT: Final = 0.01
-_LOCKS: Final[WeakSet[FairLock]] = WeakSet()
 
 _Fds = tuple[int, int]
 
@@ -36,7 +35,7 @@ class FairLock:
         self._threads = threading.Lock()
         self._fds: _Fds | None = None
         self._queued: list[_Fds] = []
-        _LOCKS.add(self)
+        renewed_in_child(self)
 
     @contextmanager
     def hold(self, wait: float) -> Iterator[None]:
@@ -74,7 +73,7 @@ class FairLock:
         with suppress(AttributeError, OSError):
             self.close()
 
-    def forget_parent(self) -> None:
+    def begin_anew(self) -> None:
         """In a forked child: let go of the parent's open files, with which its lock would outlive it."""
         self._threads = threading.Lock()
         self.close()
@@ -167,14 +166,6 @@ class FairLock:
 def _close(fds: _Fds) -> None:
     for fd in fds:
         os.close(fd)
-
-
-def _in_a_forked_child() -> None:
-    for lock in list(_LOCKS):
-        lock.forget_parent()
-
-
-os.register_at_fork(after_in_child=_in_a_forked_child)
 
 
 def _whoami() -> bytes:

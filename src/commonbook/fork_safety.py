@@ -1,0 +1,30 @@
+"""Resets objects in a forked child, where the threads and the held locks of the parent do not exist."""
+
+from __future__ import annotations
+
+import os
+from typing import Final, Protocol
+from weakref import WeakSet
+
+
+class Renewable(Protocol):
+    """An object with state that must not be inherited by a forked child: threads, locks, open files."""
+
+    def begin_anew(self) -> None:
+        """Discard what belongs to the parent. No other object may be used: it may not have been reset yet."""
+
+
+_RENEWABLES: Final[WeakSet[Renewable]] = WeakSet()
+
+
+def renewed_in_child(renewable: Renewable) -> None:
+    """Call `begin_anew` of an object in each child that this process forks, for as long as the object lives."""
+    _RENEWABLES.add(renewable)
+
+
+def _begin_all_anew() -> None:
+    for renewable in list(_RENEWABLES):
+        renewable.begin_anew()
+
+
+os.register_at_fork(after_in_child=_begin_all_anew)
