@@ -49,11 +49,11 @@ from commonbook.model import (
     SyncReport,
     TransferReport,
     Unset,
+    quiet,
 )
 from commonbook.paths import PERSONAL
 from commonbook.principals import Actor
 from commonbook.reading import asking
-from commonbook.sync import quiet
 
 
 class Book(SessionVerbs, SharingVerbs, RulingVerbs, ReasoningVerbs):

@@ -58,7 +58,6 @@ from commonbook.writing import ask_ahead, write, write_all
 Reason: TypeAlias = Literal["new", "reset", "resume", "branch", "compress"]
 REASONS: Final[tuple[str, ...]] = get_args(Reason)
 
-MAX_PAGE: Final = 1000
 # So many open messages may have a boundary among them; fewer wait until the session falls silent.
 _MANY: Final = 40
 _SILENCE: Final = timedelta(hours=1)
@@ -370,8 +369,7 @@ def require_there(parts: Parts, actor: Actor, session_id: str) -> None:
 
 def show(parts: Parts, actor: Actor, session_id: str, *, after: int, limit: int) -> MessagePage:
     """Return messages of a session behind a number, in order."""
-    if not 1 <= limit <= MAX_PAGE:
-        raise BadInput(f"limit {limit} is out of range", fix=f"ask for 1 to {MAX_PAGE} at a time, and page on")
+    wording.require_page_limit(limit)
     with parts.db.reading() as tx:
         session = require(tx, reading.readable(tx, actor), session_id)
         found = sessions.messages(tx, session, after=min(max(0, after), session.last), limit=limit + 1)
@@ -381,8 +379,7 @@ def show(parts: Parts, actor: Actor, session_id: str, *, after: int, limit: int)
 
 def listed(parts: Parts, actor: Actor, *, space: str | None, limit: int) -> tuple[Session, ...]:
     """Return the newest sessions."""
-    if not 1 <= limit <= MAX_PAGE:
-        raise BadInput(f"limit {limit} is out of range", fix=f"ask for 1 to {MAX_PAGE} at a time")
+    wording.require_page_limit(limit, has_next=False)
     with parts.db.reading() as tx:
         return tuple(sessions.page(tx, reading.readable(tx, actor, space), after=None, limit=limit))
 

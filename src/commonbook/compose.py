@@ -30,7 +30,7 @@ from commonbook.errors import (
     NetworkFileSystem,
 )
 from commonbook.fork_safety import renewed_in_child
-from commonbook.model import Finding, MoveReport, Progress, Unsent, new_id, stamp
+from commonbook.model import Finding, MoveReport, Progress, Unsent, new_id, quiet, stamp
 from commonbook.ports import (
     Clock,
     Database,
@@ -46,7 +46,6 @@ from commonbook.ports import (
 )
 from commonbook.principals import OWNER_ACTOR
 from commonbook.settings import DatabaseChoice, Settings, checked_address
-from commonbook.sync import quiet
 from commonbook.together import Together
 
 if TYPE_CHECKING:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from commonbook import copies, links, memories, paths, titles
 from commonbook.desk import Desk
 from commonbook.errors import BadInput
@@ -93,3 +95,10 @@ def mode(refresh: str) -> str:
     if refresh not in MODES:
         raise BadInput(f"{refresh!r} is no way to refresh a copy", fix=f"use one of {', '.join(MODES)}")
     return refresh
+
+
+def locked_memories(desk: Desk, ids: Sequence[str]) -> list[Memory]:
+    """Lock memories until the transaction ends, and return those that exist, in the order of the ids."""
+    desk.hold(ids)
+    found = memories.several(desk.tx, desk.spaces, ids)
+    return [found[id_] for id_ in ids if id_ in found]

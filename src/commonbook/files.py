@@ -14,10 +14,12 @@ from enum import Enum
 from hashlib import sha256
 from typing import Final, NamedTuple
 
+from commonbook.batches import in_batches
 from commonbook.model import stamp
 from commonbook.ports import FileStat, Reading, Row, Transaction
 
 MISSING: Final = "missing"
+_IDS_PER_QUERY: Final = 500
 _FINE_TICKS_NS: Final = 20_000_000
 _COARSE_TICKS_NS: Final = 2_000_000_000
 
@@ -143,7 +145,7 @@ def agreed(bases: Iterable[Base]) -> frozenset[str]:
 def bases_of(tx: Reading, memories: Sequence[str]) -> dict[str, list[Base]]:
     """Return the bases of the files of some memories."""
     found: dict[str, list[Base]] = {}
-    for some in _chunks(memories):
+    for some in in_batches(memories, _IDS_PER_QUERY):
         rows = tx.rows(f"SELECT {_BASE} FROM file WHERE memory IN :memories", memories=some)  # noqa: S608 - our own names
         for row in rows:
             found.setdefault(row[1], []).append(Base._make(row))
@@ -153,7 +155,7 @@ def bases_of(tx: Reading, memories: Sequence[str]) -> dict[str, list[Base]]:
 def troubles_of(tx: Reading, memories: Sequence[str]) -> dict[tuple[str, str], str]:
     """Return what is wrong with the files of some memories, by memory and path; mostly nothing is."""
     found: dict[tuple[str, str], str] = {}
-    for some in _chunks(memories):
+    for some in in_batches(memories, _IDS_PER_QUERY):
         rows = tx.rows(
             "SELECT memory, path, trouble FROM file WHERE memory IN :memories AND trouble IS NOT NULL", memories=some
         )
@@ -248,7 +250,7 @@ def issue(
 def journal(tx: Reading, memories: Sequence[str]) -> dict[str, Journal]:
     """Return the journal's rows for some memories."""
     found: dict[str, Journal] = {}
-    for some in _chunks(memories):
+    for some in in_batches(memories, _IDS_PER_QUERY):
         rows = tx.rows(
             "SELECT memory, version, path, hash, issued, seen FROM file_journal WHERE memory IN :memories",
             memories=some,
@@ -310,7 +312,3 @@ def left(tx: Reading, path: str) -> str | None:
 def arrive(tx: Transaction, path: str) -> None:
     """Note that a path is in use again."""
     tx.run("DELETE FROM file_left WHERE path = :path", path=path)
-
-
-def _chunks(values: Sequence[str], size: int = 500) -> list[tuple[str, ...]]:
-    return [tuple(values[at : at + size]) for at in range(0, len(values), size)]

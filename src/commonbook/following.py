@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from commonbook import amend, copies, freshness, jobs, memories, takein
+from commonbook import amend, copies, copying, freshness, jobs, memories, takein
 from commonbook.desk import Desk
 from commonbook.documents import rendered
 from commonbook.errors import FileInTheWay, TooLarge
@@ -68,7 +68,7 @@ def _all_refreshed(desk: Desk, ids: Sequence[str], source: Memory) -> list[Memor
     tries again tells why.
     """
     done: list[Memory | None] = []
-    for copy in _held(desk, ids):
+    for copy in copying.locked_memories(desk, ids):
         try:
             done.append(refreshed(desk, copy, source))
         except TooLarge:
@@ -122,12 +122,6 @@ def _require_room(desk: Desk, said: Memory) -> None:
     # Our own fields take less than half of what there is, so that most copies need not be written to know.
     if desk.parts.folder.keeps_files and by_hand > MAX_FRONT_BYTES // 2:
         rendered(said._replace(revision=said.revision + 1, version=said.version + 1, updated=desk.tx.now), desk.parts)
-
-
-def _held(desk: Desk, ids: Sequence[str]) -> list[Memory]:
-    desk.hold(ids)
-    found = memories.several(desk.tx, desk.spaces, ids)
-    return [found[id_] for id_ in ids if id_ in found]
 
 
 class Step(NamedTuple):

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from commonbook.judgement import DELETED, VERDICTS, Because, Decision
-from commonbook.model import KINDS, MAX_TAG, MAX_TAGS, MAX_TITLE, RELATIONS, Shared, moment, stamp
+from commonbook.model import KINDS, MAX_TAG, MAX_TAGS, MAX_TITLE, RELATIONS, UUID_PATTERN, Shared, moment, stamp
 
 LinkTo: TypeAlias = tuple[str, str, int | None]
 """A link as a file says it: relation, target, revision of the target."""
@@ -216,7 +216,7 @@ def _write_because(reasons: tuple[Because, ...]) -> str:
 _BRACKETS: Final = re.compile(r"[\[\]{}]")
 _LEADING_HASHES: Final = re.compile(r"^[\s#]+")
 _NOT_TEXT: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
-_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
+_UUID: Final = re.compile(UUID_PATTERN, re.IGNORECASE | re.ASCII)
 _KIND: Final = re.compile("|".join(KINDS), re.IGNORECASE | re.ASCII)
 _AUTHOR: Final = re.compile(r"(?:user|agent):[A-Za-z0-9][A-Za-z0-9._@-]*")
 _SESSION: Final = re.compile(r"\S{1,200}")

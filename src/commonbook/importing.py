@@ -16,6 +16,7 @@ from typing import Final
 
 from commonbook import arrivals, files, idempotency, memories, paths, rights, spaces, sync
 from commonbook.arrivals import Answer, Arrival, Fate, Note, Target
+from commonbook.batches import in_batches
 from commonbook.desk import Desk
 from commonbook.errors import BadFile
 from commonbook.markdown import Document
@@ -174,7 +175,7 @@ def _leave_settled(run: _Import, tx: Reading) -> frozenset[str]:
     """Count the files that are as they were when they were imported; return the paths of the others."""
     known = {note.path: run.answers[note.key] for note in run.notes.values() if note.key in run.answers}
     readable = rights.readable(tx, run.actor, spaces.everything(tx))
-    for some in _chunks(list(known)):
+    for some in in_batches(list(known), _BATCH):
         found = memories.several(tx, readable, [known[path].memory for path in some])
         for path in some:
             memory = found.get(known[path].memory)
@@ -293,7 +294,7 @@ def _link(run: _Import, progress: Progress) -> None:
     if run.dry_run:
         run.counts["links"] += sum(len(missing) for missing in waiting.values())
         return
-    for at, some in enumerate(_chunks(list(waiting))):
+    for at, some in enumerate(in_batches(list(waiting), _BATCH)):
         part = {path: waiting[path] for path in some}
         made = _write(run, partial(_add_links, run, waiting=part))
         run.counts["links"] += sum(made.values())
@@ -334,8 +335,3 @@ def _rehearsed(run: _Import, story: sync.Story[Told_co]) -> Told_co:
     with suppress(_Undone):
         write(run.parts, run.actor, undone)
     return told[-1]
-
-
-def _chunks(values: Sequence[str]) -> Iterator[Sequence[str]]:
-    for at in range(0, len(values), _BATCH):
-        yield values[at : at + _BATCH]

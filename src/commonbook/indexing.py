@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple, TypeAlias
 
@@ -32,6 +32,7 @@ from commonbook import (
     vectors,
     when,
 )
+from commonbook.batches import in_batches
 from commonbook.catalogue import (
     BY_USER,
     FOREVER,
@@ -45,7 +46,7 @@ from commonbook.catalogue import (
     Tail,
 )
 from commonbook.errors import CommonbookError
-from commonbook.model import Memory, Message, Progress, Spaces
+from commonbook.model import Memory, Message, Progress, Spaces, quiet
 from commonbook.ports import Embedder, Index, IndexView, IndexWriter, Overtaken, Parts, Reading, Said
 
 RULES: Final = "2"
@@ -76,10 +77,6 @@ def moment_at(micros_: int) -> datetime:
 def micros(moment: datetime) -> int:
     """Return a moment as microseconds since 1970."""
     return (moment - _EPOCH) // timedelta(microseconds=1)
-
-
-def _quiet(_what: str, _done: int, _total: int) -> None:
-    pass
 
 
 # --- a memory as passages
@@ -297,7 +294,7 @@ class Follower:
         view = self._index.known()
         return view if view.marker is not None and view.marker == self._trusted else None
 
-    def view(self, parts: Parts, progress: Progress = _quiet) -> IndexView:
+    def view(self, parts: Parts, progress: Progress = quiet) -> IndexView:
         """Return the index as it is, with what has changed written down if that is too much to search directly."""
         view, changed = self._look(parts)
         if changed > FEW and self._may_write():
@@ -360,7 +357,7 @@ class Follower:
         anew: bool = False,
         also: Sequence[str] = (),
         wait: float = _PATIENCE,
-        progress: Progress = _quiet,
+        progress: Progress = quiet,
     ) -> int:
         """Bring the index up to the book, under its lock; `anew`, from nothing. `also` names what else is new.
 
@@ -414,7 +411,7 @@ class Follower:
         """Return the passages of those of these memories that there are; what was made before is not made again."""
         made: dict[str, _Made] = {}
         every = spaces.everything(tx)
-        for some in _chunks(ids):
+        for some in in_batches(ids, _BATCH):
             there = memories.several(tx, every, some)
             live = [one for one in there.values() if one.deleted is None]
             ended = superseded_since(tx, [memory.id for memory in live])
@@ -488,8 +485,3 @@ def superseded_since(tx: Reading, ids: Sequence[str]) -> dict[str, int]:
             since = micros(begins(source))
             ended[link.target] = min(since, ended.get(link.target, FOREVER))
     return ended
-
-
-def _chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    for at in range(0, len(ids), _BATCH):
-        yield ids[at : at + _BATCH]

@@ -30,6 +30,10 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 """Told (what is being done, how many are done, how many there are) while long work goes on."""
 
 
+def quiet(_what: str, _done: int, _total: int) -> None:
+    """Show no progress."""
+
+
 class Unset(Enum):
     """The mark of an argument that was not given, where None already means 'take it away'."""
 
@@ -37,6 +41,10 @@ class Unset(Enum):
 
 
 UNSET: Final = Unset.UNSET
+
+
+UUID_PATTERN: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+"""The form of an id, in lower case."""
 
 
 def new_id() -> str:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import wraps
-from typing import Final, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from commonbook import (
     dates,
@@ -31,8 +31,6 @@ from commonbook.judgement import REASONING
 from commonbook.model import KINDS, Filter, Hit, Link, Memory, Page, Revision, Space, Spaces
 from commonbook.ports import Parts, Reading
 from commonbook.principals import Actor
-
-MAX_PAGE: Final = 1000
 
 _Given = ParamSpec("_Given")
 _Answer = TypeVar("_Answer")
@@ -147,8 +145,7 @@ def find_id(parts: Parts, actor: Actor, part: str) -> str:
 
 def page(parts: Parts, actor: Actor, chosen: Filter, *, limit: int, after: str | None) -> Page:
     """Return the newest memories that the filter lets through, and the cursor of the next page."""
-    if not 1 <= limit <= MAX_PAGE:
-        raise BadInput(f"limit {limit} is out of range", fix=f"ask for 1 to {MAX_PAGE} at a time, and page on")
+    wording.require_page_limit(limit)
     known_kinds(chosen.kinds)
     behind = read_cursor(after) if after else None
     chosen = chosen._replace(tags=wording.tags(chosen.tags), kinds=chosen.kinds or _usual(chosen.space))

@@ -408,7 +408,7 @@ def delete_where(parts: Parts, actor: Actor, chosen: Filter, *, dry_run: bool) -
     ids: list[str] = []
     after = None
     while True:
-        page = reading.page(parts, actor, chosen, limit=reading.MAX_PAGE, after=after)
+        page = reading.page(parts, actor, chosen, limit=wording.MAX_PAGE, after=after)
         ids += [memory.id for memory in page.items]
         after = page.next
         if after is None:

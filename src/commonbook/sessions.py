@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import Final
 
+from commonbook.batches import in_batches
 from commonbook.model import Message, Session, Spaces, moment, stamp
 from commonbook.ports import Overtaken, Reading, Row, Transaction
 
@@ -38,6 +39,7 @@ _FIRST: Final = _SAID_BEFORE.format(
 
 FIRST_GENERATION: Final = 1
 """That of a session before anybody switched or rewound it, and before its first message too."""
+_IDS_PER_QUERY: Final = 500
 
 
 # --- sessions
@@ -300,7 +302,7 @@ def unsettled(tx: Reading, session: Session) -> list[Message]:
 def several(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, tuple[Message, str]]:
     """Return those of the messages that are in the given spaces, with their space, by id."""
     found: dict[str, tuple[Message, str]] = {}
-    for some in _chunks(ids):
+    for some in in_batches(ids, _IDS_PER_QUERY):
         rows = tx.rows(f"SELECT {_COLUMNS}, space FROM message WHERE id IN :ids", ids=some)  # noqa: S608 - our own words
         found |= {row[0]: (_message(row), row[11]) for row in rows if row[11] in spaces}
     return found
@@ -309,7 +311,7 @@ def several(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, tuple[
 def tags_of(tx: Reading, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return the tags of some sessions."""
     found: dict[str, tuple[str, ...]] = {}
-    for some in _chunks(ids):
+    for some in in_batches(ids, _IDS_PER_QUERY):
         rows = tx.rows(
             "SELECT session.id, session.tags FROM session_place CROSS JOIN session"
             " WHERE session_place.id IN :ids AND session.space = session_place.space AND session.id = session_place.id",
@@ -322,7 +324,7 @@ def tags_of(tx: Reading, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
 def held_by(tx: Reading, episodes: Sequence[str]) -> dict[str, dict[str, int | None]]:
     """Return the numbers of the messages that each of these episodes holds, by id; None for one taken back."""
     found: dict[str, dict[str, int | None]] = {}
-    for some in _chunks(episodes):
+    for some in in_batches(episodes, _IDS_PER_QUERY):
         rows = tx.rows("SELECT episode, id, seq, taken_back FROM message WHERE episode IN :episodes", episodes=some)
         for episode, message, seq, taken_back in rows:
             found.setdefault(episode, {})[message] = seq if taken_back is None else None
@@ -393,7 +395,3 @@ def _message(row: Row) -> Message:
         episode=row[9],
         taken_back=moment(row[10]) if row[10] else None,
     )
-
-
-def _chunks(ids: Sequence[str]) -> Iterable[Sequence[str]]:
-    return (ids[at : at + 500] for at in range(0, len(ids), 500))

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from threading import Event
 from typing import Final, Protocol, TypeVar
 
 from commonbook import carry, files, memories, takein
+from commonbook.batches import in_batches
 from commonbook.desk import Desk
 from commonbook.errors import CommonbookError, HomeIsNewer
 from commonbook.files import MISSING
-from commonbook.model import Progress, SyncReport
+from commonbook.model import Progress, SyncReport, quiet
 from commonbook.paths import INVALIDATIONS
 from commonbook.ports import Parts
 from commonbook.principals import FILESYSTEM_ACTOR, Actor
@@ -27,10 +28,6 @@ _BETWEEN_LOOKS: Final = 0.25
 _BETWEEN_FULL_LOOKS: Final = 60.0
 _FEW: Final = 10
 _SHARE: Final = 10
-
-
-def quiet(_what: str, _done: int, _total: int) -> None:
-    """Show no progress."""
 
 
 def look(parts: Parts, *, progress: Progress = quiet) -> SyncReport:
@@ -103,7 +100,7 @@ def settle_journal(parts: Parts) -> None:
         carry.drop(parts, found)
     with parts.db.reading() as tx:
         waiting = files.pending(tx)
-    for some in _chunks(waiting):
+    for some in in_batches(waiting, _BATCH):
         done = carry.carry_out(parts, dict.fromkeys(some), again=True)
         strike_off(parts, done.done)
         if done.typed or done.stale:
@@ -134,7 +131,7 @@ def accept_deletions(parts: Parts) -> int:
     missing: Sequence[str] = _look_once(parts, outcomes, quiet)
     if missing:
         missing = _still_missing(parts, missing, outcomes)
-    for some in _chunks(missing):
+    for some in in_batches(missing, _BATCH):
         write(parts, FILESYSTEM_ACTOR, partial(_delete, paths=some))
     return len(missing)
 
@@ -170,7 +167,7 @@ def _look_once(parts: Parts, outcomes: Counter[str], progress: Progress) -> list
 
 
 def _take_in(parts: Parts, paths: Sequence[str], outcomes: Counter[str], progress: Progress) -> None:
-    for at, some in enumerate(_chunks(paths)):
+    for at, some in enumerate(in_batches(paths, _BATCH)):
         outcomes.update(write(parts, FILESYSTEM_ACTOR, partial(_take_in_some, paths=some)))
         outcomes["read"] += len(some)
         progress("reading files", min((at + 1) * _BATCH, len(paths)), len(paths))
@@ -188,7 +185,7 @@ def _remove(parts: Parts, missing: Sequence[str], outcomes: Counter[str]) -> int
     if waiting or (len(missing) > _FEW and len(missing) * _SHARE > total):
         write(parts, FILESYSTEM_ACTOR, lambda desk: _mark_missing(desk, missing))
         return len(missing)
-    for some in _chunks(missing):
+    for some in in_batches(missing, _BATCH):
         outcomes["deleted"] += write(parts, FILESYSTEM_ACTOR, partial(_delete, paths=some))
     return 0
 
@@ -220,8 +217,3 @@ def _report(outcomes: Counter[str], held_back: int) -> SyncReport:
         held_back=held_back,
         read=outcomes["read"],
     )
-
-
-def _chunks(values: Sequence[str]) -> Iterator[Sequence[str]]:
-    for at in range(0, len(values), _BATCH):
-        yield values[at : at + _BATCH]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from commonbook import copying, jobs, memories, requests, rights, rules
+from commonbook import copying, jobs, requests, rights, rules
 from commonbook.agreements import Pending, Rule
 from commonbook.desk import Desk
 from commonbook.errors import Conflict
@@ -42,7 +42,7 @@ def take(desk: Desk, *, trying: bool = False) -> None:
             return _wait(desk)
         some = sorted(desk.written)[:_BATCH]
         left -= len(some)
-        for memory in _held(desk, some):
+        for memory in copying.locked_memories(desk, some):
             for rule in _meaning(desk, there, memory):
                 if room == 0:
                     return _wait(desk)
@@ -71,12 +71,6 @@ def _acting(desk: Desk) -> list[Rule]:
     for id_ in [id_ for id_, (space, _) in desk.written.items() if space not in sources]:
         del desk.written[id_]
     return found
-
-
-def _held(desk: Desk, ids: Sequence[str]) -> list[Memory]:
-    desk.hold(ids)
-    found = memories.several(desk.tx, desk.spaces, ids)
-    return [found[id_] for id_ in ids if id_ in found]
 
 
 def _meaning(desk: Desk, there: Sequence[Rule], memory: Memory) -> list[Rule]:
@@ -144,6 +138,6 @@ def some(desk: Desk, *, space: str) -> bool:
 
 def again(desk: Desk, *, memory_id: str) -> None:
     """Let rules look at a memory again that one of them could not take in."""
-    for memory in _held(desk, [memory_id]):
+    for memory in copying.locked_memories(desk, [memory_id]):
         desk.written[memory.id] = (memory.space.id, memory.revised_by)
     take(desk, trying=True)

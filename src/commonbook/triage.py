@@ -32,8 +32,7 @@ from commonbook.principals import Actor
 
 def inbox(parts: Parts, actor: Actor, *, space: str | None, expired: bool, limit: int, after: str | None) -> Inbox:
     """Return the notices about memories that the actor may read, newest first."""
-    if not 1 <= limit <= reading.MAX_PAGE:
-        raise BadInput(f"limit {limit} is out of range", fix=f"ask for 1 to {reading.MAX_PAGE} at a time, and page on")
+    wording.require_page_limit(limit)
     cursor = reading.read_cursor(after) if after else None
     now = parts.clock.now()
     with parts.db.reading() as tx:

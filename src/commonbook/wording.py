@@ -8,9 +8,12 @@ from contextlib import contextmanager
 from typing import Final
 
 from commonbook.errors import BadInput, BadText, CommonbookError, TooLarge
-from commonbook.model import KINDS, MAX_KEY, MAX_TAG, MAX_TAGS, MAX_TEXT_BYTES, MAX_TITLE, RELATIONS
+from commonbook.model import KINDS, MAX_KEY, MAX_TAG, MAX_TAGS, MAX_TEXT_BYTES, MAX_TITLE, RELATIONS, UUID_PATTERN
 
-_UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
+MAX_PAGE: Final = 1000
+"""Items on a page of any listing."""
+
+_UUID: Final = re.compile(rf"{UUID_PATTERN}\Z")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _TAG: Final = re.compile(r"[^,\[\]{}\x00-\x1f\x7f]+\Z")
 
@@ -102,6 +105,13 @@ def key(value: str) -> str:
     if not value or len(value) > MAX_KEY or _CONTROL.search(value):
         raise BadInput("the key must have 1 to 200 printable characters", fix="use a UUID, or an id of your own")
     return value
+
+
+def require_page_limit(value: int, *, has_next: bool = True) -> None:
+    """Refuse a page that is empty or too large; without a next page, the advice does not speak of one."""
+    if not 1 <= value <= MAX_PAGE:
+        advice = f"ask for 1 to {MAX_PAGE} at a time"
+        raise BadInput(f"limit {value} is out of range", fix=f"{advice}, and page on" if has_next else advice)
 
 
 def new_relation(value: str) -> str:

@@ -14,7 +14,7 @@ from commonbook.compose import in_a_vacant_database, make_keys, move_book, open_
 from commonbook.doors import agreement, intake, jsons, plain, showing
 from commonbook.doors.progress import Teller
 from commonbook.errors import BadInput, CommonbookError
-from commonbook.model import UNSET, Filter, Unset
+from commonbook.model import UNSET, UUID_PATTERN, Filter, Unset
 from commonbook.settings import PERSONAL, Settings
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from commonbook.book import Book
     from commonbook.doors.plain import Output
 
-_WHOLE_ID: Final = r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
 _TIMES: Final = ("occurred", "valid_from", "valid_until", "expires")
 _TURN: Final = 0.2
 _MANY: Final = 100
@@ -81,7 +80,7 @@ class Call:
 
     def id(self, part: str) -> str:
         """Return the id that was meant by some of its digits or by a file's name."""
-        return part if re.fullmatch(_WHOLE_ID, part, re.ASCII) else self.book.find_id(part)
+        return part if re.fullmatch(UUID_PATTERN, part, re.IGNORECASE | re.ASCII) else self.book.find_id(part)
 
 
 Command: TypeAlias = Callable[[Call], int]

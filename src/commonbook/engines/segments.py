@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from commonbook.catalogue import FOREVER, Entry
 from commonbook.engines.bundles import Array, Bundle
-from commonbook.model import KINDS
+from commonbook.model import KINDS, UUID_PATTERN
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Rows: TypeAlias = npt.NDArray[np.intp]
@@ -30,7 +30,7 @@ SPREAD: Final = 24
 """Bits of a row's key that tell its position; the others tell its thread."""
 
 _MOST: Final = (1 << SPREAD) - 1
-_OURS: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?:#|\Z)")
+_OURS: Final = re.compile(rf"{UUID_PATTERN}(?:#|\Z)")
 _NOWHERE: Final = 128
 """The flag of a passage that is in no memory."""
 
