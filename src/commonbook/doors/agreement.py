@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from commonbook.agreements import Limit, Pending, Rule
+from commonbook.doors import jsons
 from commonbook.errors import BadInput
 from commonbook.model import MODES, stamp
 
@@ -186,15 +186,11 @@ def _rule(said: Rule) -> dict[str, Any]:
 def _request(said: Pending) -> dict[str, Any]:
     told = said._asdict()
     del told["space_id"]
-    return {**told, "asked_at": _time(said.asked_at), "decided_at": _time(said.decided_at)}
+    return {**told, "asked_at": jsons.time_or_none(said.asked_at), "decided_at": jsons.time_or_none(said.decided_at)}
 
 
 def _limit(said: Limit) -> dict[str, Any]:
-    return {**said._asdict(), "set_at": _time(said.set_at)}
-
-
-def _time(value: datetime | None) -> str | None:
-    return stamp(value) if value else None
+    return {**said._asdict(), "set_at": jsons.time_or_none(said.set_at)}
 
 
 def _show_rules(out: Output, said: Sequence[Rule]) -> None:

@@ -86,17 +86,17 @@ def memory(said: Memory) -> dict[str, Any]:
         "created": stamp(said.created),
         "updated": stamp(said.updated),
         "importance": said.importance,
-        "occurred": _time(said.occurred),
-        "valid_from": _time(said.valid_from),
-        "valid_until": _time(said.valid_until),
-        "expires": _time(said.expires),
+        "occurred": time_or_none(said.occurred),
+        "valid_from": time_or_none(said.valid_from),
+        "valid_until": time_or_none(said.valid_until),
+        "expires": time_or_none(said.expires),
         "revision": said.revision,
         "version": said.version,
         "revised_by": said.revised_by,
         "revised_at": stamp(said.revised_at),
         "revised_how": said.revised_how,
         "path": said.path,
-        "deleted": _time(said.deleted),
+        "deleted": time_or_none(said.deleted),
         "links": [{"relation": one.relation, "target": one.target, "revision": one.revision} for one in said.links],
         "marks": list(said.marks),
         "superseded_by": said.superseded_by,
@@ -183,7 +183,7 @@ def _hit(said: Hit, *, explain: bool) -> dict[str, Any]:
         "marks": list(said.marks),
         "source": dict(said.source),
         "tags": list(said.tags),
-        "occurred": _time(said.occurred),
+        "occurred": time_or_none(said.occurred),
         "created": stamp(said.created),
     }
     return {**told, "matched": list(said.matched)} if explain else told
@@ -236,7 +236,7 @@ def session(said: Session) -> dict[str, Any]:
         "parent": said.parent,
         "tags": list(said.tags),
         "created": stamp(said.created),
-        "closed": _time(said.closed),
+        "closed": time_or_none(said.closed),
         "generation": said.generation,
         "messages": said.last,
         "unsettled": said.unsettled,
@@ -260,7 +260,7 @@ def message(said: Message) -> dict[str, Any]:
         "client_id": said.client_id,
         "masked": said.masked,
         "episode": said.episode,
-        "taken_back": _time(said.taken_back),
+        "taken_back": time_or_none(said.taken_back),
     }
 
 
@@ -306,12 +306,7 @@ def sharings(said: Iterable[Sharing]) -> dict[str, Any]:
 def lineage(said: Lineage) -> dict[str, Any]:
     """Where a memory came from, nearest first, and the tree of what was copied from it."""
     return {
-        "id": said.id,
-        "title": said.title,
-        "space": said.space,
-        "deleted": _time(said.deleted),
-        "refresh": said.refresh,
-        "freshness": said.freshness,
+        **_in_lineage(said),
         "ancestors": [_ancestor(one) for one in said.ancestors],
         "copies": [{**_copy(one), "copies": _tree(one)} for one in said.copies],
         "cut": said.cut,
@@ -328,15 +323,18 @@ def copies(memory_id: str, said: Iterable[CopyOf]) -> dict[str, Any]:
 
 
 def _ancestor(said: Ancestor) -> dict[str, Any]:
+    return {**_in_lineage(said), "readable": said.readable, "claimed": said.claimed}
+
+
+def _in_lineage(member: Lineage | Ancestor) -> dict[str, Any]:
+    """The fields that a memory and its ancestors have in common."""
     return {
-        "id": said.id,
-        "title": said.title,
-        "space": said.space,
-        "deleted": _time(said.deleted),
-        "refresh": said.refresh,
-        "freshness": said.freshness,
-        "readable": said.readable,
-        "claimed": said.claimed,
+        "id": member.id,
+        "title": member.title,
+        "space": member.space,
+        "deleted": time_or_none(member.deleted),
+        "refresh": member.refresh,
+        "freshness": member.freshness,
     }
 
 
@@ -361,7 +359,7 @@ def grant(said: Grant) -> dict[str, Any]:
         "role": said.role,
         "granted_by": said.granted_by,
         "granted_at": stamp(said.granted_at),
-        "expires": _time(said.expires),
+        "expires": time_or_none(said.expires),
     }
 
 
@@ -382,8 +380,8 @@ def key(said: ApiKey, names: Mapping[str, str]) -> dict[str, Any]:
         "limits": limits,
         "created": stamp(said.created),
         "created_by": said.created_by,
-        "expires": _time(said.expires),
-        "revoked": _time(said.revoked),
+        "expires": time_or_none(said.expires),
+        "revoked": time_or_none(said.revoked),
     }
 
 
@@ -471,5 +469,6 @@ def moved(said: MoveReport) -> dict[str, Any]:
     return {"to": said.to, "rows": said.rows, "files": said.files, "tables": dict(said.tables)}
 
 
-def _time(value: datetime | None) -> str | None:
+def time_or_none(value: datetime | None) -> str | None:
+    """A time, or null where there is none."""
     return stamp(value) if value else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from commonbook.doors import doubts, intake, jsons, showing
@@ -115,14 +114,10 @@ def _waiting(said: Waiting) -> dict[str, Any]:
         "invalidated": _mention(said.invalidated),
         "invalidating": _mention(said.invalidating) if said.invalidating else None,
         "at": stamp(said.at),
-        "expires": _time(said.expires),
+        "expires": jsons.time_or_none(said.expires),
         "path": list(said.path),
     }
 
 
 def _mention(said: Mention) -> dict[str, Any]:
-    return {**said._asdict(), "deleted": _time(said.deleted)}
-
-
-def _time(value: datetime | None) -> str | None:
-    return stamp(value) if value else None
+    return {**said._asdict(), "deleted": jsons.time_or_none(said.deleted)}
