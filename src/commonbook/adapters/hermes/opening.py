@@ -8,9 +8,11 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 from commonbook.adapters.hermes import options
-from commonbook.adapters.hermes.keeping import BookKeeper, Keeper, ServerKeeper, Tell
+from commonbook.adapters.hermes.book_keeper import BookKeeper
+from commonbook.adapters.hermes.keeper import Keeper, Tell
 from commonbook.adapters.hermes.options import Options
 from commonbook.adapters.hermes.recording import Speakers
+from commonbook.adapters.hermes.server_keeper import ServerKeeper
 from commonbook.settings import Settings
 from commonbook.settings import captures as may_capture
 

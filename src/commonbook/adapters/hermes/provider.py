@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from commonbook import settings
 from commonbook.adapters.hermes import opening, options, tools
-from commonbook.adapters.hermes.keeping import Keeper
+from commonbook.adapters.hermes.keeper import Keeper
 from commonbook.adapters.hermes.mirroring import mirror
 from commonbook.adapters.hermes.recording import Recorder
 from commonbook.errors import BadInput, CommonbookError, HomeError

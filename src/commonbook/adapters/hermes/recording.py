@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from commonbook.adapters.hermes import conversation
 from commonbook.adapters.hermes.conversation import News, Said
-from commonbook.adapters.hermes.keeping import Keeper, Loaded, Tell
+from commonbook.adapters.hermes.keeper import Keeper, Loaded, Tell
 from commonbook.errors import Busy
 from commonbook.model import Sent, new_id
 from commonbook.outbox import Context

@@ -1,11 +1,9 @@
-"""Where the provider puts what it keeps, and how long anybody waits for that.
+"""Stores messages in the book of this machine, and bounds how long anybody waits for that.
 
-A `BookKeeper` writes into the book of this machine. Everything that writes happens one after the other in a thread of
-its own; a caller waits for a few seconds at most. Messages that the book has not taken by then go into a spill, an
-outbox beside it, and are as durable there; from it they are sent on, in order, as soon as the book takes them. A
-message that was under way both ways is stored once: its client id is the same.
-
-A `ServerKeeper` does the same with a server: there, the outbox is the only way.
+All writes happen one after the other in a thread of their own; a caller waits for a few seconds at most. Messages that
+the book has not taken by then go into a spill, an outbox beside it, and are as durable there; from it they are sent on,
+in order, as soon as the book takes them. A message that was under way both ways is stored once: its client id is the
+same.
 """
 
 from __future__ import annotations
@@ -15,8 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
+from commonbook.adapters.hermes.keeper import LAST_FLUSH_SECONDS, Loaded, Result, Tell, for_outbox
 from commonbook.adapters.hermes.line import Line, aside
 from commonbook.errors import (
     BadInput,
@@ -30,72 +29,15 @@ from commonbook.errors import (
     Unreachable,
 )
 from commonbook.model import Message, Recalled, Sent, Session
-from commonbook.outbox import Context, Entry, OutMessage, Transport
+from commonbook.outbox import Context, Entry, Transport
 
 if TYPE_CHECKING:
     from commonbook.book import Book
     from commonbook.client import Client
 
-Result = TypeVar("Result")
-Tell = Callable[[str], None]
 _PAGE = 1000
-_LAST_LOOK = 1.0
 _CHORES = 2.0
 _REFUSALS = (BadInput, Conflict, NotAllowed)
-
-
-class Loaded(NamedTuple):
-    """What is known of a session: itself, if there is one yet, its messages, and those that are still on their way."""
-
-    session: Session | None
-    messages: tuple[Message, ...]
-    under_way: tuple[Entry, ...]
-
-
-class Keeper(Protocol):
-    """Keeps what was said. No call waits longer than the keeper's bound."""
-
-    def append(self, session: str, messages: Sequence[Sent], context: Context) -> None:
-        """Store messages; when this returns they are durable. Raises if they are not."""
-        ...
-
-    def load(self, session: str) -> Loaded | None:
-        """Return what is known of a session; None if that cannot be told, or not in time."""
-        ...
-
-    def rewind(self, session: str, after: str | None, gone: Collection[str]) -> None:
-        """Take back these messages, which are all that stands behind the one with this id; without one, everything."""
-        ...
-
-    def switch(self, old: str, new: str, *, reason: str, tags: Sequence[str]) -> None:
-        """Settle the old session and begin or resume the new one."""
-        ...
-
-    def settle(self, session: str, *, close: bool = False) -> None:
-        """Make episodes of what is open, without anybody waiting for it."""
-        ...
-
-    def do(self, work: Callable[[Book], Result]) -> Result:
-        """Do something else with the book, in its turn."""
-        ...
-
-    def look(self, work: Callable[[Book], Result], *, wait: float) -> Result:
-        """Read something from the book, beside everything else."""
-        ...
-
-    def prefetch(self, session: str, query: str, asked: Mapping[str, Any]) -> None:
-        """Begin a recall, without anybody waiting for it."""
-        ...
-
-    def prefetched(
-        self, session: str, query: str, asked: Mapping[str, Any], *, wait: float, begun: bool
-    ) -> Recalled | None:
-        """Return a recall for just this, if there is one in time; what was begun before only if it may be used."""
-        ...
-
-    def close(self, *, wait: float) -> bool:
-        """Let go of everything; tell whether all was done in time. What is durable stays so."""
-        ...
 
 
 class BookKeeper:
@@ -152,8 +94,7 @@ class BookKeeper:
             if isinstance(error, _REFUSALS) or not isinstance(error, Exception):
                 raise error
             self._tell(f"The book did not take a message ({error}); it is kept beside it and follows later.")
-        sent = [OutMessage(one.text, one.role, one.author, one.client_id) for one in messages]
-        self._spilled().append(session, sent, parent=context.parent, tags=context.tags)
+        self._spilled().append(session, for_outbox(messages), parent=context.parent, tags=context.tags)
 
     def load(self, session: str) -> Loaded | None:
         """Read a session from the book, and from the spill what is on its way there."""
@@ -274,7 +215,7 @@ class BookKeeper:
         self._closed = True
         if self._spill is not None:
             with suppress(CommonbookError):
-                self._spill.flush(min(wait, _LAST_LOOK))
+                self._spill.flush(min(wait, LAST_FLUSH_SECONDS))
             self._spill.close()
         future = self._line.put(self._shut)
         self._line.end()
@@ -348,67 +289,6 @@ class _IntoTheBook:
         except CommonbookError as error:
             raise Unreachable(error.message, fix=error.fix) from error
         return dict.fromkeys((one.client_id for one in messages), True)
-
-
-class ServerKeeper:
-    """Keeps messages for a server, in an outbox. A server can do nothing else for Hermes yet."""
-
-    def __init__(self, client: Client, *, space: str | None, tell: Tell) -> None:
-        """Send what the client's outbox holds."""
-        self._client, self._space, self._tell = client, space, tell
-        self._refused = 0
-
-    def append(self, session: str, messages: Sequence[Sent], context: Context) -> None:
-        """Put messages into the outbox: they are durable there."""
-        sent = [OutMessage(one.text, one.role, one.author, one.client_id) for one in messages]
-        self._client.append(session, sent, space=self._space, parent=context.parent, tags=context.tags)
-        refused = self._client.counts().refused
-        if refused > self._refused:
-            self._tell(f"The server refused {refused} messages; they are in the outbox.")
-        self._refused = refused
-
-    def load(self, session: str) -> Loaded | None:
-        """Nobody can read from a server yet."""
-        del session
-        return None
-
-    def rewind(self, session: str, after: str | None, gone: Collection[str]) -> None:
-        """Say that nothing can be taken back."""
-        del after, gone
-        self._tell(f"What was undone in {session} stays on the server: it cannot be taken back there yet.")
-
-    def switch(self, old: str, new: str, *, reason: str, tags: Sequence[str]) -> None:
-        """Leave it to the first message of the new session, which names its parent."""
-
-    def settle(self, session: str, *, close: bool = False) -> None:
-        """Leave it to the server."""
-
-    def do(self, work: Callable[[Book], Result]) -> Result:
-        """Refuse: that needs a book on this machine."""
-        del work
-        raise BadInput("this needs a book on this machine", fix="choose a home in place of a url")
-
-    def look(self, work: Callable[[Book], Result], *, wait: float) -> Result:
-        """Refuse in the same way."""
-        del wait
-        return self.do(work)
-
-    def prefetch(self, session: str, query: str, asked: Mapping[str, Any]) -> None:
-        """Begin nothing."""
-
-    def prefetched(
-        self, session: str, query: str, asked: Mapping[str, Any], *, wait: float, begun: bool
-    ) -> Recalled | None:
-        """Return nothing."""
-        del session, query, asked, wait, begun
-        return None
-
-    def close(self, *, wait: float) -> bool:
-        """Send what can be sent soon, and stop; what has not arrived stays in the outbox."""
-        with suppress(CommonbookError):
-            self._client.flush(min(wait, _LAST_LOOK))
-        self._client.close()
-        return True
 
 
 # --- what the line does
