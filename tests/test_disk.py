@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from commonbook.engines import renaming
-from commonbook.engines.disk import HomeFolder, make_folders
+from commonbook.engines.disk import HomeFolder
+from commonbook.engines.durable_files import make_folders
 from commonbook.engines.ignoring import Ignored
 from commonbook.errors import DiskFull, FileInTheWay
 

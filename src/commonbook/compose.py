@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from commonbook import dates, home
 from commonbook.book import Book
-from commonbook.engines.disk import HIDDEN, HomeFolder, make_folders
+from commonbook.engines.disk import HIDDEN, HomeFolder
+from commonbook.engines.durable_files import make_folders
 from commonbook.engines.forking import loading
 from commonbook.engines.migrations import MIGRATIONS
 from commonbook.engines.mounts import network_file_system

@@ -1,4 +1,4 @@
-"""The Markdown side of a home on a real disk: walking it, and changing files so that nothing is lost.
+"""The Markdown side of a home on a real disk: changing files so that nothing is lost.
 
 Every change goes through the hidden folder `out`: new text is written and synced there and then
 exchanged with the present file, so what was there before comes out whole, whoever wrote it.
@@ -7,38 +7,25 @@ exchanged with the present file, so what was there before comes out whole, whoev
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
-import signal
 import stat as modes
-import time
-import unicodedata
-from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Final, TypeVar
+from typing import Final
 
-from commonbook.engines.ignoring import Ignored
+from commonbook.engines.durable_files import FEW_FILES, in_parallel, read_settled, sync_folder, write_synced
 from commonbook.engines.locks import FairLock
+from commonbook.engines.markdown_tree import MarkdownTree
 from commonbook.engines.renaming import exchange, rename_new
 from commonbook.errors import Busy, DiskFull, FileInTheWay, HomeError, HomeReadOnly
 from commonbook.ports import FileStat
 
 HIDDEN: Final = ".commonbook"
-_IGNORE_FILE: Final = ".commonbookignore"
 _HALF: Final = "."
-_NO_TEXT: Final = "its name is not UTF-8"
 _TRIES: Final = 20
 # How long to wait for a program that is just writing: a file in its place is looked at again, one that came out never.
 _PATIENCE: Final = 0.1
 _PATIENCE_FOR_THE_LAST: Final = 5.0
-# A file of ours is dated a little back, so that any later save has another time, however coarse the clock's ticks.
-_DATED_BACK_NS: Final = 50_000_000
-# A file system makes durable together what several ask for at the same moment, so many files cost little more than one.
-_AT_ONCE: Final = 8
-_FEW: Final = 4
-
-_Thing = TypeVar("_Thing")
 
 
 class HomeFolder:
@@ -47,6 +34,7 @@ class HomeFolder:
     def __init__(self, home: str) -> None:
         """Use the folder `home`, which exists."""
         self._home = home
+        self._tree = MarkdownTree(home)
         self._out = os.path.join(home, HIDDEN, "out")
         self._identity = _identity(home)
         self._lock = FairLock(os.path.join(home, HIDDEN, "files.lock"))
@@ -54,8 +42,6 @@ class HomeFolder:
         self._safe: set[str] = set()
         self._anchored: set[str] = set()
         self._prepared: dict[tuple[str, bytes, str], tuple[str, FileStat]] = {}
-        self._spelling: dict[str, str] = {}
-        self._odd: dict[str, str] = {}
 
     # --- looking
 
@@ -66,80 +52,22 @@ class HomeFolder:
 
     def walk(self) -> dict[str, tuple[int, int]]:
         """Return every Markdown file that is ours to look at: no hidden ones, no links, nothing ignored."""
-        found: dict[str, tuple[int, int]] = {}
-        ignored = self._ignored()
-        self._odd.clear()
-        folders = [(self._home, "")]
-        while folders:
-            folder, prefix = folders.pop()
-            try:
-                below = self._visit(folder, prefix, found)
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            except OSError as error:
-                self._odd[prefix] = f"the folder cannot be read: {error.strerror}"
-                continue
-            folders += [(os.path.join(folder, name), f"{prefix}{name}/") for name in below]
-            if ignored:
-                folders = [place for place in folders if not ignored.folder(place[1][:-1])]
-        if ignored:
-            found = {path: status for path, status in found.items() if not ignored.file(path)}
-        return found
-
-    def _visit(self, folder: str, prefix: str, found: dict[str, tuple[int, int]]) -> list[str]:
-        """Note the Markdown files of one folder and return the names of the folders in it."""
-        below = []
-        # Through a descriptor the system looks up one name for each file, not a whole path.
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            with os.scandir(descriptor) as entries:
-                for entry in entries:
-                    name = entry.name
-                    if name[0] == ".":
-                        continue
-                    if not name.isascii() and not _is_text(name):
-                        self._odd[prefix + os.fsencode(name).decode("utf-8", "backslashreplace")] = _NO_TEXT
-                        continue
-                    if name.endswith(".md") and entry.is_file(follow_symlinks=False):
-                        try:
-                            status = entry.stat(follow_symlinks=False)
-                        except FileNotFoundError:
-                            continue
-                        path = prefix + name
-                        found[path if path.isascii() else self._spell(path)] = (status.st_size, status.st_mtime_ns)
-                    elif entry.is_dir(follow_symlinks=False):
-                        below.append(name)
-        finally:
-            os.close(descriptor)
-        return below
-
-    def _ignored(self) -> Ignored | None:
-        try:
-            with open(os.path.join(self._home, _IGNORE_FILE), encoding="utf-8", errors="replace") as file:
-                return Ignored(file.read())
-        except (FileNotFoundError, PermissionError, IsADirectoryError):
-            return None
-
-    def _spell(self, path: str) -> str:
-        """Return the path in NFC and remember how the disk spells it."""
-        if path.isascii():
-            return path
-        composed = unicodedata.normalize("NFC", path)
-        if composed == path:
-            return path
-        there, here = os.path.join(self._home, composed), os.path.join(self._home, path)
-        if not os.path.lexists(there):
-            self._spelling[composed] = path
-            return composed
-        # A disk that takes both forms for one name has one file; any other has two.
-        return composed if os.path.lexists(here) and os.path.samefile(there, here) else path
+        return self._tree.walk()
 
     def known_as(self, path: str) -> str:
         """Return how a walk would spell this path."""
-        return path if path.isascii() else self._spell(path)
+        return self._tree.known_as(path)
+
+    def is_ours(self, path: str) -> bool:
+        """Tell whether a walk would return this path if it were a file."""
+        return self._tree.is_ours(path)
+
+    def odd(self) -> dict[str, str]:
+        """Return what the last walk could not look at, and why."""
+        return self._tree.odd()
 
     def _at(self, path: str) -> str:
-        return os.path.join(self._home, self._spelling.get(path, path))
+        return self._tree.at(path)
 
     def stat(self, path: str) -> FileStat | None:
         """Look at one regular file, or None if there is none; OSError if that cannot be told."""
@@ -153,28 +81,13 @@ class HomeFolder:
 
     def read(self, path: str) -> bytes | None:
         """Return what a file holds, or None if there is none; a link is not followed."""
-        return _read(self._at(path), patience=_PATIENCE)
+        return read_settled(self._at(path), patience=_PATIENCE)
 
     def exists(self, path: str) -> bool:
         """Tell whether anything is at the path, a placeholder of a cloud drive included."""
         there = self._at(path)
         folder, name = os.path.split(there)
         return _may_be_there(there) or _may_be_there(os.path.join(folder, f".{name}.icloud"))
-
-    def is_ours(self, path: str) -> bool:
-        """Tell whether a walk would return this path if it were a file."""
-        parts = path.split("/")
-        if not path.endswith(".md") or any(not part or part[0] == "." for part in parts):
-            return False
-        above = ["/".join(parts[:depth]) for depth in range(1, len(parts))]
-        ignored = self._ignored()
-        if ignored and (ignored.file(path) or any(ignored.folder(folder) for folder in above)):
-            return False
-        return not any(os.path.islink(self._at(place)) for place in [*above, path])
-
-    def odd(self) -> dict[str, str]:
-        """Return what the last walk could not look at, and why."""
-        return dict(self._odd)
 
     # --- changing
 
@@ -220,8 +133,8 @@ class HomeFolder:
 
     def prepare(self, wanted: Collection[tuple[str, bytes, str]]) -> None:
         """Write and sync what is about to be put, all at the same time; what fails here is left to `put`."""
-        if len(wanted) > _FEW:
-            _at_once(self._prepare, wanted)
+        if len(wanted) > FEW_FILES:
+            in_parallel(self._prepare, wanted)
 
     def _prepare(self, one: tuple[str, bytes, str]) -> None:
         with suppress(OSError):
@@ -230,7 +143,7 @@ class HomeFolder:
     def _written(self, path: str, data: bytes, owner: str) -> tuple[str, FileStat]:
         """Write what is to be put at a path, without its owner's name yet; return that name, and its stat."""
         name = f"{owner}.{os.urandom(6).hex()}"
-        return name, _write(os.path.join(self._out, f"{_HALF}{name}"), data, like=self._at(path))
+        return name, write_synced(os.path.join(self._out, f"{_HALF}{name}"), data, like=self._at(path))
 
     def put(self, path: str, data: bytes, *, owner: str) -> tuple[FileStat, str | None]:
         """Put data at the path in one step; return its stat and the name of what came out, if anything did."""
@@ -313,7 +226,7 @@ class HomeFolder:
 
     def flush(self) -> None:
         """Make durable every put, take and shift since the lock was taken."""
-        _at_once(_sync_folder, sorted(self._dirty))
+        in_parallel(sync_folder, sorted(self._dirty))
         self._dirty.clear()
         self._anchored |= self._safe
 
@@ -336,7 +249,7 @@ class HomeFolder:
 
     def read_out(self, name: str) -> bytes | None:
         """Return what came out."""
-        return _read(os.path.join(self._out, name), patience=_PATIENCE_FOR_THE_LAST)
+        return read_settled(os.path.join(self._out, name), patience=_PATIENCE_FOR_THE_LAST)
 
     def drop_out(self, name: str) -> None:
         """Throw away what came out."""
@@ -389,19 +302,6 @@ class HomeFolder:
         self._lock.close()
 
 
-def make_folders(folder: str, *, mode: int) -> None:
-    """Make a folder and those above it where they are missing, each durable in the one that holds it."""
-    if os.path.isdir(folder):
-        return
-    above = os.path.dirname(folder)
-    make_folders(above, mode=0o777)
-    with suppress(FileExistsError):
-        os.mkdir(folder, mode)
-        _sync_folder(above)
-    if not os.path.isdir(folder):
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
-
-
 def _may_be_there(place: str) -> bool:
     """Tell whether something is there, or might be: a folder that cannot be read is not an empty one."""
     try:
@@ -413,100 +313,12 @@ def _may_be_there(place: str) -> bool:
     return True
 
 
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _identity(folder: str) -> tuple[int, int] | None:
     try:
         status = os.stat(os.path.join(folder, HIDDEN))
     except OSError:
         return None
     return status.st_dev, status.st_ino
-
-
-def _read(place: str, *, patience: float) -> bytes | None:
-    """Return what a file holds once nobody is writing to it any more, or after some patience."""
-    try:
-        fd = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return None
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            return None
-        raise
-    with os.fdopen(fd, "rb") as file:
-        deadline = time.monotonic() + patience
-        while _open_for_writing(fd) and time.monotonic() < deadline:
-            time.sleep(0.002)
-        return file.read() if modes.S_ISREG(os.fstat(fd).st_mode) else None
-
-
-def _open_for_writing(fd: int) -> bool:
-    """Tell whether some program is in the middle of writing to this file, where the system can say.
-
-    Linux grants a read lease only while nobody has the file open for writing. It is given back at once; should
-    somebody open the file in that instant, we are told by a signal that is ignored by default.
-    """
-    if not hasattr(fcntl, "F_SETLEASE"):
-        return False
-    try:
-        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
-        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
-
-
-def _write(place: str, data: bytes, *, like: str) -> FileStat:
-    """Write and sync a new file, with the rights of the one it will stand in for."""
-    fd = os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644)
-    try:
-        with suppress(FileNotFoundError, NotADirectoryError):
-            os.fchmod(fd, modes.S_IMODE(os.lstat(like).st_mode))
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(fd, rest) :]
-        stamp = time.time_ns() - _DATED_BACK_NS
-        os.utime(fd, ns=(stamp, stamp))
-        os.fsync(fd)
-        status = os.fstat(fd)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(place)
-        raise
-    finally:
-        os.close(fd)
-    return FileStat(status.st_size, status.st_mtime_ns)
-
-
-def _at_once(act: Callable[[_Thing], object], things: Collection[_Thing]) -> None:
-    """Do something to each, to several at the same time if they are many; raise what went wrong first."""
-    if len(things) <= _FEW:
-        for thing in things:
-            act(thing)
-        return
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for _ in pool.map(act, things):
-            pass
-
-
-def _sync_folder(folder: str) -> None:
-    try:
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from commonbook.engines import lanes
-from commonbook.engines.disk import make_folders
+from commonbook.engines.durable_files import make_folders
 from commonbook.engines.mounts import network_file_system
 from commonbook.engines.sqlite import SqliteDatabase, SqliteTransaction
 from commonbook.errors import (
