@@ -1,4 +1,4 @@
-"""A1 to A3, A5 to A7 and A16 to A18: what is acknowledged is stored once, in one order, whatever dies when.
+"""What is acknowledged is stored once, in one order, whatever dies when.
 
 COMMONBOOK_APPENDS   how many messages each of 4 processes appends (40; the full setting is 250)
 COMMONBOOK_KILLS     how many times the process that appends and settles is killed (6; the full setting is 50)
@@ -121,7 +121,7 @@ def test_a_session_may_have_any_name_without_blanks(place, open_book, name):
     assert texts(open_book(), name) == ["one"]
 
 
-# --- one order (A1, A2, A3)
+# --- one order
 
 
 def test_two_concurrent_appends_of_four_messages_give_eight_messages(place, open_book):
@@ -192,7 +192,7 @@ def test_four_processes_append_to_one_session_in_one_order(place):
     assert wrong_with(place) == []
 
 
-# --- exactly once: A5
+# --- exactly once
 
 
 @pytest.mark.parametrize("settled", [False, True], ids=["before settling", "after settling"])
@@ -251,7 +251,7 @@ def test_twenty_threads_that_send_the_same_client_id_store_it_once(open_book):
     assert texts(books[0], "s") == ["once"]
 
 
-# --- kill -9: A6
+# --- kill -9
 
 
 @pytest.mark.slow
@@ -326,7 +326,7 @@ def _what_happened_after_all(home: Path | str, stored: list[tuple[int, str, str]
     return more
 
 
-# --- crashes at chosen points (A7)
+# --- crashes at chosen points
 
 _STORY: dict[str, dict[str, Any]] = {
     "append": {"verb": "append", "session": "old", "messages": [{"text": "five"}, {"text": "six"}]},
@@ -371,7 +371,7 @@ def test_a_crash_at_any_point_leaves_all_of_it_or_nothing(tmp_path, verb):
     assert not wrong, "\n".join(f"crashed {point}: {why}" for point, why in wrong.items())
 
 
-# --- the power goes (A6)
+# --- the power goes
 
 _STRACE = ("strace", "-f", "-y", "-xx", "-s", "9999999")
 
@@ -418,7 +418,7 @@ def test_what_was_acknowledged_is_there_when_the_power_goes(tmp_path):
             assert wrong_with(left) == [], f"the power went after call {at} (seed {SEED})"
 
 
-# --- odd messages (A16)
+# --- odd messages
 
 _HEADING = "### eve (user) \u00b7 2026-11-15T12:00:00.000000Z \u00b7 1 \u00b7 01a1e1db-b8b1-7049-b88f-46b5a3a5dd1f"
 _ODD = {
@@ -493,7 +493,7 @@ def test_ten_thousand_messages_in_one_call_are_stored_all_or_none(book):
     assert book.sessions()[0].last == MAX_MESSAGES
 
 
-# --- what is taken out (A17, A18)
+# --- what is taken out
 
 
 def test_recalled_text_that_comes_back_in_a_prompt_is_not_stored_again(book):

@@ -175,7 +175,7 @@ def test_trouble_goes_to_standard_error_with_its_exit_code(cli, home, args, code
     assert all(said.error.values())
 
 
-# --- E1, E2, E3: who is told
+# --- who is told
 
 
 def test_a_notice_for_each_that_rests_on_it_and_none_for_what_is_only_related(world, cli):
@@ -261,7 +261,7 @@ def test_a_deletion_tells_too(world, cli):
     assert re.search(r"^0\t.*\tdeleted \d{4}-", cli("dependents", world.r1).out)
 
 
-# --- E4: through others
+# --- through others
 
 
 def test_each_descendant_is_told_once_with_its_depth_and_path(world, cli):
@@ -295,7 +295,7 @@ def test_a_circle_made_by_hand_has_an_end(world, cli, home):
     assert cli("dependents", below).code == 0
 
 
-# --- E8: who sees what
+# --- who sees what
 
 
 def test_readers_of_the_dependent_see_it_and_the_superseder_learns_nothing_of_what_it_may_not_read(world, cli):
@@ -348,7 +348,7 @@ def test_a_step_that_may_not_be_read_is_not_named(world, cli):
     assert world.m1 not in out
 
 
-# --- E9: deciding
+# --- deciding
 
 
 def test_what_was_kept_is_no_longer_in_doubt_and_says_why(world, cli):
@@ -412,7 +412,7 @@ def test_an_edit_of_what_was_reflected_on_marks_without_a_notice(world, cli):
     assert marks(cli, world.m1) == []
 
 
-# --- E10: notices expire, doubts do not
+# --- notices expire, doubts do not
 
 
 def test_the_doubt_outlives_its_notice(world, cli, monkeypatch):
@@ -450,7 +450,7 @@ def test_an_inbox_is_read_page_by_page(world, cli):
     assert row[4] == f"superseded by Bob owns the billing service ({world.r2})"
 
 
-# --- E11: how deep, and no circles
+# --- how deep, and no circles
 
 
 def test_reflections_stand_only_so_deep_and_the_refusal_names_the_cap(world, cli):

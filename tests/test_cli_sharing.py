@@ -140,7 +140,7 @@ def test_trouble_goes_to_standard_error_with_its_exit_code(cli, source, args, co
     assert all(said.error.values())
 
 
-# --- D1, D2: following
+# --- following
 
 
 def test_a_live_copy_gives_the_new_text_at_once_to_show_and_recall(cli, source):
@@ -179,7 +179,7 @@ def test_a_change_of_tags_makes_nothing_stale(cli, source):
     assert cli("show", copy, "--json").out == before
 
 
-# --- D4: what becomes of the source
+# --- what becomes of the source
 
 
 def test_a_copy_says_when_its_source_is_deleted(cli, source):
@@ -203,7 +203,7 @@ def test_a_copy_names_what_its_source_was_superseded_by(cli, source):
     assert f"source superseded by: {successor}" in cli("show", copy).out
 
 
-# --- D6, D7, D9: lineage
+# --- lineage
 
 
 def test_sharing_back_and_forth_leaves_one_copy_in_each_space_and_one_lineage(cli, source):
@@ -295,7 +295,7 @@ def test_a_circle_made_by_hand_has_an_end(cli, source, home):
     assert [below["id"] for below in cli("copies", other, "--json").json["copies"]] == [one]
 
 
-# --- D10, D11: who may
+# --- who may
 
 
 def test_an_ex_member_with_a_pulled_copy_is_refused_and_the_copy_says_revoked(cli):
@@ -324,7 +324,7 @@ def test_what_is_shared_with_one_principal_is_read_by_that_one_alone(cli):
     assert cli("--as", "user:carla", "list", "--json").json["items"] == []
 
 
-# --- D12: edits of a copy
+# --- edits of a copy
 
 
 def test_a_copy_that_was_edited_is_not_written_over_until_someone_decides(cli, source):
@@ -388,7 +388,7 @@ def test_completion_knows_the_commands_of_sharing(cli, home):
         assert word in script
 
 
-# --- D5, D8: many at once, and a root that is gone
+# --- many at once, and a root that is gone
 
 
 @pytest.mark.slow

@@ -72,7 +72,7 @@ def commands(place) -> Commands:
     return Commands(place)
 
 
-# --- D3: no embedder
+# --- no embedder
 
 
 @pytest.mark.slow
@@ -114,7 +114,7 @@ def free_port() -> int:
         return int(nobody.getsockname()[1])
 
 
-# --- D13: nothing is left behind
+# --- nothing is left behind
 
 
 @contextmanager
@@ -195,7 +195,7 @@ def test_an_edit_whose_copies_cannot_be_logged_does_not_happen(commands, place, 
     assert wrong_with_copies(book) == []
 
 
-# --- D14: a crash in the middle of a fan-out
+# --- a crash in the middle of a fan-out
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""A6, A7, B4 and F3: a process may die or stop at any moment; what was acknowledged is there, once and whole.
+"""A process may die or stop at any moment; what was acknowledged is there, once and whole.
 
 COMMONBOOK_KILLS     how many times the working process is killed (10; the full setting is 50)
 COMMONBOOK_SEED      what the random moments follow from (another one in every run; a failure prints it)
@@ -323,7 +323,7 @@ def test_a_file_that_cannot_be_written_fails_its_change_and_never_closes_the_hom
     assert len(found.memories) == len(before.memories) + 1
 
 
-# --- a log entry that cannot be written (F3)
+# --- a log entry that cannot be written
 
 
 def _no_signature(monkeypatch, _home):

@@ -1,4 +1,4 @@
-"""H4: recall is as good on PostgreSQL as in a home, by `commonbook bench locomo` on chats of our own."""
+"""Recall is as good on PostgreSQL as in a home, by `commonbook bench locomo` on chats of our own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""H2 and H3: processes on one PostgreSQL die under load, a standby takes over, and nothing is lost or doubled.
+"""Processes on one PostgreSQL die under load, a standby takes over, and nothing is lost or doubled.
 
 COMMONBOOK_LOAD_SECONDS   how long the load lasts before and after each blow (2; the full setting is 20)
 """

@@ -1,4 +1,4 @@
-"""Markdown is the truth of what a memory says: what people do to the files, by the facade (REQUIREMENTS B1-B3, B7)."""
+"""Markdown is the truth of what a memory says: what people do to the files, by the facade."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def wait_until(holds, seconds: float = 40.0):
     return time.monotonic() - start
 
 
-# --- B1
+# --- every memory is a file
 
 
 def test_every_memory_is_a_file_with_front_matter_and_a_name_that_says_what_it_is(book: Book, home: Path):
@@ -46,7 +46,7 @@ def test_a_slug_and_a_month_stay_when_title_and_dates_change(book: Book):
     assert book.edit(receipt.id, title="New name", occurred="1999-01-01").path == receipt.path
 
 
-# --- B2
+# --- edits by hand
 
 
 def test_hand_edits_of_every_field_are_taken_in_at_the_next_opening(book: Book, home: Path, open_book: OpenBook):
@@ -121,7 +121,7 @@ def test_a_hand_edit_shows_within_two_seconds_while_another_process_watches(home
             assert watcher.returncode == 0
 
 
-# --- B3
+# --- files made, removed and moved by hand
 
 
 def test_a_new_file_without_front_matter_becomes_a_memory_and_gets_one(home: Path, open_book: OpenBook):
@@ -214,7 +214,7 @@ def test_a_folder_renamed_by_hand_moves_everything_in_it(home: Path, book: Book,
     assert again.doctor() == ()
 
 
-# --- B7
+# --- one title in several spaces
 
 
 def test_memories_of_one_title_and_day_in_two_spaces_never_touch_each_others_file(home: Path, book: Book):

@@ -1,4 +1,4 @@
-"""What is rebuilt from the files, when they are read, and what of them is kept as it was (REQUIREMENTS B6, B8, B10)."""
+"""What is rebuilt from the files, when they are read, and what of them is kept as it was."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.hand_edits import change
 OTHER_ID = "0192f0c1-aaaa-7bbb-8ccc-0123456789ab"
 
 
-# --- B6
+# --- rebuilding
 
 
 def everything(home: Path) -> list[tuple[object, ...]]:
@@ -125,7 +125,7 @@ def test_with_the_database_lost_the_folder_brings_ids_spaces_and_links_back(home
     assert {path: path.read_bytes() for path in home.rglob("*.md")} == files
 
 
-# --- B8
+# --- which files are read
 
 
 OPENED = """
@@ -167,7 +167,7 @@ def test_an_edit_of_the_same_size_right_after_a_write_is_seen(home: Path, book: 
         assert book.get(receipt.id).text == new
 
 
-# --- B10
+# --- which parts of files, and which files, are left as they are
 
 
 def test_unknown_fields_comments_line_ends_and_a_byte_order_mark_are_kept(home: Path, book: Book):

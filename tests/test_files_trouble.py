@@ -1,4 +1,4 @@
-"""Files in trouble: malformed, gone in great numbers, checked out, evicted or unmounted (REQUIREMENTS B5, B9)."""
+"""Files in trouble: malformed, gone in great numbers, checked out, evicted or unmounted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from commonbook.model import Draft
 from tests.conftest import OpenBook
 from tests.hand_edits import texts
 
-# --- B5
+# --- malformed files
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_malformed_new_file_is_named_and_becomes_a_memory_when_mended(home: Pa
     assert (book.status().wrong, book.list().items) == ((), ())
 
 
-# --- B9
+# --- files that vanish
 
 
 def test_when_many_files_vanish_nothing_is_deleted_before_a_person_agrees(

@@ -1,4 +1,4 @@
-"""B4: a person saves while programs write and scan; neither text is lost, and nobody's is taken for the other's.
+"""A person saves while programs write and scan; neither text is lost, and nobody's is taken for the other's.
 
 COMMONBOOK_EDITS     how many edits the program makes (300; the full setting is 5000)
 COMMONBOOK_SEED      what the person's choices follow from (another one in every run; a failure prints it)

@@ -1,4 +1,4 @@
-"""A12 and A17 through the provider: what is recalled for a turn, the tools, and what Hermes keeps in its memory."""
+"""Recall through the provider: what is recalled for a turn, the tools, and what Hermes keeps in its memory."""
 
 from __future__ import annotations
 

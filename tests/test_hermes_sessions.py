@@ -1,4 +1,4 @@
-"""A9, A10 and A15 through the provider: sessions that begin, go on, split, shrink and are undone while Hermes runs."""
+"""Sessions through the provider: they begin, go on, split, shrink and are undone while Hermes runs."""
 
 from __future__ import annotations
 

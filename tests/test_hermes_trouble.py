@@ -1,4 +1,4 @@
-"""A13, and what the provider does when something is wrong: a slow or failing book, a crash, a server that is down.
+"""What the provider does when something is wrong: a slow or failing book, a crash, a server that is down.
 
 COMMONBOOK_KILLS     how many times a process is killed (3; the full setting is 50)
 COMMONBOOK_SEED      what the random moments follow from (another one in every run; a failure prints it)

@@ -1,4 +1,4 @@
-"""A11, A17 and A18 through the provider: each turn of a conversation with Hermes is stored once, as it was said."""
+"""Turns through the provider: each one of a conversation with Hermes is stored once, as it was said."""
 
 from __future__ import annotations
 

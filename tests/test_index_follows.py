@@ -562,7 +562,7 @@ def reader(place: Path | str) -> Iterator[Callable[[], _Reader]]:
 
 
 def test_what_one_process_wrote_another_finds_in_its_very_next_recall(book, reader):
-    """C4: an acknowledged write is found by whoever asks next, in whatever process."""
+    """An acknowledged write is found by whoever asks next, in whatever process."""
     other = reader()
     other.ready()
     # On the way it becomes too much to be searched directly, and is written down.

@@ -147,7 +147,7 @@ def test_a_clock_that_went_back_locks_nobody_out(book, notes, at):
     assert book.acting_as(ALICE).share(notes[1], "alice").new
 
 
-# --- D16: with several processes
+# --- with several processes
 
 
 def test_the_limit_holds_over_several_processes(place, book, notes):

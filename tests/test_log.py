@@ -1,4 +1,4 @@
-"""The signed log through the public doors: what was done is in it, and tampering is found (REQUIREMENTS F)."""
+"""The signed log through the public doors: what was done is in it, and tampering is found."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ _ALLOW = {"sqlite": "DROP TRIGGER refuse", "postgres": "DROP TRIGGER refuse ON l
 
 
 def test_an_entry_that_cannot_be_written_fails_its_change(book: Book, engine: str, folder):
-    """F3, with a database that refuses the entry."""
+    """The database refuses the entry."""
     memory = book.remember("one", space="team")
     for statement in _REFUSE[engine]:
         tamper(book, statement)

@@ -1,4 +1,4 @@
-"""A14, and A5, A16 and A18 as far as they are the client's: what was appended arrives once and in order, or is shown.
+"""The client's outbox: what was appended arrives once and in order, or is shown.
 
 COMMONBOOK_KILLS     how many rounds of 4 killed processes (3; the full setting is 50)
 COMMONBOOK_SEED      what the random moments follow from (another one in every run; a failure prints it)

@@ -1,4 +1,4 @@
-"""Questions that share no word with their answer (REQUIREMENTS C1): see `paraphrases`."""
+"""Questions that share no word with their answer: see `paraphrases`."""
 
 from __future__ import annotations
 

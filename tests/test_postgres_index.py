@@ -583,7 +583,7 @@ def test_a_long_question_to_very_many_spaces_is_asked_by_its_rarest_terms(place,
 
 
 def test_a_book_is_recalled_with_the_same_hits_and_scores_as_from_the_embedded_index(tmp_path, place, monkeypatch):
-    """H4 on a small scale: talks, long notes and edits, some of them not yet written down."""
+    """On a small scale: talks, long notes and edits, some of them not yet written down."""
     dice = random.Random(SEED)
     words = ("harbour", "lantern", "orchard", "violin", "glacier", "saddle", "pepper", "window", "thunder", "ribbon")
 

@@ -1,4 +1,4 @@
-"""A6: the power goes at any moment; what was acknowledged is on the disk, whole, and so is its file.
+"""The power goes at any moment; what was acknowledged is on the disk, whole, and so is its file.
 
 A child's system calls are recorded with strace and fed to a disk that loses what was not synced (tests/power_cuts.py).
 The home that is left is opened by the real program.

@@ -1,4 +1,4 @@
-"""A12: a recall begun in advance belongs to one session, one generation and one query, and nobody waits for it.
+"""Prefetch: a recall begun in advance belongs to one session, one generation and one query, and nobody waits for it.
 
 No test sleeps for ten seconds: a recall is slow here until the test lets it go on.
 """

@@ -59,7 +59,7 @@ def told_in_log(book: Book, space: str) -> Counter[tuple[str, str, str]]:
     return found
 
 
-# --- E6, E7: races
+# --- races
 
 
 def one_links_while_it_is_superseded(ring: Ring) -> None:
@@ -203,7 +203,7 @@ def test_whatever_happens_at_once_everybody_concerned_is_told_exactly_once(place
     assert crashing.look_at(place).wrong == []
 
 
-# --- E5: kills
+# --- kills
 
 CRASH = """
 import os, signal, sys

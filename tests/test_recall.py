@@ -1,4 +1,4 @@
-"""Recall through the facade: what is found, what is left out, and what a hit says (REQUIREMENTS C2-C6, C9, C10)."""
+"""Recall through the facade: what is found, what is left out, and what a hit says."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_kinds_are_any_of_those_named_and_tags_are_all_of_them(book: Book, settl
     assert ids(book.recall("billing", tags=["#note"])) == [note]
 
 
-# --- what others have, and what is gone, shows in nothing (C3)
+# --- what others have, and what is gone, shows in nothing
 
 
 def _asked_everything(book: Book) -> list[tuple[object, ...]]:
@@ -154,7 +154,7 @@ def test_candidates_of_one_score_are_chosen_by_their_whole_ids(home: Path):
     assert answers == [answers[0]] * 4
 
 
-# --- C4: read your writes
+# --- read your writes
 
 ANSWERING = (
     "import sys, commonbook\n"
@@ -218,7 +218,7 @@ def test_edited_moved_and_deleted_memories_are_found_as_they_are_now(book: Book,
     assert {hit.space for hit in book.recall("walrus", spaces="c").hits} == {"c"}
 
 
-# --- C5: times
+# --- times
 
 
 def test_as_of_shows_what_was_valid_then(book: Book, settle):
@@ -295,7 +295,7 @@ def test_a_question_that_names_a_month_prefers_what_happened_in_it(book: Book, s
     assert ids(book.recall("What did the walrus do in June 2023?")) == [june, may]
 
 
-# --- reading changes nothing (C6)
+# --- reading changes nothing
 
 
 _TABLES = {
@@ -329,7 +329,7 @@ def test_recall_changes_nothing(book: Book, engine: str):
     assert book.verify_log().ok
 
 
-# --- nothing rather than junk (C9)
+# --- nothing rather than junk
 
 
 @pytest.fixture
@@ -401,7 +401,7 @@ def test_hits_below_the_least_score_are_left_out(everyday: Book):
     assert len(found) > len(everyday.recall(query, k=50).hits) > 0
 
 
-# --- which spaces (C10)
+# --- which spaces
 
 
 def git(*args: str, cwd: Path) -> None:

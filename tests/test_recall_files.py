@@ -1,4 +1,4 @@
-"""Recall and the folder: hand edits show (REQUIREMENTS B2), and what only serves search can be made again (B6)."""
+"""Recall and the folder: hand edits show, and what only serves search can be made again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def ids(found: Recalled) -> list[str]:
     return [hit.id for hit in found.hits]
 
 
-# --- B2: what people do to the files
+# --- what people do to the files
 
 
 class Edited:
@@ -145,7 +145,7 @@ def test_an_edited_line_of_a_transcript_changes_what_its_message_says(book: Book
     assert ids(book.recall("owl")) == ["m0"]
 
 
-# --- B6: thrown away and made again
+# --- thrown away and made again
 
 Answer: TypeAlias = tuple[str, tuple[Hit, ...], tuple[str, ...], tuple[str, ...]]
 """A question, and everything of its answer but the time that it took."""

@@ -1,4 +1,4 @@
-"""Texts in many languages are found by their words (REQUIREMENTS C8), with texts in other languages around them.
+"""Texts in many languages are found by their words, with texts in other languages around them.
 
 Not done: a German compound is not cut, so `Rechnung` alone does not find `Rechnungsnummer`; a question in one
 language finds no text in another; Thai, Chinese and Japanese go by pairs of neighbouring characters, not by a

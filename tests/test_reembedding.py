@@ -1,4 +1,4 @@
-"""Changing the embedder (C7): recall works throughout, and vectors of two embedders never meet."""
+"""Changing the embedder: recall works throughout, and vectors of two embedders never meet."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def suspects(book):
     return {one.id for one in book.list(limit=1000).items if "suspect" in one.marks}
 
 
-# --- E1 to E4: who is told
+# --- who is told
 
 
 def test_one_notice_for_each_who_reflects_on_it_and_none_for_who_is_merely_related(book, folder, old, new):
@@ -271,7 +271,7 @@ def test_a_deleted_dependent_waits_for_nobody(book, old, new):
     assert told(book) == set()
 
 
-# --- E6: two at once
+# --- two at once
 
 
 def test_two_supersessions_of_one_memory_give_two_notices(book, old, new):
@@ -285,7 +285,7 @@ def test_two_supersessions_of_one_memory_give_two_notices(book, old, new):
     assert suspects(book) == {dependent}
 
 
-# --- E8: rights
+# --- rights
 
 
 def test_readers_see_the_notice_and_the_superseder_learns_nothing_of_what_it_may_not_read(book, old, new):
@@ -366,7 +366,7 @@ def test_deciding_needs_the_right_to_write_to_the_dependent(book, old, new):
     assert len(told(book)) == 1
 
 
-# --- E9: triage and reinstating
+# --- triage and reinstating
 
 
 @pytest.mark.parametrize("verdict", ["keep", "retract", "supersede", "dismiss"])
@@ -468,7 +468,7 @@ def test_bad_decisions_are_refused_and_change_nothing(book, old, new):
     assert (suspects(book), len(told(book))) == ({dependent}, 1)
 
 
-# --- E10: notices have an end, doubt has not
+# --- notices have an end, doubt has not
 
 
 def test_a_notice_expires_and_the_doubt_does_not(book, old, new, monkeypatch):
@@ -489,7 +489,7 @@ def test_a_notice_expires_and_the_doubt_does_not(book, old, new, monkeypatch):
     assert book.inbox(expired=True).items == ()
 
 
-# --- E11: caps and circles
+# --- caps and circles
 
 
 def test_reflections_stand_only_so_deep_and_the_error_names_the_cap(book, old):

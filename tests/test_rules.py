@@ -273,7 +273,7 @@ def test_a_folder_that_cannot_be_written_does_not_hold_up_whoever_writes(home, b
     assert texts(book, "team") == ["still stored"]
 
 
-# --- D15: approval
+# --- approval
 
 
 def test_nobody_is_asked_for_what_is_there_already(book):

@@ -1,4 +1,4 @@
-"""A9 to A11, A13 and A15: sessions are read, switched, rewound, closed and opened again, and lose nothing by it."""
+"""Sessions are read, switched, rewound, closed and opened again, and lose nothing by it."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_session_goes_on_under_a_name_that_its_space_had_before(book):
     assert texts(book, "s") == ["one", "two", "team/backend", "crew/backend", "crew/platform"]
 
 
-# --- switch: A9, A10, A11
+# --- switch
 
 
 def test_a_switch_settles_three_turns_under_the_old_session_and_begins_an_empty_one(place, open_book):
@@ -301,7 +301,7 @@ def test_a_switch_among_writers_who_never_stop_settles_all_in_episodes_of_bounde
     assert wrong_with(place) == []
 
 
-# --- close and open again (A13)
+# --- close and open again
 
 
 def test_a_closed_session_opens_again_with_the_next_message(place, open_book):
@@ -341,7 +341,7 @@ def test_after_a_shutdown_a_new_session_of_the_same_book_stores_or_fails_loudly(
     assert wrong_with(place) == []
 
 
-# --- rewind: A15
+# --- rewind
 
 
 def test_what_is_taken_back_leaves_recall_and_episodes_and_the_log_keeps_it(place, open_book):

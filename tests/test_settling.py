@@ -1,4 +1,4 @@
-"""A4, A7 and A8, B6 with sessions: messages become episodes, and recall tells them the same before and after."""
+"""Settling: messages become episodes, and recall tells them the same before and after."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ def test_an_episode_moved_to_another_space_is_read_there_alone(place, open_book)
     assert wrong_with(place) == []
 
 
-# --- rebuilt, and the database lost (B6)
+# --- rebuilt, and the database lost
 
 
 def test_after_a_rebuild_every_message_is_as_it_was(place, chosen, open_book):
@@ -326,7 +326,7 @@ def test_an_exported_folder_brings_its_messages_into_another_home(place, tmp_pat
     assert wrong_with(tmp_path / "other") == []
 
 
-# --- nobody waits for anybody (A4, A8)
+# --- nobody waits for anybody
 
 
 def test_a_session_whose_settling_is_blocked_does_not_delay_another(open_book, monkeypatch):

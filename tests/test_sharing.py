@@ -25,7 +25,7 @@ def recalled(book, query, space="team"):
     return [(hit.id, hit.passage, hit.freshness) for hit in book.recall(query, spaces=[space]).hits]
 
 
-# --- D1, D2: following
+# --- following
 
 
 def test_a_live_copy_gives_the_new_text_at_once_to_get_and_to_recall_under_the_same_id(book, source):
@@ -84,7 +84,7 @@ def test_a_stale_copy_ranks_below_what_is_as_good_and_current(book, source):
     assert found[1].parts["freshness"] < 0
 
 
-# --- D4: what becomes of the source
+# --- what becomes of the source
 
 
 def test_a_copy_says_when_its_source_is_deleted_and_is_otherwise_untouched(book, source):
@@ -119,7 +119,7 @@ def test_a_recall_in_the_copys_space_alone_names_a_successor_that_stands_elsewhe
     assert (seen[copy].successor, seen[other].superseded_by) == (None, None)
 
 
-# --- D5, D6: one copy for each root and space
+# --- one copy for each root and space
 
 
 def test_sharing_again_in_any_way_returns_what_is_there_unchanged(book, source):
@@ -160,7 +160,7 @@ def test_two_spaces_have_two_copies_and_two_files(book, source):
     assert book.get(one.id).path != book.get(other.id).path
 
 
-# --- D7: chains
+# --- chains
 
 
 @pytest.mark.parametrize(("mode", "stands"), [("live", "fresh"), ("lazy", "fresh"), ("snapshot", "stale")])
@@ -191,7 +191,7 @@ def test_the_edits_of_a_diverged_copy_flow_on_to_its_own_copies(book, source):
     assert (memory.text, memory.freshness) == ("edited in b", "fresh")
 
 
-# --- D12: diverged, detach, adopt
+# --- diverged, detach, adopt
 
 
 def test_a_copy_that_was_edited_is_not_written_over(book, source):
@@ -249,7 +249,7 @@ def test_a_snapshot_can_be_refreshed_by_hand(book, source):
     assert book.refresh(copy).revision == memory.revision
 
 
-# --- D10, D11: rights
+# --- rights
 
 
 def test_an_ex_member_with_a_pulled_copy_keeps_it_and_gets_nothing_new(book):

@@ -90,7 +90,7 @@ def test_the_fixture_has_every_freshness(book, every_kind):
     assert stands(book, *(every_kind[name] for name in names)) == ["fresh", "stale", "stale", "stale", *names[4:]]
 
 
-# --- B6, D8: rebuilding
+# --- rebuilding
 
 
 def test_after_a_rebuild_every_copy_stands_as_before(home, book, every_kind):

@@ -285,7 +285,7 @@ def test_twenty_who_share_one_memory_into_one_space_make_one_copy_and_unsharing_
     assert wrong_with_copies(book) == []
 
 
-# --- D14: many copies
+# --- many copies
 
 
 def many_copies(book: Book, count: int) -> tuple[str, list[str]]:
@@ -434,7 +434,7 @@ def test_a_fan_out_goes_on_through_the_copies_of_copies(book, few_at_once):
     assert {book.get(one).freshness for one in (*copies, *below)} == {"fresh"}
 
 
-# --- D13: failures
+# --- failures
 
 
 @pytest.mark.parametrize(("owner", "name"), [(links, "add"), (memories, "add")])

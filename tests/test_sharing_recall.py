@@ -26,7 +26,7 @@ def texts(service: Service) -> list[str]:
     return [text for batch in service.batches for text in batch]
 
 
-# --- D2, D3: vectors
+# --- vectors
 
 
 def test_a_refresh_does_not_call_the_embedder(service, open_book):
@@ -108,7 +108,7 @@ def test_a_copied_episode_comes_back_from_its_file_without_taking_the_messages(h
     assert [one.freshness for one in book.list(Filter(space="a-team")).items] == ["fresh"]
 
 
-# --- C3
+# --- copies of others do not show in scores
 
 
 def test_scores_are_the_same_to_the_last_digit_with_and_without_other_peoples_copies(book):
