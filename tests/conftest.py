@@ -22,7 +22,7 @@ from commonbook.compose import SystemClock, make_keys
 from commonbook.settings import Settings
 from tests.postgres_server import TEMPLATE, Server, rows_of
 
-pytest.register_assert_rewrite("tests.hermes")
+pytest.register_assert_rewrite("tests.hermes", "tests.index_contract")
 
 pytest_plugins = ("tests.no_skips", "pytester")
 

@@ -10,7 +10,6 @@ import json
 import os
 import random
 import shutil
-import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,23 +17,18 @@ from typing import Any
 
 import pytest
 
-from commonbook.catalogue import Applied, Found, Layer, Marker, Sought
+from commonbook.catalogue import Found, Layer, Sought
 from commonbook.engines import bundles, mapped_index
 from commonbook.engines.mapped_index import MANIFEST, MappedIndex
 from commonbook.errors import Busy, DiskFull, HomeReadOnly
+from tests.index_contract import IndexContract, check_readers_while_writing, kill_a_writer, number_of
 from tests.index_worlds import (
     ASKED,
-    ELSEWHERE,
-    MARKER,
     answer,
     commit,
     entry,
-    expected,
-    left_of,
     marker,
-    start,
     step,
-    told,
     vector,
     wrong_with,
 )
@@ -49,6 +43,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def place(folder: Path) -> str:
+    return str(folder)
+
+
+@pytest.fixture
 def index(folder: Path) -> MappedIndex:
     return MappedIndex(str(folder))
 
@@ -56,10 +55,6 @@ def index(folder: Path) -> MappedIndex:
 def _another(folder: Path) -> MappedIndex:
     """Open the index as another process does, which has seen nothing of it yet."""
     return MappedIndex(str(folder))
-
-
-def _number(seen: Marker | None) -> int:
-    return seen.applied["space"].number if seen else 0
 
 
 def _segments(folder: Path) -> list[Path]:
@@ -71,70 +66,33 @@ def _segments(folder: Path) -> list[Path]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(60 + 10 * KILLS)
-def test_after_kill_minus_nine_the_index_is_as_some_commit_left_it(folder):
+def test_after_kill_minus_nine_the_index_is_as_some_commit_left_it(folder, place):
     dice = random.Random(SEED)
     last = 0
     for _ in range(KILLS):
-        last = _killed(folder, dice, last)
+        last = kill_a_writer(place, dice, last, longest_pause=0.008)
         seen = _another(folder).view()
-        assert _number(seen.marker) in (last, last + 1), "what was told to be committed is not there"
+        assert number_of(seen.marker) in (last, last + 1), "what was told to be committed is not there"
         assert wrong_with(seen) is None
         assert _another(folder).damage() == []
-        last = _number(seen.marker)
+        last = number_of(seen.marker)
     commit(_another(folder), last + 1)
     named = json.loads((folder / MANIFEST).read_text())["segments"]
     assert sorted(os.listdir(folder)) == sorted([*named, MANIFEST]), "what the killed ones left was not swept"
     assert last > KILLS, "the child never got far enough to prove anything"
 
 
-def _killed(folder: Path, dice: random.Random, last: int) -> int:
-    """Let a child commit until a random moment; return the last step that it told."""
-    child = start("commits", folder)
-    assert child.stdout
-    lines = []
-    try:
-        for _ in range(dice.randrange(1, 15)):
-            lines.append(child.stdout.readline())
-        time.sleep(dice.uniform(0, 0.008))
-        child.send_signal(signal.SIGKILL)
-        lines += child.stdout.readlines()
-    finally:
-        child.kill()
-        child.communicate()
-    told_of = [int(json.loads(line)) for line in lines if line.endswith(b"\n")]
-    return max([last, *told_of])
-
-
 @pytest.mark.slow
-def test_readers_always_see_one_commit_whole_while_a_writer_commits_and_merges(folder, index, monkeypatch):
+def test_readers_always_see_one_commit_whole_while_a_writer_commits_and_merges(place, index, monkeypatch):
     monkeypatch.setattr(mapped_index, "_FEW", 3)
-    commit(index, 1)
-    readers = [start("looks", folder) for _ in range(2)]
-    try:
-        for reader in readers:
-            assert reader.stdout
-            assert json.loads(reader.stdout.readline()) == "ready"
-        for number in range(2, 52):
-            commit(index, number)
-            assert wrong_with(index.view()) is None
-        found = [json.loads(reader.communicate(b"", timeout=60)[0]) for reader in readers]
-    finally:
-        for reader in readers:
-            reader.kill()
-            reader.communicate()
-    for one in found:
-        assert one["wrong"] == []
-        assert len(one["seen"]) > 1, "the reader saw no change"
+    check_readers_while_writing(place, index)
 
 
 # --- views
 
 
-def test_an_index_that_is_not_there_holds_nothing(index):
-    assert index.view().marker is None
-    assert index.view().search(ASKED, ()).total == 0
-    assert index.damage() == []
-    index.close()
+class TestMappedIndex(IndexContract):
+    """What holds for every index holds for this one."""
 
 
 def test_a_view_stays_as_it_is_while_commits_take_its_files_away(folder, index):
@@ -147,15 +105,8 @@ def test_a_view_stays_as_it_is_while_commits_take_its_files_away(folder, index):
     assert not any(path.exists() for path in files), "the files are still there, so this proves nothing"
     assert answer(view.search(ASKED, ()), ASKED) == before
     assert wrong_with(view) is None
-    assert _number(index.view().marker) == 29
+    assert number_of(index.view().marker) == 29
     assert wrong_with(index.view()) is None
-
-
-def test_a_view_is_the_same_until_something_is_committed(folder, index):
-    commit(index, 1)
-    assert index.view() is index.view()
-    commit(_another(folder), 2)
-    assert _number(index.view().marker) == 2
 
 
 def test_who_meets_a_commit_that_takes_a_segment_away_reads_what_is_newer(folder, index, monkeypatch):
@@ -169,19 +120,7 @@ def test_who_meets_a_commit_that_takes_a_segment_away_reads_what_is_newer(folder
 
     monkeypatch.setattr(bundles, "read", merged_away)
     view = _another(folder).view()
-    assert _number(view.marker) == 2
-    assert wrong_with(view) is None
-
-
-def test_a_tail_grows_and_shrinks_over_one_view(index):
-    """Layers that were laid out before are kept for the next search; a tail that is another one must not see them."""
-    commit(index, 1)
-    view = index.view()
-    tails = [tuple(map(step, range(2, upto))) for upto in (2, 3, 4, 30, 12, 3)]
-    others = [tuple(map(step, range(first, first + 12))) for first in (5, 9)]
-    for tail in (*tails, *others, tails[3], (), others[0][:2], others[1], tails[0]):
-        found, wanted = answer(view.search(ASKED, tail), ASKED), expected(left_of([step(1), *tail]), ASKED)
-        assert (found.total, found.having, found.rows) == (wanted.total, wanted.having, wanted.rows)
+    assert number_of(view.marker) == 2
     assert wrong_with(view) is None
 
 
@@ -190,38 +129,13 @@ def test_a_commit_that_begins_anew_keeps_nothing_of_before(folder, index):
         commit(index, number)
     old = _segments(folder)
     with index.writing(wait=5) as writer:
-        assert _number(writer.marker) == 4
+        assert number_of(writer.marker) == 4
         writer.clear()
         assert writer.marker is None
         writer.add(Layer((entry(900, vector=vector(1)),)))
         writer.commit(marker(9))
     assert not any(path.exists() for path in old)
     assert [index.view().search(ASKED, ()).total, _another(folder).view().search(ASKED, ()).total] == [1, 1]
-
-
-def test_a_marker_comes_back_as_it_was_and_counts_what_has_no_vector(index):
-    said = MARKER._replace(home="ümlaut", applied={"a": Applied(1, 2, "x"), "日本": Applied(2**40, 0, "")})
-    with index.writing(wait=5) as writer:
-        writer.add(Layer((ELSEWHERE, entry(1), entry(2), entry(3, vector=vector(1)))))
-        writer.add(Layer((), frozenset({entry(2).owner})))
-        writer.commit(said)
-    seen = index.view().marker
-    assert seen is not None
-    assert told(seen) == told(said)
-    assert seen.unembedded == 1
-
-
-def test_what_was_added_without_a_commit_is_seen_by_nobody(folder, index):
-    commit(index, 1)
-    with index.writing(wait=5) as writer:
-        writer.add(step(2))
-    assert wrong_with(index.view()) is None
-    assert _number(index.view().marker) == 1
-    with pytest.raises(AttributeError), index.writing(wait=5) as writer:
-        writer.add(None)
-    assert _number(_another(folder).view().marker) == 1
-    commit(_another(folder), 2)
-    assert wrong_with(index.view()) is None
 
 
 # --- two writers, and files that are nobody's
@@ -467,7 +381,7 @@ def test_on_a_full_disk_the_index_stays_as_it_was(written, index, monkeypatch, h
         assert caught.value.fix
         assert str(written) in str(caught.value)
     for seen in (index, _another(written)):
-        assert _number(seen.view().marker) == 4
+        assert number_of(seen.view().marker) == 4
         assert wrong_with(seen.view()) is None
         assert seen.damage() == []
     assert wrong_with(before) is None
@@ -567,15 +481,6 @@ def test_how_long_vectors_are_does_not_follow_from_the_first_who_has_none(folder
 
 def _memories(found: Found) -> list[str]:
     return [found.pool.name(row)[1] for row in range(len(found.pool.positions))]
-
-
-def test_one_writer_may_commit_more_than_once(folder, index):
-    with index.writing(wait=5) as writer:
-        for number in range(1, 5):
-            writer.add(step(number))
-            writer.add(Layer())
-            writer.commit(marker(number))
-            assert wrong_with(_another(folder).view()) is None
 
 
 def test_who_met_three_commits_in_a_row_looks_again(written, index, monkeypatch):

@@ -5,10 +5,8 @@ COMMONBOOK_KILLS     how many times the writing process is killed (6; the full s
 
 from __future__ import annotations
 
-import json
 import os
 import random
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,13 +21,14 @@ import pytest
 import commonbook
 from commonbook import compose
 from commonbook.book import Book
-from commonbook.catalogue import Applied, Layer, Marker, Sought
+from commonbook.catalogue import Layer, Sought
 from commonbook.engines import postgres_schema
 from commonbook.engines.postgres_pipe import Pipe
 from commonbook.engines.postgres_rows import signed
 from commonbook.errors import Busy, DatabaseUnreachable, HomeIsNewer
 from commonbook.model import Draft
 from tests import test_segments
+from tests.index_contract import IndexContract, check_readers_while_writing, kill_a_writer, number_of
 from tests.index_worlds import (
     ASKED,
     ELSEWHERE,
@@ -46,9 +45,7 @@ from tests.index_worlds import (
     marker,
     memory_id,
     opened,
-    start,
     step,
-    told,
     vector,
     wrong_with,
 )
@@ -161,10 +158,6 @@ class _Often(Laid):
         return found
 
 
-def _number(seen: Marker | None) -> int:
-    return seen.applied["space"].number if seen else 0
-
-
 # --- kill -9
 
 
@@ -173,35 +166,17 @@ def test_after_kill_minus_nine_the_index_is_as_some_commit_left_it(place):
     dice = random.Random(SEED)
     last = 0
     for _ in range(KILLS):
-        last = _killed(place, dice, last)
+        last = kill_a_writer(place, dice, last, longest_pause=0.02)
+        # The server may still be at work on the commit that it was sent last.
+        wait_for_transactions(place)
         seen = opened(place).view()
-        assert _number(seen.marker) in (last, last + 1), "what was told to be committed is not there"
+        assert number_of(seen.marker) in (last, last + 1), "what was told to be committed is not there"
         assert wrong_with(seen) is None
         assert opened(place).damage() == []
-        last = _number(seen.marker)
+        last = number_of(seen.marker)
     commit(opened(place), last + 1)
     assert wrong_with(opened(place).view()) is None
     assert last > KILLS, "the child never got far enough to prove anything"
-
-
-def _killed(place: str, dice: random.Random, last: int) -> int:
-    """Let a child commit until a random moment; return the last step that it told."""
-    child = start("commits", place)
-    assert child.stdout
-    lines = []
-    try:
-        for _ in range(dice.randrange(1, 15)):
-            lines.append(child.stdout.readline())
-        time.sleep(dice.uniform(0, 0.02))
-        child.send_signal(signal.SIGKILL)
-        lines += child.stdout.readlines()
-    finally:
-        child.kill()
-        child.communicate()
-    # The server may still be at work on the commit that it was sent last.
-    wait_for_transactions(place)
-    told_of = [int(json.loads(line)) for line in lines if line.endswith(b"\n")]
-    return max([last, *told_of])
 
 
 def test_a_catch_up_killed_in_the_middle_leaves_what_was_there_and_no_lock(place, statements):
@@ -209,7 +184,7 @@ def test_a_catch_up_killed_in_the_middle_leaves_what_was_there_and_no_lock(place
     index: Any = opened(place)
     with pytest.raises(DatabaseUnreachable):
         _cut_off(index, statements)
-    assert _number(opened(place).view().marker) == 1
+    assert number_of(opened(place).view().marker) == 1
     commit(opened(place), 2)
     assert wrong_with(opened(place).view()) is None
 
@@ -227,50 +202,14 @@ def _cut_off(index: Any, statements: psycopg.Connection) -> None:
 
 
 def test_readers_always_see_one_commit_whole_while_a_writer_commits(place, index):
-    commit(index, 1)
-    readers = [start("looks", place) for _ in range(2)]
-    try:
-        for reader in readers:
-            assert reader.stdout
-            assert json.loads(reader.stdout.readline()) == "ready"
-        for number in range(2, 52):
-            commit(index, number)
-            assert wrong_with(index.view()) is None
-        found = [json.loads(reader.communicate(b"", timeout=60)[0]) for reader in readers]
-    finally:
-        for reader in readers:
-            reader.kill()
-            reader.communicate()
-    for one in found:
-        assert one["wrong"] == []
-        assert len(one["seen"]) > 1, "the reader saw no change"
+    check_readers_while_writing(place, index)
 
 
 # --- views
 
 
-def test_an_index_that_is_not_there_holds_nothing(index):
-    assert index.view().marker is None
-    assert index.view().search(ASKED, ()).total == 0
-    assert index.damage() == []
-    index.close()
-
-
-def test_a_view_is_the_same_until_another_server_commits(place, index):
-    commit(index, 1)
-    assert index.view() is index.view()
-    commit(opened(place), 2)
-    assert _number(index.view().marker) == 2
-    assert wrong_with(index.view()) is None
-
-
-def test_a_tail_grows_and_shrinks_over_one_view(index):
-    commit(index, 1)
-    view = index.view()
-    tails = [tuple(map(step, range(2, upto))) for upto in (2, 3, 4, 30, 12, 3)]
-    for tail in (*tails, (), tails[3]):
-        found, wanted = answer(view.search(ASKED, tail), ASKED), expected(left_of([step(1), *tail]), ASKED)
-        assert (found.total, found.having, found.rows) == (wanted.total, wanted.having, wanted.rows)
+class TestPostgresIndex(IndexContract):
+    """What holds for every index holds for this one."""
 
 
 class _Moment(NamedTuple):
@@ -335,7 +274,7 @@ def test_a_commit_that_begins_anew_keeps_nothing_of_before(place, index, stateme
     for number in range(1, 5):
         commit(index, number)
     with index.writing(wait=5) as writer:
-        assert _number(writer.marker) == 4
+        assert number_of(writer.marker) == 4
         writer.clear()
         assert writer.marker is None
         writer.add(Layer((entry(900, vector=vector(1)),)))
@@ -343,39 +282,6 @@ def test_a_commit_that_begins_anew_keeps_nothing_of_before(place, index, stateme
     assert index.view().search(ASKED, ()).total == opened(place).view().search(ASKED, ()).total == 1
     assert statements.execute("SELECT count(*) FROM recall_passage").fetchone() == (1,)
     assert statements.execute("SELECT count(*) FROM recall_posting").fetchone() == (0,)
-
-
-def test_a_marker_comes_back_as_it_was_and_counts_what_has_no_vector(place, index):
-    said = MARKER._replace(home="ümlaut", applied={"a": Applied(1, 2, "x"), "日本": Applied(2**40, 0, "")})
-    with index.writing(wait=5) as writer:
-        writer.add(Layer((ELSEWHERE, entry(1), entry(2), entry(3, vector=vector(1)))))
-        writer.add(Layer((), frozenset({entry(2).owner})))
-        writer.commit(said)
-    for seen in (index.view().marker, opened(place).view().marker):
-        assert seen is not None
-        assert told(seen) == told(said)
-        assert (seen.unembedded, seen.dimensions) == (1, len(vector()))
-
-
-def test_what_was_added_without_a_commit_is_seen_by_nobody(place, index):
-    commit(index, 1)
-    with index.writing(wait=5) as writer:
-        writer.add(step(2))
-    assert wrong_with(index.view()) is None
-    with pytest.raises(AttributeError), index.writing(wait=5) as writer:
-        writer.add(None)
-    assert _number(opened(place).view().marker) == 1
-    commit(opened(place), 2)
-    assert wrong_with(index.view()) is None
-
-
-def test_one_writer_may_commit_more_than_once(place, index):
-    with index.writing(wait=5) as writer:
-        for number in range(1, 5):
-            writer.add(step(number))
-            writer.add(Layer())
-            writer.commit(marker(number))
-            assert wrong_with(opened(place).view()) is None
 
 
 def test_an_owner_that_comes_twice_in_one_commit_is_there_as_it_came_last(place, index):
@@ -417,7 +323,7 @@ def test_of_many_who_begin_at_once_one_makes_the_tables(place):
         gate.wait()
         try:
             with index.writing(wait=20) as writer:
-                number = _number(writer.marker) + 1
+                number = number_of(writer.marker) + 1
                 writer.add(step(number))
                 writer.commit(marker(number))
         except Exception as error:  # noqa: BLE001 - told below
@@ -429,7 +335,7 @@ def test_of_many_who_begin_at_once_one_makes_the_tables(place):
     for thread in threads:
         thread.join()
     assert wrong == []
-    assert _number(opened(place).view().marker) == 4
+    assert number_of(opened(place).view().marker) == 4
     assert wrong_with(opened(place).view()) is None
 
 
@@ -472,7 +378,7 @@ def test_tables_of_an_older_program_are_made_anew_and_those_of_a_newer_one_are_l
     statements.execute("UPDATE recall_index SET format = 0")
     assert index.view().marker is None
     commit(index, 2)
-    assert _number(index.view().marker) == 2
+    assert number_of(index.view().marker) == 2
     assert index.view().search(ASKED, ()).total == len(step(2).entries)
     statements.execute("UPDATE recall_index SET format = %s", (postgres_schema.FORMAT + 1,))
     assert index.view().marker is None
