@@ -1,4 +1,4 @@
-"""A book as plain as can be: dicts and naive walks, to say what everybody should see of reasoning and doubt.
+"""A book as plain as can be: dicts and naive walks, to say what everybody should see of copies, reasoning and doubt.
 
 It knows nothing of notices as memories: which there should be follows from links, deletions and decisions alone.
 """

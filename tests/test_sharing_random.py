@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 import time
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -17,127 +16,16 @@ import pytest
 from commonbook.book import Book
 from commonbook.errors import BadInput, Conflict, NotAllowed, NotFound
 from commonbook.model import Filter
+from tests.reasoning_model import OWNER, Known, Model
 from tests.test_sharing_races import wrong_with_copies
 
 STEPS = int(os.environ.get("COMMONBOOK_STEPS", "60"))
 SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
-OWNER = "user:local"
 PEOPLE = (OWNER, "user:alice", "user:bob", "user:carol")
 SPACES = ("a", "b", "c", "d")
 ROLES = ("reader", "writer")
 
 pytestmark = pytest.mark.timeout(120 + 2 * STEPS)
-
-
-@dataclass
-class Known:
-    """A memory as the model has it; `took` is the source's revision that a copy has."""
-
-    id: str
-    space: str
-    text: str
-    revision: int = 1
-    deleted: bool = False
-    source: str | None = None
-    root: str = ""
-    mode: str = ""
-    by: str = ""
-    took: int = 0
-    edited: bool = False
-
-
-@dataclass
-class Model:
-    """What there is, and who may do what: everything as plain as can be."""
-
-    known: dict[str, Known] = field(default_factory=dict)
-    roles: dict[tuple[str, str], str] = field(default_factory=dict)
-
-    def may(self, who: str, space: str, role: str) -> bool:
-        return who == OWNER or (
-            ROLES.index(self.roles.get((who, space), "reader")) >= ROLES.index(role) and ((who, space) in self.roles)
-        )
-
-    def sees(self, who: str, memory: Known) -> bool:
-        return not memory.deleted and self.may(who, memory.space, "reader")
-
-    def root(self, memory: Known) -> str:
-        return memory.root if memory.source and memory.mode != "detached" else memory.id
-
-    def there(self, root: str, space: str) -> Known | None:
-        """What a space has of a root."""
-        for one in self.known.values():
-            if one.space == space and not one.deleted and one.id == root:
-                return one
-        for one in self.known.values():
-            is_copy = one.source is not None and one.mode != "detached" and one.root == root
-            if one.space == space and not one.deleted and is_copy:
-                return one
-        return None
-
-    def holds(self, copy: Known) -> bool:
-        """Tell whether a copy follows its source, or would if it were asked to."""
-        source = self.known.get(copy.source or "")
-        return (
-            source is not None
-            and copy.mode != "detached"
-            and self.may(copy.by, source.space, "reader")
-            and not source.deleted
-            and not copy.edited
-        )
-
-    def behind(self, copy: Known) -> bool:
-        if copy.source is None or not self.holds(copy):
-            return False
-        source = self.known[copy.source]
-        return copy.took < source.revision or self.behind(source)
-
-    def freshness(self, copy: Known) -> str | None:
-        if copy.source is None:
-            return None
-        source = self.known[copy.source]
-        if copy.mode == "detached":
-            return "detached"
-        if not self.may(copy.by, source.space, "reader"):
-            return "revoked"
-        if source.deleted:
-            return "source_deleted"
-        if copy.edited:
-            return "diverged"
-        return "stale" if self.behind(copy) else "fresh"
-
-    def take_over(self, copy: Known) -> None:
-        """Let a copy say what its source says, and its own copies follow."""
-        source = self.known[copy.source or ""]
-        copy.took, copy.edited = source.revision, False
-        if copy.text != source.text:
-            copy.text = source.text
-            copy.revision += 1
-            self.spread(copy)
-
-    def spread(self, source: Known) -> None:
-        for copy in sorted(self.known.values(), key=lambda one: one.id):
-            is_live = copy.source == source.id and copy.mode == "live" and not copy.deleted
-            if is_live and self.holds(copy) and copy.took < source.revision:
-                self.take_over(copy)
-
-    def bring_up(self, copy: Known) -> None:
-        """Let a copy and those that it came through take over what their sources say."""
-        chain = [copy]
-        while (source := self.known.get(chain[-1].source or "")) and not chain[-1].deleted:
-            if chain[-1].mode == "detached" or (chain[-1] is not copy and chain[-1].mode == "snapshot"):
-                break
-            chain.append(source)
-        for one in reversed(chain[:-1]):
-            if self.holds(one) and not one.deleted and one.took < self.known[one.source or ""].revision:
-                self.take_over(one)
-
-    def edit(self, memory: Known, text: str) -> None:
-        if text != memory.text:
-            memory.text = text
-            memory.revision += 1
-            memory.edited = memory.source is not None
-            self.spread(memory)
 
 
 class World:
@@ -215,7 +103,7 @@ class World:
         if not self.model.sees(who, source):
             return self._refused(NotFound, act)
         made = act()
-        there = self.model.there(self.model.root(source), space)
+        there = self.model.there(self.model.origin(source), space)
         assert made.new == (there is None)
         if there is not None:
             assert made.id == there.id
@@ -225,7 +113,7 @@ class World:
                 space,
                 source.text,
                 source=source.id,
-                root=self.model.root(source),
+                root=self.model.origin(source),
                 mode=mode,
                 by=who,
                 took=source.revision,
@@ -313,10 +201,7 @@ class World:
         if not self.model.may(who, space, "writer"):
             return self._refused(NotAllowed, act)
         act()
-        if space != memory.space:
-            if memory.source is not None and memory.mode != "detached" and self.model.there(memory.root, space):
-                memory.mode = "detached"
-            memory.space = space
+        self.model.move(memory, space)
         return f"{memory.id} to {space}"
 
     def _grant(self, _who: str) -> Any:
