@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+import pytest
 
 from commonbook.settings import CONFIG_KEYS, PROJECT_KEYS, Settings
 
@@ -60,7 +65,27 @@ def test_nothing_but_settings_reads_the_environment():
     assert readers == {"settings.py"}
 
 
-def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
-    monkeypatch.setenv("COMMONBOOK_HOME", str(tmp_path / "home"))
-    for block in (ROOT / "README.md").read_text().split("```python\n")[1:]:
-        exec(compile(block.split("```")[0], "README.md", "exec"), {})
+def blocks(page: str, language: str) -> list[str]:
+    """The code blocks of a page in one language."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return [block.split("```")[0] for block in text.split(f"```{language}\n")[1:]]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/GUIDE.md"])
+def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
+    found = blocks(page, "python")
+    assert found
+    for number, block in enumerate(found):
+        monkeypatch.setenv("COMMONBOOK_HOME", str(tmp_path / f"home{number}"))
+        exec(compile(block, page, "exec"), {})
+
+
+def test_the_shell_commands_of_the_readme_run(tmp_path):
+    (block,) = blocks("README.md", "sh")
+    environ = {"HOME": str(tmp_path), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "TZ": "UTC"}
+    done = subprocess.run(
+        ["sh", "-eu", "-c", block], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "+Ask her before you change an invoice." in done.stdout, "the edit by hand is in the history"
+    assert "the log is whole" in done.stdout
