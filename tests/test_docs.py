@@ -15,6 +15,11 @@ from commonbook.settings import CONFIG_KEYS, PROJECT_KEYS, Settings
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "commonbook"
+GUARANTEES = (ROOT / "docs" / "GUARANTEES.md").read_text(encoding="utf-8")
+PAGES = [
+    page.relative_to(ROOT)
+    for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), SOURCE / "adapters" / "hermes" / "README.md")
+]
 SETTINGS = (ROOT / "docs" / "SETTINGS.md").read_text(encoding="utf-8")
 
 
@@ -89,3 +94,31 @@ def test_the_shell_commands_of_the_readme_run(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "+Ask her before you change an invoice." in done.stdout, "the edit by hand is in the history"
     assert "the log is whole" in done.stdout
+
+
+def test_every_test_that_the_guarantees_name_exists():
+    named = re.findall(r"`((?:tests|benchmarks)/[\w/]+\.py)`|`(test_\w+)`", GUARANTEES)
+    assert named
+    source = ""
+    for path, test in named:
+        if path:
+            source = (ROOT / path).read_text(encoding="utf-8")
+        else:
+            assert f"def {test}(" in source, test
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_every_link_to_a_file_or_heading_leads_somewhere(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", (ROOT / page).read_text(encoding="utf-8")):
+        path, _, anchor = target.partition("#")
+        if "://" in path:
+            continue
+        there = (ROOT / page).parent / path if path else ROOT / page
+        assert there.exists(), target
+        assert not anchor or anchor in anchors(there), target
