@@ -122,3 +122,9 @@ def test_every_link_to_a_file_or_heading_leads_somewhere(page):
         there = (ROOT / page).parent / path if path else ROOT / page
         assert there.exists(), target
         assert not anchor or anchor in anchors(there), target
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "ARCHITECTURE.md"], ids=str)
+def test_the_lines_of_a_page_have_at_most_120_characters(page):
+    lines = (ROOT / page).read_text(encoding="utf-8").splitlines()
+    assert not [line for line in lines if len(line) > 120 and not line.lstrip().startswith("|")]
