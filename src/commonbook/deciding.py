@@ -42,7 +42,7 @@ def request(parts: Parts, actor: Actor, memory_id: str, to: str, *, refresh: str
     def story(desk: Desk) -> Pending:
         space = granting.readable_space(desk, to)
         source = desk.look_at(memory_id)
-        limiting.count(desk, limits.REQUEST)
+        limiting.count(desk.tx, desk.actor, limits.REQUEST)
         copying.require_shareable(source)
         there = copying.there_already(desk, source, space)
         if there is not None:

@@ -9,23 +9,23 @@ from commonbook import granting, limits, rights
 from commonbook.agreements import EVERYBODY, Limit
 from commonbook.desk import Desk
 from commonbook.errors import BadInput, TooMany
-from commonbook.ports import Parts
+from commonbook.ports import Parts, Transaction
 from commonbook.principals import Actor
 from commonbook.writing import write
 
 MOST: Final = 1_000_000
 
 
-def count(desk: Desk, action: str) -> None:
+def count(tx: Transaction, actor: Actor, action: str) -> None:
     """Count what the actor does here, in the transaction in which it does it, or refuse it and say until when."""
-    if rights.is_owner(desk.actor):
+    if rights.is_owner(actor):
         return
-    holds = limits.holding(desk.tx, desk.actor.principal, action)
-    wait = limits.count(desk.tx, desk.actor.principal, action, holds.per_minute)
+    holds = limits.holding(tx, actor.principal, action)
+    wait = limits.count(tx, actor.principal, action, holds.per_minute)
     if wait:
         seconds = math.ceil(wait)
         raise TooMany(
-            f"{desk.actor.principal} may {action} {holds.per_minute} times a minute",
+            f"{actor.principal} may {action} {holds.per_minute} times a minute",
             retry_after=seconds,
             fix=f"try again in {seconds} seconds",
         )

@@ -59,7 +59,7 @@ def share(parts: Parts, actor: Actor, memory_id: str, to: str, *, refresh: str =
     def story(desk: Desk) -> Sharing:
         space = desk.space(to)
         source = desk.look_at(memory_id)
-        limiting.count(desk, limits.SHARE)
+        limiting.count(desk.tx, desk.actor, limits.SHARE)
         return copying.copied(desk, source, space, refresh)
 
     return write(parts, actor, story)
@@ -93,7 +93,7 @@ def share_with(parts: Parts, actor: Actor, memory_id: str, principal: str, *, re
 
     def story(desk: Desk) -> Sharing:
         source = desk.look_at(memory_id)
-        limiting.count(desk, limits.SHARE)
+        limiting.count(desk.tx, desk.actor, limits.SHARE)
         return copying.copied(desk, source, _between(desk, principal), refresh)
 
     return write(parts, actor, story)
