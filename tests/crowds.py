@@ -42,9 +42,9 @@ class Crowd:
 
     def append(self, session: str, text: str, *, book: Book | None = None, **given: str) -> Future[Captured]:
         """Let a thread append, and wait until it waits."""
-        before = self.book._parts.together.waiting()
+        before = self.book._appender.group_commit.waiting()
         future = self._append(session, text, book or self.book, **given)
-        until(lambda: self.book._parts.together.waiting() > before)
+        until(lambda: self.book._appender.group_commit.waiting() > before)
         return future
 
     def _append(self, session: str, text: str, book: Book, **given: str) -> Future[Captured]:

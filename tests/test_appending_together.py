@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from commonbook import capture
 from commonbook.book import Book
+from commonbook.capture import Appender
 from commonbook.errors import DatabaseUnreachable, HomeDamaged, KeyConflict, NotAllowed, NotFound
 from tests.crowds import Crowd, crowding, said, told, until
 
@@ -72,14 +72,14 @@ def test_who_sends_by_itself_what_cannot_be_is_refused_at_once(crowd, book):
 
 
 def test_what_is_damaged_for_one_is_told_to_it_alone(crowd, book, monkeypatch):
-    append = capture._append
+    append = Appender._append
 
-    def damaged(desk, parcel, taking=None):
+    def damaged(self, desk, parcel, taking=None):
         if parcel.session_id == "b":
             raise HomeDamaged("the session cannot be read", fix="restore it")
-        return append(desk, parcel, taking)
+        return append(self, desk, parcel, taking)
 
-    monkeypatch.setattr(capture, "_append", damaged)
+    monkeypatch.setattr(Appender, "_append", damaged)
     futures = crowd.keep_two() + [crowd.append(name, "It rains.") for name in "abc"]
     crowd.go_on()
     assert told([*futures[:3], futures[4]])[2:] == [("a", 2, True), ("c", 2, True)]
@@ -146,7 +146,7 @@ def test_how_many_messages_go_together_is_limited(crowd, book, monkeypatch):
     futures = crowd.keep_two()
     for name in "abc":
         futures.append(crowd._pool.submit(book.append, name, ["It rains.", "It pours."]))
-        until(lambda: book._parts.together.waiting() == len(futures) - 2)
+        until(lambda: book._appender.group_commit.waiting() == len(futures) - 2)
     crowd.go_on()
     assert told(futures)[2:] == [(name, 2, True) for name in "abc"]
     # Four of a and b, then two of c.
@@ -154,7 +154,7 @@ def test_how_many_messages_go_together_is_limited(crowd, book, monkeypatch):
 
 
 def test_where_a_session_was_seen_is_never_believed(crowd, book):
-    places = book._parts.places
+    places = book._appender.session_spaces
     places["a"], places["c"] = places["e"], "nowhere"
     futures = crowd.keep_two() + [crowd.append(name, "It rains.") for name in "ace"]
     crowd.go_on()

@@ -74,7 +74,14 @@ def _table() -> StaticTable:
 def _with_index(book: Book, index: MappedIndex) -> Book:
     """Return the same book with another index. It is not to be closed: the parts are the book's own."""
     recaller = Recaller(index, _table(), _table())
-    return Book(book._parts, book._settings, actor=OWNER_ACTOR, transfers=book._transfers, recalls=recaller)
+    return Book(
+        book._parts,
+        book._settings,
+        actor=OWNER_ACTOR,
+        transfers=book._transfers,
+        recalls=recaller,
+        appender=book._appender,
+    )
 
 
 def _plain(recalled: Recalled) -> list[dict[str, Any]]:

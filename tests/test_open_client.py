@@ -142,6 +142,7 @@ def test_status_and_doctor_count_what_was_not_sent_and_name_what_was_refused(ope
         actor=Actor("agent:stranger"),
         transfers=book._transfers,
         recalls=book._recalls,
+        appender=book._appender,
         unsent=book._unsent,
     )
     assert (stranger.status().refused, stranger.status().wrong) == (0, ())

@@ -14,8 +14,8 @@ import psycopg
 import pytest
 
 import commonbook
-from commonbook import capture
 from commonbook.book import Book
+from commonbook.capture import Appender
 from commonbook.engines.postgres import PostgresDatabase
 from commonbook.engines.postgres_lines import Line
 from commonbook.engines.postgres_pipe import Pipe
@@ -90,7 +90,7 @@ def gathered(monkeypatch: pytest.MonkeyPatch, books: Mapping[str, Book]) -> Call
         patched.setattr(Together, "go", go)
         for name, book in books.items():
             book.append(name, ["It rains."])
-    return partial(capture._append_all, book._parts, asked, alone=False)
+    return partial(book._appender._append_all, asked, alone=False)
 
 
 def wait_for_waiting(address: str, number: int) -> None:
@@ -137,7 +137,7 @@ def test_what_is_held_for_one_who_comes_later_is_not_asked_for_again(crowd, book
 
 
 def test_a_session_is_not_looked_for_where_another_is(crowd, book, address, monkeypatch):
-    places = book._parts.places
+    places = book._appender.session_spaces
     places["a"] = places["e"]
     do = gathered(monkeypatch, dict.fromkeys("abe", book))
     with held(address, HOLD_HEAD, "room/0"):
@@ -168,7 +168,7 @@ def test_nobody_is_stored_with_others_behind_a_rename_that_took_the_space_out_of
 def test_a_job_that_a_worker_has_in_hand_keeps_nobody_from_other_spaces(crowd, address):
     futures = crowd.keep_two()
     kept = crowd._pool.submit(crowd.book.append, "a", ["It rains."] * 40)
-    until(lambda: crowd.book._parts.together.waiting() == 1)
+    until(lambda: crowd.book._appender.group_commit.waiting() == 1)
     futures += [crowd.append(name, "It rains.", key="1") for name in "cef"]
     with held(address, HOLD_JOB, "a"):
         crowd.go_on()
@@ -210,11 +210,11 @@ def test_those_who_wait_for_one_space_go_together_when_it_is_free(crowd, book, a
         crowd.go_on()
         told(futures[:2])
         until(lambda: crowd.transactions == 4)
-        place = book._parts.places["a"]
+        place = book._appender.session_spaces["a"]
         # The first of both waits for the space by itself; those who come meanwhile wait for it together.
-        until(lambda: book._parts.together.waiting(place) == 1)
+        until(lambda: book._appender.group_commit.waiting(place) == 1)
         more = [crowd._append(name, "It snows.", book, key="2") for name in "ab"]
-        until(lambda: book._parts.together.waiting(place) == 3)
+        until(lambda: book._appender.group_commit.waiting(place) == 3)
     assert told(futures[2:]) == [("a", 2, True), ("b", 2, True)]
     assert sorted(told(more)) == [("a", 3, True), ("b", 3, True)]
     assert book.verify_log().findings == ()
@@ -229,10 +229,10 @@ def test_whose_right_is_taken_while_it_writes_is_refused_and_the_others_are_stor
     key = book.create_key("agent:ada", label="writes")
     ada = book.with_key(key.secret) if how == "key" else book.acting_as("agent:ada")
     first = threading.Lock()
-    append = capture._append
+    append = Appender._append
 
-    def revoking(desk, parcel, taking=None):
-        answer = append(desk, parcel, taking)
+    def revoking(self, desk, parcel, taking=None):
+        answer = append(self, desk, parcel, taking)
         if parcel.actor.principal == "agent:ada" and first.acquire(blocking=False):
             with ThreadPoolExecutor(1) as pool, commonbook.open(address) as other:
                 if how == "grant":
@@ -241,7 +241,7 @@ def test_whose_right_is_taken_while_it_writes_is_refused_and_the_others_are_stor
                     pool.submit(other.revoke_key, key.key.id).result(60)
         return answer
 
-    monkeypatch.setattr(capture, "_append", revoking)
+    monkeypatch.setattr(Appender, "_append", revoking)
     futures = [*crowd.keep_two(), crowd.append("c", "It rains.", key="1")]
     bad = crowd.append("a", "Ada was here.", book=ada)
     if how == "key":

@@ -69,7 +69,14 @@ class Book(SessionVerbs, SharingVerbs, RulingVerbs, ReasoningVerbs):
         return self._in_hands_of(granting.with_key(self._parts, secret))
 
     def _in_hands_of(self, actor: Actor) -> Book:
-        book = Book(self._parts, self._settings, actor=actor, transfers=self._transfers, recalls=self._recalls)
+        book = Book(
+            self._parts,
+            self._settings,
+            actor=actor,
+            transfers=self._transfers,
+            recalls=self._recalls,
+            appender=self._appender,
+        )
         # Closing what was lent closes nothing of the book itself.
         book._lent = True
         return book

@@ -33,7 +33,7 @@ class SessionVerbs(Hands):
         """
         spoken.require_list(messages)
         sent = [Sent(message) if isinstance(message, str) else message for message in messages]
-        return capture.append(self._parts, self._actor, session, sent, self._context(space, parent, tags))
+        return self._appender.append(self._actor, session, sent, self._context(space, parent, tags))
 
     @asking
     def messages(self, session: str, *, after: int = 0, limit: int = 100) -> MessagePage:

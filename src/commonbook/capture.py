@@ -52,7 +52,7 @@ from commonbook.model import (
 )
 from commonbook.ports import Likeness, Overtaken, Parts, Reading
 from commonbook.principals import Actor
-from commonbook.together import LATER, Apart, Later, apiece
+from commonbook.together import LATER, Apart, Later, Together, apiece
 from commonbook.writing import ask_ahead, write, write_all
 
 Reason: TypeAlias = Literal["new", "reset", "resume", "branch", "compress"]
@@ -101,25 +101,109 @@ class _Parcel(NamedTuple):
 # --- append
 
 
-def append(parts: Parts, actor: Actor, session_id: str, messages: Sequence[Sent], context: Context) -> Captured:
-    """Store messages in the order given, all or none; one that was sent before under its client id is a repeat."""
-    session_id = spoken.session_name(session_id)
-    if not messages:
-        raise BadInput("there is no message to append", fix="give at least one")
-    if len(messages) > MAX_MESSAGES:
-        raise TooLarge(
-            f"{len(messages):,} messages are too many at once", fix=f"send at most {MAX_MESSAGES:,} at a time"
-        )
-    cleaned = []
-    for at, message in enumerate(messages):
-        with wording.naming(at):
-            cleaned.append(_cleaned(message))
-    # Looked up once: another thread may throw all places away meanwhile.
-    place = parts.places.get(session_id, "")
-    parcel = _Parcel(actor, session_id, place, cleaned, context)
-    if not place:
-        return write(parts, actor, partial(_append, parcel=parcel))
-    return parts.together.go(place, parcel, partial(_append_all, parts), key=session_id, size=len(messages))
+class Appender:
+    """Appends messages to sessions, with group commit: concurrent appends of one process share a transaction.
+
+    A book has one, shared by all principals who use it, so that their appends can be committed together.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        """Append to the sessions of this book."""
+        self._parts = parts
+        self.session_spaces: dict[str, str] = {}
+        """The space in which each session was last seen: a hint for early locks, always checked before it is used."""
+        self.group_commit = Together()
+
+    def append(self, actor: Actor, session_id: str, messages: Sequence[Sent], context: Context) -> Captured:
+        """Store messages in the order given, all or none; one that was sent before under its client id is a repeat."""
+        session_id = spoken.session_name(session_id)
+        if not messages:
+            raise BadInput("there is no message to append", fix="give at least one")
+        if len(messages) > MAX_MESSAGES:
+            raise TooLarge(
+                f"{len(messages):,} messages are too many at once", fix=f"send at most {MAX_MESSAGES:,} at a time"
+            )
+        cleaned = []
+        for at, message in enumerate(messages):
+            with wording.naming(at):
+                cleaned.append(_cleaned(message))
+        # Looked up once: another thread may clear the hints meanwhile.
+        place = self.session_spaces.get(session_id, "")
+        parcel = _Parcel(actor, session_id, place, cleaned, context)
+        if not place:
+            return write(self._parts, actor, partial(self._append, parcel=parcel))
+        return self.group_commit.go(place, parcel, self._append_all, key=session_id, size=len(messages))
+
+    def _append_all(
+        self, parcels: Sequence[_Parcel], /, *, patient: bool, alone: bool
+    ) -> Sequence[Captured | Later | CommonbookError]:
+        """Append what several send, in one transaction.
+
+        Who is patient waits for others who write to the same space, who is alone for those who write to its session
+        too.
+        """
+        places = sorted({parcel.place for parcel in parcels})
+        how = self._append_one if alone else partial(self._append_free, patient=patient)
+        answers: Sequence[Captured | Later] = ()
+
+        def story(desks: Sequence[Desk]) -> Sequence[Captured | Later]:
+            nonlocal answers
+            answers = how(desks, parcels, places)
+            return answers
+
+        try:
+            return write_all(self._parts, [parcel.actor for parcel in parcels], story, expecting=places)
+        except Busy as error:
+            if patient or not error.one_thing:
+                raise
+            raise Apart from error
+        except HomeError as error:
+            if LATER not in answers:
+                raise
+            # What was perhaps made, or is not on every server, is not of those for whom nothing was done.
+            each = apiece(error, len(parcels))
+            return [LATER if answer is LATER else mine for answer, mine in zip(answers, each, strict=True)]
+
+    def _append_one(
+        self, desks: Sequence[Desk], parcels: Sequence[_Parcel], places: Sequence[str]
+    ) -> Sequence[Captured | Later]:
+        """Append what one sends, which waits for its session and its space."""
+        ((desk, parcel),) = zip(desks, parcels, strict=True)
+        taking = sessions.Taking(desk.tx, parcel.session_id, parcel.client_ids)
+        ask_ahead(desk, places)
+        return [self._append(desk, parcel, taking)]
+
+    def _append_free(
+        self, desks: Sequence[Desk], parcels: Sequence[_Parcel], places: Sequence[str], *, patient: bool
+    ) -> Sequence[Captured | Later]:
+        """Append what goes to sessions that nobody holds; who is patient still waits for its space."""
+        wanted = {parcel.session_id: parcel.client_ids for parcel in parcels}
+        asked = sessions.take_free(desks[0].tx, places, wanted, patient=patient)
+        held = ask_ahead(desks[0], places)
+        taken, free = asked(), places if patient else held()
+        takings = [taken.get((parcel.place, parcel.session_id)) if parcel.place in free else None for parcel in parcels]
+        if not any(takings):
+            raise Apart
+        try:
+            return [
+                self._append(desk, parcel, taking) if taking else LATER
+                for desk, parcel, taking in zip(desks, parcels, takings, strict=True)
+            ]
+        except CommonbookError as error:
+            if len(parcels) == 1:
+                raise
+            raise Apart from error
+
+    def _append(self, desk: Desk, parcel: _Parcel, taking: sessions.Taking | None = None) -> Captured:
+        taking = taking or sessions.Taking(desk.tx, parcel.session_id, parcel.client_ids)
+        session = _session_for(desk, parcel.session_id, parcel.context, taking)
+        self._note_space(session)
+        return _append(desk, session, parcel.cleaned, taking)
+
+    def _note_space(self, session: Session) -> None:
+        if len(self.session_spaces) >= _PLACES and session.id not in self.session_spaces:
+            self.session_spaces.clear()
+        self.session_spaces[session.id] = session.space.id
 
 
 def _cleaned(sent: Sent) -> _Clean:
@@ -133,71 +217,7 @@ def _cleaned(sent: Sent) -> _Clean:
     return _Clean(sent, text, masked, sent.role)
 
 
-def _append_all(
-    parts: Parts, parcels: Sequence[_Parcel], *, patient: bool, alone: bool
-) -> Sequence[Captured | Later | CommonbookError]:
-    """Append what several send, in one transaction.
-
-    Who is patient waits for others who write to the same space, who is alone for those who write to its session too.
-    """
-    places = sorted({parcel.place for parcel in parcels})
-    how = _append_one if alone else partial(_append_free, patient=patient)
-    answers: Sequence[Captured | Later] = ()
-
-    def story(desks: Sequence[Desk]) -> Sequence[Captured | Later]:
-        nonlocal answers
-        answers = how(desks, parcels, places)
-        return answers
-
-    try:
-        return write_all(parts, [parcel.actor for parcel in parcels], story, expecting=places)
-    except Busy as error:
-        if patient or not error.one_thing:
-            raise
-        raise Apart from error
-    except HomeError as error:
-        if LATER not in answers:
-            raise
-        # What was perhaps made, or is not on every server, is not of those for whom nothing was done.
-        each = apiece(error, len(parcels))
-        return [LATER if answer is LATER else mine for answer, mine in zip(answers, each, strict=True)]
-
-
-def _append_one(desks: Sequence[Desk], parcels: Sequence[_Parcel], places: Sequence[str]) -> Sequence[Captured | Later]:
-    """Append what one sends, which waits for its session and its space."""
-    ((desk, parcel),) = zip(desks, parcels, strict=True)
-    taking = sessions.Taking(desk.tx, parcel.session_id, parcel.client_ids)
-    ask_ahead(desk, places)
-    return [_append(desk, parcel, taking)]
-
-
-def _append_free(
-    desks: Sequence[Desk], parcels: Sequence[_Parcel], places: Sequence[str], *, patient: bool
-) -> Sequence[Captured | Later]:
-    """Append what goes to sessions that nobody holds; who is patient still waits for its space."""
-    wanted = {parcel.session_id: parcel.client_ids for parcel in parcels}
-    asked = sessions.take_free(desks[0].tx, places, wanted, patient=patient)
-    held = ask_ahead(desks[0], places)
-    taken, free = asked(), places if patient else held()
-    takings = [taken.get((parcel.place, parcel.session_id)) if parcel.place in free else None for parcel in parcels]
-    if not any(takings):
-        raise Apart
-    try:
-        return [
-            _append(desk, parcel, taking) if taking else LATER
-            for desk, parcel, taking in zip(desks, parcels, takings, strict=True)
-        ]
-    except CommonbookError as error:
-        if len(parcels) == 1:
-            raise
-        raise Apart from error
-
-
-def _append(desk: Desk, parcel: _Parcel, taking: sessions.Taking | None = None) -> Captured:
-    session_id, cleaned, context = parcel.session_id, parcel.cleaned, parcel.context
-    taking = taking or sessions.Taking(desk.tx, session_id, parcel.client_ids)
-    session = _session_for(desk, session_id, context, taking)
-    _note_place(desk, session)
+def _append(desk: Desk, session: Session, cleaned: Sequence[_Clean], taking: sessions.Taking) -> Captured:
     known = taking.repeated()
     receipts: list[Appended] = []
     fresh: dict[str, tuple[Message, str | None]] = {}
@@ -228,13 +248,6 @@ def _append(desk: Desk, parcel: _Parcel, taking: sessions.Taking | None = None) 
     if fresh:
         _store(desk, session, list(fresh.values()))
     return Captured(session.id, tuple(receipts), settled=settled)
-
-
-def _note_place(desk: Desk, session: Session) -> None:
-    places = desk.parts.places
-    if len(places) >= _PLACES and session.id not in places:
-        places.clear()
-    places[session.id] = session.space.id
 
 
 def _store(desk: Desk, session: Session, fresh: Sequence[tuple[Message, str | None]]) -> None:

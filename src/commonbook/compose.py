@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from commonbook import dates, home
 from commonbook.book import Book
+from commonbook.capture import Appender
 from commonbook.engines.disk import HIDDEN, HomeFolder
 from commonbook.engines.durable_files import make_folders
 from commonbook.engines.forking import loading
@@ -47,7 +48,6 @@ from commonbook.ports import (
 )
 from commonbook.principals import OWNER_ACTOR
 from commonbook.settings import DatabaseChoice, Settings, checked_address
-from commonbook.together import Together
 
 if TYPE_CHECKING:
     from commonbook.client import Client, Mask
@@ -118,6 +118,7 @@ def open_book(settings: Settings, *, clock: Clock | None = None, progress: Progr
         actor=OWNER_ACTOR,
         transfers=cast("Transfers", _Later(_transfers)),
         recalls=cast("Recalls", _Recalls(recalls)),
+        appender=Appender(parts),
         unsent=lambda: _unsent(settings, clock),
     )
     # What was moved away is still read; nothing is taken in any more.
@@ -142,8 +143,6 @@ def _in_a_home(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], Re
         yaml=cast("Yaml", _Later(_yaml)),
         clock=clock,
         zone=dates.zone_named(_zone(database, settings, keys)),
-        places={},
-        together=Together(),
     )
     return parts, lambda: _recalls(settings, lambda: _mapped_index(hidden))
 
@@ -168,8 +167,6 @@ def _on_a_server(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], 
         yaml=cast("Yaml", _Later(_yaml)),
         clock=clock,
         zone=zone,
-        places={},
-        together=Together(),
     )
     return parts, lambda: _recalls(settings, lambda: _postgres_index(settings, database))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from commonbook import prefetch, rights, settings
+from commonbook.capture import Appender
 from commonbook.model import Unsent
 from commonbook.ports import Parts, Recalls, Transfers
 from commonbook.principals import Actor
@@ -22,12 +23,14 @@ class Hands:
         actor: Actor,
         transfers: Transfers,
         recalls: Recalls,
+        appender: Appender,
         unsent: Callable[[], Unsent] = Unsent,
     ) -> None:
         """Act on these parts in the name of the actor; `commonbook.open` makes one."""
         self._parts = parts
         self._transfers = transfers
         self._recalls = recalls
+        self._appender = appender
         self._prefetcher = prefetch.Prefetcher()
         self._settings = chosen
         self._actor = actor

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias,
 from commonbook.catalogue import Found, Layer, Marker, Sought, Tail
 from commonbook.model import Asked, Change, Finding, Progress, Recalled, TransferReport
 from commonbook.principals import Actor
-from commonbook.together import Together
 
 if TYPE_CHECKING:
     import numpy as np
@@ -501,7 +500,3 @@ class Parts(NamedTuple):
     yaml: Yaml
     clock: Clock
     zone: tzinfo
-    places: dict[str, str]
-    """Where sessions were last seen to be, by their ids: only to ask ahead, never to be believed."""
-    together: Together
-    """Where callers wait who append at once, to do so in one transaction."""
