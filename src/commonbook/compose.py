@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from commonbook import dates, home
+from commonbook import dates, file_journal, home
 from commonbook.book import Book
 from commonbook.capture import Appender
 from commonbook.engines.disk import HIDDEN, HomeFolder
@@ -34,6 +34,7 @@ from commonbook.errors import (
 from commonbook.fork_safety import renewed_in_child
 from commonbook.model import Finding, MoveReport, Progress, Unsent, new_id, quiet, stamp
 from commonbook.ports import (
+    AfterCommit,
     Clock,
     Database,
     Index,
@@ -56,6 +57,9 @@ if TYPE_CHECKING:
     from commonbook.outbox import Transport
 
 _OURS: Final = "the keys of this book"
+
+_AFTER_COMMIT: Final[AfterCommit] = file_journal.write_committed
+"""The step of every write that runs when its transaction is committed."""
 
 
 class SystemClock:
@@ -143,6 +147,7 @@ def _in_a_home(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], Re
         yaml=cast("Yaml", _Later(_yaml)),
         clock=clock,
         zone=dates.zone_named(_zone(database, settings, keys)),
+        after_commit=_AFTER_COMMIT,
     )
     return parts, lambda: _recalls(settings, lambda: _mapped_index(hidden))
 
@@ -167,6 +172,7 @@ def _on_a_server(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], 
         yaml=cast("Yaml", _Later(_yaml)),
         clock=clock,
         zone=zone,
+        after_commit=_AFTER_COMMIT,
     )
     return parts, lambda: _recalls(settings, lambda: _postgres_index(settings, database))
 

@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 from commonbook import audit, carry, home, memories, spaces
 from commonbook.desk import Desk
 from commonbook.errors import Conflict, HomeDamaged
+from commonbook.file_journal import strike_off
 from commonbook.model import MoveReport, Progress
 from commonbook.ports import Database, Keys, Parts, Reading, Row, Transaction
 from commonbook.principals import OWNER_ACTOR
-from commonbook.writing import strike_off
 
 _BATCH: Final = 500
 _ALL: Final = 1_000_000_000

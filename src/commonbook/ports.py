@@ -489,6 +489,18 @@ class Recalls(Protocol):
         ...
 
 
+class AfterCommit(Protocol):
+    """The step of a write that runs when its transaction is committed."""
+
+    def __call__(self, parts: Parts, contents: Mapping[str, bytes | None], /) -> None:
+        """Write the files of the committed change, by the ids of their memories; None stands for a file to remove.
+
+        An error of the disk or of the home does not reach the caller of the write: the change is made, and the journal
+        keeps what could not be written.
+        """
+        ...
+
+
 class Parts(NamedTuple):
     """What every flow is handed: the engines of this book."""
 
@@ -500,3 +512,4 @@ class Parts(NamedTuple):
     yaml: Yaml
     clock: Clock
     zone: tzinfo
+    after_commit: AfterCommit

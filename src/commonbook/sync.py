@@ -10,16 +10,17 @@ from functools import partial
 from threading import Event
 from typing import Final, Protocol, TypeVar
 
-from commonbook import carry, files, memories, takein
+from commonbook import files, takein
 from commonbook.batches import in_batches
 from commonbook.desk import Desk
 from commonbook.errors import CommonbookError, HomeIsNewer
+from commonbook.file_journal import settle_journal
 from commonbook.files import MISSING
 from commonbook.model import Progress, SyncReport, quiet
 from commonbook.paths import INVALIDATIONS
 from commonbook.ports import Parts
 from commonbook.principals import FILESYSTEM_ACTOR, Actor
-from commonbook.writing import strike_off, write
+from commonbook.writing import write
 
 Told_co = TypeVar("Told_co", covariant=True)
 
@@ -92,22 +93,6 @@ def watch(parts: Parts, stop: Event, noticed: Callable[[SyncReport], None]) -> N
         looked = time.monotonic() if whole else looked
 
 
-def settle_journal(parts: Parts) -> None:
-    """Carry out what is in the journal, and what a crash left half way."""
-    found = carry.leftovers(parts)
-    if found:
-        write(parts, FILESYSTEM_ACTOR, partial(takein.typed, found=found))
-        carry.drop(parts, found)
-    with parts.db.reading() as tx:
-        waiting = files.pending(tx)
-    for some in in_batches(waiting, _BATCH):
-        done = carry.carry_out(parts, dict.fromkeys(some), again=True)
-        strike_off(parts, done.done)
-        if done.typed or done.stale:
-            write(parts, FILESYSTEM_ACTOR, partial(_settle, done=done))
-            carry.drop(parts, done.typed)
-
-
 class Story(Protocol[Told_co]):
     """A story about memories whose files may have been moved by hand; `looked` once somebody has looked where."""
 
@@ -134,13 +119,6 @@ def accept_deletions(parts: Parts) -> int:
     for some in in_batches(missing, _BATCH):
         write(parts, FILESYSTEM_ACTOR, partial(_delete, paths=some))
     return len(missing)
-
-
-def _settle(desk: Desk, done: carry.CarriedOut) -> None:
-    """Take in what was typed, and issue anew what another version of this program would have written otherwise."""
-    takein.typed(desk, done.typed)
-    stale = tuple(files.journal(desk.tx, done.stale))
-    desk.issue(memories.several(desk.tx, desk.spaces, stale).values())
 
 
 def _look_once(parts: Parts, outcomes: Counter[str], progress: Progress) -> list[str]:

@@ -1,35 +1,20 @@
-"""The one writing transaction: a story at a desk, sealed, committed, and its files carried out."""
+"""The write transaction: it runs an operation, finalizes and commits its changes, and has their files written.
+
+The step behind the commit (`Parts.after_commit`) is handed in: `compose` says which it is.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Final
 
-from commonbook import (
-    audit,
-    carry,
-    changes,
-    files,
-    following,
-    home,
-    memories,
-    notices,
-    rights,
-    spaces,
-    takein,
-    taking,
-)
+from commonbook import audit, changes, following, home, memories, notices, rights, spaces, taking
 from commonbook.desk import Ahead, Desk
-from commonbook.errors import Busy, CommonbookError, DiskFull, NotAllowed, NotFound
-from commonbook.files import Carried
+from commonbook.errors import CommonbookError, NotAllowed, NotFound
 from commonbook.model import Change
 from commonbook.ports import Overtaken, Parts, Told, Transaction
-from commonbook.principals import FILESYSTEM_ACTOR, Actor
-
-# A person who saves just while we write is taken in at once; one who saves all the time, by the next look.
-_ROUNDS: Final = 5
+from commonbook.principals import Actor
 
 
 def write(parts: Parts, actor: Actor, story: Callable[[Desk], Told]) -> Told:
@@ -48,11 +33,20 @@ def write_all(
 
     `expecting` are the spaces that it will probably be about, and no others.
     """
-    told, wanted = _commit(parts, actors, story, expecting)
-    # The change is made: what the files cannot follow now stays in the journal, and `status` counts it.
+    told, files = _commit(parts, actors, story, expecting)
+    # The change is made: a file that cannot be written now stays in the journal, and `status` counts it.
     with suppress(OSError, CommonbookError):
-        _follow(parts, wanted)
+        parts.after_commit(parts, files)
     return told
+
+
+def commit(parts: Parts, actor: Actor, operation: Callable[[Desk], Told]) -> tuple[Told, dict[str, bytes | None]]:
+    """Run an operation and commit it, without the step behind the commit.
+
+    Return its result, and the files that are left to write: their contents by the ids of their memories, None for a
+    file to remove. The journal has them until they are written.
+    """
+    return _commit(parts, (actor,), _at_its_desk(operation))
 
 
 @contextmanager
@@ -74,20 +68,6 @@ def _note_refusal(desk: Desk, *, verb: str, ids: Sequence[str]) -> None:
         memory = memories.find(desk.tx, desk.spaces, memory_id)
         if memory is not None and memory.space.id not in writable:
             desk.log(memory.space, "refused", (), verb=verb, memory=memory_id)
-
-
-def _follow(parts: Parts, wanted: Mapping[str, bytes | None]) -> None:
-    """Bring the files up to what was committed, and take in what a person typed meanwhile."""
-    for _ in range(_ROUNDS):
-        if not wanted:
-            return
-        done = carry.carry_out(parts, wanted)
-        strike_off(parts, done.done)
-        if not done.typed:
-            return
-        # What a person typed while we wrote came out of the exchange: it goes into the history, or on top.
-        _, wanted = _commit(parts, (FILESYSTEM_ACTOR,), _at_its_desk(partial(takein.typed, found=done.typed)))
-        carry.drop(parts, done.typed)
 
 
 def _commit(
@@ -186,13 +166,3 @@ def _names(desks: Sequence[Desk], by_space: Mapping[str, Sequence[Change]]) -> C
     some = not all(rights.is_owner(desk.actor) for desk in desks)
     wanted = (space for space, changed in by_space.items() if some or any(change.subjects for change in changed))
     return spaces.names(tx, sorted(wanted))
-
-
-def strike_off(parts: Parts, carried: Sequence[Carried]) -> None:
-    """Strike what was carried out off the journal, without waiting for the disk or insisting.
-
-    The change itself is durable: whoever looks next would find the files right, and strike them off then.
-    """
-    if carried:
-        with suppress(Busy, DiskFull):
-            parts.db.write(partial(files.strike_off, carried=carried), durable=False)

@@ -1,0 +1,74 @@
+"""The file journal, worked off: behind each commit, and by the next scan of the folder after a crash.
+
+A change is committed together with the journal rows of its files (a write-ahead journal). Files are written
+afterwards; a row goes when its file is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from commonbook import carry, files, memories, takein, writing
+from commonbook.batches import in_batches
+from commonbook.desk import Desk
+from commonbook.errors import Busy, DiskFull
+from commonbook.files import Carried
+from commonbook.ports import Parts
+from commonbook.principals import FILESYSTEM_ACTOR
+
+# A save made while we write is applied at once. Of a person who saves all the time, the next scan applies the rest.
+_ROUNDS: Final = 5
+_BATCH: Final = 200
+
+
+def write_committed(parts: Parts, contents: Mapping[str, bytes | None]) -> None:
+    """Write the files of a committed change, and apply what a person saved to them meanwhile.
+
+    `contents` has the files by the ids of their memories; None stands for a file to remove.
+    """
+    for _ in range(_ROUNDS):
+        if not contents:
+            return
+        done = carry.carry_out(parts, contents)
+        strike_off(parts, done.done)
+        if not done.typed:
+            return
+        # A person's save came out of the exchange: it becomes the newest revision, or an earlier one in the history.
+        _, contents = writing.commit(parts, FILESYSTEM_ACTOR, partial(takein.typed, found=done.typed))
+        carry.drop(parts, done.typed)
+
+
+def strike_off(parts: Parts, carried: Sequence[Carried]) -> None:
+    """Strike what was carried out off the journal, without waiting for the disk or insisting.
+
+    The change itself is durable: whoever looks next would find the files right, and strike them off then.
+    """
+    if carried:
+        with suppress(Busy, DiskFull):
+            parts.db.write(partial(files.strike_off, carried=carried), durable=False)
+
+
+def settle_journal(parts: Parts) -> None:
+    """Carry out what is in the journal, and what a crash left half way."""
+    found = carry.leftovers(parts)
+    if found:
+        writing.write(parts, FILESYSTEM_ACTOR, partial(takein.typed, found=found))
+        carry.drop(parts, found)
+    with parts.db.reading() as tx:
+        waiting = files.pending(tx)
+    for some in in_batches(waiting, _BATCH):
+        done = carry.carry_out(parts, dict.fromkeys(some), again=True)
+        strike_off(parts, done.done)
+        if done.typed or done.stale:
+            writing.write(parts, FILESYSTEM_ACTOR, partial(_settle, done=done))
+            carry.drop(parts, done.typed)
+
+
+def _settle(desk: Desk, done: carry.CarriedOut) -> None:
+    """Take in what was typed, and issue anew what another version of this program would have written otherwise."""
+    takein.typed(desk, done.typed)
+    stale = tuple(files.journal(desk.tx, done.stale))
+    desk.issue(memories.several(desk.tx, desk.spaces, stale).values())
