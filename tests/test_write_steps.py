@@ -5,14 +5,72 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 import commonbook
 from commonbook.book import Book
-from commonbook.errors import HomeDamaged
-from commonbook.ports import AfterCommit, Parts
+from commonbook.desk import Desk, step
+from commonbook.errors import Conflict, HomeDamaged
+from commonbook.ports import AfterCommit, BeforeSeal, Parts
+from commonbook.writing import write_all
+
+
+def with_before_seal(book: Book, *steps: BeforeSeal) -> None:
+    book._parts = book._parts._replace(before_seal=steps)
 
 
 def with_after_commit(book: Book, step: AfterCommit) -> None:
     book._parts = book._parts._replace(after_commit=step)
+
+
+# --- before the changes are finalized
+
+
+def test_the_steps_run_in_their_order_behind_the_operation_and_before_anything_is_finalized(book: Book):
+    ran: list[tuple[str, list[str], int]] = []
+
+    def named(name: str) -> BeforeSeal:
+        def run(desk: Desk) -> None:
+            (logged,) = desk.tx.rows("SELECT count(*) FROM log_entry")
+            ran.append((name, [change.action for change in desk.tx.recorded], logged[0]))
+
+        return step(run)
+
+    book.create_space("weather")
+    before = book.verify_log().entries
+    with_before_seal(book, named("first"), named("second"), named("third"))
+    book.remember("It rains.", space="weather")
+    assert ran == [(name, ["remember"], before) for name in ("first", "second", "third")]
+
+
+def test_every_actor_of_a_transaction_has_each_step(book: Book):
+    ran: list[tuple[str, str]] = []
+    with_before_seal(
+        book,
+        step(lambda desk: ran.append((str(desk.actor), "first"))),
+        step(lambda desk: ran.append((str(desk.actor), "second"))),
+    )
+    write_all(book._parts, ["user:alice", "user:bob"], lambda desks: len(desks))
+    assert ran == [("user:alice", "first"), ("user:alice", "second"), ("user:bob", "first"), ("user:bob", "second")]
+
+
+def test_a_step_that_fails_undoes_the_whole_write(book: Book):
+    committed: list[object] = []
+    with_before_seal(book, step(lambda desk: desk.log(desk.system_space("weather"), "step", ())), step(_failing))
+    with_after_commit(book, lambda _parts, contents: committed.append(contents))
+    with pytest.raises(Conflict):
+        book.remember("It rains.")
+    assert (book.list().items, book.spaces(), committed) == ((), (), [])
+    assert book.verify_log().findings == ()
+
+
+def _failing(_desk: Desk) -> None:
+    raise Conflict("a step refuses", fix="leave it out")
+
+
+def test_a_step_refuses_what_is_no_write_context():
+    with pytest.raises(TypeError, match="given a str"):
+        step(_failing)("a context")
 
 
 # --- behind the commit

@@ -13,9 +13,10 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from commonbook import dates, file_journal, home
+from commonbook import dates, file_journal, following, home, notices, taking
 from commonbook.book import Book
 from commonbook.capture import Appender
+from commonbook.desk import step
 from commonbook.engines.disk import HIDDEN, HomeFolder
 from commonbook.engines.durable_files import make_folders
 from commonbook.engines.forking import loading
@@ -35,6 +36,7 @@ from commonbook.fork_safety import renewed_in_child
 from commonbook.model import Finding, MoveReport, Progress, Unsent, new_id, quiet, stamp
 from commonbook.ports import (
     AfterCommit,
+    BeforeSeal,
     Clock,
     Database,
     Index,
@@ -57,6 +59,17 @@ if TYPE_CHECKING:
     from commonbook.outbox import Transport
 
 _OURS: Final = "the keys of this book"
+
+_BEFORE_SEAL: Final[tuple[BeforeSeal, ...]] = (step(following.spread), step(notices.spread), step(taking.take))
+"""The steps of every write that run in its transaction, behind the operation, before its changes are finalized.
+
+The order matters, since each step may add to what the later ones look at:
+1. Copies take over the changed texts of their sources. That may apply hand edits of the copies' files, which can change
+   what other memories depend on.
+2. Notices are brought up to date with what depends on superseded or deleted memories.
+3. Sharing rules look at every memory that the operation and the first two steps have written. A copy that a rule makes
+   is new: no other copy takes its text over yet, and nothing depends on it.
+"""
 
 _AFTER_COMMIT: Final[AfterCommit] = file_journal.write_committed
 """The step of every write that runs when its transaction is committed."""
@@ -147,6 +160,7 @@ def _in_a_home(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], Re
         yaml=cast("Yaml", _Later(_yaml)),
         clock=clock,
         zone=dates.zone_named(_zone(database, settings, keys)),
+        before_seal=_BEFORE_SEAL,
         after_commit=_AFTER_COMMIT,
     )
     return parts, lambda: _recalls(settings, lambda: _mapped_index(hidden))
@@ -172,6 +186,7 @@ def _on_a_server(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], 
         yaml=cast("Yaml", _Later(_yaml)),
         clock=clock,
         zone=zone,
+        before_seal=_BEFORE_SEAL,
         after_commit=_AFTER_COMMIT,
     )
     return parts, lambda: _recalls(settings, lambda: _postgres_index(settings, database))

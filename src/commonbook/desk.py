@@ -10,7 +10,7 @@ from commonbook import dates, files, memories, paths, rights, sessions, spaces
 from commonbook.documents import rendered
 from commonbook.errors import DiskFull, NotFound
 from commonbook.model import Change, Memory, Session, Space, Spaces, new_id
-from commonbook.ports import Overtaken, Parts, Row, Transaction
+from commonbook.ports import BeforeSeal, Overtaken, Parts, Row, Transaction
 from commonbook.principals import READER, WRITER, Actor
 
 _ROOM: Final = 2 * 1024 * 1024
@@ -199,6 +199,17 @@ class Desk(NamedTuple):
         needed = _ROOM + 3 * sum(len(data) for data in self.carry.values() if data)
         if self.parts.folder.free_bytes() < needed:
             raise DiskFull("the disk of the home is full", fix=f"free at least {needed:,} bytes and try again")
+
+
+def step(run: Callable[[Desk], object]) -> BeforeSeal:
+    """Return a function of the write context as a step for `Parts.before_seal`, which does not name that type."""
+
+    def checked(context: object, /) -> None:
+        if not isinstance(context, Desk):
+            raise TypeError(f"a step before the seal was given a {type(context).__name__}")
+        run(context)
+
+    return checked
 
 
 def no_memory(memory_id: str) -> NotFound:

@@ -489,6 +489,17 @@ class Recalls(Protocol):
         ...
 
 
+class BeforeSeal(Protocol):
+    """A step of a write that runs in its transaction, behind the operation and before its changes are finalized."""
+
+    def __call__(self, context: object, /) -> None:
+        """Complete the changes of one actor, whose write context this is; what is raised undoes the whole write.
+
+        The type of the context is defined above this module: `desk.step` makes such a step of a function of it.
+        """
+        ...
+
+
 class AfterCommit(Protocol):
     """The step of a write that runs when its transaction is committed."""
 
@@ -512,4 +523,6 @@ class Parts(NamedTuple):
     yaml: Yaml
     clock: Clock
     zone: tzinfo
+    before_seal: tuple[BeforeSeal, ...]
+    """In the order in which they run."""
     after_commit: AfterCommit

@@ -1,6 +1,7 @@
 """The write transaction: it runs an operation, finalizes and commits its changes, and has their files written.
 
-The step behind the commit (`Parts.after_commit`) is handed in: `compose` says which it is.
+The steps between the operation and `seal` (`Parts.before_seal`) and the step behind the commit (`Parts.after_commit`)
+are handed in. `compose` lists them, and says why they run in that order.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager, suppress
 from functools import partial
 
-from commonbook import audit, changes, following, home, memories, notices, rights, spaces, taking
+from commonbook import audit, changes, home, memories, rights, spaces
 from commonbook.desk import Ahead, Desk
 from commonbook.errors import CommonbookError, NotAllowed, NotFound
 from commonbook.model import Change
@@ -84,9 +85,8 @@ def _commit(
         desks = [Desk(tx, parts, actor, rested, there, carried, {}, {}, {}, ahead) for actor in actors]
         told = story(desks)
         for desk in desks:
-            following.spread(desk)
-            notices.spread(desk)
-            taking.take(desk)
+            for step in parts.before_seal:
+                step(desk)
         seal(desks)
         return told, carried
 
