@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ import commonbook
 from commonbook.book import Book
 from commonbook.desk import Desk, step
 from commonbook.errors import Conflict, HomeDamaged
-from commonbook.ports import AfterCommit, BeforeSeal, Parts
-from commonbook.writing import write_all
+from commonbook.ports import AfterCommit, BeforeSeal, Overtaken, Parts, Told, Transaction
+from commonbook.principals import OWNER_ACTOR, Actor
+from commonbook.writing import write, write_all
 
 
 def with_before_seal(book: Book, *steps: BeforeSeal) -> None:
@@ -47,10 +49,10 @@ def test_every_actor_of_a_transaction_has_each_step(book: Book):
     ran: list[tuple[str, str]] = []
     with_before_seal(
         book,
-        step(lambda desk: ran.append((str(desk.actor), "first"))),
-        step(lambda desk: ran.append((str(desk.actor), "second"))),
+        step(lambda desk: ran.append((desk.actor.principal, "first"))),
+        step(lambda desk: ran.append((desk.actor.principal, "second"))),
     )
-    write_all(book._parts, ["user:alice", "user:bob"], lambda desks: len(desks))
+    write_all(book._parts, [Actor("user:alice"), Actor("user:bob")], lambda desks: len(desks))
     assert ran == [("user:alice", "first"), ("user:alice", "second"), ("user:bob", "first"), ("user:bob", "second")]
 
 
@@ -71,6 +73,77 @@ def _failing(_desk: Desk) -> None:
 def test_a_step_refuses_what_is_no_write_context():
     with pytest.raises(TypeError, match="given a str"):
         step(_failing)("a context")
+
+
+# --- what the write contexts of a transaction share
+
+
+def test_the_actors_of_a_transaction_share_all_but_their_changes(book: Book):
+    memory = book.get(book.remember("It rains.", space="weather").id)
+
+    def operation(contexts: Sequence[Desk]) -> None:
+        alice, bob = contexts
+        assert (alice.tx, alice.spaces, alice.permissions) == (bob.tx, bob.spaces, bob.permissions)
+        alice.pending.note_changed_text(memory)
+        alice.pending.note_changed_id(memory.id, space=memory.space.id, principal="user:alice")
+        alice.pending.note_reasoning_change(None, memory)
+        alice.pending.files_to_write[memory.id] = b"It rains."
+        made = alice.system_space("made")
+        assert bob.spaces[made.id] == made
+        assert (bob.pending.changed_texts, bob.pending.changed_ids, bob.pending.reasoning_changed) == ({}, {}, {})
+        assert bob.pending.files_to_write is alice.pending.files_to_write
+        assert bob.pending.early_locks is alice.pending.early_locks
+        raise Conflict("enough was seen", fix="roll it back")
+
+    with pytest.raises(Conflict, match="enough"):
+        write_all(book._parts, [Actor("user:alice"), Actor("user:bob")], operation)
+
+
+def test_whoever_acts_for_an_actor_leaves_its_changes_to_the_steps_of_that_actor(book: Book):
+    memory = book.get(book.remember("It rains.", space="weather").id)
+    seen: list[tuple[str, dict[str, object]]] = []
+    with_before_seal(book, step(lambda desk: seen.append((desk.actor.principal, dict(desk.pending.changed_ids)))))
+
+    def operation(contexts: Sequence[Desk]) -> None:
+        alice, _ = contexts
+        alice.acting_as(Actor("user:carla")).log_memory(memory, "look")
+
+    write_all(book._parts, [Actor("user:alice"), Actor("user:bob")], operation)
+    assert seen == [("user:alice", {memory.id: (memory.space.id, "user:carla")}), ("user:bob", {})]
+
+
+def test_an_operation_that_runs_again_begins_with_nothing_pending(book: Book, monkeypatch: pytest.MonkeyPatch):
+    memory = book.get(book.remember("It rains.", space="weather").id)
+    seen: list[tuple[int, int, int, int]] = []
+    committed: list[Mapping[str, bytes | None]] = []
+    with_before_seal(book)
+    with_after_commit(book, lambda _parts, contents: committed.append(contents))
+
+    def operation(desk: Desk) -> None:
+        pending = desk.pending
+        seen.append(
+            (len(pending.changed_texts), len(pending.changed_ids), len(pending.files_to_write), len(desk.spaces))
+        )
+        desk.system_space(f"made/{len(seen)}")
+        pending.note_changed_text(memory)
+        pending.note_changed_id(memory.id, space=memory.space.id, principal="user:alice")
+        pending.files_to_write[str(len(seen))] = b""
+        if len(seen) < 3:
+            raise Overtaken
+
+    once = book._parts.db.write
+
+    def again(wanted: Callable[[Transaction], Told]) -> Told:
+        """Run it again as often as need be, on an engine too where nobody else can be in its way."""
+        while True:
+            with suppress(Overtaken):
+                return once(wanted)
+
+    monkeypatch.setattr(book._parts.db, "write", again)
+    write(book._parts, OWNER_ACTOR, operation)
+    assert seen == [(0, 0, 0, 1)] * 3
+    assert committed == [{"3": b""}]
+    assert [space.name for space in book.spaces()] == ["made/3", "weather"]
 
 
 # --- behind the commit

@@ -44,7 +44,7 @@ def amend(
         links.replace(desk.tx, old.space.id, new)
         desk.touch_superseded(old)
     if new.revision != old.revision or old.deleted is not None:
-        desk.revised[new.id] = new
+        desk.pending.note_changed_text(new)
     if _stands_otherwise(old, new):
         desk.shake(old, new)
     desk.log_memory(new, _action(old, new, how), fields=sorted(changed), **logged)

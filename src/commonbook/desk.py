@@ -1,4 +1,4 @@
-"""The desk that every story in the writing transaction works at: who acts, on which spaces, and what it notes."""
+"""The write context of an operation: its transaction, who acts, on which spaces, and the work that is pending."""
 
 from __future__ import annotations
 
@@ -23,24 +23,145 @@ class Ahead(NamedTuple):
     whereabouts: Callable[[], list[Row]]
 
 
-class Desk(NamedTuple):
-    """What a story works with: the transaction, who acts, the spaces there are, and the files to carry out."""
+class ChangedIn(NamedTuple):
+    """The space of a memory that was written, and the principal who wrote it."""
 
-    tx: Transaction
-    parts: Parts
-    actor: Actor
-    rested: dict[Actor, rights.Held]
-    """What those may do on whose rights the story rests, as it was when somebody first looked; the seal looks again."""
-    spaces: MutableMapping[str, Space]
-    carry: dict[str, bytes | None]
-    revised: dict[str, Memory]
-    """What says something else now: copies follow it before the story ends."""
-    written: dict[str, tuple[str, str]]
-    """What was written, by its id, with its space and who did: rules look at it before the story ends."""
-    shaken: dict[str, tuple[Memory | None, Memory]]
-    """What rests on something else now, or is something else to rest on, as it was and is: notices follow."""
-    ahead: list[Ahead]
-    """What the seal was asked for ahead of the story's end."""
+    space: str
+    principal: str
+
+
+class Pending:
+    """The work that an operation leaves to the steps before the seal, to the seal, and to the step behind the commit.
+
+    Each actor of a transaction has `changed_texts`, `changed_ids` and `reasoning_changed` of its own, since the steps
+    before the seal run for each actor. All of them share `files_to_write` and `early_locks`, since there is one seal
+    and one commit.
+    """
+
+    __slots__ = ("changed_ids", "changed_texts", "early_locks", "files_to_write", "reasoning_changed")
+
+    def __init__(self) -> None:
+        """Begin a transaction, with nothing pending."""
+        self.changed_texts: dict[str, Memory] = {}
+        """Memories whose title or text changed: their copies are to take it over."""
+        self.changed_ids: dict[str, ChangedIn] = {}
+        """Memories that were written: sharing rules are to look at them."""
+        self.reasoning_changed: dict[str, tuple[Memory | None, Memory]] = {}
+        """Memories, as they were and are, whose dependencies changed, or that dependents have to judge anew: notices
+        are to be brought up to date.
+        """
+        self.files_to_write: dict[str, bytes | None] = {}
+        """Contents of files by the ids of their memories, None for a file to remove."""
+        self.early_locks: list[Ahead] = []
+        """Locks of spaces that were requested before the seal."""
+
+    def of_another_actor(self) -> Pending:
+        """Return the pending work of another actor in the same transaction."""
+        other = Pending()
+        other.files_to_write = self.files_to_write
+        other.early_locks = self.early_locks
+        return other
+
+    # --- changed texts, for copies
+
+    def note_changed_text(self, memory: Memory) -> None:
+        """Let the copies of a memory take over its text as it is now."""
+        self.changed_texts[memory.id] = memory
+
+    def check_copies(self, source: Memory) -> None:
+        """Let the copies of a source be checked, although its text did not change in this operation."""
+        self.changed_texts.setdefault(source.id, source)
+
+    def take_changed_texts(self) -> dict[str, Memory]:
+        """Return the memories whose text changed, and forget them."""
+        taken, self.changed_texts = self.changed_texts, {}
+        return taken
+
+    def take_latest(self, memory: Memory) -> Memory:
+        """Return a memory with its latest text, and forget it: its text may have changed again since it was taken."""
+        return self.changed_texts.pop(memory.id, memory)
+
+    # --- changed dependencies, for notices
+
+    def note_reasoning_change(self, before: Memory | None, after: Memory) -> None:
+        """Let notices be brought up to date with a change; of several of one memory, the first state and the last."""
+        first = self.reasoning_changed[after.id][0] if after.id in self.reasoning_changed else before
+        self.reasoning_changed[after.id] = (first, after)
+
+    def take_reasoning_changes(self) -> dict[str, tuple[Memory | None, Memory]]:
+        """Return the memories whose dependencies changed, as they were and are, and forget them."""
+        taken, self.reasoning_changed = self.reasoning_changed, {}
+        return taken
+
+    # --- changed ids, for sharing rules
+
+    def note_changed_id(self, memory_id: str, *, space: str, principal: str) -> None:
+        """Let sharing rules look at a memory that a principal wrote in a space."""
+        self.changed_ids[memory_id] = ChangedIn(space, principal)
+
+    def spaces_of_changed_ids(self) -> set[str]:
+        """Return the spaces of the memories that rules have not looked at yet."""
+        return {changed.space for changed in self.changed_ids.values()}
+
+    def keep_changed_ids_in(self, spaces_: Collection[str]) -> None:
+        """Forget the written memories of other spaces: no rule takes from there."""
+        for id_ in [id_ for id_, changed in self.changed_ids.items() if changed.space not in spaces_]:
+            del self.changed_ids[id_]
+
+    def first_changed_ids(self, limit: int) -> list[str]:
+        """Return some memories that rules have not looked at yet, in the order of their ids."""
+        return sorted(self.changed_ids)[:limit]
+
+    def forget_changed_ids(self, ids: Iterable[str]) -> None:
+        """Forget memories that rules have looked at."""
+        for id_ in ids:
+            self.changed_ids.pop(id_, None)
+
+    def take_changed_ids(self) -> dict[str, ChangedIn]:
+        """Return the memories that rules have not looked at yet, and forget them."""
+        taken, self.changed_ids = self.changed_ids, {}
+        return taken
+
+    # --- files and locks
+
+    def bytes_to_write(self) -> int:
+        """Return the size of all files to write."""
+        return sum(len(data) for data in self.files_to_write.values() if data)
+
+    def early_locks_on(self, spaces_: Iterable[str]) -> Ahead | None:
+        """Return the early locks that hold all of these spaces, if there are such."""
+        wanted = set(spaces_)
+        return next((lock for lock in self.early_locks if lock.ends().keys() >= wanted), None)
+
+
+class Desk:
+    """What an operation works with: the transaction, the engines, who acts, the spaces, and the pending work.
+
+    Each actor of a transaction has a context of its own (`beside`). All of them share `tx`, `parts`, `permissions` and
+    `spaces`, so that a space that one makes is known to the others; of `pending` they share what `Pending` says. An
+    operation may run more than once: its contexts, with everything in them, are made anew each time.
+    """
+
+    __slots__ = ("actor", "parts", "pending", "permissions", "spaces", "tx")
+
+    def __init__(
+        self,
+        *,
+        tx: Transaction,
+        parts: Parts,
+        actor: Actor,
+        permissions: dict[Actor, rights.Held],
+        spaces: MutableMapping[str, Space],
+        pending: Pending,
+    ) -> None:
+        """Work in this transaction in the name of the actor."""
+        self.tx: Final = tx
+        self.parts: Final = parts
+        self.actor: Final = actor
+        self.permissions: Final = permissions
+        """Permissions as first read in this transaction, of everybody in whose name it acts; the seal checks them."""
+        self.spaces: Final = spaces
+        self.pending: Final = pending
 
     @property
     def readable(self) -> Spaces:
@@ -54,13 +175,30 @@ class Desk(NamedTuple):
 
     def may_of(self, actor: Actor) -> rights.Held:
         """Return what somebody may do, asked for once: if it is taken away before the story ends, that begins anew."""
-        if actor not in self.rested:
-            self.rested[actor] = rights.Held(self.tx, actor)
-        return self.rested[actor]
+        if actor not in self.permissions:
+            self.permissions[actor] = rights.Held(self.tx, actor)
+        return self.permissions[actor]
 
     def acting_as(self, actor: Actor) -> Desk:
-        """Return a desk for what another does in the same story, by its own rights."""
-        return self._replace(actor=actor)
+        """Return a context for what this actor has another do, by the rights of that one: all else is shared.
+
+        Its changes are pending as those of this actor.
+        """
+        return self._of(actor, self.pending)
+
+    def beside(self, actor: Actor) -> Desk:
+        """Return the context of another actor of the same transaction, whose changes are pending as its own."""
+        return self._of(actor, self.pending.of_another_actor())
+
+    def _of(self, actor: Actor, pending: Pending) -> Desk:
+        return Desk(
+            tx=self.tx,
+            parts=self.parts,
+            actor=actor,
+            permissions=self.permissions,
+            spaces=self.spaces,
+            pending=pending,
+        )
 
     def require(self, memory_id: str) -> Memory:
         """Return a live memory that the actor may write to, and that nobody else changes meanwhile.
@@ -139,7 +277,7 @@ class Desk(NamedTuple):
 
     def log(self, space: Space, action: str, subjects: Sequence[str], **payload: object) -> None:
         """Note a change for the seal."""
-        for actor, held in self.rested.items():
+        for actor, held in self.permissions.items():
             if actor.principal == payload.get("principal"):
                 held.ask_again(space.id)
         self.tx.record(
@@ -150,7 +288,7 @@ class Desk(NamedTuple):
         """Note a change of a memory: what it says now goes in as a keyed hash."""
         said = self.parts.keys.keyed_hash(memory.title, memory.text)
         self.touch_superseded(memory)
-        self.written[memory.id] = (memory.space.id, self.actor.principal)
+        self.pending.note_changed_id(memory.id, space=memory.space.id, principal=self.actor.principal)
         versions = {"revision": memory.revision, "version": memory.version, "said": said}
         self.log(memory.space, action, (memory.id, *others), **versions, **payload)
 
@@ -166,8 +304,7 @@ class Desk(NamedTuple):
 
     def shake(self, before: Memory | None, after: Memory) -> None:
         """Note that others may have to be told: of what a memory rests on, supersedes, or is."""
-        first = self.shaken[after.id][0] if after.id in self.shaken else before
-        self.shaken[after.id] = (first, after)
+        self.pending.note_reasoning_change(before, after)
 
     def leave(self, memory: Memory, path: str) -> None:
         """Note that the file of a memory goes from its path to another one."""
@@ -188,7 +325,7 @@ class Desk(NamedTuple):
             path = None if memory.deleted else memory.path
             if path is not None:
                 self.parts.folder.require_place(path)
-            self.carry[memory.id] = data
+            self.pending.files_to_write[memory.id] = data
             hash_ = None if data is None else files.content_hash(data)
             wanted.append((memory.id, memory.version, path, hash_))
         files.issue(self.tx, wanted, seen=seen)
@@ -196,7 +333,7 @@ class Desk(NamedTuple):
 
     def require_room(self) -> None:
         """Refuse while nothing is changed yet, rather than commit what the disk has no room to write out."""
-        needed = _ROOM + 3 * sum(len(data) for data in self.carry.values() if data)
+        needed = _ROOM + 3 * self.pending.bytes_to_write()
         if self.parts.folder.free_bytes() < needed:
             raise DiskFull("the disk of the home is full", fix=f"free at least {needed:,} bytes and try again")
 

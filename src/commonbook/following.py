@@ -39,7 +39,7 @@ def spread(desk: Desk) -> list[Memory]:
     while level := _followed(desk):
         for revised in level:
             # Each as it is by then, and as often as it changed: in a circle made by hand it may follow what follows it.
-            source = desk.revised.pop(revised.id, revised)
+            source = desk.pending.take_latest(revised)
             if (source.id, source.revision) in seen:
                 continue
             seen.add((source.id, source.revision))
@@ -52,9 +52,8 @@ def spread(desk: Desk) -> list[Memory]:
 
 
 def _followed(desk: Desk) -> list[Memory]:
-    """Take what was revised off the desk; return what may have live copies, asked once for all of it."""
-    level = dict(desk.revised)
-    desk.revised.clear()
+    """Take the changed texts; return the memories that may have live copies, looked up once for all of them."""
+    level = desk.pending.take_changed_texts()
     if len(level) < 2:
         return list(level.values())
     found = copies.followed(desk.tx, list(level), modes=(LIVE,))

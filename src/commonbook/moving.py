@@ -15,7 +15,7 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from commonbook import audit, carry, home, memories, spaces
-from commonbook.desk import Desk
+from commonbook.desk import Desk, Pending
 from commonbook.errors import Conflict, HomeDamaged
 from commonbook.file_journal import strike_off
 from commonbook.model import MoveReport, Progress
@@ -299,7 +299,7 @@ def _write_files(target: Parts, progress: Progress) -> int:
 
 def _issue(tx: Transaction, target: Parts, space: str, after: str) -> tuple[str | None, dict[str, bytes | None]]:
     """Ask for the files of some memories; nothing of them changes, so nothing is sealed."""
-    desk = Desk(tx, target, OWNER_ACTOR, {}, spaces.everything(tx), {}, {}, {}, {}, [])
+    desk = Desk(tx=tx, parts=target, actor=OWNER_ACTOR, permissions={}, spaces=spaces.everything(tx), pending=Pending())
     found = memories.in_space(tx, desk.spaces, space, after=after, limit=_BATCH)
     desk.issue([memory for memory in found if memory.deleted is None])
-    return (found[-1].id if len(found) == _BATCH else None), desk.carry
+    return (found[-1].id if len(found) == _BATCH else None), desk.pending.files_to_write

@@ -33,13 +33,11 @@ _LONGEST_PATH: Final = 20
 def spread(desk: Desk) -> list[Memory]:
     """Let everything that rests on what the story changed have its notices; return those that are new."""
     made: list[Memory] = []
-    while desk.shaken:
-        shaken = dict(desk.shaken)
-        desk.shaken.clear()
-        _dismiss(desk, [after for before, after in shaken.values() if before is not None and _is_gone(before, after)])
-        _hold(desk, [one for pair in shaken.values() for one in pair if one is not None])
-        changed = _concerned(desk, {id_: pair for id_, pair in shaken.items() if pair[0] is not None})
-        added = _concerned(desk, {id_: pair for id_, pair in shaken.items() if pair[0] is None})
+    while batch := desk.pending.take_reasoning_changes():
+        _dismiss(desk, [after for before, after in batch.values() if before is not None and _is_gone(before, after)])
+        _hold(desk, [one for pair in batch.values() for one in pair if one is not None])
+        changed = _concerned(desk, {id_: pair for id_, pair in batch.items() if pair[0] is not None})
+        added = _concerned(desk, {id_: pair for id_, pair in batch.items() if pair[0] is None})
         made += _settle(desk, sorted(changed), withdraw=True)
         # What comes in file by file may be all there only later: until then nothing is taken back.
         made += _settle(desk, sorted(added - changed), withdraw=False)

@@ -329,7 +329,7 @@ def _follow(desk: Desk, memory_id: str | None) -> None:
     link = memory.source if memory else None
     source = memories.find(desk.tx, desk.spaces, link.target) if link else None
     if source is not None and source.deleted is None:
-        desk.revised.setdefault(source.id, source)
+        desk.pending.check_copies(source)
 
 
 def _replace_base(desk: Desk, path: str, stat: FileStat, hash_: str, memory: Memory) -> None:
@@ -422,6 +422,6 @@ def _record_earlier(desk: Desk, memory: Memory, document: Document) -> None:
         # It says what its source says, as before.
         stands = stands._replace(shared=stands.shared._replace(own=stands.revision))
     memories.replace(desk.tx, stands)
-    desk.revised[stands.id] = stands
+    desk.pending.note_changed_text(stands)
     desk.log_memory(stands, "edit", stands=True)
     desk.issue([stands])

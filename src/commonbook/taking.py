@@ -40,15 +40,14 @@ def take(desk: Desk, *, trying: bool = False) -> None:
     while there := _acting(desk):
         if left <= 0:
             return _wait(desk)
-        some = sorted(desk.written)[:_BATCH]
+        some = desk.pending.first_changed_ids(_BATCH)
         left -= len(some)
         for memory in copying.locked_memories(desk, some):
             for rule in _meaning(desk, there, memory):
                 if room == 0:
                     return _wait(desk)
                 room -= _take_in(desk, rule, memory, trying=trying)
-        for id_ in some:
-            desk.written.pop(id_, None)
+        desk.pending.forget_changed_ids(some)
     return None
 
 
@@ -64,12 +63,10 @@ def idle(rule: Rule, maker: rights.Held, spaces: Spaces) -> str:
 def _acting(desk: Desk) -> list[Rule]:
     """Return the rules that may take something of what was written, and forget what none of them does."""
     found: list[Rule] = []
-    if desk.written:
-        from_there = rules.taking_from(desk.tx, desk.spaces, {space for space, _ in desk.written.values()})
+    if desk.pending.changed_ids:
+        from_there = rules.taking_from(desk.tx, desk.spaces, desk.pending.spaces_of_changed_ids())
         found = [rule for rule in from_there if not idle(rule, desk.may_of(Actor(rule.maker)), desk.spaces)]
-    sources = {rule.source.id for rule in found}
-    for id_ in [id_ for id_, (space, _) in desk.written.items() if space not in sources]:
-        del desk.written[id_]
+    desk.pending.keep_changed_ids_in({rule.source.id for rule in found})
     return found
 
 
@@ -84,7 +81,7 @@ def _take_in(desk: Desk, rule: Rule, memory: Memory, *, trying: bool) -> int:
     acting = desk.acting_as(Actor(rule.maker))
     new = copying.there_already(acting, memory, rule.space) is None
     if new and rule.approval:
-        _ask(acting, rule, memory, desk.written[memory.id][1])
+        _ask(acting, rule, memory, desk.pending.changed_ids[memory.id].principal)
     elif new:
         try:
             copying.copied(acting, memory, rule.space, rule.refresh, rule=rule.id)
@@ -121,23 +118,23 @@ def _ask(acting: Desk, rule: Rule, memory: Memory, asked_by: str) -> None:
 def _wait(desk: Desk) -> None:
     """Leave what was written and not looked at to a job."""
     by_space: dict[str, dict[str, str]] = {}
-    for id_, (space, who) in desk.written.items():
+    for id_, (space, who) in desk.pending.take_changed_ids().items():
         by_space.setdefault(space, {})[id_] = who
     for space, written in sorted(by_space.items()):
         rules.wait(desk.tx, space, written)
         jobs.ask(desk.tx, space=space, kind=LATER, subject=space, due=desk.tx.now)
-    desk.written.clear()
 
 
 def some(desk: Desk, *, space: str) -> bool:
     """Let rules look at some of what waits in a space; tell whether anything did."""
     waiting = rules.next_waiting(desk.tx, space, limit=AT_ONCE)
-    desk.written.update({id_: (space, who) for id_, who in waiting.items()})
+    for id_, who in waiting.items():
+        desk.pending.note_changed_id(id_, space=space, principal=who)
     return bool(waiting)
 
 
 def again(desk: Desk, *, memory_id: str) -> None:
     """Let rules look at a memory again that one of them could not take in."""
     for memory in copying.locked_memories(desk, [memory_id]):
-        desk.written[memory.id] = (memory.space.id, memory.revised_by)
+        desk.pending.note_changed_id(memory.id, space=memory.space.id, principal=memory.revised_by)
     take(desk, trying=True)

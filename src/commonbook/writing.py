@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 
 from commonbook import audit, changes, home, memories, rights, spaces
-from commonbook.desk import Ahead, Desk
+from commonbook.desk import Ahead, Desk, Pending
 from commonbook.errors import CommonbookError, NotAllowed, NotFound
 from commonbook.model import Change
 from commonbook.ports import Overtaken, Parts, Told, Transaction
@@ -79,16 +79,15 @@ def _commit(
 
     def whole(tx: Transaction) -> tuple[Told, dict[str, bytes | None]]:
         there = spaces.Everything(tx, first)
-        carried: dict[str, bytes | None] = {}
-        ahead: list[Ahead] = []
-        rested = {actor: rights.Held(tx, actor) for actor in actors}
-        desks = [Desk(tx, parts, actor, rested, there, carried, {}, {}, {}, ahead) for actor in actors]
+        permissions = {actor: rights.Held(tx, actor) for actor in actors}
+        desks = [Desk(tx=tx, parts=parts, actor=actors[0], permissions=permissions, spaces=there, pending=Pending())]
+        desks += map(desks[0].beside, actors[1:])
         told = story(desks)
         for desk in desks:
             for step in parts.before_seal:
                 step(desk)
         seal(desks)
-        return told, carried
+        return told, desks[0].pending.files_to_write
 
     return parts.db.write(whole)
 
@@ -108,14 +107,14 @@ def seal(desks: Sequence[Desk]) -> None:
     touched |= memories.places(tx, sorted(subject for subject, space in tx.touched.items() if space is None))
     concerned = sorted({*by_space, *touched.values()})
     # Asked in one breath, so that others wait for these spaces no longer than they must.
-    asked = next((ahead for ahead in desk.ahead if ahead.ends().keys() >= set(concerned)), None)
+    asked = desk.pending.early_locks_on(concerned)
     if asked is None:
         # What the story wrote goes off before this: whoever has to wait has done everything else by then.
         asked = _asked(tx, concerned)
     names = _names(desks, by_space)
     # Where only one writes, rights stay as they are.
-    rested = [held for held in desk.rested.values() if tx.locking]
-    still = [held.now() for held in rested]
+    permissions = [held for held in desk.permissions.values() if tx.locking]
+    still = [held.now() for held in permissions]
     # Whatever can be is done before anybody waits: nothing of it happens while others are kept from these spaces.
     for space in concerned:
         subjects = dict.fromkeys(change.subjects[0] for change in by_space.get(space, ()) if change.subjects)
@@ -126,7 +125,7 @@ def seal(desks: Sequence[Desk]) -> None:
     ends = asked.ends()
     if any(desk.spaces[space].name != name for space, name in names().items()):
         raise Overtaken
-    if any(now.is_less_than(before) for now, before in zip(still, rested, strict=True)):
+    if any(now.is_less_than(before) for now, before in zip(still, permissions, strict=True)):
         raise Overtaken
     home.require_here(asked.whereabouts())
     for space, changed in sorted(by_space.items()):
@@ -147,7 +146,7 @@ def ask_ahead(desk: Desk, wanted: Sequence[str]) -> Callable[[], Collection[str]
     if not desk.tx.locking:
         return lambda: wanted
     asked = _asked(desk.tx, wanted, if_free=True)
-    desk.ahead.append(asked)
+    desk.pending.early_locks.append(asked)
     return asked.ends
 
 
