@@ -6,18 +6,49 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from commonbook.batches import in_batches
 from commonbook.model import Message, Session, Spaces, moment, stamp
 from commonbook.ports import Overtaken, Reading, Row, Transaction
 
-_COLUMNS: Final = "id, session, seq, role, author, text, time, client_id, masked, episode, taken_back"
-_QUALIFIED: Final = ", ".join(f"message.{name}" for name in _COLUMNS.split(", "))
+
+class _SessionRow(NamedTuple):
+    """A row of the table `session`: the fields are the columns, in the order of every SELECT."""
+
+    space: str
+    id: str
+    parent: str | None
+    tags: str
+    created: str
+    closed: str | None
+    generation: int
+    last: int
+
+
+class _MessageRow(NamedTuple):
+    """A row of the table `message`: the fields are the columns, in the order of every SELECT."""
+
+    id: str
+    session: str
+    seq: int
+    role: str
+    author: str
+    text: str
+    time: str
+    client_id: str | None
+    masked: int
+    episode: str | None
+    taken_back: str | None
+
+
+# Anything else that is selected comes before these columns.
+_SESSION: Final = ", ".join(f"session.{name}" for name in _SessionRow._fields)
+_MESSAGE: Final = ", ".join(f"message.{name}" for name in _MessageRow._fields)
 _OPEN: Final = "episode IS NULL AND taken_back IS NULL"
 
 _FIND: Final = (
-    "SELECT session.space, session.id, parent, tags, created, closed, generation, last{also}"
+    f"SELECT {{also}}{_SESSION}"  # noqa: S608 - our own names
     " FROM session_place JOIN session ON session.space = session_place.space AND session.id = session_place.id"
     " WHERE session_place.id = :id"
 )
@@ -25,16 +56,16 @@ _IN_IT: Final = (
     "(SELECT {what} FROM message"  # noqa: S608 - our own words
     f" WHERE message.space = session_place.space AND message.session = session_place.id AND {_OPEN})"
 )
-_COUNTED: Final = _FIND.format(also=f", {_IN_IT.format(what='count(*)')}")
+_COUNTED: Final = _FIND.format(also=f"{_IN_IT.format(what='count(*)')}, ")
 _SAID_BEFORE: Final = (
     "SELECT {what} FROM session_place {joined} message"
     " ON message.space = session_place.space AND message.session = session_place.id"
     " AND message.client_id = :client_id WHERE session_place.id = :id"
 )
-_BEFORE: Final = _SAID_BEFORE.format(what=f"{_QUALIFIED}, message.sent", joined="JOIN")
+_BEFORE: Final = _SAID_BEFORE.format(what=f"message.sent, {_MESSAGE}", joined="JOIN")
 # The first that is open comes along, whether there is such a message or not.
 _FIRST: Final = _SAID_BEFORE.format(
-    what=f"{_QUALIFIED}, message.sent, {_IN_IT.format(what='min(seq)')}", joined="LEFT JOIN"
+    what=f"{_IN_IT.format(what='min(seq)')}, message.sent, {_MESSAGE}", joined="LEFT JOIN"
 )
 
 FIRST_GENERATION: Final = 1
@@ -64,8 +95,8 @@ def add(tx: Transaction, session: Session) -> None:
 
 def place(tx: Reading, session_id: str) -> str | None:
     """Return the space of a session, whoever may read it; None if there is no such session."""
-    row = tx.row("SELECT space FROM session_place WHERE id = :id", id=session_id)
-    return str(row[0]) if row else None
+    (space,) = tx.row("SELECT space FROM session_place WHERE id = :id", id=session_id) or (None,)
+    return str(space) if space else None
 
 
 def goes_on_from(tx: Reading, session_id: str, other: str) -> bool:
@@ -79,18 +110,21 @@ def goes_on_from(tx: Reading, session_id: str, other: str) -> bool:
     at: str | None = session_id
     while at is not None and at not in seen:
         seen.add(at)
-        row = tx.row(
+        (at,) = tx.row(
             "SELECT parent FROM session WHERE id = :id AND space = (SELECT space FROM session_place WHERE id = :id)",
             id=at,
-        )
-        at = row[0] if row else None
+        ) or (None,)
     return other in seen
 
 
 def find(tx: Reading, spaces: Spaces, session_id: str) -> Session | None:
     """Return a session of the given spaces."""
     row = tx.row(_COUNTED, id=session_id)
-    return _session(row, spaces, unsettled=row[8]) if row and row[0] in spaces else None
+    if row is None:
+        return None
+    unsettled, *columns = row
+    session = _SessionRow._make(columns)
+    return _session(session, spaces, unsettled=unsettled) if session.space in spaces else None
 
 
 class Taking:
@@ -122,17 +156,20 @@ class Taking:
 
         Nobody counts what is unsettled in it: from the first such message on, all count.
         """
-        for row in self._rows():
-            if row[0] not in spaces:
+        for row in map(_SessionRow._make, self._rows()):
+            if row.space not in spaces:
                 raise Overtaken
-            open_from = self._first()[0][12]
-            return _session(row, spaces, unsettled=row[7] - open_from + 1 if open_from else 0)
+            ((open_from, *_),) = self._first()
+            return _session(row, spaces, unsettled=row.last - open_from + 1 if open_from else 0)
         return None
 
     def repeated(self) -> dict[str, tuple[Message, str]]:
         """Return what came before under the client ids, each message with the hash of what was sent then."""
-        rows = [row for asked in (self._first, *self._others) for row in asked()]
-        return {row[7]: (_message(row), row[11]) for row in rows if row[0] is not None}
+        rows: list[Sequence[Any]] = [columns for _, *columns in self._first()]
+        rows += [row for asked in self._others for row in asked()]
+        found = [(_MessageRow._make(columns), sent) for sent, *columns in rows]
+        # Without a message of that client id, its columns are all NULL.
+        return {row.client_id: (_message(row), sent) for row, sent in found if row.client_id is not None}
 
 
 def take_free(
@@ -145,7 +182,7 @@ def take_free(
     """
     hurrying = "" if patient else tx.hurrying
     asked = tx.ask(
-        f"SELECT space, id, parent, tags, created, closed, generation, last{hurrying} FROM session"  # noqa: S608 - our own words
+        f"SELECT {_SESSION}{hurrying} FROM session"  # noqa: S608 - our own words
         f" WHERE space IN :spaces AND id IN :ids{tx.claiming}",
         spaces=tuple(spaces),
         ids=tuple(wanted),
@@ -154,8 +191,10 @@ def take_free(
     takings = {id_: Taking(tx, id_, ids, rows=partial(rows.__getitem__, id_)) for id_, ids in wanted.items()}
 
     def taken() -> dict[tuple[str, str], Taking]:
-        rows.update({row[1]: [row] for row in asked()})
-        return {(row[0], row[1]): takings[row[1]] for (row,) in rows.values()}
+        # What makes a query hurry is selected behind the columns, and left out here.
+        found = [_SessionRow._make(row[: len(_SessionRow._fields)]) for row in asked()]
+        rows.update({row.id: [row] for row in found})
+        return {(row.space, row.id): takings[row.id] for row in found}
 
     return taken
 
@@ -173,7 +212,7 @@ def hold(tx: Transaction, ids: Iterable[str]) -> set[str]:
         f" WHERE session_place.id IN :ids ORDER BY session.id{tx.locking} OF session",
         ids=sorted(set(ids)),
     )
-    return {row[0] for row in rows}
+    return {space for (space,) in rows}
 
 
 def page(tx: Reading, spaces: Spaces, *, after: tuple[str, str] | None, limit: int) -> list[Session]:
@@ -182,24 +221,25 @@ def page(tx: Reading, spaces: Spaces, *, after: tuple[str, str] | None, limit: i
         return []
     created, session_id = after or ("~", "")
     rows = tx.rows(
-        "SELECT space, id, parent, tags, created, closed, generation, last FROM session WHERE space IN :spaces"
+        f"SELECT {_SESSION} FROM session WHERE space IN :spaces"  # noqa: S608 - our own names
         " AND (created, id) < (:created, :id) ORDER BY created DESC, id DESC LIMIT :limit",
         spaces=tuple(spaces),
         limit=limit,
         created=created,
         id=session_id,
     )
-    return [_session(row, spaces, unsettled=count_open(tx, row[0], row[1])) for row in rows]
+    found = map(_SessionRow._make, rows)
+    return [_session(row, spaces, unsettled=count_open(tx, row.space, row.id)) for row in found]
 
 
 def count_open(tx: Reading, space: str, session_id: str) -> int:
     """Return how many messages of a session no episode holds yet."""
-    row = tx.row(
+    (count,) = tx.row(
         f"SELECT count(*) FROM message WHERE space = :space AND session = :session AND {_OPEN}",  # noqa: S608 - our own words
         space=space,
         session=session_id,
-    )
-    return int(row[0]) if row else 0
+    ) or (0,)
+    return int(count)
 
 
 def counts(tx: Reading, spaces: Spaces) -> tuple[int, int, int]:
@@ -207,10 +247,10 @@ def counts(tx: Reading, spaces: Spaces) -> tuple[int, int, int]:
     if not spaces:
         return 0, 0, 0
     found = [
-        tx.row(f"SELECT count(*) FROM {table} WHERE space IN :spaces{also}", spaces=tuple(spaces))  # noqa: S608 - our own words
+        tx.row(f"SELECT count(*) FROM {table} WHERE space IN :spaces{also}", spaces=tuple(spaces)) or (0,)  # noqa: S608 - our own words
         for table, also in (("session", ""), ("message", ""), ("message", f" AND {_OPEN}"))
     ]
-    sessions, messages, unsettled = (int(row[0]) if row else 0 for row in found)
+    sessions, messages, unsettled = (int(count) for (count,) in found)
     return sessions, messages, unsettled
 
 
@@ -269,7 +309,7 @@ def append(tx: Transaction, session: Session, messages: Sequence[tuple[Message, 
 def messages(tx: Reading, session: Session, *, after: int = 0, limit: int = 500) -> list[Message]:
     """Return the messages of a session behind a number, in order, those that were taken back too."""
     rows = tx.rows(
-        f"SELECT {_COLUMNS} FROM message WHERE space = :space AND session = :session AND seq > :after"  # noqa: S608 - our own words
+        f"SELECT {_MESSAGE} FROM message WHERE space = :space AND session = :session AND seq > :after"  # noqa: S608 - our own words
         " ORDER BY seq LIMIT :limit",
         space=session.space.id,
         session=session.id,
@@ -286,13 +326,13 @@ def numbers(tx: Reading, session: Session) -> frozenset[int]:
         space=session.space.id,
         session=session.id,
     )
-    return frozenset(row[0] for row in rows)
+    return frozenset(seq for (seq,) in rows)
 
 
 def unsettled(tx: Reading, session: Session) -> list[Message]:
     """Return the messages of a session that no episode holds yet, in order."""
     rows = tx.rows(
-        f"SELECT {_COLUMNS} FROM message WHERE space = :space AND session = :session AND {_OPEN} ORDER BY seq",  # noqa: S608 - our own words
+        f"SELECT {_MESSAGE} FROM message WHERE space = :space AND session = :session AND {_OPEN} ORDER BY seq",  # noqa: S608 - our own words
         space=session.space.id,
         session=session.id,
     )
@@ -303,8 +343,9 @@ def several(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, tuple[
     """Return those of the messages that are in the given spaces, with their space, by id."""
     found: dict[str, tuple[Message, str]] = {}
     for some in in_batches(ids, _IDS_PER_QUERY):
-        rows = tx.rows(f"SELECT {_COLUMNS}, space FROM message WHERE id IN :ids", ids=some)  # noqa: S608 - our own words
-        found |= {row[0]: (_message(row), row[11]) for row in rows if row[11] in spaces}
+        rows = tx.rows(f"SELECT message.space, {_MESSAGE} FROM message WHERE id IN :ids", ids=some)  # noqa: S608 - our own words
+        there = [(_message(columns), space) for space, *columns in rows if space in spaces]
+        found |= {message.id: (message, space) for message, space in there}
     return found
 
 
@@ -317,7 +358,7 @@ def tags_of(tx: Reading, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
             " WHERE session_place.id IN :ids AND session.space = session_place.space AND session.id = session_place.id",
             ids=some,
         )
-        found |= {row[0]: tuple(json.loads(row[1])) for row in rows}
+        found |= {session_id: tuple(json.loads(tags)) for session_id, tags in rows}
     return found
 
 
@@ -347,7 +388,7 @@ def settle(tx: Transaction, session: Session, episode: str, *, first: int, last:
 def take_back(tx: Transaction, session: Session, *, after: int) -> list[Message]:
     """Mark every message behind a number as taken back; return those that were not before, as they are now."""
     rows = tx.rows(
-        f"SELECT {_COLUMNS} FROM message WHERE space = :space AND session = :session AND seq > :after"  # noqa: S608 - our own words
+        f"SELECT {_MESSAGE} FROM message WHERE space = :space AND session = :session AND seq > :after"  # noqa: S608 - our own words
         " AND taken_back IS NULL ORDER BY seq",
         space=session.space.id,
         session=session.id,
@@ -367,31 +408,34 @@ def take_back(tx: Transaction, session: Session, *, after: int) -> list[Message]
 # --- rows and values
 
 
-def _session(row: Row, spaces: Spaces, *, unsettled: int) -> Session:
+def _session(row: _SessionRow, spaces: Spaces, *, unsettled: int) -> Session:
     return Session(
-        space=spaces[row[0]],
-        id=row[1],
-        parent=row[2],
-        tags=tuple(json.loads(row[3])) if row[3] != "[]" else (),
-        created=moment(row[4]),
-        closed=moment(row[5]) if row[5] else None,
-        generation=row[6],
-        last=row[7],
+        space=spaces[row.space],
+        id=row.id,
+        parent=row.parent,
+        tags=tuple(json.loads(row.tags)) if row.tags != "[]" else (),
+        created=moment(row.created),
+        closed=moment(row.closed) if row.closed else None,
+        generation=row.generation,
+        last=row.last,
         unsettled=unsettled,
     )
 
 
-def _message(row: Row) -> Message:
+def _message(row: Sequence[Any]) -> Message:
+    # Straight into locals, as thousands are read at once; `make lint` checks that these are the fields of
+    # `_MessageRow`, in its order.
+    id_, session, seq, role, author, text, time, client_id, masked, episode, taken_back = row
     return Message(
-        id=row[0],
-        session=row[1],
-        seq=row[2],
-        role=row[3],
-        author=row[4],
-        text=row[5],
-        time=moment(row[6]),
-        client_id=row[7],
-        masked=row[8],
-        episode=row[9],
-        taken_back=moment(row[10]) if row[10] else None,
+        id=id_,
+        session=session,
+        seq=seq,
+        role=role,
+        author=author,
+        text=text,
+        time=moment(time),
+        client_id=client_id,
+        masked=masked,
+        episode=episode,
+        taken_back=moment(taken_back) if taken_back else None,
     )
