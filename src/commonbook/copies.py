@@ -15,7 +15,8 @@ _AT_A_TIME: Final = 1000
 def of_root(tx: Reading, root: str, space: str) -> str | None:
     """Return the copy of a root in a space."""
     row = tx.row("SELECT memory FROM copy WHERE space = :space AND root = :root", space=space, root=root)
-    return str(row[0]) if row else None
+    (memory,) = row or (None,)
+    return str(memory) if memory else None
 
 
 def tie(tx: Transaction, memory: Memory) -> bool:
@@ -66,7 +67,7 @@ def behind(tx: Reading, source: str, *, revision: int, modes: Sequence[str], aft
         revision=revision,
         limit=limit,
     )
-    return [row[0] for row in rows]
+    return [memory for (memory,) in rows]
 
 
 def followed(tx: Reading, sources: Sequence[str], *, modes: Sequence[str]) -> frozenset[str]:
@@ -78,7 +79,7 @@ def followed(tx: Reading, sources: Sequence[str], *, modes: Sequence[str]) -> fr
             sources=tuple(sources[at : at + _AT_A_TIME]),
             modes=tuple(modes),
         )
-        found.update(row[0] for row in rows)
+        found.update(source for (source,) in rows)
     return frozenset(found)
 
 
@@ -91,14 +92,14 @@ def made_from(tx: Reading, sources: Sequence[str], *, limit: int) -> dict[str, s
             sources=tuple(sources[at : at + _AT_A_TIME]),
             limit=limit - len(found),
         )
-        found |= {row[0]: row[1] for row in rows}
+        found |= dict(rows)
     return found
 
 
 def count(tx: Reading, spaces: Spaces) -> int:
     """Return how many memories of these spaces follow a source."""
-    row = tx.row("SELECT count(*) FROM copy WHERE space IN :spaces", spaces=tuple(spaces))
-    return int(row[0]) if row else 0
+    (count,) = tx.row("SELECT count(*) FROM copy WHERE space IN :spaces", spaces=tuple(spaces)) or (0,)
+    return int(count)
 
 
 def derive(tx: Transaction, space: str, memories: Sequence[Memory], *, after: str, last: bool) -> None:

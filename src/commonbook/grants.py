@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from commonbook.model import Spaces, moment, stamp
-from commonbook.ports import Reading, Row, Transaction
+from commonbook.ports import Reading, Transaction
 from commonbook.principals import ROLES, Grant
 
-_COLUMNS: Final = "space, principal, role, expires, granted_by, granted_at"
+
+class _GrantRow(NamedTuple):
+    """A row of the table `space_grant`: the fields are the columns, in the order of every SELECT."""
+
+    space: str
+    principal: str
+    role: str
+    expires: str | None
+    granted_by: str
+    granted_at: str
+
+
+_COLUMNS: Final = ", ".join(_GrantRow._fields)
 
 
 def give(tx: Transaction, grant: Grant) -> None:
@@ -42,7 +54,8 @@ def on(tx: Reading, spaces: Spaces) -> list[Grant]:
     if not spaces:
         return []
     rows = tx.rows(f"SELECT {_COLUMNS} FROM space_grant WHERE space IN :spaces", spaces=tuple(spaces))  # noqa: S608 - our own names
-    return sorted((_grant(row, spaces) for row in rows), key=lambda one: (one.space.name, one.principal))
+    found = [_grant(row, spaces) for row in map(_GrantRow._make, rows)]
+    return sorted(found, key=lambda one: (one.space.name, one.principal))
 
 
 def held(tx: Reading, principal: str) -> Callable[[], list[tuple[str, str]]]:
@@ -52,7 +65,7 @@ def held(tx: Reading, principal: str) -> Callable[[], list[tuple[str, str]]]:
         principal=principal,
         now=stamp(tx.now),
     )
-    return lambda: [(row[0], row[1]) for row in rows()]
+    return lambda: [(space, role) for space, role in rows()]
 
 
 def below(given: Sequence[tuple[str, str]], spaces: Spaces) -> dict[str, str]:
@@ -73,12 +86,12 @@ def at_least(role: str, held: Mapping[str, str]) -> frozenset[str]:
     return frozenset(space for space, own in held.items() if ROLES.index(own) >= ROLES.index(role))
 
 
-def _grant(row: Row, spaces: Spaces) -> Grant:
+def _grant(row: _GrantRow, spaces: Spaces) -> Grant:
     return Grant(
-        space=spaces[row[0]],
-        principal=row[1],
-        role=row[2],
-        expires=moment(row[3]) if row[3] else None,
-        granted_by=row[4],
-        granted_at=moment(row[5]),
+        space=spaces[row.space],
+        principal=row.principal,
+        role=row.role,
+        expires=moment(row.expires) if row.expires else None,
+        granted_by=row.granted_by,
+        granted_at=moment(row.granted_at),
     )

@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from commonbook.model import moment, stamp
-from commonbook.ports import Reading, Row, Transaction
+from commonbook.ports import Reading, Transaction
 from commonbook.principals import ApiKey
 
-_COLUMNS: Final = "id, principal, label, limits, created, created_by, expires, revoked"
+
+class _KeyRow(NamedTuple):
+    """A row of the table `api_key`: the fields are the columns, in the order of every SELECT."""
+
+    id: str
+    principal: str
+    label: str
+    limits: str | None
+    created: str
+    created_by: str
+    expires: str | None
+    revoked: str | None
+
+
+_COLUMNS: Final = ", ".join(_KeyRow._fields)
 
 
 def add(tx: Transaction, key: ApiKey, hash_: str) -> None:
@@ -32,7 +46,7 @@ def add(tx: Transaction, key: ApiKey, hash_: str) -> None:
 def known_by(tx: Reading, hash_: str) -> ApiKey | None:
     """Return the key whose secret has this hash."""
     row = tx.row(f"SELECT {_COLUMNS} FROM api_key WHERE hash = :hash", hash=hash_)  # noqa: S608 - our own names
-    return _key(row) if row else None
+    return _key(_KeyRow._make(row)) if row else None
 
 
 def find(tx: Reading, key_id: str) -> ApiKey | None:
@@ -43,12 +57,13 @@ def find(tx: Reading, key_id: str) -> ApiKey | None:
 def finding(tx: Reading, key_id: str) -> Callable[[], ApiKey | None]:
     """Ask for a key by its id, and return what waits for it."""
     rows = tx.ask(f"SELECT {_COLUMNS} FROM api_key WHERE id = :id", id=key_id)  # noqa: S608 - our own names
-    return lambda: next((_key(row) for row in rows()), None)
+    return lambda: next((_key(row) for row in map(_KeyRow._make, rows())), None)
 
 
 def every(tx: Reading) -> list[ApiKey]:
     """Return all keys, revoked and expired ones too, oldest first."""
-    return [_key(row) for row in tx.rows(f"SELECT {_COLUMNS} FROM api_key ORDER BY created, id")]  # noqa: S608 - our own names
+    rows = tx.rows(f"SELECT {_COLUMNS} FROM api_key ORDER BY created, id")  # noqa: S608 - our own names
+    return [_key(row) for row in map(_KeyRow._make, rows)]
 
 
 def revoke(tx: Transaction, key_id: str) -> None:
@@ -61,15 +76,15 @@ def opens(key: ApiKey, tx: Reading) -> bool:
     return key.revoked is None and (key.expires is None or key.expires > tx.now)
 
 
-def _key(row: Row) -> ApiKey:
-    limits = None if row[3] is None else tuple((space, role) for space, role in json.loads(row[3]))
+def _key(row: _KeyRow) -> ApiKey:
+    limits = None if row.limits is None else tuple((space, role) for space, role in json.loads(row.limits))
     return ApiKey(
-        id=row[0],
-        principal=row[1],
-        label=row[2],
+        id=row.id,
+        principal=row.principal,
+        label=row.label,
         limits=limits,
-        created=moment(row[4]),
-        created_by=row[5],
-        expires=moment(row[6]) if row[6] else None,
-        revoked=moment(row[7]) if row[7] else None,
+        created=moment(row.created),
+        created_by=row.created_by,
+        expires=moment(row.expires) if row.expires else None,
+        revoked=moment(row.revoked) if row.revoked else None,
     )

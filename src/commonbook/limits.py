@@ -7,11 +7,11 @@ until its transaction is over. So a minute is any sixty seconds, and what failed
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import Final, NamedTuple
 
 from commonbook.agreements import EVERYBODY, Limit
 from commonbook.model import moment, stamp
-from commonbook.ports import Reading, Row, Transaction
+from commonbook.ports import Reading, Transaction
 
 SHARE: Final = "share"
 REQUEST: Final = "request"
@@ -19,7 +19,19 @@ DEFAULTS: Final = {SHARE: 600, REQUEST: 60}
 """What may be limited, and how often a minute it may be done where nobody has set a limit."""
 
 _WINDOW: Final = 60
-_COLUMNS: Final = "principal, action, per_minute, set_by, set_at"
+
+
+class _LimitRow(NamedTuple):
+    """A row of the table `rate_limit`: the fields are the columns, in the order of every SELECT."""
+
+    principal: str
+    action: str
+    per_minute: int
+    set_by: str
+    set_at: str
+
+
+_COLUMNS: Final = ", ".join(_LimitRow._fields)
 
 
 def put(tx: Transaction, limit: Limit) -> None:
@@ -45,7 +57,8 @@ def drop(tx: Transaction, principal: str, action: str) -> None:
 
 def every(tx: Reading) -> list[Limit]:
     """Return all limits that somebody has set."""
-    return [_limit(row) for row in tx.rows(f"SELECT {_COLUMNS} FROM rate_limit ORDER BY action, principal")]  # noqa: S608 - our own names
+    rows = tx.rows(f"SELECT {_COLUMNS} FROM rate_limit ORDER BY action, principal")  # noqa: S608 - our own names
+    return [_limit(row) for row in map(_LimitRow._make, rows)]
 
 
 def holding(tx: Reading, principal: str, action: str) -> Limit:
@@ -55,7 +68,7 @@ def holding(tx: Reading, principal: str, action: str) -> Limit:
         action=action,
         whose=(principal, EVERYBODY),
     )
-    found = {row[0]: _limit(row) for row in rows}
+    found = {row.principal: _limit(row) for row in map(_LimitRow._make, rows)}
     return found.get(principal) or found.get(EVERYBODY) or Limit(EVERYBODY, action, DEFAULTS[action])
 
 
@@ -66,13 +79,13 @@ def count(tx: Transaction, principal: str, action: str, per_minute: int) -> floa
         principal=principal,
         action=action,
     )
-    row = tx.row(
+    (counted,) = tx.row(
         f"SELECT counts FROM rate_count WHERE principal = :principal AND action = :action{tx.locking}",  # noqa: S608 - our own words
         principal=principal,
         action=action,
-    )
+    ) or ("{}",)
     now = tx.now.timestamp()
-    counts = _recent(json.loads(row[0]) if row else {}, now)
+    counts = _recent(json.loads(counted), now)
     wait = _wait(counts, now, per_minute)
     if wait:
         return wait
@@ -108,5 +121,5 @@ def _wait(counts: dict[int, int], now: float, per_minute: int) -> float:
     return 0.0
 
 
-def _limit(row: Row) -> Limit:
-    return Limit(row[0], row[1], row[2], row[3], moment(row[4]))
+def _limit(row: _LimitRow) -> Limit:
+    return Limit(row.principal, row.action, row.per_minute, row.set_by, moment(row.set_at))

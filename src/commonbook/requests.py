@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from commonbook.agreements import APPROVED, REJECTED, WAITING, WITHDRAWN, Pending
 from commonbook.model import Spaces, moment, stamp
-from commonbook.ports import Reading, Row, Transaction
-
-_COLUMNS: Final = (
-    "space, id, memory, root, rule, refresh, name, asked_by, asked_at, state, decided_by, decided_at, note, copy"
-)
+from commonbook.ports import Reading, Transaction
 
 STATES: Final = (WAITING, APPROVED, REJECTED, WITHDRAWN)
+
+
+class _RequestRow(NamedTuple):
+    """A row of the table `request`: the fields are the columns, in the order of every SELECT."""
+
+    space: str
+    id: str
+    memory: str
+    root: str
+    rule: str | None
+    refresh: str
+    name: str
+    asked_by: str
+    asked_at: str
+    state: str
+    decided_by: str | None
+    decided_at: str | None
+    note: str
+    copy: str | None
+
+
+_COLUMNS: Final = ", ".join(_RequestRow._fields)
 
 
 def add(tx: Transaction, asked: Pending, root: str) -> bool:
@@ -43,13 +61,14 @@ def waiting_for(tx: Reading, spaces: Spaces, root: str, name: str) -> Pending | 
         root=root,
         name=name,
     )
-    return _pending(row, spaces) if row else None
+    return _pending(_RequestRow._make(row), spaces) if row else None
 
 
 def find(tx: Reading, spaces: Spaces, request_id: str) -> Pending | None:
     """Return a request by its id."""
-    row = tx.row(f"SELECT {_COLUMNS} FROM request WHERE id = :id", id=request_id)  # noqa: S608 - our own names
-    return _pending(row, spaces) if row and row[0] in spaces else None
+    found = tx.row(f"SELECT {_COLUMNS} FROM request WHERE id = :id", id=request_id)  # noqa: S608 - our own names
+    row = _RequestRow._make(found) if found else None
+    return _pending(row, spaces) if row and row.space in spaces else None
 
 
 def into(tx: Reading, spaces: Spaces, *, decided: bool) -> list[Pending]:
@@ -61,7 +80,7 @@ def into(tx: Reading, spaces: Spaces, *, decided: bool) -> list[Pending]:
         spaces=tuple(spaces),
         states=STATES if decided else (WAITING,),
     )
-    return [_pending(row, spaces) for row in rows]
+    return [_pending(row, spaces) for row in map(_RequestRow._make, rows)]
 
 
 def asked_by(tx: Reading, spaces: Spaces, principal: str, *, decided: bool) -> list[Pending]:
@@ -71,7 +90,7 @@ def asked_by(tx: Reading, spaces: Spaces, principal: str, *, decided: bool) -> l
         principal=principal,
         states=STATES if decided else (WAITING,),
     )
-    return [_pending(row, spaces) for row in rows if row[0] in spaces]
+    return [_pending(row, spaces) for row in map(_RequestRow._make, rows) if row.space in spaces]
 
 
 def decide(tx: Transaction, asked: Pending, state: str, *, by: str, note: str) -> bool:
@@ -112,20 +131,20 @@ def withdraw(tx: Transaction, space: str, rule: str, *, by: str) -> int:
     )
 
 
-def _pending(row: Row, spaces: Spaces) -> Pending:
+def _pending(row: _RequestRow, spaces: Spaces) -> Pending:
     return Pending(
-        space_id=row[0],
-        space=spaces[row[0]].name,
-        id=row[1],
-        memory=row[2],
-        rule=row[4],
-        refresh=row[5],
-        name=row[6],
-        asked_by=row[7],
-        asked_at=moment(row[8]),
-        state=row[9],
-        decided_by=row[10],
-        decided_at=moment(row[11]) if row[11] else None,
-        note=row[12],
-        copy=row[13],
+        space_id=row.space,
+        space=spaces[row.space].name,
+        id=row.id,
+        memory=row.memory,
+        rule=row.rule,
+        refresh=row.refresh,
+        name=row.name,
+        asked_by=row.asked_by,
+        asked_at=moment(row.asked_at),
+        state=row.state,
+        decided_by=row.decided_by,
+        decided_at=moment(row.decided_at) if row.decided_at else None,
+        note=row.note,
+        copy=row.copy,
     )

@@ -4,13 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from commonbook.agreements import Rule
 from commonbook.model import Memory, Spaces, moment, stamp
-from commonbook.ports import Reading, Row, Transaction
+from commonbook.ports import Reading, Transaction
 
-_COLUMNS: Final = "space, id, source, maker, kinds, tags, importance, approval, refresh, created"
+
+class _RuleRow(NamedTuple):
+    """A row of the table `rule`: the fields are the columns, in the order of every SELECT."""
+
+    space: str
+    id: str
+    source: str
+    maker: str
+    kinds: str
+    tags: str
+    importance: float | None
+    approval: int
+    refresh: str
+    created: str
+
+
+_COLUMNS: Final = ", ".join(_RuleRow._fields)
 
 
 def add(tx: Transaction, rule: Rule) -> None:
@@ -39,20 +55,22 @@ def remove(tx: Transaction, rule: Rule) -> bool:
 
 def of(tx: Reading, spaces: Spaces) -> list[Rule]:
     """Return all rules between spaces that there are, by the names of the spaces, then the oldest first."""
-    found = [_rule(row, spaces) for row in tx.rows(f"SELECT {_COLUMNS} FROM rule ORDER BY id")]  # noqa: S608 - our own names
+    rows = tx.rows(f"SELECT {_COLUMNS} FROM rule ORDER BY id")  # noqa: S608 - our own names
+    found = [_rule(row, spaces) for row in map(_RuleRow._make, rows)]
     return sorted(found, key=lambda rule: (rule.space.name, rule.source.name, rule.id))
 
 
 def find(tx: Reading, spaces: Spaces, rule_id: str) -> Rule | None:
     """Return a rule by its id."""
-    row = tx.row(f"SELECT {_COLUMNS} FROM rule WHERE id = :id", id=rule_id)  # noqa: S608 - our own names
-    return _rule(row, spaces) if row and row[0] in spaces and row[2] in spaces else None
+    found = tx.row(f"SELECT {_COLUMNS} FROM rule WHERE id = :id", id=rule_id)  # noqa: S608 - our own names
+    row = _RuleRow._make(found) if found else None
+    return _rule(row, spaces) if row and row.space in spaces and row.source in spaces else None
 
 
 def count(tx: Reading, space: str) -> int:
     """Return how many rules take into a space."""
-    row = tx.row("SELECT count(*) FROM rule WHERE space = :space", space=space)
-    return int(row[0]) if row else 0
+    (count,) = tx.row("SELECT count(*) FROM rule WHERE space = :space", space=space) or (0,)
+    return int(count)
 
 
 def taking_from(tx: Reading, spaces: Spaces, sources: Collection[str]) -> list[Rule]:
@@ -61,7 +79,7 @@ def taking_from(tx: Reading, spaces: Spaces, sources: Collection[str]) -> list[R
         f"SELECT {_COLUMNS} FROM rule WHERE source IN :sources ORDER BY id",  # noqa: S608 - our own names
         sources=tuple(sorted(sources)),
     )
-    return [_rule(row, spaces) for row in rows if row[0] in spaces]
+    return [_rule(row, spaces) for row in map(_RuleRow._make, rows) if row.space in spaces]
 
 
 def matches(rule: Rule, memory: Memory) -> bool:
@@ -119,25 +137,26 @@ def next_waiting(tx: Transaction, space: str, *, limit: int) -> dict[str, str]:
         space=space,
         limit=limit,
     )
-    if rows:
+    found: dict[str, str] = dict(rows)
+    if found:
         tx.run(
             "DELETE FROM rule_waiting WHERE space = :space AND memory IN :memories",
             space=space,
-            memories=tuple(row[0] for row in rows),
+            memories=tuple(found),
         )
-    return {row[0]: row[1] for row in rows}
+    return found
 
 
-def _rule(row: Row, spaces: Spaces) -> Rule:
+def _rule(row: _RuleRow, spaces: Spaces) -> Rule:
     return Rule(
-        space=spaces[row[0]],
-        id=row[1],
-        source=spaces[row[2]],
-        maker=row[3],
-        kinds=tuple(json.loads(row[4])),
-        tags=tuple(json.loads(row[5])),
-        importance=row[6],
-        approval=bool(row[7]),
-        refresh=row[8],
-        created=moment(row[9]),
+        space=spaces[row.space],
+        id=row.id,
+        source=spaces[row.source],
+        maker=row.maker,
+        kinds=tuple(json.loads(row.kinds)),
+        tags=tuple(json.loads(row.tags)),
+        importance=row.importance,
+        approval=bool(row.approval),
+        refresh=row.refresh,
+        created=moment(row.created),
     )
