@@ -38,7 +38,7 @@ def total(tx: Reading) -> Callable[[], int]:
     Numbers only grow: as long as this is the same, so is every space's, and one need not read the row of each.
     """
     rows = tx.ask("SELECT CAST(coalesce(sum(last), 0) AS BIGINT) FROM change_count")
-    return lambda: int(rows()[0][0])
+    return lambda: next(int(count) for (count,) in rows())
 
 
 def since(tx: Reading, seen: Mapping[str, int], now: Mapping[str, int]) -> list[str]:
@@ -55,5 +55,5 @@ def since(tx: Reading, seen: Mapping[str, int], now: Mapping[str, int]) -> list[
                 space=space,
                 number=seen.get(space, 0),
             )
-            found.update(dict.fromkeys(row[0] for row in rows))
+            found.update(dict.fromkeys(subject for (subject,) in rows))
     return list(found)

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from commonbook.batches import in_batches
 from commonbook.model import stamp
-from commonbook.ports import FileStat, Reading, Row, Transaction
+from commonbook.ports import FileStat, Reading, Transaction
 
 MISSING: Final = "missing"
 _IDS_PER_QUERY: Final = 500
@@ -107,12 +107,13 @@ def is_young(stat: FileStat, now_ns: int) -> bool:
 
 # --- bases
 
-_BASE: Final = "path, memory, size, mtime_ns, young, hash, version, trouble"
+_BASE: Final = ", ".join(Base._fields)
 
 
 def bases(tx: Reading) -> dict[str, Base]:
     """Return the base of every file, by path."""
-    return {row[0]: Base._make(row) for row in tx.rows(f"SELECT {_BASE} FROM file")}  # noqa: S608 - our own names
+    rows = tx.rows(f"SELECT {_BASE} FROM file")  # noqa: S608 - our own names
+    return {base.path: base for base in map(Base._make, rows)}
 
 
 def looks(tx: Reading) -> dict[str, tuple[int, int]]:
@@ -147,8 +148,9 @@ def bases_of(tx: Reading, memories: Sequence[str]) -> dict[str, list[Base]]:
     found: dict[str, list[Base]] = {}
     for some in in_batches(memories, _IDS_PER_QUERY):
         rows = tx.rows(f"SELECT {_BASE} FROM file WHERE memory IN :memories", memories=some)  # noqa: S608 - our own names
-        for row in rows:
-            found.setdefault(row[1], []).append(Base._make(row))
+        for base in map(Base._make, rows):
+            if base.memory is not None:
+                found.setdefault(base.memory, []).append(base)
     return found
 
 
@@ -159,7 +161,7 @@ def troubles_of(tx: Reading, memories: Sequence[str]) -> dict[tuple[str, str], s
         rows = tx.rows(
             "SELECT memory, path, trouble FROM file WHERE memory IN :memories AND trouble IS NOT NULL", memories=some
         )
-        found.update({(row[0], row[1]): row[2] for row in rows if row[2]})
+        found.update({(memory, path): trouble for memory, path, trouble in rows if trouble})
     return found
 
 
@@ -221,11 +223,25 @@ def troubles(tx: Reading) -> list[Base]:
 
 def counts(tx: Reading) -> tuple[int, int]:
     """Return how many files there are and how many bytes they hold."""
-    row = tx.row("SELECT count(*), coalesce(sum(size), 0) FROM file")
-    return (int(row[0]), int(row[1])) if row else (0, 0)
+    count, size = tx.row("SELECT count(*), coalesce(sum(size), 0) FROM file") or (0, 0)
+    return int(count), int(size)
 
 
 # --- the journal
+
+
+class _JournalRow(NamedTuple):
+    """A row of the table `file_journal`: the fields are the columns, in the order of every SELECT."""
+
+    memory: str
+    version: int
+    path: str | None
+    hash: str | None
+    issued: str
+    seen: int | None
+
+
+_JOURNAL: Final = ", ".join(_JournalRow._fields)
 
 
 def issue(
@@ -252,16 +268,16 @@ def journal(tx: Reading, memories: Sequence[str]) -> dict[str, Journal]:
     found: dict[str, Journal] = {}
     for some in in_batches(memories, _IDS_PER_QUERY):
         rows = tx.rows(
-            "SELECT memory, version, path, hash, issued, seen FROM file_journal WHERE memory IN :memories",
+            f"SELECT {_JOURNAL} FROM file_journal WHERE memory IN :memories",  # noqa: S608 - our own names
             memories=some,
         )
-        found.update({row[0]: _journal(row) for row in rows})
+        found.update({row.memory: _journal(row) for row in map(_JournalRow._make, rows)})
     return found
 
 
 def pending(tx: Reading) -> list[str]:
     """Return the memories whose files are to be written."""
-    return [row[0] for row in tx.rows("SELECT memory FROM file_journal ORDER BY memory")]
+    return [memory for (memory,) in tx.rows("SELECT memory FROM file_journal ORDER BY memory")]
 
 
 def strike_off(tx: Transaction, carried: Iterable[Carried]) -> None:
@@ -284,9 +300,9 @@ def strike_off(tx: Transaction, carried: Iterable[Carried]) -> None:
             set_base(tx, one.path, one.stat, one.hash, memory=one.memory, version=one.version)
 
 
-def _journal(row: Row) -> Journal:
-    issued = tuple((path, hash_) for path, hash_ in json.loads(row[4]))
-    return Journal(row[0], row[1], row[2], row[3], issued, row[5])
+def _journal(row: _JournalRow) -> Journal:
+    issued = tuple((path, hash_) for path, hash_ in json.loads(row.issued))
+    return Journal(row.memory, row.version, row.path, row.hash, issued, row.seen)
 
 
 # --- paths that we left
@@ -305,8 +321,8 @@ def leave(tx: Transaction, path: str, memory: str) -> None:
 
 def left(tx: Reading, path: str) -> str | None:
     """Return the memory whose file we moved away from a path, or None."""
-    row = tx.row("SELECT memory FROM file_left WHERE path = :path", path=path)
-    return str(row[0]) if row else None
+    (memory,) = tx.row("SELECT memory FROM file_left WHERE path = :path", path=path) or (None,)
+    return str(memory) if memory else None
 
 
 def arrive(tx: Transaction, path: str) -> None:

@@ -19,12 +19,13 @@ def first_answer(tx: Reading, *, space: str, principal: str, key: str, content: 
     )
     if row is None:
         return None
-    if row[0] != content:
+    first_content, answer = row
+    if first_content != content:
         raise KeyConflict(
             f"the key {key!r} was used before for other content",
             fix="use a new key for new content; the same key only to repeat the same request",
         )
-    return str(row[1])
+    return str(answer)
 
 
 def answers(tx: Reading, *, space: str, principal: str, prefix: str) -> dict[str, tuple[str, str]]:
@@ -37,7 +38,7 @@ def answers(tx: Reading, *, space: str, principal: str, prefix: str) -> dict[str
         prefix=prefix,
         beyond=prefix + "\U0010ffff",
     )
-    return {row[0]: (row[1], row[2]) for row in rows}
+    return {key: (content, answer) for key, content, answer in rows}
 
 
 def several(
@@ -53,7 +54,7 @@ def several(
         principal=principal,
         keys=keys,
     )
-    return {row[0]: (row[1], row[2], row[3]) for row in rows}
+    return {key: (space, content, answer) for key, space, content, answer in rows}
 
 
 def claim(tx: Transaction, *, space: str, principal: str, key: str, content: str, answer: str) -> None:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from commonbook.model import Spaces, moment, new_id, stamp
-from commonbook.ports import Reading, Row, Transaction
+from commonbook.ports import Reading, Transaction
 
 LEASE: Final = timedelta(seconds=60)
 _LONGEST_LEASE: Final = LEASE + timedelta(minutes=5)
@@ -26,11 +26,28 @@ LONGEST_WAIT: Final = timedelta(days=1)
 
 _FIRST_PAUSE: Final = timedelta(seconds=2)
 _LONGEST_PAUSE: Final = timedelta(minutes=30)
-_COLUMNS: Final = "id, space, kind, subject, state, due, attempts, lease, error, created"
 # What ends much later than if it had begun now was begun before the clock went back: it holds no longer. What ends a
 # little later was begun by another worker whose transaction has a later time, or on a machine with another clock.
 _OVER: Final = "state = 'running' AND NOT leased_until BETWEEN :now AND :longest_lease"
 _READY: Final = f"(state = 'waiting' AND NOT (due > :now AND due <= :longest_wait)) OR ({_OVER})"
+
+
+class _JobRow(NamedTuple):
+    """A row of the table `job`: the fields are the columns, in the order of every SELECT."""
+
+    id: str
+    space: str
+    kind: str
+    subject: str
+    state: str
+    due: str
+    attempts: int
+    lease: str | None
+    error: str
+    created: str
+
+
+_COLUMNS: Final = ", ".join(_JobRow._fields)
 
 
 class Job(NamedTuple):
@@ -92,15 +109,16 @@ def take(tx: Transaction, spaces: Spaces, *, kinds: tuple[str, ...]) -> Job | No
     )
     if row is None:
         return None
+    job = _job(_JobRow._make(row))
     lease = new_id()
     tx.run(
         "UPDATE job SET state = 'running', lease = :lease, leased_until = :until, attempts = attempts + 1"
         " WHERE id = :id",
         lease=lease,
         until=stamp(tx.now + LEASE),
-        id=row[0],
+        id=job.id,
     )
-    return _job(row)._replace(state="running", lease=lease, attempts=row[6] + 1)
+    return job._replace(state="running", lease=lease, attempts=job.attempts + 1)
 
 
 def hold_on(tx: Transaction, job: Job) -> bool:
@@ -188,7 +206,7 @@ def counts(tx: Reading, spaces: Spaces) -> tuple[int, int]:
 def listed(tx: Reading, *, state: str) -> list[Job]:
     """Return the jobs in a state, the longest due first."""
     rows = tx.rows(f"SELECT {_COLUMNS} FROM job WHERE state = :state ORDER BY due, id", state=state)  # noqa: S608 - our own words
-    return [_job(row) for row in rows]
+    return [_job(row) for row in map(_JobRow._make, rows)]
 
 
 def waiting(tx: Reading, kind: str, subjects: Sequence[str]) -> frozenset[str]:
@@ -198,7 +216,7 @@ def waiting(tx: Reading, kind: str, subjects: Sequence[str]) -> frozenset[str]:
         kind=kind,
         subjects=tuple(subjects),
     )
-    return frozenset(row[0] for row in rows)
+    return frozenset(subject for (subject,) in rows)
 
 
 def is_due(tx: Reading, spaces: Spaces, *, kinds: tuple[str, ...], now: datetime) -> bool:
@@ -216,16 +234,16 @@ def _times(now: datetime) -> dict[str, str]:
     return {"now": stamp(now), "longest_lease": stamp(now + _LONGEST_LEASE), "longest_wait": stamp(now + LONGEST_WAIT)}
 
 
-def _job(row: Row) -> Job:
+def _job(row: _JobRow) -> Job:
     return Job(
-        id=row[0],
-        space=row[1],
-        kind=row[2],
-        subject=row[3],
-        state=row[4],
-        due=moment(row[5]),
-        attempts=row[6],
-        lease=row[7],
-        error=row[8],
-        created=moment(row[9]),
+        id=row.id,
+        space=row.space,
+        kind=row.kind,
+        subject=row.subject,
+        state=row.state,
+        due=moment(row.due),
+        attempts=row.attempts,
+        lease=row.lease,
+        error=row.error,
+        created=moment(row.created),
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from commonbook.model import RELATIONS, Link, Memory, Spaces
-from commonbook.ports import Reading, Row, Transaction
+from commonbook.ports import Reading, Transaction
 
 _AT_A_TIME: Final = 1000
 
@@ -31,7 +31,11 @@ def asking(
         targets=targets,
         relations=tuple(relations),
     )
-    return lambda: [_link(row[1:]) for row in rows() if row[0] in spaces]
+    return lambda: [
+        Link(source, relation, target, revision)
+        for space, source, relation, target, revision in rows()
+        if space in spaces
+    ]
 
 
 def from_anywhere(tx: Reading, targets: Sequence[str], *, relations: Sequence[str]) -> list[Link]:
@@ -44,7 +48,7 @@ def from_anywhere(tx: Reading, targets: Sequence[str], *, relations: Sequence[st
             targets=tuple(targets[at : at + _AT_A_TIME]),
             relations=tuple(relations),
         )
-        found += [_link(row) for row in rows]
+        found += [Link(source, relation, target, revision) for source, relation, target, revision in rows]
     return found
 
 
@@ -81,7 +85,3 @@ def derive(tx: Transaction, space: str, memories: Sequence[Memory], *, after: st
         upto="\U0010ffff" if last else memories[-1].id,
     )
     add(tx, space, [link for memory in memories for link in memory.links])
-
-
-def _link(row: Row) -> Link:
-    return Link(row[0], row[1], row[2], row[3])

@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Final, NamedTuple
+
 from commonbook.model import Memory, Revision, moment, stamp
 from commonbook.ports import Reading, Transaction
+
+
+class _RevisionRow(NamedTuple):
+    """What is read of a row of the table `revision`: the fields are the columns of the SELECT, in its order."""
+
+    revision: int
+    title: str
+    text: str
+    author: str
+    at: str
+    how: str
+
+
+_COLUMNS: Final = ", ".join(_RevisionRow._fields)
 
 
 def archive(tx: Transaction, memory: Memory) -> None:
@@ -45,15 +61,18 @@ def keep(tx: Transaction, memory: Memory, revision: Revision) -> None:
 def past(tx: Reading, memory: Memory) -> list[Revision]:
     """Return the past revisions of a memory, oldest first."""
     rows = tx.rows(
-        "SELECT revision, title, text, author, at, how FROM revision"
+        f"SELECT {_COLUMNS} FROM revision"  # noqa: S608 - our own names
         " WHERE space = :space AND memory = :memory ORDER BY revision",
         space=memory.space.id,
         memory=memory.id,
     )
-    return [
-        Revision(revision=row[0], title=row[1], text=row[2], author=row[3], at=moment(row[4]), how=row[5])
-        for row in rows
-    ]
+    return [_revision(row) for row in map(_RevisionRow._make, rows)]
+
+
+def _revision(row: _RevisionRow) -> Revision:
+    return Revision(
+        revision=row.revision, title=row.title, text=row.text, author=row.author, at=moment(row.at), how=row.how
+    )
 
 
 def move(tx: Transaction, memory: Memory, to: str) -> None:

@@ -16,7 +16,7 @@ def everything(tx: Reading) -> dict[str, Space]:
 
 def _asking(tx: Reading, which: str = " ORDER BY name", **params: object) -> Callable[[], dict[str, Space]]:
     rows = tx.ask(f"SELECT id, name, created, depth FROM space{which}", **params)  # noqa: S608 - our own words
-    return lambda: {row[0]: _space(row) for row in rows()}
+    return lambda: {space.id: space for space in map(_space, rows())}
 
 
 class Everything(MutableMapping[str, Space]):
@@ -79,7 +79,7 @@ def named(tx: Reading, name: str) -> Space | None:
 def called(tx: Reading, names: Sequence[str]) -> dict[str, Space]:
     """Return those of the spaces of these names that there are, by id."""
     rows = tx.rows("SELECT id, name, created, depth FROM space WHERE name IN :names ORDER BY name", names=tuple(names))
-    return {row[0]: _space(row) for row in rows}
+    return {space.id: space for space in map(_space, rows)}
 
 
 def names(tx: Transaction, ids: Sequence[str]) -> Callable[[], dict[str, str]]:
@@ -121,4 +121,5 @@ def set_depth(tx: Transaction, space: Space, depth: int | None) -> Space:
 # Everything is looked up again and again, and hardly ever changes.
 @lru_cache(maxsize=10_000)
 def _space(row: Row) -> Space:
-    return Space(row[0], row[1], moment(row[2]), row[3])
+    id_, name, created, depth = row
+    return Space(id_, name, moment(created), depth)

@@ -30,7 +30,7 @@ def known(tx: Reading, embedder: str, hashes: Sequence[str]) -> dict[str, bytes]
             embedder=embedder,
             hashes=wanted[start : start + _AT_ONCE],
         )
-        found.update((row[0], bytes(row[1])) for row in rows)
+        found.update((name, bytes(vector)) for name, vector in rows)
     return found
 
 
@@ -50,5 +50,5 @@ def drop_others(tx: Transaction, embedder: str) -> int:
 
 def count(tx: Reading) -> int:
     """Return how many vectors are kept, of all embedders."""
-    row = tx.row("SELECT count(*) FROM kept_vector")
-    return int(row[0]) if row else 0
+    (count,) = tx.row("SELECT count(*) FROM kept_vector") or (0,)
+    return int(count)
