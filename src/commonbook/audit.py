@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 from commonbook.errors import BadInput, HomeDamaged
 from commonbook.model import Change, Finding, LogEntry, LogReport, Progress, stamp
-from commonbook.ports import Keys, Reading, Row, Transaction
+from commonbook.ports import Keys, Reading, Transaction
 
 ENTRY_TAG: Final = "commonbook log entry v1"
 SIGNATURE_TAG: Final = "commonbook log entry signature v1"
@@ -34,9 +34,21 @@ NO_PREVIOUS: Final = "0" * 64
 BEGINNING: Final = (0, NO_PREVIOUS)
 """The end of a chain that has no entry yet."""
 
-_FIELDS: Final = (
-    "space", "seq", "time", "actor", "action", "subjects", "payload", "previous", "hash", "signature", "key_id",
-)  # fmt: skip
+
+class _HeadRow(NamedTuple):
+    """A row of the table `log_head`: the fields are the columns, in the order of the SELECT."""
+
+    space: str
+    seq: int
+    hash: str
+    signature: str
+    key_id: str
+
+
+# An entry is read as it is stored: its fields are the columns of the table `log_entry`.
+_FIELDS: Final = LogEntry._fields
+_ENTRY: Final = ", ".join(_FIELDS)
+_HEAD: Final = ", ".join(_HeadRow._fields)
 _PAGE: Final = 500
 _BELOW_ALL: Final = -(2**63)
 _NEIGHBOURS: Final = 1000
@@ -176,7 +188,21 @@ def append(
         except UnicodeEncodeError as error:
             raise BadInput("a lone surrogate cannot be logged", fix="send valid Unicode text") from error
         signature = keys.sign(_entry_message(digest)).hex()
-        rows.append(dict(zip(_FIELDS, (space, seq, *said[2:8], digest, signature, key_id), strict=True)))
+        rows.append(
+            {
+                "space": space,
+                "seq": seq,
+                "time": time,
+                "actor": change.actor,
+                "action": change.action,
+                "subjects": subjects,
+                "payload": payload,
+                "previous": previous,
+                "hash": digest,
+                "signature": signature,
+                "key_id": key_id,
+            }
+        )
         previous = digest
     tx.run_many(
         """
@@ -207,12 +233,12 @@ def is_logged(tx: Transaction, *, space: str, seq: int, digest: str) -> bool:
 def was_called(tx: Reading, space: str, name: str) -> bool:
     """Tell whether a space had this name before it was renamed."""
     rows = tx.rows("SELECT payload FROM log_entry WHERE space = :space AND action = 'space.rename'", space=space)
-    return any(json.loads(row[0]).get("old") == name for row in rows)
+    return any(json.loads(payload).get("old") == name for (payload,) in rows)
 
 
 def entries(tx: Reading, space: str, *, after: int = 0, limit: int = 500) -> list[LogEntry]:
     """Return the entries of a space that follow number `after`, oldest first, as stored."""
-    return [LogEntry(**dict(zip(_FIELDS, row, strict=True))) for row in _page(tx, space, after, limit)]
+    return _page(tx, space, after, limit)
 
 
 def count(tx: Reading, spaces: Collection[str]) -> int:
@@ -235,7 +261,8 @@ def has(tx: Reading, entries: Mapping[str, tuple[int, str]]) -> bool:
 
 def _hash_at(tx: Reading, space: str, seq: int) -> str | None:
     row = tx.row("SELECT hash FROM log_entry WHERE space = :space AND seq = :seq", space=space, seq=seq)
-    return str(row[0]) if row else None
+    (digest,) = row or (None,)
+    return str(digest) if row else None
 
 
 def _end(tx: Transaction, space: str) -> tuple[int, str]:
@@ -249,16 +276,14 @@ def _checked_end(space: str, seq: object, digest: object) -> tuple[int, str]:
     return seq, digest
 
 
-def _page(tx: Reading, space: str, after: int, limit: int) -> list[Row]:
-    return tx.rows(
-        """
-        SELECT space, seq, time, actor, action, subjects, payload, previous, hash, signature, key_id
-        FROM log_entry WHERE space = :space AND seq > :after ORDER BY seq LIMIT :limit
-        """,
+def _page(tx: Reading, space: str, after: int, limit: int) -> list[LogEntry]:
+    rows = tx.rows(
+        f"SELECT {_ENTRY} FROM log_entry WHERE space = :space AND seq > :after ORDER BY seq LIMIT :limit",  # noqa: S608 - our own names
         space=space,
         after=after,
         limit=limit,
     )
+    return [LogEntry._make(row) for row in rows]
 
 
 def _time(now: datetime) -> str:
@@ -354,12 +379,12 @@ class _Chain:
                 return
         self.fault = self.fault or self._head_fault()
 
-    def _page_fault(self, page: list[Row]) -> _Fault | None:
+    def _page_fault(self, page: list[LogEntry]) -> _Fault | None:
         for row in page:
             self.read += 1
             if fault := self._misplaced(row) or self._altered(row) or self._unsigned(row):
                 return fault
-            self.seq, self.hash = row[1], row[8]
+            self.seq, self.hash = row.seq, row.hash
         return None
 
     def leftover(self, size: int | None) -> _Fault | None:
@@ -368,7 +393,7 @@ class _Chain:
             return None
         return self._next("entry without a place", f"the space has {size} entries, but {self.read} in the chain")
 
-    def _pages(self) -> Iterator[list[Row]]:
+    def _pages(self) -> Iterator[list[LogEntry]]:
         after, limit = _BELOW_ALL, _PAGE
         while True:
             try:
@@ -385,8 +410,8 @@ class _Chain:
             yield page
             after = self.seq
 
-    def _misplaced(self, row: Row) -> _Fault | None:
-        seq = row[1]
+    def _misplaced(self, row: LogEntry) -> _Fault | None:
+        seq = row.seq
         if type(seq) is not int:
             return self._next("altered entry", f"its number is not a whole number but {_shown(seq)}")
         if seq > self.seq + 1:
@@ -395,31 +420,31 @@ class _Chain:
             return _Fault("wrong order", f"it stands where entry {self.seq + 1} should", f"entry {seq}")
         return None
 
-    def _altered(self, row: Row) -> _Fault | None:
+    def _altered(self, row: LogEntry) -> _Fault | None:
         for name, value in zip(_FIELDS, row, strict=True):
             if name != "seq" and type(value) is not str:
                 return self._next("altered entry", f"its {name} is not text but {_shown(value)}")
-        if row[0] != self.space:
-            return self._next("altered entry", f"it names another space, {_shown(row[0])}")
+        if row.space != self.space:
+            return self._next("altered entry", f"it names another space, {_shown(row.space)}")
         try:
-            digest = _hash_of(row, row[1])
+            digest = _hash_of(row, row.seq)
         except UnicodeEncodeError:
             return self._next("altered entry", "one of its fields is not valid Unicode")
-        if digest != row[8]:
+        if digest != row.hash:
             return self._moved(row) or self._next("altered entry", "its hash is not the hash of its fields")
-        if row[7] != self.hash:
+        if row.previous != self.hash:
             return self._next("broken chain", "it does not follow from the entry before it")
         return None
 
-    def _moved(self, row: Row) -> _Fault | None:
+    def _moved(self, row: LogEntry) -> _Fault | None:
         """Recognise an entry of another number, so that a swap or a renumbering is called by its name."""
-        for seq in range(max(1, row[1] - _NEIGHBOURS), row[1] + _NEIGHBOURS):
-            if _hash_of(row, seq) == row[8]:
+        for seq in range(max(1, row.seq - _NEIGHBOURS), row.seq + _NEIGHBOURS):
+            if _hash_of(row, seq) == row.hash:
                 return self._next("wrong order", f"what stands here was written as entry {seq}")
         return None
 
-    def _unsigned(self, row: Row) -> _Fault | None:
-        wrong = self._signature_fault(row[10], row[9], _entry_message(row[8]))
+    def _unsigned(self, row: LogEntry) -> _Fault | None:
+        wrong = self._signature_fault(row.key_id, row.signature, _entry_message(row.hash))
         return self._next(*wrong) if wrong else None
 
     def _signature_fault(self, key_id: str, signature: str, message: bytes) -> tuple[str, str] | None:
@@ -433,36 +458,35 @@ class _Chain:
 
     def _head_fault(self) -> _Fault | None:
         try:
-            rows = self.tx.rows(
-                "SELECT space, seq, hash, signature, key_id FROM log_head WHERE space = :space", space=self.space
-            )
+            rows = self.tx.rows(f"SELECT {_HEAD} FROM log_head WHERE space = :space", space=self.space)  # noqa: S608 - our own names
         except HomeDamaged as error:
             return _Fault("bad head", f"the head cannot be read: {error.message}", "head")
         if not rows and not self.seq:
             return self._next("no chain", "the space has no log at all")
         if len(rows) != 1:
             return _Fault("bad head" if rows else "missing head", f"there are {len(rows)} heads, not one", "head")
-        return self._bad_head(rows[0]) or self._other_end(rows[0])
+        (head,) = map(_HeadRow._make, rows)
+        return self._bad_head(head) or self._other_end(head)
 
-    def _bad_head(self, head: Row) -> _Fault | None:
-        space, seq, digest, signature, key_id = head
-        if type(seq) is not int or not all(type(text) is str for text in (space, digest, signature, key_id)):
+    def _bad_head(self, head: _HeadRow) -> _Fault | None:
+        texts = (head.space, head.hash, head.signature, head.key_id)
+        if type(head.seq) is not int or not all(type(text) is str for text in texts):
             return _Fault("bad head", "a field of the head has the wrong type", "head")
         try:
-            message = _head_message(self.space, seq, digest, key_id)
+            message = _head_message(self.space, head.seq, head.hash, head.key_id)
         except UnicodeEncodeError:
             return _Fault("bad head", "a field of the head is not valid Unicode", "head")
-        wrong = self._signature_fault(key_id, signature, message)
-        return _Fault("bad head", f"{wrong[0]}: {wrong[1]}", "head") if wrong else None
+        wrong = self._signature_fault(head.key_id, head.signature, message)
+        return _Fault("bad head", ": ".join(wrong), "head") if wrong else None
 
-    def _other_end(self, head: Row) -> _Fault | None:
-        seq, digest = head[1], head[2]
+    def _other_end(self, head: _HeadRow) -> _Fault | None:
+        seq = head.seq
         if seq > self.seq:
             return self._next("tail cut", f"the head says that the last entry is {seq}, but {self.seq} is the last")
         if seq < self.seq:
             why = f"the head says that the last entry is {seq}, but the chain goes on to {self.seq}"
             return _Fault("entry after the head", why, f"entry {seq + 1}")
-        if digest != self.hash:
+        if head.hash != self.hash:
             return _Fault("bad head", "the head has another hash than the last entry", f"entry {seq}")
         return None
 
@@ -470,9 +494,20 @@ class _Chain:
         return _Fault(what, why, f"entry {self.seq + 1}")
 
 
-def _hash_of(row: Row, seq: int) -> str:
-    space, _, time, actor, action, subjects, payload, previous, _, _, key_id = row
-    return _hash((space, str(seq), time, actor, action, subjects, payload, previous, key_id))
+def _hash_of(row: LogEntry, seq: int) -> str:
+    return _hash(
+        (
+            row.space,
+            str(seq),
+            row.time,
+            row.actor,
+            row.action,
+            row.subjects,
+            row.payload,
+            row.previous,
+            row.key_id,
+        )
+    )
 
 
 def _finding(space: object, fault: _Fault) -> Finding:

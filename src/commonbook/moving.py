@@ -163,7 +163,7 @@ def _unseen(source: Database, target: Database, table: Table) -> Iterator[list[R
         if not rows:
             return
         yield rows
-        after = rows[-1][: len(table.key)]
+        after = _last_key(rows, table)
 
 
 def _last(tx: Reading, table: Table) -> Row | None:
@@ -171,9 +171,15 @@ def _last(tx: Reading, table: Table) -> Row | None:
     return tx.row(f"SELECT {', '.join(table.key)} FROM {table.name} ORDER BY {order} LIMIT 1")  # noqa: S608 - our own names
 
 
+def _last_key(rows: Sequence[Row], table: Table) -> Row:
+    """Return the key of the last row: its columns come first."""
+    *_, last = rows
+    return last[: len(table.key)]
+
+
 def _size(tx: Reading, table: Table) -> int:
-    row = tx.row(f"SELECT count(*) FROM {table.name}")  # noqa: S608 - our own names
-    return int(row[0]) if row else 0
+    (count,) = tx.row(f"SELECT count(*) FROM {table.name}") or (0,)  # noqa: S608 - our own names
+    return int(count)
 
 
 def _rows(tx: Reading, table: Table, *, after: Row | None, upto: Row | None = None, limit: int = _BATCH) -> list[Row]:
@@ -236,7 +242,7 @@ def _mended(tx: Reading, target: Database, table: Table) -> bool:
     differed = False
     while True:
         rows = _rows(tx, table, after=after)
-        upto = rows[-1][: len(table.key)] if len(rows) == _BATCH else None
+        upto = _last_key(rows, table) if len(rows) == _BATCH else None
         with target.reading() as there:
             others = _rows(there, table, after=after, upto=upto, limit=_ALL)
         if _digest(rows) != _digest(others):
