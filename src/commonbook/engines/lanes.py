@@ -7,12 +7,12 @@ token there can change nothing.
 from __future__ import annotations
 
 import json
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from commonbook.engines.sqlite import SqliteReading, SqliteTransaction
 from commonbook.model import moment
 from commonbook.outbox import REFUSED, WAITING, Context, Entry, Parcel, Verdict
-from commonbook.ports import Row
 
 # A pause or lease that begins later than now was made before the clock jumped back: it holds no longer.
 _NEXT: Final = """
@@ -23,6 +23,47 @@ _SOONEST: Final = """
 SELECT min(max(CASE WHEN since <= :now AND :now < due THEN due ELSE 0 END,
                CASE WHEN token IS NOT NULL AND taken <= :now AND :now < until THEN until ELSE 0 END)) FROM lane"""
 _LONGEST_REASON: Final = 500
+
+
+class EntryRow(NamedTuple):
+    """The columns of a stored message that are its entry."""
+
+    client_id: str
+    role: str
+    author: str | None
+    text: str
+    time: str
+    masked: int
+
+    def read(self) -> Entry:
+        """Return the entry."""
+        return Entry(self.client_id, self.role, self.author, self.text, moment(self.time), self.masked)
+
+
+class ContextRow(NamedTuple):
+    """The columns of a stored message that are its context."""
+
+    space: str | None
+    parent: str | None
+    tags: str
+
+    def read(self) -> Context:
+        """Return the context."""
+        return Context(self.space, self.parent, tuple(json.loads(self.tags)))
+
+
+class _Head(NamedTuple):
+    """A stored message without what it says: enough to decide which go together."""
+
+    position: int
+    size: int
+    alone: int
+    failures: int
+    context: ContextRow
+
+
+_ENTRY: Final = ", ".join(EntryRow._fields)
+_CONTEXT: Final = ", ".join(ContextRow._fields)
 
 
 def open_lane(tx: SqliteTransaction, session: str) -> None:
@@ -38,7 +79,7 @@ def is_due(view: SqliteReading, now: float) -> bool:
 
 def soonest(view: SqliteReading, now: float) -> float | None:
     """Return in how many seconds there may be a session to take; None when nothing waits."""
-    (when,) = view.rows(_SOONEST, now=now)[0]
+    ((when,),) = view.rows(_SOONEST, now=now)
     return None if when is None else max(0.0, float(when) - now)
 
 
@@ -56,46 +97,39 @@ def take(tx: SqliteTransaction, token: str, *, lease: float, most: int, most_byt
         until=now + lease,
         session=session,
     )
-    rows = _together(_head(tx, session, most), most_bytes)
+    heads = _together(_heads(tx, session, most), most_bytes)
+    first, *_ = heads
     texts = tx.rows(
-        "SELECT position, client_id, role, author, text, time, masked FROM message WHERE position IN :positions"
-        " ORDER BY position",
-        positions=[row[0] for row in rows],
+        f"SELECT position, {_ENTRY} FROM message WHERE position IN :positions ORDER BY position",  # noqa: S608 - our own names
+        positions=[head.position for head in heads],
     )
-    entries = {row[0]: entry_of(row[1:]) for row in texts}
-    return Parcel(session, token, context_of(rows[0][4:]), entries, tries, failures=rows[0][3])
+    entries = {position: EntryRow._make(entry).read() for position, *entry in texts}
+    return Parcel(session, token, first.context.read(), entries, tries, failures=first.failures)
 
 
-def entry_of(row: Row) -> Entry:
-    """Read client_id, role, author, text, time, masked."""
-    client_id, role, author, text, time, masked = row
-    return Entry(client_id, role, author, text, moment(time), masked)
-
-
-def context_of(row: Row) -> Context:
-    """Read space, parent, tags."""
-    space, parent, tags = row
-    return Context(space, parent, tuple(json.loads(tags)))
-
-
-def _head(tx: SqliteTransaction, session: str, most: int) -> list[Row]:
-    return tx.rows(
-        "SELECT position, size, alone, failures, space, parent, tags FROM message"
+def _heads(tx: SqliteTransaction, session: str, most: int) -> list[_Head]:
+    rows = tx.rows(
+        f"SELECT position, size, alone, failures, {_CONTEXT} FROM message"  # noqa: S608 - our own names
         " WHERE state = 'waiting' AND session = :session ORDER BY position LIMIT :most",
         session=session,
         most=most,
     )
+    return [
+        _Head(position, size, alone, failures, ContextRow._make(context))
+        for position, size, alone, failures, *context in rows
+    ]
 
 
-def _together(rows: list[Row], most_bytes: int) -> list[Row]:
-    """Return the rows that go together: of one context, not too large, and who is to go alone goes alone."""
-    together = rows[:1]
-    size = rows[0][1]
-    for row in rows[1:]:
-        size += row[1]
-        if size > most_bytes or rows[0][2] or row[2] or row[4:] != rows[0][4:]:
+def _together(heads: Sequence[_Head], most_bytes: int) -> list[_Head]:
+    """Return the messages that go together: of one context, not too large, and who is to go alone goes alone."""
+    first, *others = heads
+    together = [first]
+    size = first.size
+    for head in others:
+        size += head.size
+        if size > most_bytes or first.alone or head.alone or head.context != first.context:
             break
-        together.append(row)
+        together.append(head)
     return together
 
 

@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from commonbook.engines import lanes
 from commonbook.engines.durable_files import make_folders
@@ -44,6 +44,39 @@ CREATE TABLE lane (
   session TEXT NOT NULL PRIMARY KEY, since REAL NOT NULL, due REAL NOT NULL, asked INTEGER NOT NULL DEFAULT 0,
   tries INTEGER NOT NULL DEFAULT 0, token TEXT, taken REAL, until REAL) WITHOUT ROWID;
 """
+
+
+class _HeldRow(NamedTuple):
+    """A stored message, as it is listed: the fields are the columns, in the order of the SELECT."""
+
+    position: int
+    session: str
+    attempts: int
+    reason: str
+    space: str | None
+    parent: str | None
+    tags: str
+    client_id: str
+    role: str
+    author: str | None
+    text: str
+    time: str
+    masked: int
+
+    def read(self, state: str) -> Held:
+        """Return the message that is in this state."""
+        return Held(
+            id=self.position,
+            session=self.session,
+            context=lanes.ContextRow(self.space, self.parent, self.tags).read(),
+            entry=lanes.EntryRow(self.client_id, self.role, self.author, self.text, self.time, self.masked).read(),
+            state=state,
+            attempts=self.attempts,
+            reason=self.reason,
+        )
+
+
+_HELD: Final = ", ".join(_HeldRow._fields)
 
 _FIXES: Final[dict[type[CommonbookError], str]] = {
     HomeDamaged: "keep the file, since it may hold messages that were never sent; move it away to go on with a new one",
@@ -133,15 +166,12 @@ class OutboxFile:
         """Return the first messages in this state."""
         with self._worded(), self._db.reading() as view:
             rows = view.rows(
-                "SELECT position, session, attempts, reason, space, parent, tags,"
-                " client_id, role, author, text, time, masked"
-                " FROM message WHERE state = :state ORDER BY position LIMIT :limit",
+                f"SELECT {_HELD} FROM message"  # noqa: S608 - our own names
+                " WHERE state = :state ORDER BY position LIMIT :limit",
                 state=state,
                 limit=limit,
             )
-        return tuple(
-            Held(row[0], row[1], lanes.context_of(row[4:7]), lanes.entry_of(row[7:]), state, *row[2:4]) for row in rows
-        )
+        return tuple(row.read(state) for row in map(_HeldRow._make, rows))
 
     # --- what was set aside
 
@@ -229,7 +259,7 @@ def _add(tx: SqliteTransaction, session: str, entry: Entry, context: Context) ->
         **{**context._asdict(), "tags": json.dumps(context.tags)},
         **{**entry._asdict(), "time": stamp(entry.time)},
     )
-    (position,) = tx.rows("SELECT last_insert_rowid()")[0]
+    ((position,),) = tx.rows("SELECT last_insert_rowid()")
     return Kept(position, entry.client_id, new=True, masked=entry.masked)
 
 
@@ -238,4 +268,5 @@ def _set_aside(tx: SqliteTransaction, id_: int) -> str:
     found = tx.row("SELECT session FROM message WHERE position = :id AND state = 'refused'", id=id_)
     if found is None:
         raise NotFound(f"the outbox has set no message {id_} aside", fix="look at what was refused for the numbers")
-    return str(found[0])
+    (session,) = found
+    return str(session)

@@ -74,8 +74,8 @@ class PostgresDatabase:
     def bytes_used(self) -> int:
         """Return the size of the database."""
         with self.line() as line:
-            found = line.connection.execute("SELECT pg_database_size(current_database())").fetchone()
-        return int(found[0]) if found else 0
+            (size,) = line.connection.execute("SELECT pg_database_size(current_database())").fetchone() or (0,)
+        return int(size)
 
     @contextmanager
     def line(self) -> Iterator[Line]:
@@ -182,8 +182,9 @@ class PostgresDatabase:
         return self._require_version(answer.row())
 
     def _require_version(self, found: Row | None) -> Row:
-        if found is None or found[0] != self.schema:
-            raise self._newer(found[0] if found else 0)
+        (version,) = found or (0,)
+        if found is None or version != self.schema:
+            raise self._newer(version)
         return found
 
     def _newer(self, version: int) -> HomeIsNewer:
@@ -214,12 +215,12 @@ class PostgresDatabase:
         if connection.execute("SELECT to_regclass('schema_version')").fetchone() == (None,):
             return 0
         try:
-            found = connection.execute(_VERSION).fetchone()
+            (version,) = connection.execute(_VERSION).fetchone() or (0,)
         except pg.UndefinedColumn as error:
             raise lines.foreign("schema_version") from error
-        if found is not None and not isinstance(found[0], int):
+        if not isinstance(version, int):
             raise lines.foreign("schema_version")
-        return found[0] if found else 0
+        return version
 
     def close(self) -> None:
         """Close for good."""

@@ -120,8 +120,13 @@ class Nearest:
                 found += some
         if short:
             found += self._compare(short).rows()
-        found.sort(key=lambda row: (row[2], row[1]))
-        return [row[:2] for row in found[: self._asked.depth]]
+        found.sort(key=_nearness)
+        return [(space, id_) for space, id_, _ in found[: self._asked.depth]]
+
+
+def _nearness(row: Row) -> tuple[float, bytes]:
+    _, id_, distance = row
+    return distance, id_
 
 
 def _statement(asked: Asked, space: int) -> str:
@@ -252,12 +257,12 @@ class Graphs:
         with suppress(pg.UndefinedTable):
             found = connection.execute(_DUE, {"above": self._above}).fetchone()
             if found:
-                building, dimensions, *rest = found
+                building, dimensions, large, enough, names, whole = found
                 if building:
                     # What is not whole is another's who works on it; if it was left by somebody, nobody does.
                     return _Due(0, (), ())
                 able = self._above > 0 and 0 < dimensions <= _LONGEST
-                return _planned(dimensions, *rest) if able else _Due(dimensions, rest[2], ())
+                return _planned(dimensions, large, enough, names, whole) if able else _Due(dimensions, names, ())
         return _Due(0, (), ())
 
 

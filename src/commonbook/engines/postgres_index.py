@@ -158,10 +158,10 @@ class PostgresIndex:
         """Look at the marker, and read all of it if it is another one than before."""
         with self._lend() as line:
             try:
-                found = line.connection.execute(_GENERATION).fetchone()
-                if found is None or found[0] != FORMAT:
+                format_, generation = line.connection.execute(_GENERATION).fetchone() or (None, None)
+                if format_ != FORMAT:
                     self._view = self._nothing
-                elif found[1] != self._view.generation:
+                elif generation != self._view.generation:
                     self._view = _View(self._lend, self._at_hand, *_marker(line.connection))
             except pg.UndefinedTable:
                 self._view = self._nothing
@@ -195,7 +195,7 @@ class PostgresIndex:
         with self._lend() as line, line.pipe as pipe:
             pipe.ask(_READ)
             asked = {what: pipe.ask(check) for what, check in _CHECKS.items()}
-            found = [(what, (answer.row() or (0,))[0]) for what, answer in asked.items()]
+            found = [(what, count) for what, answer in asked.items() for (count,) in answer.rows()]
             pipe.ask("ROLLBACK")
         return [f"{what}: {rows} rows" for what, rows in found if rows]
 
@@ -275,14 +275,14 @@ class _Writer:
         # By chance: a number that was counted could come again after a restored back-up, for something else.
         self._version = secrets.randbits(62)
         try:
-            found = self._connection.execute(_LOCK).fetchone()
+            format_, generation = self._connection.execute(_LOCK).fetchone() or (None, None)
         except pg.LockNotAvailable as error:
             self.end()
             holder = self._connection.execute(_HOLDER).fetchone()
             raise _busy("connection {} of {} from {}".format(*holder) if holder else "another server") from error
-        if found is None or found[0] != FORMAT:
+        if format_ != FORMAT:
             raise HomeDamaged("recall_index is not as it was made", fix="drop the tables recall_*; they are made again")
-        if self._generation not in (-1, found[1]):
+        if self._generation not in (-1, generation):
             raise Busy("another has written the index between two commits", fix="try again")
         self._generation, self._marker = _marker(self._connection)
         self._dimensions = self._marker.dimensions if self._marker else 0
@@ -416,7 +416,8 @@ def _marker(connection: Connection) -> tuple[int, Marker | None]:
     rows = connection.execute(_MARKER).fetchall()
     if not rows:
         return 0, None
-    _, generation, home, rules, embedder, dimensions, *_, unembedded = rows[0]
+    first, *_ = rows
+    _, generation, home, rules, embedder, dimensions, *_, unembedded = first
     applied = {name: Applied(number, seq, head) for *_, name, number, seq, head, _ in rows if name is not None}
     if home is None:
         return generation, None

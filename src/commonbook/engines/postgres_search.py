@@ -272,7 +272,7 @@ class Search:
             {space: Known(size, version) for space, size, version in zip(spaces, sizes, versions, strict=True)},
             postings=postings.rows() if postings else [],
             nearest=nearest.rows() if nearest else [],
-            replaced=ids_of(replaced.rows()[0][0] if replaced else None),
+            replaced=ids_of(next((ids for (ids,) in replaced.rows()), None) if replaced else None),
             whole=None if all_ is None else self._unpacked(all_.rows(), marker),
         )
         return first, common
@@ -328,8 +328,8 @@ class Search:
             threads=_array(thread - (1 << 64) if thread >= 1 << 63 else thread for thread, _ in beside),
             positions=_array(position for _, position in beside),
         ).rows()
-        by_terms, by_vector = rows[0][:2] if rows else (0, 0)
-        return by_terms, by_vector, [row[2:] for row in rows]
+        by_terms, by_vector, *_ = next(iter(rows), (0, 0))
+        return by_terms, by_vector, [tuple(columns) for _, _, *columns in rows]
 
     def _unpacked(self, rows: list[Row], marker: Marker) -> Segment:
         return compact(unpacked(rows, spaces=self._spaces, terms=None, dimensions=marker.dimensions))

@@ -55,7 +55,7 @@ class SqliteDatabase:
     def damage(self) -> list[str]:
         """Return what SQLite itself finds broken."""
         with self.reading() as tx:
-            return [row[0] for row in tx.rows("PRAGMA integrity_check(20)") if row[0] != "ok"]
+            return [fault for (fault,) in tx.rows("PRAGMA integrity_check(20)") if fault != "ok"]
 
     # --- reading
 
@@ -178,7 +178,8 @@ class SqliteDatabase:
 
     @staticmethod
     def _version(connection: sqlite3.Connection) -> int:
-        return int(connection.execute("PRAGMA user_version").fetchall()[0][0])
+        ((version,),) = connection.execute("PRAGMA user_version").fetchall()
+        return int(version)
 
     def _check_schema(self, connection: sqlite3.Connection) -> None:
         version = self._version(connection)
