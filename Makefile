@@ -35,6 +35,7 @@ lint: $(READY)  ## Rules, format, types and import arrows
 	@$(BIN)/ruff check --quiet --output-format concise .
 	@$(BIN)/ruff format --quiet --check . || { echo "make format puts the files right" >&2; exit 1; }
 	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/python tools/check_style.py
 	@out=$$($(BIN)/lint-imports --no-logo 2>&1) || { printf '%s\n' "$$out" >&2; exit 1; }
 
 format: $(READY)  ## Format the code, and mend what ruff can
