@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from commonbook.engines.yaml_fields import PyYaml
 from commonbook.errors import BadFile, BadTime, TooLarge
-from commonbook.front_fields import FIELDS, OF_NOTICES, clean_tags, clean_title
+from commonbook.front_fields import FIELDS, OF_NOTICES, Document, clean_tags, clean_title
 from commonbook.judgement import DELETED, VERDICTS, Because, Decision
-from commonbook.markdown import Dialect, Document, parse, render
+from commonbook.markdown import Dialect, parse, render
 from commonbook.model import (
     DETACHED,
     KINDS,

@@ -9,9 +9,9 @@ from commonbook import audit, memories, paths, rights, spaces, sync, takein
 from commonbook.desk import Desk
 from commonbook.errors import BadInput, NotFound, SpaceExists
 from commonbook.model import Memory, Space
+from commonbook.new_memory import free_path
 from commonbook.ports import Parts
 from commonbook.principals import Actor
-from commonbook.remember import free_path
 from commonbook.writing import write
 
 

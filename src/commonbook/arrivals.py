@@ -14,13 +14,12 @@ from typing import Final, NamedTuple, Self
 
 from commonbook import adopting, amend, files, idempotency, links, memories, paths, revisions, takein, titles
 from commonbook.desk import Desk
-from commonbook.documents import dialect, links_of, notice_of, parsed, rendered, said_by, tie_of
+from commonbook.documents import dialect, filled_from_file, parsed, rendered, said_by, tie_of
 from commonbook.errors import BadFile, FileInTheWay
-from commonbook.front_fields import FIELDS
-from commonbook.markdown import Document
+from commonbook.front_fields import FIELDS, Document
 from commonbook.model import MAX_FRONT_BYTES, MAX_TAGS, MAX_TITLE, Link, Memory, Shared, new_id
+from commonbook.new_memory import free_path, new_memory
 from commonbook.ports import Parts, SourceFile
-from commonbook.remember import free_path
 from commonbook.vault import hashtags, wiki_links
 
 _RELATED: Final = "related_to"
@@ -218,37 +217,23 @@ def _date(desk: Desk, data: bytes) -> datetime | None:
 
 
 def _new(desk: Desk, arrival: Arrival, memory_id: str) -> Memory:
-    document = arrival.document
+    document = _completed(arrival)
     created, updated = _times(desk, arrival)
     own = document.id == memory_id
-    return Memory(
-        id=memory_id,
+    memory = new_memory(
+        desk,
+        memory_id=memory_id,
         space=desk.space(paths.space_of(arrival.wanted), origin="import"),
-        kind=document.kind or "note",
-        title=_title(document, arrival.note.path),
+        path=arrival.wanted,
+        how="import",
+        title=document.title or "",
         text=document.text,
-        tags=_tags(document),
-        author=document.author or desk.actor.principal,
+    )
+    return filled_from_file(memory, document, same_id=own)._replace(
         created=created,
         updated=updated,
-        importance=document.importance,
-        occurred=document.occurred,
-        valid_from=document.valid_from,
-        valid_until=document.valid_until,
-        expires=document.expires,
-        revision=(own and document.revision) or 1,
-        version=(own and document.version) or 1,
-        revised_by=desk.actor.principal,
         revised_at=updated,
-        revised_how="import",
-        path=arrival.wanted,
-        session=document.session_id,
-        layout=document.layout,
-        links=links_of(document, memory_id),
         shared=_claimed(document) if own else None,
-        notice=notice_of(document) if own else None,
-        because=document.superseded_because if own else (),
-        decisions=document.invalidations_triaged if own else (),
     )
 
 
@@ -260,9 +245,13 @@ def _claimed(document: Document) -> Shared | None:
 
 def _said(memory: Memory, arrival: Arrival) -> Memory:
     """Return a memory as a changed file says it."""
+    return said_by(memory, _completed(arrival))
+
+
+def _completed(arrival: Arrival) -> Document:
+    """Return what a file says, with the title that its name gives and the tags that are in its text."""
     document = arrival.document
-    whole = document._replace(title=_title(document, arrival.note.path), tags=_tags(document), has_front=True)
-    return said_by(memory, whole)
+    return document._replace(title=_title(document, arrival.note.path), tags=_tags(document), has_front=True)
 
 
 # --- what becomes of it

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from commonbook import copies, links, memories, paths, titles
+from commonbook import copies, links, memories
 from commonbook.desk import Desk
 from commonbook.errors import BadInput
 from commonbook.model import MODES, Link, Memory, Shared, Space, new_id
+from commonbook.new_memory import first_version
 from commonbook.ports import Overtaken
 from commonbook.provenance import Sharing
 
@@ -55,22 +56,8 @@ def there_already(desk: Desk, source: Memory, to: Space) -> Memory | None:
 
 def _copy(desk: Desk, source: Memory, to: Space, refresh: str) -> Memory:
     copy_id = new_id()
-    slug = titles.slug(source.title)
-    path = paths.path_for(to.name, desk.tx.now, slug, copy_id)
-    if memories.at_path(desk.tx, path):
-        path = paths.path_for(to.name, desk.tx.now, slug, copy_id, taken=True)
     return source._replace(
-        id=copy_id,
-        space=to,
-        created=desk.tx.now,
-        updated=desk.tx.now,
-        revision=1,
-        version=1,
-        revised_by=desk.actor.principal,
-        revised_at=desk.tx.now,
-        revised_how="share",
-        path=path,
-        layout="",
+        **first_version(desk, memory_id=copy_id, space=to, title=source.title, how="share"),
         links=(Link(copy_id, "shared_from", source.id, source.revision),),
         session=None,
         shared=Shared(refresh, source.root, desk.actor.principal, desk.tx.now, own=1),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from commonbook import dates, markdown, titles
 from commonbook.errors import BadTime
+from commonbook.front_fields import VERBATIM, Document
 from commonbook.judgement import Notice
-from commonbook.markdown import Dialect, Document
+from commonbook.markdown import Dialect
 from commonbook.model import Link, Memory, Shared
 from commonbook.ports import Parts
 
@@ -49,11 +51,6 @@ def document_of(memory: Memory) -> Document:
         tags=memory.tags,
         created=memory.created,
         updated=memory.updated,
-        occurred=memory.occurred,
-        valid_from=memory.valid_from,
-        valid_until=memory.valid_until,
-        expires=memory.expires,
-        importance=memory.importance,
         author=memory.author,
         session_id=memory.session,
         shared=memory.shared,
@@ -69,7 +66,12 @@ def document_of(memory: Memory) -> Document:
         text=memory.text,
         layout=memory.layout,
         has_front=True,
+        **_verbatim(memory),
     )
+
+
+def _verbatim(memory_or_file: Memory | Document) -> dict[str, Any]:
+    return {name: getattr(memory_or_file, name) for name in VERBATIM}
 
 
 def links_of(document: Document, source: str) -> tuple[Link, ...]:
@@ -95,13 +97,27 @@ def said_by(memory: Memory, document: Document) -> Memory:
         tags=document.tags,
         author=document.author or memory.author,
         created=document.created or memory.created,
-        importance=document.importance,
-        occurred=document.occurred,
-        valid_from=document.valid_from,
-        valid_until=document.valid_until,
-        expires=document.expires,
         layout=document.layout,
         links=memory.links if memory.notice else _still_from(memory.source, links_of(document, memory.id)),
+        **_verbatim(document),
+    )
+
+
+def filled_from_file(memory: Memory, document: Document, *, same_id: bool) -> Memory:
+    """Return a new memory with what its file says, its session too.
+
+    With `same_id` the file names this memory, so that its numbers, its notice and the decisions in it are its own.
+    Those of a file that somebody copied belong to the memory from which it was copied.
+    """
+    memory = said_by(memory, document)._replace(session=document.session_id)
+    if not same_id:
+        return memory
+    return memory._replace(
+        revision=document.revision or 1,
+        version=document.version or 1,
+        notice=notice_of(document),
+        because=document.superseded_because,
+        decisions=document.invalidations_triaged,
     )
 
 

@@ -1,4 +1,4 @@
-"""The fields of front matter: what each must be, and how its value is read and written."""
+"""The fields of front matter: what a file can say, what each field must be, and how it is read and written."""
 
 from __future__ import annotations
 
@@ -13,6 +13,37 @@ from commonbook.model import KINDS, MAX_TAG, MAX_TAGS, MAX_TITLE, RELATIONS, UUI
 
 LinkTo: TypeAlias = tuple[str, str, int | None]
 """A link as a file says it: relation, target, revision of the target."""
+
+
+class Document(NamedTuple):
+    """What a Markdown file says; `layout` is "" when the file is exactly in canonical form."""
+
+    id: str | None = None
+    title: str | None = None
+    kind: str | None = None
+    tags: tuple[str, ...] = ()
+    created: datetime | None = None
+    updated: datetime | None = None
+    occurred: datetime | None = None
+    valid_from: datetime | None = None
+    valid_until: datetime | None = None
+    expires: datetime | None = None
+    importance: float | None = None
+    author: str | None = None
+    links: tuple[LinkTo, ...] = ()
+    revision: int | None = None
+    version: int | None = None
+    text: str = ""
+    layout: str = ""
+    has_front: bool = False
+    session_id: str | None = None
+    shared: Shared | None = None
+    dependent_id: str | None = None
+    invalidated_id: str | None = None
+    invalidating_id: str | None = None
+    timestamp: datetime | None = None
+    superseded_because: tuple[Because, ...] = ()
+    invalidations_triaged: tuple[Decision, ...] = ()
 
 
 def clean_title(title: str) -> str:
@@ -273,6 +304,8 @@ KNOWN: Final[Mapping[str, Field]] = {
 }
 FIELDS: Final = tuple(KNOWN)
 """The names of the fields that we know, in canonical order."""
+VERBATIM: Final = ("importance", "occurred", "valid_from", "valid_until", "expires")
+"""Optional fields that a person sets, and that a memory has under the same name and with the same value."""
 LISTS: Final = ("links", "superseded_because", "invalidations_triaged")
 """Those that stand on lines of their own below their name."""
 

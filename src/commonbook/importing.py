@@ -19,7 +19,7 @@ from commonbook.arrivals import Answer, Arrival, Fate, Note, Target
 from commonbook.batches import in_batches
 from commonbook.desk import Desk
 from commonbook.errors import BadFile
-from commonbook.markdown import Document
+from commonbook.front_fields import Document
 from commonbook.model import Finding, Progress, TransferReport
 from commonbook.ports import Parts, Reading, SourceFile
 from commonbook.principals import Actor

@@ -20,12 +20,10 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from commonbook.errors import BadFile, BadTime, TooLarge
-from commonbook.front_fields import FIELDS, KNOWN, LENIENT, LISTS, OF_NOTICES, LinkTo, read_time
-from commonbook.judgement import Because, Decision
+from commonbook.front_fields import FIELDS, KNOWN, LENIENT, LISTS, OF_NOTICES, Document, read_time
 from commonbook.model import (
     MAX_FRONT_BYTES,
     MAX_TEXT_BYTES,
-    Shared,
 )
 from commonbook.ports import Yaml, YamlField
 
@@ -34,37 +32,6 @@ _Values: TypeAlias = dict[str, Any]
 
 _Said: TypeAlias = tuple[str, object, int]
 """A field as a file has it: its name, its value, and its line counted from 0."""
-
-
-class Document(NamedTuple):
-    """What a Markdown file says; `layout` is "" when the file is exactly in canonical form."""
-
-    id: str | None
-    title: str | None
-    kind: str | None
-    tags: tuple[str, ...]
-    created: datetime | None
-    updated: datetime | None
-    occurred: datetime | None
-    valid_from: datetime | None
-    valid_until: datetime | None
-    expires: datetime | None
-    importance: float | None
-    author: str | None
-    links: tuple[LinkTo, ...]
-    revision: int | None
-    version: int | None
-    text: str
-    layout: str
-    has_front: bool
-    session_id: str | None = None
-    shared: Shared | None = None
-    dependent_id: str | None = None
-    invalidated_id: str | None = None
-    invalidating_id: str | None = None
-    timestamp: datetime | None = None
-    superseded_because: tuple[Because, ...] = ()
-    invalidations_triaged: tuple[Decision, ...] = ()
 
 
 class Dialect(NamedTuple):

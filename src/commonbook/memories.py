@@ -54,6 +54,8 @@ class _MemoryRow(NamedTuple):
 _NAMES: Final = _MemoryRow._fields
 _COLUMNS: Final = ", ".join(_NAMES)
 _SPACE: Final = _NAMES.index("space")
+COLUMNS: Final = (*_NAMES, "digest")
+"""Every column of the table, those of its key (space, id) first."""
 _QUALIFIED: Final = ", ".join(f"memory.{name}" for name in _NAMES)
 _WITHOUT_TEXT: Final = _QUALIFIED.replace("memory.text", "''").replace("memory.layout", "''")
 _INSERT: Final = f"INSERT INTO memory ({_COLUMNS}, digest) VALUES ({', '.join(':' + name for name in _NAMES)}, :digest)"  # noqa: S608 - our own names

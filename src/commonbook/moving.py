@@ -47,12 +47,7 @@ def _table(name: str, key: str, rest: str = "") -> Table:
 TABLES: Final = (
     _table("space", "id", "name created depth"),
     _table("place", "id", "space"),
-    _table(
-        "memory",
-        "space id",
-        "kind title text tags links author created updated importance occurred valid_from valid_until expires revision"
-        " version revised_by revised_at revised_how path layout digest deleted session shared judged",
-    ),
+    Table("memory", memories.COLUMNS[:2], memories.COLUMNS[2:]),
     _table("memory_tag", "space tag memory"),
     _table("memory_mark", "space mark memory"),
     _table("revision", "space memory revision", "title text author at how"),

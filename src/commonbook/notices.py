@@ -18,6 +18,7 @@ from commonbook.documents import rendered
 from commonbook.errors import FileInTheWay, TooLarge
 from commonbook.judgement import DELETED, DISMISS, Cause, Decision, Notice
 from commonbook.model import FILESYSTEM, Link, Memory, Space, Spaces
+from commonbook.new_memory import new_memory
 from commonbook.ports import Reading
 from commonbook.principals import FILESYSTEM_ACTOR
 
@@ -169,28 +170,17 @@ def _reasons(desk: Desk, causes: Iterable[Cause]) -> dict[tuple[str, str], str]:
 def _notice(desk: Desk, id_: str, memory: Memory, cause: Cause, why: str) -> Memory:
     space = desk.system_space(_place(memory.space))
     now = desk.tx.now
-    return Memory(
-        id=id_,
+    return new_memory(
+        desk,
+        memory_id=id_,
         space=space,
+        path=paths.path_for(space.name, now, "invalidation", id_, taken=True),
+        how="notify",
         kind="notice",
         title=f"invalidation: {cause.invalidated} -> {memory.id}",
         text=_words(id_, memory, cause, why),
         tags=(TAG,),
-        author=desk.actor.principal,
-        created=now,
-        updated=now,
-        importance=None,
-        occurred=None,
-        valid_from=None,
-        valid_until=None,
         expires=now + LIFE,
-        revision=1,
-        version=1,
-        revised_by=desk.actor.principal,
-        revised_at=now,
-        revised_how="notify",
-        path=paths.path_for(space.name, now, "invalidation", id_, taken=True),
-        layout="",
         links=(Link(id_, _ABOUT[0], memory.id, memory.revision),),
         notice=Notice(memory.id, cause.invalidated, cause.invalidating, now),
     )

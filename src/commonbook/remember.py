@@ -23,7 +23,7 @@ from commonbook import (
     wording,
 )
 from commonbook.desk import Desk, no_memory
-from commonbook.errors import BadInput, BadText, BadTime, Conflict, NotFound, VersionConflict
+from commonbook.errors import BadInput, BadText, BadTime, NotFound, VersionConflict
 from commonbook.model import (
     UNSET,
     Changes,
@@ -37,6 +37,7 @@ from commonbook.model import (
     new_id,
     stamp,
 )
+from commonbook.new_memory import free_path, new_memory
 from commonbook.ports import Parts
 from commonbook.principals import Actor
 from commonbook.writing import logging_refusal, write
@@ -135,30 +136,17 @@ def _store(desk: Desk, draft: Draft, space: Space, *, compare: bool) -> tuple[Re
 
 def _new_memory(desk: Desk, draft: Draft, space: Space) -> Memory:
     memory_id = new_id()
-    title = draft.title or ""
     wanted = [*draft.links, *([("supersedes", draft.replaces)] if draft.replaces else [])]
-    slug = titles.slug(title)
-    path = paths.path_for(space.name, desk.tx.now, slug, memory_id)
-    if memories.at_path(desk.tx, path):
-        path = paths.path_for(space.name, desk.tx.now, slug, memory_id, taken=True)
-    return Memory(
-        id=memory_id,
+    return new_memory(
+        desk,
+        memory_id=memory_id,
         space=space,
+        how="remember",
         kind=draft.kind,
-        title=title,
+        title=draft.title or "",
         text=draft.text,
         tags=draft.tags,
-        author=desk.actor.principal,
-        created=desk.tx.now,
-        updated=desk.tx.now,
         importance=draft.importance,
-        revision=1,
-        version=1,
-        revised_by=desk.actor.principal,
-        revised_at=desk.tx.now,
-        revised_how="remember",
-        path=path,
-        layout="",
         links=_resolved(desk, memory_id, wanted),
         occurred=desk.time("occurred", draft.occurred),
         valid_from=desk.time("valid_from", draft.valid_from),
@@ -328,16 +316,6 @@ def delete(
         return Deleted(ids=wanted, dry_run=dry_run)
 
     return sync.write_with_a_look(parts, actor, story)
-
-
-def free_path(desk: Desk, path: str) -> str:
-    """Return the path, or one beside it if a file is there or is meant to be."""
-    place = path.removesuffix(".md")
-    for number in range(1, 1000):
-        candidate = path if number == 1 else f"{place}-{number}.md"
-        if memories.at_path(desk.tx, candidate) is None and not desk.parts.folder.exists(candidate):
-            return candidate
-    raise Conflict(f"there is no free name beside {path}", fix="move some of those files away")
 
 
 def _change(

@@ -7,9 +7,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
 
-from commonbook import boundary, memories, paths, reading, rights, sessions, spaces, titles, transcripts
+from commonbook import boundary, memories, reading, rights, sessions, spaces, titles, transcripts
 from commonbook.desk import Desk
-from commonbook.model import Memory, Message, Session, Settled, new_id
+from commonbook.model import Memory, Message, Session, Settled
+from commonbook.new_memory import new_memory
 from commonbook.ports import Likeness, Parts, Told
 from commonbook.principals import Actor
 from commonbook.writing import write
@@ -122,34 +123,15 @@ def _episode(desk: Desk, session: Session, messages: Sequence[Message], reason: 
 
 
 def _memory(desk: Desk, session: Session, messages: Sequence[Message]) -> Memory:
-    memory_id = new_id()
-    title = titles.title_from(next((one.text for one in messages if one.text.strip()), session.id))
-    slug = titles.slug(title)
-    path = paths.path_for(session.space.name, desk.tx.now, slug, memory_id)
-    if memories.at_path(desk.tx, path):
-        path = paths.path_for(session.space.name, desk.tx.now, slug, memory_id, taken=True)
     told = [transcripts.Utterance(one.id, one.seq, one.author, one.role, one.time, one.text) for one in messages]
-    return Memory(
-        id=memory_id,
+    return new_memory(
+        desk,
         space=session.space,
+        how="settle",
         kind="episode",
-        title=title,
+        title=titles.title_from(next((one.text for one in messages if one.text.strip()), session.id)),
         text=transcripts.render(told),
         tags=session.tags,
-        author=desk.actor.principal,
-        created=desk.tx.now,
-        updated=desk.tx.now,
-        importance=None,
         occurred=min(one.time for one in messages),
-        valid_from=None,
-        valid_until=None,
-        expires=None,
-        revision=1,
-        version=1,
-        revised_by=desk.actor.principal,
-        revised_at=desk.tx.now,
-        revised_how="settle",
-        path=path,
-        layout="",
         session=session.id,
     )

@@ -8,11 +8,12 @@ from typing import Final, Literal
 from commonbook import adopting, amend, files, links, memories, paths, revisions, titles
 from commonbook.carry import Typed
 from commonbook.desk import Desk
-from commonbook.documents import links_of, notice_of, parsed, rendered, rendered_document, said_by, tie_of
+from commonbook.documents import filled_from_file, parsed, rendered, rendered_document, said_by, tie_of
 from commonbook.errors import BadFile, FileInTheWay, TooLarge
 from commonbook.files import Verdict
-from commonbook.markdown import Document
+from commonbook.front_fields import VERBATIM, Document
 from commonbook.model import FILESYSTEM, Memory, Revision, Space, new_id
+from commonbook.new_memory import new_memory
 from commonbook.ports import FileStat
 from commonbook.principals import FILESYSTEM_ACTOR
 
@@ -26,11 +27,7 @@ _FIELDS: Final = (
     "tags",
     "author",
     "created",
-    "importance",
-    "occurred",
-    "valid_from",
-    "valid_until",
-    "expires",
+    *VERBATIM,
     "links",
     "layout",
 )
@@ -197,29 +194,7 @@ def _legible(desk: Desk, data: bytes) -> Document:
         return parsed(data, desk.parts)
     except BadFile:
         text = data.decode("utf-8", "replace").replace("\0", "\ufffd")
-        return _EMPTY._replace(text=text)
-
-
-_EMPTY: Final = Document(
-    id=None,
-    title=None,
-    kind=None,
-    tags=(),
-    created=None,
-    updated=None,
-    occurred=None,
-    valid_from=None,
-    valid_until=None,
-    expires=None,
-    importance=None,
-    author=None,
-    links=(),
-    revision=None,
-    version=None,
-    text="",
-    layout="",
-    has_front=False,
-)
+        return Document(text=text)
 
 
 # --- a file that is new
@@ -228,41 +203,22 @@ _EMPTY: Final = Document(
 def _add(desk: Desk, path: str, stat: FileStat, hash_: str, document: Document, *, fresh_id: bool) -> Outcome:
     memory_id = document.id if document.id and not fresh_id else new_id()
     space = desk.space(paths.space_of(path), origin="folder")
-    numbers = (document.revision, document.version) if document.id == memory_id else (None, None)
-    memory = Memory(
-        id=memory_id,
+    own = document.id == memory_id
+    memory = new_memory(
+        desk,
+        memory_id=memory_id,
         space=space,
-        kind=document.kind or "note",
-        title=document.title or titles.title_from(document.text),
-        text=document.text,
-        tags=document.tags,
-        author=document.author or FILESYSTEM,
-        created=document.created or desk.tx.now,
-        updated=document.updated or desk.tx.now,
-        importance=document.importance,
-        occurred=document.occurred,
-        valid_from=document.valid_from,
-        valid_until=document.valid_until,
-        expires=document.expires,
-        revision=numbers[0] or 1,
-        version=numbers[1] or 1,
-        revised_by=FILESYSTEM,
-        revised_at=desk.tx.now,
-        revised_how="file",
         path=path,
-        layout=document.layout,
-        links=links_of(document, memory_id),
-        session=document.session_id,
+        how="file",
+        title=titles.title_from(document.text),
+        text=document.text,
+    )
+    memory = filled_from_file(memory, document, same_id=own)._replace(
+        updated=document.updated or desk.tx.now,
         shared=tie_of(document),
     )
-    if document.id == memory_id:
-        memory = memory._replace(
-            notice=notice_of(document),
-            because=document.superseded_because,
-            decisions=document.invalidations_triaged,
-        )
     # A file that somebody copied was shared by nobody: it does not follow what the copied one follows.
-    memory = amend.arrived(desk, memory) if document.id == memory_id else amend.detached(memory)
+    memory = amend.arrived(desk, memory) if own else amend.detached(memory)
     memories.add(desk.tx, [memory])
     links.add(desk.tx, space.id, memory.links)
     adopting.adopt(desk, memory)
