@@ -267,3 +267,9 @@ def test_a_folder_below_the_working_directory_is_taken_in(book: Book):
     Path("vault/note.md").write_text("Alice owns billing\n")
     assert book.import_folder("vault", space="team").done == 1
     assert [memory.title for memory in book.list().items] == ["note"]
+
+
+def test_a_file_without_a_name_is_titled_by_its_text_as_it_is_when_it_changes(book: Book, tmp_path: Path):
+    write(tmp_path / "vault", {" .md": "Buy oil\nand salt\n"})
+    book.import_folder(str(tmp_path / "vault"))
+    assert everything(book)[" .md"].title == "Buy oil"
