@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from commonbook import links, memories, rights
+from commonbook import memories, rights, supersession
 from commonbook.model import DETACHED, SNAPSHOT, Memory, Shared, Spaces
 from commonbook.ports import Reading
 from commonbook.principals import Actor
@@ -138,15 +138,5 @@ def _known(tx: Reading, spaces: Spaces, copies: Sequence[Memory]) -> _Known:
     everybody = {one.shared.by for one in (*copies, *sources.values()) if one.shared}
     places = rights.around(spaces, {one.space for one in sources.values()})
     readable = {by: frozenset(rights.readable(tx, Actor(by), places)) for by in everybody}
-    return _Known(sources, superseded(tx, spaces, sorted(sources)), readable)
-
-
-def superseded(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, str]:
-    """Return what supersedes each of these memories, where something live does; of several the newest."""
-    found = links.incoming(tx, spaces, ids, relations=("supersedes",))
-    there = memories.outlines(tx, spaces, sorted({link.source for link in found}))
-    successors: dict[str, str] = {}
-    for link in found:
-        if link.source != link.target and link.source in there and there[link.source].deleted is None:
-            successors[link.target] = max(link.source, successors.get(link.target, ""))
-    return successors
+    successors = supersession.newest(supersession.superseding(tx, spaces, sorted(sources)))
+    return _Known(sources, successors, readable)

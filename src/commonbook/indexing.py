@@ -20,13 +20,13 @@ from commonbook import (
     audit,
     changes,
     home,
-    links,
     memories,
     passages,
     ranking,
     sessions,
     spaces,
     stopwords,
+    supersession,
     titles,
     transcripts,
     vectors,
@@ -474,14 +474,9 @@ def embedded_texts(memory: Memory, found: Sequence[Piece] | None = None) -> list
 
 
 def superseded_since(tx: Reading, ids: Sequence[str]) -> dict[str, int]:
-    """Return since when each of these memories is superseded: since what follows it holds."""
-    every = spaces.everything(tx)
-    found = [link for link in links.incoming(tx, every, ids, relations=("supersedes",)) if link.source != link.target]
-    sources = memories.several(tx, every, tuple({link.source for link in found}))
-    ended: dict[str, int] = {}
-    for link in found:
-        source = sources.get(link.source)
-        if source is not None and source.deleted is None:
-            since = micros(begins(source))
-            ended[link.target] = min(since, ended.get(link.target, FOREVER))
-    return ended
+    """Return since when each of these memories is superseded: since the first of what follows it holds.
+
+    All spaces count, since the index keeps one time for a passage, whoever recalls it.
+    """
+    found = supersession.superseding(tx, spaces.everything(tx), ids)
+    return {id_: min(micros(begins(one)) for one in sources) for id_, sources in found.items()}

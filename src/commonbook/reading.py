@@ -23,6 +23,7 @@ from commonbook import (
     rights,
     sessions,
     spaces,
+    supersession,
     wording,
 )
 from commonbook.desk import no_memory
@@ -226,18 +227,13 @@ def marked(
 ) -> list[Memory]:
     """Return the memories with what supersedes them and what is to be said of them.
 
-    `superseded` are the links to them that say so, where somebody has asked for those already.
+    `superseded` is what `supersession.request_links` returned, where somebody has asked for those already.
     """
     ids = tuple(memory.id for memory in found)
     resting = [memory for memory in found if reasoning.rests(memory)]
     every = spaces.everything(tx) if resting else {}
     above = reasoning.above(tx, every, resting) if resting else reasoning.Above({}, {})
-    successors: dict[str, str] = {}
-    superseding = superseded() if superseded else superseding_links(tx, allowed, ids)()
-    live = _live(tx, allowed, [link.source for link in superseding])
-    for link in superseding:
-        if link.source in live and link.source != link.target:
-            successors[link.target] = max(link.source, successors.get(link.target, ""))
+    successors = supersession.newest(supersession.superseding(tx, allowed, ids, requested=superseded))
     troubles = files.troubles_of(tx, ids) if parts.folder.keeps_files else {}
     stands = freshness.of(tx, every, found)
     shown = []
@@ -253,11 +249,6 @@ def marked(
         said = memory._replace(marks=tuple(marks), superseded_by=successors.get(memory.id), doubts=doubts)
         shown.append(_standing(tx, allowed, said, stands[memory.id]) if memory.id in stands else said)
     return shown
-
-
-def superseding_links(tx: Reading, allowed: Spaces, ids: Sequence[str]) -> Callable[[], list[Link]]:
-    """Ask for the links by which memories are superseded, and return what waits for them."""
-    return links.asking(tx, allowed, ids, relations=("supersedes",))
 
 
 def is_outdated(memory: Memory, known: Mapping[str, Memory]) -> bool:

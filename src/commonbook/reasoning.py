@@ -7,16 +7,15 @@ source. Chains made by hand may go round: whatever was seen is not seen again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from commonbook import links, memories
+from commonbook import links, memories, supersession
 from commonbook.judgement import DELETED, REASONING, Cause
 from commonbook.model import DETACHED, Memory, Spaces
 from commonbook.ports import Reading
 
 _COPYING: Final = ("shared_from",)
-_SUPERSEDING: Final = ("supersedes",)
 
 Step: TypeAlias = tuple[Memory, tuple[str, ...], int]
 """Where a walk is: at a memory, by this path, after so many steps of reasoning."""
@@ -83,7 +82,8 @@ def above(
         known |= found
         level = found.values()
     stood_on = {one for memory in known.values() for one in _next(memory)}
-    return Above(known, _superseding(tx, spaces, sorted(stood_on)))
+    superseding = supersession.superseding(tx, spaces, sorted(stood_on), anywhere=True)
+    return Above(known, {id_: tuple(one.id for one in found) for id_, found in superseding.items()})
 
 
 def _next(memory: Memory) -> Iterator[str]:
@@ -91,17 +91,6 @@ def _next(memory: Memory) -> Iterator[str]:
     source = original(memory)
     if source is not None:
         yield source
-
-
-def _superseding(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    found = links.from_anywhere(tx, ids, relations=_SUPERSEDING)
-    there = memories.everywhere(tx, spaces, sorted({link.source for link in found}))
-    superseding: dict[str, tuple[str, ...]] = {}
-    for link in found:
-        source = there.get(link.source)
-        if source is not None and source.deleted is None and link.source != link.target:
-            superseding[link.target] = (*superseding.get(link.target, ()), link.source)
-    return superseding
 
 
 def causes(memory: Memory, found: Above, *, own: bool) -> dict[tuple[str, str], Cause]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from commonbook import analysis, indexing, memories, ranking, reading, sessions, titles, transcripts
+from commonbook import analysis, indexing, memories, ranking, reading, sessions, supersession, titles, transcripts
 from commonbook.catalogue import IS_CHAT, Pool
 from commonbook.model import LAZY, Asked, Hit, Memory, Message, Spaces
 from commonbook.ports import Parts, Reading
@@ -141,7 +141,7 @@ class Teller:
         around = {other for row in rows for other in (row - 1, row, row + 1) if self._is_beside(row, other)}
         names = [self._name(row) for row in sorted(around)]
         own = {self._name(row)[1] for row in rows}
-        superseded = reading.superseding_links(self._tx, self._readable, tuple(own - {""}))
+        superseded = supersession.request_links(self._tx, self._readable, tuple(own - {""}))
         there = memories.several(self._tx, self._allowed, tuple({memory for _, memory in names if memory}))
         told = [one for one in there.values() if one.id in own]
         marked = reading.marked(self._book, self._tx, self._readable, told, self._clear.now, superseded=superseded)
