@@ -1,17 +1,143 @@
-"""Commonbook: long-term memory for AI agents, kept as Markdown that people can read and edit."""
+"""Commonbook: long-term memory for AI agents, kept as Markdown that people can read and edit.
+
+The public names are loaded when they are first used (PEP 562): `import commonbook` alone loads none of them.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from commonbook.version import __version__
 
 if TYPE_CHECKING:
     import os
 
+    from commonbook.agreements import Limit, Pending, Rule
     from commonbook.book import Book
+    from commonbook.client import Client
+    from commonbook.doubt import Dependent, Inbox, Mention, Superseded, Triaged, Waiting
+    from commonbook.errors import (
+        BadFile,
+        BadInput,
+        BadSpaceName,
+        BadText,
+        BadTime,
+        Busy,
+        CommonbookError,
+        Conflict,
+        DatabaseError,
+        DatabaseRefused,
+        DatabaseUnfit,
+        DatabaseUnreachable,
+        DiskFull,
+        EmbedderFailed,
+        FileInTheWay,
+        HomeDamaged,
+        HomeError,
+        HomeIsNewer,
+        HomeReadOnly,
+        KeyConflict,
+        KeyMissing,
+        Moved,
+        NetworkFileSystem,
+        NotAllowed,
+        NotFound,
+        NotReplicated,
+        Refused,
+        ServerBusy,
+        ServerFailed,
+        ServerLost,
+        SpaceExists,
+        TooLarge,
+        TooMany,
+        TransportError,
+        Unreachable,
+        VersionConflict,
+    )
+    from commonbook.judgement import Because, Cause, Decision, Notice
+    from commonbook.model import (
+        UNSET,
+        Appended,
+        Captured,
+        Deleted,
+        Draft,
+        Filter,
+        Finding,
+        Hit,
+        Link,
+        LogEntry,
+        LogReport,
+        Memory,
+        Message,
+        MessagePage,
+        Page,
+        Progress,
+        Recalled,
+        Receipt,
+        Revision,
+        Sent,
+        Session,
+        Settled,
+        Shared,
+        Space,
+        Status,
+        SyncReport,
+        TransferReport,
+        Unset,
+        Worked,
+    )
+    from commonbook.outbox import Context, Counts, Entry, Held, Kept, OutboxReceipt, OutMessage, Transport
+    from commonbook.principals import ApiKey, Grant, NewKey
+    from commonbook.provenance import Ancestor, CopyOf, Lineage, Sharing
 
-__all__ = ["__version__", "open"]
+# fmt: off
+__all__ = [
+    "__version__", "open", "Book",
+    # values that callers pass in
+    "Draft", "Filter", "Sent", "Progress", "UNSET", "Unset",
+    # values that verbs return
+    "Ancestor", "ApiKey", "Appended", "Because", "Captured", "Cause", "CopyOf", "Decision", "Deleted", "Dependent",
+    "Finding", "Grant", "Hit", "Inbox", "Limit", "Lineage", "Link", "LogEntry", "LogReport", "Memory", "Mention",
+    "Message", "MessagePage", "NewKey", "Notice", "Page", "Pending", "Recalled", "Receipt", "Revision", "Rule",
+    "Session", "Settled", "Shared", "Sharing", "Space", "Status", "Superseded", "SyncReport", "TransferReport",
+    "Triaged", "Waiting", "Worked",
+    # the client of a remote book
+    "Client", "Transport", "Context", "Counts", "Entry", "Held", "Kept", "OutMessage", "OutboxReceipt",
+    # errors
+    "BadFile", "BadInput", "BadSpaceName", "BadText", "BadTime", "Busy", "CommonbookError", "Conflict",
+    "DatabaseError", "DatabaseRefused", "DatabaseUnfit", "DatabaseUnreachable", "DiskFull", "EmbedderFailed",
+    "FileInTheWay", "HomeDamaged", "HomeError", "HomeIsNewer", "HomeReadOnly", "KeyConflict", "KeyMissing", "Moved",
+    "NetworkFileSystem", "NotAllowed", "NotFound", "NotReplicated", "Refused", "ServerBusy", "ServerFailed",
+    "ServerLost", "SpaceExists", "TooLarge", "TooMany", "TransportError", "Unreachable", "VersionConflict",
+]
+
+# Where each of them is defined.
+_MODULES: Final[dict[str, tuple[str, ...]]] = {
+    "commonbook.agreements": ("Limit", "Pending", "Rule"),
+    "commonbook.book": ("Book",),
+    "commonbook.client": ("Client",),
+    "commonbook.doubt": ("Dependent", "Inbox", "Mention", "Superseded", "Triaged", "Waiting"),
+    "commonbook.errors": (
+        "BadFile", "BadInput", "BadSpaceName", "BadText", "BadTime", "Busy", "CommonbookError", "Conflict",
+        "DatabaseError", "DatabaseRefused", "DatabaseUnfit", "DatabaseUnreachable", "DiskFull", "EmbedderFailed",
+        "FileInTheWay", "HomeDamaged", "HomeError", "HomeIsNewer", "HomeReadOnly", "KeyConflict", "KeyMissing",
+        "Moved", "NetworkFileSystem", "NotAllowed", "NotFound", "NotReplicated", "Refused", "ServerBusy",
+        "ServerFailed", "ServerLost", "SpaceExists", "TooLarge", "TooMany", "TransportError", "Unreachable",
+        "VersionConflict",
+    ),
+    "commonbook.judgement": ("Because", "Cause", "Decision", "Notice"),
+    "commonbook.model": (
+        "Appended", "Captured", "Deleted", "Draft", "Filter", "Finding", "Hit", "Link", "LogEntry", "LogReport",
+        "Memory", "Message", "MessagePage", "Page", "Progress", "Recalled", "Receipt", "Revision", "Sent", "Session",
+        "Settled", "Shared", "Space", "Status", "SyncReport", "TransferReport", "UNSET", "Unset", "Worked",
+    ),
+    "commonbook.outbox": (
+        "Context", "Counts", "Entry", "Held", "Kept", "OutMessage", "OutboxReceipt", "Transport",
+    ),
+    "commonbook.principals": ("ApiKey", "Grant", "NewKey"),
+    "commonbook.provenance": ("Ancestor", "CopyOf", "Lineage", "Sharing"),
+}
+# fmt: on
 
 
 def open(home: str | os.PathLike[str] | None = None, *, space: str | None = None) -> Book:  # noqa: A001 - the name is the point
@@ -23,3 +149,20 @@ def open(home: str | os.PathLike[str] | None = None, *, space: str | None = None
     from commonbook.settings import Settings
 
     return open_book(Settings.load(home, space=space))
+
+
+# Type checkers see the imports above; a `__getattr__` would let every misspelt name pass.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Import a public name from the module that defines it, and keep it here."""
+        for module, names in _MODULES.items():
+            if name in names:
+                from importlib import import_module
+
+                value = globals()[name] = getattr(import_module(module), name)
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
