@@ -607,10 +607,26 @@ def test_help_and_completion_know_the_new_commands(cli, home):
     assert not home.exists()
 
 
+SUBJECTS = (
+    "arrange",
+    "capture",
+    "deciding",
+    "doubt",
+    "granting",
+    "lineage",
+    "rebuild",
+    "reflecting",
+    "remember",
+    "ruling",
+)
+
+
 @pytest.mark.parametrize(
     ("args", "unwanted"),
     [
         (("status",), {"numpy", "Stemmer", "commonbook.recall", "commonbook.doors.hits", "rich"}),
+        (("status",), {f"commonbook.{name}" for name in SUBJECTS}),
+        (("list",), {f"commonbook.{name}" for name in SUBJECTS}),
         (("recall",), {"commonbook.doors.locomo", "cryptography", "yaml", "rich", "shtab", "tempfile"}),
         (("recall", "tea"), {"commonbook.doors.locomo", "cryptography", "yaml", "rich", "shtab", "urllib.request"}),
     ],

@@ -284,6 +284,36 @@ thread.join()
 wait_for(child)
 expected = {"the walrus sleeps"}
 """,
+    "a fork while another thread loads the module of a verb": """
+from importlib.machinery import PathFinder
+book.remember("before", space="a")
+begun = threading.Event()
+class Slow:
+    def find_spec(self, name, path, _target=None):
+        if name != "commonbook.lineage":
+            return None
+        # A finder holds the lock of all imports, for which a fork waits in any case; a loader does not.
+        spec = PathFinder.find_spec(name, path)
+        execute = spec.loader.exec_module
+        def slowly(module):
+            begun.set()
+            time.sleep(0.5)
+            execute(module)
+        spec.loader.exec_module = slowly
+        return spec
+sys.meta_path.insert(0, Slow())
+(memory,) = book.list().items
+thread = threading.Thread(target=book.copies, args=(memory.id,))
+thread.start()
+assert begun.wait(30)
+if (child := os.fork()) == 0:
+    signal.alarm(30)
+    assert book.copies(memory.id) == ()
+    os._exit(0)
+thread.join()
+wait_for(child)
+expected = {"before"}
+""",
     "a child outlives its parent's book": """
 book.remember("before", space="a")
 told, tell = os.pipe()

@@ -7,26 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from commonbook import (
-    arrange,
-    capture,
-    checkup,
-    granting,
-    reading,
-    remember,
-    rights,
-    share,
-    sync,
-    wording,
-)
-from commonbook import rebuild as rebuilding
+from commonbook import rights
 from commonbook.book_reasoning import ReasoningVerbs
 from commonbook.book_ruling import RulingVerbs
 from commonbook.book_sessions import SessionVerbs
 from commonbook.book_sharing import SharingVerbs
 from commonbook.errors import CommonbookError
+from commonbook.lazy_modules import LazyModule
 from commonbook.model import (
     UNSET,
     Asked,
@@ -52,8 +41,24 @@ from commonbook.model import (
     quiet,
 )
 from commonbook.paths import PERSONAL
+from commonbook.ports import asking
 from commonbook.principals import Actor
-from commonbook.reading import asking
+
+if TYPE_CHECKING:
+    from commonbook import arrange, capture, checkup, granting, reading, remember, share, sync, wording
+    from commonbook import rebuild as rebuilding
+else:
+    # A verb loads the module that it needs, so that a command loads no more than its own subject.
+    arrange = LazyModule("commonbook.arrange")
+    capture = LazyModule("commonbook.capture")
+    checkup = LazyModule("commonbook.checkup")
+    granting = LazyModule("commonbook.granting")
+    reading = LazyModule("commonbook.reading")
+    rebuilding = LazyModule("commonbook.rebuild")
+    remember = LazyModule("commonbook.remember")
+    share = LazyModule("commonbook.share")
+    sync = LazyModule("commonbook.sync")
+    wording = LazyModule("commonbook.wording")
 
 
 class Book(SessionVerbs, SharingVerbs, RulingVerbs, ReasoningVerbs):

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from commonbook import reflecting, triage, wording
-from commonbook.doubt import Dependent, Inbox, Superseded, Triaged
 from commonbook.hands import Hands
+from commonbook.lazy_modules import LazyModule
 from commonbook.model import Draft, Receipt, Space
-from commonbook.reading import asking
+from commonbook.ports import asking
+
+if TYPE_CHECKING:
+    from commonbook import reflecting, triage, wording
+    from commonbook.doubt import Dependent, Inbox, Superseded, Triaged
+else:
+    # A verb loads the module that it needs, so that a command loads no more than its own subject.
+    reflecting = LazyModule("commonbook.reflecting")
+    triage = LazyModule("commonbook.triage")
+    wording = LazyModule("commonbook.wording")
 
 
 class ReasoningVerbs(Hands):

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from commonbook import deciding, limiting, ruling
-from commonbook.agreements import Limit, Pending, Rule
 from commonbook.hands import Hands
-from commonbook.reading import asking
+from commonbook.lazy_modules import LazyModule
+from commonbook.ports import asking
+
+if TYPE_CHECKING:
+    from commonbook import deciding, limiting, ruling
+    from commonbook.agreements import Limit, Pending, Rule
+else:
+    # A verb loads the module that it needs, so that a command loads no more than its own subject.
+    deciding = LazyModule("commonbook.deciding")
+    limiting = LazyModule("commonbook.limiting")
+    ruling = LazyModule("commonbook.ruling")
 
 
 class RulingVerbs(Hands):

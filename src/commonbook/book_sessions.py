@@ -6,13 +6,24 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
-from commonbook import capture, spoken, wording, worker
-from commonbook import settle as settling
 from commonbook.errors import CommonbookError, HomeIsNewer
 from commonbook.hands import Hands
+from commonbook.lazy_modules import LazyModule
 from commonbook.model import Captured, Message, MessagePage, Sent, Session, Settled, Worked
-from commonbook.reading import asking
+from commonbook.ports import asking
+
+if TYPE_CHECKING:
+    from commonbook import capture, spoken, wording, worker
+    from commonbook import settle as settling
+else:
+    # A verb loads the module that it needs, so that a command loads no more than its own subject.
+    capture = LazyModule("commonbook.capture")
+    settling = LazyModule("commonbook.settle")
+    spoken = LazyModule("commonbook.spoken")
+    wording = LazyModule("commonbook.wording")
+    worker = LazyModule("commonbook.worker")
 
 
 class SessionVerbs(Hands):

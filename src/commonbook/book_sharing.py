@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from commonbook import granting, share
-from commonbook import lineage as lineages
 from commonbook.hands import Hands
+from commonbook.lazy_modules import LazyModule
 from commonbook.model import Receipt
-from commonbook.principals import ApiKey, Grant, NewKey
-from commonbook.provenance import CopyOf, Lineage, Sharing
-from commonbook.reading import asking
+from commonbook.ports import asking
+
+if TYPE_CHECKING:
+    from commonbook import granting, share
+    from commonbook import lineage as lineages
+    from commonbook.principals import ApiKey, Grant, NewKey
+    from commonbook.provenance import CopyOf, Lineage, Sharing
+else:
+    # A verb loads the module that it needs, so that a command loads no more than its own subject.
+    granting = LazyModule("commonbook.granting")
+    lineages = LazyModule("commonbook.lineage")
+    share = LazyModule("commonbook.share")
 
 
 class SharingVerbs(Hands):

@@ -50,7 +50,7 @@ from commonbook.model import (
     Spaces,
     new_id,
 )
-from commonbook.ports import Likeness, Overtaken, Parts, Reading
+from commonbook.ports import Likeness, Overtaken, Parts, Reading, asking
 from commonbook.principals import Actor
 from commonbook.together import LATER, Apart, Later, Together, apiece
 from commonbook.writing import ask_ahead, write, write_all
@@ -373,7 +373,7 @@ def require_writable(desk: Desk, session_id: str) -> Session:
     return session
 
 
-@reading.asking
+@asking
 def require_there(parts: Parts, actor: Actor, session_id: str) -> None:
     """Refuse a session that is not there, or that may not be read."""
     with parts.db.reading() as tx:
@@ -397,7 +397,7 @@ def listed(parts: Parts, actor: Actor, *, space: str | None, limit: int) -> tupl
         return tuple(sessions.page(tx, reading.readable(tx, actor, space), after=None, limit=limit))
 
 
-@reading.asking
+@asking
 def generation(parts: Parts, actor: Actor, session_id: str) -> int:
     """Return the generation of a session, which its first message does not change."""
     with parts.db.reading() as tx:

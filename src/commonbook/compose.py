@@ -19,7 +19,6 @@ from commonbook.capture import Appender
 from commonbook.desk import step
 from commonbook.engines.disk import HIDDEN, HomeFolder
 from commonbook.engines.durable_files import make_folders
-from commonbook.engines.forking import loading
 from commonbook.engines.migrations import MIGRATIONS
 from commonbook.engines.mounts import network_file_system
 from commonbook.engines.sqlite import SqliteDatabase
@@ -33,6 +32,7 @@ from commonbook.errors import (
     NetworkFileSystem,
 )
 from commonbook.fork_safety import renewed_in_child
+from commonbook.lazy_modules import loading
 from commonbook.model import Finding, MoveReport, Progress, Unsent, new_id, quiet, stamp
 from commonbook.ports import (
     AfterCommit,

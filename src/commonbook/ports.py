@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, tzinfo
+from functools import wraps
 from threading import Event
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from commonbook.catalogue import Found, Layer, Marker, Sought, Tail
+from commonbook.errors import ServerLost
 from commonbook.model import Asked, Change, Finding, Progress, Recalled, TransferReport
 from commonbook.principals import Actor
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 Told = TypeVar("Told")
+_Arguments = ParamSpec("_Arguments")
+_Answer = TypeVar("_Answer")
 
 
 class Clock(Protocol):
@@ -120,6 +124,19 @@ class Database(Protocol):
     def close(self) -> None:
         """Let go of everything."""
         ...
+
+
+def asking(verb: Callable[_Arguments, _Answer]) -> Callable[_Arguments, _Answer]:
+    """Repeat a verb that only reads, once, when the server is lost in the middle of its answer."""
+
+    @wraps(verb)
+    def repeated(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Answer:
+        try:
+            return verb(*args, **kwargs)
+        except ServerLost:
+            return verb(*args, **kwargs)
+
+    return repeated
 
 
 class Keys(Protocol):

@@ -8,8 +8,6 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import wraps
-from typing import ParamSpec, TypeVar
 
 from commonbook import (
     dates,
@@ -27,27 +25,11 @@ from commonbook import (
     wording,
 )
 from commonbook.desk import no_memory
-from commonbook.errors import BadInput, ServerLost
+from commonbook.errors import BadInput
 from commonbook.judgement import REASONING
 from commonbook.model import KINDS, Filter, Hit, Link, Memory, Page, Revision, Space, Spaces
-from commonbook.ports import Parts, Reading
+from commonbook.ports import Parts, Reading, asking
 from commonbook.principals import Actor
-
-_Given = ParamSpec("_Given")
-_Answer = TypeVar("_Answer")
-
-
-def asking(verb: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
-    """Let what only asks be asked again when a server is lost in the middle of its answer, once."""
-
-    @wraps(verb)
-    def asked(*given: _Given.args, **named: _Given.kwargs) -> _Answer:
-        try:
-            return verb(*given, **named)
-        except ServerLost:
-            return verb(*given, **named)
-
-    return asked
 
 
 def readable(tx: Reading, actor: Actor, name: str | None = None) -> Spaces:

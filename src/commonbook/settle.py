@@ -7,11 +7,11 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
 
-from commonbook import boundary, memories, reading, rights, sessions, spaces, titles, transcripts
+from commonbook import boundary, memories, rights, sessions, spaces, titles, transcripts
 from commonbook.desk import Desk
 from commonbook.model import Memory, Message, Session, Settled
 from commonbook.new_memory import new_memory
-from commonbook.ports import Likeness, Parts, Told
+from commonbook.ports import Likeness, Parts, Told, asking
 from commonbook.principals import Actor
 from commonbook.writing import write
 
@@ -72,7 +72,7 @@ def with_plan(
     return write(parts, actor, partial(whole, plan=_plan(parts, actor, session_id, likeness, flush=flush), last=True))
 
 
-@reading.asking
+@asking
 def _plan(parts: Parts, actor: Actor, session_id: str, likeness: Likeness, *, flush: bool) -> Plan | None:
     with parts.db.reading() as tx:
         session = sessions.find(tx, rights.writable(tx, actor, spaces.everything(tx)), session_id)

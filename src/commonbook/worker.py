@@ -11,11 +11,11 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
-from commonbook import boundary, following, jobs, notices, reading, refreshing, rights, settle, spaces, taking
+from commonbook import boundary, following, jobs, notices, refreshing, rights, settle, spaces, taking
 from commonbook.desk import Desk
 from commonbook.jobs import Job
 from commonbook.model import Settled, Spaces, Worked
-from commonbook.ports import Likeness, Parts, Reading, Transaction
+from commonbook.ports import Likeness, Parts, Reading, Transaction, asking
 from commonbook.principals import Actor
 from commonbook.writing import write
 
@@ -99,7 +99,7 @@ def _by_priority() -> list[tuple[str, ...]]:
     return [tuple(name for name, kind in JOB_KINDS.items() if kind.priority == level) for level in levels]
 
 
-@reading.asking
+@asking
 def _is_due(engines: Parts, actor: Actor, kinds: tuple[str, ...]) -> bool:
     with engines.db.reading() as tx:
         return jobs.is_due(tx, _writable(tx, actor), kinds=kinds, now=engines.clock.now())

@@ -2,7 +2,6 @@
 
 SQLite keeps its locks and its shared memory in tables of the process. A forked child inherits the tables but not
 the locks, and would read and write what others have long thrown away: so nothing may be open at that moment.
-Nor may another thread be in the middle of an import: the child would wait for its end, which never comes.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from contextlib import contextmanager
 from typing import Final
 from weakref import WeakSet
 
+# Loaded first, so that its fork handler runs after those of the gates: a thread may import before it leaves a gate.
 from commonbook.errors import HomeError
 
 _PATIENCE: Final = 30.0
@@ -73,36 +73,6 @@ class Gate:
         self._spoilt = bool(self._inside)
         self._inside = {}
         self._shut = False
-
-
-class _Loading:
-    """Held by whoever imports when something is first used, and by whoever forks."""
-
-    def __init__(self) -> None:
-        self.begin_anew()
-
-    def begin_anew(self) -> None:
-        self.lock = threading.RLock()
-        self._taken = False
-
-    def take(self) -> None:
-        self._taken = self.lock.acquire(timeout=_PATIENCE)
-
-    def give_back(self) -> None:
-        if self._taken:
-            self.lock.release()
-
-
-_LOADING: Final = _Loading()
-# Registered first, it is taken last: whoever leaves a gate may have to import before that.
-os.register_at_fork(before=_LOADING.take, after_in_parent=_LOADING.give_back, after_in_child=_LOADING.begin_anew)
-
-
-@contextmanager
-def loading() -> Iterator[None]:
-    """Import or make what is needed for the first time; no fork happens meanwhile. Nobody enters a gate in here."""
-    with _LOADING.lock:
-        yield
 
 
 _GATES: Final[WeakSet[Gate]] = WeakSet()

@@ -1,0 +1,60 @@
+"""Modules that are imported when they are first used, and never while the process forks.
+
+A forked child inherits the import lock of a module that another thread was importing, and would wait for it for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Final
+
+_FORK_WAIT_SECONDS: Final = 30.0
+
+
+class LazyModule:
+    """Stands in for a module, which is imported when one of its attributes is first read."""
+
+    def __init__(self, name: str) -> None:
+        """Import nothing yet."""
+        self._name = name
+        self._module: ModuleType | None = None
+
+    def __getattr__(self, attribute: str) -> Any:  # noqa: ANN401 - whatever the module has under that name
+        if self._module is None:
+            with loading():
+                self._module = import_module(self._name)
+        return getattr(self._module, attribute)
+
+
+class _LoadingLock:
+    """Held by each thread that imports on first use, and by a thread that forks."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self.lock = threading.RLock()
+        self._acquired = False
+
+    def acquire(self) -> None:
+        self._acquired = self.lock.acquire(timeout=_FORK_WAIT_SECONDS)
+
+    def release(self) -> None:
+        if self._acquired:
+            self.lock.release()
+
+
+_LOADING: Final = _LoadingLock()
+os.register_at_fork(before=_LOADING.acquire, after_in_parent=_LOADING.release, after_in_child=_LOADING.reset)
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Import or construct something for the first time; forks wait meanwhile. Must not open a transaction."""
+    with _LOADING.lock:
+        yield
