@@ -619,6 +619,7 @@ SUBJECTS = (
     "remember",
     "ruling",
 )
+WRITE_PATH = ("following", "notices", "rules", "settle", "takein", "taking", "writing")
 
 
 @pytest.mark.parametrize(
@@ -626,6 +627,10 @@ SUBJECTS = (
     [
         (("status",), {"numpy", "Stemmer", "commonbook.recall", "commonbook.doors.hits", "rich"}),
         (("status",), {f"commonbook.{name}" for name in SUBJECTS}),
+        (
+            ("status",),
+            {f"commonbook.{name}" for name in ("following", "notices", "rules", "settle", "takein", "writing")},
+        ),
         (("list",), {f"commonbook.{name}" for name in SUBJECTS}),
         (("recall",), {"commonbook.doors.locomo", "cryptography", "yaml", "rich", "shtab", "tempfile"}),
         (("recall", "tea"), {"commonbook.doors.locomo", "cryptography", "yaml", "rich", "shtab", "urllib.request"}),

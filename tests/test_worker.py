@@ -70,7 +70,7 @@ def handled_by(monkeypatch):
 
 
 def test_each_kind_of_job_has_a_handler_and_words_for_its_failure():
-    assert set(worker.JOB_KINDS) == set(checkup._WORK)
+    assert set(worker.JOB_KINDS) == set(checkup._job_kinds())
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -3,41 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from commonbook import (
     audit,
     copies,
     files,
-    following,
     jobs,
     memories,
-    notices,
     paths,
     reading,
     rights,
     sessions,
-    settle,
     spaces,
-    taking,
 )
 from commonbook.errors import BadInput, NotFound
+from commonbook.lazy_modules import LazyModule
 from commonbook.model import Finding, LogEntry, LogReport, Progress, Spaces, Status, Unsent
 from commonbook.ports import Parts, Reading
 from commonbook.principals import Actor
 from commonbook.version import __version__
 
+if TYPE_CHECKING:
+    from commonbook import following, notices, settle, taking
+else:
+    # Only a failed job has to be explained by the flow that it belongs to.
+    following = LazyModule("commonbook.following")
+    notices = LazyModule("commonbook.notices")
+    settle = LazyModule("commonbook.settle")
+    taking = LazyModule("commonbook.taking")
+
 _LARGEST: Final = 1 << 62
 _MEND: Final = "mend the front matter (docs/FRONT-MATTER.md), or take the file out of the home"
-_WORK: Final[Mapping[str, tuple[str, str]]] = {
-    settle.JOB: ("session", "its messages could not be settled"),
-    following.JOB: ("memory", "its copies could not follow it"),
-    following.RENEW: ("memory", "this copy could not follow its source"),
-    taking.LATER: ("space", "rules could not take in what was written there"),
-    taking.AGAIN: ("memory", "a rule could not take it in"),
-    notices.JOB: ("memory", "those who rest on it could not be told that it no longer holds"),
-}
-"""Each kind of job: what its subject is, and what went wrong if it failed."""
 _OTHER: Final = ("subject", "what was to be done with it could not be done")
 
 
@@ -120,16 +117,29 @@ def _file_findings(tx: Reading) -> tuple[Finding, ...]:
 
 
 def _job_findings(tx: Reading, allowed: Spaces) -> tuple[Finding, ...]:
+    failed = [job for job in jobs.listed(tx, state="failed") if job.space in allowed]
+    kinds = _job_kinds() if failed else {}
     return tuple(
         Finding(
             what="failed work",
-            where=f"{_WORK.get(job.kind, _OTHER)[0]} {job.subject}",
-            why=f"{_WORK.get(job.kind, _OTHER)[1]} in {job.attempts} attempts: {job.error}",
+            where=f"{kinds.get(job.kind, _OTHER)[0]} {job.subject}",
+            why=f"{kinds.get(job.kind, _OTHER)[1]} in {job.attempts} attempts: {job.error}",
             fix="mend what it names, then run `commonbook worker --once --retry`",
         )
-        for job in jobs.listed(tx, state="failed")
-        if job.space in allowed
+        for job in failed
     )
+
+
+def _job_kinds() -> Mapping[str, tuple[str, str]]:
+    """Return for each kind of job what its subject is, and what went wrong if it failed."""
+    return {
+        settle.JOB: ("session", "its messages could not be settled"),
+        following.JOB: ("memory", "its copies could not follow it"),
+        following.RENEW: ("memory", "this copy could not follow its source"),
+        taking.LATER: ("space", "rules could not take in what was written there"),
+        taking.AGAIN: ("memory", "a rule could not take it in"),
+        notices.JOB: ("memory", "those who rest on it could not be told that it no longer holds"),
+    }
 
 
 def _content_findings(tx: Reading, parts: Parts, progress: Progress) -> list[Finding]:

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from commonbook import dates, file_journal, following, home, notices, taking
+from commonbook import dates, home
 from commonbook.book import Book
-from commonbook.capture import Appender
-from commonbook.desk import step
 from commonbook.engines.disk import HIDDEN, HomeFolder
 from commonbook.engines.durable_files import make_folders
 from commonbook.engines.migrations import MIGRATIONS
@@ -32,11 +30,9 @@ from commonbook.errors import (
     NetworkFileSystem,
 )
 from commonbook.fork_safety import renewed_in_child
-from commonbook.lazy_modules import loading
+from commonbook.lazy_modules import LazyModule, loading
 from commonbook.model import Finding, MoveReport, Progress, Unsent, new_id, quiet, stamp
 from commonbook.ports import (
-    AfterCommit,
-    BeforeSeal,
     Clock,
     Database,
     Index,
@@ -53,26 +49,26 @@ from commonbook.principals import OWNER_ACTOR
 from commonbook.settings import DatabaseChoice, Settings, checked_address
 
 if TYPE_CHECKING:
+    from commonbook import write_steps
+    from commonbook.capture import Appender
     from commonbook.client import Client, Mask
     from commonbook.engines.outbox import OutboxFile
     from commonbook.engines.postgres import PostgresDatabase
     from commonbook.outbox import Transport
+else:
+    # A home that is only read is opened without the modules that write.
+    write_steps = LazyModule("commonbook.write_steps")
 
 _OURS: Final = "the keys of this book"
 
-_BEFORE_SEAL: Final[tuple[BeforeSeal, ...]] = (step(following.spread), step(notices.spread), step(taking.take))
-"""The steps of every write that run in its transaction, behind the operation, before its changes are finalized.
 
-The order matters, since each step may add to what the later ones look at:
-1. Copies take over the changed texts of their sources. That may apply hand edits of the copies' files, which can change
-   what other memories depend on.
-2. Notices are brought up to date with what depends on superseded or deleted memories.
-3. Sharing rules look at every memory that the operation and the first two steps have written. A copy that a rule makes
-   is new: no other copy takes its text over yet, and nothing depends on it.
-"""
+def _run_steps_before_seal(context: object, /) -> None:
+    for step in write_steps.BEFORE_SEAL:
+        step(context)
 
-_AFTER_COMMIT: Final[AfterCommit] = file_journal.write_committed
-"""The step of every write that runs when its transaction is committed."""
+
+def _run_step_after_commit(parts: Parts, contents: Mapping[str, bytes | None], /) -> None:
+    write_steps.AFTER_COMMIT(parts, contents)
 
 
 class SystemClock:
@@ -135,7 +131,7 @@ def open_book(settings: Settings, *, clock: Clock | None = None, progress: Progr
         actor=OWNER_ACTOR,
         transfers=cast("Transfers", _Later(_transfers)),
         recalls=cast("Recalls", _Recalls(recalls)),
-        appender=Appender(parts),
+        appender=_appender(parts),
         unsent=lambda: _unsent(settings, clock),
     )
     # What was moved away is still read; nothing is taken in any more.
@@ -160,8 +156,8 @@ def _in_a_home(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], Re
         yaml=cast("Yaml", _Later(_yaml)),
         clock=clock,
         zone=dates.zone_named(_zone(database, settings, keys)),
-        before_seal=_BEFORE_SEAL,
-        after_commit=_AFTER_COMMIT,
+        before_seal=(_run_steps_before_seal,),
+        after_commit=_run_step_after_commit,
     )
     return parts, lambda: _recalls(settings, lambda: _mapped_index(hidden))
 
@@ -186,8 +182,8 @@ def _on_a_server(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], 
         yaml=cast("Yaml", _Later(_yaml)),
         clock=clock,
         zone=zone,
-        before_seal=_BEFORE_SEAL,
-        after_commit=_AFTER_COMMIT,
+        before_seal=(_run_steps_before_seal,),
+        after_commit=_run_step_after_commit,
     )
     return parts, lambda: _recalls(settings, lambda: _postgres_index(settings, database))
 
@@ -448,6 +444,19 @@ def _later_keys(folder: str) -> Keys:
         return made[0]
 
     return cast("Keys", _Later(make))
+
+
+def _appender(parts: Parts) -> Appender:
+    made: list[Appender] = []
+
+    def make() -> Appender:
+        if not made:
+            from commonbook.capture import Appender
+
+            made.append(Appender(parts))
+        return made[0]
+
+    return cast("Appender", _Later(make))
 
 
 def _transfers() -> object:

@@ -9,15 +9,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from commonbook import carry, files, memories, takein, writing
+from commonbook import carry, files, memories
 from commonbook.batches import in_batches
-from commonbook.desk import Desk
 from commonbook.errors import Busy, DiskFull
 from commonbook.files import Carried
+from commonbook.lazy_modules import LazyModule
 from commonbook.ports import Parts
 from commonbook.principals import FILESYSTEM_ACTOR
+
+if TYPE_CHECKING:
+    from commonbook import takein, writing
+    from commonbook.desk import Desk
+else:
+    # A home with an empty journal is opened without the modules that write.
+    takein = LazyModule("commonbook.takein")
+    writing = LazyModule("commonbook.writing")
 
 # A save made while we write is applied at once. Of a person who saves all the time, the next scan applies the rest.
 _ROUNDS: Final = 5

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from commonbook import prefetch, rights, settings
-from commonbook.capture import Appender
 from commonbook.model import Unsent
 from commonbook.ports import Parts, Recalls, Transfers
 from commonbook.principals import Actor
 from commonbook.settings import Settings
+
+if TYPE_CHECKING:
+    from commonbook.capture import Appender
 
 
 class Hands:

@@ -8,19 +8,26 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from threading import Event
-from typing import Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from commonbook import files, takein
+from commonbook import files
 from commonbook.batches import in_batches
-from commonbook.desk import Desk
 from commonbook.errors import CommonbookError, HomeIsNewer
-from commonbook.file_journal import settle_journal
 from commonbook.files import MISSING
+from commonbook.lazy_modules import LazyModule
 from commonbook.model import Progress, SyncReport, quiet
 from commonbook.paths import INVALIDATIONS
 from commonbook.ports import Parts
 from commonbook.principals import FILESYSTEM_ACTOR, Actor
-from commonbook.writing import write
+
+if TYPE_CHECKING:
+    from commonbook import file_journal, takein, writing
+    from commonbook.desk import Desk
+else:
+    # A home in which nothing has changed is opened without the modules that write.
+    file_journal = LazyModule("commonbook.file_journal")
+    takein = LazyModule("commonbook.takein")
+    writing = LazyModule("commonbook.writing")
 
 Told_co = TypeVar("Told_co", covariant=True)
 
@@ -35,7 +42,7 @@ def look(parts: Parts, *, progress: Progress = quiet) -> SyncReport:
     """Look at the whole folder and take in what people did to it."""
     if not parts.folder.present():
         return SyncReport()
-    settle_journal(parts)
+    file_journal.settle_journal(parts)
     outcomes: Counter[str] = Counter()
     missing = _look_once(parts, outcomes, progress)
     if missing:
@@ -104,10 +111,10 @@ class Story(Protocol[Told_co]):
 def write_with_a_look(parts: Parts, actor: Actor, story: Story[Told_co]) -> Told_co:
     """Let the story happen; if a file that it changes is not where it was, look where it went first."""
     try:
-        return write(parts, actor, partial(story, looked=False))
+        return writing.write(parts, actor, partial(story, looked=False))
     except takein.FileGone:
         look(parts)
-    return write(parts, actor, partial(story, looked=True))
+    return writing.write(parts, actor, partial(story, looked=True))
 
 
 def accept_deletions(parts: Parts) -> int:
@@ -117,7 +124,7 @@ def accept_deletions(parts: Parts) -> int:
     if missing:
         missing = _still_missing(parts, missing, outcomes)
     for some in in_batches(missing, _BATCH):
-        write(parts, FILESYSTEM_ACTOR, partial(_delete, paths=some))
+        writing.write(parts, FILESYSTEM_ACTOR, partial(_delete, paths=some))
     return len(missing)
 
 
@@ -146,7 +153,7 @@ def _look_once(parts: Parts, outcomes: Counter[str], progress: Progress) -> list
 
 def _take_in(parts: Parts, paths: Sequence[str], outcomes: Counter[str], progress: Progress) -> None:
     for at, some in enumerate(in_batches(paths, _BATCH)):
-        outcomes.update(write(parts, FILESYSTEM_ACTOR, partial(_take_in_some, paths=some)))
+        outcomes.update(writing.write(parts, FILESYSTEM_ACTOR, partial(_take_in_some, paths=some)))
         outcomes["read"] += len(some)
         progress("reading files", min((at + 1) * _BATCH, len(paths)), len(paths))
 
@@ -161,10 +168,10 @@ def _remove(parts: Parts, missing: Sequence[str], outcomes: Counter[str]) -> int
         total, _ = files.counts(tx)
         waiting = files.any_missing(tx)
     if waiting or (len(missing) > _FEW and len(missing) * _SHARE > total):
-        write(parts, FILESYSTEM_ACTOR, lambda desk: _mark_missing(desk, missing))
+        writing.write(parts, FILESYSTEM_ACTOR, lambda desk: _mark_missing(desk, missing))
         return len(missing)
     for some in in_batches(missing, _BATCH):
-        outcomes["deleted"] += write(parts, FILESYSTEM_ACTOR, partial(_delete, paths=some))
+        outcomes["deleted"] += writing.write(parts, FILESYSTEM_ACTOR, partial(_delete, paths=some))
     return 0
 
 
