@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import commonbook
+from benchmarks import locomo
 from benchmarks.adding import batch, parallel_add, single_add
 from benchmarks.bench import FULL, QUICK, Bench, Scale, bench
 from benchmarks.capturing import append
@@ -46,8 +47,11 @@ BENCHMARKS: Final[dict[str, Callable[[Bench], Iterator[Figure]]]] = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmarks that are asked for; 1 with `--strict` when a bar is missed."""
+    given = sys.argv[1:] if arguments is None else arguments
+    if given[:1] == ["locomo"]:
+        return locomo.main(given[1:])
     parser = _parser()
-    asked = parser.parse_args(arguments)
+    asked = parser.parse_args(given)
     if unknown := [name for name in asked.names if name not in BENCHMARKS]:
         parser.error(f"there is no benchmark {unknown[0]}; there are {', '.join(BENCHMARKS)}")
     figures = []
@@ -73,6 +77,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m benchmarks",
         description="Each figure stands beside its reference, measured in the same run; the ratio is what counts."
         " TMPDIR says which disk is measured. The table goes to standard error, the JSON to standard output.",
+        epilog="`locomo FILE` measures how well recall finds what it should, on data that is not part of this project:"
+        " `python -m benchmarks locomo --help`.",
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of: {', '.join(BENCHMARKS)}; all by default")
     parser.add_argument("--json", default="-", metavar="FILE", help="where the JSON goes (- is standard output)")

@@ -1,16 +1,12 @@
-"""`recall`, `reindex` and `bench`: what they answer to programs, in pipes and on a terminal."""
+"""`recall` and `reindex`: what they answer to programs, in pipes and on a terminal."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import tempfile
-import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +23,6 @@ HIT = {
     "after", "author", "score", "parts", "freshness", "suspect", "superseded_by", "marks", "source", "tags", "occurred",
     "created", "successor", "shared",
 }  # fmt: skip
-FIGURES = {"questions", "recall@5", "recall@10", "recall@20", "mrr", "ms_per_query"}
 CHAT = (
     "### alice (user) · 2026-01-02T03:04:00.000000Z · 1 · m-one\n\nShall we meet on Monday?\n\n"
     "### bob (assistant) · 2026-01-02T03:04:10.000000Z · 2 · m-two\n\nBilling belongs to Alice\n\n"
@@ -484,126 +479,19 @@ def test_what_says_nearly_the_same_is_named_shortly_on_a_terminal(terminal, tmp_
     assert f"note: much like {first[-8:]}: commonbook show {first[-8:]}\n" in seen
 
 
-# --- bench
-
-
-def chats() -> list[dict[str, Any]]:
-    """Two chats in the shape of LoCoMo's."""
-    turns = [("Caroline", "I went to a pottery class"), ("Melanie", "My kettle broke"), ("Caroline", "Oh no!")]
-    conversation = {
-        "speaker_a": "Caroline",
-        "speaker_b": "Melanie",
-        "session_1_date_time": "1:56 pm on 8 May, 2023",
-        "session_1": [
-            {"speaker": speaker, "dia_id": f"D1:{at}", "text": text} for at, (speaker, text) in enumerate(turns, 1)
-        ],
-        "session_2_date_time": "12:09 am on 13 September, 2023",
-    }
-    questions = [
-        {"question": "What did Caroline learn in the pottery class?", "category": 1, "evidence": ["D1:1"]},
-        {"question": "What happened to the kettle?", "category": 4, "evidence": ["D1:2; D:1:2", "D9:9"]},
-        {"question": "What has no answer?", "category": 5, "evidence": ["D1:1"]},
-        {"question": "Where is the evidence?", "category": 1, "evidence": []},
-    ]
-    return [{"conversation": conversation, "qa": questions}] * 2
-
-
-@pytest.fixture
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary folders are made."""
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
-
-
-def test_bench_measures_in_a_home_of_its_own_and_leaves_nothing(cli, home, tmp_path, temporary):
-    (tmp_path / "chats.json").write_text(json.dumps(chats()))
-    said = cli("bench", "locomo", "chats.json", "--json")
-    assert (said.code, said.err) == (0, "")
-    assert said.json.keys() == FIGURES
-    assert (said.json["questions"], said.json["recall@5"], said.json["mrr"]) == (4, 1.0, 1.0)
-    assert said.json["ms_per_query"] > 0
-    assert not home.exists()
-    assert list(temporary.iterdir()) == []
-    assert re.match(r"questions: 4\nrecall@5: 1\nrecall@10: 1\n", cli("bench", "locomo", "chats.json").out)
-
-
-def _broken(**changes: object) -> object:
-    (chat, _) = chats()
-    return [{**chat, **changes}]
-
-
-BAD_FILES = {
-    "no file": None,
-    "no JSON": "{",
-    "too deep": "[" * 100_000,
-    "no list": "5",
-    "a list of something else": '[{"text": "x"}]',
-    "words that hold the keys": '["conversation and qa"]',
-    "no chats": "[]",
-    "a turn without its id": json.dumps(
-        _broken(conversation={"session_1_date_time": "1:56 pm on 8 May, 2023", "session_1": [{"speaker": "A"}]})
-    ),
-    "a date of another kind": json.dumps(_broken(conversation={"session_1_date_time": "8.5.2023", "session_1": []})),
-    "a question without its kind": json.dumps(_broken(qa=[{"question": "why?", "evidence": ["D1:1"]}])),
-    "no question with an answer": json.dumps(_broken(qa=[])),
-}
-
-
-@pytest.mark.parametrize("what", BAD_FILES)
-def test_a_file_that_does_not_hold_chats_is_refused(cli, home, tmp_path, temporary, what):
-    if BAD_FILES[what] is not None:
-        (tmp_path / "bad.json").write_text(BAD_FILES[what])
-    said = cli("bench", "locomo", "bad.json", "--json")
-    assert (said.code, said.out, said.error["type"]) == (2, "", "bad_input")
-    assert said.error["fix"]
-    assert not home.exists()
-    assert list(temporary.iterdir()) == []
-
-
-def test_a_bench_that_is_interrupted_leaves_nothing(tmp_path):
-    (tmp_path / "chats.json").write_text(json.dumps(chats()))
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    code = (
-        "import signal, sys, time, commonbook.book as book, commonbook.doors.cli as cli\n"
-        "import commonbook.doors.progress as telling\n"
-        "telling._PAUSE = 3600\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "book.Book.recall = lambda *_, **__: (print('asked', flush=True), time.sleep(60))\n"
-        "sys.exit(cli.main(['bench', 'locomo', 'chats.json']))"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**environ(tmp_path), "TMPDIR": str(folder)},
-        cwd=tmp_path,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"asked\n"
-    assert len(list(folder.iterdir())) == 1
-    time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (130, b"")
-    assert list(folder.iterdir()) == []
-
-
 # --- what holds everywhere
 
 
 def test_help_and_completion_know_the_new_commands(cli, home):
     top = cli("--help").out
-    assert all(f"\n    {name} " in top for name in ("recall", "reindex", "bench"))
+    assert all(f"\n    {name} " in top for name in ("recall", "reindex"))
     told = cli("recall", "--help").out
     for option in ("--space", "-k", "--kind", "--tag", "--since", "--until", "--as-of", "--min-score"):
         assert f"\n  {option} " in told
     for option in ("--budget-tokens", "--include", "--explain", "--json"):
         assert f"\n  {option} " in told or f"\n  {option}\n" in told
     script = cli("completion", "bash").out
-    assert all(name in script for name in ("--budget-tokens", "--anew", "locomo"))
+    assert all(name in script for name in ("--budget-tokens", "--anew"))
     assert not home.exists()
 
 
@@ -632,8 +520,8 @@ WRITE_PATH = ("following", "notices", "rules", "settle", "takein", "taking", "wr
             {f"commonbook.{name}" for name in ("following", "notices", "rules", "settle", "takein", "writing")},
         ),
         (("list",), {f"commonbook.{name}" for name in SUBJECTS}),
-        (("recall",), {"commonbook.doors.locomo", "cryptography", "yaml", "rich", "shtab", "tempfile"}),
-        (("recall", "tea"), {"commonbook.doors.locomo", "cryptography", "yaml", "rich", "shtab", "urllib.request"}),
+        (("recall",), {"cryptography", "yaml", "rich", "shtab", "tempfile"}),
+        (("recall", "tea"), {"cryptography", "yaml", "rich", "shtab", "urllib.request"}),
     ],
 )
 def test_a_command_loads_only_what_it_needs(tmp_path, args, unwanted):

@@ -1,16 +1,18 @@
-"""Recall is as good on PostgreSQL as in a home, by `commonbook bench locomo` on chats of our own."""
+"""Recall is as good on PostgreSQL as in a home, by `python -m benchmarks locomo` on chats of our own."""
 
 from __future__ import annotations
 
 import json
+import re
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 import pytest
 
 import commonbook
+from benchmarks.__main__ import main
 from tests.paraphrases import ASKED, OTHERS
 from tests.postgres_server import TEMPLATE, rows_of
 from tests.test_cli import cli
@@ -62,9 +64,32 @@ def vacant(postgres):
     postgres.drop_database("vacant")
 
 
-def test_recall_is_as_good_on_postgresql_as_in_a_home(cli, home, vacant, tmp_path):
+class Run(NamedTuple):
+    """The exit code and the output of a run of the benchmark."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def figures(self) -> dict[str, float]:
+        figures: dict[str, float] = json.loads(self.out)
+        return figures
+
+
+@pytest.fixture
+def bench(home, capsys, monkeypatch):
+    monkeypatch.setenv("COMMONBOOK_HOME", str(home))
+
+    def run(*arguments: str) -> Run:
+        return Run(main(["locomo", *arguments]), *capsys.readouterr())
+
+    return run
+
+
+def test_recall_is_as_good_on_postgresql_as_in_a_home(bench, home, vacant, tmp_path):
     file = str(chats(tmp_path / "chats.json"))
-    here, there = (cli("bench", "locomo", file, "--json", *more).json for more in ((), ("--database", vacant)))
+    here, there = (bench(file, *more).figures for more in ((), ("--database", vacant)))
     with psycopg.connect(vacant) as connection:
         assert connection.execute("SELECT count(*) FROM recall_passage").fetchone() == (len(turns()),)
     assert here["questions"] == there["questions"] == len(questions())
@@ -76,33 +101,34 @@ def test_recall_is_as_good_on_postgresql_as_in_a_home(cli, home, vacant, tmp_pat
 
 
 @pytest.mark.slow
-def test_a_database_that_is_not_empty_is_not_measured_on(cli, home, vacant, postgres, tmp_path):
+def test_a_database_that_is_not_empty_is_not_measured_on(bench, vacant, postgres, tmp_path):
     file = str(chats(tmp_path / "chats.json"))
     postgres.run("CREATE TABLE theirs (a int)", database="vacant")
     before = rows_of(vacant)
-    said = cli("bench", "locomo", file, "--json", "--database", vacant)
-    assert (said.code, said.out, said.error["type"]) == (5, "", "conflict")
-    assert "createdb" in said.error["fix"]
+    refused = bench(file, "--database", vacant)
+    assert (refused.code, refused.out) == (5, "")
+    assert refused.err.startswith("conflict: ")
+    assert "createdb" in refused.err
     assert rows_of(vacant) == before
     postgres.run("DROP TABLE theirs", database="vacant")
-    assert cli("bench", "locomo", file, "--database", vacant).code == 0
+    assert bench(file, "--database", vacant).code == 0
     before = rows_of(vacant)
-    assert cli("bench", "locomo", file, "--database", vacant).code == 5
+    assert bench(file, "--database", vacant).code == 5
     assert rows_of(vacant) == before
 
 
 @pytest.mark.parametrize("address", ["", "book", "mysql://host/book", "postgresql://%"])
-def test_what_is_no_address_is_not_measured_on(cli, home, tmp_path, address):
+def test_what_is_no_address_is_not_measured_on(bench, tmp_path, address):
     file = str(chats(tmp_path / "chats.json"))
-    said = cli("bench", "locomo", file, "--json", "--database", address)
-    assert (said.code, said.error["type"]) == (2, "bad_input")
-    assert said.error["fix"]
+    refused = bench(file, "--database", address)
+    assert (refused.code, refused.out) == (2, "")
+    assert re.match("bad_input: .+; .+", refused.err)
 
 
-def test_a_benchmark_leaves_the_book_that_there_is_alone(cli, stored, tmp_path):
+def test_a_benchmark_leaves_the_book_that_there_is_alone(cli, stored, capsys, tmp_path):
     cli.remember("Alice owns billing")
     before = stored()
-    assert cli("bench", "locomo", str(chats(tmp_path / "chats.json"))).code == 0
+    assert main(["locomo", str(chats(tmp_path / "chats.json"))]) == 0
     assert stored() == before
     with commonbook.open() as book:
         assert [one.text for one in book.list().items] == ["Alice owns billing"]

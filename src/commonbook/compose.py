@@ -22,7 +22,6 @@ from commonbook.engines.mounts import network_file_system
 from commonbook.engines.sqlite import SqliteDatabase
 from commonbook.errors import (
     CommonbookError,
-    Conflict,
     DatabaseUnfit,
     HomeReadOnly,
     KeyMissing,
@@ -239,17 +238,6 @@ def make_keys(folder: str) -> str:
     keys = KeyFiles(folder)
     keys.load(create=True)
     return keys.key_id
-
-
-def in_a_vacant_database(settings: Settings, address: str, keys: str) -> Settings:
-    """Return the settings of a book that is to be made there, with keys of its own: nobody's tables may be there."""
-    checked_address(address, "the database")
-    with _needs_a_driver():
-        from commonbook.engines.vacancy import is_vacant
-    if not is_vacant(address, busy_seconds=settings.busy_seconds):
-        raise Conflict("the database is not empty", fix="make one for this (`createdb NAME`), and drop it afterwards")
-    make_keys(keys)
-    return settings._replace(database=DatabaseChoice(address, keys))
 
 
 def move_book(settings: Settings, to: str, *, progress: Progress = quiet) -> MoveReport:

@@ -250,12 +250,6 @@ def _reindex(to: Parser) -> None:
     to.add_argument("--anew", action="store_true", help="throw the index away and make it from nothing")
 
 
-def _bench(to: Parser) -> None:
-    locomo = _command(_actions(to), "locomo", "find the evidence turns of LoCoMo, in a home of its own")
-    locomo.add_argument("file", metavar="FILE", help="locomo10.json, which is not ours to bring along")
-    locomo.add_argument("--database", metavar="ADDRESS", help="an empty database (postgresql://…) in place of the home")
-
-
 def _doctor(to: Parser) -> None:
     to.add_argument("--accept", action="store_true", help="delete the memories whose files are gone")
 
@@ -471,6 +465,5 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
     "status": ("show numbers, what is pending and what is wrong", _nothing),
     "worker": ("settle sessions into episodes as it becomes due", _worker),
     "audit": ("verify and read the signed log", _audit),
-    "bench": ("measure how well recall finds what it should", _bench),
     "completion": ("print a script that completes commands in your shell", _completion),
 }

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from commonbook.compose import in_a_vacant_database, make_keys, move_book, open_book
+from commonbook.compose import make_keys, move_book, open_book
 from commonbook.doors import agreement, intake, jsons, plain, showing
 from commonbook.doors.progress import Teller
 from commonbook.errors import BadInput, CommonbookError
@@ -391,21 +391,6 @@ def _log(call: Call) -> int:
     return call.tell(jsons.log(space, said), lambda out: showing.log(out, said))
 
 
-def _bench_locomo(call: Call) -> int:
-    from tempfile import TemporaryDirectory
-
-    from commonbook.doors.locomo import measure
-
-    with call.progress, TemporaryDirectory(prefix="commonbook-bench-") as home:
-        # The embedder is the one chosen here; the zone is the data's own, so that figures can be compared.
-        chosen = call.settings._replace(home=home, database=None, space=None, zone="UTC")
-        if call.args.database is not None:
-            chosen = in_a_vacant_database(chosen, call.args.database, os.path.join(home, "keys"))
-        with open_book(chosen, progress=call.progress) as book:
-            said = measure(book, call.args.file, progress=call.progress)
-    return call.tell(said, lambda out: showing.figures(out, said))
-
-
 def _completion(call: Call) -> int:
     from commonbook.doors.completion import script
 
@@ -459,7 +444,6 @@ _COMMANDS: Final[Mapping[str, Command]] = {
 }
 _WITHOUT_BOOK: Final[Mapping[str, Command]] = {
     "space which": _space,
-    "bench locomo": _bench_locomo,
     "completion": _completion,
     "audit keys": _make_keys,
     "migrate": _migrate,

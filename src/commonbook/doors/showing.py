@@ -243,11 +243,6 @@ def reindexed(out: Output, count: int) -> None:
     out.line(said, "green")
 
 
-def figures(out: Output, said: Mapping[str, float]) -> None:
-    """What a benchmark measured."""
-    out.facts((name, f"{value:g}") for name, value in said.items())
-
-
 def _size(count: int) -> str:
     size = float(count)
     for unit in ("bytes", "KB", "MB"):

@@ -1,4 +1,4 @@
-"""`commonbook bench locomo FILE`: how many of LoCoMo's evidence turns are found, without a language model.
+"""`python -m benchmarks locomo FILE`: how many of LoCoMo's evidence turns are found, without a language model.
 
 Everything goes through the book's own verbs: each chat is a space, each of its sessions an episode, each question a
 recall. The data (locomo10.json) is not ours and not kept here.
@@ -6,21 +6,27 @@ recall. The data (locomo10.json) is not ours and not kept here.
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
 import re
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
+from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
-from commonbook.book import Book
-from commonbook.errors import BadInput
-from commonbook.model import Draft, Progress, stamp
+from commonbook import BadInput, Book, CommonbookError, Conflict, DatabaseError, Draft, Progress
+from commonbook.compose import make_keys, open_book
+from commonbook.model import stamp
+from commonbook.settings import DatabaseChoice, Settings, checked_address
 
 CATEGORIES: Final = (1, 2, 3, 4)
 """Questions that the chats answer; those of category 5 have no answer."""
 
-_MOST: Final = 20
+_MAX_HITS: Final = 20
 _TURN: Final = re.compile(r"D:?(\d+):(\d+)")
 
 
@@ -39,6 +45,59 @@ class Chat(NamedTuple):
     askings: Sequence[Asking]
 
 
+def main(arguments: Sequence[str]) -> int:
+    """Measure in a home or a database of its own, and write the figures to standard output as JSON."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks locomo", description="Find LoCoMo's evidence turns.")
+    parser.add_argument("file", metavar="FILE", help="locomo10.json, which is not part of this project")
+    parser.add_argument("--database", metavar="ADDRESS", help="an empty database (postgresql://…) in place of the home")
+    options = parser.parse_args(arguments)
+    try:
+        figures = _measure_apart(options.file, options.database)
+    except CommonbookError as error:
+        print(f"{error.type}: {error.message}; {error.fix}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    print(json.dumps(figures, indent=2))
+    return 0
+
+
+def _measure_apart(file: str, database: str | None) -> dict[str, float]:
+    """Measure in a book that is made for it; the embedder is the one that the environment names."""
+    with TemporaryDirectory(prefix="commonbook-bench-") as home:
+        # The zone is that of the data, so that figures can be compared.
+        settings = Settings.load()._replace(home=home, database=None, space=None, zone="UTC")
+        if database is not None:
+            keys = os.path.join(home, "keys")
+            _require_empty(checked_address(database, "the database"))
+            make_keys(keys)
+            settings = settings._replace(database=DatabaseChoice(database, keys))
+        with open_book(settings) as book:
+            return measure(book, file, progress=_show)
+
+
+def _require_empty(address: str) -> None:
+    """Raise Conflict if a database has tables of its own."""
+    import psycopg
+
+    try:
+        with closing(psycopg.connect(address)) as connection:
+            table = connection.execute(
+                "SELECT 1 FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema') LIMIT 1"
+            ).fetchone()
+    except psycopg.ProgrammingError as error:
+        raise BadInput("the address of the database cannot be read", fix="give postgresql://HOST/NAME") from error
+    except psycopg.Error as error:
+        raise DatabaseError(f"the database cannot be used: {error}", fix="check its address") from error
+    if table is not None:
+        raise Conflict("the database is not empty", fix="make one for this (`createdb NAME`), and drop it afterwards")
+
+
+def _show(what: str, done: int, total: int) -> None:
+    if sys.stderr.isatty():
+        print(f"\r{what} {done:,}/{total:,}", end=" ", file=sys.stderr, flush=True)
+
+
 def measure(book: Book, file: str, *, progress: Progress) -> dict[str, float]:
     """Store every chat, ask every question that has evidence, and return the figures."""
     chats = _chats(file)
@@ -52,7 +111,7 @@ def measure(book: Book, file: str, *, progress: Progress) -> dict[str, float]:
     for at, asking in enumerate(askings):
         progress("asking", at, len(askings))
         start = time.perf_counter()
-        found = book.recall(asking.text, spaces=asking.space, k=_MOST, min_score=0)
+        found = book.recall(asking.text, spaces=asking.space, k=_MAX_HITS, min_score=0)
         took += time.perf_counter() - start
         places = {hit.id: place for place, hit in enumerate(found.hits, 1)}
         ranks.append([places.get(turn, 0) for turn in asking.evidence])
@@ -63,7 +122,7 @@ def _figures(ranks: Sequence[Sequence[int]], took: float) -> dict[str, float]:
     count = max(len(ranks), 1)
     shares = {
         f"recall@{k}": sum(sum(0 < rank <= k for rank in turns) / len(turns) for turns in ranks) / count
-        for k in (5, 10, _MOST)
+        for k in (5, 10, _MAX_HITS)
     }
     firsts = [min((rank for rank in turns if rank), default=0) for turns in ranks]
     return {
