@@ -87,11 +87,6 @@ def terms(text: str) -> list[str]:
     return found
 
 
-def query_terms(text: str) -> list[str]:
-    """Return what a question asks for: its terms, each once, without the words that every question has."""
-    return list(dict.fromkeys(term for _, term in query_words(text)))
-
-
 def query_words(text: str) -> list[tuple[str, str]]:
     """Return (word, term) for each word of a question that is no stop word: a question of small words asks nothing."""
     language = language_of(text)
