@@ -149,7 +149,7 @@ def holding(
         return dict
     how = tx.claiming if if_free else tx.locking
     rows = tx.ask(
-        f"SELECT space, seq, hash FROM log_head WHERE space IN :spaces ORDER BY space{how}",  # noqa: S608 - our own words
+        f"SELECT space, seq, hash FROM log_head WHERE space IN :spaces ORDER BY space{how}",
         spaces=sorted(spaces),
     )
     return lambda: {space: _checked_end(space, seq, digest) for space, seq, digest in rows()}
@@ -266,7 +266,7 @@ def _hash_at(tx: Reading, space: str, seq: int) -> str | None:
 
 
 def _end(tx: Transaction, space: str) -> tuple[int, str]:
-    head = tx.row(f"SELECT seq, hash FROM log_head WHERE space = :space{tx.locking}", space=space)  # noqa: S608 - our own words
+    head = tx.row(f"SELECT seq, hash FROM log_head WHERE space = :space{tx.locking}", space=space)
     return _checked_end(space, *head) if head else BEGINNING
 
 
@@ -278,7 +278,7 @@ def _checked_end(space: str, seq: object, digest: object) -> tuple[int, str]:
 
 def _page(tx: Reading, space: str, after: int, limit: int) -> list[LogEntry]:
     rows = tx.rows(
-        f"SELECT {_ENTRY} FROM log_entry WHERE space = :space AND seq > :after ORDER BY seq LIMIT :limit",  # noqa: S608 - our own names
+        f"SELECT {_ENTRY} FROM log_entry WHERE space = :space AND seq > :after ORDER BY seq LIMIT :limit",
         space=space,
         after=after,
         limit=limit,
@@ -458,7 +458,7 @@ class _Chain:
 
     def _head_fault(self) -> _Fault | None:
         try:
-            rows = self.tx.rows(f"SELECT {_HEAD} FROM log_head WHERE space = :space", space=self.space)  # noqa: S608 - our own names
+            rows = self.tx.rows(f"SELECT {_HEAD} FROM log_head WHERE space = :space", space=self.space)
         except HomeDamaged as error:
             return _Fault("bad head", f"the head cannot be read: {error.message}", "head")
         if not rows and not self.seq:

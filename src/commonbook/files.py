@@ -112,7 +112,7 @@ _BASE: Final = ", ".join(Base._fields)
 
 def bases(tx: Reading) -> dict[str, Base]:
     """Return the base of every file, by path."""
-    rows = tx.rows(f"SELECT {_BASE} FROM file")  # noqa: S608 - our own names
+    rows = tx.rows(f"SELECT {_BASE} FROM file")
     return {base.path: base for base in map(Base._make, rows)}
 
 
@@ -128,7 +128,7 @@ def looks(tx: Reading) -> dict[str, tuple[int, int]]:
 
 def base(tx: Reading, path: str) -> Base | None:
     """Return the base of one file."""
-    row = tx.row(f"SELECT {_BASE} FROM file WHERE path = :path", path=path)  # noqa: S608 - our own names
+    row = tx.row(f"SELECT {_BASE} FROM file WHERE path = :path", path=path)
     return Base._make(row) if row else None
 
 
@@ -147,7 +147,7 @@ def bases_of(tx: Reading, memories: Sequence[str]) -> dict[str, list[Base]]:
     """Return the bases of the files of some memories."""
     found: dict[str, list[Base]] = {}
     for some in in_batches(memories, _IDS_PER_QUERY):
-        rows = tx.rows(f"SELECT {_BASE} FROM file WHERE memory IN :memories", memories=some)  # noqa: S608 - our own names
+        rows = tx.rows(f"SELECT {_BASE} FROM file WHERE memory IN :memories", memories=some)
         for base in map(Base._make, rows):
             if base.memory is not None:
                 found.setdefault(base.memory, []).append(base)
@@ -217,7 +217,7 @@ def any_missing(tx: Reading) -> bool:
 
 def troubles(tx: Reading) -> list[Base]:
     """Return the files with which something is wrong."""
-    rows = tx.rows(f"SELECT {_BASE} FROM file WHERE trouble IS NOT NULL ORDER BY path")  # noqa: S608 - our own names
+    rows = tx.rows(f"SELECT {_BASE} FROM file WHERE trouble IS NOT NULL ORDER BY path")
     return [Base._make(row) for row in rows]
 
 
@@ -268,7 +268,7 @@ def journal(tx: Reading, memories: Sequence[str]) -> dict[str, Journal]:
     found: dict[str, Journal] = {}
     for some in in_batches(memories, _IDS_PER_QUERY):
         rows = tx.rows(
-            f"SELECT {_JOURNAL} FROM file_journal WHERE memory IN :memories",  # noqa: S608 - our own names
+            f"SELECT {_JOURNAL} FROM file_journal WHERE memory IN :memories",
             memories=some,
         )
         found.update({row.memory: _journal(row) for row in map(_JournalRow._make, rows)})

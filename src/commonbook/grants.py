@@ -27,7 +27,7 @@ _COLUMNS: Final = ", ".join(_GrantRow._fields)
 def give(tx: Transaction, grant: Grant) -> None:
     """Let a principal have a role on a space; the newest grant counts."""
     tx.run(
-        f"INSERT INTO space_grant ({_COLUMNS})"  # noqa: S608 - our own names
+        f"INSERT INTO space_grant ({_COLUMNS})"
         " VALUES (:space, :principal, :role, :expires, :granted_by, :granted_at)"
         " ON CONFLICT (space, principal) DO UPDATE SET role = excluded.role, expires = excluded.expires,"
         " granted_by = excluded.granted_by, granted_at = excluded.granted_at",
@@ -53,7 +53,7 @@ def on(tx: Reading, spaces: Spaces) -> list[Grant]:
     """Return the grants on these spaces, expired ones too, by the names of space and principal."""
     if not spaces:
         return []
-    rows = tx.rows(f"SELECT {_COLUMNS} FROM space_grant WHERE space IN :spaces", spaces=tuple(spaces))  # noqa: S608 - our own names
+    rows = tx.rows(f"SELECT {_COLUMNS} FROM space_grant WHERE space IN :spaces", spaces=tuple(spaces))
     found = [_grant(row, spaces) for row in map(_GrantRow._make, rows)]
     return sorted(found, key=lambda one: (one.space.name, one.principal))
 

@@ -94,14 +94,14 @@ def take(tx: Transaction, spaces: Spaces, *, kinds: tuple[str, ...]) -> Job | No
     """Take the job that is longest due in these spaces: one that waits, or one whose worker has lost its lease."""
     # What every worker died of is not tried for ever: it would take the next one along.
     tx.run(
-        "UPDATE job SET state = 'failed', lease = NULL, leased_until = NULL, error = 'its worker died each time'"  # noqa: S608 - our own words
+        "UPDATE job SET state = 'failed', lease = NULL, leased_until = NULL, error = 'its worker died each time'"
         f" WHERE {_OVER} AND attempts >= :attempts",
         attempts=ATTEMPTS,
         now=stamp(tx.now),
         longest_lease=stamp(tx.now + _LONGEST_LEASE),
     )
     row = tx.row(
-        f"SELECT {_COLUMNS} FROM job WHERE kind IN :kinds AND space IN :spaces AND ({_READY})"  # noqa: S608 - our own words
+        f"SELECT {_COLUMNS} FROM job WHERE kind IN :kinds AND space IN :spaces AND ({_READY})"
         f" ORDER BY due, id LIMIT 1{tx.claiming}",
         kinds=kinds,
         spaces=tuple(spaces),
@@ -205,7 +205,7 @@ def counts(tx: Reading, spaces: Spaces) -> tuple[int, int]:
 
 def listed(tx: Reading, *, state: str) -> list[Job]:
     """Return the jobs in a state, the longest due first."""
-    rows = tx.rows(f"SELECT {_COLUMNS} FROM job WHERE state = :state ORDER BY due, id", state=state)  # noqa: S608 - our own words
+    rows = tx.rows(f"SELECT {_COLUMNS} FROM job WHERE state = :state ORDER BY due, id", state=state)
     return [_job(row) for row in map(_JobRow._make, rows)]
 
 
@@ -222,7 +222,7 @@ def waiting(tx: Reading, kind: str, subjects: Sequence[str]) -> frozenset[str]:
 def is_due(tx: Reading, spaces: Spaces, *, kinds: tuple[str, ...], now: datetime) -> bool:
     """Tell whether there is a job to take in these spaces."""
     row = tx.row(
-        f"SELECT 1 FROM job WHERE kind IN :kinds AND space IN :spaces AND ({_READY}) LIMIT 1",  # noqa: S608 - our own words
+        f"SELECT 1 FROM job WHERE kind IN :kinds AND space IN :spaces AND ({_READY}) LIMIT 1",
         kinds=kinds,
         spaces=tuple(spaces),
         **_times(now),

@@ -30,7 +30,7 @@ _COLUMNS: Final = ", ".join(_KeyRow._fields)
 def add(tx: Transaction, key: ApiKey, hash_: str) -> None:
     """Keep a key by the hash of its secret."""
     tx.run(
-        f"INSERT INTO api_key ({_COLUMNS}, hash)"  # noqa: S608 - our own names
+        f"INSERT INTO api_key ({_COLUMNS}, hash)"
         " VALUES (:id, :principal, :label, :limits, :created, :created_by, :expires, NULL, :hash)",
         id=key.id,
         principal=key.principal,
@@ -45,7 +45,7 @@ def add(tx: Transaction, key: ApiKey, hash_: str) -> None:
 
 def known_by(tx: Reading, hash_: str) -> ApiKey | None:
     """Return the key whose secret has this hash."""
-    row = tx.row(f"SELECT {_COLUMNS} FROM api_key WHERE hash = :hash", hash=hash_)  # noqa: S608 - our own names
+    row = tx.row(f"SELECT {_COLUMNS} FROM api_key WHERE hash = :hash", hash=hash_)
     return _key(_KeyRow._make(row)) if row else None
 
 
@@ -56,13 +56,13 @@ def find(tx: Reading, key_id: str) -> ApiKey | None:
 
 def finding(tx: Reading, key_id: str) -> Callable[[], ApiKey | None]:
     """Ask for a key by its id, and return what waits for it."""
-    rows = tx.ask(f"SELECT {_COLUMNS} FROM api_key WHERE id = :id", id=key_id)  # noqa: S608 - our own names
+    rows = tx.ask(f"SELECT {_COLUMNS} FROM api_key WHERE id = :id", id=key_id)
     return lambda: next((_key(row) for row in map(_KeyRow._make, rows())), None)
 
 
 def every(tx: Reading) -> list[ApiKey]:
     """Return all keys, revoked and expired ones too, oldest first."""
-    rows = tx.rows(f"SELECT {_COLUMNS} FROM api_key ORDER BY created, id")  # noqa: S608 - our own names
+    rows = tx.rows(f"SELECT {_COLUMNS} FROM api_key ORDER BY created, id")
     return [_key(row) for row in map(_KeyRow._make, rows)]
 
 

@@ -37,7 +37,7 @@ _COLUMNS: Final = ", ".join(_LimitRow._fields)
 def put(tx: Transaction, limit: Limit) -> None:
     """Set a limit for a principal, or for everybody who has none of its own."""
     tx.run(
-        f"INSERT INTO rate_limit ({_COLUMNS}) VALUES (:principal, :action, :per_minute, :set_by, :set_at)"  # noqa: S608 - our own names
+        f"INSERT INTO rate_limit ({_COLUMNS}) VALUES (:principal, :action, :per_minute, :set_by, :set_at)"
         " ON CONFLICT (principal, action) DO UPDATE SET per_minute = excluded.per_minute,"
         " set_by = excluded.set_by, set_at = excluded.set_at",
         principal=limit.principal,
@@ -57,14 +57,14 @@ def drop(tx: Transaction, principal: str, action: str) -> None:
 
 def every(tx: Reading) -> list[Limit]:
     """Return all limits that somebody has set."""
-    rows = tx.rows(f"SELECT {_COLUMNS} FROM rate_limit ORDER BY action, principal")  # noqa: S608 - our own names
+    rows = tx.rows(f"SELECT {_COLUMNS} FROM rate_limit ORDER BY action, principal")
     return [_limit(row) for row in map(_LimitRow._make, rows)]
 
 
 def holding(tx: Reading, principal: str, action: str) -> Limit:
     """Return the limit that holds for a principal: its own, else everybody's, else ours."""
     rows = tx.rows(
-        f"SELECT {_COLUMNS} FROM rate_limit WHERE action = :action AND principal IN :whose",  # noqa: S608 - our own names
+        f"SELECT {_COLUMNS} FROM rate_limit WHERE action = :action AND principal IN :whose",
         action=action,
         whose=(principal, EVERYBODY),
     )
@@ -80,7 +80,7 @@ def count(tx: Transaction, principal: str, action: str, per_minute: int) -> floa
         action=action,
     )
     (counted,) = tx.row(
-        f"SELECT counts FROM rate_count WHERE principal = :principal AND action = :action{tx.locking}",  # noqa: S608 - our own words
+        f"SELECT counts FROM rate_count WHERE principal = :principal AND action = :action{tx.locking}",
         principal=principal,
         action=action,
     ) or ("{}",)

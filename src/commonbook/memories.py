@@ -58,9 +58,9 @@ COLUMNS: Final = (*_NAMES, "digest")
 """Every column of the table, those of its key (space, id) first."""
 _QUALIFIED: Final = ", ".join(f"memory.{name}" for name in _NAMES)
 _WITHOUT_TEXT: Final = _QUALIFIED.replace("memory.text", "''").replace("memory.layout", "''")
-_INSERT: Final = f"INSERT INTO memory ({_COLUMNS}, digest) VALUES ({', '.join(':' + name for name in _NAMES)}, :digest)"  # noqa: S608 - our own names
+_INSERT: Final = f"INSERT INTO memory ({_COLUMNS}, digest) VALUES ({', '.join(':' + name for name in _NAMES)}, :digest)"
 _UPDATE: Final = (
-    f"UPDATE memory SET {', '.join(f'{name} = :{name}' for name in _NAMES[2:])}, digest = :digest"  # noqa: S608 - our own names
+    f"UPDATE memory SET {', '.join(f'{name} = :{name}' for name in _NAMES[2:])}, digest = :digest"
     " WHERE space = :space AND id = :id"
 )
 
@@ -91,7 +91,7 @@ def hold(tx: Transaction, ids: Iterable[str]) -> set[str]:
     if not tx.locking or not wanted:
         return set()
     rows = tx.rows(
-        "SELECT memory.id, memory.space FROM place JOIN memory ON memory.space = place.space AND memory.id = place.id"  # noqa: S608 - our own words
+        "SELECT memory.id, memory.space FROM place JOIN memory ON memory.space = place.space AND memory.id = place.id"
         f" WHERE place.id IN :ids ORDER BY memory.id{tx.locking} OF memory",
         ids=wanted,
     )
@@ -149,7 +149,7 @@ def derive(tx: Transaction, space: str, memories: Sequence[Memory], *, after: st
     upto = "\U0010ffff" if last else memories[-1].id
     for table in ("memory_tag", "memory_mark"):
         tx.run(
-            f"DELETE FROM {table} WHERE space = :space AND memory > :after AND memory <= :upto",  # noqa: S608 - our own names
+            f"DELETE FROM {table} WHERE space = :space AND memory > :after AND memory <= :upto",
             space=space,
             after=after,
             upto=upto,
@@ -166,7 +166,7 @@ def derive(tx: Transaction, space: str, memories: Sequence[Memory], *, after: st
 def _drop_derived(tx: Transaction, memory: Memory) -> None:
     for table in ("memory_tag", "memory_mark"):
         tx.run_many(
-            f"DELETE FROM {table} WHERE space = :space AND memory = :memory",  # noqa: S608 - our own names
+            f"DELETE FROM {table} WHERE space = :space AND memory = :memory",
             [{"space": memory.space.id, "memory": memory.id}],
         )
 
@@ -199,7 +199,7 @@ def find(tx: Reading, spaces: Spaces, memory_id: str) -> Memory | None:
     if space is None or space not in spaces:
         return None
     row = tx.row(
-        f"SELECT {_COLUMNS} FROM memory WHERE space = :space AND id = :id",  # noqa: S608 - our own names
+        f"SELECT {_COLUMNS} FROM memory WHERE space = :space AND id = :id",
         space=space,
         id=memory_id,
     )
@@ -246,7 +246,7 @@ def _several(tx: Reading, spaces: Spaces, ids: Sequence[str], columns: str) -> d
         return {}
     # By their places, crossed in this order: with many spaces, each id would be looked for in each of them.
     rows = tx.rows(
-        f"SELECT {columns} FROM place CROSS JOIN memory WHERE place.id IN :ids"  # noqa: S608 - our own names
+        f"SELECT {columns} FROM place CROSS JOIN memory WHERE place.id IN :ids"
         " AND memory.space = place.space AND memory.id = place.id",
         ids=tuple(ids),
     )
@@ -315,9 +315,9 @@ def _page_query(
             tables = "memory_tag CROSS JOIN memory"
             conditions += ["memory_tag.space = :space", f"memory_tag.tag = :{name}", "memory.id = memory_tag.memory"]
         else:
-            conditions.append(f"id IN (SELECT memory FROM memory_tag WHERE space = :space AND tag = :{name})")  # noqa: S608 - our own names
+            conditions.append(f"id IN (SELECT memory FROM memory_tag WHERE space = :space AND tag = :{name})")
     sql = (
-        f"SELECT created, id, memory.space FROM {tables} WHERE {' AND '.join(conditions)}"  # noqa: S608 - our own names
+        f"SELECT created, id, memory.space FROM {tables} WHERE {' AND '.join(conditions)}"
         " ORDER BY created DESC, id DESC LIMIT :limit"
     )
     return sql, params
@@ -331,7 +331,7 @@ def starting(tx: Reading, spaces: Spaces, part: str, *, limit: int) -> list[str]
         found: set[str] = set()
         for place in ("place.id >= :part AND place.id < :beyond", "place.id LIKE :tail"):
             rows = tx.rows(
-                f"SELECT place.id FROM place CROSS JOIN memory WHERE {place} AND place.space IN :spaces"  # noqa: S608 - our own names
+                f"SELECT place.id FROM place CROSS JOIN memory WHERE {place} AND place.space IN :spaces"
                 f" AND memory.space = place.space AND memory.id = place.id AND {state} ORDER BY place.id LIMIT :limit",
                 part=part,
                 # Behind every hexadecimal digit.
@@ -407,7 +407,7 @@ def _are_near(some: Sequence[str], others: Sequence[str]) -> bool:
 def in_space(tx: Reading, spaces: Spaces, space: str, *, after: str = "", limit: int = 500) -> list[Memory]:
     """Return the memories of one space, deleted ones too, in the order of their ids."""
     rows = tx.rows(
-        f"SELECT {_COLUMNS} FROM memory WHERE space = :space AND id > :after ORDER BY id LIMIT :limit",  # noqa: S608 - our own names
+        f"SELECT {_COLUMNS} FROM memory WHERE space = :space AND id > :after ORDER BY id LIMIT :limit",
         space=space,
         after=after,
         limit=limit,

@@ -163,7 +163,7 @@ def _unseen(source: Database, target: Database, table: Table) -> Iterator[list[R
 
 def _last(tx: Reading, table: Table) -> Row | None:
     order = ", ".join(f"{name} DESC" for name in table.key)
-    return tx.row(f"SELECT {', '.join(table.key)} FROM {table.name} ORDER BY {order} LIMIT 1")  # noqa: S608 - our own names
+    return tx.row(f"SELECT {', '.join(table.key)} FROM {table.name} ORDER BY {order} LIMIT 1")
 
 
 def _last_key(rows: Sequence[Row], table: Table) -> Row:
@@ -173,7 +173,7 @@ def _last_key(rows: Sequence[Row], table: Table) -> Row:
 
 
 def _size(tx: Reading, table: Table) -> int:
-    (count,) = tx.row(f"SELECT count(*) FROM {table.name}") or (0,)  # noqa: S608 - our own names
+    (count,) = tx.row(f"SELECT count(*) FROM {table.name}") or (0,)
     return int(count)
 
 
@@ -187,7 +187,7 @@ def _rows(tx: Reading, table: Table, *, after: Row | None, upto: Row | None = No
             given.update({f"{prefix}_{name}": value for name, value in zip(table.key, bound, strict=True)})
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     found = tx.rows(
-        f"SELECT {', '.join(table.columns)} FROM {table.name}{where} ORDER BY {names} LIMIT :limit",  # noqa: S608 - our own names
+        f"SELECT {', '.join(table.columns)} FROM {table.name}{where} ORDER BY {names} LIMIT :limit",
         limit=limit,
         **given,
     )
@@ -198,7 +198,7 @@ def _put(tx: Transaction, table: Table, rows: Sequence[Row]) -> None:
     """Write rows as they are; where another is in the way, the comparison finds out."""
     names, values = ", ".join(table.columns), ", ".join(":" + name for name in table.columns)
     tx.run_many(
-        f"INSERT INTO {table.name} ({names}) VALUES ({values}) ON CONFLICT DO NOTHING",  # noqa: S608 - our own names
+        f"INSERT INTO {table.name} ({names}) VALUES ({values}) ON CONFLICT DO NOTHING",
         [dict(zip(table.columns, row, strict=True)) for row in rows],
     )
 
@@ -254,7 +254,7 @@ def _mend(tx: Transaction, table: Table, rows: Sequence[Row], others: Sequence[R
     where = " AND ".join(f"{name} = :{name}" for name in table.key)
     for row in others:
         if row not in wanted:
-            tx.run(f"DELETE FROM {table.name} WHERE {where}", **dict(zip(table.key, row, strict=False)))  # noqa: S608 - our own names
+            tx.run(f"DELETE FROM {table.name} WHERE {where}", **dict(zip(table.key, row, strict=False)))
     _put(tx, table, [row for row in rows if row not in known])
 
 

@@ -36,7 +36,7 @@ _COLUMNS: Final = ", ".join(_RequestRow._fields)
 def add(tx: Transaction, asked: Pending, root: str) -> bool:
     """Keep a request; tell whether it is new, or the same one waits for a decision already."""
     added = tx.run(
-        f"INSERT INTO request ({_COLUMNS}) VALUES (:space, :id, :memory, :root, :rule, :refresh, :name, :asked_by,"  # noqa: S608 - our own names
+        f"INSERT INTO request ({_COLUMNS}) VALUES (:space, :id, :memory, :root, :rule, :refresh, :name, :asked_by,"
         " :asked_at, 'waiting', NULL, NULL, '', NULL)"
         " ON CONFLICT (space, root, name) WHERE state = 'waiting' DO NOTHING",
         space=asked.space_id,
@@ -55,7 +55,7 @@ def add(tx: Transaction, asked: Pending, root: str) -> bool:
 def waiting_for(tx: Reading, spaces: Spaces, root: str, name: str) -> Pending | None:
     """Return what waits for a decision in one of these spaces: the sharing of a root in somebody's name."""
     row = tx.row(
-        f"SELECT {_COLUMNS} FROM request WHERE space IN :spaces AND root = :root AND name = :name"  # noqa: S608 - our own names
+        f"SELECT {_COLUMNS} FROM request WHERE space IN :spaces AND root = :root AND name = :name"
         " AND state = 'waiting'",
         spaces=tuple(spaces),
         root=root,
@@ -66,7 +66,7 @@ def waiting_for(tx: Reading, spaces: Spaces, root: str, name: str) -> Pending | 
 
 def find(tx: Reading, spaces: Spaces, request_id: str) -> Pending | None:
     """Return a request by its id."""
-    found = tx.row(f"SELECT {_COLUMNS} FROM request WHERE id = :id", id=request_id)  # noqa: S608 - our own names
+    found = tx.row(f"SELECT {_COLUMNS} FROM request WHERE id = :id", id=request_id)
     row = _RequestRow._make(found) if found else None
     return _pending(row, spaces) if row and row.space in spaces else None
 
@@ -76,7 +76,7 @@ def into(tx: Reading, spaces: Spaces, *, decided: bool) -> list[Pending]:
     if not spaces:
         return []
     rows = tx.rows(
-        f"SELECT {_COLUMNS} FROM request WHERE space IN :spaces AND state IN :states ORDER BY id",  # noqa: S608 - our own names
+        f"SELECT {_COLUMNS} FROM request WHERE space IN :spaces AND state IN :states ORDER BY id",
         spaces=tuple(spaces),
         states=STATES if decided else (WAITING,),
     )
@@ -86,7 +86,7 @@ def into(tx: Reading, spaces: Spaces, *, decided: bool) -> list[Pending]:
 def asked_by(tx: Reading, spaces: Spaces, principal: str, *, decided: bool) -> list[Pending]:
     """Return what somebody has asked for itself that waits, or the decided ones too, the oldest first."""
     rows = tx.rows(
-        f"SELECT {_COLUMNS} FROM request WHERE asked_by = :principal AND rule IS NULL AND state IN :states ORDER BY id",  # noqa: S608 - our own names
+        f"SELECT {_COLUMNS} FROM request WHERE asked_by = :principal AND rule IS NULL AND state IN :states ORDER BY id",
         principal=principal,
         states=STATES if decided else (WAITING,),
     )

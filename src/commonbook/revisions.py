@@ -61,8 +61,7 @@ def keep(tx: Transaction, memory: Memory, revision: Revision) -> None:
 def past(tx: Reading, memory: Memory) -> list[Revision]:
     """Return the past revisions of a memory, oldest first."""
     rows = tx.rows(
-        f"SELECT {_COLUMNS} FROM revision"  # noqa: S608 - our own names
-        " WHERE space = :space AND memory = :memory ORDER BY revision",
+        f"SELECT {_COLUMNS} FROM revision WHERE space = :space AND memory = :memory ORDER BY revision",
         space=memory.space.id,
         memory=memory.id,
     )

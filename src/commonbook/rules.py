@@ -32,7 +32,7 @@ _COLUMNS: Final = ", ".join(_RuleRow._fields)
 def add(tx: Transaction, rule: Rule) -> None:
     """Add a rule."""
     tx.run(
-        f"INSERT INTO rule ({_COLUMNS}) VALUES (:space, :id, :source, :maker, :kinds, :tags, :importance, :approval,"  # noqa: S608 - our own names
+        f"INSERT INTO rule ({_COLUMNS}) VALUES (:space, :id, :source, :maker, :kinds, :tags, :importance, :approval,"
         " :refresh, :created)",
         space=rule.space.id,
         id=rule.id,
@@ -55,14 +55,14 @@ def remove(tx: Transaction, rule: Rule) -> bool:
 
 def of(tx: Reading, spaces: Spaces) -> list[Rule]:
     """Return all rules between spaces that there are, by the names of the spaces, then the oldest first."""
-    rows = tx.rows(f"SELECT {_COLUMNS} FROM rule ORDER BY id")  # noqa: S608 - our own names
+    rows = tx.rows(f"SELECT {_COLUMNS} FROM rule ORDER BY id")
     found = [_rule(row, spaces) for row in map(_RuleRow._make, rows)]
     return sorted(found, key=lambda rule: (rule.space.name, rule.source.name, rule.id))
 
 
 def find(tx: Reading, spaces: Spaces, rule_id: str) -> Rule | None:
     """Return a rule by its id."""
-    found = tx.row(f"SELECT {_COLUMNS} FROM rule WHERE id = :id", id=rule_id)  # noqa: S608 - our own names
+    found = tx.row(f"SELECT {_COLUMNS} FROM rule WHERE id = :id", id=rule_id)
     row = _RuleRow._make(found) if found else None
     return _rule(row, spaces) if row and row.space in spaces and row.source in spaces else None
 
@@ -76,7 +76,7 @@ def count(tx: Reading, space: str) -> int:
 def taking_from(tx: Reading, spaces: Spaces, sources: Collection[str]) -> list[Rule]:
     """Return the rules that take from these spaces, the oldest first."""
     rows = tx.rows(
-        f"SELECT {_COLUMNS} FROM rule WHERE source IN :sources ORDER BY id",  # noqa: S608 - our own names
+        f"SELECT {_COLUMNS} FROM rule WHERE source IN :sources ORDER BY id",
         sources=tuple(sorted(sources)),
     )
     return [_rule(row, spaces) for row in map(_RuleRow._make, rows) if row.space in spaces]
@@ -132,8 +132,7 @@ def wait(tx: Transaction, space: str, written: Mapping[str, str]) -> None:
 def next_waiting(tx: Transaction, space: str, *, limit: int) -> dict[str, str]:
     """Take some of the memories out that wait to be looked at, in the order of their ids, each with who wrote it."""
     rows = tx.rows(
-        "SELECT memory, asked_by FROM rule_waiting WHERE space = :space"  # noqa: S608 - our own words
-        f" ORDER BY memory LIMIT :limit{tx.locking}",
+        f"SELECT memory, asked_by FROM rule_waiting WHERE space = :space ORDER BY memory LIMIT :limit{tx.locking}",
         space=space,
         limit=limit,
     )

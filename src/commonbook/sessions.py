@@ -48,12 +48,12 @@ _MESSAGE: Final = ", ".join(f"message.{name}" for name in _MessageRow._fields)
 _OPEN: Final = "episode IS NULL AND taken_back IS NULL"
 
 _FIND: Final = (
-    f"SELECT {{also}}{_SESSION}"  # noqa: S608 - our own names
+    f"SELECT {{also}}{_SESSION}"
     " FROM session_place JOIN session ON session.space = session_place.space AND session.id = session_place.id"
     " WHERE session_place.id = :id"
 )
 _IN_IT: Final = (
-    "(SELECT {what} FROM message"  # noqa: S608 - our own words
+    "(SELECT {what} FROM message"
     f" WHERE message.space = session_place.space AND message.session = session_place.id AND {_OPEN})"
 )
 _COUNTED: Final = _FIND.format(also=f"{_IN_IT.format(what='count(*)')}, ")
@@ -182,8 +182,7 @@ def take_free(
     """
     hurrying = "" if patient else tx.hurrying
     asked = tx.ask(
-        f"SELECT {_SESSION}{hurrying} FROM session"  # noqa: S608 - our own words
-        f" WHERE space IN :spaces AND id IN :ids{tx.claiming}",
+        f"SELECT {_SESSION}{hurrying} FROM session WHERE space IN :spaces AND id IN :ids{tx.claiming}",
         spaces=tuple(spaces),
         ids=tuple(wanted),
     )
@@ -207,7 +206,7 @@ def hold(tx: Transaction, ids: Iterable[str]) -> set[str]:
     if not tx.locking:
         return set()
     rows = tx.rows(
-        "SELECT session.space FROM session_place JOIN session"  # noqa: S608 - our own words
+        "SELECT session.space FROM session_place JOIN session"
         " ON session.space = session_place.space AND session.id = session_place.id"
         f" WHERE session_place.id IN :ids ORDER BY session.id{tx.locking} OF session",
         ids=sorted(set(ids)),
@@ -221,7 +220,7 @@ def page(tx: Reading, spaces: Spaces, *, after: tuple[str, str] | None, limit: i
         return []
     created, session_id = after or ("~", "")
     rows = tx.rows(
-        f"SELECT {_SESSION} FROM session WHERE space IN :spaces"  # noqa: S608 - our own names
+        f"SELECT {_SESSION} FROM session WHERE space IN :spaces"
         " AND (created, id) < (:created, :id) ORDER BY created DESC, id DESC LIMIT :limit",
         spaces=tuple(spaces),
         limit=limit,
@@ -235,7 +234,7 @@ def page(tx: Reading, spaces: Spaces, *, after: tuple[str, str] | None, limit: i
 def count_open(tx: Reading, space: str, session_id: str) -> int:
     """Return how many messages of a session no episode holds yet."""
     (count,) = tx.row(
-        f"SELECT count(*) FROM message WHERE space = :space AND session = :session AND {_OPEN}",  # noqa: S608 - our own words
+        f"SELECT count(*) FROM message WHERE space = :space AND session = :session AND {_OPEN}",
         space=space,
         session=session_id,
     ) or (0,)
@@ -247,7 +246,7 @@ def counts(tx: Reading, spaces: Spaces) -> tuple[int, int, int]:
     if not spaces:
         return 0, 0, 0
     found = [
-        tx.row(f"SELECT count(*) FROM {table} WHERE space IN :spaces{also}", spaces=tuple(spaces)) or (0,)  # noqa: S608 - our own words
+        tx.row(f"SELECT count(*) FROM {table} WHERE space IN :spaces{also}", spaces=tuple(spaces)) or (0,)
         for table, also in (("session", ""), ("message", ""), ("message", f" AND {_OPEN}"))
     ]
     sessions, messages, unsettled = (int(count) for (count,) in found)
@@ -309,7 +308,7 @@ def append(tx: Transaction, session: Session, messages: Sequence[tuple[Message, 
 def messages(tx: Reading, session: Session, *, after: int = 0, limit: int = 500) -> list[Message]:
     """Return the messages of a session behind a number, in order, those that were taken back too."""
     rows = tx.rows(
-        f"SELECT {_MESSAGE} FROM message WHERE space = :space AND session = :session AND seq > :after"  # noqa: S608 - our own words
+        f"SELECT {_MESSAGE} FROM message WHERE space = :space AND session = :session AND seq > :after"
         " ORDER BY seq LIMIT :limit",
         space=session.space.id,
         session=session.id,
@@ -332,7 +331,7 @@ def numbers(tx: Reading, session: Session) -> frozenset[int]:
 def unsettled(tx: Reading, session: Session) -> list[Message]:
     """Return the messages of a session that no episode holds yet, in order."""
     rows = tx.rows(
-        f"SELECT {_MESSAGE} FROM message WHERE space = :space AND session = :session AND {_OPEN} ORDER BY seq",  # noqa: S608 - our own words
+        f"SELECT {_MESSAGE} FROM message WHERE space = :space AND session = :session AND {_OPEN} ORDER BY seq",
         space=session.space.id,
         session=session.id,
     )
@@ -343,7 +342,7 @@ def several(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, tuple[
     """Return those of the messages that are in the given spaces, with their space, by id."""
     found: dict[str, tuple[Message, str]] = {}
     for some in in_batches(ids, _IDS_PER_QUERY):
-        rows = tx.rows(f"SELECT message.space, {_MESSAGE} FROM message WHERE id IN :ids", ids=some)  # noqa: S608 - our own words
+        rows = tx.rows(f"SELECT message.space, {_MESSAGE} FROM message WHERE id IN :ids", ids=some)
         there = [(_message(columns), space) for space, *columns in rows if space in spaces]
         found |= {message.id: (message, space) for message, space in there}
     return found
@@ -375,7 +374,7 @@ def held_by(tx: Reading, episodes: Sequence[str]) -> dict[str, dict[str, int | N
 def settle(tx: Transaction, session: Session, episode: str, *, first: int, last: int) -> int:
     """Let an episode hold a run of messages that none holds yet; return how many there were."""
     return tx.run(
-        "UPDATE message SET episode = :episode WHERE space = :space AND session = :session"  # noqa: S608 - our own words
+        "UPDATE message SET episode = :episode WHERE space = :space AND session = :session"
         f" AND seq BETWEEN :first AND :last AND {_OPEN}",
         episode=episode,
         space=session.space.id,
@@ -388,7 +387,7 @@ def settle(tx: Transaction, session: Session, episode: str, *, first: int, last:
 def take_back(tx: Transaction, session: Session, *, after: int) -> list[Message]:
     """Mark every message behind a number as taken back; return those that were not before, as they are now."""
     rows = tx.rows(
-        f"SELECT {_MESSAGE} FROM message WHERE space = :space AND session = :session AND seq > :after"  # noqa: S608 - our own words
+        f"SELECT {_MESSAGE} FROM message WHERE space = :space AND session = :session AND seq > :after"
         " AND taken_back IS NULL ORDER BY seq",
         space=session.space.id,
         session=session.id,

@@ -100,7 +100,7 @@ def take(tx: SqliteTransaction, token: str, *, lease: float, most: int, most_byt
     heads = _together(_heads(tx, session, most), most_bytes)
     first, *_ = heads
     texts = tx.rows(
-        f"SELECT position, {_ENTRY} FROM message WHERE position IN :positions ORDER BY position",  # noqa: S608 - our own names
+        f"SELECT position, {_ENTRY} FROM message WHERE position IN :positions ORDER BY position",
         positions=[head.position for head in heads],
     )
     entries = {position: EntryRow._make(entry).read() for position, *entry in texts}
@@ -109,7 +109,7 @@ def take(tx: SqliteTransaction, token: str, *, lease: float, most: int, most_byt
 
 def _heads(tx: SqliteTransaction, session: str, most: int) -> list[_Head]:
     rows = tx.rows(
-        f"SELECT position, size, alone, failures, {_CONTEXT} FROM message"  # noqa: S608 - our own names
+        f"SELECT position, size, alone, failures, {_CONTEXT} FROM message"
         " WHERE state = 'waiting' AND session = :session ORDER BY position LIMIT :most",
         session=session,
         most=most,

@@ -166,8 +166,7 @@ class OutboxFile:
         """Return the first messages in this state."""
         with self._worded(), self._db.reading() as view:
             rows = view.rows(
-                f"SELECT {_HELD} FROM message"  # noqa: S608 - our own names
-                " WHERE state = :state ORDER BY position LIMIT :limit",
+                f"SELECT {_HELD} FROM message WHERE state = :state ORDER BY position LIMIT :limit",
                 state=state,
                 limit=limit,
             )

@@ -23,10 +23,10 @@ from commonbook.ports import Overtaken, Told, Transaction
 # By the server's clock: whoever has a clock that is ahead must not take away the marks of others.
 _NOW: Final = """to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
 _LONG_AGO: Final = "(now() - interval '1 hour')"
-_MARK: Final = f"INSERT INTO committed (mark, at) VALUES (:mark, {_NOW}) ON CONFLICT"  # noqa: S608 - our own words
+_MARK: Final = f"INSERT INTO committed (mark, at) VALUES (:mark, {_NOW}) ON CONFLICT"
 _LEAVE: Final = f"{_MARK} DO NOTHING"
 _KEEP: Final = f"{_MARK} (mark) DO UPDATE SET at = excluded.at"
-TIDY: Final = f"DELETE FROM committed WHERE at < {_NOW.replace('now()', _LONG_AGO)}"  # noqa: S608 - our own words
+TIDY: Final = f"DELETE FROM committed WHERE at < {_NOW.replace('now()', _LONG_AGO)}"
 """Removes the marks that nobody can be in doubt about any more."""
 
 _COLLISIONS: Final = 50

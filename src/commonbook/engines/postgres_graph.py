@@ -150,7 +150,7 @@ _DUE: Final = f"""
       ARRAY(SELECT space FROM recall_space WHERE passages - unembedded > %(above)s / 2),
       ARRAY(SELECT c.relname::text {_OWN} ORDER BY 1), ARRAY(SELECT c.relname::text {_OWN} AND i.indisvalid)
     FROM recall_index
-"""  # noqa: S608 - names and numbers of our own
+"""
 _ANY: Final = f"SELECT c.relname::text {_OWN} ORDER BY 1"
 _MAKE: Final = """
     CREATE INDEX CONCURRENTLY {name} ON recall_passage USING hnsw (({column}::halfvec({dimensions})) halfvec_cosine_ops)
@@ -166,7 +166,7 @@ _NAME: Final = "commonbook-graphs"
 _INTERRUPT: Final = f"""
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE application_name = '{_NAME}' AND datname = current_database()
-"""  # noqa: S608 - a name of our own
+"""
 
 
 class _Due(NamedTuple):

@@ -38,7 +38,7 @@ MARKER: Final = f"""
       seq        bigint,
       head       text
     )
-"""  # noqa: S608 - a number of our own
+"""
 
 # What is added is soon known to be visible to all, so that searches need not look into the tables for it.
 _VACUUM: Final = "autovacuum_vacuum_insert_scale_factor = 0.02, autovacuum_vacuum_scale_factor = 0.05"

@@ -49,7 +49,7 @@ _ABOUT: Final = f"""
         coalesce(sum(passages), 0)::bigint AS passages
       FROM recall_space WHERE space = ANY(%(every)s::bigint[])
     ) s
-"""  # noqa: S608 - names of our own
+"""
 _REPLACED: Final = """
     SELECT array_send(array_agg(id)) FROM recall_passage
     WHERE owner = ANY(%(owners)s::bigint[]) AND space = ANY(%(spaces)s::bigint[])
@@ -71,7 +71,7 @@ _COMMON: Final = f"""
     )
     SELECT term, count(*), (SELECT sum(passages)::bigint FROM largest) FROM recall_posting
     WHERE space IN (SELECT space FROM largest) AND term = ANY(%(terms)s::bigint[]) GROUP BY term
-"""  # noqa: S608 - a number of our own
+"""
 # Vectors of another embedder than the question's are not even looked at.
 _NEAREST: Final = """
     SELECT space, uuid_send(id){distance} FROM (
@@ -90,7 +90,7 @@ _NEWEST: Final = f"""
       ORDER BY time DESC, position DESC, id LIMIT %(depth)s
     ) p
     ORDER BY time DESC, position DESC, id LIMIT %(depth)s
-"""  # noqa: S608 - a number of our own
+"""
 # What is asked for by its key is looked up by it, however many the database believes that to be: hence the OFFSETs.
 _AROUND: Final = f"""
     WITH asked AS (
@@ -122,7 +122,7 @@ _AROUND: Final = f"""
         AND p.space = ANY(%(spaces)s::bigint[]){{others}} OFFSET 0
     ) p ON true
     GROUP BY s.few
-"""  # noqa: S608 - numbers and names of our own
+"""
 
 # All of one space, to be kept.
 _WHOLE: Final = f"""
@@ -130,7 +130,7 @@ _WHOLE: Final = f"""
       SELECT columns, entries, name, speaker, vector, row_number() OVER () / {_MANY} AS few
       FROM recall_passage WHERE space = %(space)s
     ) p GROUP BY few
-"""  # noqa: S608 - numbers and names of our own
+"""
 
 
 class AtHand(NamedTuple):
