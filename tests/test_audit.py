@@ -111,15 +111,15 @@ def test_the_format_has_not_drifted(empty: Sqlite, keys: KeyFiles) -> None:
     assert one.key_id == two.key_id == "56475aa75463474c0285df5dbf2bcab7"
     assert one.subjects == '["a","b"]'
     assert one.payload == '{"z":1,"ä":[0.5,null]}'
-    assert one.hash == "48e0454e6fd3161afe71fac61f888faca75c49d60afcf5691c46c51a6e7f5784"
+    assert one.hash == "f56c0b4a5992534197c0c6390c810cbd9749fb98bf71bb819d2190e286fa616d"
     assert one.signature == (
-        "4206b3211886e57849d48fdd0d3ba31437bd14abd650a5e7b06338421330ac1d"
-        "f80f3c33f390aa5e4f4ed739fef08f7c961ed1c1577a8c7a759789b1f4816204"
+        "157721b85a7f0f5c0d2c01c9ec3735da0275dcb1ae45a7869072a1ad999a6a56"
+        "61b32729bc8f16b971809c0463acfaae0fd7fa3e90644c2d4266f4c6f49e9c08"
     )
-    assert two.hash == "1f18f420ebb4a086c42e52ea3b163080ad028adeb35b58b15cf25d5fcc4a6551"
+    assert two.hash == "829321c9c0a47bb6f3b6e8a0a51c81bfe0d5ab0aa1a95232209dbda016328223"
     assert two.signature == (
-        "1b5d77757494d7f0dd9f333c4a2ad1f3d55f37713c4b99b09a8f6626709bdd1e"
-        "cf9edd4b49204e17623f428860dddb467cde356d139665dd9fb888f1b2283904"
+        "ebe54558ce162549ed6a3f6e09feaca9d43e32a21042986483b5f21c8e796f87"
+        "bcb32ad05172333c76f98a4cb370424ced6569fbf5c20f6e858cadef46ce1d0f"
     )
     assert empty.rows("SELECT * FROM log_head") == [
         (
@@ -127,8 +127,8 @@ def test_the_format_has_not_drifted(empty: Sqlite, keys: KeyFiles) -> None:
             2,
             two.hash,
             (
-                "3f6edf4415281efc322425d3a649e4ea16a853fdb19398767f24a7bef07de902"
-                "b1954d2170f56b054e01d4bfdf32b2719eb6053b456f5de0f092ac16835f6404"
+                "3a841e2105dbea4fefaf5448410fa81408186e2ceb7ed712991ddac7b2627572"
+                "2f590f36f717f265c91a33464c5adf229ed7ec0e4ab3d4331af1e4bf4fa0ea0f"
             ),
             two.key_id,
         )
