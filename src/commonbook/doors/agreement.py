@@ -12,7 +12,7 @@ from commonbook.errors import BadInput
 from commonbook.model import MODES, stamp
 
 if TYPE_CHECKING:
-    from commonbook.doors.commands import Call
+    from commonbook.doors.call import Call, Command
     from commonbook.doors.plain import Output
 
     Add = Callable[[Any, str, str], argparse.ArgumentParser]
@@ -151,7 +151,7 @@ def _meant(part: str, ids: Iterable[str]) -> str:
     return found[0] if found else part
 
 
-ACTIONS: Final[Mapping[str, Callable[[Call], int]]] = {
+COMMANDS: Final[Mapping[str, Command]] = {
     "rules list": _list_rules,
     "rules add": _add_rule,
     "rules remove": _remove_rule,

@@ -13,7 +13,7 @@ from commonbook.errors import BadInput, CommonbookError, TooLarge
 from commonbook.model import MAX_TEXT_BYTES, Draft, Receipt
 
 if TYPE_CHECKING:
-    from commonbook.doors.commands import Call
+    from commonbook.doors.call import Call
 
 _LINES: Final = 1000
 # A text in JSON can be six times as long as it is: every character an escape.

@@ -69,7 +69,7 @@ def _run(typed: Sequence[str]) -> int:
         args: Namespace = parser(typed).parse_args(typed)
     except SystemExit as stop:  # --help and --version
         return int(stop.code or 0)
-    from commonbook.doors.commands import run
+    from commonbook.doors.dispatch import run
 
     return run(args)
 

@@ -1,108 +1,22 @@
-"""One small function for each command: it asks the book, and tells the answer."""
+"""Commands on memories: remember, edit, move, delete, link, recall, show, list, history."""
 
 from __future__ import annotations
 
-import os
-import re
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
-from commonbook.compose import make_keys, move_book, open_book
-from commonbook.doors import agreement, intake, jsons, plain, showing
-from commonbook.doors.progress import Teller
-from commonbook.errors import BadInput, CommonbookError
-from commonbook.model import UNSET, UUID_PATTERN, Filter, Unset
-from commonbook.settings import PERSONAL, Settings
+from commonbook.doors import intake, jsons, showing
+from commonbook.errors import BadInput
+from commonbook.model import UNSET, Filter, Unset
+from commonbook.settings import PERSONAL
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from commonbook.book import Book
-    from commonbook.doors.plain import Output
+    from commonbook.doors.call import Call, Command
 
 _TIMES: Final = ("occurred", "valid_from", "valid_until", "expires")
-_TURN: Final = 0.2
-_MANY: Final = 100
-"""So many new memories are worth to be indexed at once, rather than with the next recall."""
-
-
-class Call:
-    """One run of the program: what was typed, the book, and where answers go."""
-
-    book: Book
-
-    def __init__(self, args: Namespace) -> None:
-        """Read the settings; the book is opened later, if it is needed."""
-        self.args = args
-        self.settings = Settings.load(args.home, space=args.space)
-        self.progress = Teller(bar=intake.is_terminal(sys.stderr) and not args.json)
-
-    @cached_property
-    def out(self) -> Output:
-        """Where people read the answer."""
-        if not intake.is_terminal(sys.stdout):
-            return plain.Plain()
-        from commonbook.doors.screen import Screen
-
-        return Screen(colour=self.settings.colour and not self.args.no_color)
-
-    def tell(self, data: object, show: Callable[[Output], None], *, ok: bool = True) -> int:
-        """Print an answer, as JSON or for people, and return the exit code."""
-        self.progress.pause()
-        if self.args.json:
-            print(jsons.dumps(data, encoding=getattr(sys.stdout, "encoding", None)))
-        else:
-            show(self.out)
-        return 0 if ok else 1
-
-    def flush(self) -> None:
-        """Hand over what was told so far."""
-        if sys.stdout is not None:
-            sys.stdout.flush()
-
-    def index(self, stored: int) -> None:
-        """Bring the index up to date if much was stored, so that the next recall need not."""
-        if stored > _MANY:
-            self.flush()
-            # Everything is stored and told, whatever becomes of this.
-            with suppress(CommonbookError):
-                self.book.reindex(progress=self.progress)
-
-    def turn(self) -> None:
-        """Do a little of the work that is due, now that the answer is told: no worker need be running."""
-        self.flush()
-        # What was asked for is done and told, whatever becomes of this.
-        with suppress(CommonbookError):
-            self.book.work(seconds=_TURN)
-
-    def id(self, part: str) -> str:
-        """Return the id that was meant by some of its digits or by a file's name."""
-        return part if re.fullmatch(UUID_PATTERN, part, re.IGNORECASE | re.ASCII) else self.book.find_id(part)
-
-
-Command: TypeAlias = Callable[[Call], int]
-
-
-def run(args: Namespace) -> int:
-    """Carry out the command that was typed."""
-    name = f"{args.command} {args.action}" if "action" in args else args.command
-    if name in _WITHOUT_BOOK:
-        return _WITHOUT_BOOK[name](Call(args))
-    command = _COMMANDS[name]
-    call = Call(args)
-    with call.progress, open_book(call.settings, progress=call.progress) as book:
-        call.book = _in_hands(book, call)
-        return command(call)
-
-
-def _in_hands(book: Book, call: Call) -> Book:
-    """Return the book in the hands of whoever acts: of a key's principal, of the one named, or of the owner."""
-    if call.settings.key is not None:
-        book = book.with_key(call.settings.key)
-    return book if call.args.actor is None else book.acting_as(call.args.actor)
 
 
 # --- writing
@@ -300,156 +214,6 @@ def _history(call: Call) -> int:
     return call.tell(jsons.history(memory_id, revisions, diffs), lambda out: showing.history(out, revisions, diffs))
 
 
-# --- sessions, sharing, reasoning and rights
-
-
-def _session(call: Call) -> int:
-    from commonbook.doors.sessions import ACTIONS
-
-    return ACTIONS[call.args.action](call)
-
-
-def _sharing(call: Call) -> int:
-    from commonbook.doors.sharing import COMMANDS
-
-    return COMMANDS[call.args.command](call)
-
-
-def _reasoning(call: Call) -> int:
-    from commonbook.doors.reasoning import COMMANDS
-
-    return COMMANDS[call.args.command](call)
-
-
-def _rights(call: Call) -> int:
-    from commonbook.doors.rights import COMMANDS
-
-    return COMMANDS[f"{call.args.command} {call.args.action}"](call)
-
-
-def _worker(call: Call) -> int:
-    from commonbook.doors.worker import work
-
-    return work(call)
-
-
-# --- spaces and the home
-
-
-def _space(call: Call) -> int:
-    from commonbook.doors.spaces import ACTIONS
-
-    return ACTIONS[call.args.action](call)
-
-
-def _import(call: Call) -> int:
-    args = call.args
-    said = call.book.import_folder(args.folder, space=args.space, dry_run=args.dry_run, progress=call.progress)
-    did = "Would import" if args.dry_run else "Imported"
-    code = call.tell(jsons.transfer(said), lambda out: showing.transfer(out, did, said))
-    call.index(0 if args.dry_run else said.done + said.updated)
-    return code
-
-
-def _export(call: Call) -> int:
-    said = call.book.export(call.args.target, space=call.args.space, progress=call.progress)
-    return call.tell(jsons.transfer(said), lambda out: showing.transfer(out, "Exported", said))
-
-
-def _rebuild(call: Call) -> int:
-    said = call.book.rebuild(progress=call.progress)
-    return call.tell(jsons.sync(said), lambda out: showing.sync(out, said))
-
-
-def _reindex(call: Call) -> int:
-    count = call.book.reindex(anew=call.args.anew, progress=call.progress)
-    return call.tell({"memories": count}, lambda out: showing.reindexed(out, count))
-
-
-def _doctor(call: Call) -> int:
-    accepted = call.book.accept_deletions() if call.args.accept else None
-    said = call.book.doctor(progress=call.progress)
-    return call.tell(
-        jsons.doctor(said, accepted), lambda out: showing.findings(out, said, fine="nothing is wrong"), ok=not said
-    )
-
-
-def _status(call: Call) -> int:
-    said = call.book.status()
-    return call.tell(jsons.status(said), lambda out: showing.status(out, said))
-
-
-def _verify(call: Call) -> int:
-    said = call.book.verify_log(space=call.args.space, progress=call.progress)
-    return call.tell(jsons.log_report(said), lambda out: showing.log_report(out, said), ok=said.ok)
-
-
-def _log(call: Call) -> int:
-    args = call.args
-    space = call.book.default_space if args.space is None else args.space
-    said = call.book.log(space=space, after=args.after, limit=args.limit)
-    return call.tell(jsons.log(space, said), lambda out: showing.log(out, said))
-
-
-def _completion(call: Call) -> int:
-    from commonbook.doors.completion import script
-
-    made = script(call.args.shell)
-    return call.tell({"shell": call.args.shell, "script": made}, lambda _out: print(made))
-
-
-def _make_keys(call: Call) -> int:
-    folder, key = os.path.abspath(call.args.folder), make_keys(call.args.folder)
-    return call.tell({"folder": folder, "key_id": key}, lambda out: out.line(f"The key {key} is in {folder}."))
-
-
-def _migrate(call: Call) -> int:
-    with call.progress:
-        said = move_book(call.settings, call.args.to, progress=call.progress)
-    return call.tell(jsons.moved(said), lambda out: showing.moved(out, said))
-
-
-_COMMANDS: Final[Mapping[str, Command]] = {
-    "remember": _remember,
-    "edit": _edit,
-    "move": _move,
-    "delete": _delete,
-    "link": _link,
-    "unlink": _unlink,
-    "recall": _recall,
-    "show": _show,
-    "list": _list,
-    "history": _history,
-    "session append": _session,
-    "session switch": _session,
-    "session rewind": _session,
-    "session close": _session,
-    "session flush": _session,
-    "session show": _session,
-    "session list": _session,
-    **dict.fromkeys(("share", "pull", "unshare", "refresh", "detach", "adopt", "lineage", "copies"), _sharing),
-    **dict.fromkeys(("reflect", "supersede", "reinstate", "dependents", "inbox", "triage"), _reasoning),
-    **dict.fromkeys(("grant add", "grant list", "grant revoke", "key create", "key list", "key revoke"), _rights),
-    "worker": _worker,
-    **agreement.ACTIONS,
-    **dict.fromkeys(("space list", "space create", "space rename", "space depth"), _space),
-    "import": _import,
-    "export": _export,
-    "rebuild": _rebuild,
-    "reindex": _reindex,
-    "doctor": _doctor,
-    "status": _status,
-    "audit verify": _verify,
-    "audit list": _log,
-}
-_WITHOUT_BOOK: Final[Mapping[str, Command]] = {
-    "space which": _space,
-    "completion": _completion,
-    "audit keys": _make_keys,
-    "migrate": _migrate,
-}
-
-
 # --- words into values
 
 
@@ -482,3 +246,17 @@ def _link_to(call: Call, typed: str) -> tuple[str, str]:
 
 def _is_nothing(value: str) -> bool:
     return value.strip().lower() in ("", "none")
+
+
+COMMANDS: Final[Mapping[str, Command]] = {
+    "remember": _remember,
+    "edit": _edit,
+    "move": _move,
+    "delete": _delete,
+    "link": _link,
+    "unlink": _unlink,
+    "recall": _recall,
+    "show": _show,
+    "list": _list,
+    "history": _history,
+}

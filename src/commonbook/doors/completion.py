@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
 import shtab
 
 from commonbook.doors.arguments import parser
 from commonbook.doors.parsing import every_parser
+
+if TYPE_CHECKING:
+    from commonbook.doors.call import Call, Command
 
 _FILES = ("FILE",)
 _FOLDERS = ("DIR", "FOLDER", "TARGET")
@@ -21,3 +27,11 @@ def script(shell: str) -> str:
             elif action.metavar in _FOLDERS:
                 action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
     return str(shtab.complete(top, shell))
+
+
+def _completion(call: Call) -> int:
+    made = script(call.args.shell)
+    return call.tell({"shell": call.args.shell, "script": made}, lambda _out: print(made))
+
+
+COMMANDS: Final[Mapping[str, Command]] = {"completion": _completion}

@@ -11,7 +11,7 @@ from commonbook.errors import CommonbookError
 from commonbook.judgement import DISMISS, KEEP, RETRACT, SUPERSEDE
 
 if TYPE_CHECKING:
-    from commonbook.doors.commands import Call
+    from commonbook.doors.call import Call
     from commonbook.doubt import Waiting
 
 _PAGE: Final = 50

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from commonbook.doors import doubts, intake, jsons, showing
@@ -12,7 +12,7 @@ from commonbook.errors import BadInput
 from commonbook.model import stamp
 
 if TYPE_CHECKING:
-    from commonbook.doors.commands import Call
+    from commonbook.doors.call import Call, Command
 
 _PAGE: Final = 100
 
@@ -82,7 +82,7 @@ def _triage(call: Call) -> int:
     return call.tell(said._asdict(), lambda out: doubts.triaged(out, said))
 
 
-COMMANDS: Final[Mapping[str, Callable[[Call], int]]] = {
+COMMANDS: Final[Mapping[str, Command]] = {
     "reflect": _reflect,
     "supersede": _supersede,
     "reinstate": _reinstate,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -10,7 +10,7 @@ from commonbook.doors import jsons
 from commonbook.errors import BadInput, NotFound
 
 if TYPE_CHECKING:
-    from commonbook.doors.commands import Call
+    from commonbook.doors.call import Call, Command
     from commonbook.doors.plain import Output
     from commonbook.principals import ApiKey, Grant
 
@@ -146,7 +146,7 @@ def _end(out: Output, time: datetime | None) -> tuple[str, str]:
     return (out.moment(time), "red" if time < datetime.now(UTC) else "") if time else ("", "")
 
 
-COMMANDS: Final[Mapping[str, Callable[[Call], int]]] = {
+COMMANDS: Final[Mapping[str, Command]] = {
     "grant add": _add_grant,
     "grant list": _list_grants,
     "grant revoke": _revoke_grant,

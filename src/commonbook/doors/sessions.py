@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from commonbook.doors import intake, jsons, messages, transcript
 from commonbook.errors import BadInput, CommonbookError
 
 if TYPE_CHECKING:
-    from commonbook.doors.commands import Call
+    from commonbook.doors.call import Call, Command
 
 _PAGE: Final = 100
 _WHOLE_PAGE: Final = 1000
@@ -86,12 +86,12 @@ def _list(call: Call) -> int:
     return call.tell(jsons.sessions(said), lambda out: transcript.sessions(out, said))
 
 
-ACTIONS: Final[Mapping[str, Callable[[Call], int]]] = {
-    "append": _append,
-    "switch": _switch,
-    "rewind": _rewind,
-    "close": _close,
-    "flush": _flush,
-    "show": _show,
-    "list": _list,
+COMMANDS: Final[Mapping[str, Command]] = {
+    "session append": _append,
+    "session switch": _switch,
+    "session rewind": _rewind,
+    "session close": _close,
+    "session flush": _flush,
+    "session show": _show,
+    "session list": _list,
 }

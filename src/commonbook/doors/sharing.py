@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from commonbook.doors import family, jsons, showing
 from commonbook.errors import BadInput
 
 if TYPE_CHECKING:
-    from commonbook.doors.commands import Call
+    from commonbook.doors.call import Call, Command
     from commonbook.model import Receipt
 
 
@@ -77,7 +77,7 @@ def _copies(call: Call) -> int:
     return call.tell(jsons.copies(memory_id, said), lambda out: family.copies(out, said))
 
 
-COMMANDS: Final[Mapping[str, Callable[[Call], int]]] = {
+COMMANDS: Final[Mapping[str, Command]] = {
     "share": _share,
     "pull": _pull,
     "unshare": _unshare,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from commonbook.doors import jsons, showing
@@ -10,7 +10,7 @@ from commonbook.errors import BadInput, NotFound
 from commonbook.settings import default_space
 
 if TYPE_CHECKING:
-    from commonbook.doors.commands import Call
+    from commonbook.doors.call import Call, Command
     from commonbook.model import Space
 
 
@@ -64,10 +64,10 @@ def _read(typed: str) -> int | None:
         raise BadInput(f"{typed!r} is not a whole number", fix="give 1 to 10, or `default`") from None
 
 
-ACTIONS: Final[Mapping[str, Callable[[Call], int]]] = {
-    "list": _list,
-    "create": _create,
-    "rename": _rename,
-    "which": _which,
-    "depth": _depth,
+COMMANDS: Final[Mapping[str, Command]] = {
+    "space list": _list,
+    "space create": _create,
+    "space rename": _rename,
+    "space which": _which,
+    "space depth": _depth,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Mapping
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -12,7 +13,7 @@ from commonbook.errors import Busy, DiskFull
 from commonbook.model import Worked
 
 if TYPE_CHECKING:
-    from commonbook.doors.commands import Call
+    from commonbook.doors.call import Call, Command
 
 _TURN: Final = 1.0
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -93,3 +94,6 @@ class _Ending:
 
 class _Now(Exception):
     """The rest is over."""
+
+
+COMMANDS: Final[Mapping[str, Command]] = {"worker": work}
