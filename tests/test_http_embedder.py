@@ -113,7 +113,7 @@ def test_long_texts_make_smaller_requests(embedder, service):
 
 @given(st.lists(st.integers(0, 120_000).map(lambda size: "x" * size), max_size=120))
 def test_requests_hold_every_text_once_in_order_and_are_never_empty(texts):
-    cut = list(openai_wire.batches(texts))
+    cut = list(openai_wire.request_batches(texts))
     assert [text for batch in cut for text in batch] == texts
     assert all(batch for batch in cut)
     assert all(len(batch) == 1 or sum(map(len, batch)) <= 100_000 for batch in cut)
@@ -323,7 +323,7 @@ def test_after_an_error_the_next_call_works_again(embedder, service):
 @given(st.binary(max_size=300))
 def test_no_bytes_at_all_break_the_reading_of_an_answer(answer):
     with pytest.raises(openai_wire.BadAnswer):
-        openai_wire.vectors(answer, 1)
+        openai_wire.response_vectors(answer, 1)
     assert isinstance(openai_wire.complaint(answer), str)
 
 

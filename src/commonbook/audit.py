@@ -46,8 +46,8 @@ class _HeadRow(NamedTuple):
 
 
 # An entry is read as it is stored: its fields are the columns of the table `log_entry`.
-_FIELDS: Final = LogEntry._fields
-_ENTRY: Final = ", ".join(_FIELDS)
+FIELDS: Final = LogEntry._fields
+_ENTRY: Final = ", ".join(FIELDS)
 _HEAD: Final = ", ".join(_HeadRow._fields)
 _PAGE: Final = 500
 _BELOW_ALL: Final = -(2**63)
@@ -184,10 +184,10 @@ def append(
         seq += 1
         said = (space, str(seq), time, change.actor, change.action, subjects, payload, previous, key_id)
         try:
-            digest = _hash(said)
+            digest = hash_of_entry(said)
         except UnicodeEncodeError as error:
             raise BadInput("a lone surrogate cannot be logged", fix="send valid Unicode text") from error
-        signature = keys.sign(_entry_message(digest)).hex()
+        signature = keys.sign(entry_message(digest)).hex()
         rows.append(
             {
                 "space": space,
@@ -212,7 +212,7 @@ def append(
         """,
         rows,
     )
-    head = keys.sign(_head_message(space, seq, previous, key_id)).hex()
+    head = keys.sign(head_message(space, seq, previous, key_id)).hex()
     tx.run_many(
         """
         INSERT INTO log_head (space, seq, hash, signature, key_id) VALUES (:space, :seq, :hash, :signature, :key_id)
@@ -238,7 +238,7 @@ def was_called(tx: Reading, space: str, name: str) -> bool:
 
 def entries(tx: Reading, space: str, *, after: int = 0, limit: int = 500) -> list[LogEntry]:
     """Return the entries of a space that follow number `after`, oldest first, as stored."""
-    return _page(tx, space, after, limit)
+    return read_page(tx, space, after, limit)
 
 
 def count(tx: Reading, spaces: Collection[str]) -> int:
@@ -272,11 +272,12 @@ def _end(tx: Transaction, space: str) -> tuple[int, str]:
 
 def _checked_end(space: str, seq: object, digest: object) -> tuple[int, str]:
     if type(seq) is not int or type(digest) is not str:
-        raise HomeDamaged(f"the head of the log of space {space} cannot be read", fix=_RESTORE)
+        raise HomeDamaged(f"the head of the log of space {space} cannot be read", fix=RESTORE_FIX)
     return seq, digest
 
 
-def _page(tx: Reading, space: str, after: int, limit: int) -> list[LogEntry]:
+def read_page(tx: Reading, space: str, after: int, limit: int) -> list[LogEntry]:
+    """Return entries of one space in order, after a sequence number."""
     rows = tx.rows(
         f"SELECT {_ENTRY} FROM log_entry WHERE space = :space AND seq > :after ORDER BY seq LIMIT :limit",
         space=space,
@@ -295,22 +296,24 @@ def _parts(*texts: str) -> bytes:
     return b"".join([len(part).to_bytes(8, "big") + part for part in encoded])
 
 
-def _hash(said: Sequence[str]) -> str:
+def hash_of_entry(said: Sequence[str]) -> str:
     """Hash (space, seq, time, actor, action, subjects, payload, previous, key_id)."""
     return sha256(_parts(ENTRY_TAG, *said)).hexdigest()
 
 
-def _entry_message(digest: str) -> bytes:
+def entry_message(digest: str) -> bytes:
+    """Return the bytes that the signature of an entry covers."""
     return _parts(SIGNATURE_TAG) + bytes.fromhex(digest)
 
 
-def _head_message(space: str, seq: int, digest: str, key_id: str) -> bytes:
+def head_message(space: str, seq: int, digest: str, key_id: str) -> bytes:
+    """Return the bytes that the signature of a chain's head covers."""
     return _parts(HEAD_TAG, space, str(seq), digest, key_id)
 
 
 # Verifying
 
-_RESTORE: Final = "restore the home from a back-up whose log verifies, and find out who changed the database"
+RESTORE_FIX: Final = "restore the home from a back-up whose log verifies, and find out who changed the database"
 _FIXES: Final = {
     "no chain": "restore the home from a back-up that has this space's log",
     "unknown space": "remove these rows, or restore the home from a back-up that has the space",
@@ -352,7 +355,7 @@ def _census(tx: Reading, known: frozenset[str]) -> tuple[dict[object, int], list
         headed = [space for (space,) in tx.rows("SELECT space FROM log_head")]
     except HomeDamaged as error:
         why = f"the space ids of the log cannot be read: {error.message}"
-        return {}, [Finding(what="unreadable log", where="the log", why=why, fix=_RESTORE)]
+        return {}, [Finding(what="unreadable log", where="the log", why=why, fix=RESTORE_FIX)]
     strays = [
         _finding(space, _Fault("unknown space", "the log has rows of a space that does not exist", "entry 1"))
         for space in dict.fromkeys([*sizes, *headed])
@@ -397,7 +400,7 @@ class _Chain:
         after, limit = _BELOW_ALL, _PAGE
         while True:
             try:
-                page = _page(self.tx, self.space, after, limit)
+                page = read_page(self.tx, self.space, after, limit)
             except HomeDamaged as error:
                 if limit == 1:
                     self.fault = self._next("unreadable entry", f"the row cannot be read: {error.message}")
@@ -421,7 +424,7 @@ class _Chain:
         return None
 
     def _altered(self, row: LogEntry) -> _Fault | None:
-        for name, value in zip(_FIELDS, row, strict=True):
+        for name, value in zip(FIELDS, row, strict=True):
             if name != "seq" and type(value) is not str:
                 return self._next("altered entry", f"its {name} is not text but {_shown(value)}")
         if row.space != self.space:
@@ -444,7 +447,7 @@ class _Chain:
         return None
 
     def _unsigned(self, row: LogEntry) -> _Fault | None:
-        wrong = self._signature_fault(row.key_id, row.signature, _entry_message(row.hash))
+        wrong = self._signature_fault(row.key_id, row.signature, entry_message(row.hash))
         return self._next(*wrong) if wrong else None
 
     def _signature_fault(self, key_id: str, signature: str, message: bytes) -> tuple[str, str] | None:
@@ -473,7 +476,7 @@ class _Chain:
         if type(head.seq) is not int or not all(type(text) is str for text in texts):
             return _Fault("bad head", "a field of the head has the wrong type", "head")
         try:
-            message = _head_message(self.space, head.seq, head.hash, head.key_id)
+            message = head_message(self.space, head.seq, head.hash, head.key_id)
         except UnicodeEncodeError:
             return _Fault("bad head", "a field of the head is not valid Unicode", "head")
         wrong = self._signature_fault(head.key_id, head.signature, message)
@@ -495,7 +498,7 @@ class _Chain:
 
 
 def _hash_of(row: LogEntry, seq: int) -> str:
-    return _hash(
+    return hash_of_entry(
         (
             row.space,
             str(seq),
@@ -511,7 +514,7 @@ def _hash_of(row: LogEntry, seq: int) -> str:
 
 
 def _finding(space: object, fault: _Fault) -> Finding:
-    fix = _FIXES.get(fault.what, _RESTORE)
+    fix = _FIXES.get(fault.what, RESTORE_FIX)
     return Finding(what=fault.what, where=f"{_shown(space)} {fault.place}", why=fault.why, fix=fix)
 
 

@@ -196,7 +196,7 @@ class Appender:
 
     def _append(self, desk: Desk, parcel: _Parcel, taking: sessions.Taking | None = None) -> Captured:
         taking = taking or sessions.Taking(desk.tx, parcel.session_id, parcel.client_ids)
-        session = _session_for(desk, parcel.session_id, parcel.context, taking)
+        session = find_or_create(desk, parcel.session_id, parcel.context, taking)
         self._note_space(session)
         return _append(desk, session, parcel.cleaned, taking)
 
@@ -252,7 +252,7 @@ def _append(desk: Desk, session: Session, cleaned: Sequence[_Clean], taking: ses
 
 def _store(desk: Desk, session: Session, fresh: Sequence[tuple[Message, str | None]]) -> None:
     sessions.append(desk.tx, session, fresh)
-    _open_again(desk, session)
+    reopen(desk, session)
     desk.touch(session.space, (message.id for message, _ in fresh))
     desk.log(
         session.space,
@@ -272,7 +272,8 @@ def _store(desk: Desk, session: Session, fresh: Sequence[tuple[Message, str | No
         jobs.ask(desk.tx, space=session.space.id, kind=settle.JOB, subject=session.id, due=due)
 
 
-def _open_again(desk: Desk, session: Session) -> None:
+def reopen(desk: Desk, session: Session) -> None:
+    """Open a session again if it is closed."""
     if session.closed is not None:
         sessions.close(desk.tx, session, None)
         desk.log(session.space, "session.open", (), session=session.id)
@@ -292,7 +293,7 @@ def _message(desk: Desk, session: Session, one: _Clean, seq: int) -> Message:
     )
 
 
-def _session_for(desk: Desk, session_id: str, context: Context, taking: sessions.Taking | None = None) -> Session:
+def find_or_create(desk: Desk, session_id: str, context: Context, taking: sessions.Taking | None = None) -> Session:
     """Return the session, made now if there is none; what was fixed when it was made does not change."""
     session = desk.held(taking or sessions.Taking(desk.tx, session_id))
     if session is None:
@@ -345,14 +346,15 @@ def _require_new(desk: Desk, session_id: str) -> None:
     if place is None:
         return
     if place in desk.spaces and place not in desk.readable:
-        raise _no_session(session_id)
+        raise no_session(session_id)
     raise Overtaken
 
 
 # --- reading
 
 
-def _no_session(session_id: str) -> NotFound:
+def no_session(session_id: str) -> NotFound:
+    """Return the one error for a session that does not exist or may not be read."""
     return NotFound(f"there is no session {session_id}", fix="`commonbook session list` shows what there is")
 
 
@@ -360,7 +362,7 @@ def require(tx: Reading, allowed: Spaces, session_id: str) -> Session:
     """Return a session that may be used; one that may not even be read is not found."""
     session = sessions.find(tx, allowed, spoken.session_name(session_id))
     if session is None:
-        raise _no_session(session_id)
+        raise no_session(session_id)
     return session
 
 
@@ -420,7 +422,7 @@ def switch(
 
     def story(desk: Desk, plan: settle.Plan | None) -> Settled:
         # One that was never heard of begins here, and ends: what was fetched for it in advance is void all the same.
-        before = _session_for(desk, old, context._replace(named=False))
+        before = find_or_create(desk, old, context._replace(named=False))
         made = settle.carry_out(desk, before, plan) if plan else ()
         sessions.next_generation(desk.tx, before)
         if reason != "branch":
@@ -441,10 +443,10 @@ def _inherited(context: Context, before: Session) -> Context:
 def _switch_to(desk: Desk, new: str, old: str, reason: str, context: Context) -> None:
     if sessions.place(desk.tx, new) is None:
         parent = None if reason == "resume" else old
-        session = _session_for(desk, new, context._replace(parent=parent, named=False))
+        session = find_or_create(desk, new, context._replace(parent=parent, named=False))
     else:
         session = require_writable(desk, new)
-        _open_again(desk, session)
+        reopen(desk, session)
     sessions.next_generation(desk.tx, session)
 
 

@@ -78,10 +78,11 @@ class SystemClock:
         return datetime.now(UTC)
 
 
-class _Later:
+class Lazy:
     """Stands in for an engine until it is first used."""
 
     def __init__(self, make: Callable[[], object]) -> None:
+        """Make nothing yet."""
         self._make = make
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the engine has under that name
@@ -91,10 +92,11 @@ class _Later:
         return found
 
 
-class _Recalls:
+class LazyRecall:
     """Stands in for recall until it is first used; then there is one for all threads."""
 
     def __init__(self, make: Callable[[], Recalls]) -> None:
+        """Make nothing yet."""
         self._make = make
         self.begin_anew()
         renewed_in_child(self)
@@ -112,6 +114,7 @@ class _Recalls:
         return getattr(self._made, name)
 
     def close(self) -> None:
+        """Close recall, if it was ever used."""
         if self._made is not None:
             self._made.close()
 
@@ -123,15 +126,15 @@ _NAMED: Final = 20
 def open_book(settings: Settings, *, clock: Clock | None = None, progress: Progress = quiet) -> Book:
     """Open the book that the settings name, making it if it is not there, and look at what changed in it."""
     clock = clock or SystemClock()
-    parts, recalls = _on_a_server(settings, clock) if settings.database else _in_a_home(settings, clock)
+    parts, recalls = wire_server(settings, clock) if settings.database else wire_home(settings, clock)
     book = Book(
         parts,
         settings,
         actor=OWNER_ACTOR,
-        transfers=cast("Transfers", _Later(_transfers)),
-        recalls=cast("Recalls", _Recalls(recalls)),
+        transfers=cast("Transfers", Lazy(_transfers)),
+        recalls=cast("Recalls", LazyRecall(recalls)),
         appender=_appender(parts),
-        unsent=lambda: _unsent(settings, clock),
+        unsent=lambda: unsent_messages(settings, clock),
     )
     # What was moved away is still read; nothing is taken in any more.
     with suppress(Moved):
@@ -139,9 +142,9 @@ def open_book(settings: Settings, *, clock: Clock | None = None, progress: Progr
     return book
 
 
-def _in_a_home(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], Recalls]]:
+def wire_home(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], Recalls]]:
     """Wire a book over a folder of Markdown."""
-    hidden = _prepare(settings.home)
+    hidden = prepare_home(settings.home)
     database = SqliteDatabase(
         os.path.join(hidden, "state.db"), migrations=MIGRATIONS, clock=clock, busy_seconds=settings.busy_seconds
     )
@@ -149,10 +152,10 @@ def _in_a_home(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], Re
     parts = Parts(
         db=database,
         folder=HomeFolder(settings.home),
-        watcher=cast("Watcher", _Later(lambda: _watcher(settings.home))),
-        outside=cast("Outside", _Later(lambda: _outside(settings.home))),
+        watcher=cast("Watcher", Lazy(lambda: _watcher(settings.home))),
+        outside=cast("Outside", Lazy(lambda: _outside(settings.home))),
         keys=keys,
-        yaml=cast("Yaml", _Later(_yaml)),
+        yaml=cast("Yaml", Lazy(_yaml)),
         clock=clock,
         zone=dates.zone_named(_zone(database, settings, keys)),
         before_seal=(_run_steps_before_seal,),
@@ -161,7 +164,7 @@ def _in_a_home(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], Re
     return parts, lambda: _recalls(settings, lambda: _mapped_index(hidden))
 
 
-def _on_a_server(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], Recalls]]:
+def wire_server(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], Recalls]]:
     """Wire a book on PostgreSQL: no files, and keys that every server is given."""
     from commonbook.engines.no_files import NoFiles
 
@@ -176,9 +179,9 @@ def _on_a_server(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], 
         db=database,
         folder=nothing,
         watcher=nothing,
-        outside=cast("Outside", _Later(lambda: _outside(None))),
+        outside=cast("Outside", Lazy(lambda: _outside(None))),
         keys=keys,
-        yaml=cast("Yaml", _Later(_yaml)),
+        yaml=cast("Yaml", Lazy(_yaml)),
         clock=clock,
         zone=zone,
         before_seal=(_run_steps_before_seal,),
@@ -188,7 +191,7 @@ def _on_a_server(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], 
 
 
 def _postgres(settings: Settings, clock: Clock) -> PostgresDatabase:
-    with _needs_a_driver():
+    with needing_driver():
         from commonbook.engines.postgres import PostgresDatabase
         from commonbook.engines.postgres_migrations import MIGRATIONS as ON_POSTGRES
     chosen = settings.database
@@ -204,7 +207,7 @@ def _postgres(settings: Settings, clock: Clock) -> PostgresDatabase:
 
 
 @contextmanager
-def _needs_a_driver() -> Iterator[None]:
+def needing_driver() -> Iterator[None]:
     """Say what to install, where it is not."""
     try:
         yield
@@ -256,7 +259,7 @@ def move_book(settings: Settings, to: str, *, progress: Progress = quiet) -> Mov
 
 
 def _wired(settings: Settings, clock: Clock, opened: ExitStack) -> tuple[Parts, Callable[[], Recalls]]:
-    parts, recalls = _on_a_server(settings, clock) if settings.database else _in_a_home(settings, clock)
+    parts, recalls = wire_server(settings, clock) if settings.database else wire_home(settings, clock)
     opened.callback(parts.folder.close)
     opened.callback(parts.db.close)
     return parts, recalls
@@ -270,7 +273,7 @@ def _goal(settings: Settings, to: str) -> Settings:
         return settings._replace(database=DatabaseChoice(checked_address(to, "the address to move to"), keys))
     home = os.path.realpath(os.path.join(settings.cwd, os.path.expanduser(to)))
     if keys:
-        _copy_keys(keys, os.path.join(_prepare(home), "keys"))
+        _copy_keys(keys, os.path.join(prepare_home(home), "keys"))
     return settings._replace(home=home, database=None)
 
 
@@ -320,7 +323,7 @@ def _outbox(settings: Settings, clock: Clock) -> OutboxFile:
     return OutboxFile(settings.outbox, clock=clock, busy_seconds=settings.busy_seconds)
 
 
-def _unsent(settings: Settings, clock: Clock) -> Unsent:
+def unsent_messages(settings: Settings, clock: Clock) -> Unsent:
     """Look what clients of this machine have in their outbox, if there is one; its trouble is told, not raised."""
     if not os.path.exists(settings.outbox):
         return Unsent()
@@ -370,7 +373,7 @@ def open_outbox(
     )
 
 
-def _prepare(folder: str) -> str:
+def prepare_home(folder: str) -> str:
     """Make the folders of a home where they are not there, or say why that cannot be."""
     hidden = os.path.join(folder, HIDDEN)
     kind = network_file_system(_existing(folder))
@@ -431,7 +434,7 @@ def _later_keys(folder: str) -> Keys:
             made.append(KeyFiles(folder))
         return made[0]
 
-    return cast("Keys", _Later(make))
+    return cast("Keys", Lazy(make))
 
 
 def _appender(parts: Parts) -> Appender:
@@ -444,7 +447,7 @@ def _appender(parts: Parts) -> Appender:
             made.append(Appender(parts))
         return made[0]
 
-    return cast("Appender", _Later(make))
+    return cast("Appender", Lazy(make))
 
 
 def _transfers() -> object:

@@ -45,15 +45,15 @@ def grant(
     """Let a principal have a role on a space and everything below it; the newest grant of the two counts."""
     principal = _somebody_else(principal)
     paths.require_space_name(space)
-    _role(role)
+    require_role(role)
 
     def story(desk: Desk) -> Grant:
         _hold(desk, space)
         place = administered_space(desk, space)
-        until = _later(parts, desk.tx.now, expires)
+        until = require_future(parts, desk.tx.now, expires)
         given = Grant(principal, place, role, actor.principal, desk.tx.now, until)
         grants.give(desk.tx, given)
-        desk.log(place, "grant", (), principal=principal, role=role, expires=_said(until))
+        desk.log(place, "grant", (), principal=principal, role=role, expires=time_text(until))
         return given
 
     return write(parts, actor, story)
@@ -116,7 +116,8 @@ def readable_space(desk: Desk, name: str) -> Space:
     raise rights.refusal(desk.actor, name)
 
 
-def _role(role: str) -> str:
+def require_role(role: str) -> str:
+    """Return the role, or refuse a name that is none."""
     if role not in ROLES:
         raise BadInput(f"{role!r} is not a role", fix=f"use one of {', '.join(ROLES)}")
     return role
@@ -129,7 +130,8 @@ def _somebody_else(principal: str) -> str:
     return principal
 
 
-def _later(parts: Parts, now: datetime, value: datetime | str | None) -> datetime | None:
+def require_future(parts: Parts, now: datetime, value: datetime | str | None) -> datetime | None:
+    """Return a time of expiry, or refuse one that has passed."""
     if value is None:
         return None
     until = dates.read_time(value, zone=parts.zone, edge=dates.field_edge("expires"), now=now)
@@ -138,7 +140,8 @@ def _later(parts: Parts, now: datetime, value: datetime | str | None) -> datetim
     return until
 
 
-def _said(time: datetime | None) -> str | None:
+def time_text(time: datetime | None) -> str | None:
+    """Return a time as text for the log, or None."""
     return time.isoformat() if time else None
 
 
@@ -160,7 +163,7 @@ def create_key(
     """
     principal = principal_name(principal)
     label = wording.title(label) if label else ""
-    wanted = None if limits is None else [(paths.require_space_name(name), _role(role)) for name, role in limits]
+    wanted = None if limits is None else [(paths.require_space_name(name), require_role(role)) for name, role in limits]
     secret = KEY_PREFIX + base64.urlsafe_b64encode(os.urandom(32)).decode().rstrip("=")
 
     def story(desk: Desk) -> NewKey:
@@ -172,9 +175,9 @@ def create_key(
             created=desk.tx.now,
             created_by=actor.principal,
             limits=None if wanted is None else tuple((readable_space(desk, name).id, role) for name, role in wanted),
-            expires=_later(parts, desk.tx.now, expires),
+            expires=require_future(parts, desk.tx.now, expires),
         )
-        keys.add(desk.tx, key, _hash(parts, secret))
+        keys.add(desk.tx, key, key_hash(parts, secret))
         limits_said = None if wanted is None else [list(one) for one in wanted]
         desk.log(
             desk.system_space(HOME),
@@ -183,7 +186,7 @@ def create_key(
             key=key.id,
             principal=principal,
             limits=limits_said,
-            expires=_said(key.expires),
+            expires=time_text(key.expires),
         )
         return NewKey(key, secret)
 
@@ -196,7 +199,7 @@ def with_key(parts: Parts, secret: str) -> Actor:
     if not secret.startswith(KEY_PREFIX) or not wording.is_unicode(secret):
         raise refused
     with parts.db.reading() as tx:
-        key = keys.known_by(tx, _hash(parts, secret))
+        key = keys.known_by(tx, key_hash(parts, secret))
         if key is None or not keys.opens(key, tx):
             raise refused
     return Actor(key.principal, key.id)
@@ -240,5 +243,6 @@ def _require_good(tx: Reading, actor: Actor) -> None:
         raise NotAllowed("the key was revoked or has expired", fix="ask for a new one")
 
 
-def _hash(parts: Parts, secret: str) -> str:
+def key_hash(parts: Parts, secret: str) -> str:
+    """Return the keyed hash under which a key's secret is stored."""
     return parts.keys.keyed_hash("api key", secret)

@@ -70,11 +70,11 @@ def _placeholder(kind: str) -> str:
     return f"[masked: {kind}]"
 
 
-_Span: TypeAlias = tuple[int, int]
+Span: TypeAlias = tuple[int, int]
 _Judge: TypeAlias = Callable[[str], bool]
 
 
-def _replaced(text: str, spans: Sequence[_Span], kind: str) -> Masked:
+def _replaced(text: str, spans: Sequence[Span], kind: str) -> Masked:
     """Put a placeholder in the place of each span; they are in order and do not overlap."""
     out, at = [], 0
     for start, end in spans:
@@ -84,7 +84,8 @@ def _replaced(text: str, spans: Sequence[_Span], kind: str) -> Masked:
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Return a compiled pattern; each is compiled when it is first used."""
     return re.compile(pattern)
 
 
@@ -98,9 +99,9 @@ def _without_private(text: str) -> Masked:
     return _replaced(text, list(_private_spans(text)), "private")
 
 
-def _private_spans(text: str) -> Iterator[_Span]:
+def _private_spans(text: str) -> Iterator[Span]:
     depth = start = 0
-    for tag in _compiled(_PRIVATE).finditer(text):
+    for tag in compiled(_PRIVATE).finditer(text):
         # A tag between backticks is spoken of, not used.
         if text[tag.start() - 1 : tag.start()] == "`" == text[tag.end() : tag.end() + 1]:
             continue
@@ -128,10 +129,10 @@ def _without_pem(text: str) -> Masked:
     return _replaced(text, list(_pem_spans(text)), "private key")
 
 
-def _pem_spans(text: str) -> Iterator[_Span]:
+def _pem_spans(text: str) -> Iterator[Span]:
     """Yield the blocks from BEGIN to END, and of a block that is cut off what is there of its key."""
     begin: re.Match[str] | None = None
-    for line in _compiled(_PEM).finditer(text) if "PRIVATE KEY" in text else ():
+    for line in compiled(_PEM).finditer(text) if "PRIVATE KEY" in text else ():
         if line[1] == "END" and begin:
             yield begin.start(), line.end()
             begin = None
@@ -145,7 +146,7 @@ def _pem_spans(text: str) -> Iterator[_Span]:
 
 def _pem_body_end(text: str, start: int, limit: int) -> int | None:
     end = start
-    while end < limit and (line := _compiled(_PEM_LINE).match(text, end, limit)) and line.end() > end:
+    while end < limit and (line := compiled(_PEM_LINE).match(text, end, limit)) and line.end() > end:
         end = line.end()
     return end if end > start else None
 
@@ -164,7 +165,7 @@ def _is_mixed(value: str) -> bool:
 
 def _is_key(value: str) -> bool:
     """Tell whether one run of letters and digits is long and mixed, or too long for a word."""
-    runs = _compiled(r"[A-Za-z0-9]{16,}").findall(value)
+    runs = compiled(r"[A-Za-z0-9]{16,}").findall(value)
     return any(len(run) >= 32 or _is_mixed(run) for run in runs)
 
 
@@ -173,7 +174,7 @@ def _is_aws_secret(value: str) -> bool:
 
 
 def _has(pattern: str, value: str) -> bool:
-    return _compiled(pattern).search(value) is not None
+    return compiled(pattern).search(value) is not None
 
 
 class _Token(NamedTuple):
@@ -250,7 +251,7 @@ def _without_tokens(text: str) -> Masked:
         return Masked(text, total)
     for token in _TOKENS:
         if any(hint in text for hint in token.hints):
-            found = _compiled(token.pattern).finditer(text)
+            found = compiled(token.pattern).finditer(text)
             spans = [one.span(one.lastindex or 0) for one in found if token.judge(one[0])]
             text, count = _replaced(text, spans, token.kind)
             total += count
@@ -258,9 +259,9 @@ def _without_tokens(text: str) -> Masked:
     return Masked(text, total + count)
 
 
-def _aws_secret_spans(text: str) -> Iterator[_Span]:
+def _aws_secret_spans(text: str) -> Iterator[Span]:
     """Yield AWS secrets, which have no prefix: forty letters and digits soon after a word that announces them."""
-    for found in _compiled(_FORTY).finditer(text):
+    for found in compiled(_FORTY).finditer(text):
         before = text[max(0, found.start() - _AWS_REACH) : found.start()]
         if _is_aws_secret(found[0]) and _has(_AWS_NAMES, before):
             yield found.span()
@@ -279,11 +280,11 @@ _LONGEST_SCHEME: Final = 30
 def _without_passwords(text: str) -> Masked:
     if "://" not in text:
         return Masked(text, 0)
-    spans = [found.span(1) for found in _compiled(_IN_URL).finditer(text) if _is_url_password(found[1])]
+    spans = [found.span(1) for found in compiled(_IN_URL).finditer(text) if _is_url_password(found[1])]
     text, count = _replaced(text, spans, "password")
     spans = [
         found.span(1)
-        for found in _compiled(_IN_DATABASE_URL).finditer(text)
+        for found in compiled(_IN_DATABASE_URL).finditer(text)
         if _is_url_password(found[1])
         and _has(_DATABASES, text[max(0, found.start() - _LONGEST_SCHEME) : found.start()])
     ]
@@ -331,14 +332,14 @@ def _without_assigned(text: str) -> Masked:
     return _replaced(text, list(_assigned_spans(text)), "secret")
 
 
-def _assigned_spans(text: str) -> Iterator[_Span]:
+def _assigned_spans(text: str) -> Iterator[Span]:
     done = 0
     # Of all letters only this one becomes two when it is lowered.
     lowered = text.replace("\u0130", "I").lower()
     if not any(part in lowered for part in _IN_NAMES):
         return
-    for name in _compiled(_NAMES).finditer(lowered):
-        found = _compiled(_VALUE).match(text, name.end()) if name.start() >= done else None
+    for name in compiled(_NAMES).finditer(lowered):
+        found = compiled(_VALUE).match(text, name.end()) if name.start() >= done else None
         if found and _is_place(text[max(0, name.start() - _LONGEST_NAME) : name.start()], found):
             is_quoted = bool(found["quote"])
             start, end = found.span("quoted" if is_quoted else "bare")
@@ -412,9 +413,9 @@ def _check(nonce: str) -> str:
     return sha256(f"{_TAG} {nonce}".encode()).hexdigest()[:_CHECK]
 
 
-def _blocks(text: str) -> Iterator[_Span]:
+def _blocks(text: str) -> Iterator[Span]:
     opened: re.Match[str] | None = None
-    for tag in _compiled(_FENCE).finditer(text):
+    for tag in compiled(_FENCE).finditer(text):
         if tag[2][_NONCE:] != _check(tag[2][:_NONCE]):
             continue
         if not tag[1]:

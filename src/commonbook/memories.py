@@ -278,7 +278,7 @@ def page(
     return [there[memory_id] for _, memory_id, _ in newest]
 
 
-def cursor(memory: Memory) -> tuple[str, str]:
+def cursor_position(memory: Memory) -> tuple[str, str]:
     """Return the cursor behind a memory of a page."""
     return stamp(memory.created), memory.id
 
@@ -377,29 +377,31 @@ def near_text(tx: Reading, space: Space, text: str) -> tuple[str, ...]:
     likely = [memory for memory, count in shared.items() if 2 * count >= len(wanted)]
     if not likely:
         return ()
-    words = _words_of(text)
+    words = words_of(text)
     there = tx.rows(
         "SELECT id, text FROM memory WHERE space = :space AND id IN :ids",
         space=space.id,
         ids=tuple(likely[:_LOOKED_AT]),
     )
-    found = [id_ for id_, said in there if _are_near(words, _words_of(said))]
+    found = [id_ for id_, said in there if are_near(words, words_of(said))]
     return tuple(sorted(found, reverse=True)[:_NEAR])
 
 
 @lru_cache(maxsize=32)
 def marks(text: str) -> tuple[int, ...]:
     """Return a few numbers that texts in nearly the same words share: the smallest hashes of its first word pairs."""
-    words = _words_of(text)[:_MARKED]
+    words = words_of(text)[:_MARKED]
     pairs = {f"{one} {other}" for one, other in pairwise(words)} or set(words)
     return tuple(heapq.nsmallest(_MARKS, {crc32(pair.encode()) * _SCRAMBLE % 2**32 for pair in pairs}))
 
 
-def _words_of(text: str) -> list[str]:
+def words_of(text: str) -> list[str]:
+    """Return the words of a text that near-duplicate detection compares."""
     return _WORD.findall(text[:_SKIMMED].lower())[:_WORDS]
 
 
-def _are_near(some: Sequence[str], others: Sequence[str]) -> bool:
+def are_near(some: Sequence[str], others: Sequence[str]) -> bool:
+    """Tell whether two texts share enough words to be near duplicates."""
     one, other = set(some), set(others)
     return bool(one) and len(one & other) >= _LIKE * len(one | other)
 

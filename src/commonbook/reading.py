@@ -81,7 +81,7 @@ def _reaches(name: str, top: str, space: Space) -> bool:
     return paths.below(space.name, top) if name.endswith("/") else space.name == top
 
 
-def get(parts: Parts, actor: Actor, memory_id: str) -> Memory:
+def get_stored(parts: Parts, actor: Actor, memory_id: str) -> Memory:
     """Return one memory with its links and marks."""
     memory_id = wording.memory_id(memory_id)
     with parts.db.reading() as tx:
@@ -144,7 +144,7 @@ def page(parts: Parts, actor: Actor, chosen: Filter, *, limit: int, after: str |
             limit=limit + 1,
         )
         items = marked(parts, tx, readable(tx, actor), found[:limit], parts.clock.now())
-    following = cursor(items[-1]) if len(found) > limit else None
+    following = page_cursor(items[-1]) if len(found) > limit else None
     return Page(tuple(items), following)
 
 
@@ -185,10 +185,10 @@ def history(parts: Parts, actor: Actor, memory_id: str) -> tuple[Revision, ...]:
 
 def links_of(parts: Parts, actor: Actor, memory_id: str) -> tuple[Link, ...]:
     """Return the links of a memory in both directions, those that go out first."""
-    memory = get(parts, actor, memory_id)
+    memory = get_stored(parts, actor, memory_id)
     with parts.db.reading() as tx:
         incoming = links.incoming(tx, readable(tx, actor), [memory.id])
-        live = _live(tx, readable(tx, actor), [link.source for link in incoming])
+        live = live_ids(tx, readable(tx, actor), [link.source for link in incoming])
     return (*memory.links, *(link for link in incoming if link.source in live))
 
 
@@ -245,7 +245,7 @@ def is_outdated(memory: Memory, known: Mapping[str, Memory]) -> bool:
 def _standing(tx: Reading, allowed: Spaces, copy: Memory, stands: freshness.Standing) -> Memory:
     """Return a copy with how it stands to its source; a successor that may not be read is not named."""
     successor = (
-        stands.successor if stands.successor and stands.successor in _live(tx, allowed, [stands.successor]) else None
+        stands.successor if stands.successor and stands.successor in live_ids(tx, allowed, [stands.successor]) else None
     )
     return copy._replace(freshness=stands.freshness, successor=successor)
 
@@ -265,7 +265,8 @@ def _marks(memory: Memory, now: datetime, trouble: str | None, *, superseded: bo
         yield "missing" if trouble == files.MISSING else "malformed"
 
 
-def _live(tx: Reading, allowed: Spaces, ids: Sequence[str]) -> frozenset[str]:
+def live_ids(tx: Reading, allowed: Spaces, ids: Sequence[str]) -> frozenset[str]:
+    """Return those of the ids whose memories are in these spaces and not deleted."""
     found = memories.several(tx, allowed, tuple(dict.fromkeys(ids)))
     return frozenset(id_ for id_, memory in found.items() if memory.deleted is None)
 
@@ -276,9 +277,9 @@ def _time(parts: Parts, name: str, value: datetime | str | None) -> datetime | N
     return dates.read_time(value, zone=parts.zone, edge=dates.field_edge(name), now=parts.clock.now())
 
 
-def cursor(memory: Memory) -> str:
+def page_cursor(memory: Memory) -> str:
     """Write the cursor behind a memory of a page."""
-    return base64.urlsafe_b64encode(" ".join(memories.cursor(memory)).encode()).decode().rstrip("=")
+    return base64.urlsafe_b64encode(" ".join(memories.cursor_position(memory)).encode()).decode().rstrip("=")
 
 
 def read_cursor(cursor: str) -> tuple[str, str]:

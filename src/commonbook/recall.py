@@ -38,7 +38,7 @@ MOST: Final = 200
 INCLUDE: Final = ("superseded", "expired", "notices")
 """What is left out unless it is asked for."""
 
-_LONG: Final = 20_000
+MAX_QUERY_CHARS: Final = 20_000
 _TERMS: Final = 64
 _KEPT: Final = 20_000
 _MEANINGS: Final = 500
@@ -80,7 +80,7 @@ class Recaller:
     def recall(self, parts: Parts, actor: Actor, asked: Asked, *, progress: Progress) -> Recalled:
         """Return the passages that answer a question best; without a question, the newest."""
         watch = _Watch()
-        clear = _read(parts, asked)
+        clear = parse(parts, asked)
         # First from what is known of the index already, unless too much has changed since: mostly that is enough.
         known = self._follower.known()
         watch.lap("follow")
@@ -230,7 +230,7 @@ class Recaller:
 # --- the question
 
 
-def _read(parts: Parts, asked: Asked) -> Clear:
+def parse(parts: Parts, asked: Asked) -> Clear:
     """Check everything that was asked, and read its times and words."""
     _require_types(asked)
     if not wording.is_unicode(asked.query):
@@ -250,7 +250,7 @@ def _read(parts: Parts, asked: Asked) -> Clear:
         asked = asked._replace(min_score=0.0)
     return Clear(
         asked=asked,
-        words=_few(analysis.query_words(asked.query[:_LONG])),
+        words=_few(analysis.query_words(asked.query[:MAX_QUERY_CHARS])),
         since=_time(parts, "since", asked.since, now),
         until=_time(parts, "until", asked.until, now),
         as_of=_time(parts, "as_of", asked.as_of, now),
@@ -286,11 +286,11 @@ def _ranked(
 ) -> tuple[Sequence[int], ranking.Scores]:
     question = ranking.Question(
         idf=[ranking.idf(found.total, having) for having in found.having],
-        words=frozenset(re.findall(r"\w+", clear.asked.query[:_LONG].lower())),
-        asks_when=when.asks_when(clear.asked.query[:_LONG]),
+        words=frozenset(re.findall(r"\w+", clear.asked.query[:MAX_QUERY_CHARS].lower())),
+        asks_when=when.asks_when(clear.asked.query[:MAX_QUERY_CHARS]),
         vector=sought.vector,
     )
-    named = when.named(clear.asked.query[:_LONG])
+    named = when.named(clear.asked.query[:MAX_QUERY_CHARS])
     days = _matching_days(parts, named, found.pool.times) if named else None
     rows, scores = ranking.rank(question, found.pool, near=near, dates=days)
     return rows.tolist(), scores

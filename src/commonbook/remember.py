@@ -122,7 +122,7 @@ def _remember_one(desk: Desk, draft: Draft, *, compare: bool) -> tuple[Receipt, 
 
 
 def _store(desk: Desk, draft: Draft, space: Space, *, compare: bool) -> tuple[Receipt, Memory]:
-    memory = _in_order(_new_memory(desk, draft, space))
+    memory = require_ordered_times(_new_memory(desk, draft, space))
     foundations.require_sound(desk, memory, memory.links)
     duplicate = memories.same_text(desk.tx, desk.readable, memory.text)
     near = memories.near_text(desk.tx, space, memory.text) if compare and space.id in desk.readable else ()
@@ -147,7 +147,7 @@ def _new_memory(desk: Desk, draft: Draft, space: Space) -> Memory:
         text=draft.text,
         tags=draft.tags,
         importance=draft.importance,
-        links=_resolved(desk, memory_id, wanted),
+        links=resolve_links(desk, memory_id, wanted),
         occurred=desk.time("occurred", draft.occurred),
         valid_from=desk.time("valid_from", draft.valid_from),
         valid_until=desk.time("valid_until", draft.valid_until),
@@ -155,13 +155,14 @@ def _new_memory(desk: Desk, draft: Draft, space: Space) -> Memory:
     )
 
 
-def _in_order(memory: Memory) -> Memory:
+def require_ordered_times(memory: Memory) -> Memory:
+    """Return the memory, or refuse one whose validity ends before it begins."""
     if memory.valid_from and memory.valid_until and memory.valid_until < memory.valid_from:
         raise BadInput("valid_until is before valid_from", fix="exchange the two")
     return memory
 
 
-def _resolved(desk: Desk, source: str, wanted: Iterable[tuple[str, str]]) -> tuple[Link, ...]:
+def resolve_links(desk: Desk, source: str, wanted: Iterable[tuple[str, str]]) -> tuple[Link, ...]:
     """Return links to memories that are there, with the revision that they have now."""
     wanted = tuple(wanted)
     desk.hold((target for _, target in wanted))
@@ -263,7 +264,7 @@ def link(parts: Parts, actor: Actor, source: str, relation: str, target: str) ->
         if any((one.relation, one.target) == (relation, target) for one in memory.links):
             return memory
         _require_own_link(memory, relation)
-        added = _resolved(desk, memory.id, [(relation, target)])
+        added = resolve_links(desk, memory.id, [(relation, target)])
         foundations.require_sound(desk, memory, added)
         said = memory._replace(links=(*memory.links, *added))
         return amend.amend(desk, memory, said, ["links"], how="link")
@@ -364,7 +365,7 @@ def _edited(desk: Desk, memory: Memory, changes: Changes) -> Memory:
         said = said._replace(tags=wording.tags(changes.tags))
     if changes.importance is not UNSET:
         said = said._replace(importance=wording.importance(changes.importance))
-    return _in_order(_timed(desk, said, changes))
+    return require_ordered_times(_timed(desk, said, changes))
 
 
 def _timed(desk: Desk, said: Memory, changes: Changes) -> Memory:

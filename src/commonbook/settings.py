@@ -181,7 +181,7 @@ def captures(settings: Settings) -> bool:
     """Tell whether agents may record their sessions here: unless the nearest `.commonbook.toml` says `off`."""
     for folder in upwards(settings.cwd):
         path = os.path.join(folder, _PROJECT)
-        values = _toml(path, PROJECT_KEYS)
+        values = read_toml(path, PROJECT_KEYS)
         if values is not None:
             _checked_project(path, values)
             return values.get("capture", "on") == "on"
@@ -252,7 +252,7 @@ class _Config(NamedTuple):
 
 
 def _config(path: str) -> _Config:
-    values = _toml(path, CONFIG_KEYS) or {}
+    values = read_toml(path, CONFIG_KEYS) or {}
     zone, busy, outbox = (values.get(name) for name in ("zone", "busy_seconds", "outbox"))
     if zone is not None and not (isinstance(zone, str) and zone):
         raise BadInput(f"zone in {path} is not the name of a zone", fix='write it as zone = "Europe/Berlin"')
@@ -338,7 +338,7 @@ def _a_wait(seconds: float) -> bool:
     return math.isfinite(seconds) and seconds >= 0
 
 
-def _toml(path: str, known: tuple[str, ...]) -> dict[str, object] | None:
+def read_toml(path: str, known: tuple[str, ...]) -> dict[str, object] | None:
     """Return what a TOML file says, or None if there is no such file; a key that is not known is an error."""
     try:
         with open(path, "rb") as file:
@@ -366,7 +366,7 @@ def _project_space(cwd: str) -> str | None:
     """Return the space that the nearest `.commonbook.toml` names, if it names one."""
     for folder in upwards(cwd):
         path = os.path.join(folder, _PROJECT)
-        values = _toml(path, PROJECT_KEYS)
+        values = read_toml(path, PROJECT_KEYS)
         if values is not None:
             return _checked_project(path, values)
     return None

@@ -241,7 +241,7 @@ _WHY_NOT: Final = {
 
 def get(parts: Parts, actor: Actor, memory_id: str) -> Memory:
     """Return one memory; a lazy copy that is stale takes over what its source says first, if it may."""
-    memory = reading.get(parts, actor, memory_id)
+    memory = reading.get_stored(parts, actor, memory_id)
     if memory.shared is None or memory.shared.mode != LAZY or memory.freshness != STALE:
         return memory
     with parts.db.reading() as tx:
@@ -250,4 +250,4 @@ def get(parts: Parts, actor: Actor, memory_id: str) -> Memory:
     # A home that is full or busy keeps nobody from reading: the copy is told as it is, and said to be stale.
     with suppress(CommonbookError):
         refreshing.renew(parts, memory.id)
-    return reading.get(parts, actor, memory_id)
+    return reading.get_stored(parts, actor, memory_id)

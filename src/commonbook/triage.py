@@ -42,7 +42,7 @@ def inbox(parts: Parts, actor: Actor, *, space: str | None, expired: bool, limit
         found = memories.page(tx, places, Filter(kinds=("notice",)), after=cursor, limit=limit + 1)
         some = [one for one in found[:limit] if expired or one.expires is None or one.expires > now]
         items = _waiting(tx, allowed, [one for one in some if notices.is_open(one)], now)
-    return Inbox(tuple(items), reading.cursor(found[limit - 1]) if len(found) > limit else None)
+    return Inbox(tuple(items), reading.page_cursor(found[limit - 1]) if len(found) > limit else None)
 
 
 def _places(allowed: Spaces, asked: Spaces) -> Spaces:

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from typing import Final
 from weakref import WeakSet
 
-# Loaded first, so that its fork handler runs after those of the gates: a thread may import before it leaves a gate.
+# Its fork handler must be registered first, to run after those of the gates: a thread may import before it leaves one.
+import commonbook.lazy_modules  # noqa: F401
 from commonbook.errors import HomeError
 
 _PATIENCE: Final = 30.0

@@ -104,7 +104,7 @@ class HttpEmbedder:
         """Return one row for each text, zeros for an empty one; raises EmbedderFailed when it cannot."""
         # Services refuse an empty text, and the whole request with it.
         telling = [row for row, said in enumerate(texts) if said.text.strip()]
-        batches = openai_wire.batches([texts[row].text for row in telling])
+        batches = openai_wire.request_batches([texts[row].text for row in telling])
         made = [self._ask(batch, patient=patient) for batch in batches]
         out: Floats = np.zeros((len(texts), self._dimensions or 0), np.float32)
         if made:
@@ -115,7 +115,7 @@ class HttpEmbedder:
         """Return the vectors of one request's texts."""
         answer = self._answer(openai_wire.question(self._model, batch), patient=patient)
         try:
-            vectors = openai_wire.vectors(answer, len(batch))
+            vectors = openai_wire.response_vectors(answer, len(batch))
         except openai_wire.BadAnswer as error:
             raise EmbedderFailed(f"{self._url} answered with {error}", fix=_ANSWER_FIX) from error
         if self._dimensions is None:

@@ -20,7 +20,7 @@ class BadAnswer(Exception):
     """What an answer holds in place of the vectors."""
 
 
-def batches(texts: Sequence[str]) -> Iterator[list[str]]:
+def request_batches(texts: Sequence[str]) -> Iterator[list[str]]:
     """Cut texts into requests that no service finds too large; a text is never cut."""
     batch: list[str] = []
     size = 0
@@ -39,7 +39,7 @@ def question(model: str, texts: Sequence[str]) -> bytes:
     return json.dumps({"model": model, "input": list(texts)}).encode()
 
 
-def vectors(answer: bytes, count: int) -> Floats:
+def response_vectors(answer: bytes, count: int) -> Floats:
     """Return the vectors of an answer in the order of the texts, each at unit length."""
     try:
         data: Any = json.loads(answer)["data"]
