@@ -1014,4 +1014,4 @@ def test_every_moment_is_matched_by_its_day_in_the_homes_zone(zone):
         named = when.named(asked)
         assert named
         one_by_one = [named.match(recall._day(parts, at)) for at in times.tolist()]
-        assert recall._matching_days(parts, named, times).tolist() == one_by_one
+        assert recall.matching_days(parts, named, times).tolist() == one_by_one

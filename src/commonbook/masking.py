@@ -413,9 +413,9 @@ def _check(nonce: str) -> str:
     return sha256(f"{_TAG} {nonce}".encode()).hexdigest()[:_CHECK]
 
 
-def _blocks(text: str) -> Iterator[Span]:
+def _blocks(text: str) -> Iterator[tuple[int, int]]:
     opened: re.Match[str] | None = None
-    for tag in compiled(_FENCE).finditer(text):
+    for tag in re.finditer(_FENCE, text):
         if tag[2][_NONCE:] != _check(tag[2][:_NONCE]):
             continue
         if not tag[1]:

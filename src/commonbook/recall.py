@@ -114,7 +114,7 @@ class Recaller:
             except Busy as error:
                 raise Overtaken from error
             watch.lap("search")
-            rows, scores = _newest(found) if clear.is_empty else _ranked(parts, clear, sought, found, near)
+            rows, scores = _newest(found) if clear.is_empty else ranked(parts, clear, sought, found, near)
             watch.lap("rank")
             readable = reading.Later(partial(reading.readable, tx, actor))
             teller = Teller(parts, tx, allowed, clear, found.pool, scores, readable=readable)
@@ -281,7 +281,7 @@ def _few(words: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     return tuple(distinct if len(distinct) <= _TERMS else distinct[:half] + distinct[-half:])
 
 
-def _ranked(
+def ranked(
     parts: Parts, clear: Clear, sought: Sought, found: Found, near: list[ranking.Near]
 ) -> tuple[Sequence[int], ranking.Scores]:
     question = ranking.Question(
@@ -291,12 +291,12 @@ def _ranked(
         vector=sought.vector,
     )
     named = when.named(clear.asked.query[:MAX_QUERY_CHARS])
-    days = _matching_days(parts, named, found.pool.times) if named else None
+    days = matching_days(parts, named, found.pool.times) if named else None
     rows, scores = ranking.rank(question, found.pool, near=near, dates=days)
     return rows.tolist(), scores
 
 
-def _matching_days(parts: Parts, named: when.Named, times: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def matching_days(parts: Parts, named: when.Named, times: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     """Return how well the day of each moment, in the home's zone, matches the one that is named.
 
     No zone is a whole day ahead of UTC or behind it: where three days match alike, so does each moment of the middle
