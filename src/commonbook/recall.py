@@ -23,7 +23,6 @@ from commonbook import (
     ranking,
     reading,
     refreshing,
-    stopwords,
     when,
     wording,
 )
@@ -32,6 +31,7 @@ from commonbook.errors import BadInput, Busy, CommonbookError, EmbedderFailed
 from commonbook.model import Asked, Finding, Memory, Progress, Recalled, Spaces
 from commonbook.ports import Embedder, Index, IndexView, Overtaken, Parts, Thesaurus
 from commonbook.principals import Actor
+from commonbook.query_expansion import QueryExpansion
 from commonbook.telling import Clear, Teller, within
 
 MOST: Final = 200
@@ -40,7 +40,6 @@ INCLUDE: Final = ("superseded", "expired", "notices")
 
 MAX_QUERY_CHARS: Final = 20_000
 _TERMS: Final = 64
-_KEPT: Final = 20_000
 _MEANINGS: Final = 500
 _CANDIDATES: Final = 50
 _LOOKS: Final = 3
@@ -75,7 +74,7 @@ class Recaller:
         self._thesaurus = thesaurus
         self._follower = indexing.Follower(index, embedder)
         self._meanings: dict[str, npt.NDArray[np.float64]] = {}
-        self._near: dict[str, tuple[tuple[str, float], ...]] = {}
+        self._expansion = QueryExpansion(thesaurus)
 
     def recall(self, parts: Parts, actor: Actor, asked: Asked, *, progress: Progress) -> Recalled:
         """Return the passages that answer a question best; without a question, the newest."""
@@ -114,7 +113,7 @@ class Recaller:
             except Busy as error:
                 raise Overtaken from error
             watch.lap("search")
-            rows, scores = _newest(found) if clear.is_empty else ranked(parts, clear, sought, found, near)
+            rows, scores = newest_first(found) if clear.is_empty else ranked(parts, clear, sought, found, near)
             watch.lap("rank")
             readable = reading.Later(partial(reading.readable, tx, actor))
             teller = Teller(parts, tx, allowed, clear, found.pool, scores, readable=readable)
@@ -180,7 +179,7 @@ class Recaller:
         self, clear: Clear, allowed: Spaces, vector: indexing.Vector | None
     ) -> tuple[Sought, list[ranking.Near]]:
         terms = clear.terms
-        near_terms, near = self._near_terms(clear.words, terms)
+        near_terms, near = self._expansion.expand(clear.words, terms)
         include = clear.asked.include
         sought = Sought(
             terms=terms,
@@ -200,31 +199,6 @@ class Recaller:
             newest=clear.is_empty,
         )
         return sought, near
-
-    def _near_terms(
-        self, words: Sequence[tuple[str, str]], terms: tuple[str, ...]
-    ) -> tuple[tuple[str, ...], list[ranking.Near]]:
-        """Return the terms near those asked for, and the pairs of them, for each asked one the nearest first."""
-        places = {term: at for at, term in enumerate(terms)}
-        near = [
-            (places[term], places.setdefault(stem, len(places)), cosine)
-            for word, term in words
-            for stem, cosine in self._stems_near(word)
-            if stem != term
-        ]
-        return tuple(places)[len(terms) :], near
-
-    def _stems_near(self, word: str) -> tuple[tuple[str, float], ...]:
-        found = self._near.get(word)
-        if found is None:
-            if len(self._near) >= _KEPT:
-                self._near.clear()
-            near = [one for one in self._thesaurus.near(word) if one[0] not in stopwords.ENGLISH]
-            best: dict[str, float] = {}
-            for stem, (_, cosine) in zip(analysis.stems([other for other, _ in near]), near, strict=True):
-                best.setdefault(stem, cosine)
-            found = self._near[word] = tuple(best.items())
-        return found
 
 
 # --- the question
@@ -284,6 +258,7 @@ def _few(words: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
 def ranked(
     parts: Parts, clear: Clear, sought: Sought, found: Found, near: list[ranking.Near]
 ) -> tuple[Sequence[int], ranking.Scores]:
+    """Return the candidates of a question, best first, with their scores."""
     question = ranking.Question(
         idf=[ranking.idf(found.total, having) for having in found.having],
         words=frozenset(re.findall(r"\w+", clear.asked.query[:MAX_QUERY_CHARS].lower())),
@@ -330,7 +305,7 @@ def _day(parts: Parts, time: int) -> date:
 # --- without a question
 
 
-def _newest(found: Found) -> tuple[Sequence[int], ranking.Scores]:
+def newest_first(found: Found) -> tuple[Sequence[int], ranking.Scores]:
     """Return what happened last, without a score; what was said at one moment, in the order in which it was said."""
     pool = found.pool
     told = pool.eligible & (((pool.flags & IS_CHAT) > 0) | (pool.positions == 0))
