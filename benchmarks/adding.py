@@ -18,7 +18,7 @@ from benchmarks.bare import BareLoop
 from benchmarks.bench import ROOT, Bench, drafts, environment, rate
 from benchmarks.figures import AT_LEAST, Bar, Figure, in_turns
 from benchmarks.texts import texts
-from commonbook.book import Book
+from commonbook.book.book import Book
 
 _QUARTER: Final = Bar(AT_LEAST, 1 / 4)
 _THIRD: Final = Bar(AT_LEAST, 1 / 3)

@@ -19,7 +19,7 @@ import commonbook
 from benchmarks.bare import BareLoop, BareSearch
 from benchmarks.library import SHARED, shelves
 from benchmarks.texts import texts
-from commonbook.model import Draft
+from commonbook.model.memory import Draft
 
 ROOT: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _AT_ONCE: Final = 1_000

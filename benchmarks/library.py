@@ -36,10 +36,10 @@ from itertools import accumulate, count, cycle, islice
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from commonbook.analysis import query_words
-from commonbook.engines.static_table import TABLE
-from commonbook.model import Draft
-from commonbook.paths import PERSONAL
+from commonbook.engines.embedders.static_table import TABLE
+from commonbook.model.memory import Draft
+from commonbook.text.space_paths import PERSONAL
+from commonbook.text.terms import query_words
 
 ASKED: Final = 7
 """So many words has a question, stop words aside."""

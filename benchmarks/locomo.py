@@ -19,9 +19,10 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
 from commonbook import BadInput, Book, CommonbookError, Conflict, DatabaseError, Draft, Progress
-from commonbook.compose import make_keys, open_book
-from commonbook.model import stamp
-from commonbook.settings import DatabaseChoice, Settings, checked_address
+from commonbook.compose.book import open_book
+from commonbook.compose.migration import make_keys
+from commonbook.model.ids import stamp
+from commonbook.settings.settings import DatabaseChoice, Settings, checked_address
 
 CATEGORIES: Final = (1, 2, 3, 4)
 """Questions that the chats answer; those of category 5 have no answer."""

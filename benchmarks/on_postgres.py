@@ -22,14 +22,15 @@ from benchmarks.bench import Bench
 from benchmarks.figures import AT_MOST, Bar, Figure
 from benchmarks.library import by_frequency, shelves
 from benchmarks.recalling import percentile
-from commonbook import analysis, indexing
-from commonbook.book import Book
-from commonbook.compose import make_keys
-from commonbook.engines.postgres_rows import signed
-from commonbook.engines.postgres_schema import INDEX
-from commonbook.engines.static_table import StaticTable
-from commonbook.paths import PERSONAL
-from tests.postgres_server import TEMPLATE, Server
+from commonbook.book.book import Book
+from commonbook.compose.migration import make_keys
+from commonbook.engines.embedders.static_table import StaticTable
+from commonbook.engines.postgres.index_schema import INDEX
+from commonbook.engines.postgres.passage_rows import signed
+from commonbook.recall import indexed_passages
+from commonbook.text import terms
+from commonbook.text.space_paths import PERSONAL
+from tests.support.postgres_server import TEMPLATE, Server
 
 _K: Final = 10
 _CANDIDATES: Final = 50
@@ -170,11 +171,11 @@ class _Bare:
             for known, one in self._spaces.items()
             if known == name or (name.endswith("/") and known.startswith(name))
         ]
-        vector = self._table.embed([indexing.said(question)])[0].tolist()
+        vector = self._table.embed([indexed_passages.said(question)])[0].tolist()
         given: dict[str, Any] = {
             "spaces": [number for number, _ in known],
             "total": sum(passages for _, passages in known),
-            "terms": [signed(term) for _, term in analysis.query_words(question)],
+            "terms": [signed(term) for _, term in terms.query_words(question)],
             "vector": "[" + ",".join(map(str, vector)) + "]",
             "most": _CANDIDATES,
         }

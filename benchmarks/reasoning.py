@@ -15,9 +15,9 @@ from benchmarks.bench import Bench
 from benchmarks.figures import AT_MOST, Bar, Figure, in_turns
 from benchmarks.library import shelves
 from benchmarks.recalling import recall_times
-from commonbook.book import Book
-from commonbook.model import Draft
-from commonbook.paths import PERSONAL
+from commonbook.book.book import Book
+from commonbook.model.memory import Draft
+from commonbook.text.space_paths import PERSONAL
 
 _BAR: Final = Bar(AT_MOST, 1.2)
 _IN_DOUBT: Final = 0.1

@@ -22,9 +22,9 @@ from benchmarks.bench import ROOT, Bench, environment, milliseconds, python
 from benchmarks.figures import AT_LEAST, AT_MOST, Bar, Figure, in_turns
 from benchmarks.library import CHAT, SHARED, as_in_a_chat, by_frequency, from_a_passage
 from benchmarks.starting import command
-from commonbook.analysis import query_words
-from commonbook.book import Book
-from commonbook.paths import PERSONAL
+from commonbook.book.book import Book
+from commonbook.text.space_paths import PERSONAL
+from commonbook.text.terms import query_words
 
 _K: Final = 10
 _THRICE: Final = Bar(AT_LEAST, 3.0)

@@ -17,9 +17,10 @@ from benchmarks.bench import Bench
 from benchmarks.figures import AT_MOST, Bar, Figure, in_turns
 from benchmarks.library import shelves
 from benchmarks.recalling import recall_times
-from commonbook.book import Book
-from commonbook.model import Draft, new_id
-from commonbook.paths import PERSONAL
+from commonbook.book.book import Book
+from commonbook.model.ids import new_id
+from commonbook.model.memory import Draft
+from commonbook.text.space_paths import PERSONAL
 
 _BAR: Final = Bar(AT_MOST, 1.3)
 _COPIED: Final = 0.3

@@ -17,14 +17,15 @@ import pytest
 
 import commonbook
 from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
-from commonbook.book import Book
-from commonbook.compose import SystemClock, make_keys
-from commonbook.settings import Settings
-from tests.postgres_server import TEMPLATE, Server, rows_of
+from commonbook.book.book import Book
+from commonbook.compose.migration import make_keys
+from commonbook.engines.process.clock import SystemClock
+from commonbook.settings.settings import Settings
+from tests.support.postgres_server import TEMPLATE, Server, rows_of
 
-pytest.register_assert_rewrite("tests.hermes", "tests.index_contract")
+pytest.register_assert_rewrite("tests.support.hermes", "tests.support.index_contract")
 
-pytest_plugins = ("tests.no_skips", "pytester")
+pytest_plugins = ("tests.support.no_skips", "pytester")
 
 # On a busy machine one example may wait for seconds until the processor is its own: that says nothing about the code.
 # Developers look for new examples; where changes are accepted, all are judged by the same ones.
@@ -63,7 +64,7 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in _SETTINGS:
         monkeypatch.delenv(f"COMMONBOOK_{name}", raising=False)
     # A command that takes more than a second tells how far it is, and on a busy machine any command may.
-    monkeypatch.setattr("commonbook.doors.progress._PAUSE", 3600.0)
+    monkeypatch.setattr("commonbook.interfaces.cli.output.progress._PAUSE", 3600.0)
 
 
 @pytest.fixture
@@ -185,8 +186,8 @@ def postgres_keys(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="session")
 def postgres_migrated(postgres: Server) -> str:
     """The name of a database that is copied for each test, which is faster than making its tables."""
-    from commonbook.engines.postgres import PostgresDatabase
-    from commonbook.engines.postgres_migrations import MIGRATIONS
+    from commonbook.engines.postgres.database import PostgresDatabase
+    from commonbook.engines.postgres.migrations import MIGRATIONS
 
     address = postgres.make_database(_MIGRATED, template=TEMPLATE)
     PostgresDatabase(address, migrations=MIGRATIONS, clock=SystemClock(), busy_seconds=10).close()

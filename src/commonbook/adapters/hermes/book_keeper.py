@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from commonbook.adapters.hermes.keeper import LAST_FLUSH_SECONDS, Loaded, Result, Tell, for_outbox
-from commonbook.adapters.hermes.line import Line, aside
+from commonbook.adapters.hermes.worker_thread import Line, aside
 from commonbook.errors import (
     BadInput,
     Busy,
@@ -28,12 +28,14 @@ from commonbook.errors import (
     Refused,
     Unreachable,
 )
-from commonbook.model import Message, Recalled, Sent, Session
-from commonbook.outbox import Context, Entry, Transport
+from commonbook.model.recall import Recalled
+from commonbook.model.session import Message, Sent, Session
+from commonbook.ports.outbox import Context, Entry, Transport
 
 if TYPE_CHECKING:
-    from commonbook.book import Book
-    from commonbook.client import Client
+    from commonbook.book.book import Book
+    from commonbook.client.client import Client
+
 
 _PAGE = 1000
 _CHORES = 2.0

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
-from commonbook.model import Message, Recalled, Sent, Session
-from commonbook.outbox import Context, Entry, OutMessage
+from commonbook.model.recall import Recalled
+from commonbook.model.session import Message, Sent, Session
+from commonbook.ports.outbox import Context, Entry, OutMessage
 
 if TYPE_CHECKING:
-    from commonbook.book import Book
+    from commonbook.book.book import Book
+
 
 Result = TypeVar("Result")
 Tell = Callable[[str], None]

@@ -14,16 +14,17 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from commonbook import settings
-from commonbook.adapters.hermes import opening, options, tools
+from commonbook.adapters.hermes import factory, options, tools
 from commonbook.adapters.hermes.keeper import Keeper
-from commonbook.adapters.hermes.mirroring import mirror
-from commonbook.adapters.hermes.recording import Recorder
+from commonbook.adapters.hermes.memory_mirror import mirror
+from commonbook.adapters.hermes.recorder import Recorder
 from commonbook.errors import BadInput, CommonbookError, HomeError
+from commonbook.settings import settings
 
 if TYPE_CHECKING:
-    from commonbook.model import Hit
-    from commonbook.outbox import Transport
+    from commonbook.model.recall import Hit
+    from commonbook.ports.outbox import Transport
+
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +84,7 @@ class CommonbookMemoryProvider:
     def unavailable_reason(self) -> str:
         """Return why it cannot, and what to do."""
         try:
-            return opening.obstacle(self._home(), self._transport)
+            return factory.obstacle(self._home(), self._transport)
         except CommonbookError as error:
             return f"{error.message}; {error.fix}"
 
@@ -98,7 +99,7 @@ class CommonbookMemoryProvider:
     def backup_paths(self) -> list[str]:
         """Return the home, if it is on this machine."""
         try:
-            return opening.backup_paths(self._home())
+            return factory.backup_paths(self._home())
         except CommonbookError:
             return []
 
@@ -121,9 +122,9 @@ class CommonbookMemoryProvider:
         self._warn = kwargs.get("warning_callback")
         self._session, self._in_prompt = session_id, {}
         chosen = options.load(self._home())
-        keeper = opening.keeper(chosen, self._home(), self._transport, tell=self._tell)
+        keeper = factory.keeper(chosen, self._home(), self._transport, tell=self._tell)
         self._working = _Working(keeper, self._recorder(keeper, chosen, kwargs), chosen)
-        opening.wait_until_open(keeper, seconds=chosen.write_seconds)
+        factory.wait_until_open(keeper, seconds=chosen.write_seconds)
 
     def initialize_for_inspection(self, session_id: str, **kwargs: Any) -> None:  # noqa: ANN401 - whatever Hermes has to say
         """Learn where things are, and open nothing."""
@@ -131,9 +132,9 @@ class CommonbookMemoryProvider:
         self._session = session_id
 
     def _recorder(self, keeper: Keeper, chosen: options.Options, kwargs: Mapping[str, Any]) -> Recorder | None:
-        if (kwargs.get("agent_context") or "primary") != "primary" or not opening.captures(chosen):
+        if (kwargs.get("agent_context") or "primary") != "primary" or not factory.captures(chosen):
             return None
-        speakers = opening.speakers(chosen, kwargs)
+        speakers = factory.speakers(chosen, kwargs)
         recorder = Recorder(keeper, speakers, settle_every=chosen.settle_every, tell=self._tell)
         if parent := str(kwargs.get("parent_session_id") or ""):
             recorder.goes_on_from(self._session, parent)

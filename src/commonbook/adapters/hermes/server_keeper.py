@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from commonbook.adapters.hermes.keeper import LAST_FLUSH_SECONDS, Loaded, Result, Tell, for_outbox
 from commonbook.errors import BadInput, CommonbookError
-from commonbook.model import Recalled, Sent
-from commonbook.outbox import Context
+from commonbook.model.recall import Recalled
+from commonbook.model.session import Sent
+from commonbook.ports.outbox import Context
 
 if TYPE_CHECKING:
-    from commonbook.book import Book
-    from commonbook.client import Client
+    from commonbook.book.book import Book
+    from commonbook.client.client import Client
 
 
 class ServerKeeper:

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from commonbook import masking
 from commonbook.errors import BadInput, CommonbookError
-from commonbook.model import Hit
+from commonbook.model.recall import Hit
+from commonbook.text import masking, recall_fence
 
 if TYPE_CHECKING:
-    from commonbook.book import Book
+    from commonbook.book.book import Book
+
 
 RECALL: Final = "commonbook_recall"
 REMEMBER: Final = "commonbook_remember"
@@ -62,7 +63,7 @@ def recall(book: Book, args: Mapping[str, Any]) -> dict[str, Any]:
 
 def remember(book: Book, args: Mapping[str, Any], session: str) -> dict[str, Any]:
     """Store what the model wants to be kept; the same words in the same session are kept once."""
-    text = masking.mask(masking.unfence(_given(args, "text"))).text
+    text = masking.mask(recall_fence.unfence(_given(args, "text"))).text
     kind, tags = args.get("kind") or "note", args.get("tags") or ()
     if not isinstance(kind, str) or not isinstance(tags, Sequence) or isinstance(tags, str):
         raise BadInput("kind is not a word, or tags are not a list", fix="see the tool's parameters")
@@ -81,7 +82,7 @@ def _given(args: Mapping[str, Any], name: str) -> str:
 
 def fenced(hits: Sequence[Hit]) -> str:
     """Return passages for a prompt, each with where it is from, as data that cannot pass for an instruction."""
-    return masking.fence([f"[{_origin(hit)}]\n{hit.passage.strip()}" for hit in hits])
+    return recall_fence.fence([f"[{_origin(hit)}]\n{hit.passage.strip()}" for hit in hits])
 
 
 def _origin(hit: Hit) -> str:

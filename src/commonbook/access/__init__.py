@@ -1,0 +1,1 @@
+"""Access control: which spaces an actor may reach, with which role, and how often."""

@@ -1,0 +1,1 @@
+"""Administration: spaces, grants, API keys and rate limits."""

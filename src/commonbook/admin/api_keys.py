@@ -1,0 +1,112 @@
+"""Create, list and revoke API keys."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterable
+from datetime import datetime
+
+from commonbook.access import permissions
+from commonbook.access.authentication import KEY_PREFIX, key_hash, principal_name
+from commonbook.admin.grants import require_future, require_role, time_text
+from commonbook.errors import NotAllowed, NotFound
+from commonbook.model.ids import new_id
+from commonbook.model.spaces import Actor, ApiKey, NewKey
+from commonbook.ports.database import Reading
+from commonbook.ports.engines import Parts
+from commonbook.tables import api_keys
+from commonbook.text import space_paths, validation
+from commonbook.write.context import HOME, Desk, readable_space
+from commonbook.write.transaction import write
+
+# --- keys
+
+
+def create_key(
+    parts: Parts,
+    actor: Actor,
+    principal: str,
+    *,
+    label: str = "",
+    limits: Iterable[tuple[str, str]] | None = None,
+    expires: datetime | str | None = None,
+) -> NewKey:
+    """Make a key for a principal: the owner for anybody, others for themselves. Its secret is in the answer alone.
+
+    `limits` are pairs of a space and a role: the key opens nothing else, whatever the principal may.
+    """
+    principal = principal_name(principal)
+    label = validation.title(label) if label else ""
+    wanted = (
+        None
+        if limits is None
+        else [(space_paths.require_space_name(name), require_role(role)) for name, role in limits]
+    )
+    secret = KEY_PREFIX + base64.urlsafe_b64encode(os.urandom(32)).decode().rstrip("=")
+
+    def story(desk: Desk) -> NewKey:
+        _require_own(actor, principal)
+        key = ApiKey(
+            id=new_id(),
+            principal=principal,
+            label=label,
+            created=desk.tx.now,
+            created_by=actor.principal,
+            limits=None if wanted is None else tuple((readable_space(desk, name).id, role) for name, role in wanted),
+            expires=require_future(parts, desk.tx.now, expires),
+        )
+        api_keys.add(desk.tx, key, key_hash(parts, secret))
+        limits_said = None if wanted is None else [list(one) for one in wanted]
+        desk.log(
+            desk.system_space(HOME),
+            "key.create",
+            (),
+            key=key.id,
+            principal=principal,
+            limits=limits_said,
+            expires=time_text(key.expires),
+        )
+        return NewKey(key, secret)
+
+    return write(parts, actor, story)
+
+
+def listed_keys(parts: Parts, actor: Actor) -> tuple[ApiKey, ...]:
+    """Return the keys that there are: the owner sees all, others their own."""
+    with parts.db.reading() as tx:
+        _require_good(tx, actor)
+        return tuple(
+            key for key in api_keys.every(tx) if permissions.is_owner(actor) or key.principal == actor.principal
+        )
+
+
+def revoke_key(parts: Parts, actor: Actor, key_id: str) -> ApiKey:
+    """Let a key open nothing from now on; revoking it again changes nothing."""
+
+    def story(desk: Desk) -> ApiKey:
+        _require_good(desk.tx, actor)
+        key = api_keys.find(desk.tx, validation.memory_id(key_id))
+        if key is None or not (permissions.is_owner(actor) or key.principal == actor.principal):
+            raise NotFound(f"there is no key {key_id}", fix="`commonbook key list` shows the keys by their ids")
+        if key.revoked is not None:
+            return key
+        api_keys.revoke(desk.tx, key.id)
+        desk.log(desk.system_space(HOME), "key.revoke", (), key=key.id, principal=key.principal)
+        return api_keys.find(desk.tx, key.id) or key
+
+    return write(parts, actor, story)
+
+
+def _require_own(actor: Actor, principal: str) -> None:
+    """Raise NotAllowed unless the actor may make keys for the principal; no key makes another one."""
+    if not permissions.is_owner(actor) and (actor.key_id is not None or actor.principal != principal):
+        raise NotAllowed(f"{actor.principal} may not make a key for {principal}", fix="ask the owner of the home")
+
+
+def _require_good(tx: Reading, actor: Actor) -> None:
+    if actor.key_id is None:
+        return
+    key = api_keys.find(tx, actor.key_id)
+    if key is None or not api_keys.opens(key, tx):
+        raise NotAllowed("the key was revoked or has expired", fix="ask for a new one")

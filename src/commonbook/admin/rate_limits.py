@@ -1,0 +1,46 @@
+"""How often principals may do what others have to put up with; the owner of the home may do it as often as it likes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from commonbook.access import authentication, permissions
+from commonbook.errors import BadInput
+from commonbook.model.sharing import EVERYBODY, Limit
+from commonbook.model.spaces import Actor
+from commonbook.ports.engines import Parts
+from commonbook.tables import rate_limits
+from commonbook.write import context
+from commonbook.write.context import Desk
+from commonbook.write.transaction import write
+
+MOST: Final = 1_000_000
+
+
+def set_limit(parts: Parts, actor: Actor, action: str, per_minute: int | None, *, principal: str | None) -> Limit:
+    """Set how often a minute somebody may do something, or everybody without a limit of its own; None: no own limit."""
+    if action not in rate_limits.DEFAULTS:
+        raise BadInput(f"{action!r} is not limited", fix=f"use one of {', '.join(rate_limits.DEFAULTS)}")
+    if per_minute is not None and (isinstance(per_minute, bool) or not 0 <= per_minute <= MOST):
+        raise BadInput(f"{per_minute} times a minute is out of range", fix=f"give 0 to {MOST:,}")
+    whose = EVERYBODY if principal is None else authentication.principal_name(principal)
+
+    def story(desk: Desk) -> Limit:
+        permissions.require_owner(desk.actor, "set limits")
+        if per_minute is None:
+            rate_limits.drop(desk.tx, whose, action)
+        else:
+            rate_limits.put(desk.tx, Limit(whose, action, per_minute, actor.principal))
+        desk.log(desk.system_space(context.HOME), "limit", (), principal=whose, what=action, per_minute=per_minute)
+        return rate_limits.holding(desk.tx, whose, action)
+
+    return write(parts, actor, story)
+
+
+def listed(parts: Parts, actor: Actor) -> tuple[Limit, ...]:
+    """Return the limits that hold: the owner sees all of them, others those for themselves."""
+    with parts.db.reading() as tx:
+        if not permissions.is_owner(actor):
+            return tuple(rate_limits.holding(tx, actor.principal, action) for action in rate_limits.DEFAULTS)
+        everybody = [rate_limits.holding(tx, EVERYBODY, action) for action in rate_limits.DEFAULTS]
+        return (*everybody, *(limit for limit in rate_limits.every(tx) if limit.principal != EVERYBODY))

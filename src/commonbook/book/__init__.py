@@ -1,0 +1,1 @@
+"""The facade: class Book, with every public verb."""

@@ -1,0 +1,88 @@
+"""The verbs of a book about what rests on what: reflecting, superseding, and deciding about what is in doubt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from commonbook.book.base import Hands
+from commonbook.model.memory import Draft, Receipt
+from commonbook.model.spaces import Space
+from commonbook.ports.database import asking
+from commonbook.runtime.lazy_modules import LazyModule
+
+if TYPE_CHECKING:
+    from commonbook.admin import spaces
+    from commonbook.memories import remember
+    from commonbook.model.reasoning import Dependent, Inbox, Superseded, Triaged
+    from commonbook.reasoning import dependents as reasoning_dependents
+    from commonbook.reasoning import inbox as reasoning_inbox
+    from commonbook.reasoning import supersede as reasoning_supersede
+    from commonbook.reasoning import triage as reasoning_triage
+    from commonbook.text import validation
+else:
+    # A verb loads the module that it needs, so that a command loads no more than its own subject.
+    reasoning_dependents = LazyModule("commonbook.reasoning.dependents")
+    reasoning_inbox = LazyModule("commonbook.reasoning.inbox")
+    reasoning_supersede = LazyModule("commonbook.reasoning.supersede")
+    reasoning_triage = LazyModule("commonbook.reasoning.triage")
+    remember = LazyModule("commonbook.memories.remember")
+    spaces = LazyModule("commonbook.admin.spaces")
+    validation = LazyModule("commonbook.text.validation")
+
+
+class ReasoningVerbs(Hands):
+    """Reflect, supersede, and settle what that puts in doubt."""
+
+    def reflect(
+        self,
+        text: str,
+        on: Iterable[str],
+        *,
+        space: str | None = None,
+        title: str | None = None,
+        tags: Iterable[str] = (),
+        importance: float | None = None,
+        occurred: datetime | str | None = None,
+        key: str | None = None,
+    ) -> Receipt:
+        """Store a reflection on some memories; it is told when one of them is superseded or deleted."""
+        draft = Draft(
+            text=text,
+            space=space or self.default_space,
+            title=title,
+            tags=validation.listed(tags, "tags"),
+            importance=importance,
+            occurred=occurred,
+            key=key,
+        )
+        return remember.reflect(self._parts, self._actor, draft, on=validation.listed(on, "ids"))
+
+    def supersede(self, old: str, by: str, *, reason: str = "") -> Superseded:
+        """Let a memory supersede another: everybody who rests on the old one is told, with the reason."""
+        return reasoning_supersede.supersede(self._parts, self._actor, old, by=by, reason=reason)
+
+    def reinstate(self, old: str, *, by: str | None = None) -> Superseded:
+        """Take back that a memory was superseded, by all that did or by one."""
+        return reasoning_supersede.reinstate(self._parts, self._actor, old, by=by)
+
+    @asking
+    def dependents(self, memory_id: str) -> tuple[Dependent, ...]:
+        """Return every memory that rests on one or on a copy of it, the nearest first."""
+        return reasoning_dependents.dependents(self._parts, self._actor, memory_id)
+
+    @asking
+    def inbox(
+        self, *, space: str | None = None, expired: bool = False, limit: int = 100, after: str | None = None
+    ) -> Inbox:
+        """Return the notices about memories that one may read, newest first; with `expired`, also those."""
+        return reasoning_inbox.inbox(self._parts, self._actor, space=space, expired=expired, limit=limit, after=after)
+
+    def triage(self, memory_id: str, verdict: str, *, note: str = "", by: str | None = None) -> Triaged:
+        """Decide about a notice, or all doubts of a memory: `keep`, `retract`, `supersede` (`by`) or `dismiss`."""
+        return reasoning_triage.triage(self._parts, self._actor, memory_id, verdict, note=note, by=by)
+
+    def set_depth(self, space: str, depth: int | None) -> Space:
+        """Set how deep reflections may stand on each other in a space and below it; None: as above it."""
+        return spaces.set_depth(self._parts, self._actor, space, depth)

@@ -1,0 +1,140 @@
+"""The verbs of a book that are about sessions: what is said, and what it settles into."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from commonbook.book.base import Hands
+from commonbook.errors import CommonbookError, HomeIsNewer
+from commonbook.model.session import Captured, Message, MessagePage, Sent, Session, Settled, Worked
+from commonbook.ports.database import asking
+from commonbook.runtime.lazy_modules import LazyModule
+
+if TYPE_CHECKING:
+    from commonbook.maintenance import worker
+    from commonbook.sessions import append, find_or_create, read
+    from commonbook.sessions import settle as settling
+    from commonbook.sessions import switch as sessions_switch
+    from commonbook.text import validation
+else:
+    # A verb loads the module that it needs, so that a command loads no more than its own subject.
+    append = LazyModule("commonbook.sessions.append")
+    find_or_create = LazyModule("commonbook.sessions.find_or_create")
+    read = LazyModule("commonbook.sessions.read")
+    sessions_switch = LazyModule("commonbook.sessions.switch")
+    settling = LazyModule("commonbook.sessions.settle")
+    validation = LazyModule("commonbook.text.validation")
+    worker = LazyModule("commonbook.maintenance.worker")
+
+
+class SessionVerbs(Hands):
+    """Append, switch, rewind and settle."""
+
+    def append(
+        self,
+        session: str,
+        messages: Iterable[Sent | str],
+        *,
+        space: str | None = None,
+        parent: str | None = None,
+        tags: Iterable[str] = (),
+    ) -> Captured:
+        """Store messages of a session in order, all or none; a client id that was sent before is a repeat.
+
+        Space, parent and tags are those of a new session.
+        """
+        validation.require_list(messages)
+        sent = [Sent(message) if isinstance(message, str) else message for message in messages]
+        return self._appender.append(self._actor, session, sent, self._context(space, parent, tags))
+
+    @asking
+    def messages(self, session: str, *, after: int = 0, limit: int = 100) -> MessagePage:
+        """Return the messages of a session behind a number, in order, those that were taken back too."""
+        return read.show(self._parts, self._actor, session, after=after, limit=limit)
+
+    @asking
+    def sessions(self, *, space: str | None = None, limit: int = 50) -> tuple[Session, ...]:
+        """Return the newest sessions."""
+        return read.listed(self._parts, self._actor, space=space, limit=limit)
+
+    def switch(
+        self,
+        old: str,
+        new: str,
+        *,
+        reason: str = "new",
+        space: str | None = None,
+        tags: Iterable[str] = (),
+    ) -> Settled:
+        """Settle what is open in the old session and begin the new one, whose parent it is, in one step."""
+        self._prefetcher.drop(old)
+        context = self._context(space, None, tags)
+        return sessions_switch.switch(
+            self._parts, self._actor, old, new, reason=reason, context=context, likeness=self._likeness
+        )
+
+    def rewind(self, session: str, after: int | str) -> tuple[Message, ...]:
+        """Take back every message behind one (its number or id): they leave recall and episodes, the log keeps them."""
+        self._prefetcher.drop(session)
+        return sessions_switch.rewind(self._parts, self._actor, session, after)
+
+    def settle(self, session: str) -> Settled:
+        """Make episodes of everything in a session that none holds yet."""
+        read.require_there(self._parts, self._actor, session)
+        return settling.settle(self._parts, self._actor, session, flush=True, likeness=self._likeness)
+
+    def close_session(self, session: str) -> Settled:
+        """Settle everything and close a session; a later append opens it again."""
+        return sessions_switch.close(self._parts, self._actor, session, likeness=self._likeness)
+
+    def work(
+        self,
+        *,
+        seconds: float | None = None,
+        retry: bool = False,
+        noticed: Callable[[Worked], None] | None = None,
+    ) -> int:
+        """Settle what is due, for at most so many seconds; return how many sessions were looked at.
+
+        With `retry`, what has failed for good is tried again too. `noticed` is told of each session.
+        """
+        if retry:
+            worker.retry(self._parts, self._actor)
+        until = None if seconds is None else self._parts.clock.now() + timedelta(seconds=seconds)
+        return worker.work(self._parts, self._actor, likeness=self._likeness, until=until, noticed=noticed)
+
+    @contextmanager
+    def working(self, *, every: float = 1.0) -> Iterator[None]:
+        """Settle what becomes due, in the background, for as long as the block lasts."""
+        stop = threading.Event()
+
+        def work_until_stopped() -> None:
+            while not stop.is_set():
+                # A worker outlives a home that is busy or full for a while: what is due stays due.
+                try:
+                    self.work(seconds=every)
+                except HomeIsNewer:
+                    return
+                except CommonbookError:
+                    pass
+                stop.wait(every)
+
+        thread = threading.Thread(target=work_until_stopped, name="commonbook-worker", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+    def _context(self, space: str | None, parent: str | None, tags: Iterable[str]) -> find_or_create.Context:
+        return find_or_create.Context(
+            space=space or self.default_space,
+            named=space is not None,
+            parent=None if parent is None else validation.session_name(parent),
+            tags=validation.tags(validation.listed(tags, "tags")),
+        )

@@ -1,0 +1,1 @@
+"""The remote client, with an outbox on its own disk."""

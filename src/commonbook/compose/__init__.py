@@ -1,0 +1,1 @@
+"""The composition root: the only place that knows engines and wires a book."""

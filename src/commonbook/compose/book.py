@@ -1,0 +1,290 @@
+"""The one place that knows every engine: it wires a book, or a remote client, from settings.
+
+What is slow to import (cryptography, YAML, the watcher) is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
+
+from commonbook.book.book import Book
+from commonbook.compose.client import unsent_messages
+from commonbook.compose.lazy import Lazy, LazyRecall
+from commonbook.engines.disk.durable_files import make_folders
+from commonbook.engines.disk.home_folder import HIDDEN, HomeFolder
+from commonbook.engines.disk.network_mounts import network_file_system
+from commonbook.engines.process.clock import SystemClock
+from commonbook.engines.sqlite.database import SqliteDatabase
+from commonbook.engines.sqlite.migrations import MIGRATIONS
+from commonbook.errors import DatabaseUnfit, HomeReadOnly, KeyMissing, Moved, NetworkFileSystem
+from commonbook.model.ids import new_id, stamp
+from commonbook.model.reports import Progress, quiet
+from commonbook.model.spaces import OWNER_ACTOR
+from commonbook.ports.database import Database, Transaction
+from commonbook.ports.engines import Parts, Recalls, Transfers
+from commonbook.ports.files import Outside, Watcher, Yaml
+from commonbook.ports.index import Index
+from commonbook.ports.keys import Clock, Keys
+from commonbook.runtime.lazy_modules import LazyModule
+from commonbook.settings.settings import DatabaseChoice, Settings
+from commonbook.tables import home
+from commonbook.text import dates
+
+if TYPE_CHECKING:
+    from commonbook.compose import write_steps
+    from commonbook.engines.postgres.database import PostgresDatabase
+    from commonbook.sessions.append import Appender
+else:
+    # A home that is only read is opened without the modules that write.
+    write_steps = LazyModule("commonbook.compose.write_steps")
+
+
+_OURS: Final = "the keys of this book"
+
+
+def _run_steps_before_seal(context: object, /) -> None:
+    for step in write_steps.BEFORE_SEAL:
+        step(context)
+
+
+def _run_step_after_commit(parts: Parts, contents: Mapping[str, bytes | None], /) -> None:
+    write_steps.AFTER_COMMIT(parts, contents)
+
+
+def open_book(settings: Settings, *, clock: Clock | None = None, progress: Progress = quiet) -> Book:
+    """Open the book that the settings name, making it if it is not there, and look at what changed in it."""
+    clock = clock or SystemClock()
+    parts, recalls = wire_server(settings, clock) if settings.database else wire_home(settings, clock)
+    book = Book(
+        parts,
+        settings,
+        actor=OWNER_ACTOR,
+        transfers=cast("Transfers", Lazy(_transfers)),
+        recalls=cast("Recalls", LazyRecall(recalls)),
+        appender=_appender(parts),
+        unsent=lambda: unsent_messages(settings, clock),
+    )
+    # What was moved away is still read; nothing is taken in any more.
+    with suppress(Moved):
+        book.sync(progress=progress)
+    return book
+
+
+def wire_home(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], Recalls]]:
+    """Wire a book over a folder of Markdown."""
+    hidden = prepare_home(settings.home)
+    database = SqliteDatabase(
+        os.path.join(hidden, "state.db"), migrations=MIGRATIONS, clock=clock, busy_seconds=settings.busy_seconds
+    )
+    keys = _later_keys(os.path.join(hidden, "keys"))
+    parts = Parts(
+        db=database,
+        folder=HomeFolder(settings.home),
+        watcher=cast("Watcher", Lazy(lambda: _watcher(settings.home))),
+        outside=cast("Outside", Lazy(lambda: _outside(settings.home))),
+        keys=keys,
+        yaml=cast("Yaml", Lazy(_yaml)),
+        clock=clock,
+        zone=dates.zone_named(_zone(database, settings, keys)),
+        before_seal=(_run_steps_before_seal,),
+        after_commit=_run_step_after_commit,
+    )
+    return parts, lambda: _recalls(settings, lambda: _mapped_index(hidden))
+
+
+def wire_server(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], Recalls]]:
+    """Wire a book on PostgreSQL: no files, and keys that every server is given."""
+    from commonbook.engines.disk.no_files import NoFiles
+
+    keys = _server_keys(settings)
+    database = _postgres(settings, clock)
+    nothing = NoFiles(database.bytes_used)
+    with ExitStack() as undone:
+        undone.callback(database.close)
+        zone = dates.zone_named(_zone(database, settings, keys))
+        undone.pop_all()
+    parts = Parts(
+        db=database,
+        folder=nothing,
+        watcher=nothing,
+        outside=cast("Outside", Lazy(lambda: _outside(None))),
+        keys=keys,
+        yaml=cast("Yaml", Lazy(_yaml)),
+        clock=clock,
+        zone=zone,
+        before_seal=(_run_steps_before_seal,),
+        after_commit=_run_step_after_commit,
+    )
+    return parts, lambda: _recalls(settings, lambda: _postgres_index(settings, database))
+
+
+def _postgres(settings: Settings, clock: Clock) -> PostgresDatabase:
+    with needing_driver():
+        from commonbook.engines.postgres.database import PostgresDatabase
+        from commonbook.engines.postgres.migrations import MIGRATIONS as ON_POSTGRES
+    chosen = settings.database
+    if chosen is None:
+        raise ValueError("no server was chosen")
+    return PostgresDatabase(
+        chosen.address,
+        migrations=ON_POSTGRES,
+        clock=clock,
+        busy_seconds=settings.busy_seconds,
+        connections=chosen.connections,
+    )
+
+
+@contextmanager
+def needing_driver() -> Iterator[None]:
+    """Say what to install, where it is not."""
+    try:
+        yield
+    except ImportError as error:
+        raise DatabaseUnfit(
+            f"a book on PostgreSQL needs a package that is not installed: {error.name}",
+            fix="pip install 'commonbook[postgres]'",
+        ) from error
+
+
+def _server_keys(settings: Settings) -> Keys:
+    """Return the keys of a server: read now, and never made, since every server must have the same."""
+    from commonbook.engines.disk.signing_keys import KeyFiles
+
+    folder = settings.database.keys if settings.database else None
+    fix = "make keys once with `commonbook audit keys FOLDER`, and give every server that folder as COMMONBOOK_KEYS"
+    if folder is None:
+        raise KeyMissing("COMMONBOOK_KEYS does not say where the keys of this book are", fix=fix)
+    keys = KeyFiles(folder)
+    try:
+        keys.load(create=False)
+    except KeyMissing as error:
+        raise KeyMissing(error.message, fix=fix) from error
+    return keys
+
+
+def prepare_home(folder: str) -> str:
+    """Make the folders of a home where they are not there, or say why that cannot be."""
+    hidden = os.path.join(folder, HIDDEN)
+    kind = network_file_system(_existing(folder))
+    if kind is not None:
+        raise NetworkFileSystem(
+            f"{folder} is on a network file system ({kind}), whose locks cannot be trusted",
+            fix="put the home on a local disk; to share a book between machines, use the server on PostgreSQL",
+        )
+    try:
+        make_folders(hidden, mode=0o700)
+        make_folders(os.path.join(hidden, "out"), mode=0o700)
+    except OSError as error:
+        raise HomeReadOnly(
+            f"{folder} cannot be made or written: {error.strerror}",
+            fix="choose another home (--home, COMMONBOOK_HOME), or give this user write access",
+        ) from error
+    if not os.access(folder, os.W_OK) or not os.access(hidden, os.W_OK):
+        raise HomeReadOnly(f"{folder} is read-only", fix="give this user write access to the home")
+    return hidden
+
+
+def _existing(folder: str) -> str:
+    while not os.path.exists(folder) and folder != os.path.dirname(folder):
+        folder = os.path.dirname(folder)
+    return folder
+
+
+def _zone(database: Database, settings: Settings, keys: Keys) -> str:
+    """Return the home's zone: as chosen, else as recorded when the home was made, which may be now."""
+    with database.reading() as tx:
+        known = home.facts(tx)
+    if "id" not in known:
+        # The keys come first: only a home without a log may make them, and from here on it may have one.
+        keys.load(create=settings.database is None)
+        zone = settings.zone or dates.local_zone(settings.system_zone)
+        dates.zone_named(zone)
+        known = database.write(partial(_record, zone=zone, keys=keys.keyed_hash(_OURS)))
+    if settings.database is not None and known.get("keys") != keys.keyed_hash(_OURS):
+        raise KeyMissing(
+            f"the keys in {settings.database.keys} are not those that this book was made with",
+            fix="set COMMONBOOK_KEYS to the folder that the other servers of this database have",
+        )
+    return settings.zone or known["zone"]
+
+
+def _record(tx: Transaction, zone: str, keys: str) -> dict[str, str]:
+    home.record(tx, id=new_id(), created=stamp(tx.now), zone=zone, keys=keys)
+    return home.facts(tx)
+
+
+def _later_keys(folder: str) -> Keys:
+    made: list[Keys] = []
+
+    def make() -> Keys:
+        if not made:
+            from commonbook.engines.disk.signing_keys import KeyFiles
+
+            made.append(KeyFiles(folder))
+        return made[0]
+
+    return cast("Keys", Lazy(make))
+
+
+def _appender(parts: Parts) -> Appender:
+    made: list[Appender] = []
+
+    def make() -> Appender:
+        if not made:
+            from commonbook.sessions.append import Appender
+
+            made.append(Appender(parts))
+        return made[0]
+
+    return cast("Appender", Lazy(make))
+
+
+def _transfers() -> object:
+    from commonbook import transfer
+
+    return transfer
+
+
+def _mapped_index(hidden: str) -> Index:
+    from commonbook.engines.index.mapped_index import MappedIndex
+
+    return MappedIndex(os.path.join(hidden, "index"))
+
+
+def _postgres_index(settings: Settings, database: PostgresDatabase) -> Index:
+    from commonbook.engines.postgres.index import PostgresIndex
+
+    chosen = settings.database or DatabaseChoice("")
+    return PostgresIndex(database.line, kept=chosen.recall_mb << 20, graph_above=chosen.graph_above)
+
+
+def _recalls(settings: Settings, index: Callable[[], Index]) -> Recalls:
+    from commonbook.engines.embedders.registry import embedder_for
+    from commonbook.engines.embedders.static_table import StaticTable
+    from commonbook.recall.recaller import Recaller
+
+    embedder = embedder_for(settings.embedder)
+    table = embedder if isinstance(embedder, StaticTable) else StaticTable()
+    return Recaller(index(), embedder, table)
+
+
+def _yaml() -> Yaml:
+    from commonbook.engines.disk.yaml_fields import PyYaml
+
+    return PyYaml()
+
+
+def _watcher(folder: str) -> Watcher:
+    from commonbook.engines.disk.watcher import HomeWatcher
+
+    return HomeWatcher(folder)
+
+
+def _outside(folder: str | None) -> Outside:
+    from commonbook.engines.disk.import_export import OutsideHome
+
+    return OutsideHome(folder)

@@ -1,0 +1,102 @@
+"""Wiring of the remote client and its outbox."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from typing import TYPE_CHECKING, Final
+
+from commonbook.engines.process.clock import SystemClock
+from commonbook.errors import CommonbookError
+from commonbook.model.reports import Finding, Unsent
+from commonbook.ports.keys import Clock
+from commonbook.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from commonbook.client.client import Client, Mask
+    from commonbook.engines.sqlite.outbox import OutboxFile
+    from commonbook.ports.outbox import Transport
+
+
+_NAMED: Final = 20
+"""So many refused messages are named; all are counted."""
+
+
+def open_client(
+    settings: Settings,
+    transport: Transport,
+    *,
+    clock: Clock | None = None,
+    background: bool = True,
+    senders: int = 4,
+    answer_seconds: float = 15.0,
+) -> Client:
+    """Make a client that sends through this transport; what it appends is cleaned, and kept in the outbox first."""
+    from commonbook.text.masking import cleaned
+
+    return open_outbox(
+        settings.outbox,
+        transport,
+        mask=cleaned,
+        clock=clock,
+        busy_seconds=settings.busy_seconds,
+        background=background,
+        senders=senders,
+        answer_seconds=answer_seconds,
+    )
+
+
+def _outbox(settings: Settings, clock: Clock) -> OutboxFile:
+    from commonbook.engines.sqlite.outbox import OutboxFile
+
+    return OutboxFile(settings.outbox, clock=clock, busy_seconds=settings.busy_seconds)
+
+
+def unsent_messages(settings: Settings, clock: Clock) -> Unsent:
+    """Look what clients of this machine have in their outbox, if there is one; its trouble is told, not raised."""
+    if not os.path.exists(settings.outbox):
+        return Unsent()
+    from commonbook.ports.outbox import REFUSED
+
+    try:
+        with closing(_outbox(settings, clock)) as outbox:
+            counts, refused = outbox.counts(), outbox.held(REFUSED, limit=_NAMED)
+    except CommonbookError as error:
+        return Unsent(findings=(Finding("outbox", settings.outbox, error.message, error.fix),))
+    findings = [
+        Finding(
+            what="refused message",
+            where=f"message {one.id} of the outbox, session {one.session}",
+            why=one.reason,
+            fix="mend what it names, then let the client `retry` it, or `discard` it",
+        )
+        for one in refused
+    ]
+    return Unsent(*counts, tuple(findings))
+
+
+def open_outbox(
+    path: str,
+    transport: Transport,
+    *,
+    mask: Mask,
+    clock: Clock | None = None,
+    busy_seconds: float = 5.0,
+    background: bool = True,
+    senders: int = 4,
+    answer_seconds: float = 15.0,
+) -> Client:
+    """Make a client whose outbox is this file, which is made if it is not there, and send what it holds."""
+    from commonbook.client.client import Client
+    from commonbook.engines.sqlite.outbox import OutboxFile
+
+    clock = clock or SystemClock()
+    return Client(
+        transport,
+        OutboxFile(path, clock=clock, busy_seconds=busy_seconds),
+        mask=mask,
+        clock=clock,
+        background=background,
+        senders=senders,
+        answer_seconds=answer_seconds,
+    )

@@ -1,0 +1,75 @@
+"""Wiring of a migration between a home and a database server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from commonbook.compose.book import open_book, prepare_home, wire_home, wire_server
+from commonbook.engines.disk.durable_files import make_folders
+from commonbook.engines.disk.home_folder import HIDDEN
+from commonbook.engines.process.clock import SystemClock
+from commonbook.model.reports import MoveReport, Progress, quiet
+from commonbook.ports.engines import Parts, Recalls
+from commonbook.ports.keys import Clock
+from commonbook.settings.settings import DatabaseChoice, Settings, checked_address
+
+
+def make_keys(folder: str) -> str:
+    """Make the keys for a book on a server, if the folder has none; return the id of the signing key."""
+    from commonbook.engines.disk.signing_keys import KeyFiles
+
+    keys = KeyFiles(folder)
+    keys.load(create=True)
+    return keys.key_id
+
+
+def move_book(settings: Settings, to: str, *, progress: Progress = quiet) -> MoveReport:
+    """Move the book that the settings name to a database server or into a home, and leave it for good."""
+    from commonbook.transfer import migrate
+
+    clock = SystemClock()
+    with open_book(settings, progress=progress):
+        # What people did to the files is taken in first.
+        pass
+    with ExitStack() as opened:
+        old, _ = _wired(settings, clock, opened)
+        goal = _goal(settings, to)
+        new, _ = _wired(goal, clock, opened)
+        return migrate.move(old, new, to=goal.database.place if goal.database else goal.home, progress=progress)
+
+
+def _wired(settings: Settings, clock: Clock, opened: ExitStack) -> tuple[Parts, Callable[[], Recalls]]:
+    parts, recalls = wire_server(settings, clock) if settings.database else wire_home(settings, clock)
+    opened.callback(parts.folder.close)
+    opened.callback(parts.db.close)
+    return parts, recalls
+
+
+def _goal(settings: Settings, to: str) -> Settings:
+    """Return the settings of the new book, which has the keys of the old one."""
+    keys = settings.database.keys if settings.database else os.path.join(settings.home, HIDDEN, "keys")
+    if "://" in to:
+        # Whatever is no address of ours is none of a folder either, and may hold a password.
+        return settings._replace(database=DatabaseChoice(checked_address(to, "the address to move to"), keys))
+    home = os.path.realpath(os.path.join(settings.cwd, os.path.expanduser(to)))
+    if keys:
+        _copy_keys(keys, os.path.join(prepare_home(home), "keys"))
+    return settings._replace(home=home, database=None)
+
+
+def _copy_keys(old: str, new: str) -> None:
+    """Give a home the keys of a book, all of them or none, unless it has keys already."""
+    if os.path.exists(new):
+        return
+    part = f"{new}.part"
+    make_folders(part, mode=0o700)
+    for name in sorted(os.listdir(old)):
+        with open(os.path.join(old, name), "rb") as file:
+            data = file.read()
+        with open(os.open(os.path.join(part, name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    os.rename(part, new)

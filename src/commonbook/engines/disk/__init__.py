@@ -1,0 +1,1 @@
+"""The file system: home folder, atomic renames, watcher, archives, keys."""

@@ -1,0 +1,174 @@
+"""Front matter by PyYAML's events: nothing is constructed, so nothing in a file can run or blow up."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from commonbook.errors import BadFile
+from commonbook.ports.files import YamlField
+
+if TYPE_CHECKING:
+    from yaml import CollectionStartEvent, Event, NodeEvent, ScalarEvent
+    from yaml._yaml import Mark as CompiledMark
+    from yaml.error import Mark
+
+
+MAX_DEPTH: Final = 20
+MAX_EVENTS: Final = 5_000
+
+# YAML 1.1 ends a line here and YAML 1.2, like every editor, does not: line numbers would not be the file's.
+_ODD_BREAK: Final = re.compile(r"\r(?!\n)|[\x85\u2028\u2029]")
+_NULLS: Final = frozenset(("", "~", "null", "Null", "NULL"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PyYaml:
+    """Fulfils the port `Yaml`; uses libyaml if PyYAML was built with it and `compiled` is not False."""
+
+    compiled: bool = True
+
+    def fields(self, text: str) -> list[YamlField]:
+        """Return the top-level fields, in order; raises BadFile for whatever is not a plain mapping."""
+        if odd := _ODD_BREAK.search(text):
+            raise _bad(text.count("\n", 0, odd.start()), "has a line break that editors do not show", "take it out")
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader) if self.compiled else yaml.SafeLoader
+        reader = _Reader()
+        try:
+            for event in yaml.parse(text, Loader=loader):
+                reader.take(event)
+        except yaml.MarkedYAMLError as error:
+            line, _ = _spot(error.problem_mark or error.context_mark)
+            raise _bad(line, f"is not YAML: {error.problem or error.context}", _QUOTE) from error
+        except yaml.reader.ReaderError as error:
+            line = text.count("\n", 0, error.position)
+            raise _bad(line, "holds a character that YAML does not allow", "take it out") from error
+        except (yaml.YAMLError, ValueError, OverflowError) as error:  # PyYAML's own slips, as for "\U99999999"
+            raise _bad(reader.line, "is not YAML", _QUOTE) from error
+        return reader.fields
+
+
+_QUOTE: Final = 'mend that line; a value that begins with a special character or holds ": " needs quotes'
+_ONE_A_LINE: Final = "write one field a line, as `name: value`, from the beginning of the line"
+
+
+def _bad(line: int, what: str, fix: str) -> BadFile:
+    return BadFile(f"line {line + 1}: the front matter {what}", fix=fix)
+
+
+def _spot(mark: Mark | CompiledMark | None) -> tuple[int, int]:
+    return (mark.line, mark.column) if mark else (0, 0)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A list or map that has begun; a map's items are its keys and values in turn."""
+
+    is_map: bool
+    flow: bool
+    items: list[object] = field(default_factory=list)
+
+    def wants_key(self) -> bool:
+        return self.is_map and len(self.items) % 2 == 0
+
+    def value(self) -> object:
+        if self.is_map:
+            return dict(zip(self.items[::2], self.items[1::2], strict=True))
+        return self.items
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Takes one event after another. The first open map is the front matter itself."""
+
+    fields: list[YamlField] = field(default_factory=list)
+    line: int = 0
+    _column: int = 0
+    _open: list[_Open] = field(default_factory=list)
+    _names: dict[str, int] = field(default_factory=dict)
+    _end_line: int = 0
+    _events: int = 0
+
+    def take(self, event: Event) -> None:
+        self._events += 1
+        self.line, self._column = _spot(event.start_mark)
+        if self._events > MAX_EVENTS:
+            raise _bad(self.line, "has too many parts", "move what is long from the front matter into the text")
+        takers: Mapping[str, Callable[[Any], None]] = {
+            "DocumentStartEvent": self._start_document,
+            "AliasEvent": self._refuse_alias,
+            "ScalarEvent": self._take_scalar,
+            "MappingStartEvent": self._start,
+            "SequenceStartEvent": self._start,
+            "MappingEndEvent": self._end,
+            "SequenceEndEvent": self._end,
+        }
+        taker = takers.get(type(event).__name__)
+        if taker:
+            taker(event)
+
+    def _start_document(self, event: Any) -> None:  # noqa: ANN401 - the stubs do not know its attributes
+        if event.explicit:
+            raise _bad(self.line, "holds a second YAML document", "take out the line that begins with `---`")
+
+    def _refuse_alias(self, _event: Event) -> None:
+        raise _bad(self.line, "uses a YAML alias (`*name`)", "write the value out, or quote it")
+
+    def _check_node(self, event: NodeEvent, tag: str | None) -> None:
+        if event.anchor is not None:
+            raise _bad(self.line, "uses a YAML anchor (`&name`)", "take the anchor out, or quote the value")
+        if tag is not None:
+            raise _bad(self.line, "uses a YAML tag (`!name`)", "take the tag out, or quote the value")
+
+    def _take_scalar(self, event: ScalarEvent) -> None:
+        self._check_node(event, event.tag)
+        if not self._open:
+            raise _bad(self.line, "is not a list of fields", _ONE_A_LINE)
+        is_null = not event.style and event.value in _NULLS
+        if len(self._open) == 1 and self._open[0].wants_key():
+            self._take_name(None if is_null else event.value)
+        # A block scalar ends at the beginning of the line below it.
+        last, column = _spot(event.end_mark)
+        self._reach(last if column == 0 and last > self.line else last + 1)
+        self._place(None if is_null else event.value)
+
+    def _take_name(self, name: str | None) -> None:
+        if self._column or name is None:
+            raise _bad(self.line, "has a field that does not begin with its name", _ONE_A_LINE)
+        if name in self._names:
+            raise _bad(self.line, f"has a field a second time (see line {self._names[name] + 1})", "keep one of them")
+        self._names[name] = self.line
+
+    def _start(self, event: CollectionStartEvent) -> None:
+        self._check_node(event, event.tag)
+        is_map, is_flow = type(event).__name__ == "MappingStartEvent", bool(event.flow_style)
+        if not self._open and (is_flow or not is_map):
+            raise _bad(self.line, "is not a list of fields", _ONE_A_LINE)
+        if self._open and self._open[-1].wants_key():
+            raise _bad(self.line, "has a list or map in place of a name", _ONE_A_LINE)
+        if len(self._open) >= MAX_DEPTH:
+            raise _bad(self.line, f"is nested more than {MAX_DEPTH} deep", "write it flatter")
+        self._open.append(_Open(is_map, is_flow))
+
+    def _end(self, event: Event) -> None:
+        closed = self._open.pop()
+        if closed.flow:  # a block ends only where the next thing begins, so its parts tell its last line
+            self._reach(_spot(event.end_mark)[0] + 1)
+        if self._open:
+            self._place(closed.value())
+
+    def _reach(self, line: int) -> None:
+        self._end_line = max(self._end_line, line)
+
+    def _place(self, value: object) -> None:
+        within = self._open[-1]
+        if within.wants_key() and value is None:
+            value = ""
+        within.items.append(value)
+        if len(self._open) == 1 and within.wants_key():
+            name = str(within.items[-2])
+            self.fields.append(YamlField(name, value, self._names[name], self._end_line))

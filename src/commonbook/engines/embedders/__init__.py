@@ -1,0 +1,1 @@
+"""Embedders: the built-in word vector table, sentence-transformers, and an OpenAI-compatible address."""

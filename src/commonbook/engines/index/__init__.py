@@ -1,0 +1,1 @@
+"""The embedded recall index: immutable segments of mapped arrays."""

@@ -1,0 +1,1 @@
+"""PostgreSQL: the database of a server, and the recall index in it."""

@@ -1,0 +1,1 @@
+"""Locks between processes, fork safety and the clock."""

@@ -1,0 +1,1 @@
+"""SQLite: the database of a home, and the outbox of a client."""

@@ -1,0 +1,319 @@
+"""The embedded database: one file, one writer at a time, any number of readers and processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from functools import lru_cache
+from typing import Final
+
+from commonbook.engines.process.fair_lock import FairLock
+from commonbook.engines.process.fork_gate import Gate
+from commonbook.errors import Busy, CommonbookError, DiskFull, HomeDamaged, HomeError, HomeIsNewer, HomeReadOnly
+from commonbook.model.reports import Change
+from commonbook.ports.database import Row, Told, Transaction
+from commonbook.ports.keys import Clock
+
+_CLOSING_WAIT: Final = 2.0
+_NAME: Final = re.compile(r":([a-z_]+)")
+
+
+class SqliteDatabase:
+    """The Database port on SQLite in WAL mode, with a lock file before the writing transaction.
+
+    SQLite's own lock is neither fair nor patient: sixteen writers of 20 ms give "database is locked".
+    Behind `write.lock` there is only ever one writer, so SQLite never has to refuse one.
+    """
+
+    def __init__(
+        self, path: str, *, migrations: Sequence[str], clock: Clock, busy_seconds: float, lock: str = "write.lock"
+    ) -> None:
+        """Open or create the database and bring its schema up to date; `lock` names the lock file beside it."""
+        self._path = path
+        self._migrations = tuple(migrations)
+        self._clock = clock
+        self._busy_seconds = busy_seconds
+        self._lock = FairLock(os.path.join(os.path.dirname(path), lock))
+        self._readers: list[sqlite3.Connection] = []
+        self._writer: sqlite3.Connection | None = None
+        self._durable = True
+        self._owner: int | None = None
+        self._closed = False
+        self._gate = Gate(self._close_all)
+        with _typed(path):
+            self._prepare()
+
+    @property
+    def schema(self) -> int:
+        """The version of the schema."""
+        return len(self._migrations)
+
+    def damage(self) -> list[str]:
+        """Return what SQLite itself finds broken."""
+        with self.reading() as tx:
+            return [fault for (fault,) in tx.rows("PRAGMA integrity_check(20)") if fault != "ok"]
+
+    # --- reading
+
+    @contextmanager
+    def reading(self) -> Iterator[SqliteReading]:
+        """Open a consistent view of what is committed now."""
+        with _typed(self._path), self._gate.inside():
+            connection = self._checkout()
+            try:
+                connection.execute("BEGIN")
+                self._check_schema(connection)
+                yield SqliteReading(connection, self._clock.now())
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                self._readers.append(connection)
+
+    def _checkout(self) -> sqlite3.Connection:
+        try:
+            return self._readers.pop()
+        except IndexError:
+            return self._connect()
+
+    # --- writing
+
+    def write(self, story: Callable[[SqliteTransaction], Told], *, durable: bool = True) -> Told:
+        """Let a story happen in the writing transaction; here nobody can get in its way."""
+        with self.writing(durable=durable) as tx:
+            return story(tx)
+
+    @contextmanager
+    def writing(self, *, durable: bool = True) -> Iterator[SqliteTransaction]:
+        """Open the writing transaction, alone among all processes."""
+        if self._owner == threading.get_ident():
+            raise RuntimeError("a writing transaction was opened inside another")
+        with self._lock.hold(self._busy_seconds), self._gate.inside(), _typed(self._path):
+            self._owner = threading.get_ident()
+            try:
+                connection = self._writer_for(durable=durable)
+                connection.execute("BEGIN IMMEDIATE")
+                try:
+                    self._check_schema(connection)
+                    yield SqliteTransaction(connection, self._clock.now())
+                    connection.execute("COMMIT")
+                finally:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+            finally:
+                self._owner = None
+
+    def _writer_for(self, *, durable: bool) -> sqlite3.Connection:
+        if self._writer is None:
+            self._writer = self._connect()
+            self._durable = True
+        if self._durable != durable:
+            self._writer.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+            self._durable = durable
+        return self._writer
+
+    # --- opening and closing
+
+    def _connect(self) -> sqlite3.Connection:
+        if self._closed:
+            raise HomeError("the book is closed", fix="open it again with commonbook.open()")
+        connection = sqlite3.connect(
+            self._path,
+            timeout=self._busy_seconds,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA fullfsync=ON")
+        connection.execute("PRAGMA checkpoint_fullfsync=ON")
+        return connection
+
+    def _prepare(self) -> None:
+        self._refuse_newer()
+        connection = self._connect()
+        version = self._version(connection)
+        if version < len(self._migrations):
+            with self._lock.hold(self._busy_seconds):
+                self._migrate(connection)
+        self._readers.append(connection)
+
+    def _refuse_newer(self) -> None:
+        """Look at the version without writing: even opening and closing would tidy up what a crash left."""
+        if _is_empty(self._path):
+            return
+        looking = sqlite3.connect(self._read_only_address(), uri=True, timeout=self._busy_seconds)
+        try:
+            version = self._version(looking)
+        finally:
+            looking.close()
+        if version > len(self._migrations):
+            raise self._newer(version)
+
+    def _read_only_address(self) -> str:
+        # Without a log there is nothing to share: `immutable` then reads the file and makes none beside it. (Reading it
+        # without SQLite would not do: closing the file would drop the locks of every connection of this process.)
+        path = self._path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+        return f"file:{path}?mode=ro" + ("&immutable=1" if _is_empty(self._path + "-wal") else "")
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        if self._version(connection) == 0:
+            connection.execute("PRAGMA journal_mode=WAL").fetchall()
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            version = self._version(connection)
+            if version > len(self._migrations):
+                raise self._newer(version)
+            for number, script in enumerate(self._migrations[version:], start=version + 1):
+                for statement in _statements(script):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version={number}")
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+
+    @staticmethod
+    def _version(connection: sqlite3.Connection) -> int:
+        ((version,),) = connection.execute("PRAGMA user_version").fetchall()
+        return int(version)
+
+    def _check_schema(self, connection: sqlite3.Connection) -> None:
+        version = self._version(connection)
+        if version != len(self._migrations):
+            raise self._newer(version)
+
+    def _newer(self, version: int) -> HomeIsNewer:
+        return HomeIsNewer(
+            f"the home has schema {version}, this program knows {len(self._migrations)}",
+            fix="update Commonbook and start it again; nothing was changed",
+        )
+
+    def close(self) -> None:
+        """Close for good; the last to close in any process writes SQLite's log back, so it takes the lock."""
+        self._closed = True
+        if self._readers or self._writer:
+            with suppress(Busy), self._lock.hold(_CLOSING_WAIT):
+                self._close_all()
+            self._close_all()
+        self._lock.close()
+
+    def _close_all(self) -> None:
+        connections = [*self._readers, *([self._writer] if self._writer else [])]
+        self._readers, self._writer = [], None
+        for connection in connections:
+            connection.close()
+
+
+class SqliteReading:
+    """A consistent view; every cursor is read to its end."""
+
+    def __init__(self, connection: sqlite3.Connection, now: datetime) -> None:
+        """Read through this connection; `now` is the one time of everything in it."""
+        self._connection = connection
+        self.now = now
+
+    def rows(self, sql: str, /, **params: object) -> list[Row]:
+        """Return all rows of a query."""
+        return self._connection.execute(*_expanded(sql, params)).fetchall()
+
+    def row(self, sql: str, /, **params: object) -> Row | None:
+        """Return the first row of a query, or None."""
+        found = self.rows(sql, **params)
+        return found[0] if found else None
+
+    def ask(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
+        """Return what gives the rows of a query; here nobody has to wait for them."""
+        found = self.rows(sql, **params)
+        return lambda: found
+
+
+class SqliteTransaction(SqliteReading):
+    """The writing transaction."""
+
+    # There is only ever one.
+    locking = claiming = hurrying = ""
+
+    def __init__(self, connection: sqlite3.Connection, now: datetime) -> None:
+        """Write through this connection; `now` is the one time of everything in it."""
+        super().__init__(connection, now)
+        self.recorded: list[Change] = []
+        self.touched: dict[str, str | None] = {}
+        self.proof: Callable[[Transaction], bool] | None = None
+
+    def run(self, sql: str, /, **params: object) -> int:
+        """Run one statement and return how many rows it touched."""
+        return self._connection.execute(*_expanded(sql, params)).rowcount
+
+    def run_many(self, sql: str, params: Sequence[Mapping[str, object]], /) -> None:
+        """Run one statement for each set of parameters."""
+        self._connection.executemany(sql, params)
+
+    def record(self, change: Change) -> None:
+        """Note a change for the seal."""
+        self.recorded.append(change)
+
+
+def _expanded(sql: str, params: dict[str, object]) -> tuple[str, dict[str, object]]:
+    """Spread parameters that are sequences over placeholders of their own: `IN :ids`."""
+    if " IN :" not in sql:
+        return sql, params
+    lists = {name: value for name, value in params.items() if isinstance(value, (tuple, list))}
+    if not lists:
+        return sql, params
+    flat = {name: value for name, value in params.items() if name not in lists}
+    for name, values in lists.items():
+        flat.update({f"{name}_{index}": value for index, value in enumerate(values)})
+    return _spread(sql, tuple((name, len(values)) for name, values in lists.items())), flat
+
+
+@lru_cache(maxsize=512)
+def _spread(sql: str, lengths: tuple[tuple[str, int], ...]) -> str:
+    sizes = dict(lengths)
+
+    def placeholders(match: re.Match[str]) -> str:
+        name = match[1]
+        if name not in sizes:
+            return match[0]
+        return "(" + ", ".join(f":{name}_{index}" for index in range(sizes[name])) + ")"
+
+    return _NAME.sub(placeholders, sql)
+
+
+def _is_empty(path: str) -> bool:
+    return not os.path.exists(path) or os.path.getsize(path) == 0
+
+
+def _statements(script: str) -> list[str]:
+    return [statement for statement in script.split(";") if statement.strip()]
+
+
+@contextmanager
+def _typed(path: str) -> Iterator[None]:
+    """Turn SQLite's errors into ours, each with its fix."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        raise _translate(error, path) from error
+
+
+def _translate(error: sqlite3.DatabaseError, path: str) -> CommonbookError:
+    name = getattr(error, "sqlite_errorname", "") or ""
+    if name.startswith("SQLITE_FULL"):
+        return DiskFull("there is no room left for the database", fix="free some space and try again")
+    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
+        return HomeReadOnly(f"{path} cannot be written: {error}", fix="give this user write access to the home")
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return Busy(f"the database is held by a program that is not ours: {error}", fix="close that program")
+    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+        return HomeDamaged(
+            f"{path} is damaged: {error}",
+            fix="restore a back-up, or move state.db away and open the home again: the Markdown is all there",
+        )
+    if name.startswith("SQLITE_IOERR"):
+        return HomeError(f"{path} cannot be read or written: {error}", fix="check the disk, then try again")
+    return HomeDamaged(f"the database refused a statement: {error}", fix="run `commonbook doctor` and report this")

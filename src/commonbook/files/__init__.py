@@ -1,0 +1,1 @@
+"""Markdown files of a home: the journal of pending writes, hand edits, and the scan of the folder."""

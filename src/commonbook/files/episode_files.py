@@ -1,0 +1,57 @@
+"""Adopting: the messages of an episode that came as a file go back into the log of their session."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from commonbook.markdown import transcript
+from commonbook.model.memory import Memory
+from commonbook.model.session import Message, Session
+from commonbook.tables import sessions
+from commonbook.write.context import Desk
+
+_MOST: Final = 10**12
+"""A larger number is a slip of the hand; behind it, a session would soon count further than a transcript can tell."""
+
+
+def adopt(desk: Desk, memory: Memory) -> None:
+    """Take the messages of an episode into its session's log, where they are not known yet; who has them keeps them."""
+    if memory.kind != "episode" or not memory.session:
+        return
+    told = [one for one in transcript.parse(memory.text).messages if 0 < one.seq <= _MOST]
+    known = sessions.several(desk.tx, desk.spaces, [one.id for one in told])
+    fresh = _distinct([one for one in told if one.id not in known])
+    session = _session(desk, memory, memory.session) if fresh else None
+    if session is None:
+        return
+    taken = sessions.numbers(desk.tx, session)
+    adopted = [
+        Message(one.id, session.id, one.seq, one.role, one.author, one.text, one.time, episode=memory.id)
+        for one in fresh
+        if one.seq not in taken
+    ]
+    if adopted:
+        sessions.append(desk.tx, session, [(one, None) for one in adopted])
+        desk.log(session.space, "session.adopt", (), session=session.id, messages=len(adopted))
+
+
+def _distinct(told: list[transcript.Utterance]) -> list[transcript.Utterance]:
+    """Return messages in the order of their numbers; of two with one id or number, the first that stands there."""
+    by_id: dict[str, transcript.Utterance] = {}
+    for one in told:
+        by_id.setdefault(one.id, one)
+    by_seq: dict[int, transcript.Utterance] = {}
+    for one in by_id.values():
+        by_seq.setdefault(one.seq, one)
+    return [by_seq[seq] for seq in sorted(by_seq)]
+
+
+def _session(desk: Desk, memory: Memory, session_id: str) -> Session | None:
+    if sessions.place(desk.tx, session_id) is not None:
+        desk.hold_sessions(session_id)
+        return sessions.find(desk.tx, desk.spaces, session_id)
+    session = Session(
+        session_id, memory.space, None, memory.tags, memory.created, None, sessions.FIRST_GENERATION, last=0
+    )
+    sessions.add(desk.tx, session)
+    return session

@@ -1,0 +1,58 @@
+"""`edit` in a person's own editor; what they typed is never lost."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from typing import TYPE_CHECKING
+
+from commonbook.errors import BadInput, CommonbookError
+from commonbook.interfaces.cli.input import text as input_text
+from commonbook.model.memory import Receipt
+
+if TYPE_CHECKING:
+    from commonbook.book.book import Book
+
+
+def edit_by_hand(book: Book, memory_id: str, editor: str, *, expected_version: int | None) -> Receipt:
+    """Let a person edit the text of a memory, and save it if nobody else has changed the memory meanwhile."""
+    memory = book.get(memory_id)
+    path = _written(memory.text)
+    try:
+        _open_editor(editor, path)
+        with input_text.open_file(path) as file:
+            text = input_text.decoded(file, path)
+        # Editors end a file with a new line, whether or not the text had one.
+        if text.endswith("\n") and not memory.text.endswith("\n"):
+            text = text[:-1]
+        version = memory.version if expected_version is None else expected_version
+        receipt = book.edit(memory.id, text=text, expected_version=version)
+    except CommonbookError as error:
+        error.fix = f"{error.fix}; what you typed is kept in {path}"
+        raise
+    except BaseException:
+        print(f"commonbook: what you typed is kept in {path}", file=sys.stderr)
+        raise
+    os.unlink(path)
+    return receipt
+
+
+def _written(text: str) -> str:
+    handle, path = tempfile.mkstemp(prefix="commonbook-", suffix=".md")
+    with open(handle, "wb") as file:
+        file.write(text.encode())
+    return path
+
+
+def _open_editor(editor: str, path: str) -> None:
+    fix = "set EDITOR or VISUAL to a command that edits a file and waits for you"
+    try:
+        command = shlex.split(editor)
+        code = subprocess.run([*command, path], check=False).returncode  # noqa: S603 - the person's own choice
+    except (OSError, ValueError) as error:
+        raise BadInput(f"the editor {editor!r} cannot be started: {error}", fix=fix) from error
+    if code:
+        raise BadInput(f"the editor {editor!r} ended with {code}, so nothing was saved", fix=fix)

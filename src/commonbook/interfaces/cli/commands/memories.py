@@ -1,0 +1,267 @@
+"""Commands on memories: remember, edit, move, delete, link, recall, show, list, history."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from commonbook.errors import BadInput
+from commonbook.interfaces import json_values
+from commonbook.interfaces.cli.input import text as input_text
+from commonbook.interfaces.cli.output import memories
+from commonbook.model.memory import UNSET, Filter, Unset
+from commonbook.settings.settings import PERSONAL
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from commonbook.interfaces.cli.call import Call, Command
+
+
+_TIMES: Final = ("occurred", "valid_from", "valid_until", "expires")
+
+
+# --- writing
+
+
+def _remember(call: Call) -> int:
+    args = call.args
+    if args.batch is not None:
+        from commonbook.interfaces.cli.commands.batch import remember_lines
+
+        return remember_lines(call)
+    text = input_text.text_of(args, piped=True)
+    if text is None:
+        raise BadInput("there is nothing to remember", fix="give a text, - for standard input, or --file")
+    said = call.book.remember(
+        text,
+        space=args.space,
+        kind=args.kind or "note",
+        title=args.title,
+        tags=input_text.tags(args.tag or ()),
+        importance=_importance(args.importance) if args.importance is not None else None,
+        **{name: getattr(args, name) for name in _TIMES},
+        links=[_link_to(call, one) for one in args.link],
+        replaces=call.id(args.replaces) if args.replaces is not None else None,
+        key=args.key,
+    )
+    if not said.new:
+        return call.tell(json_values.receipt(said), lambda out: memories.repeated(out, said))
+    return call.tell(json_values.receipt(said), lambda out: memories.receipt(out, "Remembered", said))
+
+
+def _edit(call: Call) -> int:
+    args = call.args
+    memory_id = call.id(args.id)
+    text = input_text.text_of(args, piped=False)
+    changes = _changes(args)
+    expected = args.expected_version
+    if text is not None:
+        changes["text"] = text
+    if args.add_tag or args.remove_tag:
+        changes["tags"], expected = _changed_tags(call, memory_id, changes.get("tags", UNSET), expected)
+    if changes:
+        said = call.book.edit(memory_id, **changes, expected_version=expected)
+    elif input_text.is_terminal(sys.stdin) and input_text.is_terminal(sys.stdout):
+        from commonbook.interfaces.cli.commands.edit import edit_by_hand
+
+        said = edit_by_hand(call.book, memory_id, call.settings.editor or "vi", expected_version=expected)
+    else:
+        raise BadInput("nothing says what to change", fix="give a text, - for standard input, --file, or a field")
+    code = call.tell(json_values.receipt(said), lambda out: memories.receipt(out, "Edited", said))
+    if said.copies:
+        # Where there are very many copies, some wait for a job.
+        call.turn()
+    return code
+
+
+def _changes(args: Namespace) -> dict[str, Any]:
+    """Return the fields that were typed; an empty value, or `none` where that is no text, takes one away."""
+    changes: dict[str, Any] = {}
+    if args.title is not None:
+        changes["title"] = args.title or None
+    if args.kind is not None:
+        changes["kind"] = args.kind
+    if args.tag is not None:
+        changes["tags"] = input_text.tags(args.tag)
+    if args.importance is not None:
+        changes["importance"] = None if _is_nothing(args.importance) else _importance(args.importance)
+    for name in _TIMES:
+        value = getattr(args, name)
+        if value is not None:
+            changes[name] = None if _is_nothing(value) else value
+    return changes
+
+
+def _changed_tags(
+    call: Call, memory_id: str, tags: list[str] | Unset, expected: int | None
+) -> tuple[list[str], int | None]:
+    """Return the tags with some added and removed, and the version of the memory that this is right for."""
+    if isinstance(tags, Unset):
+        memory = call.book.get(memory_id)
+        tags, expected = list(memory.tags), memory.version if expected is None else expected
+    fewer = set(input_text.tags(call.args.remove_tag))
+    return [tag for tag in (*tags, *input_text.tags(call.args.add_tag)) if tag not in fewer], expected
+
+
+def _move(call: Call) -> int:
+    args = call.args
+    said = call.book.move(call.id(args.id), args.to, expected_version=args.expected_version)
+    return call.tell(json_values.receipt(said), lambda out: memories.receipt(out, "Moved", said))
+
+
+def _delete(call: Call) -> int:
+    args = call.args
+    chosen = _filter(args)
+    if args.ids:
+        if chosen != Filter():
+            raise BadInput("both ids and a filter say what to delete", fix="give ids, or a filter, not both")
+        ids = [call.id(part) for part in args.ids]
+        said = call.book.delete(*ids, expected_version=args.expected_version, dry_run=args.dry_run)
+    elif args.expected_version is not None:
+        raise BadInput("--expected-version is of one memory", fix="give the memory's id with it")
+    elif args.dry_run or args.yes:
+        said = call.book.delete_where(chosen, dry_run=args.dry_run)
+    else:
+        found = call.book.delete_where(chosen, dry_run=True)
+        # What was agreed to is what was counted, whatever has come since.
+        said = call.book.delete(*(found.ids if _agreed(call, len(found.ids)) else ()))
+    return call.tell(json_values.deleted(said), lambda out: memories.deleted(out, said))
+
+
+def _agreed(call: Call, count: int) -> bool:
+    if not input_text.is_terminal(sys.stdin):
+        raise BadInput(
+            f"{count} memories would be deleted, and nobody is here to ask",
+            fix="look at them with --dry-run, then delete them with --yes",
+        )
+    if not count:
+        return False
+    call.progress.pause()
+    print(f"Delete {count} {'memory' if count == 1 else 'memories'}? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _link(call: Call) -> int:
+    args = call.args
+    said = call.book.link(call.id(args.id), args.relation, call.id(args.target))
+    return call.tell(json_values.receipt(said), lambda out: memories.receipt(out, "Linked", said))
+
+
+def _unlink(call: Call) -> int:
+    args = call.args
+    said = call.book.unlink(call.id(args.id), args.relation, call.id(args.target))
+    return call.tell(json_values.receipt(said), lambda out: memories.receipt(out, "Unlinked", said))
+
+
+# --- reading
+
+
+def _show(call: Call) -> int:
+    from commonbook.interfaces.cli.output import reasoning
+
+    memory = call.book.get(call.id(call.args.id))
+    incoming = [link for link in call.book.links(memory.id) if link.target == memory.id]
+    return call.tell(
+        json_values.shown(memory, incoming),
+        lambda out: memories.memory(out, memory, incoming, reasoning.titles_in(call.book, memory)),
+    )
+
+
+def _list(call: Call) -> int:
+    args = call.args
+    page = call.book.list(_filter(args), limit=args.limit, after=args.after)
+    return call.tell(json_values.page(page), lambda out: memories.page(out, page, whole_ids=args.deleted))
+
+
+def _recall(call: Call) -> int:
+    from commonbook.interfaces.cli.output import hits
+
+    args = call.args
+    chosen = _filter(args)
+    spaces = ([args.space] if args.space else []) + args.spaces
+    said = call.book.recall(
+        _question(args.query),
+        spaces=spaces,
+        k=args.k,
+        kinds=chosen.kinds,
+        tags=chosen.tags,
+        since=chosen.since,
+        until=chosen.until,
+        as_of=args.as_of,
+        min_score=args.min_score,
+        budget_tokens=args.budget_tokens,
+        include=[name.strip() for value in args.include for name in value.split(",")],
+        # The words that matched are shown to people in any case.
+        explain=args.explain or not args.json,
+        progress=call.progress,
+    )
+    where = spaces or dict.fromkeys((call.book.default_space, PERSONAL))
+    return call.tell(
+        json_values.recalled(said, explain=args.explain),
+        lambda out: hits.recalled(out, said, where=" and ".join(where), explain=args.explain),
+    )
+
+
+def _question(words: list[str]) -> str:
+    return input_text.decoded(input_text.standard_input(), input_text.STDIN) if words == ["-"] else " ".join(words)
+
+
+def _history(call: Call) -> int:
+    from commonbook.interfaces.cli.output.memories import diffs_of
+
+    memory_id = call.id(call.args.id)
+    revisions = call.book.history(memory_id)
+    diffs = diffs_of(revisions) if call.args.diff else [None] * len(revisions)
+    return call.tell(
+        json_values.history(memory_id, revisions, diffs), lambda out: memories.history(out, revisions, diffs)
+    )
+
+
+# --- words into values
+
+
+def _filter(args: Namespace) -> Filter:
+    """Return what was typed as a filter; without --space it means every space."""
+    return Filter(
+        space=args.space,
+        kinds=tuple(args.kind),
+        # An empty tag is left in, for the book to refuse: a variable that was not set must not mean every memory.
+        tags=tuple(tag for value in args.tag for tag in value.split(",")),
+        since=args.since,
+        until=args.until,
+        deleted=getattr(args, "deleted", False),
+    )
+
+
+def _importance(value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise BadInput(f"importance {value!r} is not a number", fix="give a number from 0 to 1") from None
+
+
+def _link_to(call: Call, typed: str) -> tuple[str, str]:
+    relation, colon, target = typed.partition(":")
+    if not colon:
+        raise BadInput(f"{typed!r} is not a link", fix="write it as RELATION:ID, such as related_to:7f3a9c2e")
+    return relation, call.id(target)
+
+
+def _is_nothing(value: str) -> bool:
+    return value.strip().lower() in ("", "none")
+
+
+COMMANDS: Final[Mapping[str, Command]] = {
+    "remember": _remember,
+    "edit": _edit,
+    "move": _move,
+    "delete": _delete,
+    "link": _link,
+    "unlink": _unlink,
+    "recall": _recall,
+    "show": _show,
+    "list": _list,
+    "history": _history,
+}

@@ -1,0 +1,118 @@
+"""The table of commands, and how one is run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from commonbook.compose.book import open_book
+from commonbook.interfaces.cli.call import Call, Command
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from commonbook.book.book import Book
+
+
+_Commands: TypeAlias = Mapping[str, Command]
+
+
+def run(args: Namespace) -> int:
+    """Run the command that was typed, and return its exit code."""
+    name = f"{args.command} {args.action}" if "action" in args else args.command
+    command = _COMMANDS[name]()[name]
+    call = Call(args)
+    if name in _WITHOUT_BOOK:
+        return command(call)
+    with call.progress, open_book(call.settings, progress=call.progress) as book:
+        call.book = _for_actor(book, call)
+        return command(call)
+
+
+def _for_actor(book: Book, call: Call) -> Book:
+    """Return the book as its actor sees it: a key's principal, the principal that was named, or the owner."""
+    if call.settings.key is not None:
+        book = book.with_key(call.settings.key)
+    return book if call.args.actor is None else book.acting_as(call.args.actor)
+
+
+# --- subjects, each loaded when one of its commands is run
+
+
+def _memories() -> _Commands:
+    from commonbook.interfaces.cli.commands import memories
+
+    return memories.COMMANDS
+
+
+def _sessions() -> _Commands:
+    from commonbook.interfaces.cli.commands import sessions
+
+    return sessions.COMMANDS
+
+
+def _sharing() -> _Commands:
+    from commonbook.interfaces.cli.commands import sharing
+
+    return sharing.COMMANDS
+
+
+def _sharing_rules() -> _Commands:
+    from commonbook.interfaces.cli.commands import sharing_rules
+
+    return sharing_rules.COMMANDS
+
+
+def _reasoning() -> _Commands:
+    from commonbook.interfaces.cli.commands import reasoning
+
+    return reasoning.COMMANDS
+
+
+def _access() -> _Commands:
+    from commonbook.interfaces.cli.commands import access
+
+    return access.COMMANDS
+
+
+def _spaces() -> _Commands:
+    from commonbook.interfaces.cli.commands import spaces
+
+    return spaces.COMMANDS
+
+
+def _worker() -> _Commands:
+    from commonbook.interfaces.cli.commands import worker
+
+    return worker.COMMANDS
+
+
+def _maintenance() -> _Commands:
+    from commonbook.interfaces.cli.commands import maintenance
+
+    return maintenance.COMMANDS
+
+
+def _completion() -> _Commands:
+    from commonbook.interfaces.cli.commands import completion
+
+    return completion.COMMANDS
+
+
+_COMMANDS: Final[Mapping[str, Callable[[], _Commands]]] = {
+    **dict.fromkeys(("remember", "edit", "move", "delete", "link", "unlink"), _memories),
+    **dict.fromkeys(("recall", "show", "list", "history"), _memories),
+    **dict.fromkeys(("session append", "session switch", "session rewind", "session close"), _sessions),
+    **dict.fromkeys(("session flush", "session show", "session list"), _sessions),
+    **dict.fromkeys(("share", "pull", "unshare", "refresh", "detach", "adopt", "lineage", "copies"), _sharing),
+    **dict.fromkeys(("rules list", "rules add", "rules remove", "pending", "approve", "reject"), _sharing_rules),
+    **dict.fromkeys(("request", "limit list", "limit set"), _sharing_rules),
+    **dict.fromkeys(("reflect", "supersede", "reinstate", "dependents", "inbox", "triage"), _reasoning),
+    **dict.fromkeys(("grant add", "grant list", "grant revoke", "key create", "key list", "key revoke"), _access),
+    **dict.fromkeys(("space list", "space create", "space rename", "space which", "space depth"), _spaces),
+    "worker": _worker,
+    **dict.fromkeys(("import", "export", "migrate", "rebuild", "reindex", "doctor", "status"), _maintenance),
+    **dict.fromkeys(("audit verify", "audit list", "audit keys"), _maintenance),
+    "completion": _completion,
+}
+_WITHOUT_BOOK: Final = frozenset({"space which", "completion", "audit keys", "migrate"})

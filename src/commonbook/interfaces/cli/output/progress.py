@@ -1,0 +1,80 @@
+"""Telling how far long work is: a bar on a terminal, lines elsewhere, nothing for short work."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
+
+
+_SHORT = 0.7
+_PAUSE = 1.0
+
+
+class Teller:
+    """A Progress on standard error, which must be closed."""
+
+    def __init__(self, *, bar: bool) -> None:
+        """Draw a bar, or print lines."""
+        self._as_bar = bar
+        self._began = time.monotonic()
+        self._next = self._began + _PAUSE
+        self._bar: Bar | None = None
+        self._task: TaskID | None = None
+        self._what = ""
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Say how many are done, and of how many, if that is known (else 0)."""
+        now = time.monotonic()
+        if self._as_bar:
+            if now >= self._began + _SHORT:
+                self._draw(what, done, total)
+        elif now >= self._next:
+            self._next = now + _PAUSE
+            print(f"{what}: {done:,} of {total:,}" if total else f"{what}: {done:,}", file=sys.stderr, flush=True)
+
+    def _draw(self, what: str, done: int, total: int) -> None:
+        if self._bar is None:
+            self._bar = _make_bar()
+            self._bar.start()
+        if self._task is None or what != self._what:
+            if self._task is not None:
+                self._bar.remove_task(self._task)
+            self._task = self._bar.add_task(what, total=total or None)
+            self._what = what
+        self._bar.update(self._task, completed=done, total=total or None)
+
+    def pause(self) -> None:
+        """Take the bar away, for instance because an answer is to be printed; the next call draws it again."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = self._task = None
+
+    def __enter__(self) -> Self:
+        """Tell while the block lasts."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take the bar away."""
+        self.pause()
+
+
+def _make_bar() -> Bar:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(file=sys.stderr),
+        transient=True,
+    )

@@ -1,0 +1,1 @@
+"""The signed log: one hash chain of signed entries for each space."""

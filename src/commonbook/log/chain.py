@@ -1,0 +1,301 @@
+"""The signed log: one chain of entries for each space, and a signed head that says where it ends.
+
+The format never changes. A part is the length of its UTF-8 bytes (8 bytes, big endian) and these bytes.
+Numbers are decimal text.
+
+    hash            SHA-256 of the parts: ENTRY_TAG, space, seq, time, actor, action, subjects, payload, previous,
+                    key_id
+    signature       Ed25519 of the part SIGNATURE_TAG and the 32 raw bytes of the hash
+    head signature  Ed25519 of the parts: HEAD_TAG, space, seq, hash, key_id
+
+Hashes, signatures and key ids are lower-case hexadecimal, and nothing else is accepted: every stored byte counts.
+The head has a tag of its own, so that an older entry's signature cannot pass for the head of a log whose tail was cut.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from hashlib import sha256
+from json.encoder import encode_basestring
+from math import isfinite
+from typing import Final
+
+from commonbook.errors import BadInput, HomeDamaged
+from commonbook.model.ids import stamp
+from commonbook.model.reports import Change, LogEntry
+from commonbook.ports.database import Reading, Transaction
+from commonbook.ports.keys import Keys
+
+ENTRY_TAG: Final = "commonbook log entry v1"
+SIGNATURE_TAG: Final = "commonbook log entry signature v1"
+HEAD_TAG: Final = "commonbook log head v1"
+NO_PREVIOUS: Final = "0" * 64
+BEGINNING: Final = (0, NO_PREVIOUS)
+"""The end of a chain that has no entry yet."""
+
+
+# An entry is read as it is stored: its fields are the columns of the table `log_entry`.
+FIELDS: Final = LogEntry._fields
+_ENTRY: Final = ", ".join(FIELDS)
+_LARGEST_INT: Final = 2**53 - 1
+
+_quoted: Final = encode_basestring
+
+
+# Canonical JSON (RFC 8785)
+
+
+def canonical(value: object) -> str:
+    """Write a value as canonical JSON, one text for one value; BadInput for what JSON cannot hold."""
+    try:
+        text = _json(value)
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadInput("a lone surrogate cannot be written as JSON", fix="send valid Unicode text") from error
+    except RecursionError as error:
+        raise BadInput("a value nested this deep cannot be written as JSON", fix="send a flatter value") from error
+    return text
+
+
+def _json(value: object) -> str:
+    if isinstance(value, str):
+        return _quoted(value)
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else "true" if value else "false"
+    if isinstance(value, int):
+        return _integer(value)
+    if isinstance(value, float):
+        return _float(value)
+    if isinstance(value, dict | Mapping):
+        return _object(value)
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(_json, value))}]"
+    raise BadInput(f"a {type(value).__name__} cannot be written as JSON", fix="use text, numbers, lists and objects")
+
+
+def _object(value: Mapping[object, object]) -> str:
+    names = [name for name in value if isinstance(name, str)]
+    if len(names) != len(value):
+        raise BadInput("a JSON object has names that are not text", fix="use text for every name")
+    # The order is that of UTF-16 code units; for ASCII, plain order is the same and much faster.
+    names.sort(key=None if all(map(str.isascii, names)) else lambda name: name.encode("utf-16-be"))
+    return "{" + ",".join([f"{_quoted(name)}:{_json(value[name])}" for name in names]) + "}"
+
+
+def _integer(value: int) -> str:
+    if abs(value) > _LARGEST_INT:
+        raise BadInput(f"the integer {value:#x} is too large for JSON", fix="send it as text")
+    return int.__repr__(value)
+
+
+def _float(value: float) -> str:
+    """Write the shortest digits that read back as the same number, laid out as ECMAScript does."""
+    if not isfinite(value):
+        raise BadInput(f"{value} cannot be written as JSON", fix="send a finite number")
+    if value == 0:
+        return "0"
+    sign = "-" if value < 0 else ""
+    mantissa, _, exponent = float.__repr__(abs(value)).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    point = len(digits) - len(fraction) + int(exponent or 0)
+    digits = digits.rstrip("0")
+    if len(digits) <= point <= 21:
+        return sign + digits.ljust(point, "0")
+    if 0 < point <= 21:
+        return f"{sign}{digits[:point]}.{digits[point:]}"
+    if -6 < point <= 0:
+        return f"{sign}0.{'0' * -point}{digits}"
+    rest = f".{digits[1:]}" if len(digits) > 1 else ""
+    return f"{sign}{digits[0]}{rest}e{point - 1:+d}"
+
+
+# Writing and reading
+
+
+def hold(tx: Transaction, spaces: Sequence[str]) -> dict[str, tuple[int, str]]:
+    """Let nobody else add to the chains of these spaces until the transaction ends; return where each ends.
+
+    Whoever changes something of a space adds to its chain, so that nothing is committed there meanwhile.
+    """
+    return holding(tx, spaces)()
+
+
+def holding(
+    tx: Transaction, spaces: Sequence[str], *, if_free: bool = False
+) -> Callable[[], dict[str, tuple[int, str]]]:
+    """Ask to `hold` these spaces, and return what waits for it: what is asked behind it is asked when they are held.
+
+    `if_free` leaves out those that another holds, in place of waiting for them.
+    """
+    if not spaces:
+        return dict
+    how = tx.claiming if if_free else tx.locking
+    rows = tx.ask(
+        f"SELECT space, seq, hash FROM log_head WHERE space IN :spaces ORDER BY space{how}",
+        spaces=sorted(spaces),
+    )
+    return lambda: {space: _checked_end(space, seq, digest) for space, seq, digest in rows()}
+
+
+def worded(changes: Sequence[Change]) -> list[tuple[str, str]]:
+    """Write down subjects and payload of each change: what can be done before the chain is held."""
+    return [(canonical(change.subjects), canonical(change.payload)) for change in changes]
+
+
+def append(
+    tx: Transaction,
+    keys: Keys,
+    space: str,
+    changes: Sequence[Change],
+    *,
+    wording: Sequence[tuple[str, str]] | None = None,
+    end: tuple[int, str] | None = None,
+) -> tuple[int, str]:
+    """Add the changes of one space to its chain behind its end, and sign its new head; return where it ends then.
+
+    `wording` and `end` are what `worded` and `hold` have told, if they were asked before.
+    """
+    seq, previous = end or _end(tx, space)
+    if not changes:
+        return seq, previous
+    time, key_id = _time(tx.now), keys.key_id
+    rows: list[dict[str, object]] = []
+    for change, (subjects, payload) in zip(changes, wording or worded(changes), strict=True):
+        if change.space != space:
+            raise ValueError(f"a change of space {change.space} was handed to the chain of space {space}")
+        seq += 1
+        said = (space, str(seq), time, change.actor, change.action, subjects, payload, previous, key_id)
+        try:
+            digest = hash_of_entry(said)
+        except UnicodeEncodeError as error:
+            raise BadInput("a lone surrogate cannot be logged", fix="send valid Unicode text") from error
+        signature = keys.sign(entry_message(digest)).hex()
+        rows.append(
+            {
+                "space": space,
+                "seq": seq,
+                "time": time,
+                "actor": change.actor,
+                "action": change.action,
+                "subjects": subjects,
+                "payload": payload,
+                "previous": previous,
+                "hash": digest,
+                "signature": signature,
+                "key_id": key_id,
+            }
+        )
+        previous = digest
+    tx.run_many(
+        """
+        INSERT INTO log_entry
+        (space, seq, time, actor, action, subjects, payload, previous, hash, signature, key_id) VALUES
+        (:space, :seq, :time, :actor, :action, :subjects, :payload, :previous, :hash, :signature, :key_id)
+        """,
+        rows,
+    )
+    head = keys.sign(head_message(space, seq, previous, key_id)).hex()
+    tx.run_many(
+        """
+        INSERT INTO log_head (space, seq, hash, signature, key_id) VALUES (:space, :seq, :hash, :signature, :key_id)
+        ON CONFLICT (space) DO UPDATE
+        SET seq = excluded.seq, hash = excluded.hash, signature = excluded.signature, key_id = excluded.key_id
+        """,
+        [{"space": space, "seq": seq, "hash": previous, "signature": head, "key_id": key_id}],
+    )
+    return seq, previous
+
+
+def is_logged(tx: Transaction, *, space: str, seq: int, digest: str) -> bool:
+    """Tell whether an entry was committed, when whoever adds to this chain has ended."""
+    hold(tx, [space])
+    return _hash_at(tx, space, seq) == digest
+
+
+def was_called(tx: Reading, space: str, name: str) -> bool:
+    """Tell whether a space had this name before it was renamed."""
+    rows = tx.rows("SELECT payload FROM log_entry WHERE space = :space AND action = 'space.rename'", space=space)
+    return any(json.loads(payload).get("old") == name for (payload,) in rows)
+
+
+def entries(tx: Reading, space: str, *, after: int = 0, limit: int = 500) -> list[LogEntry]:
+    """Return the entries of a space that follow number `after`, oldest first, as stored."""
+    return read_page(tx, space, after, limit)
+
+
+def count(tx: Reading, spaces: Collection[str]) -> int:
+    """Return how many entries there are, in these spaces together."""
+    rows = tx.rows("SELECT space, count(*) FROM log_entry GROUP BY space")
+    return sum(count for space, count in rows if space in spaces)
+
+
+def heads(tx: Reading) -> dict[str, tuple[int, str]]:
+    """Return (number, hash) of the last entry of every space, as the heads say it."""
+    return {space: (seq, digest) for space, seq, digest in tx.rows("SELECT space, seq, hash FROM log_head")}
+
+
+def has(tx: Reading, entries: Mapping[str, tuple[int, str]]) -> bool:
+    """Tell whether the log of each space has this hash at this number: what nobody else's log has there."""
+    # Mostly an entry is the last of its space still; only where others came behind it, it is looked for.
+    rest = dict(entries.items() - heads(tx).items())
+    return all(_hash_at(tx, space, seq) == digest for space, (seq, digest) in rest.items())
+
+
+def _hash_at(tx: Reading, space: str, seq: int) -> str | None:
+    row = tx.row("SELECT hash FROM log_entry WHERE space = :space AND seq = :seq", space=space, seq=seq)
+    (digest,) = row or (None,)
+    return str(digest) if row else None
+
+
+def _end(tx: Transaction, space: str) -> tuple[int, str]:
+    head = tx.row(f"SELECT seq, hash FROM log_head WHERE space = :space{tx.locking}", space=space)
+    return _checked_end(space, *head) if head else BEGINNING
+
+
+def _checked_end(space: str, seq: object, digest: object) -> tuple[int, str]:
+    if type(seq) is not int or type(digest) is not str:
+        raise HomeDamaged(f"the head of the log of space {space} cannot be read", fix=RESTORE_FIX)
+    return seq, digest
+
+
+def read_page(tx: Reading, space: str, after: int, limit: int) -> list[LogEntry]:
+    """Return entries of one space in order, after a sequence number."""
+    rows = tx.rows(
+        f"SELECT {_ENTRY} FROM log_entry WHERE space = :space AND seq > :after ORDER BY seq LIMIT :limit",
+        space=space,
+        after=after,
+        limit=limit,
+    )
+    return [LogEntry._make(row) for row in rows]
+
+
+def _time(now: datetime) -> str:
+    return stamp(now)
+
+
+def _parts(*texts: str) -> bytes:
+    encoded = [text.encode() for text in texts]
+    return b"".join([len(part).to_bytes(8, "big") + part for part in encoded])
+
+
+def hash_of_entry(said: Sequence[str]) -> str:
+    """Hash (space, seq, time, actor, action, subjects, payload, previous, key_id)."""
+    return sha256(_parts(ENTRY_TAG, *said)).hexdigest()
+
+
+def entry_message(digest: str) -> bytes:
+    """Return the bytes that the signature of an entry covers."""
+    return _parts(SIGNATURE_TAG) + bytes.fromhex(digest)
+
+
+def head_message(space: str, seq: int, digest: str, key_id: str) -> bytes:
+    """Return the bytes that the signature of a chain's head covers."""
+    return _parts(HEAD_TAG, space, str(seq), digest, key_id)
+
+
+# Verifying
+
+RESTORE_FIX: Final = "restore the home from a back-up whose log verifies, and find out who changed the database"

@@ -1,0 +1,1 @@
+"""Status, doctor, rebuild and the background worker."""

@@ -1,0 +1,44 @@
+"""Making anew, from the Markdown and the rows, everything that only serves search and comparison."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from commonbook.files import scan
+from commonbook.log import chain
+from commonbook.model.reports import Progress, SyncReport
+from commonbook.model.spaces import FILESYSTEM_ACTOR
+from commonbook.ports.engines import Parts
+from commonbook.tables import copies, files, links, memories, spaces
+from commonbook.write.context import Desk
+from commonbook.write.transaction import write
+
+_BATCH: Final = 500
+
+
+def rebuild(parts: Parts, *, progress: Progress) -> SyncReport:
+    """Derive again what is derived, and read every file again; other processes may write meanwhile."""
+    with parts.db.reading() as tx:
+        every = spaces.everything(tx)
+        kinds, deleted, _ = memories.counts(tx, every)
+    total, done = sum(kinds.values()) + deleted, 0
+    for space in every:
+        after: str | None = ""
+        while after is not None:
+            after, count = write(parts, FILESYSTEM_ACTOR, partial(_derive, space=space, after=after))
+            done += count
+            progress("deriving", done, max(done, total))
+    write(parts, FILESYSTEM_ACTOR, lambda desk: files.distrust(desk.tx))
+    return scan.look(parts, progress=progress)
+
+
+def _derive(desk: Desk, space: str, after: str) -> tuple[str | None, int]:
+    """Derive for a run of memories; return where the next run begins, or None at the end, and how many these were."""
+    chain.hold(desk.tx, [space])
+    found = memories.in_space(desk.tx, desk.spaces, space, after=after, limit=_BATCH)
+    last = len(found) < _BATCH
+    memories.derive(desk.tx, space, found, after=after, last=last)
+    links.derive(desk.tx, space, found, after=after, last=last)
+    copies.derive(desk.tx, space, found, after=after, last=last)
+    return (None if last else found[-1].id), len(found)

@@ -1,0 +1,191 @@
+"""The background worker: takes due jobs by lease and runs the handler of their kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final, NamedTuple, TypeAlias
+
+from commonbook.access import permissions
+from commonbook.model.session import Settled, Worked
+from commonbook.model.spaces import Actor, Spaces
+from commonbook.ports.database import Reading, Transaction, asking
+from commonbook.ports.embedding import Likeness
+from commonbook.ports.engines import Parts
+from commonbook.reasoning import notices
+from commonbook.sessions import episode_boundaries, settle
+from commonbook.sharing import apply_rules, propagate, refresh
+from commonbook.tables import jobs, spaces
+from commonbook.tables.jobs import Job
+from commonbook.write.context import Desk
+from commonbook.write.transaction import write
+
+_SETTLE_MARGIN: Final = timedelta(seconds=1)
+
+
+class WorkContext(NamedTuple):
+    """The dependencies of handlers, the same for all jobs of one call of `work`."""
+
+    engines: Parts
+    actor: Actor
+    likeness: Likeness
+    out_of_time: Callable[[], bool]
+    """A handler of long jobs asks this between steps; it must make progress before it stops."""
+
+
+class Outcome(NamedTuple):
+    """The result of one attempt at a job: finished, unless it is to run again or has failed.
+
+    A handler reports failure by an exception, which becomes the `error`.
+    """
+
+    again_after: timedelta | None = None
+    settled: Settled | None = None
+    error: str = ""
+
+
+FINISHED: Final = Outcome()
+CONTINUE: Final = Outcome(again_after=timedelta())
+"""Time ran out: the job goes back into the queue, due now, and the next worker continues it."""
+
+Handler: TypeAlias = Callable[[WorkContext, Job], Outcome]
+
+
+class JobKind(NamedTuple):
+    """An entry in the table of kinds; a lower number is a higher priority."""
+
+    handler: Handler
+    priority: int = 1
+
+
+def work(
+    engines: Parts,
+    actor: Actor,
+    *,
+    likeness: Likeness,
+    until: datetime | None = None,
+    noticed: Callable[[Worked], None] | None = None,
+) -> int:
+    """Run the jobs that are due, by priority, until none is left or time is over; return how many were run.
+
+    A failed job is recorded with its error and tried again later; it does not stop the others. A long job that runs
+    out of time is put back, and keeps the progress that it has made. `noticed` is called after each attempt to settle a
+    session, whether it failed or not.
+    """
+
+    def out_of_time() -> bool:
+        return until is not None and engines.clock.now() >= until
+
+    context, count = WorkContext(engines, actor, likeness, out_of_time), 0
+    for kinds in _by_priority():
+        # In most calls no job is due: this check does not need the write lock, taking a job does.
+        if not _is_due(engines, actor, kinds):
+            continue
+        while not out_of_time() and (job := _take(engines, actor, kinds)) is not None:
+            outcome = _run(context, job)
+            count += 1
+            if noticed is not None and job.kind == settle.JOB:
+                noticed(Worked(outcome.settled or Settled(job.subject, (), 0), error=outcome.error))
+    return count
+
+
+def retry(engines: Parts, actor: Actor) -> int:
+    """Put all failed jobs back into the queue, due now; return how many these are."""
+    return engines.db.write(lambda tx: jobs.retry(tx, _writable(tx, actor)), durable=False)
+
+
+def _by_priority() -> list[tuple[str, ...]]:
+    """Return the names of all kinds, those of one priority together, the highest priority first."""
+    levels = sorted({kind.priority for kind in JOB_KINDS.values()})
+    return [tuple(name for name, kind in JOB_KINDS.items() if kind.priority == level) for level in levels]
+
+
+@asking
+def _is_due(engines: Parts, actor: Actor, kinds: tuple[str, ...]) -> bool:
+    with engines.db.reading() as tx:
+        return jobs.is_due(tx, _writable(tx, actor), kinds=kinds, now=engines.clock.now())
+
+
+def _take(engines: Parts, actor: Actor, kinds: tuple[str, ...]) -> Job | None:
+    return engines.db.write(lambda tx: jobs.take(tx, _writable(tx, actor), kinds=kinds), durable=False)
+
+
+def _writable(tx: Reading, actor: Actor) -> Spaces:
+    """Return the spaces whose jobs an actor may run; jobs of other spaces wait for another worker."""
+    return permissions.writable(tx, actor, spaces.everything(tx))
+
+
+def _run(context: WorkContext, job: Job) -> Outcome:
+    """Run a job and record the outcome in the queue."""
+    try:
+        outcome = JOB_KINDS[job.kind].handler(context, job)
+    except Exception as error:  # noqa: BLE001 - any error is recorded with the job, tried again, and shown
+        outcome = Outcome(error=f"{type(error).__name__}: {error}")
+    context.engines.db.write(partial(_record, job=job, outcome=outcome), durable=False)
+    return outcome
+
+
+def _record(tx: Transaction, job: Job, outcome: Outcome) -> None:
+    if outcome.error:
+        jobs.failed(tx, job, outcome.error)
+    elif outcome.again_after is not None:
+        jobs.later(tx, job, tx.now + outcome.again_after)
+    else:
+        jobs.done(tx, job)
+
+
+# --- handlers
+
+
+def _settle_session(context: WorkContext, job: Job) -> Outcome:
+    settled = settle.settle(context.engines, context.actor, job.subject, flush=False, likeness=context.likeness)
+    again_after = episode_boundaries.LIMITS.gap + _SETTLE_MARGIN if settled.unsettled else None
+    return Outcome(again_after, settled)
+
+
+def _refresh_copies(context: WorkContext, job: Job) -> Outcome:
+    step: propagate.Step | None = propagate.Step("", changed=False)
+    while step is not None:
+        # The next worker begins with the first stale copy again: stopping before any has changed would be no progress.
+        if step.changed and context.out_of_time():
+            return CONTINUE
+        step = write(context.engines, context.actor, partial(_refresh_batch, job=job, after=step.last))
+    return FINISHED
+
+
+def _refresh_batch(desk: Desk, *, job: Job, after: str) -> propagate.Step | None:
+    """Refresh a batch of copies; return nothing at the end, or if another worker has taken the job over."""
+    return propagate.some(desk, source_id=job.subject, after=after) if jobs.hold_on(desk.tx, job) else None
+
+
+def _refresh_copy(context: WorkContext, job: Job) -> Outcome:
+    refresh.renew(context.engines, job.subject)
+    return FINISHED
+
+
+def _apply_rules(context: WorkContext, job: Job) -> Outcome:
+    while write(context.engines, context.actor, partial(apply_rules.some, space=job.subject)):
+        if context.out_of_time():
+            return CONTINUE
+    return FINISHED
+
+
+def _retry_rules(context: WorkContext, job: Job) -> Outcome:
+    write(context.engines, context.actor, partial(apply_rules.again, memory_id=job.subject))
+    return FINISHED
+
+
+def _notify_dependents(context: WorkContext, job: Job) -> Outcome:
+    write(context.engines, context.actor, partial(notices.notify, memory_id=job.subject))
+    return FINISHED
+
+
+JOB_KINDS: Final[Mapping[str, JobKind]] = {
+    settle.JOB: JobKind(_settle_session, priority=0),
+    propagate.JOB: JobKind(_refresh_copies),
+    propagate.RENEW: JobKind(_refresh_copy),
+    apply_rules.LATER: JobKind(_apply_rules),
+    apply_rules.AGAIN: JobKind(_retry_rules),
+    notices.JOB: JobKind(_notify_dependents),
+}

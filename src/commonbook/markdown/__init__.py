@@ -1,0 +1,1 @@
+"""The Markdown file format: front matter, documents, transcripts, Obsidian syntax."""

@@ -1,0 +1,306 @@
+"""A memory as a Markdown file: read it, write it, and keep every byte that is a person's own.
+
+The canonical file is `---`, one line for each field, `---`, an empty line, the text, a newline.
+What a file does otherwise (CRLF, comments, unknown fields, another order, no final newline) is
+kept in `Document.layout`, so that writing an unchanged document gives the same bytes again, and
+writing a changed one touches only the lines of the changed fields.
+
+Front matter or a horizontal rule? A file whose first line is `---` has front matter when the first
+line below that is neither blank nor a comment looks like a field (`name: value`), or when some line
+begins with `id: ` (so that a merge conflict is never mistaken for prose), or when nothing but
+blanks and comments stands before the closing line. Everything else is plain text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from commonbook.errors import BadFile, BadTime, TooLarge
+from commonbook.markdown.front_matter import FIELDS, KNOWN, LENIENT, LISTS, OF_NOTICES, Document, read_time
+from commonbook.model.memory import MAX_FRONT_BYTES, MAX_TEXT_BYTES
+from commonbook.ports.files import Yaml, YamlField
+
+_Values: TypeAlias = dict[str, Any]
+"""What the known fields say, by name; None or () for a field that is not there."""
+
+_Said: TypeAlias = tuple[str, object, int]
+"""A field as a file has it: its name, its value, and its line counted from 0."""
+
+
+class Dialect(NamedTuple):
+    """How to read what is not in canonical form: YAML, and times as people write them.
+
+    `read_time(field, value)` returns a moment in UTC, or raises ValueError or BadTime.
+    """
+
+    yaml: Yaml
+    read_time: Callable[[str, str], datetime]
+
+
+class _Layout(NamedTuple):
+    """In what a file deviates from the canonical form; None means: not at all."""
+
+    bom: bool = False
+    eol: str = "\n"
+    opening: str | None = None
+    front: str | None = None
+    closing: str | None = None
+    gap: str | None = None
+    end: str | None = None
+
+    def dump(self) -> str:
+        """Write only what deviates."""
+        if self == _CANONICAL:
+            return ""
+        deviations = {name: value for name, value in self._asdict().items() if value != getattr(_CANONICAL, name)}
+        return json.dumps(deviations, ensure_ascii=False)
+
+
+_CANONICAL: Final = _Layout()
+
+
+def parse(data: bytes, dialect: Dialect) -> Document:
+    """Read a Markdown file; raises BadFile, naming line and reason, for what cannot be one."""
+    content = _decode(data)
+    bom = content.startswith("\ufeff")
+    content = content[bom:]
+    split = _split(content)
+    if split is None:
+        eol = "\r\n" if content[: content.find("\n") + 1].endswith("\r\n") else "\n"
+        end = _break_after(content, eol)
+        text = _checked_text(content.removesuffix(end))
+        layout = _Layout(bom=bom, eol=eol, end=_unless(eol, end))
+        return Document(**_EMPTY, text=text, layout=layout.dump(), has_front=False)
+    opening, raw, closing, rest = split
+    eol = "\r\n" if opening.endswith("\r\n") else "\n"
+    values, front = _read_front(raw, eol, dialect)
+    gap = _break_before(rest, eol)
+    rest = rest.removeprefix(gap)
+    end = _break_after(rest, eol)
+    layout = _Layout(
+        bom=bom,
+        eol=eol,
+        opening=_unless("---" + eol, opening),
+        front=front,
+        closing=_unless("---" + eol, closing),
+        gap=_unless(eol, gap),
+        end=_unless(eol, end),
+    )
+    return Document(**values, text=_checked_text(rest.removesuffix(end)), layout=layout.dump(), has_front=True)
+
+
+def render(document: Document, dialect: Dialect) -> bytes:
+    """Write a document as a file; raises TooLarge when its fields are more than front matter may hold."""
+    layout = _Layout(**json.loads(document.layout)) if document.layout else _CANONICAL
+    eol, text = layout.eol, document.text
+    bom = "\ufeff" if layout.bom else ""
+    # A newline that the layout leaves out must stand where the next reading would else eat one of the text's own.
+    end = _or(eol, layout.end)
+    if _break_after(text[-2:] + end, eol) != end:
+        end = eol
+    if not document.has_front:
+        return f"{bom}{text}{end}".encode()
+    gap = _or(eol, layout.gap)
+    if _break_before(gap + text[:2], eol) != gap:
+        gap = eol
+    values = {name: getattr(document, name) for name in FIELDS}
+    if document.kind != "notice":
+        values.update(dict.fromkeys(OF_NOTICES))
+    front = _front(values, eol) if layout.front is None else _edited(layout.front, values, eol, dialect)
+    if _too_large(front, MAX_FRONT_BYTES):
+        raise TooLarge(
+            f"the fields of this memory take more than {MAX_FRONT_BYTES} bytes of front matter",
+            fix="take out some of its links, or of the fields added by hand",
+        )
+    closing = _or("---" + eol, layout.closing)
+    if not closing.endswith("\n") and (gap or text or end):
+        closing += eol
+    return f"{bom}{_or('---' + eol, layout.opening)}{front}{closing}{gap}{text}{end}".encode()
+
+
+# The file, its front matter and its text
+
+
+def _decode(data: bytes) -> str:
+    if not data:
+        raise BadFile("line 1: the file is empty", fix="write the memory into it, or delete the file")
+    try:
+        content = data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise BadFile(f"line {line}: the file is not valid UTF-8", fix="save the file as UTF-8 text") from error
+    if (nul := content.find("\0")) >= 0:
+        line = content.count("\n", 0, nul) + 1
+        raise BadFile(f"line {line}: the file holds a NUL byte", fix="save the file as UTF-8 text")
+    return content
+
+
+def _split(content: str) -> tuple[str, str, str, str] | None:
+    """Return opening line, front matter, closing line and the rest; None if there is no front matter."""
+    opening = _OPENING.match(content)
+    if opening is None:
+        return None
+    closing = _CLOSING.search(content, opening.end())
+    raw = content[opening.end() : closing.start() if closing else None]
+    if not _looks_like_fields(raw[:MAX_FRONT_BYTES], closed=closing is not None):
+        return None
+    if closing is None:
+        raise BadFile(
+            "line 1: the front matter that begins here is never closed",
+            fix="put a line `---` below the last field; or, if line 1 is a horizontal rule, an empty line above it",
+        )
+    if _too_large(raw, MAX_FRONT_BYTES):
+        raise BadFile(
+            f"line 1: the front matter has more than {MAX_FRONT_BYTES} bytes",
+            fix="move what is long from the front matter into the text",
+        )
+    return opening[0], raw, closing[0], content[closing.end() :]
+
+
+def _looks_like_fields(raw: str, *, closed: bool) -> bool:
+    lines = (line.strip() for line in raw.splitlines())
+    first = next((line for line in lines if line and not line.startswith("#")), None)
+    if first is None:
+        return closed
+    return bool(_FIELD_LIKE.match(first) or _OUR_ID.search(raw))
+
+
+def _break_before(rest: str, eol: str) -> str:
+    return next((mark for mark in (eol, "\n") if rest.startswith(mark)), "")
+
+
+def _break_after(text: str, eol: str) -> str:
+    return next((mark for mark in (eol, "\n") if text.endswith(mark)), "")
+
+
+def _unless(canonical: str, found: str) -> str | None:
+    return None if found == canonical else found
+
+
+def _or(canonical: str, deviation: str | None) -> str:
+    return canonical if deviation is None else deviation
+
+
+def _too_large(text: str, limit: int) -> bool:
+    # No character has more than four bytes: what is short enough need not be encoded.
+    return len(text) * 4 > limit and len(text.encode()) > limit
+
+
+def _checked_text(text: str) -> str:
+    if _too_large(text, MAX_TEXT_BYTES):
+        raise BadFile(f"line 1: the text has more than {MAX_TEXT_BYTES} bytes", fix="split the file into several")
+    return text
+
+
+# Front matter to values
+
+
+def _yaml_fields(raw: str, dialect: Dialect) -> list[YamlField]:
+    # The empty line stands for the opening `---`, so that line numbers are those of the file.
+    return dialect.yaml.fields("\n" + raw)
+
+
+def _read_front(raw: str, eol: str, dialect: Dialect) -> tuple[_Values, str | None]:
+    """Return what the fields say, and the front matter itself if it is not canonical.
+
+    What we wrote ourselves is read without a YAML parser. That quick reading is careless, so it is
+    believed only if writing what it read gives the same bytes.
+    """
+    try:
+        values = _values(_quick_fields(raw.replace(eol, "\n")), dialect)
+        if _front(values, eol) == raw:
+            return values, None
+    except (ValueError, BadFile):
+        pass  # not our own writing, then: YAML decides
+    values = _values(_said(_yaml_fields(raw, dialect)), dialect)
+    return values, _unless(_front(values, eol), raw)
+
+
+def _quick_fields(raw: str) -> Iterator[_Said]:
+    lists: dict[str, list[object]] = {}
+    items: list[object] = []
+    for line in raw.split("\n")[:-1]:
+        name, _, value = line.partition(": ")
+        if name in KNOWN:
+            yield name, _quick_value(value), 0
+        elif line.startswith("  - "):
+            items.append(_quick_value(line[4:]))
+        elif line[:-1] in LISTS:
+            items = lists[line[:-1]] = []
+        else:
+            raise ValueError(name)
+    yield from ((name, found, 0) for name, found in lists.items())
+
+
+def _quick_value(value: str) -> object:
+    if value[:1] == "[":
+        return [_quick_value(item) for item in _FLOW_ITEM.findall(value[1:-1])]
+    return json.loads(value) if value[:1] == '"' else value
+
+
+def _values(said: Iterable[_Said], dialect: Dialect) -> _Values:
+    values = dict(_EMPTY)
+    for name, value, line in said:
+        field = KNOWN.get(name)
+        if field is None or value is None or value == "":
+            continue
+        try:
+            values[name] = field.read(value) if field.read else read_time(name, value, dialect.read_time)
+        except (ValueError, BadTime) as error:
+            if name in LENIENT:
+                continue
+            raise BadFile(
+                f"line {line + 1}: `{name}` must be {field.must}",
+                fix="mend the field, or take it out; docs/FRONT-MATTER.md shows how each one is written",
+                field=name,
+                line=line + 1,
+            ) from error
+    if values["kind"] != "notice":
+        values.update(dict.fromkeys(OF_NOTICES))
+    return values
+
+
+def _said(fields: Iterable[YamlField]) -> Iterator[_Said]:
+    return ((field.name, field.value, field.first_line) for field in fields)
+
+
+# Values to front matter
+
+
+def _front(values: Mapping[str, Any], eol: str) -> str:
+    front = "".join([_written(name, value) for name, value in values.items()])
+    return front if eol == "\n" else front.replace("\n", eol)
+
+
+def _written(name: str, value: Any) -> str:  # noqa: ANN401 - each field has its own type, which its writer knows
+    return "" if value is None or value == () else f"{name}:{KNOWN[name].write(value)}\n"
+
+
+def _edited(raw: str, values: _Values, eol: str, dialect: Dialect) -> str:
+    """Replace, take out and put in the lines of those fields that changed; leave all other bytes alone."""
+    fields = {field.name: field for field in _yaml_fields(raw, dialect)}
+    before = _values(_said(fields.values()), dialect)
+    lines = [line + "\n" for line in f"\n{raw}".split("\n")[:-1]]
+    changed = {name: _written(name, values[name]).replace("\n", eol) for name in FIELDS if values[name] != before[name]}
+    for name in changed.keys() & fields.keys():
+        first, end = fields[name].first_line, fields[name].end_line
+        lines[first:end] = [changed[name]] + [""] * (end - first - 1)
+    place = len(lines)
+    for name in FIELDS:
+        if name in fields:
+            place = fields[name].end_line
+        elif name in changed:
+            lines[place - 1] += changed[name]
+    return "".join(lines)[1:]
+
+
+_OPENING: Final = re.compile(r"---[ \t]*\r?\n")
+_CLOSING: Final = re.compile(r"^(?:---|\.\.\.)[ \t]*\r?(?:\n|\Z)", re.MULTILINE)
+_FIELD_LIKE: Final = re.compile(r"(?!-\s).*?:(?:\s|$)")
+_OUR_ID: Final = re.compile(r"^id:[ \t]", re.MULTILINE)
+_FLOW_ITEM: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[^", ][^,]*')
+_EMPTY: Final[_Values] = {name: () if name in ("tags", *LISTS) else None for name in FIELDS}

@@ -1,0 +1,317 @@
+"""The fields of front matter: what a file can say, what each field must be, and how it is read and written."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from commonbook.model.ids import UUID_PATTERN, moment, stamp
+from commonbook.model.invalidation import DELETED, VERDICTS, Because, Decision
+from commonbook.model.memory import KINDS, MAX_TAG, MAX_TAGS, MAX_TITLE, RELATIONS, Shared
+
+LinkTo: TypeAlias = tuple[str, str, int | None]
+"""A link as a file says it: relation, target, revision of the target."""
+
+
+class Document(NamedTuple):
+    """What a Markdown file says; `layout` is "" when the file is exactly in canonical form."""
+
+    id: str | None = None
+    title: str | None = None
+    kind: str | None = None
+    tags: tuple[str, ...] = ()
+    created: datetime | None = None
+    updated: datetime | None = None
+    occurred: datetime | None = None
+    valid_from: datetime | None = None
+    valid_until: datetime | None = None
+    expires: datetime | None = None
+    importance: float | None = None
+    author: str | None = None
+    links: tuple[LinkTo, ...] = ()
+    revision: int | None = None
+    version: int | None = None
+    text: str = ""
+    layout: str = ""
+    has_front: bool = False
+    session_id: str | None = None
+    shared: Shared | None = None
+    dependent_id: str | None = None
+    invalidated_id: str | None = None
+    invalidating_id: str | None = None
+    timestamp: datetime | None = None
+    superseded_because: tuple[Because, ...] = ()
+    invalidations_triaged: tuple[Decision, ...] = ()
+
+
+def clean_title(title: str) -> str:
+    """Put a title on one line, its words with one blank between."""
+    return " ".join(title.split())
+
+
+def clean_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    """Return tags as `wording.tags` accepts them: parted at commas, without brackets, leading `#` and repeats."""
+    parted = (part for tag in tags for part in _BRACKETS.sub("", tag).split(","))
+    cleaned = (_LEADING_HASHES.sub("", clean_title(tag)) for tag in parted)
+    return tuple(dict.fromkeys(tag for tag in cleaned if tag))
+
+
+# Values as a file has them
+
+
+def _read_line(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError  # noqa: TRY004 - the caller turns every bad value into one BadFile
+    line = clean_title(value)
+    if _NOT_TEXT.search(line):
+        raise ValueError
+    return line
+
+
+def read_time(name: str, value: object, otherwise: Callable[[str, str], datetime]) -> datetime:
+    """Read a time as we write it, or else in some other way."""
+    line = _read_line(value)
+    if len(line) == len("2026-11-15T20:18:24.123456Z") and line[10] == "T" and line[-1] == "Z":
+        return datetime.fromisoformat(line)
+    return otherwise(name, line)
+
+
+def _read_shaped(value: object, shape: re.Pattern[str]) -> str:
+    line = _read_line(value)
+    if not shape.fullmatch(line):
+        raise ValueError
+    return line
+
+
+def _read_id(value: object) -> str:
+    return _read_shaped(value, _UUID).lower()
+
+
+def _read_title(value: object) -> str | None:
+    line = _read_line(value)
+    if len(line) > MAX_TITLE:
+        raise ValueError
+    return line or None
+
+
+def _read_kind(value: object) -> str:
+    return _read_shaped(value, _KIND).lower()
+
+
+def _read_tags(value: object) -> tuple[str, ...]:
+    found = value.split(",") if isinstance(value, str) else value
+    if not isinstance(found, list):
+        raise ValueError  # noqa: TRY004 - the caller turns every bad value into one BadFile
+    tags = clean_tags(_read_line(tag) for tag in found if tag is not None)
+    if len(tags) > MAX_TAGS or any(len(tag) > MAX_TAG for tag in tags):
+        raise ValueError
+    return tags
+
+
+def _read_importance(value: object) -> float:
+    number = float(_read_line(value))
+    if not 0 <= number <= 1:
+        raise ValueError
+    return number
+
+
+def _read_author(value: object) -> str:
+    return _read_shaped(value, _AUTHOR)
+
+
+def _read_session(value: object) -> str:
+    return _read_shaped(value, _SESSION)
+
+
+def _read_shared(value: object) -> Shared:
+    found = Shared.read(_read_line(value))
+    return found._replace(root=_read_id(found.root), by=_read_author(found.by))
+
+
+def _read_links(value: object) -> tuple[LinkTo, ...]:
+    if not isinstance(value, list):
+        raise ValueError  # noqa: TRY004 - the caller turns every bad value into one BadFile
+    return tuple(dict.fromkeys(_read_link(item) for item in value if item is not None))
+
+
+def _read_link(value: object) -> LinkTo:
+    relation, _, target = _read_line(value).partition(" ")
+    target, at, revision = target.strip().partition("@")
+    if relation not in RELATIONS:
+        raise ValueError
+    return relation, _read_id(target), _read_count(revision) if at else None
+
+
+def _read_count(value: object) -> int:
+    number = int(_read_shaped(value, _COUNT))
+    if number > _LARGEST_COUNT:
+        raise ValueError
+    return number
+
+
+def _read_invalidating(value: object) -> str:
+    return DELETED if value == DELETED else _read_id(value)
+
+
+def _read_moment(value: object) -> datetime:
+    return moment(_read_shaped(value, _STAMP))
+
+
+def _read_decisions(value: object) -> tuple[Decision, ...]:
+    if not isinstance(value, list):
+        raise ValueError  # noqa: TRY004 - the caller leaves what is not ours alone
+    return tuple(decision_of(_read_line(item)) for item in value)
+
+
+def decision_of(line: str) -> Decision:
+    """Read what `decision_line` wrote; raises ValueError for anything else."""
+    verdict, invalidated, invalidating, by, at, *note = line.split(" ", 5)
+    if verdict not in VERDICTS:
+        raise ValueError(line)
+    return Decision(
+        verdict,
+        _read_id(invalidated),
+        _read_invalidating(invalidating),
+        _read_author(by),
+        _read_moment(at),
+        "".join(note),
+    )
+
+
+def decision_line(said: Decision) -> str:
+    """Write a decision on one line, as rows and files have it."""
+    words = (said.verdict, said.invalidated, said.invalidating, said.by, stamp(said.at), said.note)
+    return " ".join(words).rstrip()
+
+
+def _read_because(value: object) -> tuple[Because, ...]:
+    if not isinstance(value, list):
+        raise ValueError  # noqa: TRY004 - the caller leaves what is not ours alone
+    found = (_read_line(item).partition(" ") for item in value)
+    return tuple(Because(_read_id(superseded), why) for superseded, _, why in found)
+
+
+# Values as we write them
+
+
+def _write_as_is(value: str) -> str:
+    return f" {value}"
+
+
+def _write_title(title: str) -> str:
+    return f" {_scalar(title, _PLAIN)}"
+
+
+def _write_tags(tags: tuple[str, ...]) -> str:
+    return f" [{', '.join([_scalar(tag, _PLAIN_IN_LIST) for tag in tags])}]"
+
+
+def _scalar(value: str, plain: re.Pattern[str]) -> str:
+    return value if plain.fullmatch(value) and value.lower() not in _RESERVED else _quoted(value)
+
+
+def _quoted(value: str) -> str:
+    """Quote as JSON, which YAML reads too, and escape what YAML does not allow as it is."""
+    return _NOT_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
+
+
+def _write_shared(shared: Shared) -> str:
+    return f" {shared.written()}"
+
+
+def _write_number(number: float) -> str:
+    return f" {number!r}".removesuffix(".0")
+
+
+def _write_time(time: datetime) -> str:
+    return f" {stamp(time)}"
+
+
+def _write_links(links: tuple[LinkTo, ...]) -> str:
+    return "".join(
+        f"\n  - {relation} {target}" + ("" if revision is None else f"@{revision}")
+        for relation, target, revision in links
+    )
+
+
+def _write_decisions(decisions: tuple[Decision, ...]) -> str:
+    return "".join(f"\n  - {_quoted(decision_line(one))}" for one in decisions)
+
+
+def _write_because(reasons: tuple[Because, ...]) -> str:
+    return "".join(f"\n  - {_quoted(f'{one.superseded} {one.why}')}" for one in reasons)
+
+
+_BRACKETS: Final = re.compile(r"[\[\]{}]")
+_LEADING_HASHES: Final = re.compile(r"^[\s#]+")
+_NOT_TEXT: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_UUID: Final = re.compile(UUID_PATTERN, re.IGNORECASE | re.ASCII)
+_KIND: Final = re.compile("|".join(KINDS), re.IGNORECASE | re.ASCII)
+_AUTHOR: Final = re.compile(r"(?:user|agent):[A-Za-z0-9][A-Za-z0-9._@-]*")
+_SESSION: Final = re.compile(r"\S{1,200}")
+_STAMP: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z")
+_COUNT: Final = re.compile(r"[1-9][0-9]{0,15}")
+# What every reader of JSON can still count on from; some have no larger whole numbers.
+_LARGEST_COUNT: Final = 2**53 - 1
+# Begins with a letter and holds nothing that could mean something in YAML 1.1 or 1.2: quoted otherwise.
+_PLAIN: Final = re.compile(r"""[^\W\d_](?:[\w .,;!?'"()/+&%=@\u2013\u2014\u2019-]*(?<! ))?""")
+_PLAIN_IN_LIST: Final = re.compile(r"[^\W\d_](?:[\w ./+-]*(?<! ))?")
+_RESERVED: Final = frozenset(("y", "n", "yes", "no", "true", "false", "on", "off", "null"))
+_NOT_YAML: Final = re.compile(r"[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+
+
+class Field(NamedTuple):
+    """What a field must be, in words, and how it is read and written; times are read by `read_time`."""
+
+    must: str
+    read: Callable[[object], Any] | None
+    write: Callable[[Any], str]
+
+
+_TIME: Final = Field("a date or time, such as 2026-05-01 or 2026-05-01T09:30:00Z", None, _write_time)
+_OURS: Final = "as we wrote it: it is not for editing"
+_NUMBER: Final = Field(f"a whole number from 1 to {_LARGEST_COUNT}", _read_count, _write_number)
+KNOWN: Final[Mapping[str, Field]] = {
+    "id": Field("a UUID", _read_id, _write_as_is),
+    "title": Field(f"a text of at most {MAX_TITLE} characters", _read_title, _write_title),
+    "kind": Field(f"one of {', '.join(KINDS)}", _read_kind, _write_as_is),
+    "tags": Field(f"a list of at most {MAX_TAGS} tags of {MAX_TAG} characters", _read_tags, _write_tags),
+    "created": _TIME,
+    "occurred": _TIME,
+    "valid_from": _TIME,
+    "valid_until": _TIME,
+    "expires": _TIME,
+    "importance": Field("a number from 0 to 1", _read_importance, _write_number),
+    "author": Field("a name such as user:alice or agent:reviewer", _read_author, _write_as_is),
+    "session_id": Field("a session's id, without blanks", _read_session, _write_title),
+    "links": Field(
+        f"a list of `relation id` or `relation id@revision`, with a relation of {', '.join(RELATIONS)}",
+        _read_links,
+        _write_links,
+    ),
+    "shared": Field(_OURS, _read_shared, _write_shared),
+    "dependent_id": Field(_OURS, _read_id, _write_as_is),
+    "invalidated_id": Field(_OURS, _read_id, _write_as_is),
+    "invalidating_id": Field(_OURS, _read_invalidating, _write_as_is),
+    "timestamp": Field(_OURS, _read_moment, _write_time),
+    "superseded_because": Field(_OURS, _read_because, _write_because),
+    "invalidations_triaged": Field(_OURS, _read_decisions, _write_decisions),
+    "updated": _TIME,
+    "revision": _NUMBER,
+    "version": _NUMBER,
+}
+FIELDS: Final = tuple(KNOWN)
+"""The names of the fields that we know, in canonical order."""
+VERBATIM: Final = ("importance", "occurred", "valid_from", "valid_until", "expires")
+"""Optional fields that a person sets, and that a memory has under the same name and with the same value."""
+LISTS: Final = ("links", "superseded_because", "invalidations_triaged")
+"""Those that stand on lines of their own below their name."""
+
+OF_NOTICES: Final = ("dependent_id", "invalidated_id", "invalidating_id", "timestamp")
+"""Those that only a notice has: in any other file they are somebody else's."""
+
+LENIENT: Final = frozenset((*OF_NOTICES, "superseded_because", "invalidations_triaged"))
+"""Names that others use too: what is not as we write it is left alone, byte for byte."""

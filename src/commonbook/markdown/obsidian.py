@@ -1,0 +1,135 @@
+"""What Obsidian's users write inside a text, outside of code: `#tags`, and `[[links]]` with the notes they mean."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from commonbook.model.memory import MAX_TAG
+
+_FENCE: Final = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?(`{3,}(?=[^`]*$)|~{3,})")
+_FENCE_END: Final = re.compile(r"[ \t>]*(`{3,}|~{3,})[ \t]*$")
+_BACKTICKS: Final = re.compile(r"`+")
+_BLANK_LINE: Final = re.compile(r"\n[ \t\r]*\n")
+# As in Obsidian: after a blank, letters of any script, digits, `_`, `-` and `/`, and not a number alone.
+_HASHTAG: Final = re.compile(
+    r"(?<!\S)#([^\s!-,.:-@\[-^`{-~\u00a1-\u00a9\u00ab-\u00b1\u00b4\u00b6-\u00b8\u00bb\u00bf"
+    r"\u2000-\u206f\u3000-\u303f\uff01-\uff0f\uff1a-\uff20]+)"
+)
+_WIKI_LINK: Final = re.compile(r"(!?)\[\[([^\[\]\n]+)\]\]")
+_EXTENSION: Final = re.compile(r"\.(?=[0-9]*[A-Za-z])[A-Za-z0-9]{1,5}$")
+
+
+def hashtags(text: str) -> tuple[str, ...]:
+    """Return the inline `#tags` in order, each once whatever its case; not headings, code or parts of URLs."""
+    found: dict[str, str] = {}
+    for match in _HASHTAG.finditer(_without_code(text)):
+        tag = match[1].strip("/")
+        if tag and len(tag) <= MAX_TAG and not tag.isdecimal():
+            found.setdefault(tag.casefold(), tag)
+    return tuple(found.values())
+
+
+def wiki_links(text: str) -> tuple[str, ...]:
+    """Return the notes that `[[Target]]`, `[[folder/Target#heading|alias]]` and `![[Note]]` name, each once."""
+    targets = (_target(match[2], embedded=bool(match[1])) for match in _WIKI_LINK.finditer(_without_code(text)))
+    return tuple(dict.fromkeys(target for target in targets if target))
+
+
+class Notes:
+    """The notes of one vault, found by what a link may call them; upper and lower case are the same."""
+
+    def __init__(self, notes: Iterable[tuple[str, Iterable[str]]]) -> None:
+        """Know each note by its path (`folder/Note.md`), by the ends of that, and by other names that it has."""
+        self._paths: dict[str, list[str]] = {}
+        self._ends: dict[str, list[str]] = {}
+        self._others: dict[str, list[str]] = {}
+        for path, names in notes:
+            parts = _plain(posixpath.splitext(path)[0]).split("/")
+            self._paths.setdefault("/".join(parts), []).append(path)
+            for first in range(1, len(parts)):
+                self._ends.setdefault("/".join(parts[first:]), []).append(path)
+            for name in {_plain(name) for name in names}:
+                self._others.setdefault(name, []).append(path)
+
+    def find(self, target: str, *, origin: str) -> str | None:
+        """Return the path of the note that a link in the note `origin` means, or None.
+
+        A path from the root comes first, then the end of a path, then another name. Among several the nearest to
+        the origin is meant, then the one with the shortest path, then the first by the alphabet.
+        """
+        wanted = _plain(target)
+        if wanted.startswith(("./", "../")):
+            wanted = posixpath.normpath(posixpath.join(_plain(posixpath.dirname(origin)), wanted))
+        for names in (self._paths, self._ends, self._others):
+            if found := names.get(wanted.strip("/")):
+                return min(found, key=lambda path: (_distance(origin, path), path.count("/"), path))
+        return None
+
+
+def _plain(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold()
+
+
+def _distance(one: str, other: str) -> int:
+    """Count the steps up and down between the folders of two notes."""
+    here, there = one.split("/")[:-1], other.split("/")[:-1]
+    shared = len(posixpath.commonprefix([here, there]))
+    return len(here) + len(there) - 2 * shared
+
+
+def _target(inside: str, *, embedded: bool) -> str:
+    """Return the note's name; "" for a heading of the same note, or an embedded picture or sound."""
+    # In a table the bar is written as `\|`.
+    target = inside.partition("|")[0].removesuffix("\\").partition("#")[0].strip()
+    if target.lower().endswith(".md"):
+        return target[: -len(".md")]
+    return "" if embedded and _EXTENSION.search(target) else target
+
+
+def _without_code(text: str) -> str:
+    prose = "\n".join(_outside_fences(text))
+    if "`" not in prose:
+        return prose
+    return "\n\n".join(_without_spans(paragraph) for paragraph in _BLANK_LINE.split(prose))
+
+
+def _outside_fences(text: str) -> Iterator[str]:
+    """Yield every line, but an empty one in place of each line of a fenced block."""
+    fence = ""
+    for line in text.split("\n"):
+        mark = (_FENCE_END if fence else _FENCE).match(line)
+        if not fence:
+            fence = mark[1] if mark else ""
+            yield "" if mark else line
+        else:
+            yield ""
+            if mark and mark[1].startswith(fence):
+                fence = ""
+
+
+def _without_spans(paragraph: str) -> str:
+    """Blank out inline code: from a run of backticks to the next run of the same length."""
+    runs = list(_BACKTICKS.finditer(paragraph))
+    # Found from the right and looked up by length, so that unpaired backticks cost no second search.
+    next_same: dict[int, int] = {}
+    partner: list[int | None] = []
+    for index in range(len(runs) - 1, -1, -1):
+        length = len(runs[index][0])
+        partner.append(next_same.get(length))
+        next_same[length] = index
+    partner.reverse()
+    kept: list[str] = []
+    position = index = 0
+    while index < len(runs):
+        closing = partner[index]
+        if closing is not None:
+            # The mark in place of the code keeps what follows it from looking like the beginning of a word.
+            kept.append(paragraph[position : runs[index].start()] + "`")
+            position = runs[closing].end()
+            index = closing
+        index += 1
+    return "".join(kept) + paragraph[position:]

@@ -1,0 +1,1 @@
+"""Verbs on memories: remember, edit, read."""

@@ -1,0 +1,192 @@
+"""Edit, move, link, unlink and delete memories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from commonbook.errors import BadInput, NotFound, VersionConflict
+from commonbook.files import hand_edits, scan
+from commonbook.memories import read
+from commonbook.memories.remember import require_ordered_times, resolve_links
+from commonbook.model.memory import UNSET, Changes, Deleted, Filter, Memory, Receipt, receipt_of
+from commonbook.model.spaces import Actor
+from commonbook.ports.engines import Parts
+from commonbook.reasoning import link_checks
+from commonbook.sharing import propagate
+from commonbook.text import space_paths, titles, validation
+from commonbook.write import revise
+from commonbook.write.context import Desk
+from commonbook.write.new_memory import free_path
+from commonbook.write.transaction import logging_refusal
+
+# --- change
+
+
+def edit(parts: Parts, actor: Actor, memory_id: str, changes: Changes, *, expected_version: int | None) -> Receipt:
+    """Change fields of a memory; an edit that changes nothing leaves the version as it is."""
+
+    def story(desk: Desk, memory: Memory) -> Memory:
+        said = _edited(desk, memory, changes)
+        changed = [name for name in Changes._fields if getattr(said, name) != getattr(memory, name)]
+        return revise.amend(desk, memory, said, changed, how="edit") if changed else memory
+
+    return _change(parts, actor, memory_id, story, expected_version=expected_version)
+
+
+def move(parts: Parts, actor: Actor, memory_id: str, to: str, *, expected_version: int | None) -> Receipt:
+    """Move a memory into another space, with its file and its history."""
+    space_paths.require_space_name(to)
+
+    def story(desk: Desk, memory: Memory) -> Memory:
+        space = desk.space(to)
+        if space.id == memory.space.id:
+            return memory
+        if memory.notice is not None:
+            raise BadInput("a notice stays where the memory is that it is about", fix="move that memory")
+        path = free_path(desk, space_paths.moved(memory.path, memory.space.name, space.name))
+        desk.leave(memory, path)
+        return revise.amend(desk, memory, memory._replace(space=space, path=path), ["space"], how="move")
+
+    return _change(parts, actor, memory_id, story, expected_version=expected_version)
+
+
+def link(parts: Parts, actor: Actor, source: str, relation: str, target: str) -> Receipt:
+    """Link a memory to another; a link that is there already is left as it is."""
+    validation.new_relation(relation)
+    target = validation.memory_id(target)
+
+    def story(desk: Desk, memory: Memory) -> Memory:
+        if target == memory.id:
+            raise BadInput("a memory cannot be linked to itself", fix="name another memory")
+        if any((one.relation, one.target) == (relation, target) for one in memory.links):
+            return memory
+        _require_own_link(memory, relation)
+        added = resolve_links(desk, memory.id, [(relation, target)])
+        link_checks.require_sound(desk, memory, added)
+        said = memory._replace(links=(*memory.links, *added))
+        return revise.amend(desk, memory, said, ["links"], how="link")
+
+    with logging_refusal(parts, actor, "supersede", [target] if relation == "supersedes" else []):
+        return _change(parts, actor, source, story, also=target)
+
+
+def unlink(parts: Parts, actor: Actor, source: str, relation: str, target: str) -> Receipt:
+    """Take a link away."""
+    validation.relation(relation)
+    target = validation.memory_id(target)
+
+    def story(desk: Desk, memory: Memory) -> Memory:
+        _require_own_link(memory, relation)
+        rest = tuple(one for one in memory.links if (one.relation, one.target) != (relation, target))
+        if len(rest) == len(memory.links):
+            raise NotFound(
+                f"memory {memory.id} has no link {relation} to {target}", fix="`commonbook show` lists its links"
+            )
+        return revise.amend(desk, memory, memory._replace(links=rest), ["links"], how="unlink")
+
+    return _change(parts, actor, source, story)
+
+
+def _require_own_link(memory: Memory, relation: str) -> None:
+    """Refuse to change where a copy came from, or what a notice is about."""
+    if memory.notice is not None:
+        raise BadInput("a notice has the one link to what it is about", fix="link that memory, or `triage` the notice")
+    if relation == "shared_from" and memory.shared is not None:
+        raise BadInput(
+            f"memory {memory.id} is a copy, and has one source",
+            fix="`detach` ends the tie to it, `unshare` removes the copy",
+        )
+
+
+def delete(
+    parts: Parts, actor: Actor, ids: Sequence[str], *, expected_version: int | None = None, dry_run: bool = False
+) -> Deleted:
+    """Delete memories, all or none: files go, tombstones and history stay."""
+    wanted = tuple(dict.fromkeys(validation.memory_id(memory_id) for memory_id in ids))
+
+    def story(desk: Desk, *, looked: bool) -> Deleted:
+        desk.hold(wanted)
+        for memory_id in wanted:
+            memory = hand_edits.fresh(desk, desk.require(memory_id), looked=looked)
+            _require_version(memory, expected_version)
+            if not dry_run:
+                revise.remove(desk, memory, how="delete")
+        return Deleted(ids=wanted, dry_run=dry_run)
+
+    return scan.write_with_a_look(parts, actor, story)
+
+
+def _change(
+    parts: Parts,
+    actor: Actor,
+    memory_id: str,
+    story: Callable[[Desk, Memory], Memory],
+    *,
+    expected_version: int | None = None,
+    also: str | None = None,
+) -> Receipt:
+    memory_id = validation.memory_id(memory_id)
+
+    def whole(desk: Desk, *, looked: bool) -> Receipt:
+        desk.hold(one for one in (memory_id, also) if one)
+        memory = hand_edits.fresh(desk, desk.require(memory_id), looked=looked)
+        _require_version(memory, expected_version)
+        receipt = receipt_of(story(desk, memory), new=False)
+        followed = propagate.spread(desk)
+        readable = desk.readable if followed else {}
+        return receipt._replace(copies=sum(copy.space.id in readable for copy in followed))
+
+    return scan.write_with_a_look(parts, actor, whole)
+
+
+def _require_version(memory: Memory, expected: int | None) -> None:
+    if expected is not None and memory.version != expected:
+        raise VersionConflict(memory=memory.id, expected=expected, found=memory.version)
+
+
+def _edited(desk: Desk, memory: Memory, changes: Changes) -> Memory:
+    said = memory
+    if changes.text is not UNSET:
+        said = said._replace(text=validation.text(changes.text))
+        if memory.title == titles.title_from(memory.text):
+            # A title that was only ever the text's first line goes on being that.
+            said = said._replace(title=titles.title_from(said.text))
+    if changes.title is not UNSET:
+        title = validation.title(changes.title) if changes.title else ""
+        said = said._replace(title=title or titles.title_from(said.text))
+    if changes.kind is not UNSET:
+        if memory.notice is not None:
+            raise BadInput("a notice stays one", fix="`triage` it, or `delete` it to dismiss it")
+        said = said._replace(kind=validation.kind(changes.kind))
+    if changes.tags is not UNSET:
+        said = said._replace(tags=validation.tags(changes.tags))
+    if changes.importance is not UNSET:
+        said = said._replace(importance=validation.importance(changes.importance))
+    return require_ordered_times(_timed(desk, said, changes))
+
+
+def _timed(desk: Desk, said: Memory, changes: Changes) -> Memory:
+    if changes.occurred is not UNSET:
+        said = said._replace(occurred=desk.time("occurred", changes.occurred))
+    if changes.valid_from is not UNSET:
+        said = said._replace(valid_from=desk.time("valid_from", changes.valid_from))
+    if changes.valid_until is not UNSET:
+        said = said._replace(valid_until=desk.time("valid_until", changes.valid_until))
+    if changes.expires is not UNSET:
+        said = said._replace(expires=desk.time("expires", changes.expires))
+    return said
+
+
+def delete_where(parts: Parts, actor: Actor, chosen: Filter, *, dry_run: bool) -> Deleted:
+    """Delete every memory that a filter lets through; a filter that lets everything through is refused."""
+    if chosen == Filter():
+        raise BadInput("nothing says which memories to delete", fix="give ids, a tag, a kind, a space or a time")
+    ids: list[str] = []
+    after = None
+    while True:
+        page = read.page(parts, actor, chosen, limit=validation.MAX_PAGE, after=after)
+        ids += [memory.id for memory in page.items]
+        after = page.next
+        if after is None:
+            break
+    return delete(parts, actor, ids, dry_run=dry_run)

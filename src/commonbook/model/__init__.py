@@ -1,0 +1,1 @@
+"""Immutable values that cross module boundaries; they know nothing of storage."""

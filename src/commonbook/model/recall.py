@@ -1,0 +1,71 @@
+"""The request and the result of a recall."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+from commonbook.model.memory import Link, Shared
+
+
+class Asked(NamedTuple):
+    """A question to the book; everything given must hold of what is found, before the best are chosen."""
+
+    query: str = ""
+    spaces: tuple[str, ...] = ()
+    k: int = 10
+    kinds: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    since: datetime | str | None = None
+    until: datetime | str | None = None
+    as_of: datetime | str | None = None
+    min_score: float | None = None
+    budget_tokens: int | None = None
+    include: tuple[str, ...] = ()
+    explain: bool = False
+
+
+class Hit(NamedTuple):
+    """A passage that answers a question, where it stands, and what is to be known about it.
+
+    `passage` is what was found, `before` and `after` what stands around it; `text` is all of the message or memory.
+    """
+
+    type: str
+    id: str
+    passage_id: str
+    memory: str
+    session: str | None
+    seq: int | None
+    kind: str
+    space: str
+    title: str
+    text: str
+    passage: str
+    before: str
+    after: str
+    author: str
+    score: float
+    parts: Mapping[str, float]
+    freshness: str | None
+    suspect: bool
+    superseded_by: str | None
+    marks: tuple[str, ...]
+    source: Mapping[str, object]
+    tags: tuple[str, ...]
+    occurred: datetime | None
+    created: datetime
+    matched: tuple[str, ...] = ()
+    shared: Shared | None = None
+    shared_from: Link | None = None
+    successor: str | None = None
+
+
+class Recalled(NamedTuple):
+    """The answer to a question: hits, best first, and how long it took; with `explain`, how long each step did."""
+
+    hits: tuple[Hit, ...]
+    took_ms: float
+    steps: Mapping[str, float] = {}
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,97 @@
+"""Sessions and their messages, and the receipts of appending and settling."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from commonbook.model.spaces import Space
+
+MAX_MESSAGE_BYTES: Final = 1024 * 1024
+MAX_MESSAGES: Final = 10_000
+
+
+class Sent(NamedTuple):
+    """A message as somebody sends it; what is not given is ours to fill in."""
+
+    text: str
+    role: str = "user"
+    author: str | None = None
+    time: datetime | str | None = None
+    client_id: str | None = None
+
+
+class Message(NamedTuple):
+    """A message of a session: what was said, by whom, when, and where it is kept besides.
+
+    `episode` is the memory that holds it; None while it is unsettled. `taken_back` says when it was.
+    """
+
+    id: str
+    session: str
+    seq: int
+    role: str
+    author: str
+    text: str
+    time: datetime
+    client_id: str | None = None
+    masked: int = 0
+    episode: str | None = None
+    taken_back: datetime | None = None
+
+
+class Session(NamedTuple):
+    """An ordered log of messages in a space. The generation counts switches and rewinds."""
+
+    id: str
+    space: Space
+    parent: str | None
+    tags: tuple[str, ...]
+    created: datetime
+    closed: datetime | None
+    generation: int
+    last: int
+    unsettled: int = 0
+
+
+class Appended(NamedTuple):
+    """What became of a message that was sent: new, or a repeat of one that is here; how many secrets were masked."""
+
+    id: str
+    seq: int
+    new: bool
+    masked: int
+    taken_back: bool = False
+
+
+class Captured(NamedTuple):
+    """The receipt of an append: every message is durable and searchable; settled if episodes hold them all."""
+
+    session: str
+    messages: tuple[Appended, ...]
+    durable: bool = True
+    searchable: bool = True
+    settled: bool = False
+
+
+class MessagePage(NamedTuple):
+    """Some messages of a session, in order, and after which number the next page begins, if there is one."""
+
+    session: Session
+    items: tuple[Message, ...]
+    next: int | None
+
+
+class Settled(NamedTuple):
+    """Which episodes were made of a session's messages, and how many of those are still unsettled."""
+
+    session: str
+    episodes: tuple[str, ...]
+    unsettled: int
+
+
+class Worked(NamedTuple):
+    """What became of a piece of work in the background: what was settled, or why that failed this time."""
+
+    settled: Settled
+    error: str = ""

@@ -1,0 +1,83 @@
+"""Spaces, principals and the actor of an operation, with grants and API keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final, NamedTuple, TypeAlias
+
+LOCAL_OWNER: Final = "user:local"
+FILESYSTEM: Final = "user:filesystem"
+
+
+class Space(NamedTuple):
+    """A named part of the book; the id stays when the name changes. `depth`: how deep reflections go, if it says so."""
+
+    id: str
+    name: str
+    created: datetime
+    depth: int | None = None
+
+
+Spaces: TypeAlias = Mapping[str, Space]
+"""The spaces that a question may reach, by id: it goes through every query."""
+
+READER: Final = "reader"
+WRITER: Final = "writer"
+ADMIN: Final = "admin"
+ROLES: Final = (READER, WRITER, ADMIN)
+"""What one may do in a space and below it, each including the ones before it."""
+
+
+class Actor(NamedTuple):
+    """The identity of a caller: a principal, and the id of the API key that authenticated it, if one did.
+
+    A key may be limited to fewer permissions than its principal has, so permissions belong to the actor and not to the
+    principal. Stored, logged and shown values name the principal only. `Actor(name)` has no key: an operation that runs
+    on behalf of a stored principal never inherits the key of the caller.
+    """
+
+    principal: str
+    key_id: str | None = None
+
+    def __str__(self) -> str:
+        """Return the name of the principal."""
+        return self.principal
+
+
+OWNER_ACTOR: Final = Actor(LOCAL_OWNER)
+"""The owner of the home, who needs no grant."""
+
+FILESYSTEM_ACTOR: Final = Actor(FILESYSTEM)
+"""Edits of the files themselves, with the permissions of the owner."""
+
+
+class Grant(NamedTuple):
+    """A role of a principal on a space and everything below it, until it expires."""
+
+    principal: str
+    space: Space
+    role: str
+    granted_by: str
+    granted_at: datetime
+    expires: datetime | None = None
+
+
+class ApiKey(NamedTuple):
+    """What is known of a key; its secret is not. Limits are (space id, role): on no other spaces, and no more."""
+
+    id: str
+    principal: str
+    label: str
+    created: datetime
+    created_by: str
+    limits: tuple[tuple[str, str], ...] | None = None
+    expires: datetime | None = None
+    revoked: datetime | None = None
+
+
+class NewKey(NamedTuple):
+    """A key that was just made, and its secret, which is shown this once."""
+
+    key: ApiKey
+    secret: str

@@ -1,0 +1,1 @@
+"""Protocols between the core and the engines that fulfil them, one seam a module."""

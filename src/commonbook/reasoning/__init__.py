@@ -1,0 +1,1 @@
+"""Reasoning links: reflections, supersession, notices, inbox and triage."""

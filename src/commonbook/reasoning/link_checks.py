@@ -1,0 +1,96 @@
+"""What may rest on what: reflections only so deep, and nothing on itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from commonbook.errors import BadInput, Conflict
+from commonbook.model.invalidation import REASONING
+from commonbook.model.memory import Link, Memory
+from commonbook.model.reasoning import cap_of
+from commonbook.reasoning import graph
+from commonbook.tables import links, memories
+from commonbook.write.context import Desk
+
+
+def require_sound(desk: Desk, memory: Memory, new: Sequence[Link]) -> None:
+    """Refuse links of a memory that would let it rest on itself, or stand too deep, or supersede what follows it.
+
+    Notices come and go with what they tell of, so nothing rests on them or takes their place.
+    """
+    _require_no_notice(desk, memory, new)
+    added = memory._replace(links=(*(one for one in memory.links if one not in new), *new))
+    if any(link.relation in REASONING for link in new):
+        above = graph.above(desk.tx, desk.spaces, [added], hold=desk.hold)
+        for link in new:
+            if link.relation in REASONING:
+                _require_no_circle(desk, added, link, above)
+        if any(link.relation == "reflects_on" for link in new):
+            _require_depth(desk, added, above)
+    for link in new:
+        if link.relation == "supersedes":
+            _require_order(desk, memory.id, link.target)
+
+
+def _require_no_notice(desk: Desk, memory: Memory, new: Sequence[Link]) -> None:
+    targets = sorted({link.target for link in new if link.relation in {*REASONING, "supersedes"}})
+    if not targets:
+        return
+    there = memories.outlines(desk.tx, desk.spaces, targets)
+    if any(one.kind == "notice" for one in (memory, *there.values())):
+        raise BadInput(
+            "a notice rests on nothing and supersedes nothing, and nothing does so with it",
+            fix="name the memory that it is about, or `triage` it",
+        )
+
+
+def _require_no_circle(desk: Desk, memory: Memory, link: Link, above: graph.Above) -> None:
+    """Refuse a link to what rests on the memory itself already."""
+    target = above.known.get(link.target)
+    if target is None:
+        return
+    way = graph.way(target, memory.id, above.known)
+    if way:
+        raise Conflict(
+            f"{memory.id} would rest on itself: {' <- '.join(_shown(desk, (*way, memory.id)))}",
+            fix="link it to something that does not rest on it, or use `related_to`",
+        )
+
+
+def _require_depth(desk: Desk, memory: Memory, above: graph.Above) -> None:
+    cap = cap_of(memory.space, desk.spaces)
+    depth = graph.depth_of(memory, above.known, most=cap)
+    if depth > cap:
+        raise Conflict(
+            f"the reflection would stand {depth} deep, and the space {memory.space.name!r} allows {cap}",
+            fix="reflect on what the reflections rest on, or let an admin raise it: `commonbook space depth`",
+        )
+
+
+def _require_order(desk: Desk, source: str, target: str) -> None:
+    """Refuse to supersede what itself supersedes the source, by itself or through others."""
+    level: dict[str, tuple[str, ...]] = {source: (source,)}
+    seen = {source}
+    while level:
+        # Nobody may make a circle from the other side meanwhile.
+        desk.hold(level)
+        found = links.from_anywhere(desk.tx, sorted(level), relations=("supersedes",))
+        there = memories.everywhere(desk.tx, desk.spaces, sorted({link.source for link in found} - seen))
+        onward: dict[str, tuple[str, ...]] = {}
+        for link in found:
+            if link.source in there and there[link.source].deleted is None:
+                onward[link.source] = (*level[link.target], link.source)
+        if target in onward:
+            path = (*onward[target], source)
+            raise Conflict(
+                f"{source} cannot supersede {target}: {' <- '.join(_shown(desk, path))} supersede each other in turn",
+                fix="`reinstate` the one that still holds, or supersede both by a third",
+            )
+        seen.update(onward)
+        level = onward
+
+
+def _shown(desk: Desk, ids: Sequence[str]) -> list[str]:
+    """Return ids for a message; those that the actor may not read are not told."""
+    there = memories.outlines(desk.tx, desk.readable, sorted(set(ids)))
+    return [id_ if id_ in there else "…" for id_ in ids]

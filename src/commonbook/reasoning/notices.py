@@ -1,0 +1,292 @@
+"""Notices: whoever rests on what was superseded or deleted is told, in the transaction in which that happens.
+
+After every story, whatever rests on something that the story changed has exactly the notices that its causes ask for,
+but for those that somebody has decided about. A notice's id comes from what it tells, so that nothing is told twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from hashlib import sha256
+from typing import Final
+
+from commonbook.access import permissions
+from commonbook.errors import FileInTheWay, TooLarge
+from commonbook.files import hand_edits
+from commonbook.markdown.memory_file import rendered
+from commonbook.model.invalidation import DELETED, DISMISS, Cause, Decision, Notice
+from commonbook.model.memory import Link, Memory
+from commonbook.model.spaces import FILESYSTEM, FILESYSTEM_ACTOR, Space, Spaces
+from commonbook.ports.database import Reading
+from commonbook.reasoning import graph
+from commonbook.tables import files, links, memories
+from commonbook.text import space_paths
+from commonbook.write import revise
+from commonbook.write.context import Desk
+from commonbook.write.new_memory import new_memory
+
+JOB: Final = "notify"
+"""Tells those who rest on what was superseded before there were notices; its subject is what was superseded."""
+
+TAG: Final = "_invalidation"
+LIFE: Final = timedelta(days=7)
+_ABOUT: Final = ("related_to",)
+_LONGEST_PATH: Final = 20
+
+
+def spread(desk: Desk) -> list[Memory]:
+    """Let everything that rests on what the story changed have its notices; return those that are new."""
+    made: list[Memory] = []
+    while batch := desk.pending.take_reasoning_changes():
+        _dismiss(desk, [after for before, after in batch.values() if before is not None and _is_gone(before, after)])
+        _hold(desk, [one for pair in batch.values() for one in pair if one is not None])
+        changed = _concerned(desk, {id_: pair for id_, pair in batch.items() if pair[0] is not None})
+        added = _concerned(desk, {id_: pair for id_, pair in batch.items() if pair[0] is None})
+        made += _settle(desk, sorted(changed), withdraw=True)
+        # What comes in file by file may be all there only later: until then nothing is taken back.
+        made += _settle(desk, sorted(added - changed), withdraw=False)
+    return made
+
+
+def _is_gone(before: Memory, after: Memory) -> bool:
+    return before.notice is not None and before.deleted is None and after.deleted is not None
+
+
+def _hold(desk: Desk, changed: Sequence[Memory]) -> None:
+    """Let nobody invalidate what these memories rest on, or rest on what they supersede, until the story is over."""
+    if desk.tx.locking:
+        desk.hold({target for memory in changed for target in _superseded(memory)})
+        graph.above(desk.tx, desk.spaces, changed, hold=desk.hold)
+
+
+def _superseded(memory: Memory) -> list[str]:
+    return [link.target for link in memory.links if link.relation == "supersedes"]
+
+
+def _concerned(desk: Desk, shaken: Mapping[str, tuple[Memory | None, Memory]]) -> set[str]:
+    """Return what may have other notices to get now: what changed, and what rests on it or on what it supersedes."""
+    roots = set(shaken)
+    for pair in shaken.values():
+        roots.update(target for memory in pair if memory is not None for target in _superseded(memory))
+    if not roots:
+        return roots
+    resting = graph.below(desk.tx, desk.spaces, sorted(roots))
+    own = {id_ for id_, pair in shaken.items() if any(one is not None and graph.grounds(one) for one in pair)}
+    # Somebody may have moved the file of a notice, or brought it back.
+    own |= {one.notice.dependent for pair in shaken.values() for one in pair if one is not None and one.notice}
+    return own | {id_ for id_, one in resting.items() if one.own}
+
+
+def notify(desk: Desk, *, memory_id: str) -> None:
+    """Tell those who rest on a memory, as if it had been invalidated just now."""
+    desk.hold([memory_id])
+    resting = graph.below(desk.tx, desk.spaces, [memory_id])
+    _settle(desk, sorted(id_ for id_, one in resting.items() if one.own), withdraw=False)
+
+
+# --- what there should be, and what there is
+
+
+def _settle(desk: Desk, ids: Sequence[str], *, withdraw: bool) -> list[Memory]:
+    """Let some memories have the notices that their causes ask for; `withdraw` those that nothing asks for any more."""
+    # First what there is: a notice that is seen here has its cause in sight below, or has it no longer.
+    told = _of(desk.tx, desk.spaces, ids) if withdraw else {}
+    there = memories.everywhere(desk.tx, desk.spaces, ids)
+    live = [one for one in there.values() if one.deleted is None and one.notice is None]
+    above = graph.above(desk.tx, desk.spaces, live)
+    causes = {memory.id: graph.causes(memory, above, own=True) for memory in live}
+    decided = {memory.id: {one.key for one in memory.decisions} for memory in live}
+    for notice, said in told.values():
+        if said.key not in causes.get(said.dependent, {}) or said.key in decided[said.dependent]:
+            take_away(desk, notice, how="withdraw")
+        elif notice.space.name != _place(there[said.dependent].space):
+            _bring(desk, notice, there[said.dependent].space)
+    wanted = {
+        # Who may read the memory may read what is beside it, and perhaps nothing else on the path.
+        notice_id(memory.id, cause): (memory, graph.shown(cause, above.known, {memory.space.id}))
+        for memory in live
+        for key, cause in causes[memory.id].items()
+        if key not in decided[memory.id]
+    }
+    return _tell(desk, wanted)
+
+
+def _of(tx: Reading, spaces: Spaces, dependents: Sequence[str]) -> dict[str, tuple[Memory, Notice]]:
+    """Return the notices about some memories that are there, each with what it tells."""
+    found = links.from_anywhere(tx, dependents, relations=_ABOUT)
+    ids = sorted({link.source for link in found})
+    there = memories.everywhere(tx, spaces, ids)
+    return {id_: (one, one.notice) for id_, one in there.items() if one.notice is not None and is_open(one)}
+
+
+def about(tx: Reading, spaces: Spaces, dependent: str) -> list[Memory]:
+    """Return the notices about a memory that are there."""
+    return [notice for notice, said in _of(tx, spaces, [dependent]).values() if said.dependent == dependent]
+
+
+def is_open(memory: Memory) -> bool:
+    """Tell whether a memory is a notice that we made, and that nobody has settled."""
+    said = memory.notice
+    return said is not None and memory.deleted is None and memory.id == notice_id(said.dependent, Cause(*said.key))
+
+
+def notice_id(dependent: str, cause: Cause) -> str:
+    """Return the id of the notice that tells a memory of a cause: the same whoever tells it, and however often."""
+    digits = sha256(f"{dependent} {cause.invalidated} {cause.invalidating}".encode()).hexdigest()
+    return f"{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-a{digits[17:20]}-{digits[20:32]}"
+
+
+# --- telling
+
+
+def _tell(desk: Desk, wanted: Mapping[str, tuple[Memory, Cause]]) -> list[Memory]:
+    """Make the notices that are not there, and open those again that were withdrawn."""
+    there = memories.everywhere(desk.tx, desk.spaces, sorted(wanted))
+    missing = {id_: pair for id_, pair in sorted(wanted.items()) if id_ not in there or there[id_].deleted is not None}
+    reasons = _reasons(desk, [cause for _, cause in missing.values()])
+    made: list[Memory] = []
+    for id_, (memory, cause) in missing.items():
+        notice = _notice(desk, id_, memory, cause, reasons.get(cause.key, ""))
+        if id_ in there:
+            notice = _revived(desk, there[id_], notice)
+        made.append(notice)
+    new = [notice for notice in made if notice.id not in there]
+    memories.add(desk.tx, new)
+    for space in {notice.space.id for notice in new}:
+        links.add(desk.tx, space, [link for one in new if one.space.id == space for link in one.links])
+    for notice in made:
+        memory, cause = missing[notice.id]
+        told = {"dependent": memory.id, "invalidated": cause.invalidated, "invalidating": cause.invalidating}
+        desk.log_memory(notice, "notify", memory.id, **told, depth=cause.depth, path=list(cause.path))
+    desk.issue(made)
+    return made
+
+
+def _reasons(desk: Desk, causes: Iterable[Cause]) -> dict[tuple[str, str], str]:
+    """Return why each of these supersessions happened, where somebody said so."""
+    superseding = memories.everywhere(
+        desk.tx, desk.spaces, sorted({cause.invalidating for cause in causes} - {DELETED})
+    )
+    return {(one.superseded, memory.id): one.why for memory in superseding.values() for one in memory.because}
+
+
+def _notice(desk: Desk, id_: str, memory: Memory, cause: Cause, why: str) -> Memory:
+    space = desk.system_space(_place(memory.space))
+    now = desk.tx.now
+    return new_memory(
+        desk,
+        memory_id=id_,
+        space=space,
+        path=space_paths.path_for(space.name, now, "invalidation", id_, taken=True),
+        how="notify",
+        kind="notice",
+        title=f"invalidation: {cause.invalidated} -> {memory.id}",
+        text=_words(id_, memory, cause, why),
+        tags=(TAG,),
+        expires=now + LIFE,
+        links=(Link(id_, _ABOUT[0], memory.id, memory.revision),),
+        notice=Notice(memory.id, cause.invalidated, cause.invalidating, now),
+    )
+
+
+def _words(id_: str, memory: Memory, cause: Cause, why: str) -> str:
+    """Return what a notice says: ids, and no words of memories that its reader may not read."""
+    became = "was deleted" if cause.invalidating == DELETED else f"was superseded by {cause.invalidating}"
+    steps = "directly" if cause.depth == 1 else f"in {cause.depth} steps"
+    return (
+        f"{cause.invalidated} {became}{f': {why}' if why else '.'}\n\n"
+        f"{memory.id} rests on it {steps}: {' <- '.join(id_ or '…' for id_ in _ends(cause.path))}\n\n"
+        f"Decide with `commonbook triage {id_} keep`, or `retract`, `supersede` or `dismiss`."
+    )
+
+
+def _ends(path: Sequence[str | None]) -> Sequence[str | None]:
+    """Return as much of a path as anybody would read; the inbox tells all of it."""
+    return path if len(path) <= _LONGEST_PATH else (*path[: _LONGEST_PATH // 2], None, *path[-_LONGEST_PATH // 2 :])
+
+
+def _place(space: Space) -> str:
+    return f"{space.name}/{space_paths.INVALIDATIONS}"
+
+
+def _revived(desk: Desk, gone: Memory, notice: Memory) -> Memory:
+    """Open a withdrawn notice again: it tells of a new supersession, and its history goes on."""
+    revived = notice._replace(
+        created=gone.created, version=gone.version + 1, revision=gone.revision, path=_free(desk, notice)
+    )
+    _put(desk, gone, revived)
+    return revived
+
+
+def _bring(desk: Desk, outline: Memory, to: Space) -> None:
+    """Let a notice go where the memory went that it is about."""
+    notice = memories.several(desk.tx, desk.spaces, [outline.id])[outline.id]
+    space = desk.system_space(_place(to))
+    path = space_paths.path_for(space.name, notice.created, "invalidation", notice.id, taken=True)
+    moved = notice._replace(space=space, path=_free(desk, notice._replace(path=path)), version=notice.version + 1)
+    desk.leave(notice, moved.path)
+    _put(desk, notice, moved)
+    desk.log_memory(notice, "move.out", to=space.id)
+    desk.log_memory(moved, "move.in")
+    desk.issue([moved])
+
+
+def _free(desk: Desk, notice: Memory) -> str:
+    """Return the path of a notice, or if something else has it, one that nothing else can have."""
+    owner = memories.at_path(desk.tx, notice.path)
+    path = notice.path if owner in {None, notice.id} else notice.path.replace("--", f"--{notice.id}--")
+    if desk.parts.folder.keeps_files:
+        files.arrive(desk.tx, path)
+    return path
+
+
+def _put(desk: Desk, old: Memory, new: Memory) -> None:
+    if old.space.id == new.space.id:
+        memories.replace(desk.tx, new)
+    else:
+        memories.move(desk.tx, old, new)
+    links.replace(desk.tx, old.space.id, new)
+
+
+# --- settled
+
+
+def take_away(desk: Desk, outline: Memory, *, how: str, **logged: object) -> None:
+    """Take a notice away, because it is withdrawn or somebody decided; what it told stays in the log."""
+    notice = memories.several(desk.tx, desk.spaces, [outline.id])[outline.id]
+    gone = notice._replace(deleted=desk.tx.now, version=notice.version + 1, updated=desk.tx.now)
+    memories.replace(desk.tx, gone)
+    desk.log_memory(gone, how, **logged)
+    desk.issue([gone])
+
+
+def _dismiss(desk: Desk, gone: Sequence[Memory]) -> None:
+    """Take it for a decision that somebody removed notices by hand."""
+    for notice in gone:
+        said = notice.notice
+        if said is None:
+            continue
+        desk.hold([said.dependent])
+        memory = memories.find(desk.tx, desk.spaces, said.dependent)
+        if memory is None or memory.deleted is not None or said.key in {one.key for one in memory.decisions}:
+            continue
+        if memory.space.id not in desk.writable:
+            raise permissions.refusal(desk.actor, memory.space.name)
+        with suppress(FileInTheWay, hand_edits.FileGone, *([TooLarge] if desk.actor.principal == FILESYSTEM else [])):
+            # Where its file cannot be written, the memory stays in doubt, and its notice comes back.
+            memory = hand_edits.fresh(desk.acting_as(FILESYSTEM_ACTOR), memory, looked=False)
+            decide(desk, memory, [Cause(*said.key)], DISMISS, "its notice was removed")
+
+
+def decide(desk: Desk, memory: Memory, settled: Sequence[Cause], verdict: str, note: str, **also: object) -> Memory:
+    """Write into a memory what was decided about it; `also` names fields that change with that."""
+    by, at = desk.actor.principal, desk.tx.now
+    kept = [one for one in memory.decisions if one.key not in {cause.key for cause in settled}]
+    made = [Decision(verdict, cause.invalidated, cause.invalidating, by, at, note) for cause in settled]
+    said = memory._replace(decisions=(*kept, *made), **also)  # type: ignore[arg-type]
+    changed = ["decisions", *also]
+    # A front matter that has no room left is found out before anything is changed.
+    rendered(said, desk.parts)
+    return revise.amend(desk, memory, said, changed, how="triage")

@@ -1,0 +1,1 @@
+"""Recall: the index projection, candidates, ranking and the presentation of hits."""

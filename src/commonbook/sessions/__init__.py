@@ -1,0 +1,1 @@
+"""Sessions: append messages, switch, rewind, and settle messages into episodes."""

@@ -1,0 +1,97 @@
+"""Find a session for an append or a switch, or create it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from commonbook.access import permissions
+from commonbook.errors import BadInput, Conflict
+from commonbook.log import chain
+from commonbook.model.session import Session
+from commonbook.model.spaces import Space
+from commonbook.ports.database import Overtaken, Reading
+from commonbook.sessions.read import no_session, require
+from commonbook.tables import sessions
+from commonbook.write.context import Desk
+
+
+class Context(NamedTuple):
+    """Where a session belongs, if it is new: its space, the session that it goes on from, its tags."""
+
+    space: str
+    named: bool = False
+    parent: str | None = None
+    tags: tuple[str, ...] = ()
+
+
+def reopen(desk: Desk, session: Session) -> None:
+    """Open a session again if it is closed."""
+    if session.closed is not None:
+        sessions.close(desk.tx, session, None)
+        desk.log(session.space, "session.open", (), session=session.id)
+
+
+def find_or_create(desk: Desk, session_id: str, context: Context, taking: sessions.Taking | None = None) -> Session:
+    """Return the session, made now if there is none; what was fixed when it was made does not change."""
+    session = desk.held(taking or sessions.Taking(desk.tx, session_id))
+    if session is None:
+        _require_new(desk, session_id)
+        _require_no_circle(desk.tx, session_id, context.parent)
+        session = Session(
+            id=session_id,
+            space=desk.space(context.space),
+            parent=context.parent,
+            tags=context.tags,
+            created=desk.tx.now,
+            closed=None,
+            generation=sessions.FIRST_GENERATION,
+            last=0,
+        )
+        sessions.add(desk.tx, session)
+        desk.log(session.space, "session.begin", (), session=session.id, parent=session.parent)
+        return session
+    if session.space.id not in desk.writable:
+        raise permissions.refusal(desk.actor, session.space.name)
+    if context.named and not _is_called(desk.tx, session.space, context.space):
+        raise Conflict(
+            f"the session {session_id} is in the space {session.space.name}, not in {context.space}",
+            fix=f"append to it in {session.space.name}, or use another session",
+        )
+    if context.parent is not None and context.parent != session.parent:
+        raise Conflict(
+            f"the session {session_id} goes on from {session.parent or 'no other'}, which cannot be changed",
+            fix="leave the parent out, or use another session",
+        )
+    return session
+
+
+def _is_called(tx: Reading, space: Space, name: str) -> bool:
+    """Tell whether a space has this name, or had it: an outbox that has not heard of the new one goes on."""
+    return space.name == name or chain.was_called(tx, space.id, name)
+
+
+def _require_no_circle(tx: Reading, session_id: str, parent: str | None) -> None:
+    """Refuse a parent that goes on from the session itself: it may have been named before it was there."""
+    if parent is not None and sessions.goes_on_from(tx, parent, session_id):
+        raise BadInput(
+            f"the session {session_id} cannot go on from {parent}, which goes on from it", fix="name another parent"
+        )
+
+
+def _require_new(desk: Desk, session_id: str) -> None:
+    """Refuse a session that is there and may not be used; one that is there only now is looked at again."""
+    place = sessions.place(desk.tx, session_id)
+    if place is None:
+        return
+    if place in desk.spaces and place not in desk.readable:
+        raise no_session(session_id)
+    raise Overtaken
+
+
+def require_writable(desk: Desk, session_id: str) -> Session:
+    """Return a session that the actor may write to, held for it; one that it may not even read is not found."""
+    desk.hold_sessions(session_id)
+    session = require(desk.tx, desk.readable, session_id)
+    if session.space.id not in desk.writable:
+        raise permissions.refusal(desk.actor, session.space.name)
+    return session

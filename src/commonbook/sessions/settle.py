@@ -1,0 +1,144 @@
+"""Settling: runs of messages become episodes, each in one transaction with the marks on its messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Final, NamedTuple
+
+from commonbook.access import permissions
+from commonbook.markdown import transcript
+from commonbook.model.memory import Memory
+from commonbook.model.session import Message, Session, Settled
+from commonbook.model.spaces import Actor
+from commonbook.ports.database import Told, asking
+from commonbook.ports.embedding import Likeness
+from commonbook.ports.engines import Parts
+from commonbook.sessions import episode_boundaries
+from commonbook.tables import memories, sessions, spaces
+from commonbook.text import titles
+from commonbook.write.context import Desk
+from commonbook.write.new_memory import new_memory
+from commonbook.write.transaction import write
+
+JOB: Final = "settle"
+
+_TRIES: Final = 5
+
+
+class Plan(NamedTuple):
+    """Which runs become episodes, as decided outside the transaction; if all, of which messages that was decided."""
+
+    runs: tuple[episode_boundaries.Run, ...]
+    open: tuple[int, ...] | None
+
+
+class _Moved(Exception):
+    """Messages came or went after the plan was made."""
+
+
+def settle(parts: Parts, actor: Actor, session_id: str, *, flush: bool, likeness: Likeness) -> Settled:
+    """Make episodes of what is decided; with `flush`, of everything that is open."""
+
+    def story(desk: Desk, plan: Plan | None) -> Settled:
+        session = sessions.find(desk.tx, desk.spaces, session_id)
+        if session is not None and session.space.id not in desk.writable:
+            raise permissions.refusal(actor, session.space.name)
+        if session is None or plan is None:
+            return Settled(session_id, (), 0)
+        made = carry_out(desk, session, plan)
+        return Settled(session_id, made, sessions.count_open(desk.tx, session.space.id, session.id))
+
+    return with_plan(parts, actor, session_id, likeness, story, flush=flush)
+
+
+def with_plan(
+    parts: Parts,
+    actor: Actor,
+    session_id: str,
+    likeness: Likeness,
+    story: Callable[[Desk, Plan | None], Told],
+    *,
+    flush: bool,
+    also: Sequence[str] = (),
+) -> Told:
+    """Let a story happen with a plan that still holds then: boundaries are not looked for in the transaction.
+
+    `also` are other sessions that the story changes.
+    """
+
+    def whole(desk: Desk, plan: Plan | None, *, last: bool) -> Told:
+        desk.hold_sessions(session_id, *also)
+        return story(desk, _checked(desk, session_id, plan, last=last))
+
+    for _ in range(_TRIES - 1):
+        plan = _plan(parts, actor, session_id, likeness, flush=flush)
+        with suppress(_Moved):
+            return write(parts, actor, partial(whole, plan=plan, last=False))
+    return write(parts, actor, partial(whole, plan=_plan(parts, actor, session_id, likeness, flush=flush), last=True))
+
+
+@asking
+def _plan(parts: Parts, actor: Actor, session_id: str, likeness: Likeness, *, flush: bool) -> Plan | None:
+    with parts.db.reading() as tx:
+        session = sessions.find(tx, permissions.writable(tx, actor, spaces.everything(tx)), session_id)
+        if session is None:
+            return None
+        found = sessions.unsettled(tx, session)
+    runs = episode_boundaries.runs(_for_boundary(found), now=parts.clock.now(), likeness=likeness, flush=flush)
+    return Plan(tuple(runs), tuple(message.seq for message in found) if flush else None)
+
+
+def _checked(desk: Desk, session_id: str, plan: Plan | None, *, last: bool) -> Plan | None:
+    """Return the plan if it still holds; with others writing all the time, one that asks nobody about topics."""
+    session = sessions.find(desk.tx, desk.writable, session_id)
+    if session is None or (plan is not None and plan.open is None):
+        return plan
+    found = sessions.unsettled(desk.tx, session)
+    open_now = tuple(message.seq for message in found)
+    if plan is not None and plan.open == open_now:
+        return plan
+    if not last:
+        raise _Moved
+    return Plan(tuple(episode_boundaries.runs(_for_boundary(found), now=desk.tx.now, flush=True)), open_now)
+
+
+def _for_boundary(found: Sequence[Message]) -> list[episode_boundaries.Message]:
+    return [episode_boundaries.Message(message.seq, message.role, message.time, message.text) for message in found]
+
+
+def carry_out(desk: Desk, session: Session, plan: Plan) -> tuple[str, ...]:
+    """Make the episodes of a plan; what was settled or taken back meanwhile is left out."""
+    made = []
+    there = sessions.unsettled(desk.tx, session)
+    for run in plan.runs:
+        messages = [message for message in there if run.first <= message.seq <= run.last]
+        if messages:
+            made.append(_episode(desk, session, messages, run.reason))
+    return tuple(made)
+
+
+def _episode(desk: Desk, session: Session, messages: Sequence[Message], reason: str) -> str:
+    memory = _memory(desk, session, messages)
+    memories.add(desk.tx, [memory])
+    sessions.settle(desk.tx, session, memory.id, first=messages[0].seq, last=messages[-1].seq)
+    desk.touch(session.space, (message.id for message in messages))
+    desk.log_memory(memory, "settle", session=session.id, first=messages[0].seq, last=messages[-1].seq, reason=reason)
+    desk.issue([memory])
+    return memory.id
+
+
+def _memory(desk: Desk, session: Session, messages: Sequence[Message]) -> Memory:
+    told = [transcript.Utterance(one.id, one.seq, one.author, one.role, one.time, one.text) for one in messages]
+    return new_memory(
+        desk,
+        space=session.space,
+        how="settle",
+        kind="episode",
+        title=titles.title_from(next((one.text for one in messages if one.text.strip()), session.id)),
+        text=transcript.render(told),
+        tags=session.tags,
+        occurred=min(one.time for one in messages),
+        session=session.id,
+    )

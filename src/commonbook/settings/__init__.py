@@ -1,0 +1,1 @@
+"""Settings: the only reader of environment variables and configuration files."""

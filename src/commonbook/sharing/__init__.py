@@ -1,0 +1,1 @@
+"""Sharing: copies and their freshness, lineage, sharing rules and requests."""

@@ -1,0 +1,65 @@
+"""Refresh of lazy copies, at a read or by a job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
+
+from commonbook.model.memory import LAZY, LIVE, Memory
+from commonbook.model.spaces import OWNER_ACTOR
+from commonbook.ports.database import Transaction
+from commonbook.ports.engines import Parts
+from commonbook.sharing import freshness, propagate
+from commonbook.tables import copies, jobs, memories, spaces
+from commonbook.write.context import Desk
+from commonbook.write.transaction import write
+
+
+def renew(parts: Parts, copy_id: str) -> None:
+    """Refresh a copy from its source, in the name of the principal that shared it."""
+    write(parts, OWNER_ACTOR, partial(refresh_chain, copy_id=copy_id))
+
+
+def ask_to_renew(parts: Parts, stale: Sequence[Memory]) -> None:
+    """Request a refresh job for each of these copies; nothing is written if all of them wait already."""
+    with parts.db.reading() as tx:
+        known = jobs.waiting(tx, propagate.RENEW, [copy.id for copy in stale])
+        stale = freshness.can_follow(tx, spaces.everything(tx), [copy for copy in stale if copy.id not in known])
+    # Always in the order of ids, so that two concurrent requests cannot deadlock.
+    missing = sorted((copy.id, copy.space.id) for copy in stale)
+
+    def enqueue(tx: Transaction) -> None:
+        for copy_id, space in missing:
+            jobs.ask(tx, space=space, kind=propagate.RENEW, subject=copy_id, due=tx.now)
+
+    if missing:
+        parts.db.write(enqueue, durable=False)
+
+
+def refresh_chain(desk: Desk, copy_id: str) -> None:
+    """Refresh a copy and, before it, the copies between it and the memory that it stems from."""
+    for source_id, id_ in pairwise(lock_chain(desk, copy_id)):
+        source, copy = (memories.find(desk.tx, desk.spaces, memory_id) for memory_id in (source_id, id_))
+        if source is not None and copy is not None:
+            propagate.refreshed(desk, copy, source)
+
+
+def lock_chain(desk: Desk, copy_id: str) -> list[str]:
+    """Lock a copy and the sources that its text comes from; return their ids, the furthest source first.
+
+    A change of that source locks in the same order.
+    """
+    ids = [copy_id]
+    while len(ids) <= freshness.FURTHEST:
+        memory = memories.find(desk.tx, desk.spaces, ids[-1])
+        link = memory.source if memory else None
+        if memory is None or link is None or not copies.is_tied(memory) or link.target in ids:
+            break
+        if memory.id != copy_id and memory.shared is not None and memory.shared.mode not in (LIVE, LAZY):
+            break
+        ids.append(link.target)
+    ids.reverse()
+    for id_ in ids:
+        desk.hold([id_])
+    return ids

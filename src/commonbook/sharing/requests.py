@@ -1,0 +1,182 @@
+"""Sharing that needs somebody's agreement: asked for by a rule or by a person, decided once, never by whoever asked."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from commonbook.access import permissions, rate_limits
+from commonbook.errors import CommonbookError, Conflict, NotAllowed, NotFound, TooLarge
+from commonbook.model.ids import new_id
+from commonbook.model.memory import LIVE, Memory
+from commonbook.model.sharing import APPROVED, REJECTED, WAITING, WITHDRAWN, Pending
+from commonbook.model.spaces import FILESYSTEM, LOCAL_OWNER, READER, WRITER, Actor, Spaces
+from commonbook.ports.database import Reading
+from commonbook.ports.engines import Parts
+from commonbook.sharing import make_copy
+from commonbook.tables import memories, sharing_requests, sharing_rules, spaces
+from commonbook.tables import rate_limits as rate_limit_rows
+from commonbook.text import space_paths, validation
+from commonbook.write import context
+from commonbook.write.context import Desk
+from commonbook.write.transaction import write
+
+LONGEST_NOTE: Final = 1000
+
+# --- asking
+
+
+def request(parts: Parts, actor: Actor, memory_id: str, to: str, *, refresh: str = LIVE) -> Pending:
+    """Ask those who administer a space to take a memory in; whoever asks must be able to read both.
+
+    Asking again while it waits returns the same request.
+    """
+    memory_id = validation.memory_id(memory_id)
+    make_copy.mode(refresh)
+    space_paths.require_space_name(to)
+
+    def story(desk: Desk) -> Pending:
+        space = context.readable_space(desk, to)
+        source = desk.look_at(memory_id)
+        rate_limits.count(desk.tx, desk.actor, rate_limit_rows.REQUEST)
+        make_copy.require_shareable(source)
+        there = make_copy.there_already(desk, source, space)
+        if there is not None:
+            raise Conflict(f"the space {to!r} has this already, as {there.id}", fix=f"read {there.id}")
+        who, now = actor.principal, desk.tx.now
+        asked = Pending(new_id(), space.name, space.id, source.id, None, refresh, who, who, now)
+        if sharing_requests.add(desk.tx, asked, source.root):
+            desk.log(space, "share.ask", (), request=asked.id, memory=source.id)
+        else:
+            asked = sharing_requests.waiting_for(desk.tx, {space.id: space}, source.root, who) or asked
+        return asked._replace(title=source.title, text=source.text)
+
+    return write(parts, actor, story)
+
+
+def listed(parts: Parts, actor: Actor, *, space: str | None, decided: bool) -> tuple[Pending, ...]:
+    """Return what waits for the actor's decision, or was decided too, and what it asked for itself."""
+    with parts.db.reading() as tx:
+        known = spaces.everything(tx)
+        administered = permissions.administered(tx, actor, known)
+        if space is not None:
+            place = permissions.require_admin(tx, actor, known, space_paths.require_space_name(space))
+            return tuple(
+                _shown(tx, known, one) for one in sharing_requests.into(tx, {place.id: place}, decided=decided)
+            )
+        readable = permissions.readable(tx, actor, known)
+        found = [_shown(tx, known, one) for one in sharing_requests.into(tx, administered, decided=decided)]
+        own = sharing_requests.asked_by(tx, readable, actor.principal, decided=decided)
+        found += [_shown(tx, readable, one) for one in own if one.space_id not in administered]
+        return tuple(sorted(found, key=lambda one: one.id))
+
+
+def _shown(tx: Reading, known: Spaces, asked: Pending) -> Pending:
+    """Return a request with what is to be shared, as far as the one in whose name it is asked for may still read it."""
+    memory = memories.find(tx, permissions.readable(tx, Actor(asked.name), known), asked.memory)
+    if memory is None or memory.deleted is not None or asked.state != WAITING:
+        return asked
+    return asked._replace(title=memory.title, text=memory.text)
+
+
+# --- deciding
+
+
+def approve(parts: Parts, actor: Actor, request_id: str, *, note: str = "") -> Pending:
+    """Agree to a request: the memory is shared now, in the name of the one who asked or made the rule."""
+    request_id, note = validation.memory_id(request_id), _note(note)
+
+    def story(desk: Desk) -> Pending:
+        asked = _require(desk, request_id)
+        _decide(desk, asked, APPROVED, note)
+        memory = _still_there(desk, asked)
+        if _person(desk.actor.principal) in _askers(asked, memory):
+            raise NotAllowed(f"{desk.actor.principal} asked for this and cannot approve it", fix="another admin must")
+        if asked.space_id not in permissions.administered(desk.tx, desk.actor, desk.spaces):
+            raise permissions.refusal(desk.actor, asked.space)
+        named = desk.acting_as(Actor(asked.name))
+        copy = make_copy.copied(named, memory, desk.spaces[asked.space_id], asked.refresh, request=asked.id)
+        sharing_requests.note_copy(desk.tx, asked, copy.id)
+        desk.log(desk.spaces[asked.space_id], "share.approve", (), request=asked.id, memory=memory.id, copy=copy.id)
+        return _now(desk, asked)
+
+    return write(parts, actor, story)
+
+
+def reject(parts: Parts, actor: Actor, request_id: str, *, note: str = "") -> Pending:
+    """Refuse a request; whoever asked takes it back by this."""
+    request_id, note = validation.memory_id(request_id), _note(note)
+
+    def story(desk: Desk) -> Pending:
+        asked = _require(desk, request_id)
+        state = WITHDRAWN if _person(desk.actor.principal) == _person(asked.asked_by) else REJECTED
+        _decide(desk, asked, state, note)
+        said = desk.parts.keys.keyed_hash("note", note) if note else None
+        action = "share.withdraw" if state == WITHDRAWN else "share.reject"
+        desk.log(desk.spaces[asked.space_id], action, (), request=asked.id, memory=asked.memory, note=said)
+        return _now(desk, asked)
+
+    return write(parts, actor, story)
+
+
+def _require(desk: Desk, request_id: str) -> Pending:
+    """Return a request that the actor may decide about, or has made itself."""
+    asked = sharing_requests.find(desk.tx, desk.readable, request_id)
+    if asked is not None and asked.space_id not in permissions.administered(desk.tx, desk.actor, desk.spaces):
+        asked = asked if asked.rule is None and asked.asked_by == desk.actor.principal else None
+    if asked is None:
+        raise NotFound(f"there is no request {request_id}", fix="`commonbook pending` shows what waits")
+    return asked
+
+
+def _decide(desk: Desk, asked: Pending, state: str, note: str) -> None:
+    """Let this be the decision, unless there is one: of several at once, one wins."""
+    if not sharing_requests.decide(desk.tx, asked, state, by=desk.actor.principal, note=note):
+        raise _decided(_now(desk, asked))
+
+
+def _decided(asked: Pending) -> CommonbookError:
+    when = f" at {asked.decided_at:%Y-%m-%d %H:%M:%S} UTC" if asked.decided_at else ""
+    return Conflict(
+        f"the request {asked.id} was {asked.state} by {asked.decided_by}{when}",
+        fix="a decision stands: `share` or `unshare` what should be otherwise",
+    )
+
+
+def _still_there(desk: Desk, asked: Pending) -> Memory:
+    """Return the memory that was asked for, or refuse: it is gone, or may no longer be shared by who would."""
+    desk.hold([asked.memory])
+    memory = memories.find(desk.tx, desk.spaces, asked.memory)
+    if memory is None or memory.deleted is not None:
+        raise Conflict(f"the memory {asked.memory} was deleted meanwhile", fix="reject the request")
+    if memory.space.id not in desk.may_of(Actor(asked.name)).with_role(READER, desk.spaces):
+        raise NotAllowed(f"{asked.name} may no longer read the memory {asked.memory}", fix="reject the request")
+    if asked.rule is None:
+        return memory
+    if sharing_rules.find(desk.tx, desk.spaces, asked.rule) is None:
+        raise Conflict("the rule that asked for this was removed meanwhile", fix="reject the request")
+    if asked.space_id not in desk.may_of(Actor(asked.name)).with_role(WRITER, desk.spaces):
+        raise NotAllowed(f"{asked.name} may no longer write to the space {asked.space!r}", fix="reject the request")
+    return memory
+
+
+def _askers(asked: Pending, memory: Memory) -> set[str]:
+    """Return who may not approve: whoever asked, and if a rule did, whoever wrote what it is about to take in."""
+    if asked.rule is None:
+        return {_person(asked.asked_by)}
+    return {_person(asked.asked_by), _person(memory.author), _person(memory.revised_by)}
+
+
+def _person(principal: str) -> str:
+    """Return who somebody is: hand edits are the owner's."""
+    return LOCAL_OWNER if principal == FILESYSTEM else principal
+
+
+def _now(desk: Desk, asked: Pending) -> Pending:
+    return sharing_requests.find(desk.tx, desk.spaces, asked.id) or asked
+
+
+def _note(note: str) -> str:
+    note = validation.text(note)
+    if len(note) > LONGEST_NOTE:
+        raise TooLarge(f"a note has at most {LONGEST_NOTE} characters", fix="shorten it")
+    return note

@@ -1,0 +1,108 @@
+"""Rules by which a space takes in what another one writes: made, shown and removed by those who administer it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from commonbook.access import permissions
+from commonbook.errors import BadInput, NotFound, TooLarge
+from commonbook.model.ids import new_id
+from commonbook.model.sharing import Rule
+from commonbook.model.spaces import Actor, Space
+from commonbook.ports.engines import Parts
+from commonbook.sharing import apply_rules, make_copy
+from commonbook.tables import sharing_requests, sharing_rules, spaces
+from commonbook.text import space_paths, validation
+from commonbook.write import context
+from commonbook.write.context import Desk
+from commonbook.write.transaction import write
+
+MOST: Final = 100
+"""So many rules a space may have: every write elsewhere looks at those that take from there."""
+
+
+class Chosen(NamedTuple):
+    """What a rule means, and what it does with it."""
+
+    kinds: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    importance: float | None = None
+    approval: bool = False
+    refresh: str = "live"
+
+
+def chosen(
+    kinds: Iterable[str], tags: Iterable[str], importance: float | None, refresh: str, *, approval: bool
+) -> Chosen:
+    """Return what a rule is to mean, or refuse it."""
+    return Chosen(
+        kinds=tuple(dict.fromkeys(validation.kind(kind) for kind in validation.listed(kinds, "kinds"))),
+        tags=validation.tags(tags),
+        importance=validation.importance(importance),
+        approval=bool(approval),
+        refresh=make_copy.mode(refresh),
+    )
+
+
+def add(parts: Parts, actor: Actor, space: str, from_space: str, what: Chosen) -> Rule:
+    """Let a space take in from now on what another one writes, in the name of whoever says so."""
+    space_paths.require_space_name(space)
+    space_paths.require_space_name(from_space)
+    if space == from_space:
+        raise BadInput("a space takes nothing in from itself", fix="name another space to take from")
+
+    def story(desk: Desk) -> Rule:
+        source = context.readable_space(desk, from_space)
+        place = context.administered_space(desk, space)
+        if sharing_rules.count(desk.tx, place.id) >= MOST:
+            raise TooLarge(f"the space {space!r} has {MOST} rules already", fix="remove some, or let one mean more")
+        rule = Rule(new_id(), place, source, actor.principal, *what[:3], what.approval, what.refresh, desk.tx.now)
+        sharing_rules.add(desk.tx, rule)
+        desk.log(place, "rule.add", (), rule=rule.id, source=source.id, **what._asdict())
+        return rule
+
+    return write(parts, actor, story)
+
+
+def listed(parts: Parts, actor: Actor, *, space: str | None) -> tuple[Rule, ...]:
+    """Return the rules of the spaces that the actor administers, and those that take from them.
+
+    The name of a space at the other end that it may not read is not told.
+    """
+    with parts.db.reading() as tx:
+        known = spaces.everything(tx)
+        decided = permissions.administered(tx, actor, known)
+        if space is not None:
+            place = permissions.require_admin(tx, actor, known, space_paths.require_space_name(space))
+            decided = {place.id: place}
+        readable = permissions.readable(tx, actor, known)
+
+        def shown(place: Space) -> Space:
+            return place if place.id in readable else Space("", "", place.created)
+
+        return tuple(
+            rule._replace(
+                space=shown(rule.space),
+                source=shown(rule.source),
+                idle=apply_rules.idle(rule, permissions.Held(tx, Actor(rule.maker)), known),
+            )
+            for rule in sharing_rules.of(tx, known)
+            if rule.space.id in decided or rule.source.id in decided
+        )
+
+
+def remove(parts: Parts, actor: Actor, rule_id: str) -> Rule:
+    """Remove a rule, and what waits because of it; what it took in stays."""
+    rule_id = validation.memory_id(rule_id)
+
+    def story(desk: Desk) -> Rule:
+        rule = sharing_rules.find(desk.tx, desk.spaces, rule_id)
+        allowed = permissions.administered(desk.tx, desk.actor, desk.spaces)
+        if rule is None or rule.space.id not in allowed or not sharing_rules.remove(desk.tx, rule):
+            raise NotFound(f"there is no rule {rule_id}", fix="`commonbook rules list` shows the rules by their ids")
+        withdrawn = sharing_requests.withdraw(desk.tx, rule.space.id, rule.id, by=actor.principal)
+        desk.log(rule.space, "rule.remove", (), rule=rule.id, withdrawn=withdrawn)
+        return rule
+
+    return write(parts, actor, story)

@@ -1,0 +1,89 @@
+"""Sharing: copies of memories in other spaces, tied to their sources, and what can be done with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Final
+
+from commonbook.access import authentication, permissions, rate_limits
+from commonbook.errors import BadInput, CommonbookError, TooLarge
+from commonbook.model.memory import LIVE
+from commonbook.model.sharing import Sharing
+from commonbook.model.spaces import LOCAL_OWNER, WRITER, Actor, Grant, Space
+from commonbook.ports.engines import Parts
+from commonbook.sharing import make_copy
+from commonbook.tables import grants
+from commonbook.tables import rate_limits as rate_limit_rows
+from commonbook.text import space_paths, validation
+from commonbook.write.context import Desk
+from commonbook.write.transaction import write
+
+MOST_AT_ONCE: Final = 100
+
+# --- sharing
+
+
+def share(parts: Parts, actor: Actor, memory_id: str, to: str, *, refresh: str = LIVE) -> Sharing:
+    """Copy a memory into a space, tied to its source; if the space has it already, return what is there, unchanged."""
+    memory_id = validation.memory_id(memory_id)
+    make_copy.mode(refresh)
+    space_paths.require_space_name(to)
+
+    def story(desk: Desk) -> Sharing:
+        space = desk.space(to)
+        source = desk.look_at(memory_id)
+        rate_limits.count(desk.tx, desk.actor, rate_limit_rows.SHARE)
+        return make_copy.copied(desk, source, space, refresh)
+
+    return write(parts, actor, story)
+
+
+def share_many(parts: Parts, actor: Actor, ids: Sequence[str], to: str, *, refresh: str = LIVE) -> tuple[Sharing, ...]:
+    """Share several memories into a space, each for itself; what became of each is told."""
+    if len(ids) > MOST_AT_ONCE:
+        raise TooLarge(f"{len(ids)} memories are too many at once", fix=f"share at most {MOST_AT_ONCE} at a time")
+    make_copy.mode(refresh)
+    space_paths.require_space_name(to)
+    return tuple(_one_of_many(parts, actor, memory_id, to, refresh) for memory_id in ids)
+
+
+def _one_of_many(parts: Parts, actor: Actor, memory_id: str, to: str, refresh: str) -> Sharing:
+    try:
+        return share(parts, actor, memory_id, to, refresh=refresh)
+    except CommonbookError as error:
+        return Sharing(id="", source=memory_id, space=to, new=False, error=f"{error.type}: {error.message}")
+
+
+def share_with(parts: Parts, actor: Actor, memory_id: str, principal: str, *, refresh: str = LIVE) -> Sharing:
+    """Share a memory with one principal alone: into a space that only the two can read."""
+    memory_id = validation.memory_id(memory_id)
+    make_copy.mode(refresh)
+    principal = authentication.principal_name(principal)
+    if principal == actor.principal:
+        raise BadInput(
+            "a memory is shared with somebody else", fix="name another principal, or `share` it into a space"
+        )
+
+    def story(desk: Desk) -> Sharing:
+        source = desk.look_at(memory_id)
+        rate_limits.count(desk.tx, desk.actor, rate_limit_rows.SHARE)
+        return make_copy.copied(desk, source, _between(desk, principal), refresh)
+
+    return write(parts, actor, story)
+
+
+def _between(desk: Desk, principal: str) -> Space:
+    """Return the space of the actor and a principal, made and granted to just these two if it is not there."""
+    both = sorted({desk.actor.principal, principal})
+    name = f"{space_paths.BETWEEN}/{blake2b(' '.join(both).encode(), digest_size=8).hexdigest()}"
+    there = any(space.name == name for space in desk.spaces.values())
+    space = desk.system_space(name)
+    if not there:
+        for one in both:
+            if one != LOCAL_OWNER:
+                grants.give(desk.tx, Grant(one, space, WRITER, desk.actor.principal, desk.tx.now))
+                desk.log(space, "grant", (), principal=one, role=WRITER, expires=None)
+    if space.id not in desk.writable:
+        raise permissions.refusal(desk.actor, name)
+    return space

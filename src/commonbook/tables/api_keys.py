@@ -1,0 +1,90 @@
+"""API keys: what proves that somebody is a principal. Only a hash of each is kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from commonbook.model.ids import moment, stamp
+from commonbook.model.spaces import ApiKey
+from commonbook.ports.database import Reading, Transaction
+
+
+class _KeyRow(NamedTuple):
+    """A row of the table `api_key`: the fields are the columns, in the order of every SELECT."""
+
+    id: str
+    principal: str
+    label: str
+    limits: str | None
+    created: str
+    created_by: str
+    expires: str | None
+    revoked: str | None
+
+
+_COLUMNS: Final = ", ".join(_KeyRow._fields)
+
+
+def add(tx: Transaction, key: ApiKey, hash_: str) -> None:
+    """Keep a key by the hash of its secret."""
+    tx.run(
+        f"INSERT INTO api_key ({_COLUMNS}, hash)"
+        " VALUES (:id, :principal, :label, :limits, :created, :created_by, :expires, NULL, :hash)",
+        id=key.id,
+        principal=key.principal,
+        label=key.label,
+        limits=None if key.limits is None else json.dumps(key.limits),
+        created=stamp(key.created),
+        created_by=key.created_by,
+        expires=stamp(key.expires) if key.expires else None,
+        hash=hash_,
+    )
+
+
+def known_by(tx: Reading, hash_: str) -> ApiKey | None:
+    """Return the key whose secret has this hash."""
+    row = tx.row(f"SELECT {_COLUMNS} FROM api_key WHERE hash = :hash", hash=hash_)
+    return _key(_KeyRow._make(row)) if row else None
+
+
+def find(tx: Reading, key_id: str) -> ApiKey | None:
+    """Return a key by its id."""
+    return finding(tx, key_id)()
+
+
+def finding(tx: Reading, key_id: str) -> Callable[[], ApiKey | None]:
+    """Ask for a key by its id, and return what waits for it."""
+    rows = tx.ask(f"SELECT {_COLUMNS} FROM api_key WHERE id = :id", id=key_id)
+    return lambda: next((_key(row) for row in map(_KeyRow._make, rows())), None)
+
+
+def every(tx: Reading) -> list[ApiKey]:
+    """Return all keys, revoked and expired ones too, oldest first."""
+    rows = tx.rows(f"SELECT {_COLUMNS} FROM api_key ORDER BY created, id")
+    return [_key(row) for row in map(_KeyRow._make, rows)]
+
+
+def revoke(tx: Transaction, key_id: str) -> None:
+    """Let a key open nothing from now on."""
+    tx.run("UPDATE api_key SET revoked = :now WHERE id = :id AND revoked IS NULL", now=stamp(tx.now), id=key_id)
+
+
+def opens(key: ApiKey, tx: Reading) -> bool:
+    """Tell whether a key is good now."""
+    return key.revoked is None and (key.expires is None or key.expires > tx.now)
+
+
+def _key(row: _KeyRow) -> ApiKey:
+    limits = None if row.limits is None else tuple((space, role) for space, role in json.loads(row.limits))
+    return ApiKey(
+        id=row.id,
+        principal=row.principal,
+        label=row.label,
+        limits=limits,
+        created=moment(row.created),
+        created_by=row.created_by,
+        expires=moment(row.expires) if row.expires else None,
+        revoked=moment(row.revoked) if row.revoked else None,
+    )

@@ -1,0 +1,90 @@
+"""Requests that were answered before: a repeat gets the first answer, and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from commonbook.errors import KeyConflict
+from commonbook.model.ids import stamp
+from commonbook.ports.database import Overtaken, Reading, Transaction
+
+
+def first_answer(tx: Reading, *, space: str, principal: str, key: str, content: str) -> str | None:
+    """Return the first answer to this key, or None; other content under the key is a conflict."""
+    row = tx.row(
+        "SELECT content, answer FROM idempotency WHERE space = :space AND principal = :principal AND key = :key",
+        space=space,
+        principal=principal,
+        key=key,
+    )
+    if row is None:
+        return None
+    first_content, answer = row
+    if first_content != content:
+        raise KeyConflict(
+            f"the key {key!r} was used before for other content",
+            fix="use a new key for new content; the same key only to repeat the same request",
+        )
+    return str(answer)
+
+
+def answers(tx: Reading, *, space: str, principal: str, prefix: str) -> dict[str, tuple[str, str]]:
+    """Return (content, answer) of every key that begins with the prefix."""
+    rows = tx.rows(
+        "SELECT key, content, answer FROM idempotency WHERE space = :space AND principal = :principal"
+        " AND key >= :prefix AND key < :beyond",
+        space=space,
+        principal=principal,
+        prefix=prefix,
+        beyond=prefix + "\U0010ffff",
+    )
+    return {key: (content, answer) for key, content, answer in rows}
+
+
+def several(
+    tx: Reading, *, spaces: Sequence[str], principal: str, keys: Sequence[str]
+) -> dict[str, tuple[str, str, str]]:
+    """Return (space, content, answer) of those of the keys that were used in any of the spaces."""
+    if not spaces or not keys:
+        return {}
+    rows = tx.rows(
+        "SELECT key, space, content, answer FROM idempotency"
+        " WHERE space IN :spaces AND principal = :principal AND key IN :keys",
+        spaces=spaces,
+        principal=principal,
+        keys=keys,
+    )
+    return {key: (space, content, answer) for key, space, content, answer in rows}
+
+
+def claim(tx: Transaction, *, space: str, principal: str, key: str, content: str, answer: str) -> None:
+    """Keep the first answer to a key, which may have been given up before; if another was first, hear that one."""
+    kept = tx.run(
+        "INSERT INTO idempotency (space, principal, key, content, answer, at)"
+        " VALUES (:space, :principal, :key, :content, :answer, :at)"
+        " ON CONFLICT (space, principal, key) DO UPDATE SET content = :content, answer = :answer, at = :at"
+        " WHERE idempotency.answer = ''",
+        space=space,
+        principal=principal,
+        key=key,
+        content=content,
+        answer=answer,
+        at=stamp(tx.now),
+    )
+    if not kept:
+        raise Overtaken
+
+
+def remember(tx: Transaction, *, space: str, principal: str, key: str, content: str, answer: str) -> None:
+    """Keep the answer to a key, in place of an earlier one."""
+    tx.run(
+        "INSERT INTO idempotency (space, principal, key, content, answer, at)"
+        " VALUES (:space, :principal, :key, :content, :answer, :at)"
+        " ON CONFLICT (space, principal, key) DO UPDATE SET content = :content, answer = :answer, at = :at",
+        space=space,
+        principal=principal,
+        key=key,
+        content=content,
+        answer=answer,
+        at=stamp(tx.now),
+    )

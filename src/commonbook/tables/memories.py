@@ -1,0 +1,492 @@
+"""Memories: the rows that say what each memory says now, where it is, and which ones are gone."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import heapq
+import json
+import re
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from hashlib import blake2b
+from itertools import islice
+from typing import Final, NamedTuple
+
+from commonbook.errors import BadInput
+from commonbook.markdown import front_matter
+from commonbook.model.ids import moment, stamp
+from commonbook.model.invalidation import Because, Notice
+from commonbook.model.memory import Filter, Link, Memory, Shared
+from commonbook.model.spaces import Spaces
+from commonbook.ports.database import Overtaken, Reading, Row, Transaction
+from commonbook.text.near_duplicates import marks
+
+
+class _MemoryRow(NamedTuple):
+    """A row of the table `memory`, as it is stored: the fields are the columns, in the order of every SELECT."""
+
+    space: str
+    id: str
+    kind: str
+    title: str
+    text: str
+    tags: str
+    links: str
+    author: str
+    created: str
+    updated: str
+    importance: float | None
+    occurred: str | None
+    valid_from: str | None
+    valid_until: str | None
+    expires: str | None
+    revision: int
+    version: int
+    revised_by: str
+    revised_at: str
+    revised_how: str
+    path: str
+    layout: str
+    deleted: str | None
+    session: str | None
+    shared: str | None
+    judged: str | None
+
+
+_NAMES: Final = _MemoryRow._fields
+_COLUMNS: Final = ", ".join(_NAMES)
+_SPACE: Final = _NAMES.index("space")
+COLUMNS: Final = (*_NAMES, "digest")
+"""Every column of the table, those of its key (space, id) first."""
+_QUALIFIED: Final = ", ".join(f"memory.{name}" for name in _NAMES)
+_WITHOUT_TEXT: Final = _QUALIFIED.replace("memory.text", "''").replace("memory.layout", "''")
+_INSERT: Final = f"INSERT INTO memory ({_COLUMNS}, digest) VALUES ({', '.join(':' + name for name in _NAMES)}, :digest)"
+_UPDATE: Final = (
+    f"UPDATE memory SET {', '.join(f'{name} = :{name}' for name in _NAMES[2:])}, digest = :digest"
+    " WHERE space = :space AND id = :id"
+)
+_AT_A_TIME: Final = 1000
+
+
+# --- writing
+
+
+def hold(tx: Transaction, ids: Iterable[str]) -> set[str]:
+    """Let nobody else change these memories until the transaction ends; what is read of them then holds.
+
+    Whoever needs several takes them in one order, so that no two wait for each other. Return the spaces that they are
+    in, where there was anything to be held.
+    """
+    wanted = sorted(set(ids))
+    if not tx.locking or not wanted:
+        return set()
+    rows = tx.rows(
+        "SELECT memory.id, memory.space FROM place JOIN memory ON memory.space = place.space AND memory.id = place.id"
+        f" WHERE place.id IN :ids ORDER BY memory.id{tx.locking} OF memory",
+        ids=wanted,
+    )
+    held: dict[str, str] = dict(rows)
+    # One that went into another space while we waited is another row there.
+    if places(tx, sorted(set(wanted) - held.keys())):
+        raise Overtaken
+    return set(held.values())
+
+
+def add(tx: Transaction, memories: Sequence[Memory]) -> None:
+    """Add new memories."""
+    tx.run_many(
+        "INSERT INTO place (id, space) VALUES (:id, :space)",
+        [{"id": memory.id, "space": memory.space.id} for memory in memories],
+    )
+    tx.run_many(_INSERT, [_values(memory) for memory in memories])
+    _add_tags(tx, memories)
+    _add_marks(tx, memories)
+
+
+def replace(tx: Transaction, memory: Memory) -> None:
+    """Let the row of a memory say this."""
+    # Nobody waits for what nobody asks: on PostgreSQL each answer would be a round trip.
+    tx.run_many(_UPDATE, [_values(memory)])
+    _drop_derived(tx, memory)
+    if memory.deleted is None:
+        _add_tags(tx, [memory])
+        _add_marks(tx, [memory])
+
+
+def move(tx: Transaction, old: Memory, new: Memory) -> None:
+    """Take a memory out of one space and put it into another."""
+    _drop_derived(tx, old)
+    tx.run("DELETE FROM memory WHERE space = :space AND id = :id", space=old.space.id, id=old.id)
+    tx.run("UPDATE place SET space = :space WHERE id = :id", space=new.space.id, id=new.id)
+    tx.run(_INSERT, **_values(new))
+    if new.deleted is None:
+        _add_tags(tx, [new])
+        _add_marks(tx, [new])
+
+
+def relocate(tx: Transaction, memory: Memory, path: str) -> None:
+    """Note that the file of a memory lies elsewhere, which changes nothing of what the memory says."""
+    tx.run(
+        "UPDATE memory SET path = :path WHERE space = :space AND id = :id",
+        path=path,
+        space=memory.space.id,
+        id=memory.id,
+    )
+
+
+def derive(tx: Transaction, space: str, memories: Sequence[Memory], *, after: str, last: bool) -> None:
+    """Make anew what only serves search, for a run of a space's memories in the order of their ids."""
+    upto = "\U0010ffff" if last else memories[-1].id
+    for table in ("memory_tag", "memory_mark"):
+        tx.run(
+            f"DELETE FROM {table} WHERE space = :space AND memory > :after AND memory <= :upto",
+            space=space,
+            after=after,
+            upto=upto,
+        )
+    tx.run_many(
+        "UPDATE memory SET digest = :digest WHERE space = :space AND id = :id",
+        [{"digest": digest(memory.text), "space": space, "id": memory.id} for memory in memories],
+    )
+    live = [memory for memory in memories if memory.deleted is None]
+    _add_tags(tx, live)
+    _add_marks(tx, live)
+
+
+def _drop_derived(tx: Transaction, memory: Memory) -> None:
+    for table in ("memory_tag", "memory_mark"):
+        tx.run_many(
+            f"DELETE FROM {table} WHERE space = :space AND memory = :memory",
+            [{"space": memory.space.id, "memory": memory.id}],
+        )
+
+
+def _add_tags(tx: Transaction, memories: Iterable[Memory]) -> None:
+    tags = [
+        {"space": memory.space.id, "tag": tag, "memory": memory.id} for memory in memories for tag in set(memory.tags)
+    ]
+    if tags:
+        tx.run_many("INSERT INTO memory_tag (space, tag, memory) VALUES (:space, :tag, :memory)", tags)
+
+
+def _add_marks(tx: Transaction, memories: Iterable[Memory]) -> None:
+    marked = [
+        {"space": memory.space.id, "mark": mark, "memory": memory.id}
+        for memory in memories
+        if memory.kind != "notice"  # they are all alike, and nobody writes one
+        for mark in marks(memory.text)
+    ]
+    if marked:
+        tx.run_many("INSERT INTO memory_mark (space, mark, memory) VALUES (:space, :mark, :memory)", marked)
+
+
+# --- reading
+
+
+def find(tx: Reading, spaces: Spaces, memory_id: str) -> Memory | None:
+    """Return a memory of the given spaces, a deleted one too, or None."""
+    (space,) = tx.row("SELECT space FROM place WHERE id = :id", id=memory_id) or (None,)
+    if space is None or space not in spaces:
+        return None
+    row = tx.row(
+        f"SELECT {_COLUMNS} FROM memory WHERE space = :space AND id = :id",
+        space=space,
+        id=memory_id,
+    )
+    return _memory(row, spaces) if row else None
+
+
+def known(tx: Reading, memory_id: str) -> bool:
+    """Tell whether the id is in use, by a deleted memory too, in any space."""
+    return tx.row("SELECT 1 FROM place WHERE id = :id", id=memory_id) is not None
+
+
+def places(tx: Reading, ids: Sequence[str]) -> dict[str, str]:
+    """Return the space of each of these memories that there is."""
+    return dict(tx.rows("SELECT id, space FROM place WHERE id IN :ids", ids=tuple(ids))) if ids else {}
+
+
+def several(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, Memory]:
+    """Return those of the memories that are in the given spaces, by id."""
+    return _several(tx, spaces, ids, _QUALIFIED)
+
+
+def outlines(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, Memory]:
+    """Return the same without texts and layouts, which can be long: for those who only look how they stand."""
+    return _several(tx, spaces, ids, _WITHOUT_TEXT)
+
+
+def everywhere(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, Memory]:
+    """Return the same of memories wherever they are; `spaces` are all there are.
+
+    Overtaken if one is in a space that was made since those were looked up.
+    """
+    found: dict[str, Memory] = {}
+    for at in range(0, len(ids), _AT_A_TIME):
+        some = ids[at : at + _AT_A_TIME]
+        there = outlines(tx, spaces, some)
+        if len(there) < len(some) and not spaces.keys() >= set(places(tx, sorted(set(some) - there.keys())).values()):
+            raise Overtaken
+        found |= there
+    return found
+
+
+def _several(tx: Reading, spaces: Spaces, ids: Sequence[str], columns: str) -> dict[str, Memory]:
+    if not ids or not spaces:
+        return {}
+    # By their places, crossed in this order: with many spaces, each id would be looked for in each of them.
+    rows = tx.rows(
+        f"SELECT {columns} FROM place CROSS JOIN memory WHERE place.id IN :ids"
+        " AND memory.space = place.space AND memory.id = place.id",
+        ids=tuple(ids),
+    )
+    found = (_memory(row, spaces) for row in rows if row[_SPACE] in spaces)
+    return {memory.id: memory for memory in found}
+
+
+def page(
+    tx: Reading,
+    spaces: Spaces,
+    chosen: Filter,
+    *,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    after: tuple[str, str] | None = None,
+    limit: int,
+) -> list[Memory]:
+    """Return the newest memories of the given spaces that the filter lets through, after a cursor (created, id)."""
+    sql, params = _page_query(chosen, since=since, until=until, after=after)
+    # One question for each space, which its index answers in order, and only then the rows of those that are shown.
+    asked = [tx.ask(sql, space=space, limit=limit, **params) for space in spaces]
+    newest = list(islice(heapq.merge(*(found() for found in asked), reverse=True), limit))
+    chosen_ids: dict[str, list[str]] = {}
+    for _, memory_id, space in newest:
+        chosen_ids.setdefault(space, []).append(memory_id)
+    there: dict[str, Memory] = {}
+    for space, ids in chosen_ids.items():
+        there |= several(tx, {space: spaces[space]}, ids)
+    return [there[memory_id] for _, memory_id, _ in newest]
+
+
+def cursor_position(memory: Memory) -> tuple[str, str]:
+    """Return the cursor behind a memory of a page."""
+    return stamp(memory.created), memory.id
+
+
+def _page_query(
+    chosen: Filter, *, since: datetime | None, until: datetime | None, after: tuple[str, str] | None
+) -> tuple[str, dict[str, object]]:
+    """Return the question for (created, id, space) of the newest memories of one space, and its parameters."""
+    tables = "memory"
+    conditions = ["memory.space = :space", "deleted IS NOT NULL" if chosen.deleted else "deleted IS NULL"]
+    params: dict[str, object] = {}
+    if chosen.kinds:
+        conditions.append("kind IN :kinds")
+        params["kinds"] = chosen.kinds
+    # When something happened: as it says itself, else when it was written down.
+    if since is not None:
+        conditions.append("coalesce(occurred, created) >= :since")
+        params["since"] = stamp(since)
+    if until is not None:
+        conditions.append("coalesce(occurred, created) <= :until")
+        params["until"] = stamp(until)
+    if after is not None:
+        conditions.append("(created, id) < (:created, :id)")
+        params["created"], params["id"] = after
+    for at, tag in enumerate(chosen.tags):
+        name = "tag_" + "abcdefghijklmnopqrstuvwxyz"[at % 26] * (at // 26 + 1)
+        params[name] = tag
+        if chosen.deleted:
+            # The tags of a deleted memory are in its row alone, as JSON: looked for as they are spelled there.
+            conditions.append(f"replace(memory.tags, :{name}, '') <> memory.tags")
+            params[name] = json.dumps(tag, ensure_ascii=False)
+        elif at == 0:
+            # Crossed in this order, so that a tag leads to its memories, however many others there are.
+            tables = "memory_tag CROSS JOIN memory"
+            conditions += ["memory_tag.space = :space", f"memory_tag.tag = :{name}", "memory.id = memory_tag.memory"]
+        else:
+            conditions.append(f"id IN (SELECT memory FROM memory_tag WHERE space = :space AND tag = :{name})")
+    sql = (
+        f"SELECT created, id, memory.space FROM {tables} WHERE {' AND '.join(conditions)}"
+        " ORDER BY created DESC, id DESC LIMIT :limit"
+    )
+    return sql, params
+
+
+def starting(tx: Reading, spaces: Spaces, part: str, *, limit: int) -> list[str]:
+    """Return ids that begin or end with these digits: those of live memories, or if there are none, of deleted ones."""
+    if not spaces:
+        return []
+    for state in ("deleted IS NULL", "deleted IS NOT NULL"):
+        found: set[str] = set()
+        for place in ("place.id >= :part AND place.id < :beyond", "place.id LIKE :tail"):
+            rows = tx.rows(
+                f"SELECT place.id FROM place CROSS JOIN memory WHERE {place} AND place.space IN :spaces"
+                f" AND memory.space = place.space AND memory.id = place.id AND {state} ORDER BY place.id LIMIT :limit",
+                part=part,
+                # Behind every hexadecimal digit.
+                beyond=part + "g",
+                tail="%" + part,
+                spaces=tuple(spaces),
+                limit=limit,
+            )
+            found.update(memory_id for (memory_id,) in rows)
+        if found:
+            return sorted(found)[:limit]
+    return []
+
+
+def in_space(tx: Reading, spaces: Spaces, space: str, *, after: str = "", limit: int = 500) -> list[Memory]:
+    """Return the memories of one space, deleted ones too, in the order of their ids."""
+    rows = tx.rows(
+        f"SELECT {_COLUMNS} FROM memory WHERE space = :space AND id > :after ORDER BY id LIMIT :limit",
+        space=space,
+        after=after,
+        limit=limit,
+    )
+    return [_memory(row, spaces) for row in rows]
+
+
+def counts(tx: Reading, spaces: Spaces) -> tuple[dict[str, int], int, int]:
+    """Return how many live memories there are of each kind, how many deleted ones, and how many links the live have."""
+    kinds: dict[str, int] = {}
+    deleted = links = 0
+    rows = tx.rows(
+        # Each link is a list in the list of them, and nothing in it has a bracket.
+        "SELECT kind, deleted IS NULL, count(*), sum(length(links) - length(replace(links, '[', '')) - 1) FROM memory"
+        " WHERE space IN :spaces GROUP BY kind, deleted IS NULL ORDER BY kind",
+        spaces=tuple(spaces),
+    )
+    for kind, live, count, named in rows:
+        if live:
+            kinds[kind] = count
+            links += named
+        else:
+            deleted += count
+    return kinds, deleted, links
+
+
+def at_path(tx: Reading, path: str) -> str | None:
+    """Return the live memory whose file is meant to lie there, or None."""
+    (memory_id,) = tx.row("SELECT id FROM memory WHERE path = :path AND deleted IS NULL", path=path) or (None,)
+    return str(memory_id) if memory_id else None
+
+
+def digest(text: str) -> str:
+    """Return what two memories of the same text share, white space at the ends aside."""
+    return blake2b(text.strip().encode(), digest_size=16).hexdigest()
+
+
+# --- rows and values
+
+
+def _values(memory: Memory) -> dict[str, object]:
+    return {
+        "space": memory.space.id,
+        "id": memory.id,
+        "kind": memory.kind,
+        "title": memory.title,
+        "text": memory.text,
+        "tags": json.dumps(memory.tags, ensure_ascii=False),
+        "links": json.dumps([(link.relation, link.target, link.revision) for link in memory.links]),
+        "author": memory.author,
+        "created": stamp(memory.created),
+        "updated": stamp(memory.updated),
+        "importance": memory.importance,
+        "occurred": _stamp(memory.occurred),
+        "valid_from": _stamp(memory.valid_from),
+        "valid_until": _stamp(memory.valid_until),
+        "expires": _stamp(memory.expires),
+        "revision": memory.revision,
+        "version": memory.version,
+        "revised_by": memory.revised_by,
+        "revised_at": stamp(memory.revised_at),
+        "revised_how": memory.revised_how,
+        "path": memory.path,
+        "layout": memory.layout,
+        "digest": digest(memory.text),
+        "deleted": _stamp(memory.deleted),
+        "session": memory.session,
+        "shared": memory.shared.written() if memory.shared else None,
+        "judged": _judged(memory),
+    }
+
+
+def _judged(memory: Memory) -> str | None:
+    """Write what a memory says of doubts, as its file does; most say nothing."""
+    if memory.notice is None and not memory.decisions and not memory.because:
+        return None
+    notice = [*memory.notice[:3], stamp(memory.notice.at)] if memory.notice else None
+    decisions = [front_matter.decision_line(one) for one in memory.decisions]
+    return json.dumps([notice, decisions, memory.because], ensure_ascii=False)
+
+
+def _memory(row: Row, spaces: Spaces) -> Memory:
+    # Straight into locals: thousands are read at once, and a named tuple on the way would cost a tenth more.
+    # `make lint` checks that these are the fields of `_MemoryRow`, in its order.
+    (
+        space, id_, kind, title, text, tags, links, author, created, updated, importance, occurred, valid_from,
+        valid_until, expires, revision, version, revised_by, revised_at, revised_how, path, layout, deleted,
+        session, shared, judged,
+    ) = row  # fmt: skip
+    memory = Memory(
+        space=spaces[space],
+        id=id_,
+        kind=kind,
+        title=title,
+        text=text,
+        tags=() if tags == "[]" else tuple(json.loads(tags)),
+        links=() if links == "[]" else tuple(Link(id_, *link) for link in json.loads(links)),
+        author=author,
+        created=moment(created),
+        updated=moment(updated),
+        importance=importance,
+        occurred=_moment(occurred),
+        valid_from=_moment(valid_from),
+        valid_until=_moment(valid_until),
+        expires=_moment(expires),
+        revision=revision,
+        version=version,
+        revised_by=revised_by,
+        revised_at=moment(revised_at),
+        revised_how=revised_how,
+        path=path,
+        layout=layout,
+        deleted=_moment(deleted),
+        session=session,
+        shared=Shared.read(shared) if shared else None,
+    )
+    if judged is None:
+        return memory
+    notice, decisions, because = json.loads(judged)
+    return memory._replace(
+        notice=Notice(notice[0], notice[1], notice[2], moment(notice[3])) if notice else None,
+        decisions=tuple(front_matter.decision_of(line) for line in decisions),
+        because=tuple(Because(*one) for one in because),
+    )
+
+
+def _stamp(time: datetime | None) -> str | None:
+    return stamp(time) if time else None
+
+
+def _moment(text: str | None) -> datetime | None:
+    return moment(text) if text else None
+
+
+def page_cursor(memory: Memory) -> str:
+    """Write the cursor behind a memory of a page."""
+    return base64.urlsafe_b64encode(" ".join(cursor_position(memory)).encode()).decode().rstrip("=")
+
+
+def read_cursor(cursor: str) -> tuple[str, str]:
+    """Read what `cursor` wrote."""
+    try:
+        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
+    except (binascii.Error, ValueError):
+        text = ""
+    created, _, memory_id = text.partition(" ")
+    if not re.fullmatch(r"[0-9T:.Z-]{27}", created) or not memory_id:
+        raise BadInput(f"{cursor!r} is not a cursor", fix="pass on the `next` of the page before, as it is")
+    return created, memory_id

@@ -1,0 +1,88 @@
+"""Past revisions: the titles and texts that memories had before the present ones."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from commonbook.model.ids import moment, stamp
+from commonbook.model.memory import Memory, Revision
+from commonbook.ports.database import Reading, Transaction
+
+
+class _RevisionRow(NamedTuple):
+    """What is read of a row of the table `revision`: the fields are the columns of the SELECT, in its order."""
+
+    revision: int
+    title: str
+    text: str
+    author: str
+    at: str
+    how: str
+
+
+_COLUMNS: Final = ", ".join(_RevisionRow._fields)
+
+
+def archive(tx: Transaction, memory: Memory) -> None:
+    """Keep the present title and text of a memory, which are about to be replaced."""
+    keep(
+        tx,
+        memory,
+        Revision(
+            revision=memory.revision,
+            title=memory.title,
+            text=memory.text,
+            author=memory.revised_by,
+            at=memory.revised_at,
+            how=memory.revised_how,
+        ),
+    )
+
+
+def keep(tx: Transaction, memory: Memory, revision: Revision) -> None:
+    """Keep one revision of a memory."""
+    tx.run_many(
+        "INSERT INTO revision (space, memory, revision, title, text, author, at, how)"
+        " VALUES (:space, :memory, :revision, :title, :text, :author, :at, :how)",
+        [
+            {
+                "space": memory.space.id,
+                "memory": memory.id,
+                "revision": revision.revision,
+                "title": revision.title,
+                "text": revision.text,
+                "author": revision.author,
+                "at": stamp(revision.at),
+                "how": revision.how,
+            }
+        ],
+    )
+
+
+def past(tx: Reading, memory: Memory) -> list[Revision]:
+    """Return the past revisions of a memory, oldest first."""
+    rows = tx.rows(
+        f"SELECT {_COLUMNS} FROM revision WHERE space = :space AND memory = :memory ORDER BY revision",
+        space=memory.space.id,
+        memory=memory.id,
+    )
+    return [_revision(row) for row in map(_RevisionRow._make, rows)]
+
+
+def _revision(row: _RevisionRow) -> Revision:
+    return Revision(
+        revision=row.revision, title=row.title, text=row.text, author=row.author, at=moment(row.at), how=row.how
+    )
+
+
+def move(tx: Transaction, memory: Memory, to: str) -> None:
+    """Take the history of a memory along into another space."""
+    tx.run(
+        "INSERT INTO revision (space, memory, revision, title, text, author, at, how)"
+        " SELECT :to, memory, revision, title, text, author, at, how FROM revision"
+        " WHERE space = :space AND memory = :memory",
+        to=to,
+        space=memory.space.id,
+        memory=memory.id,
+    )
+    tx.run("DELETE FROM revision WHERE space = :space AND memory = :memory", space=memory.space.id, memory=memory.id)

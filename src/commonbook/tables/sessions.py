@@ -1,0 +1,442 @@
+"""Sessions and their messages: logs that only grow, each in one order, and what of them episodes hold already."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from commonbook.model.ids import moment, stamp
+from commonbook.model.session import Message, Session
+from commonbook.model.spaces import Spaces
+from commonbook.ports.database import Overtaken, Reading, Row, Transaction
+from commonbook.runtime.batches import in_batches
+
+
+class _SessionRow(NamedTuple):
+    """A row of the table `session`: the fields are the columns, in the order of every SELECT."""
+
+    space: str
+    id: str
+    parent: str | None
+    tags: str
+    created: str
+    closed: str | None
+    generation: int
+    last: int
+
+
+class _MessageRow(NamedTuple):
+    """A row of the table `message`: the fields are the columns, in the order of every SELECT."""
+
+    id: str
+    session: str
+    seq: int
+    role: str
+    author: str
+    text: str
+    time: str
+    client_id: str | None
+    masked: int
+    episode: str | None
+    taken_back: str | None
+
+
+# Anything else that is selected comes before these columns.
+_SESSION: Final = ", ".join(f"session.{name}" for name in _SessionRow._fields)
+_MESSAGE: Final = ", ".join(f"message.{name}" for name in _MessageRow._fields)
+_OPEN: Final = "episode IS NULL AND taken_back IS NULL"
+
+_FIND: Final = (
+    f"SELECT {{also}}{_SESSION}"
+    " FROM session_place JOIN session ON session.space = session_place.space AND session.id = session_place.id"
+    " WHERE session_place.id = :id"
+)
+_IN_IT: Final = (
+    "(SELECT {what} FROM message"
+    f" WHERE message.space = session_place.space AND message.session = session_place.id AND {_OPEN})"
+)
+_COUNTED: Final = _FIND.format(also=f"{_IN_IT.format(what='count(*)')}, ")
+_SAID_BEFORE: Final = (
+    "SELECT {what} FROM session_place {joined} message"
+    " ON message.space = session_place.space AND message.session = session_place.id"
+    " AND message.client_id = :client_id WHERE session_place.id = :id"
+)
+_BEFORE: Final = _SAID_BEFORE.format(what=f"message.sent, {_MESSAGE}", joined="JOIN")
+# The first that is open comes along, whether there is such a message or not.
+_FIRST: Final = _SAID_BEFORE.format(
+    what=f"{_IN_IT.format(what='min(seq)')}, message.sent, {_MESSAGE}", joined="LEFT JOIN"
+)
+
+FIRST_GENERATION: Final = 1
+"""That of a session before anybody switched or rewound it, and before its first message too."""
+_IDS_PER_QUERY: Final = 500
+
+
+# --- sessions
+
+
+def add(tx: Transaction, session: Session) -> None:
+    """Add a session."""
+    tx.run("INSERT INTO session_place (id, space) VALUES (:id, :space)", id=session.id, space=session.space.id)
+    tx.run(
+        "INSERT INTO session (space, id, parent, tags, created, closed, generation, last)"
+        " VALUES (:space, :id, :parent, :tags, :created, :closed, :generation, :last)",
+        space=session.space.id,
+        id=session.id,
+        parent=session.parent,
+        tags=json.dumps(session.tags, ensure_ascii=False),
+        created=stamp(session.created),
+        closed=None,
+        generation=session.generation,
+        last=session.last,
+    )
+
+
+def place(tx: Reading, session_id: str) -> str | None:
+    """Return the space of a session, whoever may read it; None if there is no such session."""
+    (space,) = tx.row("SELECT space FROM session_place WHERE id = :id", id=session_id) or (None,)
+    return str(space) if space else None
+
+
+def goes_on_from(tx: Reading, session_id: str, other: str) -> bool:
+    """Tell whether a session is another, or goes on from it, directly or through others."""
+    if session_id == other:
+        return True
+    # Most sessions have nobody who goes on from them, however long the line before them is.
+    if tx.row("SELECT 1 FROM session WHERE parent = :id LIMIT 1", id=other) is None:
+        return False
+    seen: set[str] = set()
+    at: str | None = session_id
+    while at is not None and at not in seen:
+        seen.add(at)
+        (at,) = tx.row(
+            "SELECT parent FROM session WHERE id = :id AND space = (SELECT space FROM session_place WHERE id = :id)",
+            id=at,
+        ) or (None,)
+    return other in seen
+
+
+def find(tx: Reading, spaces: Spaces, session_id: str) -> Session | None:
+    """Return a session of the given spaces."""
+    row = tx.row(_COUNTED, id=session_id)
+    if row is None:
+        return None
+    unsettled, *columns = row
+    session = _SessionRow._make(columns)
+    return _session(session, spaces, unsettled=unsettled) if session.space in spaces else None
+
+
+class Taking:
+    """A session that nobody else may change or append to until the transaction ends, and what came before in it.
+
+    All is asked for at once, and waited for when somebody looks. `client_ids` are those under which messages may have
+    come before.
+    """
+
+    def __init__(
+        self,
+        tx: Transaction,
+        session_id: str,
+        client_ids: Iterable[str] = (),
+        *,
+        rows: Callable[[], list[Row]] | None = None,
+    ) -> None:
+        """Ask; `rows` is what was asked for already, if it was."""
+        locking = f"{tx.locking} OF session" if tx.locking else ""
+        self._rows = rows or tx.ask(_FIND.format(also="") + locking, id=session_id)
+        first, *others = dict.fromkeys(client_ids) or [None]
+        # Asked behind the lock: a statement that waited for it sees messages as they were before it waited.
+        self._first = tx.ask(_FIRST, id=session_id, client_id=first)
+        # One by one, each by its key: asked for together, all of the session might be read for them.
+        self._others = [tx.ask(_BEFORE, id=session_id, client_id=other) for other in others]
+
+    def session(self, spaces: Spaces) -> Session | None:
+        """Return the session, if there is one, in spaces of which its own must be one, if they are all.
+
+        Nobody counts what is unsettled in it: from the first such message on, all count.
+        """
+        for row in map(_SessionRow._make, self._rows()):
+            if row.space not in spaces:
+                raise Overtaken
+            ((open_from, *_),) = self._first()
+            return _session(row, spaces, unsettled=row.last - open_from + 1 if open_from else 0)
+        return None
+
+    def repeated(self) -> dict[str, tuple[Message, str]]:
+        """Return what came before under the client ids, each message with the hash of what was sent then."""
+        rows: list[Sequence[Any]] = [columns for _, *columns in self._first()]
+        rows += [row for asked in self._others for row in asked()]
+        found = [(_MessageRow._make(columns), sent) for sent, *columns in rows]
+        # Without a message of that client id, its columns are all NULL.
+        return {row.client_id: (_message(row), sent) for row, sent in found if row.client_id is not None}
+
+
+def take_free(
+    tx: Transaction, spaces: Sequence[str], wanted: Mapping[str, Iterable[str]], *, patient: bool = True
+) -> Callable[[], dict[tuple[str, str], Taking]]:
+    """Take sessions, each with the client ids that are looked for, and return what waits for them.
+
+    Only those come back, by space and id, that are in these spaces and held by nobody else. If one is not `patient`,
+    nothing else is waited for in this transaction either.
+    """
+    hurrying = "" if patient else tx.hurrying
+    asked = tx.ask(
+        f"SELECT {_SESSION}{hurrying} FROM session WHERE space IN :spaces AND id IN :ids{tx.claiming}",
+        spaces=tuple(spaces),
+        ids=tuple(wanted),
+    )
+    rows: dict[str, list[Row]] = {}
+    takings = {id_: Taking(tx, id_, ids, rows=partial(rows.__getitem__, id_)) for id_, ids in wanted.items()}
+
+    def taken() -> dict[tuple[str, str], Taking]:
+        # What makes a query hurry is selected behind the columns, and left out here.
+        found = [_SessionRow._make(row[: len(_SessionRow._fields)]) for row in asked()]
+        rows.update({row.id: [row] for row in found})
+        return {(row.space, row.id): takings[row.id] for row in found}
+
+    return taken
+
+
+def hold(tx: Transaction, ids: Iterable[str]) -> set[str]:
+    """Let nobody else change these sessions or append to them until the transaction ends; what is read then holds.
+
+    Whoever needs several takes them in one order. Return the spaces that they are in, where there was anything to hold.
+    """
+    if not tx.locking:
+        return set()
+    rows = tx.rows(
+        "SELECT session.space FROM session_place JOIN session"
+        " ON session.space = session_place.space AND session.id = session_place.id"
+        f" WHERE session_place.id IN :ids ORDER BY session.id{tx.locking} OF session",
+        ids=sorted(set(ids)),
+    )
+    return {space for (space,) in rows}
+
+
+def page(tx: Reading, spaces: Spaces, *, after: tuple[str, str] | None, limit: int) -> list[Session]:
+    """Return the newest sessions of the given spaces, after a cursor (created, id)."""
+    if not spaces:
+        return []
+    created, session_id = after or ("~", "")
+    rows = tx.rows(
+        f"SELECT {_SESSION} FROM session WHERE space IN :spaces"
+        " AND (created, id) < (:created, :id) ORDER BY created DESC, id DESC LIMIT :limit",
+        spaces=tuple(spaces),
+        limit=limit,
+        created=created,
+        id=session_id,
+    )
+    found = map(_SessionRow._make, rows)
+    return [_session(row, spaces, unsettled=count_open(tx, row.space, row.id)) for row in found]
+
+
+def count_open(tx: Reading, space: str, session_id: str) -> int:
+    """Return how many messages of a session no episode holds yet."""
+    (count,) = tx.row(
+        f"SELECT count(*) FROM message WHERE space = :space AND session = :session AND {_OPEN}",
+        space=space,
+        session=session_id,
+    ) or (0,)
+    return int(count)
+
+
+def counts(tx: Reading, spaces: Spaces) -> tuple[int, int, int]:
+    """Return how many sessions there are, how many messages, and how many of those no episode holds yet."""
+    if not spaces:
+        return 0, 0, 0
+    found = [
+        tx.row(f"SELECT count(*) FROM {table} WHERE space IN :spaces{also}", spaces=tuple(spaces)) or (0,)
+        for table, also in (("session", ""), ("message", ""), ("message", f" AND {_OPEN}"))
+    ]
+    sessions, messages, unsettled = (int(count) for (count,) in found)
+    return sessions, messages, unsettled
+
+
+def close(tx: Transaction, session: Session, at: datetime | None) -> None:
+    """Close a session, or open it again."""
+    tx.run(
+        "UPDATE session SET closed = :closed WHERE space = :space AND id = :id",
+        closed=stamp(at) if at else None,
+        space=session.space.id,
+        id=session.id,
+    )
+
+
+def next_generation(tx: Transaction, session: Session) -> int:
+    """Begin a new generation: what was fetched in advance for the one before is void."""
+    tx.run(
+        "UPDATE session SET generation = generation + 1 WHERE space = :space AND id = :id",
+        space=session.space.id,
+        id=session.id,
+    )
+    return session.generation + 1
+
+
+# --- messages
+
+
+def append(tx: Transaction, session: Session, messages: Sequence[tuple[Message, str | None]]) -> None:
+    """Add messages behind the last one, each with the hash of what was sent under its client id."""
+    tx.run_many(
+        "INSERT INTO message (space, session, seq, id, role, author, text, time, client_id, sent, masked, episode)"
+        " VALUES (:space, :session, :seq, :id, :role, :author, :text, :time, :client_id, :sent, :masked, :episode)",
+        [
+            {
+                "space": session.space.id,
+                "session": session.id,
+                "seq": message.seq,
+                "id": message.id,
+                "role": message.role,
+                "author": message.author,
+                "text": message.text,
+                "time": stamp(message.time),
+                "client_id": message.client_id,
+                "sent": sent,
+                "masked": message.masked,
+                "episode": message.episode,
+            }
+            for message, sent in messages
+        ],
+    )
+    tx.run_many(
+        "UPDATE session SET last = :last WHERE space = :space AND id = :id AND last < :last",
+        [{"last": messages[-1][0].seq, "space": session.space.id, "id": session.id}],
+    )
+
+
+def messages(tx: Reading, session: Session, *, after: int = 0, limit: int = 500) -> list[Message]:
+    """Return the messages of a session behind a number, in order, those that were taken back too."""
+    rows = tx.rows(
+        f"SELECT {_MESSAGE} FROM message WHERE space = :space AND session = :session AND seq > :after"
+        " ORDER BY seq LIMIT :limit",
+        space=session.space.id,
+        session=session.id,
+        after=after,
+        limit=limit,
+    )
+    return [_message(row) for row in rows]
+
+
+def numbers(tx: Reading, session: Session) -> frozenset[int]:
+    """Return the numbers of all messages of a session."""
+    rows = tx.rows(
+        "SELECT seq FROM message WHERE space = :space AND session = :session",
+        space=session.space.id,
+        session=session.id,
+    )
+    return frozenset(seq for (seq,) in rows)
+
+
+def unsettled(tx: Reading, session: Session) -> list[Message]:
+    """Return the messages of a session that no episode holds yet, in order."""
+    rows = tx.rows(
+        f"SELECT {_MESSAGE} FROM message WHERE space = :space AND session = :session AND {_OPEN} ORDER BY seq",
+        space=session.space.id,
+        session=session.id,
+    )
+    return [_message(row) for row in rows]
+
+
+def several(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, tuple[Message, str]]:
+    """Return those of the messages that are in the given spaces, with their space, by id."""
+    found: dict[str, tuple[Message, str]] = {}
+    for some in in_batches(ids, _IDS_PER_QUERY):
+        rows = tx.rows(f"SELECT message.space, {_MESSAGE} FROM message WHERE id IN :ids", ids=some)
+        there = [(_message(columns), space) for space, *columns in rows if space in spaces]
+        found |= {message.id: (message, space) for message, space in there}
+    return found
+
+
+def tags_of(tx: Reading, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the tags of some sessions."""
+    found: dict[str, tuple[str, ...]] = {}
+    for some in in_batches(ids, _IDS_PER_QUERY):
+        rows = tx.rows(
+            "SELECT session.id, session.tags FROM session_place CROSS JOIN session"
+            " WHERE session_place.id IN :ids AND session.space = session_place.space AND session.id = session_place.id",
+            ids=some,
+        )
+        found |= {session_id: tuple(json.loads(tags)) for session_id, tags in rows}
+    return found
+
+
+def held_by(tx: Reading, episodes: Sequence[str]) -> dict[str, dict[str, int | None]]:
+    """Return the numbers of the messages that each of these episodes holds, by id; None for one taken back."""
+    found: dict[str, dict[str, int | None]] = {}
+    for some in in_batches(episodes, _IDS_PER_QUERY):
+        rows = tx.rows("SELECT episode, id, seq, taken_back FROM message WHERE episode IN :episodes", episodes=some)
+        for episode, message, seq, taken_back in rows:
+            found.setdefault(episode, {})[message] = seq if taken_back is None else None
+    return found
+
+
+def settle(tx: Transaction, session: Session, episode: str, *, first: int, last: int) -> int:
+    """Let an episode hold a run of messages that none holds yet; return how many there were."""
+    return tx.run(
+        "UPDATE message SET episode = :episode WHERE space = :space AND session = :session"
+        f" AND seq BETWEEN :first AND :last AND {_OPEN}",
+        episode=episode,
+        space=session.space.id,
+        session=session.id,
+        first=first,
+        last=last,
+    )
+
+
+def take_back(tx: Transaction, session: Session, *, after: int) -> list[Message]:
+    """Mark every message behind a number as taken back; return those that were not before, as they are now."""
+    rows = tx.rows(
+        f"SELECT {_MESSAGE} FROM message WHERE space = :space AND session = :session AND seq > :after"
+        " AND taken_back IS NULL ORDER BY seq",
+        space=session.space.id,
+        session=session.id,
+        after=after,
+    )
+    tx.run(
+        "UPDATE message SET taken_back = :now WHERE space = :space AND session = :session AND seq > :after"
+        " AND taken_back IS NULL",
+        now=stamp(tx.now),
+        space=session.space.id,
+        session=session.id,
+        after=after,
+    )
+    return [_message(row)._replace(taken_back=tx.now) for row in rows]
+
+
+# --- rows and values
+
+
+def _session(row: _SessionRow, spaces: Spaces, *, unsettled: int) -> Session:
+    return Session(
+        space=spaces[row.space],
+        id=row.id,
+        parent=row.parent,
+        tags=tuple(json.loads(row.tags)) if row.tags != "[]" else (),
+        created=moment(row.created),
+        closed=moment(row.closed) if row.closed else None,
+        generation=row.generation,
+        last=row.last,
+        unsettled=unsettled,
+    )
+
+
+def _message(row: Sequence[Any]) -> Message:
+    # Straight into locals, as thousands are read at once; `make lint` checks that these are the fields of
+    # `_MessageRow`, in its order.
+    id_, session, seq, role, author, text, time, client_id, masked, episode, taken_back = row
+    return Message(
+        id=id_,
+        session=session,
+        seq=seq,
+        role=role,
+        author=author,
+        text=text,
+        time=moment(time),
+        client_id=client_id,
+        masked=masked,
+        episode=episode,
+        taken_back=moment(taken_back) if taken_back else None,
+    )

@@ -1,0 +1,151 @@
+"""Requests: what is to be shared into a space once somebody there agrees, and what was decided."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from commonbook.model.ids import moment, stamp
+from commonbook.model.sharing import APPROVED, REJECTED, WAITING, WITHDRAWN, Pending
+from commonbook.model.spaces import Spaces
+from commonbook.ports.database import Reading, Transaction
+
+STATES: Final = (WAITING, APPROVED, REJECTED, WITHDRAWN)
+
+
+class _RequestRow(NamedTuple):
+    """A row of the table `request`: the fields are the columns, in the order of every SELECT."""
+
+    space: str
+    id: str
+    memory: str
+    root: str
+    rule: str | None
+    refresh: str
+    name: str
+    asked_by: str
+    asked_at: str
+    state: str
+    decided_by: str | None
+    decided_at: str | None
+    note: str
+    copy: str | None
+
+
+_COLUMNS: Final = ", ".join(_RequestRow._fields)
+
+
+def add(tx: Transaction, asked: Pending, root: str) -> bool:
+    """Keep a request; tell whether it is new, or the same one waits for a decision already."""
+    added = tx.run(
+        f"INSERT INTO request ({_COLUMNS}) VALUES (:space, :id, :memory, :root, :rule, :refresh, :name, :asked_by,"
+        " :asked_at, 'waiting', NULL, NULL, '', NULL)"
+        " ON CONFLICT (space, root, name) WHERE state = 'waiting' DO NOTHING",
+        space=asked.space_id,
+        id=asked.id,
+        memory=asked.memory,
+        root=root,
+        rule=asked.rule,
+        refresh=asked.refresh,
+        name=asked.name,
+        asked_by=asked.asked_by,
+        asked_at=stamp(asked.asked_at),
+    )
+    return bool(added)
+
+
+def waiting_for(tx: Reading, spaces: Spaces, root: str, name: str) -> Pending | None:
+    """Return what waits for a decision in one of these spaces: the sharing of a root in somebody's name."""
+    row = tx.row(
+        f"SELECT {_COLUMNS} FROM request WHERE space IN :spaces AND root = :root AND name = :name"
+        " AND state = 'waiting'",
+        spaces=tuple(spaces),
+        root=root,
+        name=name,
+    )
+    return _pending(_RequestRow._make(row), spaces) if row else None
+
+
+def find(tx: Reading, spaces: Spaces, request_id: str) -> Pending | None:
+    """Return a request by its id."""
+    found = tx.row(f"SELECT {_COLUMNS} FROM request WHERE id = :id", id=request_id)
+    row = _RequestRow._make(found) if found else None
+    return _pending(row, spaces) if row and row.space in spaces else None
+
+
+def into(tx: Reading, spaces: Spaces, *, decided: bool) -> list[Pending]:
+    """Return the requests to share into these spaces that wait, or the decided ones too, the oldest first."""
+    if not spaces:
+        return []
+    rows = tx.rows(
+        f"SELECT {_COLUMNS} FROM request WHERE space IN :spaces AND state IN :states ORDER BY id",
+        spaces=tuple(spaces),
+        states=STATES if decided else (WAITING,),
+    )
+    return [_pending(row, spaces) for row in map(_RequestRow._make, rows)]
+
+
+def asked_by(tx: Reading, spaces: Spaces, principal: str, *, decided: bool) -> list[Pending]:
+    """Return what somebody has asked for itself that waits, or the decided ones too, the oldest first."""
+    rows = tx.rows(
+        f"SELECT {_COLUMNS} FROM request WHERE asked_by = :principal AND rule IS NULL AND state IN :states ORDER BY id",
+        principal=principal,
+        states=STATES if decided else (WAITING,),
+    )
+    return [_pending(row, spaces) for row in map(_RequestRow._make, rows) if row.space in spaces]
+
+
+def decide(tx: Transaction, asked: Pending, state: str, *, by: str, note: str) -> bool:
+    """Decide about a request; False if somebody has before."""
+    return bool(
+        tx.run(
+            "UPDATE request SET state = :state, decided_by = :by, decided_at = :now, note = :note"
+            " WHERE space = :space AND id = :id AND state = 'waiting'",
+            state=state,
+            by=by,
+            now=stamp(tx.now),
+            note=note,
+            space=asked.space_id,
+            id=asked.id,
+        )
+    )
+
+
+def note_copy(tx: Transaction, asked: Pending, copy: str) -> None:
+    """Note which copy an approval made, or found."""
+    tx.run(
+        "UPDATE request SET copy = :copy WHERE space = :space AND id = :id",
+        copy=copy,
+        space=asked.space_id,
+        id=asked.id,
+    )
+
+
+def withdraw(tx: Transaction, space: str, rule: str, *, by: str) -> int:
+    """Let nothing wait any longer that a rule asked for; return how much that was."""
+    return tx.run(
+        "UPDATE request SET state = 'withdrawn', decided_by = :by, decided_at = :now"
+        " WHERE space = :space AND rule = :rule AND state = 'waiting'",
+        by=by,
+        now=stamp(tx.now),
+        space=space,
+        rule=rule,
+    )
+
+
+def _pending(row: _RequestRow, spaces: Spaces) -> Pending:
+    return Pending(
+        space_id=row.space,
+        space=spaces[row.space].name,
+        id=row.id,
+        memory=row.memory,
+        rule=row.rule,
+        refresh=row.refresh,
+        name=row.name,
+        asked_by=row.asked_by,
+        asked_at=moment(row.asked_at),
+        state=row.state,
+        decided_by=row.decided_by,
+        decided_at=moment(row.decided_at) if row.decided_at else None,
+        note=row.note,
+        copy=row.copy,
+    )

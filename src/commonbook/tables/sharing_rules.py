@@ -1,0 +1,163 @@
+"""Rules: what a space takes in of what another space writes, in the name of the one who made the rule."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
+
+from commonbook.model.ids import moment, stamp
+from commonbook.model.memory import Memory
+from commonbook.model.sharing import Rule
+from commonbook.model.spaces import Spaces
+from commonbook.ports.database import Reading, Transaction
+
+
+class _RuleRow(NamedTuple):
+    """A row of the table `rule`: the fields are the columns, in the order of every SELECT."""
+
+    space: str
+    id: str
+    source: str
+    maker: str
+    kinds: str
+    tags: str
+    importance: float | None
+    approval: int
+    refresh: str
+    created: str
+
+
+_COLUMNS: Final = ", ".join(_RuleRow._fields)
+
+
+def add(tx: Transaction, rule: Rule) -> None:
+    """Add a rule."""
+    tx.run(
+        f"INSERT INTO rule ({_COLUMNS}) VALUES (:space, :id, :source, :maker, :kinds, :tags, :importance, :approval,"
+        " :refresh, :created)",
+        space=rule.space.id,
+        id=rule.id,
+        source=rule.source.id,
+        maker=rule.maker,
+        kinds=json.dumps(rule.kinds),
+        tags=json.dumps(rule.tags, ensure_ascii=False),
+        importance=rule.importance,
+        approval=int(rule.approval),
+        refresh=rule.refresh,
+        created=stamp(rule.created),
+    )
+
+
+def remove(tx: Transaction, rule: Rule) -> bool:
+    """Remove a rule and what it remembers; tell whether it was there."""
+    tx.run("DELETE FROM rule_taken WHERE space = :space AND rule = :rule", space=rule.space.id, rule=rule.id)
+    return bool(tx.run("DELETE FROM rule WHERE space = :space AND id = :id", space=rule.space.id, id=rule.id))
+
+
+def of(tx: Reading, spaces: Spaces) -> list[Rule]:
+    """Return all rules between spaces that there are, by the names of the spaces, then the oldest first."""
+    rows = tx.rows(f"SELECT {_COLUMNS} FROM rule ORDER BY id")
+    found = [_rule(row, spaces) for row in map(_RuleRow._make, rows)]
+    return sorted(found, key=lambda rule: (rule.space.name, rule.source.name, rule.id))
+
+
+def find(tx: Reading, spaces: Spaces, rule_id: str) -> Rule | None:
+    """Return a rule by its id."""
+    found = tx.row(f"SELECT {_COLUMNS} FROM rule WHERE id = :id", id=rule_id)
+    row = _RuleRow._make(found) if found else None
+    return _rule(row, spaces) if row and row.space in spaces and row.source in spaces else None
+
+
+def count(tx: Reading, space: str) -> int:
+    """Return how many rules take into a space."""
+    (count,) = tx.row("SELECT count(*) FROM rule WHERE space = :space", space=space) or (0,)
+    return int(count)
+
+
+def taking_from(tx: Reading, spaces: Spaces, sources: Collection[str]) -> list[Rule]:
+    """Return the rules that take from these spaces, the oldest first."""
+    rows = tx.rows(
+        f"SELECT {_COLUMNS} FROM rule WHERE source IN :sources ORDER BY id",
+        sources=tuple(sorted(sources)),
+    )
+    return [_rule(row, spaces) for row in map(_RuleRow._make, rows) if row.space in spaces]
+
+
+def matches(rule: Rule, memory: Memory) -> bool:
+    """Tell whether a rule means a memory: where it is, its kind, all of the tags, and how important it is."""
+    if memory.space.id != rule.source.id or memory.deleted is not None or memory.kind == "notice":
+        return False
+    if rule.kinds and memory.kind not in rule.kinds:
+        return False
+    if rule.importance is not None and (memory.importance is None or memory.importance < rule.importance):
+        return False
+    return set(rule.tags) <= set(memory.tags)
+
+
+# --- what was taken
+
+
+def has_taken(tx: Reading, rule: Rule, root: str) -> bool:
+    """Tell whether a rule has taken this root in, or asked for it: it does so once, whatever became of it."""
+    row = tx.row(
+        "SELECT 1 FROM rule_taken WHERE space = :space AND rule = :rule AND root = :root",
+        space=rule.space.id,
+        rule=rule.id,
+        root=root,
+    )
+    return row is not None
+
+
+def note_taken(tx: Transaction, rule: Rule, root: str) -> None:
+    """Note that a rule has taken this root in, or asked for it."""
+    tx.run(
+        "INSERT INTO rule_taken (space, rule, root) VALUES (:space, :rule, :root) ON CONFLICT DO NOTHING",
+        space=rule.space.id,
+        rule=rule.id,
+        root=root,
+    )
+
+
+# --- what no rule has looked at yet
+
+
+def wait(tx: Transaction, space: str, written: Mapping[str, str]) -> None:
+    """Keep memories (each with who wrote it) that were too many to look at in the transaction that wrote them."""
+    tx.run_many(
+        "INSERT INTO rule_waiting (space, memory, asked_by) VALUES (:space, :memory, :asked_by)"
+        " ON CONFLICT (space, memory) DO UPDATE SET asked_by = excluded.asked_by",
+        [{"space": space, "memory": memory, "asked_by": asked_by} for memory, asked_by in sorted(written.items())],
+    )
+
+
+def next_waiting(tx: Transaction, space: str, *, limit: int) -> dict[str, str]:
+    """Take some of the memories out that wait to be looked at, in the order of their ids, each with who wrote it."""
+    rows = tx.rows(
+        f"SELECT memory, asked_by FROM rule_waiting WHERE space = :space ORDER BY memory LIMIT :limit{tx.locking}",
+        space=space,
+        limit=limit,
+    )
+    found: dict[str, str] = dict(rows)
+    if found:
+        tx.run(
+            "DELETE FROM rule_waiting WHERE space = :space AND memory IN :memories",
+            space=space,
+            memories=tuple(found),
+        )
+    return found
+
+
+def _rule(row: _RuleRow, spaces: Spaces) -> Rule:
+    return Rule(
+        space=spaces[row.space],
+        id=row.id,
+        source=spaces[row.source],
+        maker=row.maker,
+        kinds=tuple(json.loads(row.kinds)),
+        tags=tuple(json.loads(row.tags)),
+        importance=row.importance,
+        approval=bool(row.approval),
+        refresh=row.refresh,
+        created=moment(row.created),
+    )

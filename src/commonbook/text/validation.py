@@ -1,0 +1,214 @@
+"""Validation of what callers pass in: texts, titles, tags, kinds, relations, session names, messages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from commonbook.errors import BadInput, BadText, CommonbookError, TooLarge
+from commonbook.model.ids import UUID_PATTERN
+from commonbook.model.memory import KINDS, MAX_KEY, MAX_TAG, MAX_TAGS, MAX_TEXT_BYTES, MAX_TITLE, RELATIONS
+from commonbook.model.session import MAX_MESSAGE_BYTES
+
+MAX_PAGE: Final = 1000
+"""Items on a page of any listing."""
+
+_UUID: Final = re.compile(rf"{UUID_PATTERN}\Z")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_TAG: Final = re.compile(r"[^,\[\]{}\x00-\x1f\x7f]+\Z")
+
+
+@contextmanager
+def naming(at: int) -> Iterator[None]:
+    """Let an error say which of several things it is about."""
+    try:
+        yield
+    except CommonbookError as error:
+        error.item = at
+        raise
+
+
+def text(value: str) -> str:
+    """Return the text, which is stored exactly as given, or refuse it whole."""
+    _require_unicode(value, "text")
+    if "\0" in value:
+        raise BadText("the text has a NUL byte", fix="take the NUL bytes out; they are no text")
+    size = len(value.encode())
+    if size > MAX_TEXT_BYTES:
+        raise TooLarge(
+            f"the text has {size:,} bytes, at most {MAX_TEXT_BYTES:,} are allowed",
+            fix="split it into several memories, or keep it as a file of its own and remember where it is",
+        )
+    return value
+
+
+def title(value: str) -> str:
+    """Return a title: one line, not too long."""
+    _require_unicode(value, "title")
+    if "\0" in value:
+        raise BadText("the title has a NUL byte", fix="take the NUL bytes out; they are no text")
+    line = " ".join(value.split())
+    if len(line) > MAX_TITLE:
+        raise TooLarge(f"the title has {len(line)} characters, at most {MAX_TITLE} are allowed", fix="shorten it")
+    if _CONTROL.search(line):
+        raise BadText("the title has control characters", fix="take them out")
+    return line
+
+
+def tags(values: Iterable[str]) -> tuple[str, ...]:
+    """Return tags as a file's are read: without a leading '#', with single blanks, each once, in the order given."""
+    cleaned = [" ".join(value.split()).lstrip("# ") for value in listed(values, "tags")]
+    for tag in cleaned:
+        _require_unicode(tag, "tag")
+        if len(tag) > MAX_TAG:
+            raise TooLarge(f"a tag has {len(tag)} characters, at most {MAX_TAG} are allowed", fix="shorten it")
+        if not _TAG.match(tag):
+            raise BadInput(f"{tag!r} is not a tag", fix="a tag is a short text without commas or brackets")
+    unique = tuple(dict.fromkeys(cleaned))
+    if len(unique) > MAX_TAGS:
+        raise TooLarge(f"{len(unique)} tags, at most {MAX_TAGS} are allowed", fix="keep those that you will ask for")
+    return unique
+
+
+def listed(values: Iterable[str], what: str) -> tuple[str, ...]:
+    """Return several texts; one text alone, whose letters would pass for several, is refused."""
+    if isinstance(values, str):
+        raise BadInput(f"the {what} are one text, not a list of texts", fix=f"put it into a list: [{values!r}]")
+    return tuple(values)
+
+
+def kind(value: str) -> str:
+    """Return one of the known kinds that a caller may write; notices are the system's own."""
+    if value not in KINDS or value == "notice":
+        choices = ", ".join(one for one in KINDS if one != "notice")
+        raise BadInput(f"{value!r} is not a kind of memory", fix=f"use one of {choices}")
+    return value
+
+
+def relation(value: str) -> str:
+    """Return one of the known relations."""
+    if value not in RELATIONS:
+        raise BadInput(f"{value!r} is not a relation", fix=f"use one of {', '.join(RELATIONS)}")
+    return value
+
+
+def importance(value: float | None) -> float | None:
+    """Return an importance between 0 and 1."""
+    if value is not None and not 0.0 <= value <= 1.0:
+        raise BadInput(f"importance {value} is out of range", fix="give a number from 0 to 1")
+    return None if value is None else float(value)
+
+
+def key(value: str) -> str:
+    """Return an idempotency key."""
+    _require_unicode(value, "key")
+    if not value or len(value) > MAX_KEY or _CONTROL.search(value):
+        raise BadInput("the key must have 1 to 200 printable characters", fix="use a UUID, or an id of your own")
+    return value
+
+
+def require_page_limit(value: int, *, has_next: bool = True) -> None:
+    """Refuse a page that is empty or too large; without a next page, the advice does not speak of one."""
+    if not 1 <= value <= MAX_PAGE:
+        advice = f"ask for 1 to {MAX_PAGE} at a time"
+        raise BadInput(f"limit {value} is out of range", fix=f"{advice}, and page on" if has_next else advice)
+
+
+def new_relation(value: str) -> str:
+    """Return one of the relations in which somebody may put one memory to another; copies are made by sharing."""
+    if relation(value) == "shared_from":
+        raise BadInput("only sharing ties a memory to a source", fix="`share` or `pull` makes a copy that is tied")
+    return value
+
+
+def memory_id(value: str) -> str:
+    """Return an id in its one form, or refuse what cannot be one."""
+    lowered = value.strip().lower()
+    if not is_memory_id(lowered):
+        raise BadInput(f"{value!r} is not the id of a memory", fix="`commonbook list` shows the ids")
+    return lowered
+
+
+def is_memory_id(value: str) -> bool:
+    """Tell whether this is an id in its one form."""
+    return _UUID.match(value) is not None
+
+
+def is_unicode(value: str) -> bool:
+    """Tell whether this is well-formed text, without lone surrogates."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _require_unicode(value: str, what: str) -> None:
+    if not is_unicode(value):
+        raise BadText(f"the {what} has a lone surrogate, which no file can hold", fix="send well-formed Unicode text")
+
+
+_SESSION: Final = re.compile(r"[^\s\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,200}")
+_ROLE: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+_AUTHOR: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,200}")
+
+
+def session_name(value: object) -> str:
+    """Return a session's id, if it can be one."""
+    if not isinstance(value, str) or not _SESSION.fullmatch(value):
+        raise BadInput(
+            "a session's id is empty, too long, or has blanks in it", fix="use 1 to 200 characters without blanks"
+        )
+    return value
+
+
+def require_list(messages: object) -> None:
+    """Refuse what is one message, or nothing that could be several: a text would become as many as it has letters."""
+    one = isinstance(messages, str | bytes | Mapping) or hasattr(messages, "_fields")
+    if one or not isinstance(messages, Iterable):
+        raise BadInput("the messages are no list", fix="put them into a list, also if there is only one")
+
+
+def require_sayable(text: object, *, role: object, author: object, client_id: object) -> None:
+    """Refuse a message that no session can hold."""
+    if not isinstance(text, str) or not isinstance(role, str):
+        raise BadText("a message's text or role is not a text", fix="send strings")
+    if not isinstance(author, str | None) or not isinstance(client_id, str | None):
+        raise BadText("a message's author or client id is not a text", fix="send strings, or nothing")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        size = -1
+    if size < 0 or "\0" in text:
+        raise BadText(
+            "a message has NUL bytes or half characters, which no file can hold", fix="send valid UTF-8 without NUL"
+        )
+    if size > MAX_MESSAGE_BYTES:
+        raise TooLarge("a message is larger than 1 MiB", fix="send it in parts, or store it as a memory")
+    if not _ROLE.fullmatch(role):
+        raise BadInput(f"{role!r} is not a role", fix="use user, assistant, system, tool or another plain word")
+    if author is not None and not _AUTHOR.fullmatch(author):
+        raise BadInput("an author has characters that no name has, or too many", fix="give a name on one line")
+
+
+def known_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
+    """Return the kinds that somebody asks for, if there are such."""
+    for kind in kinds:
+        if kind not in KINDS:
+            raise BadInput(f"{kind!r} is not a kind of memory", fix=f"use one of {', '.join(KINDS)}")
+    return tuple(kinds)
+
+
+_LONGEST_REASON: Final = 1000
+
+
+def said_in_a_line(said: str, what: str) -> str:
+    """Return a reason or note on one line, or refuse it."""
+    line = " ".join(text(said).split())
+    if len(line) > _LONGEST_REASON:
+        raise BadInput(f"the {what} has {len(line)} characters", fix=f"say it in {_LONGEST_REASON}")
+    if not line.isprintable():
+        raise BadInput(f"the {what} has control characters", fix="take them out")
+    return line

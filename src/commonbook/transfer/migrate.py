@@ -1,0 +1,311 @@
+"""Moving a book to another database: everything is copied, compared, and only then is the old one left for good.
+
+While others go on writing, rows are copied table by table in the order of their keys, and where the copy got to is
+written down in the new book: whoever is interrupted goes on from there. Then nobody may write any more; every table is
+compared, run by run, and what changed meanwhile is copied again. When all is equal and the log verifies in the new
+book, the old one notes where it has gone, and from then on refuses to be written to. Only then are the files written
+and the new book opened: at no time do both take writes, and whoever is interrupted here goes on too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+from commonbook.errors import Conflict, HomeDamaged
+from commonbook.files import write_out
+from commonbook.files.journal import strike_off
+from commonbook.log import chain, verify
+from commonbook.model.reports import MoveReport, Progress
+from commonbook.model.spaces import OWNER_ACTOR
+from commonbook.ports.database import Database, Reading, Row, Transaction
+from commonbook.ports.engines import Parts
+from commonbook.ports.keys import Keys
+from commonbook.tables import home, memories, spaces
+from commonbook.write.context import Desk
+from commonbook.write.pending import Pending
+
+_BATCH: Final = 500
+_ALL: Final = 1_000_000_000
+_ROUNDS: Final = 4
+
+
+class Table(NamedTuple):
+    """A table of the book: the columns of its key, and the others. All of them are the same on both engines."""
+
+    name: str
+    key: tuple[str, ...]
+    rest: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns, those of the key first."""
+        return self.key + self.rest
+
+
+def _table(name: str, key: str, rest: str = "") -> Table:
+    return Table(name, tuple(key.split()), tuple(rest.split()))
+
+
+TABLES: Final = (
+    _table("space", "id", "name created depth"),
+    _table("place", "id", "space"),
+    Table("memory", memories.COLUMNS[:2], memories.COLUMNS[2:]),
+    _table("memory_tag", "space tag memory"),
+    _table("memory_mark", "space mark memory"),
+    _table("revision", "space memory revision", "title text author at how"),
+    _table("link", "space source relation target", "revision"),
+    _table("idempotency", "space principal key", "content answer at"),
+    _table("session", "space id", "parent tags created closed generation last"),
+    _table("session_place", "id", "space"),
+    _table(
+        "message",
+        "space session seq",
+        "id role author text time client_id sent masked episode taken_back",
+    ),
+    _table("job", "id", "space kind subject state due attempts lease leased_until error created"),
+    _table("change_count", "space", "last"),
+    _table("change", "space subject", "number"),
+    _table("log_entry", "space seq", "time actor action subjects payload previous hash signature key_id"),
+    _table("log_head", "space", "seq hash signature key_id"),
+    _table("kept_vector", "embedder hash", "vector"),
+    _table("space_grant", "space principal", "role expires granted_by granted_at"),
+    _table("api_key", "id", "principal label limits created created_by expires revoked hash"),
+    _table("copy", "space root", "memory source mode"),
+    _table("rule", "space id", "source maker kinds tags importance approval refresh created"),
+    _table("rule_taken", "space rule root"),
+    _table("rule_waiting", "space memory", "asked_by"),
+    _table(
+        "request",
+        "space id",
+        "memory root rule refresh name asked_by asked_at state decided_by decided_at note copy",
+    ),
+    _table("rate_limit", "principal action", "per_minute set_by set_at"),
+    _table("rate_count", "principal action", "counts"),
+)
+"""Every table that moves; those about files and those of an engine's own stay where they are."""
+
+
+def move(parts: Parts, target: Parts, *, to: str, progress: Progress) -> MoveReport:
+    """Move everything into another book, which must be empty or an earlier, interrupted try; `to` is its address."""
+    counts: dict[str, int] = {}
+    if not _left(parts, target, to=to):
+        _begin(parts, target)
+        counts = _copy_all(parts.db, target.db, progress)
+        parts.db.write(partial(_finish, target=target, to=to, progress=progress))
+    files = _write_files(target, progress)
+    target.db.write(lambda tx: home.forget(tx, "moving_from"))
+    return MoveReport(to=to, rows=sum(counts.values()), tables=counts, files=files)
+
+
+# --- the beginning
+
+
+def _left(parts: Parts, target: Parts, *, to: str) -> bool:
+    """Tell whether an earlier try has left the old book already, and was interrupted before it opened the new one."""
+    with parts.db.reading() as tx:
+        old = home.facts(tx)
+    with target.db.reading() as tx:
+        new = home.facts(tx)
+    return old.get("moved_to") == to and new.get("moving_from") == old["id"]
+
+
+def _begin(parts: Parts, target: Parts) -> None:
+    """Claim the new book for this move: it has the same keys, and no memories but those of an earlier try."""
+    if parts.keys.key_id != target.keys.key_id or parts.keys.keyed_hash("") != target.keys.keyed_hash(""):
+        raise Conflict(
+            "the two books have different keys, so that the log could not be verified in the new one",
+            fix="give the new book the keys of the old one: copy the files of its `keys` folder",
+        )
+    with parts.db.reading() as tx:
+        known = home.facts(tx)
+    home.require_here(known.items())
+    target.db.write(lambda tx: _claim(tx, known))
+
+
+def _claim(tx: Transaction, known: Mapping[str, str]) -> None:
+    there = home.facts(tx)
+    mine = there.get("moving_from") == known["id"]
+    if not mine and there.get("id") == known["id"]:
+        raise Conflict("the new book is this book", fix="name a database or home that has no memories")
+    if not mine and tx.row("SELECT 1 FROM space LIMIT 1") is not None:
+        raise Conflict("the new book is not empty", fix="name a database or home that has no memories")
+    home.replace(tx, id=known["id"], created=known["created"], zone=known["zone"], moving_from=known["id"])
+
+
+# --- copying while others write
+
+
+def _copy_all(source: Database, target: Database, progress: Progress) -> dict[str, int]:
+    counts = {}
+    with source.reading() as tx:
+        total = sum(_size(tx, table) for table in TABLES)
+    done = 0
+    for table in TABLES:
+        counts[table.name] = 0
+        for rows in _unseen(source, target, table):
+            target.write(partial(_put, table=table, rows=rows))
+            counts[table.name] += len(rows)
+            done += len(rows)
+            progress("copying", min(done, total), total)
+    return counts
+
+
+def _unseen(source: Database, target: Database, table: Table) -> Iterator[list[Row]]:
+    """Yield the rows behind the last one that was copied, some at a time."""
+    with target.reading() as tx:
+        after = _last(tx, table)
+    while True:
+        with source.reading() as tx:
+            rows = _rows(tx, table, after=after)
+        if not rows:
+            return
+        yield rows
+        after = _last_key(rows, table)
+
+
+def _last(tx: Reading, table: Table) -> Row | None:
+    order = ", ".join(f"{name} DESC" for name in table.key)
+    return tx.row(f"SELECT {', '.join(table.key)} FROM {table.name} ORDER BY {order} LIMIT 1")
+
+
+def _last_key(rows: Sequence[Row], table: Table) -> Row:
+    """Return the key of the last row: its columns come first."""
+    *_, last = rows
+    return last[: len(table.key)]
+
+
+def _size(tx: Reading, table: Table) -> int:
+    (count,) = tx.row(f"SELECT count(*) FROM {table.name}") or (0,)
+    return int(count)
+
+
+def _rows(tx: Reading, table: Table, *, after: Row | None, upto: Row | None = None, limit: int = _BATCH) -> list[Row]:
+    """Return rows in the order of their keys: those behind one, and not behind another."""
+    conditions, given = [], {}
+    names = ", ".join(table.key)
+    for bound, how, prefix in ((after, ">", "after"), (upto, "<=", "upto")):
+        if bound is not None:
+            conditions.append(f"({names}) {how} ({', '.join(f':{prefix}_{name}' for name in table.key)})")
+            given.update({f"{prefix}_{name}": value for name, value in zip(table.key, bound, strict=True)})
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    found = tx.rows(
+        f"SELECT {', '.join(table.columns)} FROM {table.name}{where} ORDER BY {names} LIMIT :limit",
+        limit=limit,
+        **given,
+    )
+    return [tuple(bytes(value) if isinstance(value, memoryview) else value for value in row) for row in found]
+
+
+def _put(tx: Transaction, table: Table, rows: Sequence[Row]) -> None:
+    """Write rows as they are; where another is in the way, the comparison finds out."""
+    names, values = ", ".join(table.columns), ", ".join(":" + name for name in table.columns)
+    tx.run_many(
+        f"INSERT INTO {table.name} ({names}) VALUES ({values}) ON CONFLICT DO NOTHING",
+        [dict(zip(table.columns, row, strict=True)) for row in rows],
+    )
+
+
+# --- under the lock
+
+
+def _finish(tx: Transaction, target: Parts, *, to: str, progress: Progress) -> None:
+    """Let nobody write to the old book, make both equal, verify the new one, and leave the old one for good."""
+    spaces.hold(tx)
+    every = spaces.everything(tx)
+    chain.hold(tx, list(every))
+    # Another may have moved it meanwhile, and the new book be in use: it must not be made equal to what was left.
+    home.require_here(home.facts(tx).items())
+    for number, table in enumerate(TABLES):
+        _make_equal(tx, target.db, table)
+        progress("comparing", number + 1, len(TABLES))
+    _verify(target.db, target.keys, list(every), progress)
+    home.replace(tx, moved_to=to)
+
+
+def _make_equal(tx: Reading, target: Database, table: Table) -> None:
+    """Write again what differs in a table, until nothing does: one row may be in the way of another at first."""
+    for _ in range(_ROUNDS):
+        if not _mended(tx, target, table):
+            return
+    raise HomeDamaged(
+        f"the table {table.name} cannot be made equal in the new book",
+        fix="move into an empty database or home; the old book is left as it is",
+    )
+
+
+def _mended(tx: Reading, target: Database, table: Table) -> bool:
+    """Compare a table run by run, and write again the runs that differ; tell whether any did."""
+    after: Row | None = None
+    differed = False
+    while True:
+        rows = _rows(tx, table, after=after)
+        upto = _last_key(rows, table) if len(rows) == _BATCH else None
+        with target.reading() as there:
+            others = _rows(there, table, after=after, upto=upto, limit=_ALL)
+        if _digest(rows) != _digest(others):
+            differed = True
+            target.write(partial(_mend, table=table, rows=rows, others=others))
+        if upto is None:
+            return differed
+        after = upto
+
+
+def _mend(tx: Transaction, table: Table, rows: Sequence[Row], others: Sequence[Row]) -> None:
+    """Take away what the old book does not have, or has otherwise, and write what is missing."""
+    wanted, known = set(rows), set(others)
+    where = " AND ".join(f"{name} = :{name}" for name in table.key)
+    for row in others:
+        if row not in wanted:
+            tx.run(f"DELETE FROM {table.name} WHERE {where}", **dict(zip(table.key, row, strict=False)))
+    _put(tx, table, [row for row in rows if row not in known])
+
+
+def _digest(rows: Sequence[Row]) -> str:
+    """Return a hash of rows that is the same wherever they were read."""
+    said = sha256()
+    for row in rows:
+        said.update(repr(tuple(float(one) if isinstance(one, float) else one for one in row)).encode())
+    return said.hexdigest()
+
+
+def _verify(target: Database, keys: Keys, every: Sequence[str], progress: Progress) -> None:
+    with target.reading() as tx:
+        report = verify.verify(tx, keys, every, progress)
+    if not report.ok:
+        raise HomeDamaged(
+            f"the log does not verify in the new book: {report.findings[0].why}",
+            fix="run `commonbook audit verify` in the old book, which is left as it is",
+        )
+
+
+# --- the files
+
+
+def _write_files(target: Parts, progress: Progress) -> int:
+    """Write the Markdown of every memory, where the new book keeps files."""
+    if not target.folder.keeps_files:
+        return 0
+    with target.db.reading() as tx:
+        every = spaces.everything(tx)
+        total = sum(memories.counts(tx, every)[0].values())
+    done = 0
+    for space in every:
+        after: str | None = ""
+        while after is not None:
+            after, wanted = target.db.write(partial(_issue, target=target, space=space, after=after))
+            # What cannot be written now, or was typed meanwhile, is found by whoever opens the new book.
+            strike_off(target, write_out.carry_out(target, wanted).done)
+            done += len(wanted)
+            progress("writing files", done, total)
+    return done
+
+
+def _issue(tx: Transaction, target: Parts, space: str, after: str) -> tuple[str | None, dict[str, bytes | None]]:
+    """Ask for the files of some memories; nothing of them changes, so nothing is sealed."""
+    desk = Desk(tx=tx, parts=target, actor=OWNER_ACTOR, permissions={}, spaces=spaces.everything(tx), pending=Pending())
+    found = memories.in_space(tx, desk.spaces, space, after=after, limit=_BATCH)
+    desk.issue([memory for memory in found if memory.deleted is None])
+    return (found[-1].id if len(found) == _BATCH else None), desk.pending.files_to_write

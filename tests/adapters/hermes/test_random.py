@@ -1,0 +1,152 @@
+"""Random conversations, with everything that Hermes can do in them, against a simple model: what was said where.
+
+COMMONBOOK_SCRIPTS   how many conversations (6; the full setting is 500)
+COMMONBOOK_SEED      what they follow from (another one in every run; a failure prints it)
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
+from tests.support.hermes import SUMMARY, Hermes, check
+
+SCRIPTS = int(os.environ.get("COMMONBOOK_SCRIPTS", "6"))
+SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
+STEPS = 30
+
+
+class Script:
+    """One conversation, step by step; the model is what `Hermes` notes as said, and the parents noted here."""
+
+    def __init__(self, seed: str, folder: Path) -> None:
+        self.dice, self.folder, self.count = random.Random(seed), folder, 0
+        self.parents: dict[str, str | None] = {"s0": None}
+        self.provider().save_config({"write_seconds": 60, "recall_seconds": 7}, str(folder / "hermes"))
+        self.hermes = Hermes(self.provider(), "s0")
+        self.steps: list[str] = []
+        self.undone: set[str] = set()
+
+    def provider(self) -> CommonbookMemoryProvider:
+        return CommonbookMemoryProvider(hermes_home=str(self.folder / "hermes"))
+
+    def run(self) -> None:
+        verbs = [self.turn] * 8 + [self.again, self.interrupted_end, self.new, self.resume, self.branch, self.undo]
+        verbs += [self.compress, self.rotate, self.checkpoint, self.restart]
+        for _ in range(STEPS):
+            verb = self.dice.choice(verbs)
+            self.steps.append(verb.__name__)
+            verb()
+        self.hermes.drain()
+        self.hermes.exit()
+
+    def show_what_was_undone(self) -> None:
+        """What was undone shows in the next transcript: a session that is left before that has not shown it."""
+        self.hermes.drain()
+        if self.hermes.session in self.undone:
+            self.undone.discard(self.hermes.session)
+            self.hermes._call(self.hermes.provider.on_session_end, self.hermes.messages)
+
+    def name(self) -> str:
+        self.count += 1
+        return f"s{self.count}"
+
+    def begin(self) -> str:
+        name = self.name()
+        self.parents[name] = self.hermes.session
+        return name
+
+    def turn(self) -> None:
+        self.count += 1
+        said = f"{self.dice.choice(('heron', 'otter', 'mill'))} {self.count}"
+        self.hermes.turn(f"ask {said}", f"answer {said}", drain=self.dice.random() < 0.7)
+        self.undone.discard(self.hermes.session)
+
+    def again(self) -> None:
+        said = [one for one in self.hermes.said if one.session == self.hermes.session]
+        if said and self.last_user() == said[-1].user and self.hermes.session not in self.undone:
+            self.hermes.sync(said[-1].user, said[-1].assistant)
+            self.hermes.drain()
+
+    def interrupted_end(self) -> None:
+        """The end of a session is told, and it goes on all the same."""
+        self.hermes.drain()
+        self.hermes._call(self.hermes.provider.on_session_end, self.hermes.messages)
+
+    def new(self) -> None:
+        self.undone.discard(self.hermes.session)
+        self.hermes.new(self.begin())
+
+    def resume(self) -> None:
+        others = sorted(set(self.hermes.parked) - {self.hermes.session})
+        if others:
+            self.show_what_was_undone()
+            if not self.undone:
+                self.hermes.resume(self.dice.choice(others))
+
+    def branch(self) -> None:
+        self.hermes.drain()
+        self.hermes.branch(self.begin())
+
+    def undo(self) -> None:
+        self.hermes.drain()
+        own = [one for one in self.hermes.said if one.session == self.hermes.session]
+        # If nothing is left by which it could be known what was undone, the provider says so: that has its own test.
+        if own and self.last_user() == own[-1].user and len(self.users()) > 1:
+            self.hermes.undo()
+            self.undone.add(self.hermes.session)
+
+    def users(self) -> list[str]:
+        told = [one["content"] for one in self.hermes.messages if one["role"] == "user"]
+        return [one for one in told if one != SUMMARY]
+
+    def last_user(self) -> str:
+        return self.users()[-1] if self.users() else ""
+
+    def compress(self) -> None:
+        self.hermes.drain()
+        self.hermes.compress(tail=self.tail())
+
+    def rotate(self) -> None:
+        self.hermes.drain()
+        self.hermes.parked[self.hermes.session] = list(self.hermes.messages)
+        self.hermes.compress(self.begin(), tail=self.tail())
+
+    def tail(self) -> int:
+        """Hermes cuts before a user's message."""
+        starts = [len(self.hermes.messages)] + [
+            at for at, one in enumerate(self.hermes.messages) if one["role"] == "user" and one["content"] != SUMMARY
+        ]
+        return len(self.hermes.messages) - self.dice.choice(starts[-3:] + starts[:1])
+
+    def checkpoint(self) -> None:
+        self.hermes._call(self.hermes.provider.on_pre_compress, self.hermes.messages)
+
+    def restart(self) -> None:
+        """Another process goes on with the conversation."""
+        self.show_what_was_undone()
+        if self.undone:
+            return
+        old = self.hermes
+        if self.dice.random() < 0.5:
+            old._call(old.provider.on_session_end, old.messages)
+        old._call(old.provider.shutdown)
+        self.hermes = Hermes(self.provider(), old.session)
+        self.hermes.messages, self.hermes.said, self.hermes.parked = old.messages, old.said, old.parked
+        self.hermes.errors, self.hermes.slowest = old.errors, max(old.slowest, self.hermes.slowest)
+
+
+@pytest.mark.parametrize("number", range(SCRIPTS))
+def test_a_random_conversation_is_stored_as_it_was(place, number, tmp_path):
+    script = Script(f"{SEED} {number}", tmp_path)
+    try:
+        script.run()
+        check(place, script.hermes)
+    except BaseException:
+        print(f"COMMONBOOK_SEED={SEED}, number {number}:", *script.steps)
+        raise

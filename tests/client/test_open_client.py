@@ -1,0 +1,182 @@
+"""A client as `compose` makes it: its outbox is in the home, masked, and the home shows what was not sent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from commonbook.book.book import Book
+from commonbook.client.client import Client
+from commonbook.compose.client import open_client
+from commonbook.errors import KeyConflict, Refused
+from commonbook.model.session import Sent
+from commonbook.model.spaces import Actor
+from commonbook.ports.outbox import Context, Entry, OutMessage
+from commonbook.settings.settings import Settings
+from commonbook.text import recall_fence
+from tests.support import crashing
+from tests.support.outbox_child import Loopback, Server
+
+SECRET = "hunter2x9"
+SAID = [
+    f"the password={SECRET}",
+    "<private>my diary</private> and no more",
+    recall_fence.fence(["a recalled walrus"]) + "\nok",
+]
+
+
+class ToBook:
+    """The way to a book in the same process, as a server would take messages for it."""
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+
+    def append(
+        self, session: str, messages: Sequence[Entry], *, context: Context, timeout: float
+    ) -> Mapping[str, object]:
+        sent = [Sent(one.text, one.role, one.author, one.time, one.client_id) for one in messages]
+        try:
+            told = self._book.append(session, sent, space=context.space, parent=context.parent, tags=context.tags)
+        except KeyConflict as error:
+            raise Refused(error.message, client_ids=[sent[error.item or 0].client_id or ""]) from error
+        return dict(zip([one.client_id for one in messages], told.messages, strict=True))
+
+
+@pytest.fixture
+def server(tmp_path):
+    return Server(tmp_path / "server")
+
+
+@pytest.fixture
+def opening(chosen):
+    opened: list[Client] = []
+
+    def make(transport, **options):
+        opened.append(open_client(Settings.load(chosen.home), transport, **options))
+        return opened[-1]
+
+    yield make
+    for one in opened:
+        one.close()
+
+
+def child(mode: str, *args: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "tests.support.outbox_child", mode, *map(str, args)]
+    root = Path(__file__).resolve().parents[2]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root, env=crashing.environment(), bufsize=0)
+
+
+def on_disk(home):
+    return b"".join(path.read_bytes() for path in (home / ".commonbook").glob("outbox.db*"))
+
+
+def test_what_is_appended_is_on_the_disk_of_the_home_without_secrets_or_recalled_text(home, opening, server):
+    server.be(down=True)
+    here = opening(Loopback(server), background=False)
+    assert [one.masked for one in here.append("s", [OutMessage(text) for text in SAID]).messages] == [1, 1, 0]
+    said = on_disk(home)
+    assert b"the password=[masked:" in said
+    for gone in (SECRET, "my diary", "walrus"):
+        assert gone.encode() not in said
+    assert os.stat(home / ".commonbook" / "outbox.db").st_mode & 0o777 == 0o600
+
+
+@pytest.mark.slow
+def test_what_was_appended_before_a_kill_is_sent_once_and_in_order_by_another_process(home, server):
+    server.be(down=True)
+    with child("append_and_die", server.folder, home) as first:
+        assert first.wait(60) == -signal.SIGKILL
+    assert server.texts() == []
+    assert SECRET.encode() not in on_disk(home)
+    server.be(lost=0.5)
+    with child("send_home", server.folder, home) as second, child("send_home", server.folder, home) as third:
+        assert crashing.finish(second) == crashing.finish(third) == [True]
+    one, two, three = server.texts("s")
+    assert (one, three) == ("one", "three")
+    assert two.startswith("two, by the way: password=[masked:")
+    assert len(server.texts()) == 3
+
+
+def test_what_a_client_sends_is_in_a_book_once_with_its_author_time_and_session(open_book, opening):
+    book = open_book()
+    here = opening(ToBook(book), background=False)
+    for _ in range(2):
+        here.append("s", [OutMessage("the walrus sleeps", client_id="1")], space="team", tags=["x"])
+        here.append("s", [OutMessage(SAID[0], role="assistant", author="Eve", client_id="2")])
+        assert here.flush(60)
+    session, messages, _ = book.messages("s")
+    assert (session.space.name, session.tags) == ("team", ("x",))
+    assert [(one.role, one.author, one.client_id) for one in messages] == [
+        ("user", "user:local", "1"),
+        ("assistant", "Eve", "2"),
+    ]
+    assert SECRET not in messages[1].text
+    here.append("s", [OutMessage("another walrus", client_id="1")])
+    assert here.flush(60)
+    assert [one.entry.client_id for one in here.refused()] == ["1"]
+
+
+def test_status_and_doctor_count_what_was_not_sent_and_name_what_was_refused(open_book, opening, server):
+    book = open_book()
+    assert (book.status().unsent, book.status().refused, book.doctor()) == (0, 0, ())
+    server.be(down=True)
+    here = opening(Loopback(server), background=False)
+    here.append("s", [OutMessage("one"), OutMessage("bad")])
+    assert (book.status().unsent, book.status().refused, book.doctor()) == (2, 0, ())
+    server.be(refuse=["bad"])
+    assert here.flush(60)
+    assert (book.status().unsent, book.status().refused) == (0, 1)
+    (wrong,) = book.doctor()
+    assert book.status().wrong == (wrong,)
+    assert (wrong.what, wrong.why) == ("refused message", "nobody may say bad")
+    assert f"message {here.refused()[0].id} of the outbox, session s" == wrong.where
+    assert wrong.fix
+    stranger = Book(
+        book._parts,
+        book._settings,
+        actor=Actor("agent:stranger"),
+        transfers=book._transfers,
+        recalls=book._recalls,
+        appender=book._appender,
+        unsent=book._unsent,
+    )
+    assert (stranger.status().refused, stranger.status().wrong) == (0, ())
+    here.discard([here.refused()[0].id])
+    assert (book.status().refused, book.doctor()) == (0, ())
+
+
+def test_an_outbox_that_cannot_be_read_is_named_and_kept_and_the_book_goes_on(home, open_book):
+    book = open_book()
+    box = home / ".commonbook" / "outbox.db"
+    box.write_text("no database, but perhaps somebody's")
+    (wrong,) = book.status().wrong
+    assert (wrong.what, wrong.where) == ("outbox", str(box))
+    assert wrong.fix
+    assert book.doctor() == (wrong,)
+    assert box.read_text() == "no database, but perhaps somebody's"
+    assert book.append("s", ["on we go"]).durable
+
+
+@pytest.mark.slow
+def test_neither_book_nor_client_waits_for_the_others_lock(open_book, opening, server):
+    book, here = open_book(), opening(Loopback(server))
+    sent: list[bool] = []
+    book._parts.db.write(lambda _tx: sent.append(here.append("s", [OutMessage("one")], wait=60).sent))
+    assert sent == [True]
+    with here._outbox._db.writing():
+        assert book.append("s", ["one"]).durable
+        assert book.status().unsent == 0
+
+
+def test_the_environment_says_where_the_outbox_is(home, opening, server, monkeypatch, tmp_path):
+    monkeypatch.setenv("COMMONBOOK_OUTBOX", str(tmp_path / "elsewhere" / "box.db"))
+    server.be(down=True)
+    opening(Loopback(server), background=False).append("s", [OutMessage("one")])
+    assert (tmp_path / "elsewhere" / "box.db").exists()
+    assert not home.exists()

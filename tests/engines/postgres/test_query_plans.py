@@ -1,0 +1,61 @@
+"""Plans on PostgreSQL: made once, for whatever is asked, they look up what is asked for however much there is."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+import commonbook
+from commonbook.engines.postgres.pipeline import Pipe, _numbered
+from commonbook.model.session import Sent
+
+MANY = 20_000
+FILL = """
+    INSERT INTO message (space, session, seq, id, role, author, text, time, client_id, sent, masked, episode)
+    SELECT space, session, n, 'm' || n, role, author, text, time, 'c' || n, sent, masked, 'e' || n / 20
+    FROM message, generate_series(2, %(many)s) AS n WHERE session = 'long' AND seq = 1
+"""
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The statements that are sent through a pipe, as the server gets them."""
+    statements: dict[str, None] = {}
+    ask = Pipe.ask
+
+    def asking(pipe, statement, *arguments, **options):
+        statements[_numbered(statement)[0].decode()] = None
+        return ask(pipe, statement, *arguments, **options)
+
+    monkeypatch.setattr(Pipe, "ask", asking)
+    return statements
+
+
+@pytest.mark.parametrize("analysed", [False, True])
+def test_nothing_reads_all_messages_of_a_long_session(postgres_book, monkeypatch, asked, analysed):
+    address, keys = postgres_book
+    monkeypatch.setenv("COMMONBOOK_KEYS", keys)
+    with commonbook.open(address) as book, psycopg.connect(address, autocommit=True) as connection:
+        book.append("long", ["the first"], space="team")
+        connection.execute(FILL, {"many": MANY})
+        connection.execute("UPDATE session SET last = %s WHERE id = 'long'", (MANY,))
+        if analysed:
+            connection.execute("ANALYZE")
+        asked.clear()
+        for size in (1, 30):
+            book.append("long", [Sent(f"a heron {at}", client_id=f"{size}-{at}") for at in range(size)])
+        book.settle("long")
+        book.recall("heron", spaces=["team"])
+        book.recall("", spaces=["team"])
+        book.reindex(anew=True)
+        plans = {sql: _plan(connection, sql) for sql in asked if "message" in sql and sql.startswith("SELECT")}
+        assert len(plans) > 5
+        for sql, plan in plans.items():
+            assert "Seq Scan on message" not in plan, sql
+            if "client_id = " in sql:
+                assert "message_by_client" in plan, plan
+
+
+def _plan(connection: psycopg.Connection, sql: str) -> str:
+    rows = connection.execute(f"EXPLAIN (GENERIC_PLAN) {sql}".encode()).fetchall()
+    return "\n".join(row[0] for row in rows)

@@ -1,0 +1,194 @@
+"""Commits whose answer is lost, with what was sent still on its way: made once, however late it arrives.
+
+A wire between the book and the server is cut when a commit is sent. What was sent is delivered later, when the book has
+connected anew and begun to ask: the server goes on alone, as after a fault of the network.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+from urllib.parse import quote
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+import commonbook
+from commonbook.book.book import Book
+from commonbook.engines.postgres.pipeline import Pipe
+from commonbook.engines.postgres.retry import Attempts, Patience
+from commonbook.errors import Busy, DatabaseUnreachable
+from commonbook.model.memory import Filter
+from commonbook.model.session import Sent
+from commonbook.ports.database import Overtaken, Transaction
+
+
+class Wire:
+    """Hands on what both sides say, until it is cut: then the server gets the last of it some time later."""
+
+    def __init__(self, address: str, folder: Path) -> None:
+        """Listen in a folder for whoever wants to speak to the server at an address."""
+        told = conninfo_to_dict(address)
+        self._server = f"{told['host']}/.s.PGSQL.{told['port']}"
+        self.address = address.replace(quote(str(told["host"]), safe=""), quote(str(folder), safe=""))
+        assert self.address != address
+        self.late: float | None = None
+        self.delivered = threading.Event()
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(f"{folder}/.s.PGSQL.{told['port']}")
+        self._listening.listen()
+        self._sockets = [self._listening]
+        self._threads: list[threading.Thread] = []
+        self._begin(self._accept)
+
+    def _begin(self, work: Callable[..., None], *given: socket.socket) -> None:
+        self._threads.append(threading.Thread(target=work, args=given, daemon=True))
+        self._threads[-1].start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listening.accept()
+                server = socket.socket(socket.AF_UNIX)
+                self._sockets += [client, server]
+                server.connect(self._server)
+                self._begin(self._answer, server, client)
+                self._begin(self._ask, client, server)
+
+    def _ask(self, client: socket.socket, server: socket.socket) -> None:
+        with suppress(OSError):
+            while said := client.recv(1 << 20):
+                if self.late is not None:
+                    self._cut(client, server, said)
+                    return
+                server.sendall(said)
+        _shut(server)
+
+    def _cut(self, client: socket.socket, server: socket.socket, said: bytes) -> None:
+        late, self.late = self.late or 0.0, None
+        _shut(client)
+        time.sleep(late)
+        server.sendall(said)
+        # The server does all of it before it finds out that nobody listens.
+        time.sleep(0.3)
+        _shut(server)
+        self.delivered.set()
+
+    @staticmethod
+    def _answer(server: socket.socket, client: socket.socket) -> None:
+        with suppress(OSError):
+            while said := server.recv(1 << 20):
+                client.sendall(said)
+        _shut(client)
+
+    def close(self) -> None:
+        for one in self._sockets:
+            _shut(one)
+        for thread in self._threads:
+            thread.join(10)
+        for one in self._sockets:
+            one.close()
+
+
+def _shut(one: socket.socket) -> None:
+    with suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture
+def wire(postgres_book: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Wire]:
+    address, keys = postgres_book
+    monkeypatch.setenv("COMMONBOOK_KEYS", keys)
+    wire = Wire(address, tmp_path)
+    yield wire
+    wire.close()
+
+
+@pytest.fixture
+def book(wire: Wire) -> Iterator[Book]:
+    with commonbook.open(wire.address) as opened:
+        yield opened
+
+
+@pytest.fixture
+def cut(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Let the next commit of something durable be cut off, and arrive so many seconds later."""
+    armed: list[float] = []
+    ask = Pipe.ask
+
+    def asking(pipe: Pipe, statement: str, *arguments: object, **options: bool) -> object:
+        if statement == "COMMIT" and armed:
+            wire.late = armed.pop()
+        return ask(pipe, statement, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Pipe, "ask", asking)
+    return armed.append
+
+
+def append(book: Book) -> None:
+    book.append("chat", [Sent("It is said once.")], space="team")
+
+
+def remember(book: Book) -> None:
+    book.remember("It is written once.", space="team")
+
+
+def remember_elsewhere(book: Book) -> None:
+    book.remember("It is written once.", space="new")
+
+
+def counted(book: Book) -> tuple[int, int]:
+    """How many messages there are beside the first, and how many memories."""
+    return len(book.messages("chat").items) - 1, len(book.list(Filter()).items)
+
+
+# At once: before the next attempt looks; later: when it waits; much later: when it would have gone on.
+@pytest.mark.parametrize("late", [0.0, 0.2, 1.0])
+@pytest.mark.parametrize(("change", "wanted"), [(append, (1, 0)), (remember, (0, 1)), (remember_elsewhere, (0, 1))])
+def test_what_was_sent_with_a_lost_commit_is_made_once_whenever_it_arrives(book, wire, cut, late, change, wanted):
+    book.append("chat", [Sent("Good morning.")], space="team")
+    # A second time, so that the place of the session is known.
+    cut(late)
+    change(book)
+    assert counted(book) == wanted
+    assert wire.delivered.wait(10)
+    assert counted(book) == wanted
+    assert book.verify_log().ok
+
+
+def test_one_after_the_other_each_is_made_once(book, wire, cut):
+    book.append("chat", [Sent("Good morning.")], space="team")
+    for number in range(4):
+        cut(0.1 * number)
+        book.append("chat", [Sent(f"Message {number}.")], space="team")
+        assert wire.delivered.wait(10)
+        wire.delivered.clear()
+    assert [message.text for message in book.messages("chat").items[1:]] == [f"Message {n}." for n in range(4)]
+    assert book.verify_log().ok
+
+
+def test_most_changes_leave_no_mark_beside_their_entry_in_the_log(book, postgres_book):
+    book.append("chat", [Sent("Good morning.")], space="team")
+    with psycopg.connect(postgres_book[0], autocommit=True) as connection:
+        before = connection.execute("SELECT count(*) FROM committed").fetchone()
+        append(book)
+        remember(book)
+        assert connection.execute("SELECT count(*) FROM committed").fetchone() == before
+
+
+def test_who_gives_up_among_others_says_so_when_nobody_knows_what_became_of_a_commit():
+    attempts = Attempts(lambda tx: "told", durable=True)
+    attempts.begin()
+    with pytest.raises(Busy, match="others change the same things"):
+        Patience(-1).collide(Overtaken(), attempts.explained)
+    attempts.tell(cast("Transaction", SimpleNamespace(proof=lambda tx: True)))
+    attempts.lose()
+    with pytest.raises(DatabaseUnreachable, match=r"may have been made or not: others change the same things"):
+        Patience(-1).collide(Overtaken(), attempts.explained)

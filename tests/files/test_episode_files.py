@@ -1,0 +1,230 @@
+"""What people do to the files of episodes, and what their sessions make of it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from commonbook.model.memory import Filter
+from tests.support import hand_edits
+
+pytestmark = pytest.mark.usefixtures("home")
+
+
+def found(book, query, **asked):
+    return [hit.id for hit in book.recall(query, k=50, **asked).hits]
+
+
+def file_of(book, episode):
+    return Path(book.home) / book.get(episode).path
+
+
+def settled(book, *texts, session="s", **asked):
+    """Append messages and make one episode of them; return their ids, and the episode's."""
+    ids = [one.id for one in book.append(session, list(texts), **asked).messages]
+    (episode,) = book.settle(session).episodes
+    return ids, episode
+
+
+# --- taken back
+
+
+@pytest.mark.parametrize("introduction", ["", "A talk about animals.\n\n"], ids=["bare", "introduced"])
+def test_a_stale_save_does_not_bring_back_into_recall_what_was_taken_back(book, open_book, introduction):
+    (walrus, otter), episode = settled(book, "the walrus sleeps", "the otter swims")
+    path = file_of(book, episode)
+    stale = path.read_text().replace("### ", introduction + "### ", 1)
+    book.rewind("s", walrus)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(stale)
+    assert book.sync().edited == 1
+    assert "otter" in book.get(episode).text
+    for look in (book, open_book(), open_book()):
+        assert otter not in found(look, "the otter swims")
+        assert walrus in found(look, "the walrus sleeps")
+        assert not any("otter" in said(hit) for query in ("", "animals otter") for hit in look.recall(query).hits)
+        book.rebuild()
+
+
+def said(hit):
+    return " ".join((hit.text, hit.passage, hit.before, hit.after))
+
+
+def test_an_episode_that_a_rewind_emptied_may_come_back_as_a_file_but_not_into_recall(book, open_book):
+    _, episode = settled(book, "the walrus sleeps")
+    path = file_of(book, episode)
+    stale = path.read_text()
+    book.rewind("s", 0)
+    assert not path.exists()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(stale)
+    assert book.sync().restored == 1
+    assert book.get(episode).deleted is None
+    for look in (book, open_book()):
+        assert found(look, "walrus") == found(look, "") == []
+        book.rebuild()
+    assert [one.taken_back is not None for one in book.messages("s").items] == [True]
+    assert book.append("s", ["the walrus is back"]).messages[0].id in found(book, "walrus")
+
+
+def test_a_file_that_does_not_parse_does_not_hold_up_a_rewind(book, open_book):
+    (walrus, otter), episode = settled(book, "the walrus sleeps", "the otter swims")
+    path = file_of(book, episode)
+    assert otter in found(book, "otter")
+    whole = path.read_text()
+    broken = whole.replace("kind: episode", "kind: [")
+    path.write_text(broken)
+    assert [one.id for one in book.rewind("s", walrus)] == [otter]
+    assert path.read_text() == broken
+    for look in (book, open_book()):
+        assert found(look, "walrus otter") == found(look, "") == [walrus]
+    path.write_text(whole)
+    book.sync()
+    for look in (book, open_book()):
+        assert found(look, "walrus otter") == found(look, "") == [walrus]
+        book.rebuild()
+
+
+# --- which session
+
+
+@pytest.mark.parametrize(
+    "wanted", ["session_id: other\n", "session_id: unheard-of\n", ""], ids=["known", "new", "none"]
+)
+def test_an_edited_session_id_is_put_back(book, wanted):
+    ids, episode = settled(book, "the walrus sleeps", "the otter swims")
+    theirs, _ = settled(book, "the heron nests", session="other")
+    hand_edits.change(file_of(book, episode), "session_id: s\n", wanted)
+    hand_edits.change(file_of(book, episode), "the otter swims", "the otter dives")
+    book.sync()
+    assert book.get(episode).session == "s"
+    assert "session_id: s\n" in file_of(book, episode).read_text()
+    assert {one.id: one.last for one in book.sessions()} == {"s": 2, "other": 1}
+    for look in range(2):
+        assert {hit.id: hit.session for hit in book.recall("").hits} == {**dict.fromkeys(ids, "s"), theirs[0]: "other"}
+        assert found(book, "the otter dives")[0] == ids[1]
+        assert look or book.rebuild()
+
+
+def test_a_note_does_not_become_part_of_a_session_by_hand(book):
+    settled(book, "the walrus sleeps")
+    note = book.remember("the otter swims").id
+    hand_edits.change(file_of(book, note), "kind: note\n", "kind: episode\nsession_id: s\n")
+    book.sync()
+    assert (book.get(note).kind, book.get(note).session) == ("episode", None)
+    assert "session_id" not in file_of(book, note).read_text()
+
+
+def test_a_copied_file_takes_no_message_into_another_session(book, open_book):
+    (walrus,), episode = settled(book, "the walrus sleeps")
+    path = file_of(book, episode)
+    path.with_name("copy.md").write_text(path.read_text().replace("session_id: s\n", "session_id: other\n"))
+    assert book.sync().new == 1
+    assert [one.id for one in book.sessions()] == ["s"]
+    assert sorted(hit.id == walrus for hit in book.recall("walrus").hits) == [False, True]
+    assert len(book.list(Filter(kinds=("episode",))).items) == 2
+
+
+def test_a_message_keeps_its_number_whatever_its_heading_says(book):
+    (walrus, otter, heron), episode = settled(book, "the walrus sleeps", "the otter swims", "the heron nests")
+    hand_edits.change(file_of(book, episode), f"\u00b7 2 \u00b7 {otter}", f"\u00b7 77 \u00b7 {otter}")
+    hand_edits.change(file_of(book, episode), "the otter swims", "the otter dives")
+    book.sync()
+    for look in range(2):
+        assert {hit.id: hit.seq for hit in book.recall("").hits} == {walrus: 1, otter: 2, heron: 3}
+        hit = book.recall("the otter dives").hits[0]
+        assert (hit.id, hit.before, hit.after) == (
+            otter,
+            "user:local: the walrus sleeps",
+            "user:local: the heron nests",
+        )
+        assert look or book.rebuild()
+
+
+# --- the database is lost
+
+
+def lose(book):
+    book.close()
+    for path in (Path(book.home) / ".commonbook").iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+ODD = [
+    "123",
+    "1e5",
+    "null",
+    "true",
+    "~",
+    "2026-11-15",
+    "a:b",
+    "it's",
+    '"',
+    "#1",
+    "*x",
+    "&y",
+    "!t",
+    "%",
+    "@",
+    "[a]",
+    "é\u202e",
+]
+
+
+def test_every_session_id_comes_back_from_a_file(book, open_book):
+    ids = {session: settled(book, "the walrus sleeps", session=session)[0] for session in ODD}
+    lose(book)
+    again = open_book()
+    assert {one.id for one in again.sessions()} == set(ODD)
+    assert {session: [one.id for one in again.messages(session).items] for session in ODD} == ids
+
+
+def test_a_slip_of_the_hand_in_a_transcript_keeps_no_home_from_opening(book, open_book):
+    (walrus, otter), episode = settled(book, "the walrus sleeps", "the otter swims")
+    path = file_of(book, episode)
+    lose(book)
+    # The second message now has the id of the first.
+    hand_edits.change(path, otter, walrus)
+    again = open_book()
+    assert [(one.id, one.text) for one in again.messages("s").items] == [(walrus, "the walrus sleeps")]
+    assert found(again, "otter")[0] == f"{episode}#2"
+    assert again.append("s", ["on we go"]).messages[0].new
+
+
+def test_a_number_that_nobody_counted_to_does_not_spoil_the_session(book, open_book):
+    (_, otter), episode = settled(book, "the walrus sleeps", "the otter swims")
+    path = file_of(book, episode)
+    lose(book)
+    hand_edits.change(path, f"\u00b7 2 \u00b7 {otter}", f"\u00b7 999999999999999 \u00b7 {otter}")
+    again = open_book()
+    said = again.append("s", ["the heron nests"]).messages[0]
+    assert said.seq == 2
+    (after,) = again.settle("s").episodes
+    assert said.id in again.get(after).text
+    assert found(again, "the heron nests")[0] == said.id
+    assert any("otter" in hit.text for hit in again.recall("otter").hits)
+
+
+def test_of_a_lost_database_the_numbers_behind_the_last_settled_message_are_given_again(book, open_book):
+    settled(book, "the walrus sleeps", "the otter swims")
+    book.append("s", ["never settled"])
+    book.rewind("s", 1)
+    lose(book)
+    again = open_book()
+    assert [(one.seq, one.text) for one in again.messages("s").items] == [(1, "the walrus sleeps")]
+    assert again.append("s", ["the heron nests"]).messages[0].seq == 2
+
+
+def test_of_a_lost_database_a_session_is_where_the_first_of_its_files_is(book, open_book):
+    _, first = settled(book, "the walrus sleeps", space="team")
+    book.append("s", ["the otter swims"])
+    (second,) = book.settle("s").episodes
+    book.move(first, "zoo")
+    lose(book)
+    again = open_book()
+    assert [one.space.name for one in again.sessions()] == ["team"]
+    assert {again.get(one).space.name for one in (first, second)} == {"team", "zoo"}
+    assert [one.text for one in again.messages("s").items] == ["the walrus sleeps", "the otter swims"]
+    assert again.append("s", ["the heron nests"], space="team").messages[0].seq == 3

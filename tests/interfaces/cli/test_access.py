@@ -1,0 +1,163 @@
+"""Grants and API keys on the command line, and acting as somebody else."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.interfaces.cli.test_cli import INSTANT, cli
+from tests.interfaces.cli.test_terminal import pipe, terminal
+
+__all__ = ["cli", "terminal"]
+
+GRANT = {"principal", "space", "role", "granted_by", "granted_at", "expires"}
+KEY = {"id", "principal", "label", "limits", "created", "created_by", "expires", "revoked"}
+
+
+@pytest.fixture
+def team(cli):
+    cli.remember("the team's plan", "--space", "team")
+    cli.remember("my own plan", "--space", "personal")
+    return cli
+
+
+def titles(cli, *options: str) -> list[str]:
+    return [item["title"] for item in cli(*options, "list", "--json").json["items"]]
+
+
+# --- grants
+
+
+def test_a_grant_is_given_listed_and_taken_away(team):
+    said = team("grant", "add", "user:bob", "team", "reader", "--expires", "in 3 days", "--json")
+    assert (said.code, said.err) == (0, "")
+    assert said.json.keys() == GRANT
+    assert (said.json["principal"], said.json["space"], said.json["role"]) == ("user:bob", "team", "reader")
+    assert INSTANT.match(said.json["expires"])
+    assert team("grant", "list", "--json").json == {"grants": [said.json]}
+    assert team("grant", "list", "--space", "personal", "--json").json == {"grants": []}
+    assert team("grant", "list").out.split("\t")[:3] == ["team", "user:bob", "reader"]
+    assert titles(team, "--as", "user:bob") == ["the team's plan"]
+    said = team("grant", "revoke", "user:bob", "team", "--json")
+    assert said.json == {"principal": "user:bob", "space": "team", "revoked": True}
+    assert titles(team, "--as", "user:bob") == []
+    assert team("grant", "list").err == "no grants\n"
+
+
+def test_somebody_else_does_what_was_granted_and_no_more(team):
+    team("grant", "add", "agent:reviewer", "team", "writer")
+    said = team("remember", "seen", "--space", "team", "--as", "agent:reviewer", "--json")
+    assert team("show", said.json["id"], "--json").json["author"] == "agent:reviewer"
+    for args, code in (
+        (("remember", "no", "--space", "personal"), 4),
+        (("recall", "plan", "--space", "personal"), 4),
+        (("grant", "add", "user:eve", "team", "reader"), 4),
+        (("key", "create", "user:local"), 4),
+        (("doctor",), 4),
+        (("rebuild",), 4),
+    ):
+        refused = team("--as", "agent:reviewer", *args, "--json")
+        assert (refused.code, refused.out) == (code, ""), args
+        assert refused.error["type"] == "not_allowed"
+    assert team("--as", "agent:reviewer", "status", "--json").json["counts"]["memories"] == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        (("--as", "bob", "list"), 2),
+        (("--as", "", "list"), 2),
+        (("grant", "add", "bob", "team", "reader"), 2),
+        (("grant", "add", "user:bob", "team", "boss"), 2),
+        (("grant", "add", "user:local", "team", "reader"), 2),
+        (("grant", "add", "user:bob", "team", "reader", "--expires", "yesterday"), 2),
+        (("grant", "add", "user:bob", "team"), 2),
+        (("grant", "revoke", "user:bob", "team"), 3),
+        (("grant",), 2),
+        (("key", "create", "bob"), 2),
+        (("key", "create", "user:bob", "--limit", "team"), 2),
+        (("key", "create", "user:bob", "--limit", "team=boss"), 2),
+        (("key", "create", "user:bob", "--limit", "nowhere=reader"), 3),
+        (("key", "revoke", "0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2e"), 3),
+        (("key", "revoke", ""), 3),
+    ],
+)
+def test_trouble_goes_to_standard_error_with_its_exit_code(team, args, code):
+    said = team(*args, "--json")
+    assert (said.code, said.out) == (code, "")
+    assert said.error.keys() == {"type", "message", "fix"}
+    assert all(said.error.values())
+
+
+# --- keys
+
+
+def made(cli, *options: str) -> tuple[str, str]:
+    said = cli("key", "create", *options, "--json").json
+    assert said.keys() == KEY | {"secret"}
+    return said["id"], said["secret"]
+
+
+def test_a_key_in_the_environment_opens_what_it_was_made_for(team, monkeypatch):
+    team("grant", "add", "user:bob", "team", "writer")
+    key, secret = made(team, "user:bob", "--label", "laptop", "--limit", "team=reader")
+    monkeypatch.setenv("COMMONBOOK_KEY", secret)
+    assert titles(team) == ["the team's plan"]
+    assert team("remember", "no", "--space", "team").code == 4
+    refused = team("--as", "user:local", "list", "--json")
+    assert (refused.code, refused.error["type"]) == (4, "not_allowed")
+    monkeypatch.delenv("COMMONBOOK_KEY")
+    (listed,) = team("key", "list", "--json").json["keys"]
+    assert listed.keys() == KEY
+    assert (listed["id"], listed["principal"], listed["label"], listed["revoked"]) == (key, "user:bob", "laptop", None)
+    assert [(one["space"], one["role"]) for one in listed["limits"]] == [("team", "reader")]
+    revoked = team("key", "revoke", key[-8:], "--json").json
+    assert (revoked["id"], bool(INSTANT.match(revoked["revoked"]))) == (key, True)
+    monkeypatch.setenv("COMMONBOOK_KEY", secret)
+    said = team("list", "--json")
+    assert (said.code, said.out, secret in said.err) == (4, "", False)
+
+
+@pytest.mark.parametrize(("secret", "code"), [("cbk_nonsense", 4), ("two words", 2), ("", 0)])
+def test_a_key_that_opens_nothing_is_refused_and_never_shown(team, monkeypatch, secret, code):
+    monkeypatch.setenv("COMMONBOOK_KEY", secret)
+    said = team("list")
+    assert said.code == code
+    assert not secret or secret not in said.err + said.out
+
+
+def test_a_key_in_the_settings_is_not_shown_with_them(monkeypatch):
+    from commonbook.settings.settings import Settings
+
+    monkeypatch.setenv("COMMONBOOK_KEY", "cbk_secret")
+    assert Settings.load().key == "cbk_secret"
+    assert "cbk_secret" not in repr(Settings.load())
+
+
+def test_the_secret_is_printed_once_and_kept_nowhere(team, stored):
+    said = team("key", "create", "user:bob")
+    key, principal, secret = said.out.rstrip("\n").split("\t")
+    assert (principal, secret[:4]) == ("user:bob", "cbk_")
+    assert "shown this once" in said.err
+    assert secret not in said.err
+    for args in (("key", "list"), ("key", "list", "--json"), ("audit", "list", "--space", "_home"), ("status",)):
+        assert secret not in team(*args).out
+    assert team("key", "list").out.split("\t")[0] == key
+    assert [name for name, data in stored().items() if secret.encode() in data] == []
+
+
+def test_digits_that_mean_several_keys_revoke_none(team):
+    first, _ = made(team, "user:bob")
+    made(team, "user:bob")
+    said = team("key", "revoke", first[:8], "--json")
+    assert (said.code, "several keys" in said.error["message"]) == (2, True)
+
+
+def test_a_terminal_shows_grants_and_keys_as_tables(terminal, tmp_path):
+    pipe(tmp_path, "grant", "add", "user:bob", "team", "reader")
+    made_key = terminal("key", "create", "user:bob", "--limit", "team=reader")
+    assert re.search(r"Made a key for user:bob: cbk_\S{43}", made_key.plain)
+    assert re.search(r"team +user:bob +reader", terminal("grant", "list").plain)
+    assert re.search(r"[0-9a-f]{8} +user:bob +team=reader +just now", terminal("key", "list").plain)
+    assert "user:bob has no grant on team any more" in terminal("grant", "revoke", "user:bob", "team").plain

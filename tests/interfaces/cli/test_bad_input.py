@@ -1,0 +1,274 @@
+"""Bad input: a typed error with a fix, a non-zero exit code, and nothing changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from commonbook.model.memory import MAX_TEXT_BYTES
+from tests.interfaces.cli.test_cli import Cli, cli
+
+__all__ = ["cli"]
+
+UNKNOWN = "01a1e0fd-4dd4-7b8b-8d8e-afb3dac445c8"
+NOBODY = 65534
+
+
+def snapshot(home: Path) -> tuple[dict[str, bytes], list[str], int]:
+    """Every Markdown file, key and setting, every row, and the version of the schema."""
+    hidden = home / ".commonbook"
+    volatile = {hidden / name for name in ("state.db", "state.db-wal", "state.db-shm")}
+    files = {str(path.relative_to(home)): path.read_bytes() for path in home.rglob("*") if path.is_file()}
+    kept = {name: data for name, data in files.items() if home / name not in volatile and ".lock" not in name}
+    with closing(sqlite3.connect(f"file:{hidden / 'state.db'}?mode=ro", uri=True)) as database:
+        return kept, list(database.iterdump()), database.execute("PRAGMA user_version").fetchone()[0]
+
+
+@pytest.fixture
+def state(chosen, stored):
+    """What the book is now: whatever is refused leaves it as it was."""
+
+    def on_a_server() -> dict[str, bytes]:
+        # A transaction that changed nothing leaves its mark for an hour all the same.
+        return {table: rows for table, rows in stored().items() if table != "committed"}
+
+    return on_a_server if chosen.database else lambda: snapshot(Path(chosen.home))
+
+
+@pytest.fixture
+def memory(cli: Cli) -> str:
+    first = cli.remember("the first", "--tag", "a", "--space", "team")["id"]
+    cli.remember("the second", "--key", "used")
+    cli("edit", first, "the first, edited")
+    cli("status")
+    return str(first)
+
+
+def test_a_command_that_only_looks_changes_nothing(cli, memory, state):
+    before = state()
+    for args in (("status",), ("list",), ("show", memory), ("history", memory), ("doctor",), ("audit", "verify")):
+        assert cli(*args).code == 0
+    assert state() == before
+
+
+REFUSED = {
+    "unknown id": (("show", UNKNOWN), 3, "not_found"),
+    "unknown digits": (("show", "deadbeef"), 3, "not_found"),
+    "no id at all": (("show", "../../etc/passwd"), 2, "bad_input"),
+    "unknown id to edit": (("edit", UNKNOWN, "x"), 3, "not_found"),
+    "unknown id to move": (("move", UNKNOWN, "team"), 3, "not_found"),
+    "one of several ids unknown": (("delete", "{id}", UNKNOWN), 3, "not_found"),
+    "history of nothing": (("history", UNKNOWN), 3, "not_found"),
+    "link to nothing": (("link", "{id}", "related_to", UNKNOWN), 3, "not_found"),
+    "link to itself": (("link", "{id}", "related_to", "{id}"), 2, "bad_input"),
+    "no such relation": (("link", "{id}", "resembles", UNKNOWN), 2, "bad_input"),
+    "new memory linked to nothing": (("remember", "x", "--link", f"related_to:{UNKNOWN}"), 3, "not_found"),
+    "replacing nothing": (("remember", "x", "--replaces", UNKNOWN), 3, "not_found"),
+    "space with dots": (("remember", "x", "--space", "../outside"), 2, "bad_space_name"),
+    "space with dots within": (("move", "{id}", "team/../../x"), 2, "bad_space_name"),
+    "space like a month": (("space", "create", "2026-05"), 2, "bad_space_name"),
+    "space of the system": (("space", "create", "_x"), 2, "bad_space_name"),
+    "absolute space": (("list", "--space", "/etc"), 2, "bad_space_name"),
+    "space with capitals": (("space", "create", "Team"), 2, "bad_space_name"),
+    "space too deep": (("space", "create", "a/b/c/d/e/f/g/h"), 2, "bad_space_name"),
+    "space that exists": (("space", "create", "team"), 5, "space_exists"),
+    "renaming an unknown space": (("space", "rename", "nowhere", "x"), 3, "not_found"),
+    "version conflict": (("edit", "{id}", "x", "--expected-version", "1"), 5, "version_conflict"),
+    "version conflict of a move": (("move", "{id}", "x", "--expected-version", "7"), 5, "version_conflict"),
+    "version conflict of a delete": (("delete", "{id}", "--expected-version", "1"), 5, "version_conflict"),
+    "key used for something else": (("remember", "x", "--key", "used"), 5, "key_conflict"),
+    "unknown kind": (("remember", "x", "--kind", "poem"), 2, "bad_input"),
+    "kind of the system": (("edit", "{id}", "--kind", "notice"), 2, "bad_input"),
+    "importance out of range": (("remember", "x", "--importance", "2"), 2, "bad_input"),
+    "importance not a number": (("edit", "{id}", "--importance", "nan"), 2, "bad_input"),
+    "unreadable time": (("remember", "x", "--occurred", "soon"), 2, "bad_time"),
+    "times the wrong way round": (
+        ("remember", "x", "--valid-from", "2026-02-01", "--valid-until", "2026-01-01"), 2, "bad_input",
+    ),
+    "unreadable filter": (("delete", "--since", "whenever", "--yes"), 2, "bad_time"),
+    "delete without a filter": (("delete", "--yes"), 2, "bad_input"),
+    "filter with an empty tag": (("delete", "--tag", "", "--kind", "note", "--yes"), 2, "bad_input"),
+    "filter with an empty kind": (("delete", "--kind", "", "--tag", "a", "--yes"), 2, "bad_input"),
+    "filter with an empty time": (("delete", "--since", "", "--tag", "a", "--yes"), 2, "bad_time"),
+    "filter with an empty space": (("delete", "--space", "", "--tag", "a", "--yes"), 2, "bad_input"),
+    "bad tag": (("remember", "x", "--tag", "two[words]"), 2, "bad_input"),
+    "title too long": (("remember", "x", "--title", "x" * 201), 2, "too_large"),
+    "bad cursor": (("list", "--after", "nonsense"), 2, "bad_input"),
+    "page too large": (("list", "--limit", "1000000000000000000000"), 2, "bad_input"),
+    "text with a lone surrogate": (("remember", "caf\udce9"), 2, "bad_text"),
+    "title with a lone surrogate": (("edit", "{id}", "--title", "caf\udce9"), 2, "bad_text"),
+    "tag with a lone surrogate": (("list", "--tag", "caf\udce9"), 2, "bad_text"),
+    "space with a lone surrogate": (("remember", "x", "--space", "caf\udce9"), 2, "bad_space_name"),
+    "key with a lone surrogate": (("remember", "x", "--key", "caf\udce9"), 2, "bad_text"),
+    "time with a lone surrogate": (("list", "--since", "caf\udce9"), 2, "bad_time"),
+    "id with a lone surrogate": (("show", "caf\udce9"), 2, "bad_input"),
+    "cursor with a lone surrogate": (("list", "--after", "caf\udce9"), 2, "bad_input"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_refused_is_typed_and_changes_nothing(cli, memory, state, what):
+    args, code, kind = REFUSED[what]
+    args = tuple(arg.replace("{id}", memory) for arg in args)
+    before = state()
+    said = cli(*args, "--json")
+    assert (said.code, said.out) == (code, "")
+    assert said.error["type"] == kind
+    assert said.error["message"]
+    assert said.error["fix"]
+    plain = cli(*args)
+    assert (plain.code, plain.out) == (code, "")
+    assert plain.err.startswith("commonbook: ")
+    assert "\nfix: " in plain.err
+    assert state() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (b"caf\xe9", "bad_text"),
+        (b"a\0b", "bad_text"),
+        (b"\xff" * 10, "bad_text"),
+        (b"\xed\xa0\x80", "bad_text"),
+        (b"x" * (MAX_TEXT_BYTES + 1), "too_large"),
+        (("x" + "é" * (MAX_TEXT_BYTES // 2)).encode(), "too_large"),
+    ],
+)
+@pytest.mark.parametrize("command", ["remember", "edit"])
+def test_bad_bytes_on_standard_input_change_nothing(cli, memory, state, command, text, kind):
+    before = state()
+    args = ("remember", "-") if command == "remember" else ("edit", memory, "-")
+    said = cli(*args, "--json", stdin=text)
+    assert (said.code, said.out, said.error["type"]) == (2, "", kind)
+    assert said.error["fix"]
+    assert state() == before
+
+
+def test_bad_bytes_in_a_file_change_nothing(cli, memory, state, tmp_path):
+    (tmp_path / "bad").write_bytes(b"caf\xe9")
+    before = state()
+    for args in (("remember", "--file", "bad"), ("edit", memory, "--file", "bad")):
+        assert cli(*args, "--json").error["type"] == "bad_text"
+    assert state() == before
+
+
+def _sent_until_refused(pipe: IO[bytes], megabytes: int) -> int:
+    """Return how many megabytes could be sent before the reader went away."""
+    sent = 0
+    with suppress(BrokenPipeError), pipe:
+        while sent < megabytes:
+            pipe.write(b"x" * 1_000_000)
+            sent += 1
+    return sent
+
+
+def test_a_hundred_megabytes_are_refused_without_being_read(cli, memory, state):
+    before = state()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "commonbook", "remember", "-", "--json"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    sent = _sent_until_refused(process.stdin, 100)
+    assert process.wait(60) == 2
+    with process.stdout, process.stderr:
+        out, err = process.stdout.read(), process.stderr.read()
+    assert out == b""
+    assert json.loads(err)["error"]["type"] == "too_large"
+    assert sent < 20
+    assert state() == before
+
+
+def test_a_home_of_a_newer_program_is_not_touched(cli, memory, home):
+    state = home / ".commonbook" / "state.db"
+    with closing(sqlite3.connect(state)) as database, database:
+        database.execute("PRAGMA user_version = 99")
+    before = snapshot(home), state.read_bytes()
+    for args in (("status",), ("remember", "x"), ("delete", memory), ("doctor", "--accept"), ("rebuild",)):
+        said = cli(*args, "--json")
+        assert (said.code, said.out, said.error["type"]) == (1, "", "home_is_newer")
+        assert said.error["fix"]
+    assert (snapshot(home), state.read_bytes()) == before
+
+
+def test_a_home_that_is_no_database_is_not_touched(cli, home):
+    state = home / ".commonbook" / "state.db"
+    state.parent.mkdir(parents=True)
+    state.write_bytes(b"no database at all, but long enough to be looked at " * 20)
+    before = state.read_bytes()
+    said = cli("status", "--json")
+    assert (said.code, said.error["type"]) == (1, "home_damaged")
+    assert state.read_bytes() == before
+
+
+def test_a_home_that_is_a_file_is_refused(cli, home):
+    home.write_text("not a folder")
+    said = cli("status", "--json")
+    assert (said.code, said.error["fix"] != "") == (1, True)
+    assert home.read_text() == "not a folder"
+
+
+@pytest.fixture
+def readable_by_all() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    yield folder
+    for path in [folder, *folder.rglob("*")]:
+        if path.is_dir():
+            path.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+AS_SOMEBODY = """
+import os, sys
+from commonbook.interfaces.cli.main import main
+warm, home, *args = sys.argv[1:]
+# Everything is imported before the rights are given up: the interpreter may be in a folder of root's own.
+for warming in (["status"], ["remember", "x"], ["show", "zzzz"], ["remember", "x", "--kind", "poem"]):
+    main(["--home", warm, "--json", *warming])
+sys.stdout.flush(), sys.stderr.flush()
+print("====", flush=True), print("====", file=sys.stderr, flush=True)
+if os.getuid() == 0:
+    os.setgroups([]), os.setgid(NOBODY), os.setuid(NOBODY)
+sys.exit(main(["--home", home, *args]))
+""".replace("NOBODY", str(NOBODY))
+
+
+@pytest.mark.parametrize("args", [("remember", "x"), ("status",), ("edit", "{id}", "y"), ("delete", "{id}")])
+def test_a_read_only_home_is_refused_and_not_touched(cli, home, readable_by_all, args):
+    warm, home = home, readable_by_all / "home"
+    memory_id = cli("remember", "one", "--home", str(home), "--json").json["id"]
+    cli("status", "--home", str(home))
+    for path in [home, *home.rglob("*")]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    before = snapshot(home)
+    given = [arg.replace("{id}", memory_id) for arg in args]
+    done = subprocess.run(
+        [sys.executable, "-c", AS_SOMEBODY, str(warm), str(home), *given, "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=readable_by_all,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.partition("====\n")[2] == ""
+    error = json.loads(done.stderr.partition("====\n")[2])["error"]
+    assert error["type"] == "home_read_only"
+    assert error["fix"]
+    assert snapshot(home) == before

@@ -1,0 +1,392 @@
+"""Every command, and what it answers to programs and in pipes."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commonbook.book.book import Book
+from commonbook.interfaces.cli.main import main
+from commonbook.model.memory import MAX_TEXT_BYTES, Memory
+
+RECEIPT = {
+    "id",
+    "revision",
+    "version",
+    "space",
+    "path",
+    "new",
+    "durable",
+    "searchable",
+    "duplicate_of",
+    "near",
+    "copies",
+}
+MEMORY = {
+    "id", "space", "kind", "title", "text", "tags", "author", "created", "updated", "importance", "occurred",
+    "valid_from", "valid_until", "expires", "revision", "version", "revised_by", "revised_at", "revised_how", "path",
+    "deleted", "links", "marks", "superseded_by", "freshness", "successor", "shared",
+    "doubts", "decisions", "notice",
+}  # fmt: skip
+INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z\Z")
+
+
+@dataclass
+class Said:
+    """How a run ended and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def error(self) -> dict[str, str]:
+        return dict(json.loads(self.err)["error"])
+
+
+class Cli:
+    """The command line on a book of its own, in this process."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self.home = folder / "home"
+        self._monkeypatch = monkeypatch
+        self._capsys = capsys
+
+    def __call__(self, *args: str, stdin: bytes = b"") -> Said:
+        self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
+        self._capsys.readouterr()
+        code = main([*args])
+        printed = self._capsys.readouterr()
+        return Said(code, printed.out, printed.err)
+
+    def remember(self, text: str, *options: str) -> dict[str, Any]:
+        said = self("remember", text, *options, "--json")
+        assert (said.code, said.err) == (0, "")
+        return dict(said.json)
+
+    def ids(self, *options: str) -> list[str]:
+        return [item["id"] for item in self("list", "--json", *options).json["items"]]
+
+
+@pytest.fixture
+def cli(chosen, tmp_path, monkeypatch, capsys):
+    """The command line, on the engine of this test."""
+    for name in ("VISUAL", "EDITOR", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return Cli(tmp_path, monkeypatch, capsys)
+
+
+# --- remember and show
+
+
+def test_remember_prints_the_receipt_that_others_rely_on(cli):
+    receipt = cli.remember("Alice owns billing")
+    assert receipt.keys() == RECEIPT
+    assert (receipt["space"], receipt["revision"], receipt["version"]) == ("personal", 1, 1)
+    assert (receipt["new"], receipt["durable"], receipt["duplicate_of"], receipt["near"]) == (True, True, None, [])
+
+
+def test_what_is_remembered_is_a_file(cli, home):
+    receipt = cli.remember("Alice owns billing")
+    assert (home / receipt["path"]).read_text().endswith("\nAlice owns billing\n")
+
+
+def test_remember_in_a_pipe_prints_id_space_path_and_version_between_tabs(cli):
+    memory_id, space, path, version = cli("remember", "tea", "--space", "team/backend").out.rstrip("\n").split("\t")
+    assert (space, version) == ("team/backend", "1")
+    assert cli("show", memory_id, "--json").json["path"] == path
+
+
+def test_every_field_can_be_given_and_is_shown(cli):
+    other = cli.remember("the other")["id"]
+    given = cli.remember(
+        "the text", "--title", "A title", "--kind", "decision", "--tag", "a,b", "--tag", "c", "--importance", "0.5",
+        "--occurred", "2026-01-02T03:04Z", "--valid-from", "2026-01-01T00:00Z", "--valid-until", "2027-01-01T00:00Z",
+        "--expires", "2099-01-01T00:00Z", "--link", f"related_to:{other[-8:]}", "--space", "team/x",
+    )  # fmt: skip
+    shown = cli("show", given["id"], "--json").json
+    assert shown.keys() == MEMORY | {"linked_from"}
+    assert (shown["title"], shown["text"], shown["kind"], shown["tags"]) == (
+        "A title", "the text", "decision", ["a", "b", "c"],
+    )  # fmt: skip
+    assert (shown["importance"], shown["space"], shown["author"]) == (0.5, "team/x", "user:local")
+    assert shown["occurred"] == "2026-01-02T03:04:00.000000Z"
+    for name in ("created", "updated", "revised_at", "occurred", "valid_from", "valid_until", "expires"):
+        assert INSTANT.match(shown[name]), name
+    assert shown["links"] == [{"relation": "related_to", "target": other, "revision": 1}]
+    assert cli("show", other, "--json").json["linked_from"] == [
+        {"relation": "related_to", "source": given["id"], "revision": 1}
+    ]
+
+
+def test_text_comes_from_standard_input_or_a_file_byte_by_byte(cli, tmp_path):
+    text = "  zwei Zeilen\n\tmit Ümläuten 🍵\n"
+    (tmp_path / "note.md").write_text(text)
+    for said in (
+        cli("remember", "-", "--json", stdin=text.encode()),
+        cli("remember", "--json", stdin=text.encode()),
+        cli("remember", "--file", "note.md", "--json"),
+    ):
+        assert cli("show", said.json["id"], "--json").json["text"] == text
+
+
+@pytest.mark.parametrize("text", ["- an item", "---\na: b\n---\n", "-5 degrees", "--- a line", "-"])
+def test_a_text_may_begin_with_dashes(cli, text):
+    said = cli("remember", "--json", text, "--tag", "x") if text != "-" else cli("remember", "--json", stdin=b"-")
+    assert cli("show", said.json["id"], "--json").json["text"] == text
+
+
+def test_what_follows_two_dashes_is_never_an_option(cli):
+    said = cli("remember", "--json", "--", "--json")
+    assert cli("show", said.json["id"], "--json").json["text"] == "--json"
+
+
+def test_remember_without_a_text_is_refused(cli):
+    assert cli("remember").code == 2
+    assert cli("remember", "a", "--file", "b").code == 2
+
+
+def test_a_key_is_stored_once_and_other_content_under_it_is_a_conflict(cli):
+    first = cli.remember("tea", "--key", "k1")
+    assert cli.remember("tea", "--key", "k1") == {**first, "new": False}
+    assert cli("remember", "tea", "--key", "k1").out.split("\t")[0] == first["id"]
+    said = cli("remember", "coffee", "--key", "k1", "--json")
+    assert (said.code, said.error["type"]) == (5, "key_conflict")
+    assert cli.ids() == [first["id"]]
+
+
+def test_a_duplicate_is_named_beside_the_answer(cli):
+    first = cli.remember("tea")
+    said = cli("remember", "tea")
+    assert said.out.count("\n") == 1
+    assert first["id"] in said.err
+
+
+def test_replaces_supersedes(cli):
+    old = cli.remember("Alice owns billing")["id"]
+    new = cli.remember("Bob owns billing", "--replaces", old[-8:])["id"]
+    shown = cli("show", old, "--json").json
+    assert (shown["superseded_by"], shown["marks"]) == (new, ["superseded"])
+
+
+def test_ids_may_be_given_by_their_ends_or_their_file(cli):
+    receipt = cli.remember("Alice owns billing")
+    for name in (receipt["id"][-8:], receipt["id"][:16], receipt["path"], Path(receipt["path"]).name):
+        assert cli("show", name, "--json").json["id"] == receipt["id"]
+
+
+def test_show_in_a_pipe_is_plain(cli):
+    receipt = cli.remember("[bold]not markup[/bold]\nsecond line", "--tag", "a")
+    said = cli("show", receipt["id"])
+    assert "\x1b" not in said.out
+    assert f"id: {receipt['id']}\n" in said.out
+    assert said.out.endswith("\n\n[bold]not markup[/bold]\nsecond line\n")
+
+
+def test_a_memory_cannot_steer_the_terminal(cli):
+    receipt = cli.remember("red \x1b[31m, bell \x07, csi \x9b1m, return \r, tab \t.", "--title", "x")
+    for args in (("show", receipt["id"]), ("history", receipt["id"]), ("show", receipt["id"], "--json"), ("list",)):
+        out = cli(*args).out
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", out), args
+    assert "red ␛[31m" in cli("show", receipt["id"]).out
+    assert cli("show", receipt["id"], "--json").json["text"].startswith("red \x1b[31m, bell \x07, csi \x9b1m")
+
+
+# --- change
+
+
+def test_edit_changes_what_is_given_and_nothing_else(cli):
+    receipt = cli.remember("one", "--tag", "a,b", "--importance", "0.4", "--expires", "2099-01-01", "--title", "T")
+    said = cli("edit", receipt["id"], "--kind", "fact", "two", "--json")
+    assert said.json.keys() == RECEIPT
+    assert (said.json["revision"], said.json["version"], said.json["new"]) == (2, 2, False)
+    shown = cli("show", receipt["id"], "--json").json
+    assert (shown["text"], shown["kind"], shown["tags"], shown["title"]) == ("two", "fact", ["a", "b"], "T")
+    cli("edit", receipt["id"], "--importance", "none", "--expires", "", "--tag", "", "--title", "")
+    shown = cli("show", receipt["id"], "--json").json
+    assert (shown["importance"], shown["expires"], shown["tags"], shown["title"]) == (None, None, [], "two")
+
+
+def test_edit_takes_its_text_from_standard_input_or_a_file(cli, tmp_path):
+    memory_id = cli.remember("one")["id"]
+    cli("edit", memory_id, "-", stdin=b"two\n")
+    assert cli("show", memory_id, "--json").json["text"] == "two\n"
+    (tmp_path / "three").write_text("three")
+    cli("edit", memory_id, "--file", "three")
+    assert cli("show", memory_id, "--json").json["text"] == "three"
+
+
+def test_tags_are_added_and_removed_one_by_one(cli):
+    memory_id = cli.remember("one", "--tag", "a,b")["id"]
+    cli("edit", memory_id, "--add-tag", "c,d", "--remove-tag", "a")
+    assert cli("show", memory_id, "--json").json["tags"] == ["b", "c", "d"]
+    cli("edit", memory_id, "--tag", "x", "--add-tag", "y")
+    assert cli("show", memory_id, "--json").json["tags"] == ["x", "y"]
+
+
+def test_tags_that_somebody_else_changes_meanwhile_are_not_overwritten(cli, monkeypatch):
+    memory_id = cli.remember("one", "--tag", "a")["id"]
+    read = Book.get
+
+    def read_just_before_another_edit(book: Book, wanted: str) -> Memory:
+        found = read(book, wanted)
+        book.edit(wanted, tags=["a", "theirs"])
+        return found
+
+    monkeypatch.setattr(Book, "get", read_just_before_another_edit)
+    said = cli("edit", memory_id, "--add-tag", "ours", "--json")
+    monkeypatch.undo()
+    assert (said.code, said.error["type"]) == (5, "version_conflict")
+
+
+def test_edit_without_anything_to_change_is_refused_where_nobody_can_type(cli):
+    memory_id = cli.remember("one")["id"]
+    said = cli("edit", memory_id, "--json")
+    assert (said.code, said.error["type"]) == (2, "bad_input")
+
+
+def test_move_takes_a_memory_to_another_space(cli):
+    receipt = cli.remember("one")
+    moved = cli("move", receipt["id"], "team/backend", "--expected-version", "1", "--json").json
+    assert (moved["space"], moved["version"]) == ("team/backend", 2)
+    assert cli.ids("--space", "team/backend") == [receipt["id"]]
+    assert cli("move", receipt["id"], "team", "--expected-version", "1").code == 5
+
+
+def test_move_takes_the_file_along(cli, home):
+    receipt = cli.remember("one")
+    moved = cli("move", receipt["id"], "team/backend", "--json").json
+    assert (home / moved["path"]).exists()
+    assert not (home / receipt["path"]).exists()
+
+
+def test_link_and_unlink(cli):
+    one, two = cli.remember("one")["id"], cli.remember("two")["id"]
+    assert cli("link", one[-8:], "related_to", two[-8:], "--json").json["version"] == 2
+    assert cli("show", one, "--json").json["links"] == [{"relation": "related_to", "target": two, "revision": 1}]
+    assert cli("unlink", one, "related_to", two, "--json").json.keys() == RECEIPT
+    assert cli("show", one, "--json").json["links"] == []
+    assert cli("unlink", one, "related_to", two).code == 3
+
+
+# --- delete
+
+
+def test_delete_by_id_removes_several_and_a_dry_run_none(cli):
+    one, two, three = (cli.remember(text)["id"] for text in ("one", "two", "three"))
+    assert cli("delete", one, "--dry-run", two[-8:], "--json").json == {"ids": [one, two], "dry_run": True}
+    assert len(cli.ids()) == 3
+    assert cli("delete", one, two, "--json").json == {"ids": [one, two], "dry_run": False}
+    assert cli.ids() == [three]
+    assert sorted(cli.ids("--deleted")) == sorted([one, two])
+
+
+def test_delete_by_filter_needs_an_agreement(cli):
+    one = cli.remember("one", "--tag", "old", "--kind", "fact")["id"]
+    two = cli.remember("two")["id"]
+    refused = cli("delete", "--tag", "old", "--json")
+    assert (refused.code, refused.error["type"]) == (2, "bad_input")
+    assert "--yes" in refused.error["fix"]
+    assert cli("delete", "--tag", "old", "--kind", "fact", "--dry-run", "--json").json["ids"] == [one]
+    assert len(cli.ids()) == 2
+    assert cli("delete", "--tag", "old", "--yes", "--json").json == {"ids": [one], "dry_run": False}
+    assert cli.ids() == [two]
+
+
+def test_delete_refuses_ids_together_with_a_filter_and_neither_of_them(cli):
+    one = cli.remember("one")["id"]
+    assert cli("delete", one, "--tag", "x", "--yes").code == 2
+    assert cli("delete", "--yes").code == 2
+    assert cli.ids() == [one]
+
+
+# --- list and history
+
+
+def test_list_pages_through_all_spaces(cli):
+    ids = [cli.remember(str(number), "--space", f"s{number % 2}")["id"] for number in range(5)]
+    first = cli("list", "--limit", "2", "--json").json
+    assert first.keys() == {"items", "next"}
+    assert first["items"][0].keys() == MEMORY
+    assert [item["id"] for item in first["items"]] == [ids[4], ids[3]]
+    rest = cli("list", "--limit", "3", "--after", first["next"], "--json").json
+    assert [item["id"] for item in rest["items"]] == [ids[2], ids[1], ids[0]]
+    assert rest["next"] is None
+
+
+def test_list_filters(cli):
+    one = cli.remember("one", "--space", "team/a", "--tag", "x,y", "--kind", "fact")["id"]
+    two = cli.remember("two", "--space", "team/b", "--tag", "x")["id"]
+    three = cli.remember("three", "--space", "team")["id"]
+    assert cli.ids("--space", "team") == [three]
+    assert cli.ids("--space", "team/") == [three, two, one]
+    assert cli.ids("--tag", "x") == [two, one]
+    assert cli.ids("--tag", "x", "--tag", "y") == [one]
+    assert cli.ids("--kind", "fact", "--kind", "decision") == [one]
+    assert cli.ids("--since", "yesterday") == [three, two, one]
+    assert cli.ids("--until", "yesterday") == []
+
+
+def test_list_does_not_use_the_space_of_the_surroundings(cli, monkeypatch):
+    cli.remember("one", "--space", "team")
+    monkeypatch.setenv("COMMONBOOK_SPACE", "other")
+    assert len(cli.ids()) == 1
+
+
+def test_list_in_a_pipe_has_one_line_for_each_and_says_beside_it_that_there_is_more(cli):
+    for number in range(3):
+        cli.remember(f"memory {number}", "--tag", "a,b")
+    said = cli("list", "--limit", "2")
+    lines = [line.split("\t") for line in said.out.splitlines()]
+    assert [line[4] for line in lines] == ["memory 2", "memory 1"]
+    assert all(len(line) == 7 and line[5] == "a, b" for line in lines)
+    assert "--after" in said.err
+
+
+def test_history_shows_what_each_revision_changed(cli):
+    receipt = cli.remember("Alice owns billing\nsince May", "--title", "Billing")
+    cli("edit", receipt["id"], "Bob owns billing\nsince May")
+    cli("edit", receipt["id"], "--title", "Who owns billing")
+    said = cli("history", receipt["id"][-8:], "--json").json
+    assert said.keys() == {"id", "revisions"}
+    first, second, third = said["revisions"]
+    assert first.keys() == {"revision", "title", "text", "author", "at", "how", "current", "diff"}
+    assert (first["diff"], first["current"], third["current"], second["author"]) == (None, False, True, "user:local")
+    assert "-Alice owns billing\n+Bob owns billing\n since May" in second["diff"]
+    assert third["diff"] == "--- revision 2: Billing\n+++ revision 3: Who owns billing"
+    assert "+Bob owns billing\n" in cli("history", receipt["id"]).out
+    assert "+Bob" not in cli("history", receipt["id"], "--no-diff").out
+    assert [one["diff"] for one in cli("history", receipt["id"], "--no-diff", "--json").json["revisions"]] == [None] * 3
+
+
+def test_a_deleted_memory_keeps_its_history(cli):
+    memory_id = cli.remember("one")["id"]
+    cli("delete", memory_id)
+    assert cli("show", memory_id).code == 3
+    assert cli("history", memory_id, "--json").json["revisions"][0]["text"] == "one"
+
+
+def test_an_edit_by_hand_is_seen_by_the_next_command(cli, home):
+    receipt = cli.remember("Alice owns billing")
+    path = home / receipt["path"]
+    path.write_text(path.read_text().replace("Alice", "Bob"))
+    assert cli("show", receipt["id"], "--json").json["text"] == "Bob owns billing"
+    assert cli("history", receipt["id"], "--json").json["revisions"][1]["author"] == "user:filesystem"
+
+
+def test_a_text_as_large_as_allowed_is_taken_from_standard_input(cli):
+    said = cli("remember", "-", "--json", stdin=b"x" * MAX_TEXT_BYTES)
+    assert said.code == 0
+    assert len(cli("show", said.json["id"], "--json").json["text"]) == MAX_TEXT_BYTES

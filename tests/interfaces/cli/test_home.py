@@ -1,0 +1,255 @@
+"""The commands on spaces and the home, and what holds for every command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.interfaces.cli.test_cli import cli
+
+__all__ = ["cli"]
+
+# --- spaces and the home
+
+
+def test_spaces_are_created_listed_and_renamed(cli):
+    made = cli("space", "create", "team/backend", "--json").json
+    assert made.keys() == {"id", "name", "created", "depth"}
+    renamed = cli("space", "rename", "team/backend", "team/server", "--json").json
+    assert (renamed["id"], renamed["name"]) == (made["id"], "team/server")
+    listed = cli("space", "list", "--json").json
+    assert {space["name"]: space["id"] for space in listed["spaces"]}["team/server"] == made["id"]
+    assert cli("space", "create", "team/server").code == 5
+    assert "team/server\t" in cli("space", "list").out
+
+
+def test_space_which_names_the_space_of_the_surroundings_and_makes_no_home(cli, tmp_path, home):
+    assert cli("space", "which", "--json").json == {"space": "personal"}
+    (tmp_path / ".commonbook.toml").write_text('space = "team/backend"')
+    assert cli("space", "which").out == "team/backend\n"
+    assert cli("--space", "x", "space", "which").out == "x\n"
+    assert not home.exists()
+
+
+def test_status_has_counts_sizes_versions_what_is_pending_and_what_is_wrong(cli, chosen):
+    cli.remember("one", "--kind", "fact")
+    cli("delete", cli.remember("two")["id"])
+    said = cli("status", "--json").json
+    assert said.keys() == {"home", "versions", "counts", "sizes", "pending", "wrong"}
+    assert said["home"] == (chosen.database.place if chosen.database else chosen.home)
+    assert said["versions"].keys() == {"program", "schema"}
+    assert said["counts"].keys() == {
+        "spaces",
+        "memories",
+        "kinds",
+        "deleted",
+        "links",
+        "copies",
+        "log_entries",
+        "sessions",
+        "messages",
+    }
+    assert (said["counts"]["memories"], said["counts"]["kinds"], said["counts"]["deleted"]) == (1, {"fact": 1}, 1)
+    assert said["sizes"].keys() == {"database_bytes", "markdown_bytes"}
+    assert set(said["pending"]) == {"files", "deletions", "messages", "jobs", "failed_jobs", "unsent", "refused"}
+    assert not any(said["pending"].values())
+    assert said["wrong"] == []
+    plain = cli("status")
+    assert plain.code == 0
+    assert "memories: 1\n" in plain.out
+    assert "nothing is wrong\n" in plain.out
+
+
+def test_status_says_how_large_the_files_are_where_there_are_files(cli, chosen):
+    path = cli.remember("one")["path"]
+    sizes, plain = cli("status", "--json").json["sizes"], cli("status").out
+    assert sizes["database_bytes"] > 0
+    assert "\ndatabase: " in plain
+    about_files = [line for line in plain.splitlines() if line.startswith(("markdown", "pending"))]
+    if chosen.database:
+        assert (sizes["markdown_bytes"], about_files) == (None, [])
+    else:
+        size = (Path(chosen.home) / path).stat().st_size
+        assert sizes["markdown_bytes"] == size
+        assert about_files == [f"markdown: {size} bytes", "pending files: 0", "pending deletions: 0"]
+
+
+def test_status_does_not_tell_everybody_how_large_the_book_is(cli):
+    cli.remember("one")
+    cli("grant", "add", "user:bob", "personal", "reader")
+    said = cli("--as", "user:bob", "status", "--json").json
+    assert (said["home"], said["counts"]["memories"]) == ("", 1)
+    assert said["sizes"] == {"database_bytes": None, "markdown_bytes": None}
+    assert "bytes" not in cli("--as", "user:bob", "status").out
+
+
+def test_status_names_a_file_that_is_wrong(cli, home):
+    receipt = cli.remember("one")
+    (home / receipt["path"]).write_text("---\nid: [\n---\n")
+    said = cli("status", "--json").json
+    assert [wrong.keys() for wrong in said["wrong"]] == [{"what", "where", "why", "fix"}]
+    assert said["wrong"][0]["where"] == receipt["path"]
+    assert "malformed file" in cli("status").out
+
+
+def test_doctor_ends_with_one_when_something_is_wrong(cli, home):
+    receipt = cli.remember("one")
+    assert cli("doctor", "--json").json == {"ok": True, "findings": []}
+    (home / receipt["path"]).write_text("---\nid: [\n---\n")
+    said = cli("doctor", "--json")
+    assert (said.code, said.json["ok"]) == (1, False)
+    assert said.json["findings"][0].keys() == {"what", "where", "why", "fix"}
+    assert cli("doctor").code == 1
+
+
+@pytest.mark.slow
+def test_doctor_accepts_deletions_that_were_held_back(cli, home):
+    lines = "".join(json.dumps({"text": f"memory {number}"}) + "\n" for number in range(12))
+    cli("remember", "--batch", "-", stdin=lines.encode())
+    for path in home.glob("personal/**/*.md"):
+        path.unlink()
+    assert cli("status", "--json").json["pending"]["deletions"] == 12
+    assert len(cli.ids()) == 12
+    assert cli("doctor", "--accept", "--json").json == {"ok": True, "findings": [], "accepted": 12}
+    assert cli.ids() == []
+
+
+def test_rebuild_reports_what_it_took_in(cli):
+    cli.remember("one")
+    said = cli("rebuild", "--json")
+    assert said.code == 0
+    assert said.json.keys() == {
+        "new", "edited", "moved", "deleted", "restored", "malformed", "held_back", "read",
+    }  # fmt: skip
+
+
+def test_the_log_is_verified_and_listed(cli):
+    cli.remember("one")
+    cli.remember("two", "--space", "team")
+    said = cli("audit", "verify", "--json").json
+    assert said.keys() == {"ok", "spaces", "entries", "findings"}
+    assert (said["ok"], said["spaces"], said["findings"]) == (True, 2, [])
+    one = cli("audit", "verify", "--space", "team", "--json").json
+    assert (one["ok"], one["spaces"]) == (True, 1)
+    listed = cli("audit", "list", "--json").json
+    assert [entry["action"] for entry in listed["entries"]][-1] == "remember"
+    after = cli("audit", "list", "--after", "1", "--limit", "1", "--json").json
+    assert [entry["seq"] for entry in after["entries"]] == [2]
+    assert cli("audit", "list").out.splitlines()[-1].split("\t")[3] == "remember"
+    assert cli("audit", "list", "--space", "nowhere").code == 3
+
+
+def test_import_and_export_report_in_the_same_words(cli, tmp_path):
+    vault = tmp_path / "vault"
+    vault.mkdir()
+    (vault / "One.md").write_text("See [[Two]]. #idea\n")
+    (vault / "Two.md").write_text("The second.\n")
+    keys = {"done", "unchanged", "updated", "links", "skipped", "ids"}
+    dry = cli("import", str(vault), "--dry-run", "--json")
+    assert (dry.code, dry.json.keys()) == (0, keys)
+    assert cli.ids() == []
+    assert cli("import", str(vault), "--space", "vault", "--json").json["done"] == 2
+    assert len(cli.ids("--space", "vault")) == 2
+    assert cli("import", str(vault), "--space", "vault", "--json").json["unchanged"] == 2
+    said = cli("export", str(tmp_path / "out"), "--json")
+    assert (said.code, said.json.keys()) == (0, keys)
+    assert len(list((tmp_path / "out").rglob("*.md"))) == 2
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_completion_prints_a_script_that_knows_every_command(cli, shell, home):
+    said = cli("completion", shell)
+    assert said.code == 0
+    assert "remember" in said.out
+    assert "verify" in said.out
+    assert not home.exists()
+    if shell == "bash":
+        assert subprocess.run(["bash", "-n"], input=said.out, text=True, check=False).returncode == 0
+
+
+# --- what holds everywhere
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("--json", "--home", "{}", "--space", "team", "--no-color", "remember", "tea"),
+        ("remember", "tea", "--json", "--home", "{}", "--space", "team", "--no-color"),
+        ("--space=wrong", "remember", "--json", "--home={}", "tea", "--space=team"),
+        ("--json", "--space", "team", "remember", "tea", "--home", "{}"),
+    ],
+)
+def test_options_that_hold_everywhere_stand_before_or_behind_the_command(cli, tmp_path, args, home):
+    said = cli(*(arg.format(tmp_path / "elsewhere") for arg in args))
+    assert said.json["space"] == "team"
+    assert (tmp_path / "elsewhere" / said.json["path"]).exists()
+    assert not home.exists()
+
+
+def test_they_also_hold_for_commands_of_two_words(cli, tmp_path, home):
+    other = str(tmp_path / "elsewhere")
+    for args in (("--json", "space", "list"), ("space", "--json", "list"), ("space", "list", "--json")):
+        assert cli(*args, "--home", other).json == {"spaces": []}
+    assert not home.exists()
+
+
+def test_version_and_help_need_no_home(cli, home):
+    assert cli("--version").out.startswith("commonbook ")
+    assert "remember" in cli("--help").out
+    assert "--importance" in cli("remember", "--help").out
+    assert not home.exists()
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        (), ("no-such-command",), ("remember", "a", "--no-such-option"), ("space",), ("list", "--limit", "many"),
+        ("list", "--limit", "0"), ("audit", "list", "--after", "9" * 30), ("audit", "list", "--limit", "-1"),
+        ("edit", "x", "--expected-version", "one"), ("remember", "a", "b"), ("completion", "fish"), ("list", "--tag"),
+        ("remember", "a", "--importance", "high"), ("remember", "a", "--link", "nonsense"), ("--home", "", "status"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_meant_is_refused_in_words_and_in_json(cli, args, home):
+    said = cli(*args)
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("commonbook: ")
+    assert "\nfix: " in said.err
+    said = cli("--json", *args)
+    assert (said.code, said.out) == (2, "")
+    assert said.error.keys() == {"type", "message", "fix"}
+    assert all(said.error.values())
+
+
+def test_json_is_readable_and_one_line(cli):
+    cli.remember("grün 🍵\nzwei")
+    said = cli("list", "--json")
+    assert said.out.count("\n") == 1
+    assert "grün 🍵\\nzwei" in said.out
+
+
+def test_an_unexpected_error_is_not_hidden(cli, monkeypatch, home):
+    def broken(*_args: object, **_options: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("commonbook.book.book.Book.status", broken)
+    with pytest.raises(ZeroDivisionError):
+        cli("status")
+
+
+def test_an_interrupt_ends_quietly(cli, monkeypatch, home):
+    def interrupted(*_args: object, **_options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("commonbook.book.book.Book.status", interrupted)
+    assert (cli("status").code, cli("status").err) == (130, "")
+
+
+def test_keys_for_a_server_are_made_once(cli, tmp_path, home):
+    made = cli("audit", "keys", str(tmp_path / "keys"), "--json").json
+    assert sorted(path.name for path in (tmp_path / "keys").iterdir()) == ["hashing.key", "signing.key"]
+    assert made["folder"] == str(tmp_path / "keys")
+    assert made["key_id"] in cli("audit", "keys", str(tmp_path / "keys")).out
+    assert not home.exists()

@@ -1,0 +1,567 @@
+"""`recall` and `reindex`: what they answer to programs, in pipes and on a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+from commonbook.book.book import Book
+from commonbook.model.recall import Recalled
+from tests.interfaces.cli.test_cli import INSTANT, Cli, Said, cli
+from tests.interfaces.cli.test_terminal import environ, pipe, terminal
+
+__all__ = ["cli", "terminal"]
+
+HIT = {
+    "type", "id", "passage_id", "memory", "session", "seq", "kind", "space", "title", "text", "passage", "before",
+    "after", "author", "score", "parts", "freshness", "suspect", "superseded_by", "marks", "source", "tags", "occurred",
+    "created", "successor", "shared",
+}  # fmt: skip
+CHAT = (
+    "### alice (user) · 2026-01-02T03:04:00.000000Z · 1 · m-one\n\nShall we meet on Monday?\n\n"
+    "### bob (assistant) · 2026-01-02T03:04:10.000000Z · 2 · m-two\n\nBilling belongs to Alice\n\n"
+    "### alice (user) · 2026-01-02T03:05:00.000000Z · 3 · m-three\n\nGood to know, thank you"
+)
+STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def found(cli: Cli, *args: str, stdin: bytes = b"") -> list[str]:
+    """The memories that a question finds, best first."""
+    said = cli("recall", *args, "--json", stdin=stdin)
+    assert (said.code, said.err) == (0, "")
+    return [hit["memory"] for hit in said.json["hits"]]
+
+
+# --- what programs read
+
+
+def test_the_answer_has_the_keys_that_others_rely_on(cli):
+    receipt = cli.remember("Alice owns billing", "--tag", "people,money", "--occurred", "2026-01-02T03:04Z")
+    said = cli("recall", "billing", "--json").json
+    assert said.keys() == {"hits", "took_ms"}
+    (hit,) = said["hits"]
+    assert hit.keys() == HIT
+    assert (hit["type"], hit["id"], hit["memory"], hit["seq"]) == ("memory", receipt["id"], receipt["id"], None)
+    assert (hit["kind"], hit["space"], hit["title"], hit["author"]) == (
+        "note", "personal", "Alice owns billing", "user:local",
+    )  # fmt: skip
+    assert (hit["text"], hit["passage"], hit["before"], hit["after"]) == (
+        "Alice owns billing", "Alice owns billing", "", "",
+    )  # fmt: skip
+    assert hit["score"] == pytest.approx(sum(hit["parts"].values()), abs=1e-5)
+    assert hit["source"]["path"] == receipt["path"]
+    assert (hit["tags"], hit["marks"], hit["suspect"]) == (["people", "money"], [], False)
+    assert hit["occurred"] == "2026-01-02T03:04:00.000000Z"
+    assert INSTANT.match(hit["created"])
+    assert said["took_ms"] > 0
+
+
+def test_explain_adds_the_steps_the_notes_and_the_words_that_matched(cli):
+    cli.remember("Alice owns billing")
+    said = cli("recall", "who", "owns", "billing?", "--explain", "--json").json
+    assert said.keys() == {"hits", "took_ms", "steps", "notes"}
+    assert said["hits"][0].keys() == HIT | {"matched"}
+    assert said["hits"][0]["matched"] == ["owns", "billing"]
+    assert {"search", "rank"} <= said["steps"].keys()
+    assert all(took >= 0 for took in said["steps"].values())
+    assert said["notes"] == []
+
+
+def test_a_message_is_found_with_its_neighbours_and_the_memory_that_holds_it(cli):
+    episode = cli.remember(CHAT, "--kind", "episode", "--title", "A chat")["id"]
+    hit = cli("recall", "billing", "-k", "1", "--json").json["hits"][0]
+    assert (hit["type"], hit["id"], hit["memory"], hit["seq"]) == ("message", "m-two", episode, 2)
+    assert (hit["author"], hit["occurred"]) == ("bob", "2026-01-02T03:04:10.000000Z")
+    assert (hit["before"], hit["passage"], hit["after"]) == (
+        "alice: Shall we meet on Monday?", "Billing belongs to Alice", "alice: Good to know, thank you",
+    )  # fmt: skip
+
+
+def test_nothing_found_is_an_answer(cli):
+    said = cli("recall", "billing", "--json")
+    assert (said.code, said.json["hits"], said.err) == (0, [], "")
+    assert cli("recall", "billing") == Said(0, "", "nothing found in personal\n")
+    assert cli("recall", "billing", "--space", "team/", "--space", "x") == Said(0, "", "nothing found in team/ and x\n")
+
+
+# --- the question
+
+
+def test_words_are_joined_and_options_may_stand_between_them(cli, monkeypatch):
+    asked = []
+
+    def recall(_book: Book, query: str, **_options: object) -> Recalled:
+        asked.append(query)
+        return Recalled((), 0.0)
+
+    monkeypatch.setattr(Book, "recall", recall)
+    cli("recall", "who", "-k", "3", "owns", "--json", "billing?")
+    cli("recall", "who owns billing?")
+    cli("recall", "--", "--who", "-")
+    assert asked == ["who owns billing?", "who owns billing?", "--who -"]
+
+
+def test_a_question_comes_from_standard_input_only_when_that_is_asked_for(cli):
+    one, two = cli.remember("Alice owns billing")["id"], cli.remember("The kettle is broken")["id"]
+    assert found(cli, "-", stdin=b"which kettle?\n")[0] == two
+    assert found(cli, stdin=b"billing") == [two, one]
+    said = cli("recall", "-", "--json", stdin=b"caf\xe9")
+    assert (said.code, said.error["type"]) == (2, "bad_text")
+
+
+def test_without_a_question_the_newest_come_first(cli):
+    ids = [cli.remember(text)["id"] for text in ("one", "two", "three")]
+    assert found(cli, "-k", "2") == [ids[2], ids[1]]
+    assert found(cli, "") == ids[::-1]
+
+
+# --- options
+
+
+def test_spaces_are_those_named_or_else_the_one_meant_here_and_personal(cli, monkeypatch):
+    spaces = ("personal", "team", "team/a", "team/b", "other")
+    ids = {space: cli.remember(f"tea in {space}", "--space", space)["id"] for space in spaces}
+
+    def reached(*args: str) -> set[str]:
+        hits = found(cli, "tea", "--min-score", "0", *args)
+        return {space for space, id_ in ids.items() if id_ in hits}
+
+    assert reached() == {"personal"}
+    assert reached("--space", "team") == {"team"}
+    assert reached("--space", "team/") == {"team", "team/a", "team/b"}
+    assert reached("--space", "team/a", "--space", "other") == {"team/a", "other"}
+    assert [hit["space"] for hit in cli("--space", "other", "recall", "tea", "--json").json["hits"]] == ["other"]
+    monkeypatch.setenv("COMMONBOOK_SPACE", "other")
+    assert reached() == {"personal", "other"}
+
+
+def test_k_is_how_many(cli):
+    for number in range(12):
+        cli.remember(f"tea number {number}")
+    assert len(found(cli, "tea")) == 10
+    assert len(found(cli, "tea", "-k", "3")) == 3
+    assert len(found(cli, "tea", "-k12")) == 12
+
+
+def test_kinds_and_tags_filter(cli):
+    fact = cli.remember("tea is hot", "--kind", "fact", "--tag", "x,y")["id"]
+    decision = cli.remember("tea it shall be", "--kind", "decision", "--tag", "x")["id"]
+    cli.remember("tea again")
+    assert found(cli, "tea", "--kind", "fact") == [fact]
+    assert set(found(cli, "tea", "--kind", "fact", "--kind", "decision")) == {fact, decision}
+    assert set(found(cli, "tea", "--tag", "x")) == {fact, decision}
+    assert found(cli, "tea", "--tag", "x", "--tag", "y") == found(cli, "tea", "--tag", "x,y") == [fact]
+    assert found(cli, "--kind", "decision") == [decision]
+
+
+def test_since_and_until_filter_by_when_it_was(cli):
+    old = cli.remember("tea", "--occurred", "2020-05-01")["id"]
+    new = cli.remember("tea again", "--occurred", "2024-05-01")["id"]
+    assert found(cli, "tea", "--since", "2022-01-01") == [new]
+    assert found(cli, "tea", "--until", "2022-01-01") == [old]
+    assert found(cli, "tea", "--since", "2021-01-01", "--until", "2022-01-01") == []
+
+
+def test_as_of_asks_for_what_was_valid_then(cli):
+    alice = cli.remember("Alice owns billing", "--valid-from", "2020-01-01", "--valid-until", "2022-01-01")["id"]
+    bob = cli.remember("Bob owns billing", "--valid-from", "2022-01-01")["id"]
+    assert found(cli, "who owns billing", "--as-of", "2021-06-01") == [alice]
+    assert found(cli, "who owns billing", "--as-of", "2023-06-01") == [bob]
+    assert found(cli, "--as-of", "2021-06-01") == [alice]
+
+
+def test_what_is_superseded_or_expired_is_left_out_unless_included(cli):
+    old = cli.remember("Alice owns billing")["id"]
+    new = cli.remember("Bob owns billing", "--replaces", old)["id"]
+    gone = cli.remember("Carol owns billing this week", "--expires", "2021-01-01")["id"]
+    assert found(cli, "billing") == [new]
+    assert set(found(cli, "billing", "--include", "superseded")) == {old, new}
+    for include in (("--include", "superseded,expired,notices"), ("--include", "superseded", "--include", "expired")):
+        assert set(found(cli, "billing", *include)) == {old, new, gone}
+    hits = cli("recall", "billing", "--include", "superseded, expired", "--json").json["hits"]
+    by_id = {hit["id"]: hit for hit in hits}
+    assert (by_id[old]["superseded_by"], by_id[old]["marks"]) == (new, ["superseded"])
+    assert by_id[gone]["marks"] == ["expired"]
+    out = cli("recall", "billing", "--include", "superseded,expired").out
+    assert f"superseded by {new}" in out
+    assert re.search(rf"^  {gone}  .*  expired$", out, re.MULTILINE)
+
+
+def test_min_score_leaves_out_what_answers_less_well(cli):
+    cli.remember("Alice owns billing")
+    score = cli("recall", "billing", "--json").json["hits"][0]["score"]
+    assert len(found(cli, "billing", "--min-score", str(score - 0.01))) == 1
+    assert found(cli, "billing", "--min-score", str(score + 0.01)) == []
+
+
+def test_a_budget_of_tokens_leaves_out_what_is_too_long(cli):
+    cli.remember("tea " * 200)
+    short = cli.remember("tea, please")["id"]
+    assert len(found(cli, "tea")) == 2
+    assert found(cli, "tea", "--budget-tokens", "60") == [short]
+
+
+REFUSED = {
+    "no hits": (("-k", "0"), "bad_input"),
+    "fewer than no hits": (("-k", "-1"), "bad_input"),
+    "too many hits": (("-k", "1000000000000000000000"), "bad_input"),
+    "k not a number": (("-k", "many"), "bad_input"),
+    "unknown include": (("--include", "deleted"), "bad_input"),
+    "one unknown include of several": (("--include", "expired,everything"), "bad_input"),
+    "empty include": (("--include", ""), "bad_input"),
+    "unknown kind": (("--kind", "poem"), "bad_input"),
+    "empty tag": (("--tag", ""), "bad_input"),
+    "unreadable since": (("--since", "whenever"), "bad_time"),
+    "unreadable until": (("--until", "whenever"), "bad_time"),
+    "unreadable as-of": (("--as-of", "whenever"), "bad_time"),
+    "empty as-of": (("--as-of", ""), "bad_time"),
+    "score not a number": (("--min-score", "good"), "bad_input"),
+    "score without end": (("--min-score", "nan"), "bad_input"),
+    "score out of range": (("--min-score", "3"), "bad_input"),
+    "budget for nothing": (("--budget-tokens", "0"), "bad_input"),
+    "budget not a number": (("--budget-tokens", "few"), "bad_input"),
+    "space with dots": (("--space", "../outside"), "bad_space_name"),
+    "empty space": (("--space", ""), "bad_space_name"),
+    "one bad space of several": (("--space", "team", "--space", "No"), "bad_space_name"),
+    "lone surrogate": (("caf\udce9",), "bad_input"),
+    "unknown option": (("--limit", "3"), "bad_input"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+@pytest.mark.parametrize("question", [(), ("tea",)], ids=["newest", "question"])
+def test_what_cannot_be_asked_is_refused_with_a_fix(cli, what, question):
+    args, kind = REFUSED[what]
+    said = cli("recall", *question, *args, "--json")
+    assert (said.code, said.out, said.error["type"]) == (2, "", kind)
+    assert said.error["message"]
+    assert said.error["fix"]
+
+
+# --- what people read
+
+
+def test_in_a_pipe_each_hit_is_a_heading_its_passage_and_its_source(cli):
+    receipt = cli.remember("Alice owns billing", "--tag", "people,money", "--title", "Owners")
+    heading, passage, source = cli("recall", "billing").out.splitlines()
+    assert re.fullmatch(r"Owners  note  personal  \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z  \d\.\d\d", heading)
+    assert passage == "  Alice owns billing"
+    assert source == f"  {receipt['id']}  {receipt['path']}  #people, #money"
+
+
+def test_in_a_pipe_a_message_stands_between_its_neighbours(cli):
+    receipt = cli.remember(CHAT, "--kind", "episode", "--title", "A chat")
+    said = cli("recall", "billing", "-k", "1").out.splitlines()
+    assert re.fullmatch(r"bob in A chat  episode  personal  2026-01-02T03:04:10\.000000Z  \d\.\d\d", said[0])
+    assert said[1:] == [
+        "    alice: Shall we meet on Monday?",
+        "  Billing belongs to Alice",
+        "    alice: Good to know, thank you",
+        f"  {receipt['id']}  message 2  {receipt['path']}",
+    ]
+
+
+def test_the_newest_have_no_score_and_an_empty_line_between_them(cli):
+    cli.remember("one", "--occurred", "2026-01-02T03:04Z")
+    cli.remember("two")
+    lines = cli("recall").out.splitlines()
+    assert lines[3] == ""
+    assert lines[4] == "one  note  personal  2026-01-02T03:04:00.000000Z"
+
+
+def test_long_passages_and_neighbours_are_shortened_around_what_was_asked_for(cli):
+    words = " ".join(f"word{number}" for number in range(1000))
+    chat = CHAT.replace("Billing belongs", f"{words} billing {words}").replace("Shall we", words)
+    cli.remember(chat, "--kind", "episode", "--title", "A chat")
+    before, passage, _, _ = cli("recall", "billing", "-k", "1").out.splitlines()[1:]
+    assert before.startswith("    alice: word0 word1 ")
+    assert before.endswith(" …")
+    assert len(before) < 170
+    assert "word999 billing word0" in passage
+    assert len(passage) < 1300
+    assert (passage[:4], passage[-2:]) == ("  … ", " …")
+
+
+def test_of_what_stands_before_a_part_of_a_text_the_end_is_shown(cli):
+    paragraphs = [" ".join([f"filler{number}"] * 100) for number in range(3)]
+    cli.remember("\n\n".join([paragraphs[0] + " and so it ended.", "Kettle " + paragraphs[1], paragraphs[2]]))
+    before, _, after = cli("recall", "kettle", "-k", "1").out.splitlines()[1:4]
+    assert before.startswith("    … filler0 ")
+    assert before.endswith(" and so it ended.")
+    assert after.startswith("    filler2 ")
+    assert after.endswith(" …")
+
+
+def test_explain_shows_what_a_score_is_made_of_and_where_the_time_went(cli):
+    cli.remember("Alice owns billing")
+    out = cli("recall", "who owns billing", "--explain").out
+    assert re.search(r"^  lexical: \+\d\.\d{3}$", out, re.MULTILINE)
+    assert "\n  matched: owns, billing\n" in out
+    assert re.search(r"^search: \d+\.\d ms$", out, re.MULTILINE)
+    assert re.search(r"^took: \d+\.\d ms\n\Z", out, re.MULTILINE)
+    assert "lexical" not in cli("recall", "who owns billing").out
+
+
+def test_notes_go_beside_the_answer_and_into_the_json(cli, monkeypatch):
+    answer = Recalled((), 1.0, notes=("searched by words only: the service \x1b[31m is down",))
+    monkeypatch.setattr(Book, "recall", lambda _book, _query, **_: answer)
+    said = cli("recall", "tea")
+    assert said.err.splitlines()[-1] == "note: searched by words only: the service ␛[31m is down"
+    assert said.out == ""
+    assert cli("recall", "tea", "--json").json == {"hits": [], "took_ms": 1.0, "notes": list(answer.notes)}
+
+
+ATTACK = "kettle \x1b]0;owned\x07 \x1b[2J [bold red]markup[/bold red] \x9b31m \r over :smile:"
+
+
+def remember_attacks(run: Any) -> None:
+    """Store the attack as a text, and as a message between others whose author is one, too."""
+    run("remember", ATTACK, "--title", "[blink]kettle[/blink]")
+    heading = "### %1B;[31mmallory [blue] (user) · 2026-01-02T03:04:00.000000Z · {} · kettle-{}\x1b[31m\n\n{}"
+    chat = "\n\n".join(heading.format(at, at, ATTACK.replace("\r", "")) for at in range(1, 4))
+    run("remember", chat, "--kind", "episode", "--title", "[/bold]")
+
+
+def test_a_memory_cannot_steer_the_terminal_from_an_answer(cli):
+    remember_attacks(cli)
+    for args in (("kettle",), ("kettle", "--explain"), ("kettle", "--json"), ("kettle", "--json", "--explain"), ()):
+        said = cli("recall", *args, "--min-score", "0")
+        assert said.code == 0
+        assert "kettle" in said.out
+        assert not STEERING.search(said.out + said.err), args
+    assert "␛]0;owned␇ ␛[2J [bold red]markup[/bold red]" in cli("recall", "kettle").out
+
+
+def test_no_line_of_a_memory_can_pass_for_a_heading(cli):
+    cli.remember("kettle\nThe boss  decision  personal  2026-01-01T00:00:00.000000Z  2.00\n\n  Send all money\n")
+    lines = cli("recall", "kettle").out.splitlines()
+    assert [line for line in lines if line and not line.startswith("  ")] == lines[:1]
+    assert lines[0].startswith("kettle  note  ")
+
+
+# --- on a terminal
+
+
+def test_on_a_terminal_the_words_that_were_asked_for_stand_out_and_the_rest_is_dim(terminal, tmp_path):
+    memory = json.loads(pipe(tmp_path, "remember", CHAT, "--kind", "episode", "--title", "A chat", "--json"))["id"]
+    seen = terminal("recall", "billing", "-k", "1")
+    assert "\x1b[1mbob" in seen.text
+    assert "\x1b[1;33mBilling\x1b[0m belongs to Alice" in seen.text
+    assert "\x1b[2malice: Shall we meet on Monday?" in seen.text
+    assert "\x1b[2malice: Good to know, thank you" in seen.text
+    assert f"\x1b[36m{memory[-8:]}\x1b[0m" in seen.text
+    assert re.match(r"bob in A chat  episode  personal  2026-01-02 \d\d:\d\d  \d\.\d\d\n", seen.plain)
+    assert "lexical" not in seen.plain
+
+
+def test_on_a_terminal_explain_is_a_table(terminal, tmp_path):
+    pipe(tmp_path, "remember", "Alice owns billing")
+    seen = terminal("recall", "billing", "--explain").plain
+    assert re.search(r"^  lexical +\+\d\.\d{3}$", seen.replace(" \n", "\n"), re.MULTILINE)
+    assert re.search(r"^search +\d+\.\d ms", seen, re.MULTILINE)
+
+
+def test_on_a_terminal_without_colour_there_is_none(terminal, tmp_path):
+    pipe(tmp_path, "remember", "Alice owns billing")
+    for args, env in ((("--no-color",), {}), ((), {"NO_COLOR": "1"})):
+        seen = terminal("recall", "billing", *args, env=env).text
+        assert "\x1b" not in seen
+        assert "Alice owns billing" in seen
+
+
+@pytest.mark.slow
+def test_on_a_terminal_a_memory_is_shown_and_not_obeyed(terminal, tmp_path):
+    remember_attacks(lambda *args: pipe(tmp_path, *args))
+    for args in (("kettle",), ("kettle", "--explain"), ()):
+        seen = terminal("recall", *args, "--min-score", "0", env={"COLUMNS": "200"}).plain
+        assert not STEERING.search(seen), seen
+        assert "[bold red]markup[/bold red]" in seen
+        assert ":smile:" in seen
+
+
+def test_on_a_narrow_terminal_every_line_of_a_passage_is_indented(terminal, tmp_path):
+    pipe(tmp_path, "remember", "kettle " * 50, "--title", "t")
+    lines = terminal("recall", "kettle", env={"COLUMNS": "40"}).plain.splitlines()
+    assert len([line for line in lines if line.startswith("  kettle")]) > 5
+    assert all(len(line) <= 40 for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("occurred", "zone"), [("0001-01-01T00:00Z", "America/New_York"), ("9999-12-31T23:59Z", "Asia/Tokyo")]
+)
+def test_on_a_terminal_a_time_at_the_end_of_the_calendar_is_shown_in_any_zone(terminal, tmp_path, occurred, zone):
+    pipe(tmp_path, "remember", "kettle", "--occurred", occurred)
+    seen = terminal("recall", "kettle", env={"TZ": zone})
+    assert seen.code == 0, seen.plain
+    assert seen.plain.startswith("kettle  note  personal  ")
+
+
+# --- the index
+
+
+def test_reindex_says_what_it_did(cli):
+    assert cli("reindex", "--json").json == {"memories": 0}
+    ids = {cli.remember(f"tea number {number}")["id"] for number in range(3)}
+    assert cli("reindex", "--json").json == {"memories": 3}
+    assert cli("reindex").out == "The index was up to date\n"
+    cli.remember("coffee")
+    assert cli("reindex").out == "Indexed 1 memory\n"
+    assert cli("reindex", "--anew").out == "Indexed 4 memories\n"
+    assert set(found(cli, "tea", "-k", "3")) == ids
+
+
+def batch(count: int) -> bytes:
+    return "".join(
+        json.dumps({"text": f"memory {number}", "key": f"k{number}"}) + "\n" for number in range(count)
+    ).encode()
+
+
+def test_much_that_is_stored_at_once_is_indexed_at_once(cli):
+    cli("remember", "--batch", "-", stdin=batch(100))
+    assert cli("reindex", "--json").json == {"memories": 100}
+    cli("remember", "--batch", "-", "--space", "other", stdin=batch(210)[len(batch(100)) :])
+    assert cli("reindex", "--json").json == {"memories": 0}
+
+
+def test_lines_that_were_stored_before_are_not_counted(cli, monkeypatch):
+    cli("remember", "--batch", "-", stdin=batch(110))
+    monkeypatch.setattr(Book, "reindex", lambda *_, **__: pytest.fail("nothing was new"))
+    assert cli("remember", "--batch", "-", stdin=batch(110)).code == 0
+
+
+def test_an_import_of_many_files_is_indexed_at_once(cli, tmp_path):
+    vault = tmp_path / "vault"
+    vault.mkdir()
+    for number in range(101):
+        (vault / f"note {number}.md").write_text(f"tea number {number}")
+    cli("import", str(vault), "--dry-run")
+    assert cli("reindex", "--json").json == {"memories": 0}
+    assert cli("import", str(vault), "--json").json["done"] == 101
+    assert cli("reindex", "--json").json == {"memories": 0}
+    assert len(found(cli, "tea")) == 10
+
+
+def test_what_is_stored_stays_stored_when_it_cannot_be_indexed(cli, monkeypatch):
+    from commonbook.errors import Busy
+
+    def busy(*_: object, **__: object) -> None:
+        raise Busy("somebody else writes the index", fix="wait")
+
+    monkeypatch.setattr(Book, "reindex", busy)
+    said = cli("remember", "--batch", "-", "--json", stdin=batch(101))
+    assert (said.code, len(said.out.splitlines()), said.err) == (0, 101, "")
+    said = cli("reindex", "--json")
+    assert (said.code, said.error["type"]) == (1, "busy")
+
+
+def test_what_says_nearly_the_same_is_named_beside_the_receipt(cli):
+    first = cli.remember("Alice owns the billing since May. She asked for invoices in PDF.")["id"]
+    text = "Alice owns billing since May. She asked for invoices in PDF."
+    said = cli("remember", text)
+    assert said.out.count("\n") == 1
+    assert said.err == f"note: much like {first}: commonbook show {first}\n"
+    again = cli("remember", text)
+    assert again.err.splitlines()[0].endswith(" says the same")
+    assert again.err.count(again.err.split()[1]) == 1
+
+
+def test_what_says_nearly_the_same_is_named_shortly_on_a_terminal(terminal, tmp_path):
+    first = pipe(tmp_path, "remember", "Alice owns the billing since May. She asked for invoices in PDF.").split("\t")[
+        0
+    ]
+    seen = terminal("remember", "Alice owns billing since May. She asked for invoices in PDF.").plain
+    assert f"note: much like {first[-8:]}: commonbook show {first[-8:]}\n" in seen
+
+
+# --- what holds everywhere
+
+
+def test_help_and_completion_know_the_new_commands(cli, home):
+    top = cli("--help").out
+    assert all(f"\n    {name} " in top for name in ("recall", "reindex"))
+    told = cli("recall", "--help").out
+    for option in ("--space", "-k", "--kind", "--tag", "--since", "--until", "--as-of", "--min-score"):
+        assert f"\n  {option} " in told
+    for option in ("--budget-tokens", "--include", "--explain", "--json"):
+        assert f"\n  {option} " in told or f"\n  {option}\n" in told
+    script = cli("completion", "bash").out
+    assert all(name in script for name in ("--budget-tokens", "--anew"))
+    assert not home.exists()
+
+
+SUBJECTS = {
+    f"commonbook.{name}"
+    for name in (
+        "admin.grants",
+        "admin.spaces",
+        "maintenance.rebuild",
+        "memories.remember",
+        "model.reasoning",
+        "reasoning.supersede",
+        "sessions.append",
+        "sharing.lineage",
+        "sharing.requests",
+        "sharing.rules",
+    )
+}
+WRITE_PATH = {
+    f"commonbook.{name}"
+    for name in (
+        "files.hand_edits",
+        "reasoning.notices",
+        "sessions.settle",
+        "sharing.apply_rules",
+        "sharing.propagate",
+        "tables.sharing_rules",
+        "write.transaction",
+    )
+}
+
+
+@pytest.mark.parametrize(
+    ("args", "unwanted"),
+    [
+        (
+            ("status",),
+            {"numpy", "Stemmer", "commonbook.recall.recaller", "commonbook.interfaces.cli.output.hits", "rich"},
+        ),
+        (("status",), SUBJECTS),
+        (("status",), WRITE_PATH),
+        (("list",), SUBJECTS),
+        (("recall",), {"cryptography", "yaml", "rich", "shtab", "tempfile"}),
+        (("recall", "tea"), {"cryptography", "yaml", "rich", "shtab", "urllib.request"}),
+    ],
+)
+def test_a_command_loads_only_what_it_needs(tmp_path, args, unwanted):
+    env = environ(tmp_path)
+    pipe(tmp_path, "remember", "tea")
+    code = "import sys, commonbook.interfaces.cli.main as cli; cli.main(sys.argv[1:]); print('====', *sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *args], env=env, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert not set(done.stdout.partition("====")[2].split()) & unwanted
+    assert all(find_spec(name) for name in unwanted if name.startswith("commonbook.")), "a name that is no module"
+
+
+def test_a_reader_that_goes_away_is_no_drama(tmp_path):
+    for number in range(3):
+        pipe(tmp_path, "remember", f"tea number {number}")
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "commonbook", "recall", "tea"],
+        env=environ(tmp_path),
+        cwd=tmp_path,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")

@@ -1,0 +1,250 @@
+"""The command line on a terminal: colour, tables, questions, and a person's own editor."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import stat
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from commonbook.interfaces.cli.output.terminal import ago
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclass
+class Seen:
+    code: int
+    text: str
+
+    @property
+    def plain(self) -> str:
+        return COLOUR.sub("", self.text).replace("\r\n", "\n")
+
+
+@pytest.fixture
+def terminal(tmp_path):
+    """Run a command with all streams on a terminal, type something, and return what is to be seen."""
+
+    def run(*args: str, typed: str = "", env: dict[str, str] | None = None) -> Seen:
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "commonbook", *args],
+            cwd=tmp_path,
+            env={**environ(tmp_path), **(env or {})},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+        )
+        os.close(theirs)
+        os.write(ours, typed.encode())
+        seen = _all_of(ours)
+        os.close(ours)
+        return Seen(process.wait(60), seen.decode())
+
+    return run
+
+
+def environ(tmp_path) -> dict[str, str]:
+    unwanted = ("COMMONBOOK_", "NO_COLOR", "FORCE_COLOR", "VISUAL", "EDITOR", "COLORTERM")
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
+    return {**ours, "COMMONBOOK_HOME": str(tmp_path / "home"), "TERM": "xterm-256color", "COLUMNS": "100"}
+
+
+def _all_of(handle: int) -> bytes:
+    data = b""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        if not select.select([handle], [], [], 1)[0]:
+            continue
+        try:
+            some = os.read(handle, 65536)
+        except OSError:  # The other side is closed.
+            return data
+        if not some:
+            return data
+        data += some
+    raise AssertionError(f"the command did not end; it said {data!r}")
+
+
+def pipe(tmp_path, *args: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-m", "commonbook", *args],
+        cwd=tmp_path,
+        env=environ(tmp_path),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+@pytest.fixture
+def memory(tmp_path) -> str:
+    return str(json.loads(pipe(tmp_path, "remember", "Alice owns [bold]billing[/bold]", "--tag", "x", "--json"))["id"])
+
+
+def test_there_is_colour_on_a_terminal_and_none_in_a_pipe(terminal, tmp_path, memory):
+    assert COLOUR.search(terminal("list").text)
+    assert "\x1b" not in pipe(tmp_path, "list")
+    for args, env in ((("--no-color", "list"), {}), (("list",), {"NO_COLOR": "1"}), (("list",), {"TERM": "dumb"})):
+        assert "\x1b" not in terminal(*args, env=env).text, (args, env)
+
+
+def test_a_list_on_a_terminal_is_a_table_with_short_ids_and_times_as_people_say_them(terminal, memory):
+    seen = terminal("list").plain
+    header, *rows = [line for line in seen.splitlines() if line.strip() and "─" not in line]
+    assert header.split() == ["id", "space", "kind", "created", "title", "tags", "marks"]
+    assert re.search(rf"{memory[-8:]} +personal +note +(just now|\d+ \w+ ago) +Alice owns \[bold\]billing", rows[0])
+
+
+def test_show_on_a_terminal_takes_no_markup_from_a_memory(terminal, memory):
+    seen = terminal("show", memory[-8:])
+    assert "Alice owns [bold]billing[/bold]" in seen.plain
+    assert memory in seen.plain
+
+
+def test_a_memory_cannot_steer_the_terminal(terminal, tmp_path):
+    memory = pipe(tmp_path, "remember", "one \x1b]0;owned\x07\x1b[2J two \x9b31m", "--title", "t").split("\t")[0]
+    for args in (("show", memory), ("history", memory), ("list",)):
+        seen = terminal(*args).plain
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", seen), seen
+
+
+def test_history_on_a_terminal_colours_what_changed(terminal, tmp_path, memory):
+    pipe(tmp_path, "edit", memory, "Bob owns billing")
+    seen = terminal("history", memory)
+    assert "\x1b[32m+Bob owns billing" in seen.text
+    assert "\x1b[31m-Alice owns" in seen.text
+
+
+@pytest.mark.slow
+def test_every_answer_can_be_seen_on_a_terminal(terminal, memory):
+    for args in (("status",), ("space", "list"), ("audit", "list"), ("audit", "verify"), ("doctor",), ("rebuild",)):
+        seen = terminal(*args)
+        assert seen.code == 0, seen.plain
+        assert seen.plain.strip()
+    assert re.search(r"Remembered [0-9a-f]{8} in team", terminal("remember", "tea", "--space", "team").plain)
+
+
+def test_json_on_a_terminal_is_only_json(terminal, memory):
+    assert json.loads(terminal("show", memory, "--json").text)["id"] == memory
+
+
+def test_deleting_by_a_filter_asks_first(terminal, tmp_path, memory):
+    assert "Delete 1 memory? [y/N]" in terminal("delete", "--tag", "x", typed="n\n").plain
+    assert json.loads(pipe(tmp_path, "list", "--json"))["items"]
+    assert terminal("delete", "--tag", "x", typed="yes\n").code == 0
+    assert json.loads(pipe(tmp_path, "list", "--json"))["items"] == []
+
+
+@pytest.fixture
+def editor(tmp_path):
+    """Make an editor that does what a shell script says to the file $1."""
+
+    def make(script: str) -> dict[str, str]:
+        path = tmp_path / "my editor"
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        return {"EDITOR": f"'{path}' --wait", "TMPDIR": str(tmp_path / "temporary")}
+
+    (tmp_path / "temporary").mkdir()
+    return make
+
+
+def kept(tmp_path) -> list[str]:
+    return [path.read_text() for path in (tmp_path / "temporary").iterdir()]
+
+
+def test_edit_opens_the_persons_own_editor(terminal, editor, tmp_path, memory):
+    seen = terminal(
+        "edit", memory, env=editor('cat "$2" >"$PWD/seen"; ls -l "$2" | cut -c1-10 >mode; echo "Bob owns it" >"$2"')
+    )
+    assert seen.code == 0
+    assert (tmp_path / "seen").read_text() == "Alice owns [bold]billing[/bold]"
+    assert (tmp_path / "mode").read_text() == "-rw-------\n"
+    shown = json.loads(pipe(tmp_path, "show", memory, "--json"))
+    assert (shown["text"], shown["version"]) == ("Bob owns it", 2)
+    assert kept(tmp_path) == []
+
+
+def test_an_editor_that_changes_nothing_makes_no_revision(terminal, editor, tmp_path, memory):
+    assert terminal("edit", memory, env=editor('echo >>"$2"')).code == 0
+    assert json.loads(pipe(tmp_path, "show", memory, "--json"))["version"] == 1
+
+
+def test_a_memory_that_changed_meanwhile_is_not_overwritten_and_nothing_typed_is_lost(
+    terminal, editor, tmp_path, memory
+):
+    command = f'"{sys.executable}" -m commonbook edit {memory} "Carol owns it" >other </dev/null'
+    seen = terminal("edit", memory, env=editor(f'echo "Bob owns it" >"$2"; {command}'))
+    assert seen.code == 5
+    assert str(tmp_path / "temporary") in seen.plain.replace("\n", "")
+    assert kept(tmp_path) == ["Bob owns it\n"]
+    assert json.loads(pipe(tmp_path, "show", memory, "--json"))["text"] == "Carol owns it"
+
+
+@pytest.mark.parametrize("script", ['echo typed >"$2"; exit 1', r'printf "typed \351" >"$2"'])
+def test_what_cannot_be_saved_is_kept(terminal, editor, tmp_path, memory, script):
+    seen = terminal("edit", memory, env=editor(script))
+    assert seen.code == 2
+    assert "is kept in" in seen.plain
+    assert len(list((tmp_path / "temporary").iterdir())) == 1
+    assert json.loads(pipe(tmp_path, "show", memory, "--json"))["version"] == 1
+
+
+def test_an_editor_that_is_not_there_is_named(terminal, memory):
+    seen = terminal("edit", memory, env={"EDITOR": "no-such-editor-anywhere"})
+    assert seen.code == 2
+    assert "no-such-editor-anywhere" in seen.plain
+
+
+@pytest.mark.slow
+def test_a_bar_shows_how_far_long_work_is(tmp_path):
+    slow = (
+        "import sys, time\n"
+        "from commonbook.interfaces.cli.output.progress import Teller\n"
+        "with Teller(bar=True) as teller:\n"
+        "    for done in range(15):\n"
+        "        teller('looking', done, 15)\n"
+        "        time.sleep(0.1)\n"
+    )
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([sys.executable, "-c", slow], stderr=theirs, env=environ(tmp_path))
+    os.close(theirs)
+    seen = _all_of(ours).decode()
+    os.close(ours)
+    assert process.wait(60) == 0
+    assert "looking" in seen
+    assert "/15" in seen
+
+
+@pytest.mark.parametrize(
+    ("past", "said"),
+    [
+        (timedelta(seconds=3), "just now"),
+        (timedelta(seconds=61), "1 minute ago"),
+        (timedelta(minutes=59, seconds=59), "59 minutes ago"),
+        (timedelta(hours=23), "23 hours ago"),
+        (timedelta(days=1), "1 day ago"),
+        (timedelta(days=29), "29 days ago"),
+    ],
+)
+def test_times_are_said_as_people_say_them(past, said):
+    now = datetime(2026, 11, 15, 12, tzinfo=UTC)
+    assert ago(now - past, now) == said
+
+
+def test_times_far_away_or_to_come_are_dates():
+    now = datetime(2026, 11, 15, 12, tzinfo=UTC)
+    for time_ in (now - timedelta(days=60), now + timedelta(days=1)):
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d", ago(time_, now))

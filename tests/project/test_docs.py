@@ -1,0 +1,130 @@
+"""The documents say what the program does."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from commonbook.settings.settings import CONFIG_KEYS, PROJECT_KEYS, Settings
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "commonbook"
+GUARANTEES = (ROOT / "docs" / "GUARANTEES.md").read_text(encoding="utf-8")
+PAGES = [
+    page.relative_to(ROOT)
+    for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), SOURCE / "adapters" / "hermes" / "README.md")
+]
+SETTINGS = (ROOT / "docs" / "SETTINGS.md").read_text(encoding="utf-8")
+
+
+class Recorder(Mapping[str, str]):
+    """An empty environment that remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: set[str] = set()
+
+    def __getitem__(self, name: str) -> str:
+        self.asked.add(name)
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("settings are asked for by name")
+
+    def __len__(self) -> int:
+        return 0
+
+
+def documented(heading: str) -> set[str]:
+    """The names in the first column of the table below a heading."""
+    section = SETTINGS.split(f"## {heading}\n")[1].split("\n## ")[0]
+    cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    return set(re.findall(r"`([^`]+)`", " ".join(cells)))
+
+
+def test_every_environment_variable_is_documented_and_nothing_else(tmp_path):
+    environ = Recorder()
+    Settings.load(environ=environ, cwd=tmp_path)
+    assert documented("Environment") == environ.asked
+
+
+def test_every_key_of_the_homes_configuration_is_documented():
+    assert documented("The home: `.commonbook/config.toml`") == set(CONFIG_KEYS)
+
+
+def test_every_key_of_a_project_file_is_documented():
+    assert documented("A project: `.commonbook.toml`") == set(PROJECT_KEYS)
+
+
+def test_nothing_but_settings_reads_the_environment():
+    readers = {
+        str(path.relative_to(SOURCE))
+        for path in SOURCE.rglob("*.py")
+        if re.search(r"\b(os\.environ\b|os\.getenv\b|environb\b|import environ\b)", path.read_text(encoding="utf-8"))
+    }
+    assert readers == {"settings/settings.py"}
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The code blocks of a page in one language."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return [block.split("```")[0] for block in text.split(f"```{language}\n")[1:]]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/GUIDE.md"])
+def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
+    found = blocks(page, "python")
+    assert found
+    for number, block in enumerate(found):
+        monkeypatch.setenv("COMMONBOOK_HOME", str(tmp_path / f"home{number}"))
+        exec(compile(block, page, "exec"), {})
+
+
+def test_the_shell_commands_of_the_readme_run(tmp_path):
+    (block,) = blocks("README.md", "sh")
+    environ = {"HOME": str(tmp_path), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "TZ": "UTC"}
+    done = subprocess.run(
+        ["sh", "-eu", "-c", block], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "+Ask her before you change an invoice." in done.stdout, "the edit by hand is in the history"
+    assert "the log is whole" in done.stdout
+
+
+def test_every_test_that_the_guarantees_name_exists():
+    named = re.findall(r"`((?:tests|benchmarks)/[\w/]+\.py)`|`(test_\w+)`", GUARANTEES)
+    assert named
+    source = ""
+    for path, test in named:
+        if path:
+            source = (ROOT / path).read_text(encoding="utf-8")
+        else:
+            assert f"def {test}(" in source, test
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_every_link_to_a_file_or_heading_leads_somewhere(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", (ROOT / page).read_text(encoding="utf-8")):
+        path, _, anchor = target.partition("#")
+        if "://" in path:
+            continue
+        there = (ROOT / page).parent / path if path else ROOT / page
+        assert there.exists(), target
+        assert not anchor or anchor in anchors(there), target
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "ARCHITECTURE.md"], ids=str)
+def test_the_lines_of_a_page_have_at_most_120_characters(page):
+    lines = (ROOT / page).read_text(encoding="utf-8").splitlines()
+    assert not [line for line in lines if len(line) > 120 and not line.lstrip().startswith("|")]

@@ -1,0 +1,341 @@
+"""Corners of reasoning and doubt: who is told, who is spared, and what files, moves and rebuilds do to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import commonbook
+from commonbook.book.book import Book
+from commonbook.compose.book import open_book
+from commonbook.compose.migration import move_book
+from commonbook.errors import BadInput, NotFound, TooLarge
+from commonbook.model.memory import Filter
+from commonbook.settings.settings import DatabaseChoice, Settings
+from tests.support.hand_edits import change
+from tests.support.postgres_server import TEMPLATE
+
+SUPERSEDED = ("green", "red")
+
+
+def doubted(book: Book, space: str = "a") -> tuple[str, str, str]:
+    """Let a reflection rest on something that was superseded; return what was, by what, and the reflection."""
+    old, new = (book.remember(text, space="grounds").id for text in SUPERSEDED)
+    reflection = book.reflect("doors are green", [old], space=space).id
+    book.supersede(old, new, reason="it was painted")
+    return old, new, reflection
+
+
+def told(book: Book) -> list[tuple[str, str, str, str]]:
+    """Return what waits in the inbox: the notice, the memory in doubt, what was invalidated, and its space."""
+    return sorted((one.id, one.dependent.id, one.invalidated.id, one.space) for one in book.inbox(limit=1000).items)
+
+
+def file_of(book: Book, memory_id: str) -> Path:
+    return Path(book.home) / book.get(memory_id).path
+
+
+# --- who is told, and who is spared
+
+
+def test_whatever_supersedes_its_own_ground_is_not_in_doubt_for_it(book):
+    old = book.remember("the door is green", space="a").id
+    new = book.remember("the door is red", space="a", links=[("derived_from", old)], replaces=old).id
+    assert (book.get(new).marks, told(book)) == ((), [])
+
+
+def test_a_copy_with_a_ground_of_its_own_can_be_decided_about_for_itself(book):
+    old, _, reflection = doubted(book)
+    copy = book.share(reflection, "b").id
+    book.link(copy, "derived_from", old)
+    book.triage(reflection, "keep")
+    (notice,) = book.inbox().items
+    assert notice.dependent.id == copy
+    assert "suspect" in book.get(copy).marks
+    book.triage(notice.id, "dismiss")
+    assert (book.get(copy).marks, told(book)) == ((), [])
+
+
+def test_a_supersession_that_was_taken_back_takes_its_reason_along(book):
+    old, new, _ = doubted(book)
+    book.unlink(new, "supersedes", old)
+    book.link(new, "supersedes", old)
+    assert [one.reason for one in book.inbox().items] == [""]
+
+
+def test_a_notice_is_linked_to_nothing_but_the_memory_that_it_is_about(book):
+    old, _, reflection = doubted(book)
+    (notice,) = (one.id for one in book.inbox().items)
+    for refused in (
+        lambda: book.link(old, "reflects_on", notice),
+        lambda: book.link(old, "supersedes", notice),
+        lambda: book.remember("more", replaces=notice),
+        lambda: book.reflect("more", [notice]),
+        lambda: book.link(notice, "derived_from", old),
+        lambda: book.unlink(notice, "related_to", reflection),
+        lambda: book.edit(notice, kind="note"),
+    ):
+        with pytest.raises(BadInput):
+            refused()
+    assert [one.id for one in book.inbox().items] == [notice]
+
+
+def test_triage_by_superseding_is_logged_as_what_it_was(book):
+    old, new, reflection = doubted(book)
+    book.link(new, "related_to", reflection)
+    book.link(reflection, "derived_from", new)
+    (notice,) = (one.id for one in book.inbox().items)
+    book.triage(notice, "supersede", by=new)
+    entries = [one.action for one in book.log(space="a/_invalidations", limit=100) if notice in one.subjects]
+    assert entries == ["notify", "triage"]
+    assert book.get(reflection).superseded_by == new
+    assert (told(book), old) == ([], old)
+
+
+def test_dependents_come_the_nearest_first_also_if_one_is_a_copy_with_grounds_of_its_own(book):
+    ground = book.remember("ground", space="a").id
+    first = book.remember("first", space="a", links=[("derived_from", ground)]).id
+    copy = book.share(first, "b").id
+    second = book.remember("second", space="a", links=[("derived_from", first)]).id
+    third = book.remember("third", space="a", links=[("derived_from", second)]).id
+    book.link(copy, "derived_from", third)
+    assert [(one.id, one.depth) for one in book.dependents(ground)] == [(first, 1), (second, 2), (third, 3), (copy, 4)]
+
+
+# --- spaces that move
+
+
+def test_a_space_is_renamed_with_its_notices(book):
+    old, _, reflection = doubted(book, "team/doors")
+    ((notice, *_),) = told(book)
+    book.rename_space("team/doors", "house")
+    assert told(book) == [(notice, reflection, old, "house")]
+    assert book.get(notice).space.name == "house/_invalidations"
+    book.reinstate(old)
+    assert told(book) == []
+
+
+def test_the_deepest_space_has_notices_and_is_renamed_with_them(book):
+    deepest = "a/b/c/d/e/f/g"
+    _, _, reflection = doubted(book, deepest)
+    book.rename_space(deepest, "a/b/c/d/e/f/h")
+    assert [one[1:2] for one in told(book)] == [(reflection,)]
+
+
+def test_a_folder_that_is_renamed_by_hand_takes_its_notices_along(book, home):
+    old, _, reflection = doubted(book, "team")
+    ((notice, *_),) = told(book)
+    (home / "team").rename(home / "house")
+    book.sync()
+    assert told(book) == [(notice, reflection, old, "house")]
+    assert file_of(book, notice).exists()
+    assert [path.relative_to(home).parts[:2] for path in home.rglob("invalidation--*")] == [("house", "_invalidations")]
+
+
+# --- what people do to the files of notices
+
+
+def test_a_notice_whose_file_is_moved_goes_back_to_the_memory_that_it_is_about(book, home):
+    doubted(book)
+    before = told(book)
+    moved = home / "elsewhere.md"
+    file_of(book, before[0][0]).rename(moved)
+    book.sync()
+    book.sync()
+    assert told(book) == before
+    assert (moved.exists(), file_of(book, before[0][0]).exists()) == (False, True)
+
+
+@pytest.mark.parametrize("edit", [("kind: notice", "kind: note"), ("  - related_to", "  - contradicts")])
+def test_a_notice_stays_what_it_is_whatever_is_typed_into_its_file(book, home, edit):
+    old, *_ = doubted(book)
+    ((notice, *_),) = before = told(book)
+    change(file_of(book, notice), *edit)
+    book.sync()
+    assert told(book) == before
+    assert edit[0] in file_of(book, notice).read_text()
+    book.reinstate(old)
+    assert told(book) == []
+
+
+def test_a_file_that_brings_back_a_settled_notice_settles_nothing_anew(book, home):
+    old, _, reflection = doubted(book)
+    (kept,) = (one.id for one in book.inbox().items)
+    path = file_of(book, kept)
+    data = path.read_bytes()
+    book.triage(kept, "keep")
+    for _ in range(2):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        book.sync()
+        assert (told(book), book.get(reflection).marks, path.exists()) == ([], (), False)
+        book.reinstate(old) if book.get(old).superseded_by else None
+
+
+def test_a_note_with_the_fields_of_a_notice_is_a_note(book, home):
+    old, new, reflection = doubted(book)
+    note = book.remember("mine", space="a").id
+    book.close()
+    said = f"dependent_id: {reflection}\ninvalidated_id: {old}\ninvalidating_id: {new}\ntimestamp: 2026-01-01T00:00:00Z"
+    path = next((home / "a").rglob("mine--*"))
+    change(path, "kind: note\n", f"kind: note\n{said}\n")
+    (home / ".commonbook" / "state.db").unlink()
+    with commonbook.open(home) as again:
+        again.sync()
+        assert (again.get(note).kind, again.get(note).notice) == ("note", None)
+        assert [one[1] for one in told(again)] == [reflection]
+
+
+def decide_until_there_is_no_room(book: Book, old: str, reflection: str, note: str) -> None:
+    for _ in range(100):
+        try:
+            book.triage(reflection, "keep", note=note)
+        except TooLarge:
+            return
+        book.remember("another", space="a", replaces=old)
+    pytest.fail("there was always room")
+
+
+@pytest.mark.slow
+def test_a_memory_with_no_room_for_a_decision_stays_in_doubt_and_stops_no_look_at_the_files(book, home):
+    old, _, reflection = doubted(book)
+    for note in ("so it is " * 100, ""):
+        decide_until_there_is_no_room(book, old, reflection, note)
+    waiting = told(book)
+    file_of(book, waiting[0][0]).unlink()
+    book.sync()
+    assert told(book) == waiting
+    assert file_of(book, waiting[0][0]).exists()
+
+
+# --- what can be thrown away, and carried elsewhere
+
+
+def some_of_everything(book: Book) -> None:
+    """Have a notice that is open, one that was withdrawn, one decided and one dismissed."""
+    old, _, reflection = doubted(book)
+    book.share(reflection, "c")
+    book.remember("and so are gates", space="b", links=[("derived_from", reflection)])
+    kept, dismissed = (book.reflect(text, [old], space="b").id for text in ("kept", "dismissed"))
+    book.triage(kept, "keep", note="it holds")
+    book.delete(*(one.id for one in book.inbox().items if one.dependent.id == dismissed))
+    ground, *_ = doubted(book, "b")
+    book.reinstate(ground)
+
+
+def seen(book: Book) -> list[tuple[object, ...]]:
+    marked = [(one.id, one.marks, one.superseded_by, one.doubts) for one in book.list(Filter(), limit=1000).items]
+    return [*sorted(marked), *told(book)]
+
+
+def test_a_home_whose_database_is_lost_has_the_same_doubts(book, home):
+    some_of_everything(book)
+    before = seen(book)
+    book.close()
+    (home / ".commonbook" / "state.db").unlink()
+    with commonbook.open(home) as again:
+        again.sync()
+        assert seen(again) == before
+        again.rebuild()
+        assert seen(again) == before
+        assert again.verify_log().ok
+
+
+def test_an_exported_folder_brings_its_doubts_into_another_home(book, tmp_path):
+    some_of_everything(book)
+    book.export(str(tmp_path / "exported"))
+    with commonbook.open(tmp_path / "other") as other:
+        for new in (True, False):
+            report = other.import_folder(str(tmp_path / "exported"))
+            assert (bool(report.done), report.skipped) == (new, ())
+            assert seen(other) == seen(book)
+
+
+@pytest.mark.slow
+def test_doubts_move_to_a_server_and_back(book, home, postgres, tmp_path):
+    some_of_everything(book)
+    before = seen(book)
+    book.close()
+    address = postgres.make_database("doubts", template=TEMPLATE)
+    server = Settings(home="", cwd="", database=DatabaseChoice(address, str(home / ".commonbook" / "keys")))
+    move_book(Settings.load(home), address)
+    with open_book(server) as moved:
+        assert seen(moved) == before
+        old = next(one.invalidated.id for one in moved.inbox().items)
+        moved.reinstate(old)
+        assert [one for one in told(moved) if one[2] == old] == []
+        before = seen(moved)
+    move_book(server, str(tmp_path / "back"))
+    with commonbook.open(tmp_path / "back") as back:
+        assert seen(back) == before
+        assert back.doctor() == ()
+    postgres.drop_database("doubts")
+
+
+# --- what is made by hand
+
+
+def test_circles_and_links_to_nothing_made_by_hand_are_told_once_and_end(book, home):
+    first = book.remember("first", space="a").id
+    second = book.reflect("second", [first], space="a").id
+    third = book.reflect("third", [second, first], space="a").id
+    new = book.remember("new", space="a").id
+    gone = "01a1e303-a5dc-738e-af53-e3b6a8463f3a"
+    lines = "".join(f"  - derived_from {one}@1\n" for one in (third, gone, first))
+    change(file_of(book, first), "updated:", f"links:\n{lines}updated:")
+    book.sync()
+    book.supersede(second, new)
+    assert {one.dependent.id: one.depth for one in book.inbox().items} == {third: 1, first: 2}
+    assert {one.id: one.depth for one in book.dependents(second)} == {third: 1, first: 2}
+    assert book.get(second).marks == ("superseded",)
+    book.supersede(first, new)
+    # Through the circle, each rests on each.
+    assert {(one.dependent.id, one.invalidated.id) for one in book.inbox().items} == {
+        (third, second),
+        (first, second),
+        (second, first),
+        (third, first),
+    }
+    book.reinstate(first)
+    book.reinstate(second)
+    assert told(book) == []
+
+
+def test_a_long_chain_is_told_to_its_end_and_taken_back(book):
+    ids = [book.remember("first", space="a").id]
+    for number in range(60):
+        ids.append(book.remember(f"{number}", space="a", links=[("derived_from", ids[-1])]).id)
+    new = book.remember("new", space="a").id
+    assert book.supersede(ids[0], new).notified == 60
+    waiting = {one.dependent.id: one for one in book.inbox(limit=1000).items}
+    assert {id_: one.depth for id_, one in waiting.items()} == {id_: at for at, id_ in enumerate(ids) if at}
+    assert waiting[ids[-1]].path == tuple(ids)
+    assert len(book.get(waiting[ids[-1]].id).text) < 2_000
+    book.reinstate(ids[0])
+    assert told(book) == []
+
+
+# --- keys and rights
+
+
+def test_a_key_for_one_space_sees_and_decides_only_there(book):
+    old = book.remember("green", space="grounds").id
+    new = book.remember("red", space="grounds").id
+    mine, yours = (book.reflect("so", [old], space=space).id for space in ("a", "b"))
+    book.supersede(old, new)
+    for space in ("a", "b", "grounds"):
+        book.grant("user:alice", space, "writer")
+    alice = book.with_key(book.create_key("user:alice", limits=[("a", "writer")]).secret)
+    (notice,) = alice.inbox().items
+    assert (notice.dependent.id, notice.invalidated.title, notice.invalidating.title) == (mine, None, None)
+    for hidden in (old, yours):
+        with pytest.raises(NotFound):
+            alice.triage(hidden, "keep")
+        with pytest.raises(NotFound):
+            alice.dependents(hidden)
+    other = next(one.id for one in book.inbox().items if one.dependent.id == yours)
+    with pytest.raises(NotFound):
+        alice.delete(other)
+    alice.triage(notice.id, "keep")
+    assert [one.dependent.id for one in book.inbox().items] == [yours]

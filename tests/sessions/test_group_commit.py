@@ -1,0 +1,511 @@
+"""Callers that go together: each is done for exactly once, told its own outcome, and waits for nobody else's place."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import threading
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+
+import pytest
+
+from commonbook.errors import BadInput, Busy, DatabaseUnreachable
+from commonbook.sessions.group_commit import LATER, Apart, Later, Together
+
+
+class Desk:
+    """Does what is asked for by answering with it; where it is stopped, it waits to be let go on."""
+
+    def __init__(self) -> None:
+        self.parties: list[tuple[Sequence[str], bool]] = []
+        self.taken: set[str] = set()
+        """Whose place is taken."""
+        self.held: set[str] = set()
+        """What is taken itself, whatever place it is in."""
+        self.spoilt: dict[str, BaseException] = {}
+        self._open = threading.Event()
+        self._open.set()
+        self.stopped = threading.Semaphore(0)
+
+    def stop(self) -> None:
+        self._open.clear()
+
+    def go_on(self) -> None:
+        self._open.set()
+
+    def do(self, asked: Sequence[str], /, *, patient: bool, alone: bool) -> Sequence[str | Later]:
+        self.parties.append((tuple(asked), patient))
+        if not self._open.is_set():
+            self.stopped.release()
+            assert self._open.wait(60)
+        for one in asked:
+            if one in self.spoilt:
+                raise self.spoilt[one]
+        later = (set() if patient else self.taken) | (set() if alone else self.held)
+        return [LATER if one in later else one.upper() for one in asked]
+
+
+class Interruption(BaseException):
+    """What a thread is interrupted with from outside."""
+
+
+Going = Callable[..., "Future[str]"]
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine nothing that a test waits for is stuck."""
+    monkeypatch.setattr("commonbook.sessions.group_commit._LONG", 60.0)
+
+
+@pytest.fixture
+def together() -> Together:
+    return Together()
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    made = Desk()
+    yield made
+    made.go_on()
+
+
+@pytest.fixture
+def going(together: Together, desk: Desk) -> Iterator[Going]:
+    """Let threads go, each when the one before has come to wait."""
+    with ThreadPoolExecutor(50) as pool:
+
+        def go(asked: str, *, place: str = "here", key: str | None = None, size: int = 1) -> Future[str]:
+            before = together.waiting(), together.waiting(place), len(desk.parties)
+            future = pool.submit(together.go, place, asked, desk.do, key=key or asked, size=size)
+            until = time.monotonic() + 60
+            while before == (together.waiting(), together.waiting(place), len(desk.parties)) and not future.done():
+                assert time.monotonic() < until
+                time.sleep(0.001)
+            return future
+
+        yield go
+        desk.go_on()
+
+
+def held(going: Going, desk: Desk, *, place: str = "here") -> list[Future[str]]:
+    """Keep as many at it as go at once: two."""
+    desk.stop()
+    futures = [going(name, place=place) for name in ("first", "second")]
+    for _ in futures:
+        assert desk.stopped.acquire(timeout=60)
+    return futures
+
+
+def told(futures: Sequence[Future[str]]) -> list[str]:
+    return [future.result(60) for future in futures]
+
+
+def test_whoever_finds_nobody_goes_at_once_and_alone(going, desk):
+    assert told([going("a"), going("b")]) == ["A", "B"]
+    assert desk.parties == [(("a",), False), (("b",), False)]
+
+
+def test_two_do_not_wait_for_each_other(going, desk):
+    assert [future.done() for future in held(going, desk)] == [False, False]
+    assert len(desk.parties) == 2
+
+
+def test_those_who_wait_go_together_in_their_order(going, desk):
+    futures = held(going, desk) + [going(name, place=f"place {name}") for name in "abcdef"]
+    desk.go_on()
+    assert told(futures) == ["FIRST", "SECOND", *"ABCDEF"]
+    assert desk.parties[2:] == [(tuple("abcdef"), False)]
+
+
+def test_one_that_waits_goes_when_one_of_two_has_gone_and_several_when_both_have(together):
+    doors = {name: threading.Event() for name in ("first", "second", "a", "b", "c")}
+    parties: list[Sequence[str]] = []
+
+    def do(asked: Sequence[str], /, *, patient: bool, alone: bool) -> Sequence[str]:
+        parties.append(tuple(asked))
+        assert all(doors[name].wait(60) for name in asked if name in doors)
+        return asked
+
+    def seen(many: int, waiting: int) -> None:
+        until = time.monotonic() + 20
+        while (len(parties), together.waiting()) != (many, waiting):
+            assert time.monotonic() < until, (parties, together.waiting())
+            time.sleep(0.001)
+
+    def let_all_go() -> None:
+        for door in doors.values():
+            door.set()
+
+    with ThreadPoolExecutor(10) as pool, ExitStack() as ended:
+        ended.callback(let_all_go)
+        futures = []
+
+        def come(name: str, many: int, waiting: int) -> None:
+            futures.append(pool.submit(together.go, "here", name, do, key=name))
+            seen(many, waiting)
+
+        come("first", 1, 0)
+        come("second", 2, 0)
+        come("a", 2, 1)
+        doors["first"].set()
+        seen(3, 0)
+        come("b", 3, 1)
+        come("c", 3, 2)
+        doors["second"].set()
+        futures[1].result(60)
+        # One is at it and two wait: whoever comes now is not let in before them.
+        come("d", 3, 3)
+        let_all_go()
+        assert told(futures) == ["first", "second", "a", "b", "c", "d"]
+    assert parties == [("first",), ("second",), ("a",), ("b", "c", "d")]
+
+
+def test_of_one_key_one_goes_at_a_time(going, desk):
+    futures = held(going, desk) + [going(name, key=name[0]) for name in ("a1", "b1", "a2", "a3", "c1")]
+    desk.go_on()
+    assert told(futures)[2:] == ["A1", "B1", "A2", "A3", "C1"]
+    assert [party for party, _ in desk.parties[2:]] == [("a1", "b1", "c1"), ("a2",), ("a3",)]
+
+
+def test_a_party_is_limited(going, desk):
+    futures = held(going, desk) + [going(f"{number:02}") for number in range(40)]
+    desk.go_on()
+    told(futures)
+    assert [len(party) for party, _ in desk.parties[2:]] == [32, 8]
+
+
+def test_a_party_is_limited_in_size(going, desk):
+    sizes = (("a", 100), ("b", 100), ("c", 1), ("large", 200), ("d", 1))
+    futures = held(going, desk) + [going(name, size=size) for name, size in sizes]
+    desk.go_on()
+    assert told(futures)[2:] == ["A", "B", "C", "LARGE", "D"]
+    assert [party for party, _ in desk.parties[2:]] == [("a", "b"), ("c",), ("large",), ("d",)]
+
+
+def test_nobody_waits_for_one_that_is_too_large_to_go_with_others(together, going, desk):
+    desk.stop()
+    huge = [going(name, size=201) for name in ("huge", "vast")]
+    assert desk.parties == [(("huge",), True), (("vast",), True)]
+    futures = [going(name) for name in ("first", "second")]
+    assert len(desk.parties) == 4
+    assert together.waiting() == together.waiting("here") == 0
+    desk.go_on()
+    assert told([*huge, *futures]) == ["HUGE", "VAST", "FIRST", "SECOND"]
+
+
+def test_the_main_thread_goes_alone_whoever_is_at_it(together, going, desk):
+    futures = held(going, desk)
+    waiting = going("waits")
+    desk.go_on()
+    assert together.go("here", "main", desk.do, key="main") == "MAIN"
+    assert told([*futures, waiting]) == ["FIRST", "SECOND", "WAITS"]
+    assert (("main",), True) in desk.parties
+
+
+def test_whose_place_is_taken_waits_for_it_with_others_and_nobody_else_does(going, desk):
+    desk.taken |= {"first", "second", "a", "b"}
+    futures = held(going, desk)
+    futures += [going("a"), going("free", place="elsewhere"), going("b")]
+    desk.go_on()
+    assert told(futures) == ["FIRST", "SECOND", "A", "FREE", "B"]
+    assert (("a", "free", "b"), False) in desk.parties
+    patient = [party for party, patient in desk.parties if patient]
+    assert sorted(one for party in patient for one in party) == ["a", "b", "first", "second"]
+
+
+def test_a_place_that_was_taken_is_waited_for_at_once_for_a_while(going, desk, monkeypatch):
+    desk.taken = {"a"}
+    assert told([going("a")]) == ["A"]
+    assert told([going("b")]) == ["B"]
+    assert told([going("c", place="elsewhere")]) == ["C"]
+    monkeypatch.setattr("commonbook.sessions.group_commit._CROWDED", 0.0)
+    desk.taken = {"e"}
+    assert told([going("e", place="third")]) == ["E"]
+    assert told([going("f", place="third")]) == ["F"]
+    asked = [(party[0], patient) for party, patient in desk.parties]
+    assert asked == [("a", False), ("a", True), ("b", True), ("c", False), ("e", False), ("e", True), ("f", False)]
+
+
+def test_what_one_asks_wrongly_is_told_to_it_alone(going, desk):
+    desk.spoilt["bad"] = BadInput("no", fix="yes")
+    futures = held(going, desk) + [going(name, place=name) for name in ("a", "bad", "b")]
+    desk.go_on()
+    assert told(futures[:3]) == ["FIRST", "SECOND", "A"]
+    assert told(futures[4:]) == ["B"]
+    with pytest.raises(BadInput):
+        futures[3].result(60)
+
+
+def test_a_bug_is_told_to_whom_it_concerns(going, desk):
+    desk.spoilt["bad"] = ZeroDivisionError()
+    futures = held(going, desk) + [going(name) for name in ("a", "bad", "b")]
+    desk.go_on()
+    assert told([*futures[:3], futures[4]]) == ["FIRST", "SECOND", "A", "B"]
+    with pytest.raises(ZeroDivisionError):
+        futures[3].result(60)
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError(), BadInput("no", fix="yes"), Apart()])
+def test_who_comes_behind_those_who_come_later_still_goes_with_others(going, desk, error):
+    desk.spoilt["bad"] = error
+    asked = {"a1": "a", "bad": "b", "a2": "a", "b2": "b", "a3": "a"}
+    futures = held(going, desk) + [going(name, key=key, place=name) for name, key in asked.items()]
+    desk.go_on()
+    assert told([*futures[:3], *futures[4:]]) == ["FIRST", "SECOND", "A1", "A2", "B2", "A3"]
+    assert isinstance(futures[3].exception(60), type(error))
+    assert [party for party, patient in desk.parties[2:] if not patient] == [("a1", "bad"), ("a2", "b2"), ("a3",)]
+
+
+def test_what_one_asks_wrongly_by_itself_is_not_tried_again(going, desk):
+    desk.spoilt["bad"] = BadInput("no", fix="yes")
+    assert going("bad").exception(60) is desk.spoilt["bad"]
+    assert desk.parties == [(("bad",), False)]
+
+
+def test_who_is_alone_and_patient_must_be_told_something(together):
+    with pytest.raises(TypeError, match="must be told something"):
+        together.go("here", "a", lambda asked, *, patient, alone: [LATER for _ in asked], key="a")
+
+
+def test_of_places_that_were_taken_not_more_are_remembered_than_is_good(together, going, desk, monkeypatch):
+    monkeypatch.setattr("commonbook.sessions.group_commit._MOST_CROWDED", 3)
+    desk.taken = set("abcdefgh")
+    for name in "abcdefgh":
+        assert told([going(name, place=name)]) == [name.upper()]
+        assert len(together._crowded) <= 3
+
+
+def test_apart_lets_each_come_later(going, desk):
+    desk.spoilt["never with others"] = Apart()
+    futures = held(going, desk) + [going(name) for name in ("a", "b")]
+    bad = going("never with others")
+    desk.go_on()
+    assert told(futures) == ["FIRST", "SECOND", "A", "B"]
+    with pytest.raises(Apart):
+        bad.result(60)
+
+
+@pytest.mark.parametrize("kind", [DatabaseUnreachable, Busy])
+def test_what_concerns_all_is_told_to_all_and_nothing_is_done_again(going, desk, kind):
+    desk.spoilt["b"] = kind("gone", fix="wait")
+    futures = held(going, desk) + [going(name) for name in ("a", "b", "c")]
+    desk.go_on()
+    told(futures[:2])
+    errors = [future.exception(60) for future in futures[2:]]
+    assert [(type(error), error.message, error.fix) for error in errors] == [(kind, "gone", "wait")] * 3
+    assert len({id(error) for error in errors}) == 3
+    assert [error.__cause__ for error in errors] == [None, errors[0], errors[0]]
+    assert [party for party, _ in desk.parties[2:]] == [("a", "b", "c")]
+
+
+def test_who_waits_behind_what_failed_goes_by_itself(going, desk):
+    desk.spoilt["first"] = DatabaseUnreachable("gone", fix="wait")
+    first, second = held(going, desk)
+    rest = [going(name, place=name) for name in "abc"]
+    desk.go_on()
+    assert first.exception(60) is desk.spoilt["first"]
+    assert told([second, *rest]) == ["SECOND", "A", "B", "C"]
+    assert sorted(desk.parties[2:]) == [(("a",), True), (("b",), True), (("c",), True)]
+
+
+def test_who_waits_for_what_is_taken_itself_keeps_nobody_from_the_same_place(together, going, desk):
+    place: Desk = desk
+    desk.held.add("stuck")
+    reached, go_on = threading.Event(), threading.Event()
+
+    def do(asked: Sequence[str], /, *, patient: bool, alone: bool) -> Sequence[str | Later]:
+        if alone:
+            reached.set()
+            assert go_on.wait(60)
+        return place.do(asked, patient=patient, alone=alone)
+
+    with ThreadPoolExecutor(1) as pool:
+        stuck = pool.submit(together.go, "here", "stuck", do, key="stuck")
+        assert reached.wait(60)
+        # The place is free, and so are other things in it.
+        assert told([going("other")]) == ["OTHER"]
+        go_on.set()
+        assert told([stuck]) == ["STUCK"]
+    assert desk.parties == [(("stuck",), False), (("stuck",), True), (("other",), True), (("stuck",), True)]
+
+
+def test_who_has_waited_as_long_for_what_is_busy_is_told_so_and_who_came_late_goes_next(together, desk, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("commonbook.sessions.group_commit.time.monotonic", lambda: now[0])
+    together._note_crowd("here")
+    began, go_on = threading.Semaphore(0), threading.Event()
+    parties: list[Sequence[str]] = []
+
+    def do(asked: Sequence[str], /, *, patient: bool, alone: bool) -> Sequence[str | Later]:
+        parties.append(tuple(asked))
+        if "first" in asked:
+            began.release()
+            assert go_on.wait(60)
+            now[0] = 0.9
+            raise Busy("too long", fix="again")
+        return [one.upper() for one in asked]
+
+    def waits(name: str, number: int) -> Future[str]:
+        future = pool.submit(together.go, "here", name, do, key=name)
+        while together.waiting("here") < number:
+            threading.Event().wait(0.001)
+        return future
+
+    with ThreadPoolExecutor(5) as pool:
+        first = pool.submit(together.go, "here", "first", do, key="first")
+        assert began.acquire(timeout=60)
+        early = [waits("a", 1), waits("b", 2)]
+        now[0] = 0.8
+        late = [waits("c", 3), waits("d", 4)]
+        go_on.set()
+        errors = [future.exception(60) for future in (first, *early)]
+        assert [str(error) for error in errors] == ["too long"] * 3
+        assert told(late) == ["C", "D"]
+    assert parties == [("first",), ("c", "d")]
+
+
+def test_nobody_is_left_waiting_by_a_leader_that_was_interrupted(going, desk):
+    desk.spoilt["a"] = KeyboardInterrupt()
+    futures = held(going, desk) + [going(name) for name in ("a", "b")]
+    desk.go_on()
+    told(futures[:2])
+    assert isinstance(futures[2].exception(60), KeyboardInterrupt)
+    with pytest.raises(Busy, match="may have been made or not"):
+        futures[3].result(60)
+    desk.spoilt.clear()
+    assert told([going("later")]) == ["LATER"]
+
+
+def test_a_thread_that_is_interrupted_when_it_is_to_lead_leaves_nobody_waiting(together, going, desk):
+    idents: list[int] = []
+
+    def interrupted() -> None:
+        idents.append(threading.get_ident())
+        together.go("here", "hit", desk.do, key="hit")
+
+    with ThreadPoolExecutor(1) as pool:
+        futures = held(going, desk)
+        hit = pool.submit(interrupted)
+        while not together.waiting():
+            time.sleep(0.001)
+        rest = [going(name) for name in "ab"]
+        # It is told when it wakes up, and that is when it is to lead the others.
+        raising = ctypes.pythonapi.PyThreadState_SetAsyncExc
+        assert raising(ctypes.c_ulong(idents[0]), ctypes.py_object(Interruption)) == 1
+        desk.go_on()
+        assert told([*futures, *rest]) == ["FIRST", "SECOND", "A", "B"]
+        with pytest.raises(Interruption):
+            hit.result(60)
+    assert together._queues == {}
+
+
+def test_nobody_waits_for_a_quick_party_that_is_stuck(together, going, desk, monkeypatch):
+    monkeypatch.setattr("commonbook.sessions.group_commit._LONG", 0.05)
+    stuck = held(going, desk)
+    rest = [going(name, place=name) for name in "ab"]
+    # They go when they have waited for a while, though nobody has let them.
+    assert desk.stopped.acquire(timeout=60)
+    assert (("a", "b"), False) in desk.parties
+    assert not any(future.done() for future in stuck)
+    desk.go_on()
+    assert told([*stuck, *rest]) == ["FIRST", "SECOND", "A", "B"]
+    assert together._queues == {}
+
+
+def test_nobody_hurries_those_who_are_patient(together, going, desk, monkeypatch):
+    monkeypatch.setattr("commonbook.sessions.group_commit._LONG", 0.02)
+    desk.taken = set("abc")
+    monkeypatch.setattr(together, "_is_crowded", lambda place: True)
+    desk.stop()
+    futures = [going(name) for name in "abc"]
+    assert desk.stopped.acquire(timeout=60)
+    time.sleep(0.2)
+    assert desk.parties == [(("a",), True)]
+    desk.go_on()
+    assert told(futures) == ["A", "B", "C"]
+    assert desk.parties[1:] == [(("b", "c"), True)]
+
+
+def test_nothing_is_left_when_everybody_has_gone(together, going, desk):
+    futures = held(going, desk) + [going(name, place=name) for name in "abc"]
+    desk.go_on()
+    told(futures)
+    assert together.waiting() == together.waiting("a") == 0
+    assert together._queues == {}
+
+
+def test_a_forked_child_waits_for_nobody(together, going, desk):
+    futures = held(going, desk)
+    with warnings.catch_warnings():
+        # Newer Pythons warn of forks beside threads.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if not child:
+        try:
+            desk.go_on()
+            done = ThreadPoolExecutor(1).submit(together.go, "here", "child", desk.do, key="child")
+            os._exit(0 if done.result(30) == "CHILD" else 1)
+        finally:
+            # However it goes, the child is no second test run.
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+    desk.go_on()
+    assert told(futures) == ["FIRST", "SECOND"]
+
+
+class Luck:
+    """Does what is asked for, unless it happens to find a place taken, to be in the way or to be lost."""
+
+    def __init__(self, seed: int) -> None:
+        self._chance, self.lock = random.Random(seed), threading.Lock()
+        self.done, self._at_it = Counter[str](), Counter[str]()
+        self.wrong: list[str] = []
+
+    def do(self, asked: Sequence[tuple[str, str]], /, *, patient: bool, alone: bool) -> Sequence[str | Later]:
+        assert patient or not alone
+        must = alone
+        with self.lock:
+            self._at_it.update(key for key, _ in asked)
+            self.wrong += [f"two of {key} at once" for key, _ in asked if self._at_it[key] > 1]
+            luck = self._chance.random()
+        time.sleep(luck / 500)
+        with self.lock:
+            self._at_it.subtract(key for key, _ in asked)
+            if luck < 0.1 and not must:
+                raise Apart
+            if luck > 0.97:
+                raise DatabaseUnreachable("gone")
+            outcomes = [name if must or self._chance.random() < 0.7 else LATER for _, name in asked]
+            self.done.update(one for one in outcomes if isinstance(one, str))
+        return outcomes
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_at_random_each_is_done_once_and_never_two_of_a_key_at_once(seed):
+    together, luck = Together(), Luck(seed)
+    answered, lost = Counter[str](), Counter[str]()
+
+    def caller(number: int) -> None:
+        for name in (f"{number}:{at}" for at in range(60)):
+            try:
+                told = together.go(f"place {name[-1]}", (str(number), name), luck.do, key=str(number))
+            except DatabaseUnreachable:
+                lost[name] += 1
+            else:
+                answered[told] += 1
+                assert told == name
+
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(caller, range(12)))
+    assert luck.wrong == []
+    assert luck.done == answered
+    assert len(answered) + len(lost) == 12 * 60
+    assert {*answered.values(), *lost.values()} == {1}
+    assert together._queues == {}

@@ -1,0 +1,30 @@
+"""Notes every statement that goes to PostgreSQL, as the driver gets it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+from commonbook.engines.postgres.pipeline import Pipe
+
+
+@contextmanager
+def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Note the statements of a block, each on one line, in the order in which they were sent."""
+    statements: list[str] = []
+
+    def noting(plain):
+        def noted(self, query, *args, **kwargs):
+            statements.append(" ".join(str(query).split()))
+            return plain(self, query, *args, **kwargs)
+
+        return noted
+
+    with monkeypatch.context() as patched:
+        for name in ("execute", "executemany"):
+            patched.setattr(psycopg.Cursor, name, noting(getattr(psycopg.Cursor, name)))
+        patched.setattr(Pipe, "ask", noting(Pipe.ask))
+        yield statements

@@ -1,0 +1,82 @@
+"""What the tests of importing and exporting share: folders to take in, and what a home holds after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import commonbook
+from commonbook.book.book import Book
+from commonbook.model.memory import Memory
+from commonbook.ports.database import Row
+from commonbook.transfer.migrate import TABLES
+
+
+def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:
+    for name, text in files.items():
+        place = folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return folder
+
+
+def everything(book: Book) -> dict[str, Memory]:
+    found: list[Memory] = []
+    page = book.list(limit=500)
+    found += page.items
+    while page.next:
+        page = book.list(limit=500, after=page.next)
+        found += page.items
+    return {memory.path: memory for memory in found}
+
+
+def titled(book: Book, title: str) -> Memory:
+    (found,) = [memory for memory in everything(book).values() if memory.title == title]
+    return found
+
+
+def related(book: Book, memory: Memory) -> set[str]:
+    return {book.get(link.target).title for link in memory.links if link.relation == "related_to"}
+
+
+def dump(book: Book) -> dict[str, list[Row]]:
+    """Return the rows of every table that the engines have in common."""
+    with book._parts.db.reading() as tx:
+        return {
+            table.name: tx.rows(f"SELECT {', '.join(table.columns)} FROM {table.name} ORDER BY {', '.join(table.key)}")
+            for table in TABLES
+        }
+
+
+def texts(folder: Path) -> dict[str, bytes]:
+    return {
+        str(file.relative_to(folder)): file.read_bytes()
+        for file in sorted(folder.rglob("*.md"))
+        if ".commonbook" not in file.parts
+    }
+
+
+@contextmanager
+def opened(home: Path | str) -> Iterator[Book]:
+    with commonbook.open(home) as book:
+        yield book
+
+
+@pytest.fixture
+def vault(tmp_path: Path) -> Path:
+    """A vault as Obsidian's users keep it."""
+    return write(
+        tmp_path / "vault",
+        {
+            "Home.md": "Start at [[Projects/Garden|the garden]] or [[alice]]. #Start\n",
+            "Projects/Garden.md": "---\ntags: [outdoor, plan]\naliases: [Yard] # me\n---\nSee [[Alice#Phone]] #plan\n",
+            "People/Alice.md": "# Alice\r\n\r\nKnows [[Garden]], [[Nobody]] and `[[Home]]`. #people/friends\r\n",
+            "work/todo.md": "Water the [[garden]].\n\n```\n#not-a-tag [[Home]]\n```\n",
+            ".obsidian/app.md": "not a note",
+            ".trash/Old.md": "thrown away",
+            "picture.png": b"\x89PNG",
+        },
+    )

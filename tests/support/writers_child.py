@@ -1,0 +1,303 @@
+"""The children of the tests with many writers: `python -m tests.support.writers_child DEED PLACE THREADS TIMES SHARED`,
+or `load PLACE NAME`.
+
+A child opens the book, says that it is ready, and waits for a line; then each of its threads does the deed so many
+times. What each was told is one line of JSON at the end; any error that the deed does not expect is told too.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import commonbook
+from commonbook.book.book import Book
+from commonbook.errors import CommonbookError, Conflict, NotFound, SpaceExists, TooMany, VersionConflict
+from commonbook.model.memory import Draft
+from commonbook.model.session import Sent
+from tests.support import crashing
+from tests.support.crash_child import tell
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+Deed = Callable[[Book, str, int, Any], Any]
+
+
+def remember(book: Book, who: str, at: int, shared: Any) -> Any:
+    """Remember into several spaces at once, in an order of one's own."""
+    spaces = random.Random(f"{who} {at}").sample(shared["spaces"], 3)
+    return [one.id for one in book.remember_many([Draft(f"{who} {at} {space}", space=space) for space in spaces])]
+
+
+def remember_once(book: Book, who: str, at: int, shared: Any) -> Any:
+    """Remember what all the others remember too, under the same key."""
+    receipt = book.remember(f"the same {at}", space="keyed", key=f"key {at}")
+    return [at, receipt.id, receipt.new]
+
+
+def count_up(book: Book, who: str, at: int, shared: Any) -> Any:
+    """Raise a number in a text, on the version that was read, until it goes through."""
+    for _ in range(1000):
+        memory = book.get(shared["memory"])
+        try:
+            return book.edit(memory.id, text=str(int(memory.text) + 1), expected_version=memory.version).version
+        except VersionConflict:
+            continue
+    raise AssertionError("always a conflict")
+
+
+def create_space(book: Book, who: str, at: int, shared: Any) -> Any:
+    """Make a space that all the others make too."""
+    try:
+        return [at, book.create_space(f"made/{at}").id]
+    except SpaceExists:
+        return None
+
+
+def churn(book: Book, who: str, at: int, shared: Any) -> Any:
+    """Do something to a few memories that the others do something to as well."""
+    dice = random.Random(f"{who} {at}")
+    one, other = dice.sample(shared["memories"], 2)
+    try:
+        match dice.randrange(8):
+            case 0 | 1:
+                book.edit(one, text=f"{who} {at}", tags=[who.replace(".", "-")])
+            case 2:
+                book.move(one, dice.choice(shared["spaces"]))
+            case 3 | 4:
+                book.link(one, "related_to", other)
+            case 5:
+                book.unlink(one, "related_to", other)
+            case 6:
+                book.remember(f"{who} {at}", space=dice.choice(shared["spaces"]), replaces=one)
+            case 7:
+                book.delete(one, other)
+    except NotFound:
+        return "not found"
+    return "done"
+
+
+def rename(book: Book, who: str, at: int, shared: Any) -> Any:
+    """Rename a space back and forth, and remember into it under both names."""
+    dice = random.Random(f"{who} {at}")
+    one, other = dice.sample(["moving/here", "moving/there"], 2)
+    try:
+        if dice.random() < 0.3:
+            book.rename_space(one, other)
+            return None
+        return book.remember(f"{who} {at}", space=one).id
+    except (NotFound, Conflict):
+        return None
+
+
+def append(book: Book, who: str, at: int, shared: Any) -> Any:
+    """Append to a session that others append to as well, and now and then send what was sent before."""
+    dice = random.Random(f"{who} {at}")
+    session = dice.choice(shared["sessions"])
+    sent = [Sent(f"{who} says {at}.{number}", client_id=f"{who}.{at}.{number}") for number in range(dice.randint(1, 3))]
+    told = book.append(session, sent)
+    if dice.random() < 0.2:
+        again = book.append(session, sent)
+        assert [one._replace(new=True) for one in again.messages] == list(told.messages)
+    return [session, [[one.id, one.seq, message.text] for one, message in zip(told.messages, sent, strict=True)]]
+
+
+def talk(book: Book, who: str, at: int, shared: Any) -> Any:
+    """Do something to a session that the others do something to as well."""
+    dice = random.Random(f"{who} {at}")
+    match dice.randrange(10):
+        case 0:
+            book.settle("talk")
+        case 1:
+            book.rewind("talk", max(0, book.messages("talk", limit=1000).session.last - 2))
+        case 2:
+            book.switch("talk", "other", reason="branch")
+        case 3:
+            book.switch("other", "talk", reason="resume")
+        case _:
+            book.append(
+                dice.choice(["talk", "other"]), [f"{who} {at} {number}" for number in range(dice.randint(1, 3))]
+            )
+    return None
+
+
+def work(book: Book, who: str, at: int, shared: Any) -> Any:
+    """Settle what is due."""
+    return book.work(seconds=5)
+
+
+def take_in(book: Book, who: str, at: int, shared: Any) -> Any:
+    """Import a folder that the others import too."""
+    return book.import_folder(shared["folder"], space="taken")._asdict() | {"skipped": []}
+
+
+def approve(book: Book, who: str, at: int, shared: Any) -> Any:
+    """Approve what the others approve too."""
+    return [at, _decision(lambda: book.approve(shared["requests"][at]).state)]
+
+
+def approve_or_reject(book: Book, who: str, at: int, shared: Any) -> Any:
+    """Decide about what the others decide about too, one way or the other."""
+    verb = random.Random(f"{who} {at}").choice([book.approve, book.reject])
+    return [at, _decision(lambda: verb(shared["requests"][at]).state)]
+
+
+def _decision(decide: Callable[[], str]) -> str:
+    try:
+        return decide()
+    except Conflict as error:
+        return f"conflict: {error.message}"
+
+
+def remember_in(book: Book, who: str, at: int, shared: Any) -> Any:
+    """Remember something in one of several spaces."""
+    text = f"{who} {at}"
+    book.remember(text, space=random.Random(text).choice(shared["spaces"]))
+    return text
+
+
+def share_as(book: Book, who: str, at: int, shared: Any) -> Any:
+    """Share something in another's name, and tell whether that was too often."""
+    try:
+        return book.acting_as(shared["principal"]).share(shared["memories"][at], f"team/{who}").id
+    except TooMany as error:
+        return error.retry_after
+
+
+def main(deed: str, place: str, threads: str, times: str, shared: str) -> None:
+    does: Deed = globals()[deed]
+    said = json.loads(shared)
+    with closing(commonbook.open(place)) as book:
+        tell("ready")
+        name = sys.stdin.readline().strip()
+        everybody = threading.Barrier(int(threads))
+
+        def thread(number: int) -> list[Any]:
+            everybody.wait()
+            return [_done(does, book, f"{name}.{number}", at, said) for at in range(int(times))]
+
+        with ThreadPoolExecutor(int(threads)) as pool:
+            tell([one for told in pool.map(thread, range(int(threads))) for one in told])
+
+
+def _done(does: Deed, book: Book, who: str, at: int, shared: Any) -> Any:
+    try:
+        return {"told": does(book, who, at, shared)}
+    except CommonbookError as error:
+        return {"error": f"{error.type}: {error}"}
+
+
+def load(place: str, name: str) -> None:
+    """Append and remember under keys, telling each acknowledgement, until standard input closes."""
+    with closing(commonbook.open(place)) as book:
+        tell("ready")
+        sys.stdin.readline()
+        ended = threading.Event()
+
+        def listen() -> None:
+            sys.stdin.read()
+            ended.set()
+
+        threading.Thread(target=listen, daemon=True).start()
+        for number in range(10**6):
+            if ended.is_set():
+                return
+            for op in operations(name, number):
+                tell([op, do(book, op)])
+
+
+def operations(name: str, number: int) -> list[list[Any]]:
+    """Return what a child of that name does in one round: each can be sent again, and is then known."""
+    messages = [[f"{name} says {number}.{at}", f"{name}.{number}.{at}"] for at in range(3)]
+    return [["append", f"session-{number % 3}", messages], ["remember", f"{name} knows {number}", f"{name}.{number}"]]
+
+
+def do(book: Book, op: list[Any]) -> list[Any]:
+    """Do it; return the ids and numbers that it was given."""
+    verb, what, more = op
+    if verb == "remember":
+        return [book.remember(what, space="team", key=more).id]
+    told = book.append(what, [Sent(text, client_id=client_id) for text, client_id in more])
+    return [[one.id, one.seq] for one in told.messages]
+
+
+# --- for the tests
+
+
+def together(
+    deed: str,
+    place: object,
+    *,
+    processes: int = 4,
+    threads: int = 4,
+    times: int = 5,
+    deadline: float = 120,
+    **shared: Any,
+) -> list[Any]:
+    """Let threads in several processes do a deed at the same time; return what they were told. Nobody may fail."""
+    command = [
+        sys.executable,
+        "-m",
+        "tests.support.writers_child",
+        deed,
+        str(place),
+        str(threads),
+        str(times),
+        json.dumps(shared),
+    ]
+    children = [
+        subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=_ROOT,
+            env=crashing.environment(COMMONBOOK_SPACE="personal", COMMONBOOK_CONNECTIONS="10"),
+        )
+        for _ in range(processes)
+    ]
+    try:
+        for child in children:
+            assert child.stdout
+            assert json.loads(child.stdout.readline()) == "ready"
+        for at, child in enumerate(children):
+            assert child.stdin
+            child.stdin.write(f"{at}\n".encode())
+            child.stdin.flush()
+        told = [one for child in children for one in _last(child, deadline)]
+    finally:
+        for child in children:
+            child.kill()
+            child.communicate()
+    failed = [one["error"] for one in told if "error" in one]
+    assert not failed, failed
+    return [one["told"] for one in told]
+
+
+def start_load(place: object, name: str) -> subprocess.Popen[bytes]:
+    """Start a child that writes until it is told to end; it waits for a line."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.support.writers_child", "load", str(place), name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=_ROOT,
+        env=crashing.environment(COMMONBOOK_SPACE="personal"),
+    )
+
+
+def _last(child: subprocess.Popen[bytes], deadline: float) -> list[Any]:
+    out, _ = child.communicate(timeout=deadline)
+    assert child.returncode == 0, out
+    found: list[Any] = json.loads(out)
+    return found
+
+
+if __name__ == "__main__":
+    load(*sys.argv[2:]) if sys.argv[1] == "load" else main(*sys.argv[1:])

@@ -1,0 +1,446 @@
+"""Secrets are masked and ordinary text is not; recalled text goes into a prompt as data and comes out again."""
+
+from __future__ import annotations
+
+import html
+import subprocess
+import sys
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from commonbook.text.masking import mask
+from commonbook.text.recall_fence import fence, unfence
+
+LETTERS = "aB3dE5gH7jK9mN1pQ2sT4vW6yZ8bC0dF"
+"""What a key is made of here: no key of anybody's. Prefixes stand apart from it, so that no scanner is alarmed."""
+
+HEX = "0123456789abcdef" * 4
+
+
+def letters(count: int) -> str:
+    return (LETTERS * 20)[:count]
+
+
+TOKENS = [
+    ("openai key", "sk-" + "proj-" + letters(60)),
+    ("api key", "sk-" + letters(48)),
+    ("api key", "sk-" + "x" * 40),
+    ("openai key", "sk-" + "or-v1-" + HEX),
+    ("anthropic key", "sk-" + "ant-api03-" + letters(60) + "-" + letters(20) + "_AA"),
+    ("aws key", "AKIA" + "IOSFODNN7EXAMPLE"),
+    ("aws key", "ASIA" + "IOSFODNN7EXAMPLE"),
+    ("github token", "ghp_" + letters(36)),
+    ("github token", "gho_" + letters(36)),
+    ("github token", "ghs_" + letters(36)),
+    ("github token", "github_" + "pat_" + letters(22) + "_" + letters(59)),
+    ("gitlab token", "glpat-" + letters(20)),
+    ("gitlab token", "glpat-" + letters(27) + ".01." + letters(9)),
+    ("slack token", "xoxb-" + "123456789012-1234567890123-" + letters(24)),
+    ("slack token", "xapp-" + "1-A0123456789-" + letters(40)),
+    ("stripe key", "sk_" + "live_" + letters(24)),
+    ("stripe key", "rk_" + "live_" + letters(24)),
+    ("stripe secret", "whsec_" + letters(32)),
+    ("google key", "AIza" + letters(35)),
+    ("google token", "ya29." + letters(60)),
+    ("hugging face token", "hf_" + letters(34)),
+    ("npm token", "npm_" + letters(36)),
+    ("pypi token", "pypi-" + "AgEIcHlwaS5vcmcC" + letters(60)),
+    ("telegram token", "123456789:" + "AA" + letters(33)),
+    ("twilio key", "SK" + HEX[:32]),
+    ("sendgrid key", "SG." + letters(22) + "." + letters(43)),
+    ("discord token", "M" + letters(23) + "." + letters(6) + "." + letters(38)),
+    ("api key", "gsk_" + letters(52)),
+    ("api key", "hvs." + letters(40)),
+    ("jwt", "eyJ" + "hbGciOiJIUzI1NiJ9" + ".eyJ" + "zdWIiOiIxMjM0In0." + letters(43)),
+]
+
+
+@pytest.mark.parametrize(("kind", "secret"), TOKENS)
+@pytest.mark.parametrize(
+    "around",
+    ["{}", "The key is {}, keep it.", 'key="{}"', "`{}`", "({})", "a\n{}\nb", "\N{BULLET}{}\N{BULLET}", "x={}&y=1"],
+)
+def test_a_token_with_its_providers_prefix_is_masked_wherever_it_stands(kind, secret, around):
+    assert mask(around.format(secret)) == (around.format(f"[masked: {kind}]"), 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("postgres://ann:s3cr3t@db.example.org/app", "postgres://ann:[masked: password]@db.example.org/app"),
+        ("postgresql+asyncpg://ann:a/b@db:5432/app", "postgresql+asyncpg://ann:[masked: password]@db:5432/app"),
+        ("https://ann:p@ss@example.org/x?y=1", "https://ann:[masked: password]@example.org/x?y=1"),
+        ("redis://:hunter@localhost:6379/0", "redis://:[masked: password]@localhost:6379/0"),
+        (
+            "git clone https://oauth2:xyzzy@git.example/a.git",
+            "git clone https://oauth2:[masked: password]@git.example/a.git",
+        ),
+    ],
+)
+def test_a_password_in_a_url_is_masked_and_user_and_host_stay(text, masked):
+    assert mask(text) == (masked, 1)
+
+
+@pytest.mark.parametrize(
+    ("before", "secret", "after"),
+    [
+        ("password=", "hunter2", ""),
+        ("password: ", "hunter2", "\nuser: ann"),
+        ('password = "', "correct horse", '"'),
+        ("DB_PASSWORD='", "letmein", "'"),
+        ("DB_PASS=", "Tr0ub4dor&3", ""),
+        ("Password: ", "12345678", "."),
+        ("password: str = '", "opensesame", "'"),
+        ('{"password": "', "s3cret!pw", '", "user": "ann"}'),
+        ('{\\"password\\": \\"', "s3cret!pw", '\\"}'),
+        ("connect(password=", "hunter2", ")"),
+        ("Server=x;Password=", "hunter2", ";Database=y"),
+        ("https://x.example/?user=a&password=", "hunter2", "&b=c"),
+        ("login --password ", "hunter2", " --user ann"),
+        ("?password=x&token=", "abc12345", "&z=1"),
+        ("password=read(token=", "abc12345", ")"),
+        ('"secret": "use token=', "abc12345", ' for it"'),
+        ("SECRET_KEY = '", "django-insecure-0a1b2c", "'"),
+        ("<password>", "hunter2", "</password>"),
+        ("**Password:** ", "hunter2", ""),
+        ('config["api_key"] = "', "0a1b2c3d4e5f", '"'),
+        ("api_key: ", letters(32), ""),
+        ("X-Api-Key: ", letters(32), "\r\nHost: x"),
+        ("TWILIO_AUTH_TOKEN=", HEX[:32], ""),
+        ("client_secret => '", letters(20), "'"),
+        ("HEROKU_API_KEY=", "01234567-89ab-cdef-0123-456789abcdef", ""),
+        ('"SessionToken": "', letters(200), '"'),
+    ],
+)
+def test_what_is_assigned_to_a_name_that_promises_a_secret_is_masked(before, secret, after):
+    assert mask(before + secret + after) == (before + "[masked: secret]" + after, 1)
+
+
+@pytest.mark.parametrize(
+    ("before", "kind", "secret", "after"),
+    [
+        ("Authorization: Bearer ", "token", letters(30), "\n"),
+        ("-H 'authorization: bearer ", "token", letters(30), "'"),
+        ('"Authorization": "Basic ', "password", "dXNlcjpwYXNzd29yZA==", '"'),
+        ("aws_secret_access_key = ", "aws key", "wJalrXUtnFEMI/K7MDENG/bPxRfiCY" + "EXAMPLEKEY", "\n"),
+        ("the AWS secret is ", "aws key", "wJalrXUtnFEMI/K7MDENG/bPxRfiCY" + "EXAMPLEKEY", ", I think"),
+        ("AccountName=x;AccountKey=", "azure key", letters(86) + "==", ";EndpointSuffix=core.windows.net"),
+        ("Endpoint=sb://x/;SharedAccessKey=", "azure key", letters(43) + "=", ""),
+        ("https://x.blob.example/a?sv=2022&sig=", "azure signature", letters(40) + "%3D", "&se=1"),
+        ("https://api.telegram.org/bot", "telegram token", "123456789:AA" + letters(33), "/getMe"),
+        ("curl -u AC" + HEX[:32] + ":", "twilio token", HEX[:32], " https://api.twilio.com"),
+        ("https://hooks.slack.com/", "slack webhook", "services/T00000000/B00000000/" + letters(24), " posts"),
+    ],
+)
+def test_what_stands_before_a_secret_gives_it_away(before, kind, secret, after):
+    assert mask(before + secret + after) == (before + f"[masked: {kind}]" + after, 1)
+
+
+PEM_BODY = "\n".join([letters(64)] * 4 + [letters(20) + "=="])
+
+
+@pytest.mark.parametrize("label", ["", "RSA ", "EC ", "OPENSSH ", "ENCRYPTED "])
+def test_a_private_key_is_masked_whole(label):
+    key = f"-----BEGIN {label}PRIVATE KEY-----\n{PEM_BODY}\n-----END {label}PRIVATE KEY-----"
+    for written in (key, key.replace("\n", "\r\n"), key.replace("\n", "\\n"), key.replace("\n", "\n> ")):
+        assert mask(f"a\n{written}\nb") == ("a\n[masked: private key]\nb", 1)
+
+
+@pytest.mark.parametrize("kept", [4, 40, 64, 70, 200])
+def test_a_private_key_that_is_cut_off_is_masked_to_the_end(kept):
+    begin = "-----BEGIN RSA PRIVATE KEY-----\n"
+    assert mask("a " + begin + PEM_BODY[:kept]) == ("a [masked: private key]", 1)
+    encrypted = begin + "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\n"
+    assert mask(encrypted + PEM_BODY[:kept]) == ("[masked: private key]", 1)
+
+
+def test_prose_after_a_key_without_its_last_line_stays():
+    text = f"-----BEGIN PRIVATE KEY-----\n{PEM_BODY[:64]}\nThat was the key, and this is about lunch."
+    assert mask(text).text == "[masked: private key]\nThat was the key, and this is about lunch."
+    about = "The file starts with -----BEGIN PRIVATE KEY-----, then the body."
+    assert mask(about) == (about, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "masked", "count"),
+    [
+        ("a <private>b</private> c", "a [masked: private] c", 1),
+        ("a <PRIVATE>b\nc</Private> d", "a [masked: private] d", 1),
+        ("a <private>b <private>c</private> d</private> e", "a [masked: private] e", 1),
+        ("a <private>b</private> c <private>d", "a [masked: private] c [masked: private]", 2),
+        ("a <private>b <private>c</private> d", "a [masked: private]", 1),
+        ("a < private >b</ private > c", "a [masked: private] c", 1),
+        ('a <private reason="x">b</private >c', "a [masked: private]c", 1),
+        ("a </private> b", "a </private> b", 0),
+        ("<private>ghp_" + letters(36) + "</private>", "[masked: private]", 1),
+        ("<private></private>", "[masked: private]", 1),
+        (
+            "Write `<private>` before it and `</private>` after.",
+            "Write `<private>` before it and `</private>` after.",
+            0,
+        ),
+        ("a private matter, private: yes, class X { private: int y; }", None, 0),
+    ],
+)
+def test_private_parts_are_masked_however_they_are_nested(text, masked, count):
+    assert mask(text) == (text if masked is None else masked, count)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fixed in 3f786850e387550fdab836ed7e6dc881de23001b, see also 3f78685",
+        "sha256:" + HEX,
+        f"memory 01a1e1e9-da1c-7675-bd2c-b8d7b16e85ff links to {uuid.UUID(int=7)}",
+        "![x](data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAUAAAAFCAYAAACNbyblAAAAHElEQVQI12P4/w==)",
+        "/usr/local/lib/python3.11/site-packages/commonbook/engines/static_table.py:120",
+        r"C:\Users\ann\AppData\Local\Programs\Python\Python311\python.exe",
+        "it costs $1,299.99, or 1.199,00 EUR",
+        "I forgot my password again. The password must have 8 characters and a digit.",
+        "Password: required. Token: optional. Secret: none.",
+        "the secret: use 2 eggs; a token of thanks; the key: practice, 20minutes each day",
+        "password = getpass.getpass()",
+        "password=None, token=None, secret=null, api_key=undefined",
+        "password=password, token=self.token2, api_key=settings.api_key1",
+        'password=os.environ["DB_PASSWORD1"]',
+        "password: ${DB_PASSWORD1}, api_key: $API_KEY2, token: {{ token_3 }}, secret: <your-secret-1>",
+        "api_key=YOUR_API_KEY_HERE1",
+        "api_key: your-api-key-here",
+        "def token(password: str, secret: bytes | None = None) -> str: ...",
+        "max_tokens=4096, token_count: 1500, token: 42, tokens: 12abc34d",
+        "password_file=/run/secrets/db1 secret=/run/secrets/db1 token=~/.token1",
+        "postgres://db.example.org:5432/app",
+        "postgres://ann@db.example.org/app, postgres://ann:$PGPASSWORD@db/app, mysql://a:${PASS}@b/c",
+        "http://localhost:8080/path@v2?x=1 and docker://registry/image:latest@sha256:abc",
+        "https://example.org/a/very/long/path/with/LotsOf/Segments/0123456789?utm_source=x&utm_campaign=Y2&id=42#top",
+        "socks5h://<username>:<password>@proxy-host2:1080",
+        "mail ann@example.org or 10:30@work",
+        "sk-learn and sk-estimator-id-12, class sk-folding-cube-with-long-name",
+        "ghp_short, hf_model_name, npm_config_registry, pypi-server, xoxb, glpat, AIza, eyJ, SG.1.2, AKIA",
+        "bearer of good news; a Bearer token; bearer authentication-scheme",
+        "ASIAN markets, AKIARA, SKETCH, ACADEMY",
+        "git@github.com:ann/repo.git",
+        "ratio 12345678:1, at 12:30:45, ::1, fe80::1ff:fe23:4567:890a",
+        "x <- privateKey.length; y = isPrivate<private_t>(z)",
+        "getUserPasswordHash2(user), resetTokenV2, SecretManager3, tokenizer=cl100k_base",
+        "日本語のパスワード、пароль и токен, كلمة السر",
+        "\x00\ud800 lone",
+    ],
+)
+def test_ordinary_text_stays_as_it_is(text):
+    assert mask(text) == (text, 0)
+
+
+def test_every_secret_is_counted():
+    text = f"ghp_{letters(36)} and <private>x</private> and password=hunter2 and ghp_{letters(36)}"
+    assert mask(text).count == 4
+
+
+FRAGMENTS = st.sampled_from(
+    [secret for _, secret in TOKENS]
+    + [
+        "password",
+        "=",
+        ":",
+        ": ",
+        " ",
+        "\n",
+        '"',
+        "'",
+        "`",
+        "[",
+        "]",
+        "<",
+        ">",
+        "/",
+        "//",
+        "://",
+        "@",
+        "&",
+        ",",
+        ";",
+        ".",
+    ]
+    + ["token", "secret", "api_key", "Bearer ", "Authorization: Basic ", "--", "**", "\\", "hunter2", "s3cret!", "aws "]
+    + ["<private>", "</private>", "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", PEM_BODY, letters(40)]
+    + ["[masked: ", "[masked: password]", "AccountKey=", "sig=", "AC" + HEX[:32] + ":", "123456789:", "sk-", "eyJ", "a"]
+)
+
+
+@given(st.lists(FRAGMENTS, max_size=12).map("".join) | st.text())
+def test_what_is_masked_once_has_nothing_left_to_mask(text):
+    once = mask(text)
+    assert mask(once.text) == (once.text, 0)
+
+
+@given(st.text(), st.sampled_from(TOKENS), st.text())
+def test_a_token_between_spaces_never_survives(before, token, after):
+    _, secret = token
+    assert secret not in mask(f"{before} {secret} {after}").text
+
+
+PIECES = [
+    *'aA0 \n\t-_.:=/@"\\<&`*$>',
+    *(
+        "[masked: ",
+        "://",
+        "://a:",
+        "://a:b@",
+        "sk-",
+        "sk-a",
+        "sk-ant-",
+        "eyJ",
+        "eyJa.",
+        "SG.",
+        "SG.aaaaaaaaaaaaaaaaaaaa",
+    ),
+    *(
+        "AKIA",
+        "ghp_",
+        "xoxb-",
+        "12345678:",
+        "password",
+        "password=",
+        "password: ",
+        "token=a,",
+        "secret=a&b=",
+        "--token ",
+    ),
+    *(
+        "<token>",
+        "bearer ",
+        "authorization: basic ",
+        "<private>",
+        "</private>",
+        "<private ",
+        "-----BEGIN PRIVATE KEY-----",
+    ),
+    *(
+        "-----BEGIN PRIVATE KEY-----\n",
+        "-----END PRIVATE KEY-----",
+        "-----BEGIN ",
+        "AAAA ",
+        "AccountKey=",
+        "a_",
+        "a.b",
+        "aA",
+    ),
+    *(
+        "A" * 39 + " ",
+        "A" * 40 + " ",
+        "aws " + "aA1" * 13 + "a ",
+        "Ma",
+        "hvs.",
+        "password='",
+        "password=a(",
+        "postgres",
+    ),
+    *("postgres://a:/", "password=a_1", "password=aB", "password=a.b", "\\n", "> ", "commonbook-recall "),
+    *("<commonbook-recall ", "&amp;", fence(["x"]), fence(["x"])[:52], "\ud800"),
+]
+TAKES_THEM = """
+import random, sys
+from commonbook.text.masking import mask; from commonbook.text.recall_fence import unfence
+pieces = eval(sys.argv[1])
+for piece in pieces:
+    many = piece * (1_000_000 // len(piece))
+    for text in (many, "password=" + many[:50_000], "-----BEGIN PRIVATE KEY-----" + many[:50_000]):
+        mask(text)
+        unfence(text)
+        unfence("> " * 50 + text)
+random.seed(7)
+mask("".join(random.choices(pieces, k=100_000)))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(660)
+def test_a_megabyte_of_anything_takes_linear_time():
+    # It takes some 20 seconds; with a pattern that backtracks it would take days.
+    subprocess.run([sys.executable, "-c", TAKES_THEM, ascii(PIECES)], check=True, timeout=600)
+
+
+# --- recalled text
+
+
+def test_recalled_text_is_written_as_data():
+    block = fence(["Ann owns billing.", "Bob is on holiday."])
+    first, note, *inside, last = block.split("\n")
+    assert first.startswith("<commonbook-recall ")
+    assert last == "</" + first[1:]
+    assert "data, not instructions" in note
+    assert inside == ["", "Ann owns billing.", "", "Bob is on holiday."]
+    assert fence([]) == ""
+
+
+@given(st.lists(st.text(), max_size=3), st.text(), st.text())
+def test_what_was_fenced_comes_out_and_everything_else_stays(passages, before, after):
+    assert unfence(before + fence(passages) + after) == before + after
+
+
+@given(st.lists(st.text(), min_size=1, max_size=3), st.text())
+def test_no_passage_can_close_its_block(passages, more):
+    block = fence(passages)
+    attack = [passage + block + block.rsplit("\n", 1)[1] + more for passage in passages]
+    assert fence(attack).count("commonbook-recall") == 2
+    assert unfence(f"a{fence(attack)}b") == "ab"
+
+
+BLOCK = fence(["Ann owns billing.\n\n> quoted & <b>bold</b>\n", "Zwei\r\nZeilen"])
+
+
+def prefixed(text: str, prefix: str) -> str:
+    return "".join(prefix + line for line in text.splitlines(keepends=True))
+
+
+@pytest.mark.parametrize(
+    "done",
+    [
+        BLOCK,
+        prefixed(BLOCK, "> "),
+        prefixed(BLOCK, "> > "),
+        prefixed(BLOCK, "    "),
+        prefixed(BLOCK, "\t"),
+        prefixed(html.escape(BLOCK), "> "),
+        html.escape(prefixed(BLOCK, "> ")),
+        html.escape(html.escape(BLOCK)),
+        BLOCK.replace("\n", "\r\n"),
+        prefixed(BLOCK.replace("\n", "\r\n"), "> "),
+        BLOCK.replace("\n", " "),
+        BLOCK.replace("<", "&#60;").replace(">", "&#x3E;"),
+        BLOCK.replace("<", "\\u003c").replace(">", "\\u003e").replace("\n", "\\n"),
+        BLOCK.replace("billing", "shipping and more, as the model says"),
+    ],
+)
+def test_a_block_is_found_whatever_was_done_around_it(done):
+    assert unfence(done) == ""
+    assert unfence(f"> hello\n{done}\nbye\n{done}\n{done}") == "> hello\n\nbye\n\n"
+
+
+@pytest.mark.parametrize("prefix", ["", "> ", "    "])
+@pytest.mark.parametrize("cut", range(60, len(BLOCK) - 1, 23))
+def test_a_block_that_is_cut_off_goes_to_the_end(prefix, cut):
+    assert unfence("Hello.\n" + prefixed(BLOCK[:cut], prefix)) in ("Hello.\n", "Hello.\n" + prefix)
+    whole = prefixed(BLOCK, prefix)
+    assert unfence(f"Hello.\n{prefixed(BLOCK[:120], prefix)}\n{whole}\nBye.") == "Hello.\n\nBye."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What does <commonbook-recall> do? And </commonbook-recall>?",
+        "It writes <commonbook-recall 32-hex-digits> and </commonbook-recall 32-hex-digits>.",
+        f"<commonbook-recall {'0' * 32}> is not one of ours, and what follows stays.",
+        "A stray " + BLOCK.rsplit("\n", 1)[1] + " closes nothing.",
+        "&lt;b&gt; > quoted\r\n  indented \\u003c",
+    ],
+)
+def test_who_writes_about_the_tag_loses_nothing(text):
+    assert unfence(text) == text
+
+
+def test_a_fence_holds_no_secret_that_masking_would_change():
+    assert mask(BLOCK) == (BLOCK, 0)

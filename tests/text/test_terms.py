@@ -1,0 +1,105 @@
+"""Text to terms, in many languages."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from commonbook.text.terms import LONGEST, language_of, query_words, terms, words
+
+
+def finds(query: str, text: str) -> bool:
+    return {term for _, term in query_words(query)} <= set(terms(text))
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("payments", "Alice made the payment."),
+        ("Alice", "Alice's desk"),
+        ("cafe", "We met at the Café."),
+        ("CAFÉ", "a cafe"),
+        ("ﬁle", "the files"),
+        ("Wo sind die Rechnungen?", "Die Rechnung ist nicht bezahlt, und der Brief liegt hier."),
+        ("Rechnung", "Rechnung bezahlt"),
+        ("straße", "Die Straße ist nicht weit von hier."),
+        ("İstanbul", "Bu yıl İstanbul'da çok güzel bir gün"),
+        ("istanbul", "İSTANBUL"),
+        ("isparta", "ISPARTA"),
+        ("ılık", "ilik"),
+        ("¿Dónde está la casa?", "Las casas son muy grandes y están lejos."),
+        ("собака", "Мы видели собак"),
+        ("東京", "東京都に住んでいます"),
+        ("猫", "猫が好きです"),
+        ("한국어", "저는 한국어를 배웁니다"),
+        ("العالم", "مرحبا بالعالم"),
+        ("हिन्दी", "मैं हिन्दी में लिखता हूँ"),
+        ("ไทย", "ภาษาไทย"),
+        ("deploy_token", "the deploy token"),
+    ],
+)
+def test_a_text_is_found_by_another_form_of_its_words(query, text):
+    assert finds(query, text)
+
+
+@pytest.mark.parametrize(("query", "text"), [("car", "careful"), ("京東", "東京"), ("мир", "море")])
+def test_another_word_is_not_found(query, text):
+    assert not finds(query, text)
+
+
+def test_a_text_keeps_its_small_words_and_a_query_loses_them():
+    assert terms("When did the meeting start?") == ["when", "did", "the", "meet", "start"]
+    assert query_words("When did we have the meetings, the meeting?") == [("meetings", "meet"), ("meeting", "meet")]
+
+
+@pytest.mark.parametrize("query", ["to be or not to be", "Wo ist es?", "что это", "من هو", "", "?!"])
+def test_a_query_of_small_words_alone_asks_for_nothing(query):
+    assert query_words(query) == []
+
+
+def test_a_query_tells_its_words_with_their_terms():
+    assert query_words("Who made payments?") == [("payments", "payment")]
+
+
+def test_words_have_two_letters_at_least_and_do_not_grow_without_end():
+    assert words("a I bc x9 _ 7") == ["bc", "x9"]
+    assert words("y" * 1000) == ["y" * LONGEST]
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("english", "What did the dog do with the die?"),
+        ("english", ""),
+        ("english", "MRI scan"),
+        ("german", "Ich habe den Schlüssel nicht bei mir"),
+        ("turkish", "Bu kitap çok güzel ama biraz pahalı"),
+        ("french", "Je suis dans la maison avec mes amis"),
+        ("spanish", "El perro está en la casa con los niños"),
+        ("italian", "Il gatto è nella casa con gli altri"),
+        ("portuguese", "Eu não tenho uma casa, mas você tem"),
+        ("dutch", "Ik heb het boek niet bij mij"),
+    ],
+)
+def test_the_language_is_guessed_by_its_small_words(language, text):
+    assert language_of(text) == language
+
+
+@given(st.text(max_size=200))
+def test_any_text_has_terms_that_are_stable(text):
+    assert terms(text) == terms(text)
+    assert all(term == term.strip() and term for term in terms(text))
+
+
+def test_threads_do_not_disturb_each_other():
+    text = "Running horses were jumping over the fences " * 50
+    expected, seen = terms(text), []
+    threads = [threading.Thread(target=lambda: seen.append(terms(text))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == [expected] * 8

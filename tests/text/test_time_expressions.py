@@ -1,0 +1,77 @@
+"""When, in words."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from commonbook.text.time_expressions import Named, asks_when, named, tells_time
+
+
+def of(*, years=(), months=(), days=()) -> Named:
+    return Named(frozenset(years), frozenset(months), frozenset(days))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("What happened in May 2023?", of(years=[2023], months=[5])),
+        ("on 7 May 2023", of(years=[2023], months=[5], days=[7])),
+        ("on the 7th of May", of(months=[5], days=[7])),
+        ("May 7th, 2023", of(years=[2023], months=[5], days=[7])),
+        ("2023-05-07", of(years=[2023], months=[5], days=[7])),
+        ("in december", of(months=[12])),
+        ("in sept 2022", of(years=[2022], months=[9])),
+        ("during 2022 and 2023", of(years=[2022, 2023])),
+        ("May I march with June's dog?", of(months=[6])),
+        ("you may go in March", of(months=[3])),
+        ("room 20231 at 1.2023", of()),
+        ("who owns billing?", of()),
+    ],
+)
+def test_a_question_names_year_month_and_day(text, found):
+    assert named(text) == found
+
+
+def test_a_date_matches_by_the_share_of_what_is_named():
+    asked = named("on 7 May 2023")
+    assert asked.match(date(2023, 5, 7)) == 1.5
+    assert asked.match(date(2023, 5, 8)) == 1.0
+    assert asked.match(date(2022, 5, 7)) == 0.5
+    assert asked.match(date(2022, 6, 7)) == 0.0
+    assert named("no date").match(date(2023, 5, 7)) == 0.0
+    assert not named("no date")
+
+
+@pytest.mark.parametrize(
+    "text", ["When is it due?", "What year did we move?", "since when?", "which day", "how long ago was it"]
+)
+def test_a_question_asks_when(text):
+    assert asks_when(text)
+
+
+@pytest.mark.parametrize("text", ["Who owns billing?", "whenever", "What is the name?"])
+def test_a_question_asks_something_else(text):
+    assert not asks_when(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["I went yesterday", "last week", "two days ago", "on Friday", "in 2019", "this past summer", "at 7:30", "May 3rd"],
+)
+def test_a_passage_tells_a_time(text):
+    assert tells_time(text)
+
+
+@pytest.mark.parametrize("text", ["I may go", "we march on", "Alice owns billing", "v20190 works"])
+def test_a_passage_tells_none(text):
+    assert not tells_time(text)
+
+
+@given(st.text(max_size=100))
+def test_any_text_can_be_asked(text):
+    assert named(text).match(date(2023, 5, 7)) <= 1.5
+    assert tells_time(text) in (True, False)

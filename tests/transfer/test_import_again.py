@@ -1,0 +1,247 @@
+"""Importing again, dry, in parallel and after a kill: every file is taken in once, through the facade."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import commonbook
+from commonbook.book.book import Book
+from tests.conftest import Folder
+from tests.support.transfers import dump, everything, opened, related, texts, titled, vault, write
+
+__all__ = ["vault"]
+
+
+# --- again
+
+
+def test_importing_again_changes_nothing(book: Book, folder: Folder, vault: Path):
+    book.import_folder(str(vault))
+    before = dump(book), texts(folder())
+    for _ in range(2):
+        report = book.import_folder(str(vault))
+        assert (report.done, report.unchanged, report.updated, report.links) == (0, 4, 0, 0)
+        assert (report.skipped, report.ids) == ((), ())
+    assert (dump(book), texts(folder())) == before
+
+
+def test_a_file_that_changed_since_updates_its_memory(book: Book, vault: Path):
+    book.import_folder(str(vault))
+    old = titled(book, "Home")
+    (vault / "Home.md").write_text("Start at [[todo]]. #new\n")
+    report = book.import_folder(str(vault))
+    assert (report.done, report.unchanged, report.updated, report.links) == (0, 3, 1, 1)
+    new = book.get(old.id)
+    assert (new.text, new.tags, new.revision, new.version) == ("Start at [[todo]]. #new", ("new",), 2, 2)
+    assert related(book, new) == {"todo"}
+    assert [one.text for one in book.history(old.id)] == [old.text, new.text]
+    assert book.import_folder(str(vault)).unchanged == 4
+
+
+def test_what_was_changed_on_both_sides_is_left_alone_and_named(book: Book, vault: Path):
+    book.import_folder(str(vault))
+    memory = titled(book, "Home")
+    book.edit(memory.id, text="mine")
+    (vault / "Home.md").write_text("theirs\n")
+    report = book.import_folder(str(vault))
+    (finding,) = report.skipped
+    assert (finding.where, report.updated, report.unchanged) == ("Home.md", 0, 3)
+    assert "changed" in finding.why
+    assert book.get(memory.id).text == "mine"
+
+
+def test_what_was_changed_here_alone_stays_as_it_is(book: Book, vault: Path):
+    book.import_folder(str(vault))
+    memory = titled(book, "Home")
+    book.edit(memory.id, text=memory.text.replace("Start at", "Begin at"))
+    report = book.import_folder(str(vault))
+    assert (report.unchanged, report.skipped) == (4, ())
+    assert book.get(memory.id).text.startswith("Begin at")
+
+
+def test_a_hand_edit_that_nobody_looked_at_yet_counts_as_changed_here(book: Book, home: Path, vault: Path):
+    book.import_folder(str(vault))
+    memory = titled(book, "Home")
+    (home / "Home.md").write_text((home / "Home.md").read_text().replace("Start at", "Begin at"))
+    (vault / "Home.md").write_text("theirs\n")
+    report = book.import_folder(str(vault))
+    assert [finding.where for finding in report.skipped] == ["Home.md"]
+    assert book.get(memory.id).text.startswith("Begin at")
+
+
+def test_a_memory_that_was_deleted_here_does_not_come_back_by_itself(book: Book, vault: Path):
+    book.import_folder(str(vault))
+    book.delete(titled(book, "Home").id)
+    report = book.import_folder(str(vault))
+    assert ([finding.where for finding in report.skipped], report.unchanged) == (["Home.md"], 3)
+    (vault / "Home.md").write_text("changed\n")
+    assert [finding.where for finding in book.import_folder(str(vault)).skipped] == ["Home.md"]
+    assert len(everything(book)) == 3
+
+
+def test_a_link_that_was_taken_away_here_stays_away(book: Book, vault: Path):
+    book.import_folder(str(vault))
+    source, target = titled(book, "todo"), titled(book, "Garden")
+    book.unlink(source.id, "related_to", target.id)
+    report = book.import_folder(str(vault))
+    assert (report.unchanged, report.links) == (4, 0)
+    assert book.get(source.id).links == ()
+
+
+def test_a_note_that_comes_later_gets_the_links_that_waited_for_it(book: Book, vault: Path):
+    book.import_folder(str(vault))
+    write(vault, {"Nobody.md": "somebody after all"})
+    report = book.import_folder(str(vault))
+    assert (report.done, report.unchanged, report.links) == (1, 4, 1)
+    assert related(book, titled(book, "Alice")) == {"Garden", "Nobody"}
+    (vault / "People/Alice.md").write_text("Alice moved\n")
+    assert book.import_folder(str(vault)).updated == 1
+
+
+def test_a_note_that_was_renamed_or_a_vault_that_was_moved_is_known_again(book: Book, vault: Path):
+    book.import_folder(str(vault))
+    ids = {memory.id for memory in everything(book).values()}
+    (vault / "work/todo.md").rename(vault / "work/done.md")
+    assert (book.import_folder(str(vault)).updated, len(everything(book))) == (1, 4)
+    assert titled(book, "done").id in ids
+    write(vault, {"work/todo.md": "a new one"})
+    assert book.import_folder(str(vault)).done == 1
+    moved = vault.rename(vault.with_name("moved"))
+    report = book.import_folder(str(moved))
+    assert (report.done, report.unchanged) == (0, 5)
+    (moved / "Home.md").write_text("after the move\n")
+    assert book.import_folder(str(moved)).updated == 1
+
+
+def test_two_folders_with_files_of_one_name_do_not_touch_each_other(book: Book, tmp_path: Path):
+    first = write(tmp_path / "first", {"README.md": "# The first\n"})
+    second = write(tmp_path / "second", {"README.md": "# The second\n"})
+    book.import_folder(str(first))
+    report = book.import_folder(str(second))
+    assert (report.done, report.updated) == (1, 0)
+    assert {path: memory.title for path, memory in everything(book).items()} == {
+        "README.md": "The first",
+        "README-2.md": "The second",
+    }
+
+
+def test_one_folder_may_be_imported_into_two_spaces(book: Book, vault: Path):
+    assert book.import_folder(str(vault), space="one").done == 4
+    assert book.import_folder(str(vault), space="two").done == 4
+    assert book.import_folder(str(vault), space="one").unchanged == 4
+
+
+def test_a_renamed_space_still_knows_what_was_imported(book: Book, vault: Path):
+    book.import_folder(str(vault), space="one")
+    book.rename_space("one", "two")
+    assert book.import_folder(str(vault), space="one").unchanged == 4
+
+
+# --- a dry run
+
+
+def test_a_dry_run_says_what_an_import_would_do_and_changes_nothing(book: Book, folder: Folder, vault: Path):
+    write(vault, {"bad.md": b"\xff\xfe"})
+    before = dump(book)
+    dry = book.import_folder(str(vault), space="team", dry_run=True)
+    assert dump(book) == before
+    assert (texts(folder()), dry.ids) == ({}, ())
+    real = book.import_folder(str(vault), space="team")
+    assert (dry.done, dry.unchanged, dry.updated, dry.links, dry.skipped) == (
+        *(real.done, real.unchanged, real.updated, real.links),
+        real.skipped,
+    )
+    (vault / "Home.md").write_text("changed [[todo]]\n")
+    write(vault, {"New.md": "[[Home]]"})
+    before, files = dump(book), texts(folder())
+    dry = book.import_folder(str(vault), space="team", dry_run=True)
+    assert (dry.done, dry.updated, dry.unchanged, dry.links) == (1, 1, 3, 2)
+    assert (dump(book), texts(folder())) == (before, files)
+
+
+@pytest.mark.slow
+def test_a_dry_run_of_many_files_counts_the_links_between_all_of_them(book: Book, tmp_path: Path):
+    vault = chain(tmp_path / "many", 450)
+    dry = book.import_folder(str(vault), dry_run=True)
+    real = book.import_folder(str(vault))
+    assert (dry.done, dry.links) == (real.done, real.links) == (450, 449)
+
+
+def chain(folder: Path, count: int) -> Path:
+    """Notes that each link to the next, so that most links lead to a file that comes later."""
+    return write(folder, {f"n{number:04}.md": f"to [[n{number + 1:04}]]" for number in range(count)})
+
+
+# --- many files, killed and resumed
+
+
+@pytest.mark.slow
+def test_links_to_files_of_later_batches_are_made_once(book: Book, tmp_path: Path):
+    vault = chain(tmp_path / "many", 450)
+    report = book.import_folder(str(vault))
+    assert (report.done, report.links) == (450, 449)
+    found = everything(book)
+    for number in range(449):
+        (link,) = found[f"n{number:04}.md"].links
+        assert link.target == found[f"n{number + 1:04}.md"].id
+    again = book.import_folder(str(vault))
+    assert (again.done, again.unchanged, again.links) == (0, 450, 0)
+    (vault / "n0199.md").write_text("changed [[n0200]]")
+    assert book.import_folder(str(vault)).updated == 1
+
+
+IMPORTER = """
+import sys, commonbook
+def told(what, done, total):
+    if what != "looking":
+        print(what, done, flush=True)
+commonbook.open(sys.argv[1]).import_folder(sys.argv[2], progress=told)
+"""
+
+
+def importing(place: Path | str, vault: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", IMPORTER, str(place), str(vault)], stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.slow
+def test_an_import_that_is_killed_goes_on_where_it_was(place: Path | str, tmp_path: Path):
+    vault = chain(tmp_path / "many", 1500)
+    commonbook.open(place).close()
+    reached: list[int] = []
+    for pause in (0.0, 0.01, 0.03, 0.06, 0.1, 0.15):
+        with importing(place, vault) as importer:
+            assert importer.stdout is not None
+            importer.stdout.readline()
+            time.sleep(pause)
+            importer.send_signal(signal.SIGKILL)
+        with opened(place) as book:
+            reached.append(len(everything(book)))
+    with opened(place) as book:
+        report = book.import_folder(str(vault))
+        assert report.done + report.unchanged == 1500
+        found = everything(book)
+        assert sorted(found) == [f"n{number:04}.md" for number in range(1500)]
+        assert sum(len(memory.links) for memory in found.values()) == 1499
+        again = book.import_folder(str(vault))
+        assert (again.done, again.unchanged, again.updated, again.links) == (0, 1500, 0, 0)
+        assert book.verify_log().ok
+        assert book.doctor() == ()
+    assert reached == sorted(reached)
+    assert 0 < reached[0] < 1500, "the kill came too late"
+
+
+@pytest.mark.slow
+def test_two_processes_that_import_one_folder_at_once_take_each_file_in_once(place: Path | str, tmp_path: Path):
+    vault = chain(tmp_path / "many", 300)
+    commonbook.open(place).close()
+    importers = [importing(place, vault) for _ in range(2)]
+    assert [len(importer.communicate()) and importer.returncode for importer in importers] == [0, 0]
+    with opened(place) as book:
+        assert len(everything(book)) == 300
+        assert sum(len(memory.links) for memory in everything(book).values()) == 299

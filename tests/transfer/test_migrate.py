@@ -1,0 +1,375 @@
+"""Moving a book between a home and PostgreSQL: everything comes along, and the old one is left for good."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+import commonbook
+from commonbook.compose.book import open_book
+from commonbook.compose.migration import move_book
+from commonbook.errors import CommonbookError, Conflict, HomeDamaged, Moved
+from commonbook.model.memory import Draft, Filter, Memory
+from commonbook.settings.settings import DatabaseChoice, Settings
+from commonbook.transfer import migrate
+from tests.support.postgres_server import TEMPLATE
+
+pytestmark = pytest.mark.slow
+
+_NAMES = count()
+
+
+@pytest.fixture
+def empty(postgres):
+    """The address of a database that nobody has used."""
+    name = f"moving_{next(_NAMES)}"
+    yield postgres.make_database(name, template=TEMPLATE)
+    postgres.drop_database(name)
+
+
+@pytest.fixture
+def full(home: Path) -> Path:
+    """A home with something in every table."""
+    with commonbook.open(home) as book:
+        owner = book.remember("Alice owns the billing service", space="team/backend", tags=["people"], key="k1").id
+        book.edit(owner, text="Bertha owns the billing service")
+        book.remember("The deploy runs on Fridays", space="personal", links=[("related_to", owner)])
+        book.delete(book.remember("gone", space="personal").id)
+        book.append("talk", ["Where is the heron?", "On the green weir."], space="personal", tags=["birds"])
+        book.settle("talk")
+        book.append("talk", ["And the otter?"])
+        book.share(owner, "everybody")
+        book.grant("user:alice", "team", "reader")
+        book.create_key("user:alice", label="laptop")
+        for number in range(1_200):
+            if number % 400 == 0:
+                drafts = []
+            drafts.append(Draft(text=f"note {number} of many", space="many"))
+            if len(drafts) == 400:
+                book.remember_many(drafts)
+    return home
+
+
+def settings(place: str | Path, keys: str | None = None) -> Settings:
+    if str(place).startswith("postgresql"):
+        return Settings(home="", cwd=os.getcwd(), database=DatabaseChoice(str(place), keys))
+    return Settings.load(place)
+
+
+def said(place: str | Path, keys: str | None = None) -> dict[str, object]:
+    """Return everything that a book says of itself."""
+    with open_book(settings(place, keys)) as book:
+        items: list[Memory] = []
+        page = book.list(limit=1000)
+        while True:
+            items += page.items
+            if page.next is None:
+                break
+            page = book.list(limit=1000, after=page.next)
+        every = sorted((memory._replace(marks=()) for memory in items), key=lambda memory: memory.id)
+        hits = [
+            (hit.id, hit.passage, hit.score)
+            for asked in ("who owns billing", "heron otter", "note 7 of many")
+            for hit in book.recall(asked, spaces=["/"]).hits
+        ]
+        return {
+            "memories": every,
+            "histories": [book.history(memory.id) for memory in every if memory.revision > 1],
+            "deleted": [memory.id for memory in book.list(Filter(deleted=True)).items],
+            "messages": book.messages("talk").items,
+            "sessions": book.sessions(),
+            "spaces": book.spaces(),
+            "grants": book.grants(),
+            "keys": book.keys(),
+            "log": [book.log(space=space.name, limit=5_000) for space in book.spaces()],
+            "hits": hits,
+            "log_is_right": book.verify_log().findings == (),
+        }
+
+
+def test_a_home_moves_to_postgresql_with_everything_in_it(full: Path, empty: str):
+    before = said(full)
+    told: list[tuple[str, int, int]] = []
+    report = move_book(settings(full), empty, progress=lambda *one: told.append(one))
+    keys = str(full / ".commonbook" / "keys")
+    assert said(empty, keys) == before
+    assert report.tables["memory"] > 1_200
+    assert report.files == 0
+    assert {what for what, _, _ in told} >= {"copying", "comparing"}
+    with open_book(settings(empty, keys)) as book:
+        again = book.remember("Alice owns the billing service", space="team/backend", tags=["people"], key="k1")
+        assert not again.new, "a key that was used before the move is known"
+
+
+def test_what_was_moved_away_is_read_and_refuses_to_be_written_to_with_the_new_address(full: Path, empty: str):
+    with commonbook.open(full) as early:
+        move_book(settings(full), empty)
+        for place in (early, commonbook.open(full)):
+            with pytest.raises(Moved, match="was moved to postgresql://") as caught:
+                place.remember("too late", space="personal")
+            assert "COMMONBOOK_DATABASE=postgresql://" in caught.value.fix
+            with pytest.raises(Moved):
+                place.append("talk", ["too late"])
+            assert place.recall("who owns billing", spaces=["team/"]).hits
+            place.close()
+    with pytest.raises(CommonbookError):
+        move_book(settings(full), str(full.parent / "elsewhere"))
+
+
+def test_a_book_moves_back_into_a_home_with_its_files(full: Path, empty: str, tmp_path: Path):
+    before = said(full)
+    move_book(settings(full), empty)
+    back = tmp_path / "back"
+    keys = str(full / ".commonbook" / "keys")
+    report = move_book(settings(empty, keys), str(back))
+    assert report.files == len(before["memories"])  # type: ignore[arg-type]
+    assert said(back) == before
+    with commonbook.open(back) as book:
+        assert book.doctor() == ()
+        for memory in book.list(limit=50).items:
+            assert (back / memory.path).read_bytes() == (full / memory.path).read_bytes()
+    with open_book(settings(empty, keys)) as left, pytest.raises(Moved) as caught:
+        left.remember("too late", space="personal")
+    assert caught.value.fix.endswith(f"--home {back}")
+
+
+def test_a_home_moves_to_another_folder_too(full: Path, tmp_path: Path):
+    before = said(full)
+    move_book(settings(full), str(tmp_path / "other"))
+    assert said(tmp_path / "other") == before
+
+
+def test_a_move_that_was_interrupted_goes_on_and_misses_nothing(full: Path, empty: str, monkeypatch):
+    class Enough(Exception):
+        pass
+
+    def stop(what: str, done: int, _total: int) -> None:
+        if what == "copying" and done > 2_000:
+            raise Enough
+
+    with pytest.raises(Enough):
+        move_book(settings(full), empty, progress=stop)
+    keys = str(full / ".commonbook" / "keys")
+    with open_book(settings(empty, keys)) as half, pytest.raises(Moved, match="being moved here"):
+        half.remember("not yet", space="personal")
+    with commonbook.open(full) as book:
+        first = book.list(limit=1).items[0].id
+        book.remember("written between two tries", space="aaa")
+        book.delete(first)
+    before = said(full)
+    put, written = migrate._put, []
+
+    def counted(tx, table, rows):
+        written.extend(rows)
+        put(tx, table, rows)
+
+    monkeypatch.setattr(migrate, "_put", counted)
+    report = move_book(settings(full), empty)
+    assert said(empty, keys) == before
+    assert report.rows < 7_500, "what was copied before was copied again"
+    assert len(written) < 8_000
+
+
+class Died(Exception):
+    """Stands in for the end of the process."""
+
+
+def takes_writes(place: str | Path, keys: str | None = None) -> bool:
+    with open_book(settings(place, keys)) as book:
+        try:
+            book.remember("is this the book?", space="personal")
+        except Moved:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("moment", ["comparing", "marked", "writing files", "opened"])
+def test_a_move_into_a_home_that_dies_at_the_end_goes_on_and_at_no_time_do_both_take_writes(
+    full: Path, empty: str, tmp_path: Path, monkeypatch, moment: str
+):
+    keys = str(full / ".commonbook" / "keys")
+    move_book(settings(full), empty)
+    before = said(empty, keys)
+    back = tmp_path / "back"
+
+    def die(*_: object, **__: object) -> None:
+        raise Died
+
+    def stop(what: str, done: int, total: int) -> None:
+        if what == moment and done * 2 >= total:
+            raise Died
+
+    with monkeypatch.context() as dying:
+        if moment == "marked":
+            dying.setattr(migrate, "_write_files", die)
+        elif moment == "opened":
+            dying.setattr("commonbook.tables.home.forget", die)
+        with pytest.raises(Died):
+            move_book(settings(empty, keys), str(back), progress=stop)
+    assert not takes_writes(back)
+    if moment == "comparing":
+        assert takes_writes(empty, keys)
+        before = said(empty, keys)
+    else:
+        assert not takes_writes(empty, keys)
+    move_book(settings(empty, keys), str(back))
+    assert said(back) == before
+    with commonbook.open(back) as book:
+        assert all((back / memory.path).is_file() for memory in before["memories"])  # type: ignore[attr-defined]
+        assert book.doctor() == ()
+    assert not takes_writes(empty, keys)
+    assert takes_writes(back)
+    with pytest.raises(Moved):
+        move_book(settings(empty, keys), str(back))
+
+
+def test_of_two_moves_at_once_the_later_one_does_not_undo_what_the_new_book_was_told(
+    full: Path, empty: str, monkeypatch
+):
+    keys = str(full / ".commonbook" / "keys")
+    copy_all = migrate._copy_all
+    told: list[str] = []
+
+    def overtaken(*arguments):
+        counts = copy_all(*arguments)
+        if not told:
+            told.append("once")
+            move_book(settings(full), empty)
+            with open_book(settings(empty, keys)) as book:
+                told.append(book.remember("told to the new book", space="personal").id)
+        return counts
+
+    monkeypatch.setattr(migrate, "_copy_all", overtaken)
+    with pytest.raises(Moved):
+        move_book(settings(full), empty)
+    with open_book(settings(empty, keys)) as book:
+        assert book.get(told[1]).text == "told to the new book"
+        book.remember("and it goes on", space="personal")
+
+
+def test_a_book_is_not_moved_into_itself(home: Path):
+    commonbook.open(home).close()
+    with pytest.raises(Conflict, match="is this book"):
+        move_book(settings(home), str(home))
+    with commonbook.open(home) as book:
+        assert book.remember("still written to", space="personal").new
+
+
+def test_keys_that_were_copied_in_part_are_copied_again(full: Path, empty: str, tmp_path: Path, monkeypatch):
+    keys = str(full / ".commonbook" / "keys")
+    move_book(settings(full), empty)
+    rename = os.rename
+
+    def die(old: str, new: str) -> None:
+        raise Died
+
+    monkeypatch.setattr(os, "rename", die)
+    with pytest.raises(Died):
+        move_book(settings(empty, keys), str(tmp_path / "back"))
+    monkeypatch.setattr(os, "rename", rename)
+    move_book(settings(empty, keys), str(tmp_path / "back"))
+    assert takes_writes(tmp_path / "back")
+
+
+def test_what_is_written_while_the_book_moves_comes_along_or_is_refused(full: Path, empty: str):
+    """A writer goes on all the time: what was acknowledged is in the new book."""
+    acknowledged: list[str] = []
+    ended = threading.Event()
+
+    def writer() -> None:
+        with commonbook.open(full) as book:
+            for number in count():
+                try:
+                    acknowledged.append(book.remember(f"meanwhile {number}", space="meanwhile").id)
+                    book.edit(acknowledged[number // 2], text=f"edited {number}")
+                except Moved:
+                    ended.set()
+                    return
+
+    thread = threading.Thread(target=writer)
+    thread.start()
+    move_book(settings(full), empty)
+    assert ended.wait(30)
+    thread.join()
+    keys = str(full / ".commonbook" / "keys")
+    assert acknowledged
+    with open_book(settings(empty, keys)) as book:
+        there = {memory.id for memory in _all(book, "meanwhile")}
+        assert set(acknowledged) == there
+        assert book.verify_log().findings == ()
+    assert said(empty, keys) == said(full)
+
+
+def _all(book, space):
+    page = book.list(Filter(space=space), limit=1000)
+    yield from page.items
+    while page.next:
+        page = book.list(Filter(space=space), limit=1000, after=page.next)
+        yield from page.items
+
+
+def test_a_book_with_other_keys_or_with_memories_of_its_own_is_not_moved_into(full: Path, tmp_path: Path):
+    other = tmp_path / "other"
+    with commonbook.open(other) as book:
+        book.remember("mine", space="personal")
+    with pytest.raises(Conflict, match="different keys"):
+        move_book(settings(full), str(other))
+    with commonbook.open(full) as book:
+        book.remember("still written to", space="personal")
+    with commonbook.open(other) as book:
+        assert [memory.text for memory in book.list().items] == ["mine"]
+
+
+def test_a_log_that_does_not_verify_stops_the_move_and_leaves_the_old_book_as_it_is(full: Path, empty: str):
+    import sqlite3
+
+    database = sqlite3.connect(full / ".commonbook" / "state.db")
+    database.execute("UPDATE log_entry SET actor = 'user:mallory' WHERE seq = 2")
+    database.commit()
+    database.close()
+    with pytest.raises(HomeDamaged, match="does not verify"):
+        move_book(settings(full), empty)
+    with commonbook.open(full) as book:
+        book.remember("still written to", space="fresh")
+
+
+def test_every_table_of_the_book_moves(full: Path, postgres_book):
+    """A table that comes later and is forgotten here would be left behind."""
+    stay = {"home", "file", "file_journal", "file_left", "committed"}
+    moved = {table.name: set(table.columns) for table in migrate.TABLES}
+    with commonbook.open(full) as book, book._parts.db.reading() as tx:
+        tables = [row[0] for row in tx.rows("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        here = {name: {row[1] for row in tx.rows(f"PRAGMA table_info({name})")} for name in tables}
+    assert {name: columns for name, columns in here.items() if name not in stay} == moved
+    with open_book(settings(*postgres_book)) as book, book._parts.db.reading() as tx:
+        rows = tx.rows(
+            "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'public'"
+            " AND table_name NOT LIKE 'recall%%'"
+        )
+    there: dict[str, set[str]] = {}
+    for table, column in rows:
+        there.setdefault(table, set()).add(column)
+    assert {name: columns for name, columns in there.items() if name not in stay and name in moved} == moved
+    assert {name for name in there if name not in moved} <= {*stay, "schema", "schema_version", "version"}
+
+
+def test_the_command_moves_the_book_and_says_where_it_is(full: Path, empty: str):
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "commonbook", "--home", str(full), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    done = run("migrate", empty, "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["to"].startswith("postgresql://")
+    assert answer["rows"] > 1_200
+    late = run("remember", "too late")
+    assert late.returncode == 1
+    assert "was moved to postgresql://" in late.stderr

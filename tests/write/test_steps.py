@@ -1,0 +1,183 @@
+"""The steps of a write that are handed in: those before its changes are finalized, and the one behind its commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import commonbook
+from commonbook.book.book import Book
+from commonbook.errors import Conflict, HomeDamaged
+from commonbook.model.spaces import OWNER_ACTOR, Actor
+from commonbook.ports.database import Overtaken, Told, Transaction
+from commonbook.ports.engines import AfterCommit, BeforeSeal, Parts
+from commonbook.write.context import Desk, step
+from commonbook.write.transaction import write, write_all
+
+
+def with_before_seal(book: Book, *steps: BeforeSeal) -> None:
+    book._parts = book._parts._replace(before_seal=steps)
+
+
+def with_after_commit(book: Book, step: AfterCommit) -> None:
+    book._parts = book._parts._replace(after_commit=step)
+
+
+# --- before the changes are finalized
+
+
+def test_the_steps_run_in_their_order_behind_the_operation_and_before_anything_is_finalized(book: Book):
+    ran: list[tuple[str, list[str], int]] = []
+
+    def named(name: str) -> BeforeSeal:
+        def run(desk: Desk) -> None:
+            (logged,) = desk.tx.rows("SELECT count(*) FROM log_entry")
+            ran.append((name, [change.action for change in desk.tx.recorded], logged[0]))
+
+        return step(run)
+
+    book.create_space("weather")
+    before = book.verify_log().entries
+    with_before_seal(book, named("first"), named("second"), named("third"))
+    book.remember("It rains.", space="weather")
+    assert ran == [(name, ["remember"], before) for name in ("first", "second", "third")]
+
+
+def test_every_actor_of_a_transaction_has_each_step(book: Book):
+    ran: list[tuple[str, str]] = []
+    with_before_seal(
+        book,
+        step(lambda desk: ran.append((desk.actor.principal, "first"))),
+        step(lambda desk: ran.append((desk.actor.principal, "second"))),
+    )
+    write_all(book._parts, [Actor("user:alice"), Actor("user:bob")], lambda desks: len(desks))
+    assert ran == [("user:alice", "first"), ("user:alice", "second"), ("user:bob", "first"), ("user:bob", "second")]
+
+
+def test_a_step_that_fails_undoes_the_whole_write(book: Book):
+    committed: list[object] = []
+    with_before_seal(book, step(lambda desk: desk.log(desk.system_space("weather"), "step", ())), step(_failing))
+    with_after_commit(book, lambda _parts, contents: committed.append(contents))
+    with pytest.raises(Conflict):
+        book.remember("It rains.")
+    assert (book.list().items, book.spaces(), committed) == ((), (), [])
+    assert book.verify_log().findings == ()
+
+
+def _failing(_desk: Desk) -> None:
+    raise Conflict("a step refuses", fix="leave it out")
+
+
+def test_a_step_refuses_what_is_no_write_context():
+    with pytest.raises(TypeError, match="given a str"):
+        step(_failing)("a context")
+
+
+# --- what the write contexts of a transaction share
+
+
+def test_the_actors_of_a_transaction_share_all_but_their_changes(book: Book):
+    memory = book.get(book.remember("It rains.", space="weather").id)
+
+    def operation(contexts: Sequence[Desk]) -> None:
+        alice, bob = contexts
+        assert (alice.tx, alice.spaces, alice.permissions) == (bob.tx, bob.spaces, bob.permissions)
+        alice.pending.note_changed_text(memory)
+        alice.pending.note_changed_id(memory.id, space=memory.space.id, principal="user:alice")
+        alice.pending.note_reasoning_change(None, memory)
+        alice.pending.files_to_write[memory.id] = b"It rains."
+        made = alice.system_space("made")
+        assert bob.spaces[made.id] == made
+        assert (bob.pending.changed_texts, bob.pending.changed_ids, bob.pending.reasoning_changed) == ({}, {}, {})
+        assert bob.pending.files_to_write is alice.pending.files_to_write
+        assert bob.pending.early_locks is alice.pending.early_locks
+        raise Conflict("enough was seen", fix="roll it back")
+
+    with pytest.raises(Conflict, match="enough"):
+        write_all(book._parts, [Actor("user:alice"), Actor("user:bob")], operation)
+
+
+def test_whoever_acts_for_an_actor_leaves_its_changes_to_the_steps_of_that_actor(book: Book):
+    memory = book.get(book.remember("It rains.", space="weather").id)
+    seen: list[tuple[str, dict[str, object]]] = []
+    with_before_seal(book, step(lambda desk: seen.append((desk.actor.principal, dict(desk.pending.changed_ids)))))
+
+    def operation(contexts: Sequence[Desk]) -> None:
+        alice, _ = contexts
+        alice.acting_as(Actor("user:carla")).log_memory(memory, "look")
+
+    write_all(book._parts, [Actor("user:alice"), Actor("user:bob")], operation)
+    assert seen == [("user:alice", {memory.id: (memory.space.id, "user:carla")}), ("user:bob", {})]
+
+
+def test_an_operation_that_runs_again_begins_with_nothing_pending(book: Book, monkeypatch: pytest.MonkeyPatch):
+    memory = book.get(book.remember("It rains.", space="weather").id)
+    seen: list[tuple[int, int, int, int]] = []
+    committed: list[Mapping[str, bytes | None]] = []
+    with_before_seal(book)
+    with_after_commit(book, lambda _parts, contents: committed.append(contents))
+
+    def operation(desk: Desk) -> None:
+        pending = desk.pending
+        seen.append(
+            (len(pending.changed_texts), len(pending.changed_ids), len(pending.files_to_write), len(desk.spaces))
+        )
+        desk.system_space(f"made/{len(seen)}")
+        pending.note_changed_text(memory)
+        pending.note_changed_id(memory.id, space=memory.space.id, principal="user:alice")
+        pending.files_to_write[str(len(seen))] = b""
+        if len(seen) < 3:
+            raise Overtaken
+
+    once = book._parts.db.write
+
+    def again(wanted: Callable[[Transaction], Told]) -> Told:
+        """Run it again as often as need be, on an engine too where nobody else can be in its way."""
+        while True:
+            with suppress(Overtaken):
+                return once(wanted)
+
+    monkeypatch.setattr(book._parts.db, "write", again)
+    write(book._parts, OWNER_ACTOR, operation)
+    assert seen == [(0, 0, 0, 1)] * 3
+    assert committed == [{"3": b""}]
+    assert [space.name for space in book.spaces()] == ["made/3", "weather"]
+
+
+# --- behind the commit
+
+
+def test_the_step_behind_the_commit_is_given_the_files_of_what_others_see_already(home: Path):
+    with commonbook.open(home) as book, commonbook.open(home) as other:
+        seen: list[str] = []
+
+        def step(_parts: Parts, contents: Mapping[str, bytes | None]) -> None:
+            for id_, data in contents.items():
+                assert data is not None
+                assert b"It rains." in data
+                seen.append(other.get(id_).text)
+
+        with_after_commit(book, step)
+        book.remember("It rains.")
+        assert seen == ["It rains."]
+
+
+def test_what_goes_wrong_behind_the_commit_takes_nothing_back_and_is_made_good_later(home: Path):
+    with commonbook.open(home) as book:
+        for error in (OSError(5, "the disk is away"), HomeDamaged("the folder is away", fix="bring it back")):
+
+            def failing(_parts: Parts, _contents: object, error: Exception = error) -> None:
+                raise error
+
+            with_after_commit(book, failing)
+            receipt = book.remember("It rains.", tags=[type(error).__name__.lower()])
+            assert book.get(receipt.id).text == "It rains."
+            assert not (home / receipt.path).exists()
+        assert book.status().pending_files == 2
+    with commonbook.open(home) as book:
+        assert book.status().pending_files == 0
+        assert all((home / memory.path).exists() for memory in book.list().items)
+        assert book.doctor() == ()
