@@ -58,9 +58,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(autouse=True)
 def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Work where no project decides the space, and with no settings of the machine's own."""
-    desk = tmp_path / "desk"
-    desk.mkdir()
-    monkeypatch.chdir(desk)
+    ctx = tmp_path / "desk"
+    ctx.mkdir()
+    monkeypatch.chdir(ctx)
     for name in _SETTINGS:
         monkeypatch.delenv(f"COMMONBOOK_{name}", raising=False)
     # A command that takes more than a second tells how far it is, and on a busy machine any command may.

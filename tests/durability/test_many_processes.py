@@ -377,5 +377,5 @@ book.close()
 
 @pytest.mark.parametrize("what", _FORKS)
 def test_a_book_survives_a_fork(place, what):
-    crashing.script(_AROUND.format(story=_FORKS[what]), place, COMMONBOOK_BUSY_SECONDS="5")
+    crashing.script(_AROUND.format(operation=_FORKS[what]), place, COMMONBOOK_BUSY_SECONDS="5")
     assert look_at(place).wrong == []

@@ -129,7 +129,7 @@ def disk(home: Path) -> Disk:
 
 
 @pytest.fixture
-def story(tmp_path: Path, home: Path) -> list[Call]:
+def operation(tmp_path: Path, home: Path) -> list[Call]:
     calls = recorded(tmp_path, "story", "ops", home, said=STORY)
     assert len(list(acknowledgements(calls))) == len(STORY)
     return calls
@@ -139,24 +139,24 @@ def _syncs(calls: list[Call]) -> set[int]:
     return {at for at, call in enumerate(calls) if call.name in {"fsync", "fdatasync"}}
 
 
-def test_everything_acknowledged_outlives_a_power_cut_that_takes_all_that_was_not_synced(tmp_path, disk, story):
-    first = next(at for at, _ in acknowledgements(story))
-    Cutter(tmp_path, disk).play(story, cut_at={at for at in _syncs(story) if at > first}, dice=None)
+def test_everything_acknowledged_outlives_a_power_cut_that_takes_all_that_was_not_synced(tmp_path, disk, operation):
+    first = next(at for at, _ in acknowledgements(operation))
+    Cutter(tmp_path, disk).play(operation, cut_at={at for at in _syncs(operation) if at > first}, dice=None)
 
 
 @pytest.mark.timeout(120 + CUTS)
-def test_everything_acknowledged_outlives_a_power_cut_that_takes_some_of_what_was_not_synced(tmp_path, disk, story):
+def test_everything_acknowledged_outlives_a_power_cut_that_takes_some_of_what_was_not_synced(tmp_path, disk, operation):
     dice = random.Random(SEED)
-    changing = [at for at, call in enumerate(story) if call.name != "openat"]
-    first = next(at for at, _ in acknowledgements(story))
+    changing = [at for at, call in enumerate(operation) if call.name != "openat"]
+    first = next(at for at, _ in acknowledgements(operation))
     points = dice.sample([at for at in changing if at > first], CUTS)
-    Cutter(tmp_path, disk).play(story, cut_at=set(points), dice=dice)
+    Cutter(tmp_path, disk).play(operation, cut_at=set(points), dice=dice)
 
 
-def test_a_home_whose_making_was_cut_off_opens_as_if_it_were_new(tmp_path, disk, story):
-    first = next(at for at, _ in acknowledgements(story))
-    points = set(range(0, first, 7)) | _syncs(story[:first])
-    Cutter(tmp_path, disk).play(story[:first], cut_at=points, dice=random.Random(SEED), beyond=STORY[0])
+def test_a_home_whose_making_was_cut_off_opens_as_if_it_were_new(tmp_path, disk, operation):
+    first = next(at for at, _ in acknowledgements(operation))
+    points = set(range(0, first, 7)) | _syncs(operation[:first])
+    Cutter(tmp_path, disk).play(operation[:first], cut_at=points, dice=random.Random(SEED), beyond=STORY[0])
 
 
 def test_a_home_that_we_made_is_there_when_its_first_memory_is_acknowledged(tmp_path):

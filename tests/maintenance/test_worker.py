@@ -222,9 +222,9 @@ def test_a_long_job_that_runs_out_of_time_is_finished_by_the_next_worker(chosen,
     timed.remember_many([Draft(f"number {at}", space="lab") for at in range(20)])
     some = apply_rules.some
 
-    def slow(desk, *, space):
+    def slow(ctx, *, space):
         clock.forward(seconds=10)
-        return some(desk, space=space)
+        return some(ctx, space=space)
 
     monkeypatch.setattr(apply_rules, "some", slow)
     counts = [_count(timed, "team")]

@@ -27,10 +27,10 @@ def packed(*numbers: float) -> bytes:
 def test_what_was_kept_is_known_byte_for_byte(db):
     made = {vectors.hash_of("one"): packed(0.5, -1.25), vectors.hash_of("two"): bytes(range(256))}
 
-    def story(tx):
+    def operation(tx):
         vectors.keep(tx, ONE, made)
 
-    db.write(story)
+    db.write(operation)
     with db.reading() as tx:
         assert vectors.known(tx, ONE, [*made, vectors.hash_of("three")]) == made
 
@@ -38,57 +38,57 @@ def test_what_was_kept_is_known_byte_for_byte(db):
 def test_vectors_of_another_embedder_are_never_among_the_known_ones(db):
     name = vectors.hash_of("one")
 
-    def story(tx):
+    def operation(tx):
         vectors.keep(tx, ONE, {name: packed(1)})
         assert vectors.known(tx, OTHER, [name]) == {}
         vectors.keep(tx, OTHER, {name: packed(2)})
         assert vectors.known(tx, ONE, [name]) == {name: packed(1)}
         assert vectors.count(tx) == 2
 
-    db.write(story)
+    db.write(operation)
 
 
 def test_of_two_vectors_for_one_text_the_later_stands(db):
 
-    def story(tx):
+    def operation(tx):
         vectors.keep(tx, ONE, {"a": packed(1)})
         vectors.keep(tx, ONE, {"a": packed(2), "b": packed(3)})
         assert vectors.known(tx, ONE, ["a", "b"]) == {"a": packed(2), "b": packed(3)}
 
-    db.write(story)
+    db.write(operation)
 
 
 def test_any_number_can_be_kept_and_asked_for_at_once(db):
     made = {vectors.hash_of(str(at)): packed(at) for at in range(40_000)}
 
-    def story(tx):
+    def operation(tx):
         vectors.keep(tx, ONE, made)
         assert vectors.known(tx, ONE, [*made, *made]) == made
         assert vectors.count(tx) == len(made)
 
-    db.write(story)
+    db.write(operation)
 
 
 def test_nothing_is_no_special_case(db):
 
-    def story(tx):
+    def operation(tx):
         vectors.keep(tx, ONE, {})
         assert vectors.known(tx, ONE, []) == {}
         assert (vectors.count(tx), vectors.drop_others(tx, ONE)) == (0, 0)
 
-    db.write(story)
+    db.write(operation)
 
 
 def test_dropping_the_others_leaves_ones_own(db):
 
-    def story(tx):
+    def operation(tx):
         vectors.keep(tx, ONE, {"a": packed(1)})
         vectors.keep(tx, OTHER, {"a": packed(2), "b": packed(3)})
         assert vectors.drop_others(tx, ONE) == 2
         assert vectors.known(tx, ONE, ["a"]) == {"a": packed(1)}
         assert vectors.known(tx, OTHER, ["a", "b"]) == {}
 
-    db.write(story)
+    db.write(operation)
 
 
 @given(st.sets(st.text(), min_size=2, max_size=5))

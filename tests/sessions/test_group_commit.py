@@ -70,36 +70,36 @@ def together() -> Together:
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
+def ctx() -> Iterator[Desk]:
     made = Desk()
     yield made
     made.go_on()
 
 
 @pytest.fixture
-def going(together: Together, desk: Desk) -> Iterator[Going]:
+def going(together: Together, ctx: Desk) -> Iterator[Going]:
     """Let threads go, each when the one before has come to wait."""
     with ThreadPoolExecutor(50) as pool:
 
         def go(asked: str, *, place: str = "here", key: str | None = None, size: int = 1) -> Future[str]:
-            before = together.waiting(), together.waiting(place), len(desk.parties)
-            future = pool.submit(together.go, place, asked, desk.do, key=key or asked, size=size)
+            before = together.waiting(), together.waiting(place), len(ctx.parties)
+            future = pool.submit(together.go, place, asked, ctx.do, key=key or asked, size=size)
             until = time.monotonic() + 60
-            while before == (together.waiting(), together.waiting(place), len(desk.parties)) and not future.done():
+            while before == (together.waiting(), together.waiting(place), len(ctx.parties)) and not future.done():
                 assert time.monotonic() < until
                 time.sleep(0.001)
             return future
 
         yield go
-        desk.go_on()
+        ctx.go_on()
 
 
-def held(going: Going, desk: Desk, *, place: str = "here") -> list[Future[str]]:
+def held(going: Going, ctx: Desk, *, place: str = "here") -> list[Future[str]]:
     """Keep as many at it as go at once: two."""
-    desk.stop()
+    ctx.stop()
     futures = [going(name, place=place) for name in ("first", "second")]
     for _ in futures:
-        assert desk.stopped.acquire(timeout=60)
+        assert ctx.stopped.acquire(timeout=60)
     return futures
 
 
@@ -107,21 +107,21 @@ def told(futures: Sequence[Future[str]]) -> list[str]:
     return [future.result(60) for future in futures]
 
 
-def test_whoever_finds_nobody_goes_at_once_and_alone(going, desk):
+def test_whoever_finds_nobody_goes_at_once_and_alone(going, ctx):
     assert told([going("a"), going("b")]) == ["A", "B"]
-    assert desk.parties == [(("a",), False), (("b",), False)]
+    assert ctx.parties == [(("a",), False), (("b",), False)]
 
 
-def test_two_do_not_wait_for_each_other(going, desk):
-    assert [future.done() for future in held(going, desk)] == [False, False]
-    assert len(desk.parties) == 2
+def test_two_do_not_wait_for_each_other(going, ctx):
+    assert [future.done() for future in held(going, ctx)] == [False, False]
+    assert len(ctx.parties) == 2
 
 
-def test_those_who_wait_go_together_in_their_order(going, desk):
-    futures = held(going, desk) + [going(name, place=f"place {name}") for name in "abcdef"]
-    desk.go_on()
+def test_those_who_wait_go_together_in_their_order(going, ctx):
+    futures = held(going, ctx) + [going(name, place=f"place {name}") for name in "abcdef"]
+    ctx.go_on()
     assert told(futures) == ["FIRST", "SECOND", *"ABCDEF"]
-    assert desk.parties[2:] == [(tuple("abcdef"), False)]
+    assert ctx.parties[2:] == [(tuple("abcdef"), False)]
 
 
 def test_one_that_waits_goes_when_one_of_two_has_gone_and_several_when_both_have(together):
@@ -167,106 +167,106 @@ def test_one_that_waits_goes_when_one_of_two_has_gone_and_several_when_both_have
     assert parties == [("first",), ("second",), ("a",), ("b", "c", "d")]
 
 
-def test_of_one_key_one_goes_at_a_time(going, desk):
-    futures = held(going, desk) + [going(name, key=name[0]) for name in ("a1", "b1", "a2", "a3", "c1")]
-    desk.go_on()
+def test_of_one_key_one_goes_at_a_time(going, ctx):
+    futures = held(going, ctx) + [going(name, key=name[0]) for name in ("a1", "b1", "a2", "a3", "c1")]
+    ctx.go_on()
     assert told(futures)[2:] == ["A1", "B1", "A2", "A3", "C1"]
-    assert [party for party, _ in desk.parties[2:]] == [("a1", "b1", "c1"), ("a2",), ("a3",)]
+    assert [party for party, _ in ctx.parties[2:]] == [("a1", "b1", "c1"), ("a2",), ("a3",)]
 
 
-def test_a_party_is_limited(going, desk):
-    futures = held(going, desk) + [going(f"{number:02}") for number in range(40)]
-    desk.go_on()
+def test_a_party_is_limited(going, ctx):
+    futures = held(going, ctx) + [going(f"{number:02}") for number in range(40)]
+    ctx.go_on()
     told(futures)
-    assert [len(party) for party, _ in desk.parties[2:]] == [32, 8]
+    assert [len(party) for party, _ in ctx.parties[2:]] == [32, 8]
 
 
-def test_a_party_is_limited_in_size(going, desk):
+def test_a_party_is_limited_in_size(going, ctx):
     sizes = (("a", 100), ("b", 100), ("c", 1), ("large", 200), ("d", 1))
-    futures = held(going, desk) + [going(name, size=size) for name, size in sizes]
-    desk.go_on()
+    futures = held(going, ctx) + [going(name, size=size) for name, size in sizes]
+    ctx.go_on()
     assert told(futures)[2:] == ["A", "B", "C", "LARGE", "D"]
-    assert [party for party, _ in desk.parties[2:]] == [("a", "b"), ("c",), ("large",), ("d",)]
+    assert [party for party, _ in ctx.parties[2:]] == [("a", "b"), ("c",), ("large",), ("d",)]
 
 
-def test_nobody_waits_for_one_that_is_too_large_to_go_with_others(together, going, desk):
-    desk.stop()
+def test_nobody_waits_for_one_that_is_too_large_to_go_with_others(together, going, ctx):
+    ctx.stop()
     huge = [going(name, size=201) for name in ("huge", "vast")]
-    assert desk.parties == [(("huge",), True), (("vast",), True)]
+    assert ctx.parties == [(("huge",), True), (("vast",), True)]
     futures = [going(name) for name in ("first", "second")]
-    assert len(desk.parties) == 4
+    assert len(ctx.parties) == 4
     assert together.waiting() == together.waiting("here") == 0
-    desk.go_on()
+    ctx.go_on()
     assert told([*huge, *futures]) == ["HUGE", "VAST", "FIRST", "SECOND"]
 
 
-def test_the_main_thread_goes_alone_whoever_is_at_it(together, going, desk):
-    futures = held(going, desk)
+def test_the_main_thread_goes_alone_whoever_is_at_it(together, going, ctx):
+    futures = held(going, ctx)
     waiting = going("waits")
-    desk.go_on()
-    assert together.go("here", "main", desk.do, key="main") == "MAIN"
+    ctx.go_on()
+    assert together.go("here", "main", ctx.do, key="main") == "MAIN"
     assert told([*futures, waiting]) == ["FIRST", "SECOND", "WAITS"]
-    assert (("main",), True) in desk.parties
+    assert (("main",), True) in ctx.parties
 
 
-def test_whose_place_is_taken_waits_for_it_with_others_and_nobody_else_does(going, desk):
-    desk.taken |= {"first", "second", "a", "b"}
-    futures = held(going, desk)
+def test_whose_place_is_taken_waits_for_it_with_others_and_nobody_else_does(going, ctx):
+    ctx.taken |= {"first", "second", "a", "b"}
+    futures = held(going, ctx)
     futures += [going("a"), going("free", place="elsewhere"), going("b")]
-    desk.go_on()
+    ctx.go_on()
     assert told(futures) == ["FIRST", "SECOND", "A", "FREE", "B"]
-    assert (("a", "free", "b"), False) in desk.parties
-    patient = [party for party, patient in desk.parties if patient]
+    assert (("a", "free", "b"), False) in ctx.parties
+    patient = [party for party, patient in ctx.parties if patient]
     assert sorted(one for party in patient for one in party) == ["a", "b", "first", "second"]
 
 
-def test_a_place_that_was_taken_is_waited_for_at_once_for_a_while(going, desk, monkeypatch):
-    desk.taken = {"a"}
+def test_a_place_that_was_taken_is_waited_for_at_once_for_a_while(going, ctx, monkeypatch):
+    ctx.taken = {"a"}
     assert told([going("a")]) == ["A"]
     assert told([going("b")]) == ["B"]
     assert told([going("c", place="elsewhere")]) == ["C"]
     monkeypatch.setattr("commonbook.sessions.group_commit._CROWDED", 0.0)
-    desk.taken = {"e"}
+    ctx.taken = {"e"}
     assert told([going("e", place="third")]) == ["E"]
     assert told([going("f", place="third")]) == ["F"]
-    asked = [(party[0], patient) for party, patient in desk.parties]
+    asked = [(party[0], patient) for party, patient in ctx.parties]
     assert asked == [("a", False), ("a", True), ("b", True), ("c", False), ("e", False), ("e", True), ("f", False)]
 
 
-def test_what_one_asks_wrongly_is_told_to_it_alone(going, desk):
-    desk.spoilt["bad"] = BadInput("no", fix="yes")
-    futures = held(going, desk) + [going(name, place=name) for name in ("a", "bad", "b")]
-    desk.go_on()
+def test_what_one_asks_wrongly_is_told_to_it_alone(going, ctx):
+    ctx.spoilt["bad"] = BadInput("no", fix="yes")
+    futures = held(going, ctx) + [going(name, place=name) for name in ("a", "bad", "b")]
+    ctx.go_on()
     assert told(futures[:3]) == ["FIRST", "SECOND", "A"]
     assert told(futures[4:]) == ["B"]
     with pytest.raises(BadInput):
         futures[3].result(60)
 
 
-def test_a_bug_is_told_to_whom_it_concerns(going, desk):
-    desk.spoilt["bad"] = ZeroDivisionError()
-    futures = held(going, desk) + [going(name) for name in ("a", "bad", "b")]
-    desk.go_on()
+def test_a_bug_is_told_to_whom_it_concerns(going, ctx):
+    ctx.spoilt["bad"] = ZeroDivisionError()
+    futures = held(going, ctx) + [going(name) for name in ("a", "bad", "b")]
+    ctx.go_on()
     assert told([*futures[:3], futures[4]]) == ["FIRST", "SECOND", "A", "B"]
     with pytest.raises(ZeroDivisionError):
         futures[3].result(60)
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError(), BadInput("no", fix="yes"), Apart()])
-def test_who_comes_behind_those_who_come_later_still_goes_with_others(going, desk, error):
-    desk.spoilt["bad"] = error
+def test_who_comes_behind_those_who_come_later_still_goes_with_others(going, ctx, error):
+    ctx.spoilt["bad"] = error
     asked = {"a1": "a", "bad": "b", "a2": "a", "b2": "b", "a3": "a"}
-    futures = held(going, desk) + [going(name, key=key, place=name) for name, key in asked.items()]
-    desk.go_on()
+    futures = held(going, ctx) + [going(name, key=key, place=name) for name, key in asked.items()]
+    ctx.go_on()
     assert told([*futures[:3], *futures[4:]]) == ["FIRST", "SECOND", "A1", "A2", "B2", "A3"]
     assert isinstance(futures[3].exception(60), type(error))
-    assert [party for party, patient in desk.parties[2:] if not patient] == [("a1", "bad"), ("a2", "b2"), ("a3",)]
+    assert [party for party, patient in ctx.parties[2:] if not patient] == [("a1", "bad"), ("a2", "b2"), ("a3",)]
 
 
-def test_what_one_asks_wrongly_by_itself_is_not_tried_again(going, desk):
-    desk.spoilt["bad"] = BadInput("no", fix="yes")
-    assert going("bad").exception(60) is desk.spoilt["bad"]
-    assert desk.parties == [(("bad",), False)]
+def test_what_one_asks_wrongly_by_itself_is_not_tried_again(going, ctx):
+    ctx.spoilt["bad"] = BadInput("no", fix="yes")
+    assert going("bad").exception(60) is ctx.spoilt["bad"]
+    assert ctx.parties == [(("bad",), False)]
 
 
 def test_who_is_alone_and_patient_must_be_told_something(together):
@@ -274,50 +274,50 @@ def test_who_is_alone_and_patient_must_be_told_something(together):
         together.go("here", "a", lambda asked, *, patient, alone: [LATER for _ in asked], key="a")
 
 
-def test_of_places_that_were_taken_not_more_are_remembered_than_is_good(together, going, desk, monkeypatch):
+def test_of_places_that_were_taken_not_more_are_remembered_than_is_good(together, going, ctx, monkeypatch):
     monkeypatch.setattr("commonbook.sessions.group_commit._MOST_CROWDED", 3)
-    desk.taken = set("abcdefgh")
+    ctx.taken = set("abcdefgh")
     for name in "abcdefgh":
         assert told([going(name, place=name)]) == [name.upper()]
         assert len(together._crowded) <= 3
 
 
-def test_apart_lets_each_come_later(going, desk):
-    desk.spoilt["never with others"] = Apart()
-    futures = held(going, desk) + [going(name) for name in ("a", "b")]
+def test_apart_lets_each_come_later(going, ctx):
+    ctx.spoilt["never with others"] = Apart()
+    futures = held(going, ctx) + [going(name) for name in ("a", "b")]
     bad = going("never with others")
-    desk.go_on()
+    ctx.go_on()
     assert told(futures) == ["FIRST", "SECOND", "A", "B"]
     with pytest.raises(Apart):
         bad.result(60)
 
 
 @pytest.mark.parametrize("kind", [DatabaseUnreachable, Busy])
-def test_what_concerns_all_is_told_to_all_and_nothing_is_done_again(going, desk, kind):
-    desk.spoilt["b"] = kind("gone", fix="wait")
-    futures = held(going, desk) + [going(name) for name in ("a", "b", "c")]
-    desk.go_on()
+def test_what_concerns_all_is_told_to_all_and_nothing_is_done_again(going, ctx, kind):
+    ctx.spoilt["b"] = kind("gone", fix="wait")
+    futures = held(going, ctx) + [going(name) for name in ("a", "b", "c")]
+    ctx.go_on()
     told(futures[:2])
     errors = [future.exception(60) for future in futures[2:]]
     assert [(type(error), error.message, error.fix) for error in errors] == [(kind, "gone", "wait")] * 3
     assert len({id(error) for error in errors}) == 3
     assert [error.__cause__ for error in errors] == [None, errors[0], errors[0]]
-    assert [party for party, _ in desk.parties[2:]] == [("a", "b", "c")]
+    assert [party for party, _ in ctx.parties[2:]] == [("a", "b", "c")]
 
 
-def test_who_waits_behind_what_failed_goes_by_itself(going, desk):
-    desk.spoilt["first"] = DatabaseUnreachable("gone", fix="wait")
-    first, second = held(going, desk)
+def test_who_waits_behind_what_failed_goes_by_itself(going, ctx):
+    ctx.spoilt["first"] = DatabaseUnreachable("gone", fix="wait")
+    first, second = held(going, ctx)
     rest = [going(name, place=name) for name in "abc"]
-    desk.go_on()
-    assert first.exception(60) is desk.spoilt["first"]
+    ctx.go_on()
+    assert first.exception(60) is ctx.spoilt["first"]
     assert told([second, *rest]) == ["SECOND", "A", "B", "C"]
-    assert sorted(desk.parties[2:]) == [(("a",), True), (("b",), True), (("c",), True)]
+    assert sorted(ctx.parties[2:]) == [(("a",), True), (("b",), True), (("c",), True)]
 
 
-def test_who_waits_for_what_is_taken_itself_keeps_nobody_from_the_same_place(together, going, desk):
-    place: Desk = desk
-    desk.held.add("stuck")
+def test_who_waits_for_what_is_taken_itself_keeps_nobody_from_the_same_place(together, going, ctx):
+    place: Desk = ctx
+    ctx.held.add("stuck")
     reached, go_on = threading.Event(), threading.Event()
 
     def do(asked: Sequence[str], /, *, patient: bool, alone: bool) -> Sequence[str | Later]:
@@ -333,10 +333,10 @@ def test_who_waits_for_what_is_taken_itself_keeps_nobody_from_the_same_place(tog
         assert told([going("other")]) == ["OTHER"]
         go_on.set()
         assert told([stuck]) == ["STUCK"]
-    assert desk.parties == [(("stuck",), False), (("stuck",), True), (("other",), True), (("stuck",), True)]
+    assert ctx.parties == [(("stuck",), False), (("stuck",), True), (("other",), True), (("stuck",), True)]
 
 
-def test_who_has_waited_as_long_for_what_is_busy_is_told_so_and_who_came_late_goes_next(together, desk, monkeypatch):
+def test_who_has_waited_as_long_for_what_is_busy_is_told_so_and_who_came_late_goes_next(together, ctx, monkeypatch):
     now = [0.0]
     monkeypatch.setattr("commonbook.sessions.group_commit.time.monotonic", lambda: now[0])
     together._note_crowd("here")
@@ -371,27 +371,27 @@ def test_who_has_waited_as_long_for_what_is_busy_is_told_so_and_who_came_late_go
     assert parties == [("first",), ("c", "d")]
 
 
-def test_nobody_is_left_waiting_by_a_leader_that_was_interrupted(going, desk):
-    desk.spoilt["a"] = KeyboardInterrupt()
-    futures = held(going, desk) + [going(name) for name in ("a", "b")]
-    desk.go_on()
+def test_nobody_is_left_waiting_by_a_leader_that_was_interrupted(going, ctx):
+    ctx.spoilt["a"] = KeyboardInterrupt()
+    futures = held(going, ctx) + [going(name) for name in ("a", "b")]
+    ctx.go_on()
     told(futures[:2])
     assert isinstance(futures[2].exception(60), KeyboardInterrupt)
     with pytest.raises(Busy, match="may have been made or not"):
         futures[3].result(60)
-    desk.spoilt.clear()
+    ctx.spoilt.clear()
     assert told([going("later")]) == ["LATER"]
 
 
-def test_a_thread_that_is_interrupted_when_it_is_to_lead_leaves_nobody_waiting(together, going, desk):
+def test_a_thread_that_is_interrupted_when_it_is_to_lead_leaves_nobody_waiting(together, going, ctx):
     idents: list[int] = []
 
     def interrupted() -> None:
         idents.append(threading.get_ident())
-        together.go("here", "hit", desk.do, key="hit")
+        together.go("here", "hit", ctx.do, key="hit")
 
     with ThreadPoolExecutor(1) as pool:
-        futures = held(going, desk)
+        futures = held(going, ctx)
         hit = pool.submit(interrupted)
         while not together.waiting():
             time.sleep(0.001)
@@ -399,64 +399,64 @@ def test_a_thread_that_is_interrupted_when_it_is_to_lead_leaves_nobody_waiting(t
         # It is told when it wakes up, and that is when it is to lead the others.
         raising = ctypes.pythonapi.PyThreadState_SetAsyncExc
         assert raising(ctypes.c_ulong(idents[0]), ctypes.py_object(Interruption)) == 1
-        desk.go_on()
+        ctx.go_on()
         assert told([*futures, *rest]) == ["FIRST", "SECOND", "A", "B"]
         with pytest.raises(Interruption):
             hit.result(60)
     assert together._queues == {}
 
 
-def test_nobody_waits_for_a_quick_party_that_is_stuck(together, going, desk, monkeypatch):
+def test_nobody_waits_for_a_quick_party_that_is_stuck(together, going, ctx, monkeypatch):
     monkeypatch.setattr("commonbook.sessions.group_commit._LONG", 0.05)
-    stuck = held(going, desk)
+    stuck = held(going, ctx)
     rest = [going(name, place=name) for name in "ab"]
     # They go when they have waited for a while, though nobody has let them.
-    assert desk.stopped.acquire(timeout=60)
-    assert (("a", "b"), False) in desk.parties
+    assert ctx.stopped.acquire(timeout=60)
+    assert (("a", "b"), False) in ctx.parties
     assert not any(future.done() for future in stuck)
-    desk.go_on()
+    ctx.go_on()
     assert told([*stuck, *rest]) == ["FIRST", "SECOND", "A", "B"]
     assert together._queues == {}
 
 
-def test_nobody_hurries_those_who_are_patient(together, going, desk, monkeypatch):
+def test_nobody_hurries_those_who_are_patient(together, going, ctx, monkeypatch):
     monkeypatch.setattr("commonbook.sessions.group_commit._LONG", 0.02)
-    desk.taken = set("abc")
+    ctx.taken = set("abc")
     monkeypatch.setattr(together, "_is_crowded", lambda place: True)
-    desk.stop()
+    ctx.stop()
     futures = [going(name) for name in "abc"]
-    assert desk.stopped.acquire(timeout=60)
+    assert ctx.stopped.acquire(timeout=60)
     time.sleep(0.2)
-    assert desk.parties == [(("a",), True)]
-    desk.go_on()
+    assert ctx.parties == [(("a",), True)]
+    ctx.go_on()
     assert told(futures) == ["A", "B", "C"]
-    assert desk.parties[1:] == [(("b", "c"), True)]
+    assert ctx.parties[1:] == [(("b", "c"), True)]
 
 
-def test_nothing_is_left_when_everybody_has_gone(together, going, desk):
-    futures = held(going, desk) + [going(name, place=name) for name in "abc"]
-    desk.go_on()
+def test_nothing_is_left_when_everybody_has_gone(together, going, ctx):
+    futures = held(going, ctx) + [going(name, place=name) for name in "abc"]
+    ctx.go_on()
     told(futures)
     assert together.waiting() == together.waiting("a") == 0
     assert together._queues == {}
 
 
-def test_a_forked_child_waits_for_nobody(together, going, desk):
-    futures = held(going, desk)
+def test_a_forked_child_waits_for_nobody(together, going, ctx):
+    futures = held(going, ctx)
     with warnings.catch_warnings():
         # Newer Pythons warn of forks beside threads.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if not child:
         try:
-            desk.go_on()
-            done = ThreadPoolExecutor(1).submit(together.go, "here", "child", desk.do, key="child")
+            ctx.go_on()
+            done = ThreadPoolExecutor(1).submit(together.go, "here", "child", ctx.do, key="child")
             os._exit(0 if done.result(30) == "CHILD" else 1)
         finally:
             # However it goes, the child is no second test run.
             os._exit(2)
     assert os.waitpid(child, 0)[1] == 0
-    desk.go_on()
+    ctx.go_on()
     assert told(futures) == ["FIRST", "SECOND"]
 
 

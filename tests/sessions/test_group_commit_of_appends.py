@@ -74,10 +74,10 @@ def test_who_sends_by_itself_what_cannot_be_is_refused_at_once(crowd, book):
 def test_what_is_damaged_for_one_is_told_to_it_alone(crowd, book, monkeypatch):
     append = Appender._append
 
-    def damaged(self, desk, parcel, taking=None):
+    def damaged(self, ctx, parcel, taking=None):
         if parcel.session_id == "b":
             raise HomeDamaged("the session cannot be read", fix="restore it")
-        return append(self, desk, parcel, taking)
+        return append(self, ctx, parcel, taking)
 
     monkeypatch.setattr(Appender, "_append", damaged)
     futures = crowd.keep_two() + [crowd.append(name, "It rains.") for name in "abc"]

@@ -390,10 +390,10 @@ def test_a_worker_that_is_stuck_with_one_session_leaves_the_others_to_another_wo
 def test_a_session_whose_settling_fails_blocks_neither_its_messages_nor_others(timed, clock, monkeypatch):
     episode = settle._episode
 
-    def failing(desk, session, messages, reason):
+    def failing(ctx, session, messages, reason):
         if session.id == "bad":
             raise RuntimeError("the model answers nonsense")
-        return episode(desk, session, messages, reason)
+        return episode(ctx, session, messages, reason)
 
     monkeypatch.setattr(settle, "_episode", failing)
     for name in ("bad", "good"):

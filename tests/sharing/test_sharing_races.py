@@ -27,7 +27,7 @@ from commonbook.model.spaces import LOCAL_OWNER, OWNER_ACTOR
 from commonbook.sharing import make_copy, propagate
 from commonbook.tables import jobs, links, memories, spaces
 from commonbook.write import transaction
-from commonbook.write.context import Desk
+from commonbook.write.context import WriteContext
 from tests.support import crashing
 from tests.support.crashing import look_at
 from tests.support.sharing_child import Children, Deed, children
@@ -301,9 +301,9 @@ def many_copies(book: Book, count: int) -> tuple[str, list[str]]:
     return source, made
 
 
-def _shared_into(desk: Desk, *, source: str, names: list[str]) -> list[str]:
-    memory = desk.look_at(source)
-    return [make_copy.copied(desk, memory, desk.space(name), LIVE).id for name in names]
+def _shared_into(ctx: WriteContext, *, source: str, names: list[str]) -> list[str]:
+    memory = ctx.look_at(source)
+    return [make_copy.copied(ctx, memory, ctx.space(name), LIVE).id for name in names]
 
 
 def wrong_with_fan_out(book: Book, source: str, copies: list[str], text: str) -> list[str]:

@@ -14,7 +14,7 @@ from commonbook.errors import Conflict, HomeDamaged
 from commonbook.model.spaces import OWNER_ACTOR, Actor
 from commonbook.ports.database import Overtaken, Told, Transaction
 from commonbook.ports.engines import AfterCommit, BeforeSeal, Parts
-from commonbook.write.context import Desk, step
+from commonbook.write.context import WriteContext, step
 from commonbook.write.transaction import write, write_all
 
 
@@ -33,9 +33,9 @@ def test_the_steps_run_in_their_order_behind_the_operation_and_before_anything_i
     ran: list[tuple[str, list[str], int]] = []
 
     def named(name: str) -> BeforeSeal:
-        def run(desk: Desk) -> None:
-            (logged,) = desk.tx.rows("SELECT count(*) FROM log_entry")
-            ran.append((name, [change.action for change in desk.tx.recorded], logged[0]))
+        def run(ctx: WriteContext) -> None:
+            (logged,) = ctx.tx.rows("SELECT count(*) FROM log_entry")
+            ran.append((name, [change.action for change in ctx.tx.recorded], logged[0]))
 
         return step(run)
 
@@ -50,16 +50,16 @@ def test_every_actor_of_a_transaction_has_each_step(book: Book):
     ran: list[tuple[str, str]] = []
     with_before_seal(
         book,
-        step(lambda desk: ran.append((desk.actor.principal, "first"))),
-        step(lambda desk: ran.append((desk.actor.principal, "second"))),
+        step(lambda ctx: ran.append((ctx.actor.principal, "first"))),
+        step(lambda ctx: ran.append((ctx.actor.principal, "second"))),
     )
-    write_all(book._parts, [Actor("user:alice"), Actor("user:bob")], lambda desks: len(desks))
+    write_all(book._parts, [Actor("user:alice"), Actor("user:bob")], lambda contexts: len(contexts))
     assert ran == [("user:alice", "first"), ("user:alice", "second"), ("user:bob", "first"), ("user:bob", "second")]
 
 
 def test_a_step_that_fails_undoes_the_whole_write(book: Book):
     committed: list[object] = []
-    with_before_seal(book, step(lambda desk: desk.log(desk.system_space("weather"), "step", ())), step(_failing))
+    with_before_seal(book, step(lambda ctx: ctx.log(ctx.system_space("weather"), "step", ())), step(_failing))
     with_after_commit(book, lambda _parts, contents: committed.append(contents))
     with pytest.raises(Conflict):
         book.remember("It rains.")
@@ -67,7 +67,7 @@ def test_a_step_that_fails_undoes_the_whole_write(book: Book):
     assert book.verify_log().findings == ()
 
 
-def _failing(_desk: Desk) -> None:
+def _failing(_ctx: WriteContext) -> None:
     raise Conflict("a step refuses", fix="leave it out")
 
 
@@ -82,7 +82,7 @@ def test_a_step_refuses_what_is_no_write_context():
 def test_the_actors_of_a_transaction_share_all_but_their_changes(book: Book):
     memory = book.get(book.remember("It rains.", space="weather").id)
 
-    def operation(contexts: Sequence[Desk]) -> None:
+    def operation(contexts: Sequence[WriteContext]) -> None:
         alice, bob = contexts
         assert (alice.tx, alice.spaces, alice.permissions) == (bob.tx, bob.spaces, bob.permissions)
         alice.pending.note_changed_text(memory)
@@ -103,9 +103,9 @@ def test_the_actors_of_a_transaction_share_all_but_their_changes(book: Book):
 def test_whoever_acts_for_an_actor_leaves_its_changes_to_the_steps_of_that_actor(book: Book):
     memory = book.get(book.remember("It rains.", space="weather").id)
     seen: list[tuple[str, dict[str, object]]] = []
-    with_before_seal(book, step(lambda desk: seen.append((desk.actor.principal, dict(desk.pending.changed_ids)))))
+    with_before_seal(book, step(lambda ctx: seen.append((ctx.actor.principal, dict(ctx.pending.changed_ids)))))
 
-    def operation(contexts: Sequence[Desk]) -> None:
+    def operation(contexts: Sequence[WriteContext]) -> None:
         alice, _ = contexts
         alice.acting_as(Actor("user:carla")).log_memory(memory, "look")
 
@@ -120,12 +120,12 @@ def test_an_operation_that_runs_again_begins_with_nothing_pending(book: Book, mo
     with_before_seal(book)
     with_after_commit(book, lambda _parts, contents: committed.append(contents))
 
-    def operation(desk: Desk) -> None:
-        pending = desk.pending
+    def operation(ctx: WriteContext) -> None:
+        pending = ctx.pending
         seen.append(
-            (len(pending.changed_texts), len(pending.changed_ids), len(pending.files_to_write), len(desk.spaces))
+            (len(pending.changed_texts), len(pending.changed_ids), len(pending.files_to_write), len(ctx.spaces))
         )
-        desk.system_space(f"made/{len(seen)}")
+        ctx.system_space(f"made/{len(seen)}")
         pending.note_changed_text(memory)
         pending.note_changed_id(memory.id, space=memory.space.id, principal="user:alice")
         pending.files_to_write[str(len(seen))] = b""

@@ -17,7 +17,7 @@ from commonbook.ports.database import Reading
 from commonbook.ports.engines import Parts
 from commonbook.tables import api_keys
 from commonbook.text import space_paths, validation
-from commonbook.write.context import HOME, Desk, readable_space
+from commonbook.write.context import HOME, WriteContext, readable_space
 from commonbook.write.transaction import write
 
 # --- keys
@@ -45,21 +45,21 @@ def create_key(
     )
     secret = KEY_PREFIX + base64.urlsafe_b64encode(os.urandom(32)).decode().rstrip("=")
 
-    def story(desk: Desk) -> NewKey:
+    def operation(ctx: WriteContext) -> NewKey:
         _require_own(actor, principal)
         key = ApiKey(
             id=new_id(),
             principal=principal,
             label=label,
-            created=desk.tx.now,
+            created=ctx.tx.now,
             created_by=actor.principal,
-            limits=None if wanted is None else tuple((readable_space(desk, name).id, role) for name, role in wanted),
-            expires=require_future(parts, desk.tx.now, expires),
+            limits=None if wanted is None else tuple((readable_space(ctx, name).id, role) for name, role in wanted),
+            expires=require_future(parts, ctx.tx.now, expires),
         )
-        api_keys.add(desk.tx, key, key_hash(parts, secret))
+        api_keys.add(ctx.tx, key, key_hash(parts, secret))
         limits_said = None if wanted is None else [list(one) for one in wanted]
-        desk.log(
-            desk.system_space(HOME),
+        ctx.log(
+            ctx.system_space(HOME),
             "key.create",
             (),
             key=key.id,
@@ -69,7 +69,7 @@ def create_key(
         )
         return NewKey(key, secret)
 
-    return write(parts, actor, story)
+    return write(parts, actor, operation)
 
 
 def listed_keys(parts: Parts, actor: Actor) -> tuple[ApiKey, ...]:
@@ -84,18 +84,18 @@ def listed_keys(parts: Parts, actor: Actor) -> tuple[ApiKey, ...]:
 def revoke_key(parts: Parts, actor: Actor, key_id: str) -> ApiKey:
     """Let a key open nothing from now on; revoking it again changes nothing."""
 
-    def story(desk: Desk) -> ApiKey:
-        _require_good(desk.tx, actor)
-        key = api_keys.find(desk.tx, validation.memory_id(key_id))
+    def operation(ctx: WriteContext) -> ApiKey:
+        _require_good(ctx.tx, actor)
+        key = api_keys.find(ctx.tx, validation.memory_id(key_id))
         if key is None or not (permissions.is_owner(actor) or key.principal == actor.principal):
             raise NotFound(f"there is no key {key_id}", fix="`commonbook key list` shows the keys by their ids")
         if key.revoked is not None:
             return key
-        api_keys.revoke(desk.tx, key.id)
-        desk.log(desk.system_space(HOME), "key.revoke", (), key=key.id, principal=key.principal)
-        return api_keys.find(desk.tx, key.id) or key
+        api_keys.revoke(ctx.tx, key.id)
+        ctx.log(ctx.system_space(HOME), "key.revoke", (), key=key.id, principal=key.principal)
+        return api_keys.find(ctx.tx, key.id) or key
 
-    return write(parts, actor, story)
+    return write(parts, actor, operation)
 
 
 def _require_own(actor: Actor, principal: str) -> None:

@@ -12,7 +12,7 @@ from commonbook.model.spaces import FILESYSTEM, LOCAL_OWNER, ROLES, Actor, Grant
 from commonbook.ports.engines import Parts
 from commonbook.tables import grants, spaces
 from commonbook.text import dates, space_paths
-from commonbook.write.context import Desk, administered_space
+from commonbook.write.context import WriteContext, administered_space
 from commonbook.write.transaction import write
 
 # --- grants
@@ -26,16 +26,16 @@ def grant(
     space_paths.require_space_name(space)
     require_role(role)
 
-    def story(desk: Desk) -> Grant:
-        _hold(desk, space)
-        place = administered_space(desk, space)
-        until = require_future(parts, desk.tx.now, expires)
-        given = Grant(principal, place, role, actor.principal, desk.tx.now, until)
-        grants.give(desk.tx, given)
-        desk.log(place, "grant", (), principal=principal, role=role, expires=time_text(until))
+    def operation(ctx: WriteContext) -> Grant:
+        _hold(ctx, space)
+        place = administered_space(ctx, space)
+        until = require_future(parts, ctx.tx.now, expires)
+        given = Grant(principal, place, role, actor.principal, ctx.tx.now, until)
+        grants.give(ctx.tx, given)
+        ctx.log(place, "grant", (), principal=principal, role=role, expires=time_text(until))
         return given
 
-    return write(parts, actor, story)
+    return write(parts, actor, operation)
 
 
 def revoke(parts: Parts, actor: Actor, principal: str, space: str) -> None:
@@ -43,16 +43,16 @@ def revoke(parts: Parts, actor: Actor, principal: str, space: str) -> None:
     principal = _somebody_else(principal)
     space_paths.require_space_name(space)
 
-    def story(desk: Desk) -> None:
-        _hold(desk, space)
-        place = administered_space(desk, space)
-        if not grants.take(desk.tx, place.id, principal):
+    def operation(ctx: WriteContext) -> None:
+        _hold(ctx, space)
+        place = administered_space(ctx, space)
+        if not grants.take(ctx.tx, place.id, principal):
             raise NotFound(
                 f"{principal} has no grant on the space {space!r}", fix="`commonbook grant list` shows what there is"
             )
-        desk.log(place, "revoke", (), principal=principal)
+        ctx.log(place, "revoke", (), principal=principal)
 
-    write(parts, actor, story)
+    write(parts, actor, operation)
 
 
 def granted(parts: Parts, actor: Actor, *, space: str | None = None) -> tuple[Grant, ...]:
@@ -69,13 +69,13 @@ def granted(parts: Parts, actor: Actor, *, space: str | None = None) -> tuple[Gr
         )
 
 
-def _hold(desk: Desk, name: str) -> None:
+def _hold(ctx: WriteContext, name: str) -> None:
     """Let nobody else change a space, and what is granted on it, before it is looked at who may.
 
     Otherwise somebody could grant itself again what another takes from it at this moment.
     """
-    if desk.tx.locking:
-        chain.hold(desk.tx, [space.id for space in desk.spaces.values() if space.name == name])
+    if ctx.tx.locking:
+        chain.hold(ctx.tx, [space.id for space in ctx.spaces.values() if space.name == name])
 
 
 def require_role(role: str) -> str:

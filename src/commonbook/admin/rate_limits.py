@@ -11,7 +11,7 @@ from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Parts
 from commonbook.tables import rate_limits
 from commonbook.write import context
-from commonbook.write.context import Desk
+from commonbook.write.context import WriteContext
 from commonbook.write.transaction import write
 
 MOST: Final = 1_000_000
@@ -25,16 +25,16 @@ def set_limit(parts: Parts, actor: Actor, action: str, per_minute: int | None, *
         raise BadInput(f"{per_minute} times a minute is out of range", fix=f"give 0 to {MOST:,}")
     whose = EVERYBODY if principal is None else authentication.principal_name(principal)
 
-    def story(desk: Desk) -> Limit:
-        permissions.require_owner(desk.actor, "set limits")
+    def operation(ctx: WriteContext) -> Limit:
+        permissions.require_owner(ctx.actor, "set limits")
         if per_minute is None:
-            rate_limits.drop(desk.tx, whose, action)
+            rate_limits.drop(ctx.tx, whose, action)
         else:
-            rate_limits.put(desk.tx, Limit(whose, action, per_minute, actor.principal))
-        desk.log(desk.system_space(context.HOME), "limit", (), principal=whose, what=action, per_minute=per_minute)
-        return rate_limits.holding(desk.tx, whose, action)
+            rate_limits.put(ctx.tx, Limit(whose, action, per_minute, actor.principal))
+        ctx.log(ctx.system_space(context.HOME), "limit", (), principal=whose, what=action, per_minute=per_minute)
+        return rate_limits.holding(ctx.tx, whose, action)
 
-    return write(parts, actor, story)
+    return write(parts, actor, operation)
 
 
 def listed(parts: Parts, actor: Actor) -> tuple[Limit, ...]:

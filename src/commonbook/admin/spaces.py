@@ -16,7 +16,7 @@ from commonbook.model.spaces import Actor, Space
 from commonbook.ports.engines import Parts
 from commonbook.tables import memories, spaces
 from commonbook.text import space_paths
-from commonbook.write.context import Desk
+from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import free_path
 from commonbook.write.transaction import write
 
@@ -25,13 +25,13 @@ def create(parts: Parts, actor: Actor, name: str) -> Space:
     """Make a space; one that is there already is a conflict."""
     space_paths.require_space_name(name)
 
-    def story(desk: Desk) -> Space:
-        if spaces.named(desk.tx, name) is not None:
-            permissions.require_create(desk.tx, actor, desk.spaces, name)
+    def operation(ctx: WriteContext) -> Space:
+        if spaces.named(ctx.tx, name) is not None:
+            permissions.require_create(ctx.tx, actor, ctx.spaces, name)
             raise SpaceExists(f"the space {name!r} is there already", fix="use it, or choose another name")
-        return desk.space(name)
+        return ctx.space(name)
 
-    return write(parts, actor, story)
+    return write(parts, actor, operation)
 
 
 def rename(parts: Parts, actor: Actor, old: str, new: str) -> Space:
@@ -40,23 +40,23 @@ def rename(parts: Parts, actor: Actor, old: str, new: str) -> Space:
     space_paths.require_space_name(new)
     if space_paths.below(new, old):
         raise BadInput(f"{new!r} lies in {old!r} itself", fix="choose a name outside of it")
-    return scan.write_with_a_look(parts, actor, partial(_rename, old=old, new=new))
+    return scan.write_with_scan(parts, actor, partial(_rename, old=old, new=new))
 
 
-def _rename(desk: Desk, *, old: str, new: str, looked: bool) -> Space:
-    _know_all(desk)
-    going = [space for space in desk.spaces.values() if space_paths.below(space.name, old)]
+def _rename(ctx: WriteContext, *, old: str, new: str, looked: bool) -> Space:
+    _know_all(ctx)
+    going = [space for space in ctx.spaces.values() if space_paths.below(space.name, old)]
     if old not in {space.name for space in going}:
-        permissions.require_create(desk.tx, desk.actor, desk.spaces, old)
+        permissions.require_create(ctx.tx, ctx.actor, ctx.spaces, old)
         raise NotFound(f"there is no space {old!r}", fix="`commonbook space list` shows the spaces")
-    permissions.require_admin(desk.tx, desk.actor, desk.spaces, old)
-    permissions.require_create(desk.tx, desk.actor, desk.spaces, new)
+    permissions.require_admin(ctx.tx, ctx.actor, ctx.spaces, old)
+    permissions.require_create(ctx.tx, ctx.actor, ctx.spaces, new)
     # What others are about to write there waits, and is then told again under the new name.
-    chain.hold(desk.tx, [space.id for space in going])
+    chain.hold(ctx.tx, [space.id for space in going])
     for space in going:
-        for memory in _live(desk, space):
-            hand_edits.fresh(desk, memory, looked=looked)
-    taken = {space.name for space in desk.spaces.values()}
+        for memory in _live(ctx, space):
+            hand_edits.fresh(ctx, memory, looked=looked)
+    taken = {space.name for space in ctx.spaces.values()}
     renamed = {}
     for space in sorted(going, key=lambda one: one.name):
         # Notices go along with what they are about.
@@ -65,36 +65,36 @@ def _rename(desk: Desk, *, old: str, new: str, looked: bool) -> Space:
             raise SpaceExists(
                 f"the space {name!r} is there already", fix="choose another name, or move memories singly"
             )
-        renamed[space.id] = spaces.rename(desk.tx, space, name)
-        desk.spaces[space.id] = renamed[space.id]
-        desk.log(space, "space.rename", (), old=space.name, new=name)
+        renamed[space.id] = spaces.rename(ctx.tx, space, name)
+        ctx.spaces[space.id] = renamed[space.id]
+        ctx.log(space, "space.rename", (), old=space.name, new=name)
     for space in going:
-        _take_along(desk, space, renamed[space.id])
+        _take_along(ctx, space, renamed[space.id])
     return next(space for space in renamed.values() if space.name == new)
 
 
-def _know_all(desk: Desk) -> None:
+def _know_all(ctx: WriteContext) -> None:
     """Let nobody make or rename a space until the story is over, and know those that were since it began."""
-    spaces.hold(desk.tx)
-    if desk.tx.locking:
-        desk.spaces.update(spaces.everything(desk.tx))
+    spaces.hold(ctx.tx)
+    if ctx.tx.locking:
+        ctx.spaces.update(spaces.everything(ctx.tx))
 
 
-def _take_along(desk: Desk, old: Space, new: Space) -> None:
-    desk.issue([_relocated(desk, memory, old, new) for memory in _live(desk, new)])
+def _take_along(ctx: WriteContext, old: Space, new: Space) -> None:
+    ctx.issue([_relocated(ctx, memory, old, new) for memory in _live(ctx, new)])
 
 
-def _live(desk: Desk, space: Space) -> Iterator[Memory]:
+def _live(ctx: WriteContext, space: Space) -> Iterator[Memory]:
     after = ""
-    while found := memories.in_space(desk.tx, {space.id: space}, space.id, after=after):
+    while found := memories.in_space(ctx.tx, {space.id: space}, space.id, after=after):
         after = found[-1].id
         yield from (memory for memory in found if memory.deleted is None)
 
 
-def _relocated(desk: Desk, memory: Memory, old: Space, new: Space) -> Memory:
-    path = free_path(desk, space_paths.moved(memory.path, old.name, new.name))
-    desk.leave(memory, path)
-    memories.relocate(desk.tx, memory, path)
+def _relocated(ctx: WriteContext, memory: Memory, old: Space, new: Space) -> Memory:
+    path = free_path(ctx, space_paths.moved(memory.path, old.name, new.name))
+    ctx.leave(memory, path)
+    memories.relocate(ctx.tx, memory, path)
     return memory._replace(path=path)
 
 
@@ -113,15 +113,15 @@ def set_depth(parts: Parts, actor: Actor, name: str, depth: int | None) -> Space
         raise BadInput(f"a depth of {depth} is out of range", fix=f"give 1 to {DEEPEST}")
     space_paths.require_space_name(name)
 
-    def story(desk: Desk) -> Space:
-        if name not in {space.name for space in desk.spaces.values()}:
-            permissions.require_create(desk.tx, desk.actor, desk.spaces, name)
+    def operation(ctx: WriteContext) -> Space:
+        if name not in {space.name for space in ctx.spaces.values()}:
+            permissions.require_create(ctx.tx, ctx.actor, ctx.spaces, name)
             raise NotFound(f"there is no space {name!r}", fix="`commonbook space list` shows the spaces")
-        space = permissions.require_admin(desk.tx, desk.actor, desk.spaces, name)
+        space = permissions.require_admin(ctx.tx, ctx.actor, ctx.spaces, name)
         if space.depth == depth:
             return space
-        changed = desk.spaces[space.id] = spaces.set_depth(desk.tx, space, depth)
-        desk.log(changed, "space.depth", (), depth=depth)
+        changed = ctx.spaces[space.id] = spaces.set_depth(ctx.tx, space, depth)
+        ctx.log(changed, "space.depth", (), depth=depth)
         return changed
 
-    return write(parts, actor, story)
+    return write(parts, actor, operation)

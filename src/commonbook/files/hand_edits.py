@@ -18,7 +18,7 @@ from commonbook.tables import files, links, memories, revisions
 from commonbook.tables.files import Verdict
 from commonbook.text import space_paths, titles
 from commonbook.write import revise
-from commonbook.write.context import Desk
+from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import new_memory
 
 Outcome = Literal["new", "edited", "moved", "restored", "malformed", "known", "copied", "none"]
@@ -37,52 +37,52 @@ _FIELDS: Final = (
 )
 
 
-def take_in(desk: Desk, path: str) -> Outcome:
+def take_in(ctx: WriteContext, path: str) -> Outcome:
     """Look at the file at a path and let the book say what it says; tell what it was."""
-    base = files.base(desk.tx, path)
-    stat = desk.parts.folder.stat(path)
+    base = files.base(ctx.tx, path)
+    stat = ctx.parts.folder.stat(path)
     if stat is None:
         return "none"
     try:
-        data = desk.parts.folder.read(path)
+        data = ctx.parts.folder.read(path)
     except OSError as error:
-        return _refuse(desk, path, stat, "", base, f"cannot be read: {error.strerror}")
+        return _refuse(ctx, path, stat, "", base, f"cannot be read: {error.strerror}")
     if data is None:
         return "none"
     hash_ = files.content_hash(data)
     if base is not None and base.hash == hash_:
         trouble = None if base.trouble == files.MISSING else base.trouble
-        files.set_base(desk.tx, path, stat, hash_, memory=base.memory, version=base.version, trouble=trouble)
+        files.set_base(ctx.tx, path, stat, hash_, memory=base.memory, version=base.version, trouble=trouble)
         if trouble is None:
-            _follow_again(desk, base)
+            _follow_again(ctx, base)
         return "known"
     try:
-        document = parsed(data, desk.parts)
+        document = parsed(data, ctx.parts)
     except BadFile as error:
-        return _refuse(desk, path, stat, hash_, base, str(error))
-    if not _has_room(desk, document):
-        return _refuse(desk, path, stat, hash_, base, "the front matter is too long: no room is left for our fields")
-    _follow_again(desk, base)
-    memory, how = _whose(desk, path, base, document)
+        return _refuse(ctx, path, stat, hash_, base, str(error))
+    if not _has_room(ctx, document):
+        return _refuse(ctx, path, stat, hash_, base, "the front matter is too long: no room is left for our fields")
+    _follow_again(ctx, base)
+    memory, how = _whose(ctx, path, base, document)
     if memory is None:
-        return _add(desk, path, stat, hash_, document, fresh_id=how == "copied")
-    return _update(desk, memory, path, stat, hash_, document)
+        return _add(ctx, path, stat, hash_, document, fresh_id=how == "copied")
+    return _update(ctx, memory, path, stat, hash_, document)
 
 
-def _has_room(desk: Desk, document: Document) -> bool:
+def _has_room(ctx: WriteContext, document: Document) -> bool:
     """Tell whether the front matter can take the fields that we add."""
     whole = document._replace(
         id=document.id or new_id(),
         title=document.title or titles.title_from(document.text),
-        created=document.created or desk.tx.now,
-        updated=desk.tx.now,
+        created=document.created or ctx.tx.now,
+        updated=ctx.tx.now,
         author=document.author or FILESYSTEM,
         revision=_MANY,
         version=_MANY,
         has_front=True,
     )
     try:
-        rendered_document(whole, desk.parts)
+        rendered_document(whole, ctx.parts)
     except TooLarge:
         return False
     return True
@@ -92,81 +92,81 @@ class FileGone(Exception):
     """A file is not where its memory says: before it is changed, somebody has to look where it went."""
 
 
-def fresh(desk: Desk, memory: Memory, *, looked: bool) -> Memory:
+def fresh(ctx: WriteContext, memory: Memory, *, looked: bool) -> Memory:
     """Take in what a person did to the file of a memory that is about to be changed; return it as it is then."""
-    if not desk.parts.folder.keeps_files:
+    if not ctx.parts.folder.keeps_files:
         return memory
-    base = files.base(desk.tx, memory.path)
+    base = files.base(ctx.tx, memory.path)
     try:
-        stat = desk.parts.folder.stat(memory.path)
+        stat = ctx.parts.folder.stat(memory.path)
     except OSError as error:
         raise FileInTheWay(
             f"{memory.path} cannot be looked at: {error.strerror}", fix="give this user the right to read it"
         ) from error
     if stat is None:
-        if base is not None and not looked and not files.journal(desk.tx, [memory.id]):
+        if base is not None and not looked and not files.journal(ctx.tx, [memory.id]):
             raise FileGone
         return memory
     if base is not None and base.matches(stat) and base.trouble is None:
         return memory
-    if take_in(desk.acting_as(FILESYSTEM_ACTOR), memory.path) == "malformed" or _in_trouble(desk, memory.path):
+    if take_in(ctx.acting_as(FILESYSTEM_ACTOR), memory.path) == "malformed" or _in_trouble(ctx, memory.path):
         raise FileInTheWay(
             f"{memory.path} does not parse, and we do not write over what a person is mending",
             fix=f"mend the front matter of {memory.path}; `commonbook doctor` says what is wrong with it",
         )
-    return desk.require(memory.id)
+    return ctx.require(memory.id)
 
 
-def _in_trouble(desk: Desk, path: str) -> bool:
-    base = files.base(desk.tx, path)
+def _in_trouble(ctx: WriteContext, path: str) -> bool:
+    base = files.base(ctx.tx, path)
     return base is not None and base.trouble is not None
 
 
-def typed(desk: Desk, found: Sequence[Typed]) -> None:
+def typed(ctx: WriteContext, found: Sequence[Typed]) -> None:
     """Take in what came out of an exchange: on top of what the memory says, or into its history."""
     for one in found:
-        data = desk.parts.folder.read_out(one.name)
-        memory = memories.find(desk.tx, desk.spaces, one.memory)
+        data = ctx.parts.folder.read_out(one.name)
+        memory = memories.find(ctx.tx, ctx.spaces, one.memory)
         if data is None:
             continue
         if memory is None:
             # The database that knew the memory is lost: its text is not.
-            desk.parts.folder.put_back(one.name, f"recovered-{one.name}.md")
+            ctx.parts.folder.put_back(one.name, f"recovered-{one.name}.md")
             continue
-        document = _legible(desk, data)
+        document = _legible(ctx, data)
         if document.id not in (None, memory.id):
             # Another memory's file lay at our path: it goes beside it, where the next look finds it.
-            desk.parts.folder.put_back(one.name, one.path or memory.path)
+            ctx.parts.folder.put_back(one.name, one.path or memory.path)
             continue
-        if files.content_hash(data) in files.known_hashes(desk.tx, memory.id):
+        if files.content_hash(data) in files.known_hashes(ctx.tx, memory.id):
             continue
-        if document.version != memory.version and _is_known(desk, memory, document):
+        if document.version != memory.version and _is_known(ctx, memory, document):
             # A text of ours that another process wrote out late, or one that a person went back to: it is kept already.
             continue
         verdict = files.judge(version=document.version, row_version=memory.version, journal=one.journal)
         if one.journal is not None and verdict is Verdict.NEWER and memory.deleted is None:
-            _revise(desk, memory, said_by(memory, document), seen=document.version)
+            _revise(ctx, memory, said_by(memory, document), seen=document.version)
         else:
-            _record_earlier(desk, memory, document)
+            _record_earlier(ctx, memory, document)
 
 
-def _refuse(desk: Desk, path: str, stat: FileStat, hash_: str, base: files.Base | None, reason: str) -> Outcome:
+def _refuse(ctx: WriteContext, path: str, stat: FileStat, hash_: str, base: files.Base | None, reason: str) -> Outcome:
     """Leave a file that does not parse alone, and remember what is wrong with it."""
-    memory = base.memory if base else memories.at_path(desk.tx, path)
+    memory = base.memory if base else memories.at_path(ctx.tx, path)
     version = base.version if base else 0
-    files.set_base(desk.tx, path, stat, hash_, memory=memory, version=version, trouble=reason)
+    files.set_base(ctx.tx, path, stat, hash_, memory=memory, version=version, trouble=reason)
     return "malformed"
 
 
-def _whose(desk: Desk, path: str, base: files.Base | None, document: Document) -> tuple[Memory | None, str]:
+def _whose(ctx: WriteContext, path: str, base: files.Base | None, document: Document) -> tuple[Memory | None, str]:
     """Decide which memory a file means: the known path keeps its id, a moved file takes its own along."""
-    here = memories.find(desk.tx, desk.spaces, base.memory) if base and base.memory else None
+    here = memories.find(ctx.tx, ctx.spaces, base.memory) if base and base.memory else None
     if here is not None and here.deleted is not None:
         here = None
-    named = memories.find(desk.tx, desk.spaces, document.id) if document.id else None
+    named = memories.find(ctx.tx, ctx.spaces, document.id) if document.id else None
     if named is not None and here is not None and named.id != here.id:
         # An id edited by hand is put back, unless the file that it belongs to was really moved over this one.
-        moved_over = named.deleted is not None or not _is_at_home(desk, named)
+        moved_over = named.deleted is not None or not _is_at_home(ctx, named)
         return (named, "moved") if moved_over else (here, "known")
     if here is not None:
         return here, "known"
@@ -174,28 +174,28 @@ def _whose(desk: Desk, path: str, base: files.Base | None, document: Document) -
         return None, "new"
     if named.deleted is not None:
         return named, "restored"
-    pending = files.journal(desk.tx, [named.id]).get(named.id)
-    if named.path == path or (pending and path in pending.paths) or files.left(desk.tx, path) == named.id:
+    pending = files.journal(ctx.tx, [named.id]).get(named.id)
+    if named.path == path or (pending and path in pending.paths) or files.left(ctx.tx, path) == named.id:
         return named, "known"
-    if pending or _is_at_home(desk, named):
+    if pending or _is_at_home(ctx, named):
         return None, "copied"
     return named, "moved"
 
 
-def _is_at_home(desk: Desk, memory: Memory) -> bool:
+def _is_at_home(ctx: WriteContext, memory: Memory) -> bool:
     """Tell whether a memory's own file is still where it was: a file that names another memory is not it."""
     try:
-        data = desk.parts.folder.read(memory.path)
-        there = None if data is None else parsed(data, desk.parts).id
+        data = ctx.parts.folder.read(memory.path)
+        there = None if data is None else parsed(data, ctx.parts).id
     except (BadFile, OSError):
         return True
-    return desk.parts.folder.exists(memory.path) if data is None else there in {None, memory.id}
+    return ctx.parts.folder.exists(memory.path) if data is None else there in {None, memory.id}
 
 
-def _legible(desk: Desk, data: bytes) -> Document:
+def _legible(ctx: WriteContext, data: bytes) -> Document:
     """Read what a person typed; what does not parse is kept as plain text."""
     try:
-        return parsed(data, desk.parts)
+        return parsed(data, ctx.parts)
     except BadFile:
         text = data.decode("utf-8", "replace").replace("\0", "\ufffd")
         return Document(text=text)
@@ -204,12 +204,12 @@ def _legible(desk: Desk, data: bytes) -> Document:
 # --- a file that is new
 
 
-def _add(desk: Desk, path: str, stat: FileStat, hash_: str, document: Document, *, fresh_id: bool) -> Outcome:
+def _add(ctx: WriteContext, path: str, stat: FileStat, hash_: str, document: Document, *, fresh_id: bool) -> Outcome:
     memory_id = document.id if document.id and not fresh_id else new_id()
-    space = desk.space(space_paths.space_of(path), origin="folder")
+    space = ctx.space(space_paths.space_of(path), origin="folder")
     own = document.id == memory_id
     memory = new_memory(
-        desk,
+        ctx,
         memory_id=memory_id,
         space=space,
         path=path,
@@ -218,107 +218,107 @@ def _add(desk: Desk, path: str, stat: FileStat, hash_: str, document: Document, 
         text=document.text,
     )
     memory = filled_from_file(memory, document, same_id=own)._replace(
-        updated=document.updated or desk.tx.now,
+        updated=document.updated or ctx.tx.now,
         shared=tie_of(document),
     )
     # A file that somebody copied was shared by nobody: it does not follow what the copied one follows.
-    memory = revise.arrived(desk, memory) if own else revise.detached(memory)
-    memories.add(desk.tx, [memory])
-    links.add(desk.tx, space.id, memory.links)
-    episode_files.adopt(desk, memory)
-    files.set_base(desk.tx, path, stat, hash_, memory=memory.id, version=memory.version)
-    files.arrive(desk.tx, path)
-    desk.shake(None, memory)
-    desk.log_memory(memory, "remember", how="file")
-    if files.content_hash(rendered(memory, desk.parts)) != hash_:
-        desk.issue([memory])
+    memory = revise.arrived(ctx, memory) if own else revise.detached(memory)
+    memories.add(ctx.tx, [memory])
+    links.add(ctx.tx, space.id, memory.links)
+    episode_files.adopt(ctx, memory)
+    files.set_base(ctx.tx, path, stat, hash_, memory=memory.id, version=memory.version)
+    files.arrive(ctx.tx, path)
+    ctx.shake(None, memory)
+    ctx.log_memory(memory, "remember", how="file")
+    if files.content_hash(rendered(memory, ctx.parts)) != hash_:
+        ctx.issue([memory])
     return "copied" if fresh_id else "new"
 
 
 # --- a file of a memory that we know
 
 
-def _update(desk: Desk, memory: Memory, path: str, stat: FileStat, hash_: str, document: Document) -> Outcome:
-    unchanged = hash_ == files.content_hash(rendered(memory, desk.parts))
+def _update(ctx: WriteContext, memory: Memory, path: str, stat: FileStat, hash_: str, document: Document) -> Outcome:
+    unchanged = hash_ == files.content_hash(rendered(memory, ctx.parts))
     if path != memory.path or memory.deleted is not None:
-        if files.left(desk.tx, path) == memory.id and memory.deleted is None and _is_at_home(desk, memory):
-            return _save_at_left_path(desk, memory, path, stat, hash_, document)
-        _replace_base(desk, path, stat, hash_, memory)
-        return _arrive(desk, memory, path, None if unchanged else document)
-    journal = files.journal(desk.tx, [memory.id]).get(memory.id)
+        if files.left(ctx.tx, path) == memory.id and memory.deleted is None and _is_at_home(ctx, memory):
+            return _save_at_left_path(ctx, memory, path, stat, hash_, document)
+        _replace_base(ctx, path, stat, hash_, memory)
+        return _arrive(ctx, memory, path, None if unchanged else document)
+    journal = files.journal(ctx.tx, [memory.id]).get(memory.id)
     if journal is not None and hash_ in journal.hashes:
         return "known"
-    _replace_base(desk, path, stat, hash_, memory)
+    _replace_base(ctx, path, stat, hash_, memory)
     if unchanged:
         return "known"
-    if journal is not None and _is_written_late(desk, memory, document):
-        desk.issue([memory], seen=journal.seen)
+    if journal is not None and _is_written_late(ctx, memory, document):
+        ctx.issue([memory], seen=journal.seen)
         return "known"
     if files.judge(version=document.version, row_version=memory.version, journal=journal) is Verdict.EARLIER:
-        _record_earlier(desk, memory, document)
+        _record_earlier(ctx, memory, document)
     else:
-        _revise(desk, memory, said_by(memory, document), seen=document.version)
+        _revise(ctx, memory, said_by(memory, document), seen=document.version)
     return "edited"
 
 
-def _arrive(desk: Desk, memory: Memory, path: str, document: Document | None) -> Outcome:
+def _arrive(ctx: WriteContext, memory: Memory, path: str, document: Document | None) -> Outcome:
     """Let a memory be where its file was found, moved or brought back, and say what the file says if that is new."""
     if path != memory.path:
-        files.drop_base(desk.tx, memory.path, memory.id)
-    files.arrive(desk.tx, path)
+        files.drop_base(ctx.tx, memory.path, memory.id)
+    files.arrive(ctx.tx, path)
     said = memory if document is None else said_by(memory, document)
-    space = desk.space(space_paths.space_of(path), origin="folder")
+    space = ctx.space(space_paths.space_of(path), origin="folder")
     seen = memory.version if document is None else document.version
-    _revise(desk, memory, said._replace(path=path, deleted=None), to=space, seen=seen)
-    _follow(desk, memory.id)
+    _revise(ctx, memory, said._replace(path=path, deleted=None), to=space, seen=seen)
+    _follow(ctx, memory.id)
     return "moved" if memory.deleted is None else "restored"
 
 
-def _follow_again(desk: Desk, base: files.Base | None) -> None:
+def _follow_again(ctx: WriteContext, base: files.Base | None) -> None:
     """Let a copy follow whose file was in trouble and is no longer."""
     if base is not None and base.trouble is not None:
-        _follow(desk, base.memory)
+        _follow(ctx, base.memory)
 
 
-def _follow(desk: Desk, memory_id: str | None) -> None:
+def _follow(ctx: WriteContext, memory_id: str | None) -> None:
     """Let a copy take over what its source said while its file was away.
 
     It is the source's copies that are looked at when the story ends, this one among them.
     """
-    memory = memories.find(desk.tx, desk.spaces, memory_id) if memory_id else None
+    memory = memories.find(ctx.tx, ctx.spaces, memory_id) if memory_id else None
     link = memory.source if memory else None
-    source = memories.find(desk.tx, desk.spaces, link.target) if link else None
+    source = memories.find(ctx.tx, ctx.spaces, link.target) if link else None
     if source is not None and source.deleted is None:
-        desk.pending.check_copies(source)
+        ctx.pending.check_copies(source)
 
 
-def _replace_base(desk: Desk, path: str, stat: FileStat, hash_: str, memory: Memory) -> None:
+def _replace_base(ctx: WriteContext, path: str, stat: FileStat, hash_: str, memory: Memory) -> None:
     """Let the path be this memory's; one whose file lay there before has none any more."""
-    base = files.base(desk.tx, path)
-    files.set_base(desk.tx, path, stat, hash_, memory=memory.id, version=memory.version)
+    base = files.base(ctx.tx, path)
+    files.set_base(ctx.tx, path, stat, hash_, memory=memory.id, version=memory.version)
     if base is not None and base.memory not in {None, memory.id}:
-        vanish(desk, path, base.memory)
+        vanish(ctx, path, base.memory)
 
 
-def vanish(desk: Desk, path: str, memory_id: str | None) -> bool:
+def vanish(ctx: WriteContext, path: str, memory_id: str | None) -> bool:
     """Delete the memory whose file was at this path and is gone, unless its file is meant to be elsewhere now."""
-    memory = memories.find(desk.tx, desk.spaces, memory_id) if memory_id else None
-    if memory is None or memory.deleted is not None or memory.path != path or files.journal(desk.tx, [memory.id]):
+    memory = memories.find(ctx.tx, ctx.spaces, memory_id) if memory_id else None
+    if memory is None or memory.deleted is not None or memory.path != path or files.journal(ctx.tx, [memory.id]):
         return False
-    revise.remove(desk, memory, how="file")
+    revise.remove(ctx, memory, how="file")
     return True
 
 
 def _save_at_left_path(
-    desk: Desk, memory: Memory, path: str, stat: FileStat, hash_: str, document: Document
+    ctx: WriteContext, memory: Memory, path: str, stat: FileStat, hash_: str, document: Document
 ) -> Outcome:
     """Take a save at a path that we left for an edit of the moved memory; the stray file is then taken away."""
-    known = hash_ in files.known_hashes(desk.tx, memory.id)
-    files.set_base(desk.tx, path, stat, hash_, memory=memory.id, version=memory.version)
+    known = hash_ in files.known_hashes(ctx.tx, memory.id)
+    files.set_base(ctx.tx, path, stat, hash_, memory=memory.id, version=memory.version)
     if known:
-        desk.issue([memory])
+        ctx.issue([memory])
     else:
-        _revise(desk, memory, said_by(memory, document), seen=document.version)
+        _revise(ctx, memory, said_by(memory, document), seen=document.version)
     return "edited"
 
 
@@ -327,7 +327,7 @@ def changed_fields(old: Memory, new: Memory) -> list[str]:
     return [name for name in _FIELDS if getattr(old, name) != getattr(new, name)]
 
 
-def _revise(desk: Desk, old: Memory, said: Memory, *, seen: int | None, to: Space | None = None) -> None:
+def _revise(ctx: WriteContext, old: Memory, said: Memory, *, seen: int | None, to: Space | None = None) -> None:
     """Let the memory say this from now on, in the name of the file system."""
     changed = changed_fields(old, said)
     space = to or old.space
@@ -336,52 +336,52 @@ def _revise(desk: Desk, old: Memory, said: Memory, *, seen: int | None, to: Spac
     if old.deleted is not None:
         changed.append("deleted")
     if changed:
-        revise.amend(desk, old, said._replace(space=space), changed, how="file", seen=seen)
+        revise.amend(ctx, old, said._replace(space=space), changed, how="file", seen=seen)
         return
     if said.path != old.path:
-        memories.relocate(desk.tx, old, said.path)
-    if said.path == old.path or files.journal(desk.tx, [old.id]):
-        desk.issue([said])
+        memories.relocate(ctx.tx, old, said.path)
+    if said.path == old.path or files.journal(ctx.tx, [old.id]):
+        ctx.issue([said])
 
 
-def _is_written_late(desk: Desk, memory: Memory, document: Document) -> bool:
+def _is_written_late(ctx: WriteContext, memory: Memory, document: Document) -> bool:
     """Tell whether a file that we are about to write over has a text of ours that another process wrote out late."""
-    return memory.deleted is None and document.version != memory.version and _is_known(desk, memory, document)
+    return memory.deleted is None and document.version != memory.version and _is_known(ctx, memory, document)
 
 
-def _is_known(desk: Desk, memory: Memory, document: Document) -> bool:
+def _is_known(ctx: WriteContext, memory: Memory, document: Document) -> bool:
     """Tell whether the memory says or ever said what a file says."""
     said = (document.title or memory.title, document.text)
-    past = ((one.title, one.text) for one in revisions.past(desk.tx, memory))
+    past = ((one.title, one.text) for one in revisions.past(ctx.tx, memory))
     return said == (memory.title, memory.text) or said in past
 
 
-def _record_earlier(desk: Desk, memory: Memory, document: Document) -> None:
+def _record_earlier(ctx: WriteContext, memory: Memory, document: Document) -> None:
     """Keep a text that was typed before the present one and came in after it, then let the present one stand."""
     title = document.title or memory.title
-    if _is_known(desk, memory, document):
+    if _is_known(ctx, memory, document):
         if memory.deleted is None:
-            desk.issue([memory])
+            ctx.issue([memory])
         return
-    revisions.archive(desk.tx, memory)
+    revisions.archive(ctx.tx, memory)
     earlier = Revision(
         revision=memory.revision + 1,
         title=title,
         text=document.text,
         author=FILESYSTEM,
-        at=desk.tx.now,
+        at=ctx.tx.now,
         how="file, overtaken",
     )
-    revisions.keep(desk.tx, memory, earlier)
+    revisions.keep(ctx.tx, memory, earlier)
     said = memory._replace(title=title, text=document.text, revision=earlier.revision, version=memory.version + 1)
-    desk.log_memory(said, "edit", overtaken=True)
+    ctx.log_memory(said, "edit", overtaken=True)
     stands = memory._replace(
-        revision=memory.revision + 2, version=memory.version + 2, updated=desk.tx.now, revised_at=desk.tx.now
+        revision=memory.revision + 2, version=memory.version + 2, updated=ctx.tx.now, revised_at=ctx.tx.now
     )
     if stands.shared is not None and stands.shared.own == memory.revision:
         # It says what its source says, as before.
         stands = stands._replace(shared=stands.shared._replace(own=stands.revision))
-    memories.replace(desk.tx, stands)
-    desk.pending.note_changed_text(stands)
-    desk.log_memory(stands, "edit", stands=True)
-    desk.issue([stands])
+    memories.replace(ctx.tx, stands)
+    ctx.pending.note_changed_text(stands)
+    ctx.log_memory(stands, "edit", stands=True)
+    ctx.issue([stands])

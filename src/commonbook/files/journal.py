@@ -19,7 +19,7 @@ from commonbook.tables.files import Carried
 if TYPE_CHECKING:
     from commonbook.files import hand_edits
     from commonbook.write import transaction
-    from commonbook.write.context import Desk
+    from commonbook.write.context import WriteContext
 else:
     # A home with an empty journal is opened without the modules that write.
     hand_edits = LazyModule("commonbook.files.hand_edits")
@@ -74,8 +74,8 @@ def settle_journal(parts: Parts) -> None:
             write_out.drop(parts, done.typed)
 
 
-def _settle(desk: Desk, done: write_out.CarriedOut) -> None:
+def _settle(ctx: WriteContext, done: write_out.CarriedOut) -> None:
     """Take in what was typed, and issue anew what another version of this program would have written otherwise."""
-    hand_edits.typed(desk, done.typed)
-    stale = tuple(files.journal(desk.tx, done.stale))
-    desk.issue(memories.several(desk.tx, desk.spaces, stale).values())
+    hand_edits.typed(ctx, done.typed)
+    stale = tuple(files.journal(ctx.tx, done.stale))
+    ctx.issue(memories.several(ctx.tx, ctx.spaces, stale).values())

@@ -23,7 +23,7 @@ from commonbook.text.space_paths import INVALIDATIONS
 if TYPE_CHECKING:
     from commonbook.files import hand_edits, journal
     from commonbook.write import transaction
-    from commonbook.write.context import Desk
+    from commonbook.write.context import WriteContext
 else:
     # A home in which nothing has changed is opened without the modules that write.
     hand_edits = LazyModule("commonbook.files.hand_edits")
@@ -102,21 +102,21 @@ def watch(parts: Parts, stop: Event, noticed: Callable[[SyncReport], None]) -> N
         looked = time.monotonic() if whole else looked
 
 
-class Story(Protocol[Told_co]):
+class Operation(Protocol[Told_co]):
     """A story about memories whose files may have been moved by hand; `looked` once somebody has looked where."""
 
-    def __call__(self, desk: Desk, *, looked: bool) -> Told_co:
+    def __call__(self, ctx: WriteContext, *, looked: bool) -> Told_co:
         """Let it happen at this desk."""
         ...
 
 
-def write_with_a_look(parts: Parts, actor: Actor, story: Story[Told_co]) -> Told_co:
+def write_with_scan(parts: Parts, actor: Actor, operation: Operation[Told_co]) -> Told_co:
     """Let the story happen; if a file that it changes is not where it was, look where it went first."""
     try:
-        return transaction.write(parts, actor, partial(story, looked=False))
+        return transaction.write(parts, actor, partial(operation, looked=False))
     except hand_edits.FileGone:
         look(parts)
-    return transaction.write(parts, actor, partial(story, looked=True))
+    return transaction.write(parts, actor, partial(operation, looked=True))
 
 
 def accept_deletions(parts: Parts) -> int:
@@ -160,8 +160,8 @@ def _take_in(parts: Parts, paths: Sequence[str], outcomes: Counter[str], progres
         progress("reading files", min((at + 1) * _BATCH, len(paths)), len(paths))
 
 
-def _take_in_some(desk: Desk, paths: Sequence[str]) -> list[hand_edits.Outcome]:
-    return [hand_edits.take_in(desk, path) for path in paths]
+def _take_in_some(ctx: WriteContext, paths: Sequence[str]) -> list[hand_edits.Outcome]:
+    return [hand_edits.take_in(ctx, path) for path in paths]
 
 
 def _remove(parts: Parts, missing: Sequence[str], outcomes: Counter[str]) -> int:
@@ -170,26 +170,26 @@ def _remove(parts: Parts, missing: Sequence[str], outcomes: Counter[str]) -> int
         total, _ = files.counts(tx)
         waiting = files.any_missing(tx)
     if waiting or (len(missing) > _FEW and len(missing) * _SHARE > total):
-        transaction.write(parts, FILESYSTEM_ACTOR, lambda desk: _mark_missing(desk, missing))
+        transaction.write(parts, FILESYSTEM_ACTOR, lambda ctx: _mark_missing(ctx, missing))
         return len(missing)
     for some in in_batches(missing, _BATCH):
         outcomes["deleted"] += transaction.write(parts, FILESYSTEM_ACTOR, partial(_delete, paths=some))
     return 0
 
 
-def _mark_missing(desk: Desk, missing: Sequence[str]) -> None:
+def _mark_missing(ctx: WriteContext, missing: Sequence[str]) -> None:
     for path in missing:
-        files.set_trouble(desk.tx, path, MISSING)
+        files.set_trouble(ctx.tx, path, MISSING)
 
 
-def _delete(desk: Desk, paths: Sequence[str]) -> int:
+def _delete(ctx: WriteContext, paths: Sequence[str]) -> int:
     deleted = 0
     for path in paths:
-        base = files.base(desk.tx, path)
-        if base is None or desk.parts.folder.exists(path):
+        base = files.base(ctx.tx, path)
+        if base is None or ctx.parts.folder.exists(path):
             continue
-        files.drop_base(desk.tx, path, base.memory)
-        deleted += hand_edits.vanish(desk, path, base.memory)
+        files.drop_base(ctx.tx, path, base.memory)
+        deleted += hand_edits.vanish(ctx, path, base.memory)
     return deleted
 
 

@@ -11,7 +11,7 @@ from commonbook.model.reports import Progress, SyncReport
 from commonbook.model.spaces import FILESYSTEM_ACTOR
 from commonbook.ports.engines import Parts
 from commonbook.tables import copies, files, links, memories, spaces
-from commonbook.write.context import Desk
+from commonbook.write.context import WriteContext
 from commonbook.write.transaction import write
 
 _BATCH: Final = 500
@@ -29,16 +29,16 @@ def rebuild(parts: Parts, *, progress: Progress) -> SyncReport:
             after, count = write(parts, FILESYSTEM_ACTOR, partial(_derive, space=space, after=after))
             done += count
             progress("deriving", done, max(done, total))
-    write(parts, FILESYSTEM_ACTOR, lambda desk: files.distrust(desk.tx))
+    write(parts, FILESYSTEM_ACTOR, lambda ctx: files.distrust(ctx.tx))
     return scan.look(parts, progress=progress)
 
 
-def _derive(desk: Desk, space: str, after: str) -> tuple[str | None, int]:
+def _derive(ctx: WriteContext, space: str, after: str) -> tuple[str | None, int]:
     """Derive for a run of memories; return where the next run begins, or None at the end, and how many these were."""
-    chain.hold(desk.tx, [space])
-    found = memories.in_space(desk.tx, desk.spaces, space, after=after, limit=_BATCH)
+    chain.hold(ctx.tx, [space])
+    found = memories.in_space(ctx.tx, ctx.spaces, space, after=after, limit=_BATCH)
     last = len(found) < _BATCH
-    memories.derive(desk.tx, space, found, after=after, last=last)
-    links.derive(desk.tx, space, found, after=after, last=last)
-    copies.derive(desk.tx, space, found, after=after, last=last)
+    memories.derive(ctx.tx, space, found, after=after, last=last)
+    links.derive(ctx.tx, space, found, after=after, last=last)
+    copies.derive(ctx.tx, space, found, after=after, last=last)
     return (None if last else found[-1].id), len(found)

@@ -18,7 +18,7 @@ from commonbook.sessions import episode_boundaries, settle
 from commonbook.sharing import apply_rules, propagate, refresh
 from commonbook.tables import jobs, spaces
 from commonbook.tables.jobs import Job
-from commonbook.write.context import Desk
+from commonbook.write.context import WriteContext
 from commonbook.write.transaction import write
 
 _SETTLE_MARGIN: Final = timedelta(seconds=1)
@@ -154,9 +154,9 @@ def _refresh_copies(context: WorkContext, job: Job) -> Outcome:
     return FINISHED
 
 
-def _refresh_batch(desk: Desk, *, job: Job, after: str) -> propagate.Step | None:
+def _refresh_batch(ctx: WriteContext, *, job: Job, after: str) -> propagate.Step | None:
     """Refresh a batch of copies; return nothing at the end, or if another worker has taken the job over."""
-    return propagate.some(desk, source_id=job.subject, after=after) if jobs.hold_on(desk.tx, job) else None
+    return propagate.some(ctx, source_id=job.subject, after=after) if jobs.hold_on(ctx.tx, job) else None
 
 
 def _refresh_copy(context: WorkContext, job: Job) -> Outcome:

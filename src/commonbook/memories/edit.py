@@ -15,7 +15,7 @@ from commonbook.reasoning import link_checks
 from commonbook.sharing import propagate
 from commonbook.text import space_paths, titles, validation
 from commonbook.write import revise
-from commonbook.write.context import Desk
+from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import free_path
 from commonbook.write.transaction import logging_refusal
 
@@ -25,29 +25,29 @@ from commonbook.write.transaction import logging_refusal
 def edit(parts: Parts, actor: Actor, memory_id: str, changes: Changes, *, expected_version: int | None) -> Receipt:
     """Change fields of a memory; an edit that changes nothing leaves the version as it is."""
 
-    def story(desk: Desk, memory: Memory) -> Memory:
-        said = _edited(desk, memory, changes)
+    def operation(ctx: WriteContext, memory: Memory) -> Memory:
+        said = _edited(ctx, memory, changes)
         changed = [name for name in Changes._fields if getattr(said, name) != getattr(memory, name)]
-        return revise.amend(desk, memory, said, changed, how="edit") if changed else memory
+        return revise.amend(ctx, memory, said, changed, how="edit") if changed else memory
 
-    return _change(parts, actor, memory_id, story, expected_version=expected_version)
+    return _change(parts, actor, memory_id, operation, expected_version=expected_version)
 
 
 def move(parts: Parts, actor: Actor, memory_id: str, to: str, *, expected_version: int | None) -> Receipt:
     """Move a memory into another space, with its file and its history."""
     space_paths.require_space_name(to)
 
-    def story(desk: Desk, memory: Memory) -> Memory:
-        space = desk.space(to)
+    def operation(ctx: WriteContext, memory: Memory) -> Memory:
+        space = ctx.space(to)
         if space.id == memory.space.id:
             return memory
         if memory.notice is not None:
             raise BadInput("a notice stays where the memory is that it is about", fix="move that memory")
-        path = free_path(desk, space_paths.moved(memory.path, memory.space.name, space.name))
-        desk.leave(memory, path)
-        return revise.amend(desk, memory, memory._replace(space=space, path=path), ["space"], how="move")
+        path = free_path(ctx, space_paths.moved(memory.path, memory.space.name, space.name))
+        ctx.leave(memory, path)
+        return revise.amend(ctx, memory, memory._replace(space=space, path=path), ["space"], how="move")
 
-    return _change(parts, actor, memory_id, story, expected_version=expected_version)
+    return _change(parts, actor, memory_id, operation, expected_version=expected_version)
 
 
 def link(parts: Parts, actor: Actor, source: str, relation: str, target: str) -> Receipt:
@@ -55,19 +55,19 @@ def link(parts: Parts, actor: Actor, source: str, relation: str, target: str) ->
     validation.new_relation(relation)
     target = validation.memory_id(target)
 
-    def story(desk: Desk, memory: Memory) -> Memory:
+    def operation(ctx: WriteContext, memory: Memory) -> Memory:
         if target == memory.id:
             raise BadInput("a memory cannot be linked to itself", fix="name another memory")
         if any((one.relation, one.target) == (relation, target) for one in memory.links):
             return memory
         _require_own_link(memory, relation)
-        added = resolve_links(desk, memory.id, [(relation, target)])
-        link_checks.require_sound(desk, memory, added)
+        added = resolve_links(ctx, memory.id, [(relation, target)])
+        link_checks.require_sound(ctx, memory, added)
         said = memory._replace(links=(*memory.links, *added))
-        return revise.amend(desk, memory, said, ["links"], how="link")
+        return revise.amend(ctx, memory, said, ["links"], how="link")
 
     with logging_refusal(parts, actor, "supersede", [target] if relation == "supersedes" else []):
-        return _change(parts, actor, source, story, also=target)
+        return _change(parts, actor, source, operation, also=target)
 
 
 def unlink(parts: Parts, actor: Actor, source: str, relation: str, target: str) -> Receipt:
@@ -75,16 +75,16 @@ def unlink(parts: Parts, actor: Actor, source: str, relation: str, target: str) 
     validation.relation(relation)
     target = validation.memory_id(target)
 
-    def story(desk: Desk, memory: Memory) -> Memory:
+    def operation(ctx: WriteContext, memory: Memory) -> Memory:
         _require_own_link(memory, relation)
         rest = tuple(one for one in memory.links if (one.relation, one.target) != (relation, target))
         if len(rest) == len(memory.links):
             raise NotFound(
                 f"memory {memory.id} has no link {relation} to {target}", fix="`commonbook show` lists its links"
             )
-        return revise.amend(desk, memory, memory._replace(links=rest), ["links"], how="unlink")
+        return revise.amend(ctx, memory, memory._replace(links=rest), ["links"], how="unlink")
 
-    return _change(parts, actor, source, story)
+    return _change(parts, actor, source, operation)
 
 
 def _require_own_link(memory: Memory, relation: str) -> None:
@@ -104,39 +104,39 @@ def delete(
     """Delete memories, all or none: files go, tombstones and history stay."""
     wanted = tuple(dict.fromkeys(validation.memory_id(memory_id) for memory_id in ids))
 
-    def story(desk: Desk, *, looked: bool) -> Deleted:
-        desk.hold(wanted)
+    def operation(ctx: WriteContext, *, looked: bool) -> Deleted:
+        ctx.hold(wanted)
         for memory_id in wanted:
-            memory = hand_edits.fresh(desk, desk.require(memory_id), looked=looked)
+            memory = hand_edits.fresh(ctx, ctx.require(memory_id), looked=looked)
             _require_version(memory, expected_version)
             if not dry_run:
-                revise.remove(desk, memory, how="delete")
+                revise.remove(ctx, memory, how="delete")
         return Deleted(ids=wanted, dry_run=dry_run)
 
-    return scan.write_with_a_look(parts, actor, story)
+    return scan.write_with_scan(parts, actor, operation)
 
 
 def _change(
     parts: Parts,
     actor: Actor,
     memory_id: str,
-    story: Callable[[Desk, Memory], Memory],
+    operation: Callable[[WriteContext, Memory], Memory],
     *,
     expected_version: int | None = None,
     also: str | None = None,
 ) -> Receipt:
     memory_id = validation.memory_id(memory_id)
 
-    def whole(desk: Desk, *, looked: bool) -> Receipt:
-        desk.hold(one for one in (memory_id, also) if one)
-        memory = hand_edits.fresh(desk, desk.require(memory_id), looked=looked)
+    def whole(ctx: WriteContext, *, looked: bool) -> Receipt:
+        ctx.hold(one for one in (memory_id, also) if one)
+        memory = hand_edits.fresh(ctx, ctx.require(memory_id), looked=looked)
         _require_version(memory, expected_version)
-        receipt = receipt_of(story(desk, memory), new=False)
-        followed = propagate.spread(desk)
-        readable = desk.readable if followed else {}
+        receipt = receipt_of(operation(ctx, memory), new=False)
+        followed = propagate.spread(ctx)
+        readable = ctx.readable if followed else {}
         return receipt._replace(copies=sum(copy.space.id in readable for copy in followed))
 
-    return scan.write_with_a_look(parts, actor, whole)
+    return scan.write_with_scan(parts, actor, whole)
 
 
 def _require_version(memory: Memory, expected: int | None) -> None:
@@ -144,7 +144,7 @@ def _require_version(memory: Memory, expected: int | None) -> None:
         raise VersionConflict(memory=memory.id, expected=expected, found=memory.version)
 
 
-def _edited(desk: Desk, memory: Memory, changes: Changes) -> Memory:
+def _edited(ctx: WriteContext, memory: Memory, changes: Changes) -> Memory:
     said = memory
     if changes.text is not UNSET:
         said = said._replace(text=validation.text(changes.text))
@@ -162,18 +162,18 @@ def _edited(desk: Desk, memory: Memory, changes: Changes) -> Memory:
         said = said._replace(tags=validation.tags(changes.tags))
     if changes.importance is not UNSET:
         said = said._replace(importance=validation.importance(changes.importance))
-    return require_ordered_times(_timed(desk, said, changes))
+    return require_ordered_times(_timed(ctx, said, changes))
 
 
-def _timed(desk: Desk, said: Memory, changes: Changes) -> Memory:
+def _timed(ctx: WriteContext, said: Memory, changes: Changes) -> Memory:
     if changes.occurred is not UNSET:
-        said = said._replace(occurred=desk.time("occurred", changes.occurred))
+        said = said._replace(occurred=ctx.time("occurred", changes.occurred))
     if changes.valid_from is not UNSET:
-        said = said._replace(valid_from=desk.time("valid_from", changes.valid_from))
+        said = said._replace(valid_from=ctx.time("valid_from", changes.valid_from))
     if changes.valid_until is not UNSET:
-        said = said._replace(valid_until=desk.time("valid_until", changes.valid_until))
+        said = said._replace(valid_until=ctx.time("valid_until", changes.valid_until))
     if changes.expires is not UNSET:
-        said = said._replace(expires=desk.time("expires", changes.expires))
+        said = said._replace(expires=ctx.time("expires", changes.expires))
     return said
 
 

@@ -15,7 +15,7 @@ from commonbook.ports.engines import Parts
 from commonbook.reasoning import link_checks
 from commonbook.tables import duplicates, idempotency, links, memories
 from commonbook.text import dates, space_paths, titles, validation
-from commonbook.write.context import Desk, no_memory
+from commonbook.write.context import WriteContext, no_memory
 from commonbook.write.new_memory import new_memory
 from commonbook.write.transaction import logging_refusal, write
 
@@ -45,7 +45,7 @@ def remember(parts: Parts, actor: Actor, drafts: Sequence[Draft]) -> list[Receip
         with validation.naming(at):
             checked.append(_checked(draft))
     with logging_refusal(parts, actor, "supersede", (old for draft in checked for old in _superseded(draft))):
-        return write(parts, actor, lambda desk: _remember_all(desk, checked))
+        return write(parts, actor, lambda ctx: _remember_all(ctx, checked))
 
 
 def _superseded(draft: Draft) -> list[str]:
@@ -74,61 +74,61 @@ def _checked(draft: Draft) -> Draft:
     )
 
 
-def _remember_all(desk: Desk, drafts: Sequence[Draft]) -> list[Receipt]:
+def _remember_all(ctx: WriteContext, drafts: Sequence[Draft]) -> list[Receipt]:
     receipts: list[Receipt] = []
     added: list[Memory] = []
     few = len(drafts) <= _COMPARED
     # Spaces are made in one order, so that no two who make the same ones wait for each other.
     for at in sorted(range(len(drafts)), key=lambda one: drafts[one].space or ""):
         with validation.naming(at):
-            desk.space(drafts[at].space or space_paths.PERSONAL)
+            ctx.space(drafts[at].space or space_paths.PERSONAL)
     for at, draft in enumerate(drafts):
         with validation.naming(at):
-            receipt, memory = _remember_one(desk, draft, compare=few)
+            receipt, memory = _remember_one(ctx, draft, compare=few)
         receipts.append(receipt)
         if memory is not None:
             added.append(memory)
-    desk.issue(added)
+    ctx.issue(added)
     return receipts
 
 
-def _remember_one(desk: Desk, draft: Draft, *, compare: bool) -> tuple[Receipt, Memory | None]:
+def _remember_one(ctx: WriteContext, draft: Draft, *, compare: bool) -> tuple[Receipt, Memory | None]:
     """Store one memory, its file aside; or return the first receipt of its key and no memory."""
-    space = desk.space(draft.space or space_paths.PERSONAL)
+    space = ctx.space(draft.space or space_paths.PERSONAL)
     if draft.key is None:
-        return _store(desk, draft, space, compare=compare)
+        return _store(ctx, draft, space, compare=compare)
     asked = {
         "space": space.id,
-        "principal": desk.actor.principal,
+        "principal": ctx.actor.principal,
         "key": draft.key,
-        "content": _fingerprint(desk, draft),
+        "content": _fingerprint(ctx, draft),
     }
-    answer = idempotency.first_answer(desk.tx, **asked)
+    answer = idempotency.first_answer(ctx.tx, **asked)
     if answer is not None:
         return _receipt_from(answer)._replace(new=False), None
-    receipt, memory = _store(desk, draft, space, compare=compare)
-    idempotency.claim(desk.tx, **asked, answer=json.dumps(receipt._asdict()))
+    receipt, memory = _store(ctx, draft, space, compare=compare)
+    idempotency.claim(ctx.tx, **asked, answer=json.dumps(receipt._asdict()))
     return receipt, memory
 
 
-def _store(desk: Desk, draft: Draft, space: Space, *, compare: bool) -> tuple[Receipt, Memory]:
-    memory = require_ordered_times(_new_memory(desk, draft, space))
-    link_checks.require_sound(desk, memory, memory.links)
-    duplicate = duplicates.same_text(desk.tx, desk.readable, memory.text)
-    near = duplicates.near_text(desk.tx, space, memory.text) if compare and space.id in desk.readable else ()
-    memories.add(desk.tx, [memory])
-    links.add(desk.tx, space.id, memory.links)
+def _store(ctx: WriteContext, draft: Draft, space: Space, *, compare: bool) -> tuple[Receipt, Memory]:
+    memory = require_ordered_times(_new_memory(ctx, draft, space))
+    link_checks.require_sound(ctx, memory, memory.links)
+    duplicate = duplicates.same_text(ctx.tx, ctx.readable, memory.text)
+    near = duplicates.near_text(ctx.tx, space, memory.text) if compare and space.id in ctx.readable else ()
+    memories.add(ctx.tx, [memory])
+    links.add(ctx.tx, space.id, memory.links)
     if memory.links:
-        desk.shake(None, memory)
-    desk.log_memory(memory, "remember", **_logged_links(memory))
+        ctx.shake(None, memory)
+    ctx.log_memory(memory, "remember", **_logged_links(memory))
     return receipt_of(memory, new=True)._replace(duplicate_of=duplicate, near=near), memory
 
 
-def _new_memory(desk: Desk, draft: Draft, space: Space) -> Memory:
+def _new_memory(ctx: WriteContext, draft: Draft, space: Space) -> Memory:
     memory_id = new_id()
     wanted = [*draft.links, *([("supersedes", draft.replaces)] if draft.replaces else [])]
     return new_memory(
-        desk,
+        ctx,
         memory_id=memory_id,
         space=space,
         how="remember",
@@ -137,11 +137,11 @@ def _new_memory(desk: Desk, draft: Draft, space: Space) -> Memory:
         text=draft.text,
         tags=draft.tags,
         importance=draft.importance,
-        links=resolve_links(desk, memory_id, wanted),
-        occurred=desk.time("occurred", draft.occurred),
-        valid_from=desk.time("valid_from", draft.valid_from),
-        valid_until=desk.time("valid_until", draft.valid_until),
-        expires=desk.time("expires", draft.expires),
+        links=resolve_links(ctx, memory_id, wanted),
+        occurred=ctx.time("occurred", draft.occurred),
+        valid_from=ctx.time("valid_from", draft.valid_from),
+        valid_until=ctx.time("valid_until", draft.valid_until),
+        expires=ctx.time("expires", draft.expires),
     )
 
 
@@ -152,16 +152,16 @@ def require_ordered_times(memory: Memory) -> Memory:
     return memory
 
 
-def resolve_links(desk: Desk, source: str, wanted: Iterable[tuple[str, str]]) -> tuple[Link, ...]:
+def resolve_links(ctx: WriteContext, source: str, wanted: Iterable[tuple[str, str]]) -> tuple[Link, ...]:
     """Return links to memories that are there, with the revision that they have now."""
     wanted = tuple(wanted)
-    desk.hold((target for _, target in wanted))
+    ctx.hold((target for _, target in wanted))
     found = {}
     for relation, target in wanted:
-        memory = memories.find(desk.tx, desk.readable, target)
+        memory = memories.find(ctx.tx, ctx.readable, target)
         if memory is None or memory.deleted is not None:
             raise no_memory(target)
-        if relation == "supersedes" and memory.space.id not in desk.writable:
+        if relation == "supersedes" and memory.space.id not in ctx.writable:
             raise no_memory(target)
         found[relation, target] = Link(source, relation, target, memory.revision)
     return tuple(found.values())
@@ -171,26 +171,26 @@ def _logged_links(memory: Memory) -> dict[str, object]:
     return {"links": [[link.relation, link.target] for link in memory.links]} if memory.links else {}
 
 
-def _fingerprint(desk: Desk, draft: Draft) -> str:
+def _fingerprint(ctx: WriteContext, draft: Draft) -> str:
     """Return a keyed hash of everything that was asked, so that a repeat is known and nothing can be guessed.
 
     What stands at its default is left out, so that a field that comes later changes no hash of today. The space is
     part of the key already, by its id, which a rename does not change.
     """
-    times = {name: _spelled(desk, name, getattr(draft, name)) for name in _TIMES}
+    times = {name: _spelled(ctx, name, getattr(draft, name)) for name in _TIMES}
     title = None if draft.title == titles.title_from(draft.text) else draft.title
     asked = {**draft._asdict(), "title": title, **times}
     default = Draft("")._asdict()
     said = {name: asked[name] for name in asked if name not in ("key", "space") and asked[name] != default[name]}
-    return desk.parts.keys.keyed_hash(json.dumps(said, sort_keys=True))
+    return ctx.parts.keys.keyed_hash(json.dumps(said, sort_keys=True))
 
 
-def _spelled(desk: Desk, name: str, value: datetime | str | None) -> str | None:
+def _spelled(ctx: WriteContext, name: str, value: datetime | str | None) -> str | None:
     """Return one spelling for all of a moment; words such as `yesterday` stay words, since a repeat comes later."""
     if value is None:
         return None
     try:
-        return stamp(dates.read_time(value, zone=desk.parts.zone, edge=dates.field_edge(name)))
+        return stamp(dates.read_time(value, zone=ctx.parts.zone, edge=dates.field_edge(name)))
     except BadTime:
         return " ".join(str(value).lower().split())
 

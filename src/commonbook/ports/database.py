@@ -97,7 +97,7 @@ class Database(Protocol):
         """Open a consistent view."""
         ...
 
-    def write(self, story: Callable[[Transaction], Told], *, durable: bool = True) -> Told:
+    def write(self, operation: Callable[[Transaction], Told], *, durable: bool = True) -> Told:
         """Let a story happen in a writing transaction: committed when it returns, rolled back by any error.
 
         It may be told more than once, when others were in its way: whatever it changes besides the database must be

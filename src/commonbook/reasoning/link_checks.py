@@ -10,33 +10,33 @@ from commonbook.model.memory import Link, Memory
 from commonbook.model.reasoning import cap_of
 from commonbook.reasoning import graph
 from commonbook.tables import links, memories
-from commonbook.write.context import Desk
+from commonbook.write.context import WriteContext
 
 
-def require_sound(desk: Desk, memory: Memory, new: Sequence[Link]) -> None:
+def require_sound(ctx: WriteContext, memory: Memory, new: Sequence[Link]) -> None:
     """Refuse links of a memory that would let it rest on itself, or stand too deep, or supersede what follows it.
 
     Notices come and go with what they tell of, so nothing rests on them or takes their place.
     """
-    _require_no_notice(desk, memory, new)
+    _require_no_notice(ctx, memory, new)
     added = memory._replace(links=(*(one for one in memory.links if one not in new), *new))
     if any(link.relation in REASONING for link in new):
-        above = graph.above(desk.tx, desk.spaces, [added], hold=desk.hold)
+        above = graph.above(ctx.tx, ctx.spaces, [added], hold=ctx.hold)
         for link in new:
             if link.relation in REASONING:
-                _require_no_circle(desk, added, link, above)
+                _require_no_circle(ctx, added, link, above)
         if any(link.relation == "reflects_on" for link in new):
-            _require_depth(desk, added, above)
+            _require_depth(ctx, added, above)
     for link in new:
         if link.relation == "supersedes":
-            _require_order(desk, memory.id, link.target)
+            _require_order(ctx, memory.id, link.target)
 
 
-def _require_no_notice(desk: Desk, memory: Memory, new: Sequence[Link]) -> None:
+def _require_no_notice(ctx: WriteContext, memory: Memory, new: Sequence[Link]) -> None:
     targets = sorted({link.target for link in new if link.relation in {*REASONING, "supersedes"}})
     if not targets:
         return
-    there = memories.outlines(desk.tx, desk.spaces, targets)
+    there = memories.outlines(ctx.tx, ctx.spaces, targets)
     if any(one.kind == "notice" for one in (memory, *there.values())):
         raise BadInput(
             "a notice rests on nothing and supersedes nothing, and nothing does so with it",
@@ -44,7 +44,7 @@ def _require_no_notice(desk: Desk, memory: Memory, new: Sequence[Link]) -> None:
         )
 
 
-def _require_no_circle(desk: Desk, memory: Memory, link: Link, above: graph.Above) -> None:
+def _require_no_circle(ctx: WriteContext, memory: Memory, link: Link, above: graph.Above) -> None:
     """Refuse a link to what rests on the memory itself already."""
     target = above.known.get(link.target)
     if target is None:
@@ -52,13 +52,13 @@ def _require_no_circle(desk: Desk, memory: Memory, link: Link, above: graph.Abov
     way = graph.way(target, memory.id, above.known)
     if way:
         raise Conflict(
-            f"{memory.id} would rest on itself: {' <- '.join(_shown(desk, (*way, memory.id)))}",
+            f"{memory.id} would rest on itself: {' <- '.join(_shown(ctx, (*way, memory.id)))}",
             fix="link it to something that does not rest on it, or use `related_to`",
         )
 
 
-def _require_depth(desk: Desk, memory: Memory, above: graph.Above) -> None:
-    cap = cap_of(memory.space, desk.spaces)
+def _require_depth(ctx: WriteContext, memory: Memory, above: graph.Above) -> None:
+    cap = cap_of(memory.space, ctx.spaces)
     depth = graph.depth_of(memory, above.known, most=cap)
     if depth > cap:
         raise Conflict(
@@ -67,15 +67,15 @@ def _require_depth(desk: Desk, memory: Memory, above: graph.Above) -> None:
         )
 
 
-def _require_order(desk: Desk, source: str, target: str) -> None:
+def _require_order(ctx: WriteContext, source: str, target: str) -> None:
     """Refuse to supersede what itself supersedes the source, by itself or through others."""
     level: dict[str, tuple[str, ...]] = {source: (source,)}
     seen = {source}
     while level:
         # Nobody may make a circle from the other side meanwhile.
-        desk.hold(level)
-        found = links.from_anywhere(desk.tx, sorted(level), relations=("supersedes",))
-        there = memories.everywhere(desk.tx, desk.spaces, sorted({link.source for link in found} - seen))
+        ctx.hold(level)
+        found = links.from_anywhere(ctx.tx, sorted(level), relations=("supersedes",))
+        there = memories.everywhere(ctx.tx, ctx.spaces, sorted({link.source for link in found} - seen))
         onward: dict[str, tuple[str, ...]] = {}
         for link in found:
             if link.source in there and there[link.source].deleted is None:
@@ -83,14 +83,14 @@ def _require_order(desk: Desk, source: str, target: str) -> None:
         if target in onward:
             path = (*onward[target], source)
             raise Conflict(
-                f"{source} cannot supersede {target}: {' <- '.join(_shown(desk, path))} supersede each other in turn",
+                f"{source} cannot supersede {target}: {' <- '.join(_shown(ctx, path))} supersede each other in turn",
                 fix="`reinstate` the one that still holds, or supersede both by a third",
             )
         seen.update(onward)
         level = onward
 
 
-def _shown(desk: Desk, ids: Sequence[str]) -> list[str]:
+def _shown(ctx: WriteContext, ids: Sequence[str]) -> list[str]:
     """Return ids for a message; those that the actor may not read are not told."""
-    there = memories.outlines(desk.tx, desk.readable, sorted(set(ids)))
+    there = memories.outlines(ctx.tx, ctx.readable, sorted(set(ids)))
     return [id_ if id_ in there else "…" for id_ in ids]

@@ -24,7 +24,7 @@ from commonbook.reasoning import graph
 from commonbook.tables import files, links, memories
 from commonbook.text import space_paths
 from commonbook.write import revise
-from commonbook.write.context import Desk
+from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import new_memory
 
 JOB: Final = "notify"
@@ -36,17 +36,17 @@ _ABOUT: Final = ("related_to",)
 _LONGEST_PATH: Final = 20
 
 
-def spread(desk: Desk) -> list[Memory]:
+def spread(ctx: WriteContext) -> list[Memory]:
     """Let everything that rests on what the story changed have its notices; return those that are new."""
     made: list[Memory] = []
-    while batch := desk.pending.take_reasoning_changes():
-        _dismiss(desk, [after for before, after in batch.values() if before is not None and _is_gone(before, after)])
-        _hold(desk, [one for pair in batch.values() for one in pair if one is not None])
-        changed = _concerned(desk, {id_: pair for id_, pair in batch.items() if pair[0] is not None})
-        added = _concerned(desk, {id_: pair for id_, pair in batch.items() if pair[0] is None})
-        made += _settle(desk, sorted(changed), withdraw=True)
+    while batch := ctx.pending.take_reasoning_changes():
+        _dismiss(ctx, [after for before, after in batch.values() if before is not None and _is_gone(before, after)])
+        _hold(ctx, [one for pair in batch.values() for one in pair if one is not None])
+        changed = _concerned(ctx, {id_: pair for id_, pair in batch.items() if pair[0] is not None})
+        added = _concerned(ctx, {id_: pair for id_, pair in batch.items() if pair[0] is None})
+        made += _settle(ctx, sorted(changed), withdraw=True)
         # What comes in file by file may be all there only later: until then nothing is taken back.
-        made += _settle(desk, sorted(added - changed), withdraw=False)
+        made += _settle(ctx, sorted(added - changed), withdraw=False)
     return made
 
 
@@ -54,55 +54,55 @@ def _is_gone(before: Memory, after: Memory) -> bool:
     return before.notice is not None and before.deleted is None and after.deleted is not None
 
 
-def _hold(desk: Desk, changed: Sequence[Memory]) -> None:
+def _hold(ctx: WriteContext, changed: Sequence[Memory]) -> None:
     """Let nobody invalidate what these memories rest on, or rest on what they supersede, until the story is over."""
-    if desk.tx.locking:
-        desk.hold({target for memory in changed for target in _superseded(memory)})
-        graph.above(desk.tx, desk.spaces, changed, hold=desk.hold)
+    if ctx.tx.locking:
+        ctx.hold({target for memory in changed for target in _superseded(memory)})
+        graph.above(ctx.tx, ctx.spaces, changed, hold=ctx.hold)
 
 
 def _superseded(memory: Memory) -> list[str]:
     return [link.target for link in memory.links if link.relation == "supersedes"]
 
 
-def _concerned(desk: Desk, shaken: Mapping[str, tuple[Memory | None, Memory]]) -> set[str]:
+def _concerned(ctx: WriteContext, shaken: Mapping[str, tuple[Memory | None, Memory]]) -> set[str]:
     """Return what may have other notices to get now: what changed, and what rests on it or on what it supersedes."""
     roots = set(shaken)
     for pair in shaken.values():
         roots.update(target for memory in pair if memory is not None for target in _superseded(memory))
     if not roots:
         return roots
-    resting = graph.below(desk.tx, desk.spaces, sorted(roots))
+    resting = graph.below(ctx.tx, ctx.spaces, sorted(roots))
     own = {id_ for id_, pair in shaken.items() if any(one is not None and graph.grounds(one) for one in pair)}
     # Somebody may have moved the file of a notice, or brought it back.
     own |= {one.notice.dependent for pair in shaken.values() for one in pair if one is not None and one.notice}
     return own | {id_ for id_, one in resting.items() if one.own}
 
 
-def notify(desk: Desk, *, memory_id: str) -> None:
+def notify(ctx: WriteContext, *, memory_id: str) -> None:
     """Tell those who rest on a memory, as if it had been invalidated just now."""
-    desk.hold([memory_id])
-    resting = graph.below(desk.tx, desk.spaces, [memory_id])
-    _settle(desk, sorted(id_ for id_, one in resting.items() if one.own), withdraw=False)
+    ctx.hold([memory_id])
+    resting = graph.below(ctx.tx, ctx.spaces, [memory_id])
+    _settle(ctx, sorted(id_ for id_, one in resting.items() if one.own), withdraw=False)
 
 
 # --- what there should be, and what there is
 
 
-def _settle(desk: Desk, ids: Sequence[str], *, withdraw: bool) -> list[Memory]:
+def _settle(ctx: WriteContext, ids: Sequence[str], *, withdraw: bool) -> list[Memory]:
     """Let some memories have the notices that their causes ask for; `withdraw` those that nothing asks for any more."""
     # First what there is: a notice that is seen here has its cause in sight below, or has it no longer.
-    told = _of(desk.tx, desk.spaces, ids) if withdraw else {}
-    there = memories.everywhere(desk.tx, desk.spaces, ids)
+    told = _of(ctx.tx, ctx.spaces, ids) if withdraw else {}
+    there = memories.everywhere(ctx.tx, ctx.spaces, ids)
     live = [one for one in there.values() if one.deleted is None and one.notice is None]
-    above = graph.above(desk.tx, desk.spaces, live)
+    above = graph.above(ctx.tx, ctx.spaces, live)
     causes = {memory.id: graph.causes(memory, above, own=True) for memory in live}
     decided = {memory.id: {one.key for one in memory.decisions} for memory in live}
     for notice, said in told.values():
         if said.key not in causes.get(said.dependent, {}) or said.key in decided[said.dependent]:
-            take_away(desk, notice, how="withdraw")
+            take_away(ctx, notice, how="withdraw")
         elif notice.space.name != _place(there[said.dependent].space):
-            _bring(desk, notice, there[said.dependent].space)
+            _bring(ctx, notice, there[said.dependent].space)
     wanted = {
         # Who may read the memory may read what is beside it, and perhaps nothing else on the path.
         notice_id(memory.id, cause): (memory, graph.shown(cause, above.known, {memory.space.id}))
@@ -110,7 +110,7 @@ def _settle(desk: Desk, ids: Sequence[str], *, withdraw: bool) -> list[Memory]:
         for key, cause in causes[memory.id].items()
         if key not in decided[memory.id]
     }
-    return _tell(desk, wanted)
+    return _tell(ctx, wanted)
 
 
 def _of(tx: Reading, spaces: Spaces, dependents: Sequence[str]) -> dict[str, tuple[Memory, Notice]]:
@@ -141,42 +141,40 @@ def notice_id(dependent: str, cause: Cause) -> str:
 # --- telling
 
 
-def _tell(desk: Desk, wanted: Mapping[str, tuple[Memory, Cause]]) -> list[Memory]:
+def _tell(ctx: WriteContext, wanted: Mapping[str, tuple[Memory, Cause]]) -> list[Memory]:
     """Make the notices that are not there, and open those again that were withdrawn."""
-    there = memories.everywhere(desk.tx, desk.spaces, sorted(wanted))
+    there = memories.everywhere(ctx.tx, ctx.spaces, sorted(wanted))
     missing = {id_: pair for id_, pair in sorted(wanted.items()) if id_ not in there or there[id_].deleted is not None}
-    reasons = _reasons(desk, [cause for _, cause in missing.values()])
+    reasons = _reasons(ctx, [cause for _, cause in missing.values()])
     made: list[Memory] = []
     for id_, (memory, cause) in missing.items():
-        notice = _notice(desk, id_, memory, cause, reasons.get(cause.key, ""))
+        notice = _notice(ctx, id_, memory, cause, reasons.get(cause.key, ""))
         if id_ in there:
-            notice = _revived(desk, there[id_], notice)
+            notice = _revived(ctx, there[id_], notice)
         made.append(notice)
     new = [notice for notice in made if notice.id not in there]
-    memories.add(desk.tx, new)
+    memories.add(ctx.tx, new)
     for space in {notice.space.id for notice in new}:
-        links.add(desk.tx, space, [link for one in new if one.space.id == space for link in one.links])
+        links.add(ctx.tx, space, [link for one in new if one.space.id == space for link in one.links])
     for notice in made:
         memory, cause = missing[notice.id]
         told = {"dependent": memory.id, "invalidated": cause.invalidated, "invalidating": cause.invalidating}
-        desk.log_memory(notice, "notify", memory.id, **told, depth=cause.depth, path=list(cause.path))
-    desk.issue(made)
+        ctx.log_memory(notice, "notify", memory.id, **told, depth=cause.depth, path=list(cause.path))
+    ctx.issue(made)
     return made
 
 
-def _reasons(desk: Desk, causes: Iterable[Cause]) -> dict[tuple[str, str], str]:
+def _reasons(ctx: WriteContext, causes: Iterable[Cause]) -> dict[tuple[str, str], str]:
     """Return why each of these supersessions happened, where somebody said so."""
-    superseding = memories.everywhere(
-        desk.tx, desk.spaces, sorted({cause.invalidating for cause in causes} - {DELETED})
-    )
+    superseding = memories.everywhere(ctx.tx, ctx.spaces, sorted({cause.invalidating for cause in causes} - {DELETED}))
     return {(one.superseded, memory.id): one.why for memory in superseding.values() for one in memory.because}
 
 
-def _notice(desk: Desk, id_: str, memory: Memory, cause: Cause, why: str) -> Memory:
-    space = desk.system_space(_place(memory.space))
-    now = desk.tx.now
+def _notice(ctx: WriteContext, id_: str, memory: Memory, cause: Cause, why: str) -> Memory:
+    space = ctx.system_space(_place(memory.space))
+    now = ctx.tx.now
     return new_memory(
-        desk,
+        ctx,
         memory_id=id_,
         space=space,
         path=space_paths.path_for(space.name, now, "invalidation", id_, taken=True),
@@ -211,82 +209,84 @@ def _place(space: Space) -> str:
     return f"{space.name}/{space_paths.INVALIDATIONS}"
 
 
-def _revived(desk: Desk, gone: Memory, notice: Memory) -> Memory:
+def _revived(ctx: WriteContext, gone: Memory, notice: Memory) -> Memory:
     """Open a withdrawn notice again: it tells of a new supersession, and its history goes on."""
     revived = notice._replace(
-        created=gone.created, version=gone.version + 1, revision=gone.revision, path=_free(desk, notice)
+        created=gone.created, version=gone.version + 1, revision=gone.revision, path=_free(ctx, notice)
     )
-    _put(desk, gone, revived)
+    _put(ctx, gone, revived)
     return revived
 
 
-def _bring(desk: Desk, outline: Memory, to: Space) -> None:
+def _bring(ctx: WriteContext, outline: Memory, to: Space) -> None:
     """Let a notice go where the memory went that it is about."""
-    notice = memories.several(desk.tx, desk.spaces, [outline.id])[outline.id]
-    space = desk.system_space(_place(to))
+    notice = memories.several(ctx.tx, ctx.spaces, [outline.id])[outline.id]
+    space = ctx.system_space(_place(to))
     path = space_paths.path_for(space.name, notice.created, "invalidation", notice.id, taken=True)
-    moved = notice._replace(space=space, path=_free(desk, notice._replace(path=path)), version=notice.version + 1)
-    desk.leave(notice, moved.path)
-    _put(desk, notice, moved)
-    desk.log_memory(notice, "move.out", to=space.id)
-    desk.log_memory(moved, "move.in")
-    desk.issue([moved])
+    moved = notice._replace(space=space, path=_free(ctx, notice._replace(path=path)), version=notice.version + 1)
+    ctx.leave(notice, moved.path)
+    _put(ctx, notice, moved)
+    ctx.log_memory(notice, "move.out", to=space.id)
+    ctx.log_memory(moved, "move.in")
+    ctx.issue([moved])
 
 
-def _free(desk: Desk, notice: Memory) -> str:
+def _free(ctx: WriteContext, notice: Memory) -> str:
     """Return the path of a notice, or if something else has it, one that nothing else can have."""
-    owner = memories.at_path(desk.tx, notice.path)
+    owner = memories.at_path(ctx.tx, notice.path)
     path = notice.path if owner in {None, notice.id} else notice.path.replace("--", f"--{notice.id}--")
-    if desk.parts.folder.keeps_files:
-        files.arrive(desk.tx, path)
+    if ctx.parts.folder.keeps_files:
+        files.arrive(ctx.tx, path)
     return path
 
 
-def _put(desk: Desk, old: Memory, new: Memory) -> None:
+def _put(ctx: WriteContext, old: Memory, new: Memory) -> None:
     if old.space.id == new.space.id:
-        memories.replace(desk.tx, new)
+        memories.replace(ctx.tx, new)
     else:
-        memories.move(desk.tx, old, new)
-    links.replace(desk.tx, old.space.id, new)
+        memories.move(ctx.tx, old, new)
+    links.replace(ctx.tx, old.space.id, new)
 
 
 # --- settled
 
 
-def take_away(desk: Desk, outline: Memory, *, how: str, **logged: object) -> None:
+def take_away(ctx: WriteContext, outline: Memory, *, how: str, **logged: object) -> None:
     """Take a notice away, because it is withdrawn or somebody decided; what it told stays in the log."""
-    notice = memories.several(desk.tx, desk.spaces, [outline.id])[outline.id]
-    gone = notice._replace(deleted=desk.tx.now, version=notice.version + 1, updated=desk.tx.now)
-    memories.replace(desk.tx, gone)
-    desk.log_memory(gone, how, **logged)
-    desk.issue([gone])
+    notice = memories.several(ctx.tx, ctx.spaces, [outline.id])[outline.id]
+    gone = notice._replace(deleted=ctx.tx.now, version=notice.version + 1, updated=ctx.tx.now)
+    memories.replace(ctx.tx, gone)
+    ctx.log_memory(gone, how, **logged)
+    ctx.issue([gone])
 
 
-def _dismiss(desk: Desk, gone: Sequence[Memory]) -> None:
+def _dismiss(ctx: WriteContext, gone: Sequence[Memory]) -> None:
     """Take it for a decision that somebody removed notices by hand."""
     for notice in gone:
         said = notice.notice
         if said is None:
             continue
-        desk.hold([said.dependent])
-        memory = memories.find(desk.tx, desk.spaces, said.dependent)
+        ctx.hold([said.dependent])
+        memory = memories.find(ctx.tx, ctx.spaces, said.dependent)
         if memory is None or memory.deleted is not None or said.key in {one.key for one in memory.decisions}:
             continue
-        if memory.space.id not in desk.writable:
-            raise permissions.refusal(desk.actor, memory.space.name)
-        with suppress(FileInTheWay, hand_edits.FileGone, *([TooLarge] if desk.actor.principal == FILESYSTEM else [])):
+        if memory.space.id not in ctx.writable:
+            raise permissions.refusal(ctx.actor, memory.space.name)
+        with suppress(FileInTheWay, hand_edits.FileGone, *([TooLarge] if ctx.actor.principal == FILESYSTEM else [])):
             # Where its file cannot be written, the memory stays in doubt, and its notice comes back.
-            memory = hand_edits.fresh(desk.acting_as(FILESYSTEM_ACTOR), memory, looked=False)
-            decide(desk, memory, [Cause(*said.key)], DISMISS, "its notice was removed")
+            memory = hand_edits.fresh(ctx.acting_as(FILESYSTEM_ACTOR), memory, looked=False)
+            decide(ctx, memory, [Cause(*said.key)], DISMISS, "its notice was removed")
 
 
-def decide(desk: Desk, memory: Memory, settled: Sequence[Cause], verdict: str, note: str, **also: object) -> Memory:
+def decide(
+    ctx: WriteContext, memory: Memory, settled: Sequence[Cause], verdict: str, note: str, **also: object
+) -> Memory:
     """Write into a memory what was decided about it; `also` names fields that change with that."""
-    by, at = desk.actor.principal, desk.tx.now
+    by, at = ctx.actor.principal, ctx.tx.now
     kept = [one for one in memory.decisions if one.key not in {cause.key for cause in settled}]
     made = [Decision(verdict, cause.invalidated, cause.invalidating, by, at, note) for cause in settled]
     said = memory._replace(decisions=(*kept, *made), **also)  # type: ignore[arg-type]
     changed = ["decisions", *also]
     # A front matter that has no room left is found out before anything is changed.
-    rendered(said, desk.parts)
-    return revise.amend(desk, memory, said, changed, how="triage")
+    rendered(said, ctx.parts)
+    return revise.amend(ctx, memory, said, changed, how="triage")

@@ -16,7 +16,7 @@ from commonbook.tables import links, memories
 from commonbook.text import validation
 from commonbook.text.validation import said_in_a_line
 from commonbook.write import revise
-from commonbook.write.context import Desk
+from commonbook.write.context import WriteContext
 from commonbook.write.transaction import logging_refusal
 
 # --- superseding
@@ -27,31 +27,31 @@ def supersede(parts: Parts, actor: Actor, old_id: str, *, by: str, reason: str =
     old_id, by = validation.memory_id(old_id), validation.memory_id(by)
     why = said_in_a_line(reason, "reason")
     with logging_refusal(parts, actor, "supersede", [old_id]):
-        return scan.write_with_a_look(parts, actor, partial(_supersede, old_id=old_id, by=by, why=why))
+        return scan.write_with_scan(parts, actor, partial(_supersede, old_id=old_id, by=by, why=why))
 
 
-def _supersede(desk: Desk, *, old_id: str, by: str, why: str, looked: bool) -> Superseded:
-    desk.hold([old_id])
-    old = desk.require(old_id)
-    new = hand_edits.fresh(desk, desk.require(by), looked=looked)
-    return superseded(desk, old, new, why)
+def _supersede(ctx: WriteContext, *, old_id: str, by: str, why: str, looked: bool) -> Superseded:
+    ctx.hold([old_id])
+    old = ctx.require(old_id)
+    new = hand_edits.fresh(ctx, ctx.require(by), looked=looked)
+    return superseded(ctx, old, new, why)
 
 
-def superseded(desk: Desk, old: Memory, new: Memory, why: str) -> Superseded:
+def superseded(ctx: WriteContext, old: Memory, new: Memory, why: str) -> Superseded:
     """Let one memory supersede another at a desk; the actor has the right to, and nobody changes them meanwhile."""
     if new.id == old.id:
         raise BadInput("a memory cannot supersede itself", fix="name another memory, or edit this one")
     if any((one.relation, one.target) == ("supersedes", old.id) for one in new.links):
         return Superseded(old.id, new.id, new=False, notified=0)
     link = Link(new.id, "supersedes", old.id, old.revision)
-    link_checks.require_sound(desk, new, [link])
+    link_checks.require_sound(ctx, new, [link])
     because = tuple(one for one in new.because if one.superseded != old.id)
     said = new._replace(links=(*new.links, link), because=(*because, Because(old.id, why)) if why else because)
-    revise.amend(desk, new, said, ["links"], how="supersede", superseded=old.id)
+    revise.amend(ctx, new, said, ["links"], how="supersede", superseded=old.id)
     if old.space.id != new.space.id:
-        desk.log(old.space, "superseded", (old.id,), by=new.id)
-    told = notices.spread(desk)
-    readable = desk.readable
+        ctx.log(old.space, "superseded", (old.id,), by=new.id)
+    told = notices.spread(ctx)
+    readable = ctx.readable
     return Superseded(old.id, new.id, new=True, notified=sum(one.space.id in readable for one in told))
 
 
@@ -59,28 +59,28 @@ def reinstate(parts: Parts, actor: Actor, old_id: str, *, by: str | None = None)
     """Take back that a memory was superseded, by one memory or by all: its dependents are no longer in doubt for it."""
     old_id = validation.memory_id(old_id)
     by = validation.memory_id(by) if by is not None else None
-    return scan.write_with_a_look(parts, actor, partial(_reinstate, old_id=old_id, by=by))
+    return scan.write_with_scan(parts, actor, partial(_reinstate, old_id=old_id, by=by))
 
 
-def _reinstate(desk: Desk, *, old_id: str, by: str | None, looked: bool) -> Superseded:
+def _reinstate(ctx: WriteContext, *, old_id: str, by: str | None, looked: bool) -> Superseded:
     """The right to write to the old memory is enough: what superseded it only loses the claim to have done so."""
-    desk.hold([old_id])
-    old = desk.require(old_id)
-    found = links.from_anywhere(desk.tx, [old.id], relations=("supersedes",))
+    ctx.hold([old_id])
+    old = ctx.require(old_id)
+    found = links.from_anywhere(ctx.tx, [old.id], relations=("supersedes",))
     ids = sorted({link.source for link in found if by is None or link.source == by} - {old.id})
-    desk.hold(ids)
-    there = memories.several(desk.tx, desk.spaces, ids)
+    ctx.hold(ids)
+    there = memories.several(ctx.tx, ctx.spaces, ids)
     live = [there[id_] for id_ in ids if id_ in there and there[id_].deleted is None]
     if not live:
         who = f" by {by}" if by else ""
         raise Conflict(f"memory {old.id} is not superseded{who}", fix="`commonbook show` says what supersedes it")
     for outline in live:
-        new = hand_edits.fresh(desk.acting_as(FILESYSTEM_ACTOR), outline, looked=looked)
+        new = hand_edits.fresh(ctx.acting_as(FILESYSTEM_ACTOR), outline, looked=looked)
         said = new._replace(
             links=tuple(one for one in new.links if (one.relation, one.target) != ("supersedes", old.id)),
             because=tuple(one for one in new.because if one.superseded != old.id),
         )
-        revise.amend(desk, new, said, ["links"], how="reinstate", superseded=old.id)
-    readable = desk.readable
+        revise.amend(ctx, new, said, ["links"], how="reinstate", superseded=old.id)
+    readable = ctx.readable
     shown = [one.id for one in live if one.space.id in readable]
     return Superseded(old.id, shown[0] if shown else "", new=False, notified=0)

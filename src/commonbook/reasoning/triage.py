@@ -14,7 +14,7 @@ from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Parts
 from commonbook.reasoning import graph, notices, supersede
 from commonbook.text import validation
-from commonbook.write.context import Desk
+from commonbook.write.context import WriteContext
 
 # --- deciding
 
@@ -30,45 +30,43 @@ def triage(
         raise BadInput("what supersedes the memory goes with `supersede`, and only with it", fix="name it by its id")
     by = validation.memory_id(by) if by is not None else None
     line = validation.said_in_a_line(note, "note")
-    return scan.write_with_a_look(
-        parts, actor, partial(_triage, memory_id=memory_id, verdict=verdict, note=line, by=by)
-    )
+    return scan.write_with_scan(parts, actor, partial(_triage, memory_id=memory_id, verdict=verdict, note=line, by=by))
 
 
-def _triage(desk: Desk, *, memory_id: str, verdict: str, note: str, by: str | None, looked: bool) -> Triaged:
-    asked = desk.look_at(memory_id)
+def _triage(ctx: WriteContext, *, memory_id: str, verdict: str, note: str, by: str | None, looked: bool) -> Triaged:
+    asked = ctx.look_at(memory_id)
     said = asked.notice if notices.is_open(asked) else None
-    memory = hand_edits.fresh(desk, desk.require(said.dependent if said else asked.id), looked=looked)
-    open_ = _doubts(desk, memory)
+    memory = hand_edits.fresh(ctx, ctx.require(said.dependent if said else asked.id), looked=looked)
+    open_ = _doubts(ctx, memory)
     settled = [one for one in open_ if said is None or one.key == said.key]
-    above = graph.above(desk.tx, desk.spaces, [memory])
+    above = graph.above(ctx.tx, ctx.spaces, [memory])
     outdated = said is None and verdict == KEEP and graph.is_outdated(memory, above.known)
     if not settled and not outdated:
         raise Conflict(f"memory {memory.id} is not in doubt", fix="`commonbook inbox` shows what waits for a decision")
-    successor = hand_edits.fresh(desk, desk.require(by), looked=looked) if by else None
-    memory = notices.decide(desk, memory, settled, verdict, note, **_changed(desk, memory, verdict, above.known))
+    successor = hand_edits.fresh(ctx, ctx.require(by), looked=looked) if by else None
+    memory = notices.decide(ctx, memory, settled, verdict, note, **_changed(ctx, memory, verdict, above.known))
     keys = {one.key for one in settled}
-    for notice in notices.about(desk.tx, desk.spaces, memory.id):
+    for notice in notices.about(ctx.tx, ctx.spaces, memory.id):
         if notice.notice is not None and notice.notice.key in keys:
-            notices.take_away(desk, notice, how="triage", verdict=verdict)
+            notices.take_away(ctx, notice, how="triage", verdict=verdict)
     if successor is not None:
-        supersede.superseded(desk, memory, successor, note)
+        supersede.superseded(ctx, memory, successor, note)
     return Triaged(memory.id, verdict, len(settled), memory.version, memory.space.name, memory.path)
 
 
-def _doubts(desk: Desk, memory: Memory) -> tuple[Cause, ...]:
+def _doubts(ctx: WriteContext, memory: Memory) -> tuple[Cause, ...]:
     """Return what a memory is in doubt for, while nobody changes what it rests on."""
-    above = graph.above(desk.tx, desk.spaces, [memory], hold=desk.hold)
+    above = graph.above(ctx.tx, ctx.spaces, [memory], hold=ctx.hold)
     return graph.doubts(memory, above)
 
 
-def _changed(desk: Desk, memory: Memory, verdict: str, known: Mapping[str, Memory]) -> dict[str, object]:
+def _changed(ctx: WriteContext, memory: Memory, verdict: str, known: Mapping[str, Memory]) -> dict[str, object]:
     """Return which fields of a memory change with a verdict."""
     if verdict == KEEP:
         # It was looked at as things are now.
         return {"links": tuple(_looked_at(link, known) for link in memory.links)}
     if verdict == RETRACT:
-        now = desk.tx.now
+        now = ctx.tx.now
         ends = memory.valid_until if memory.valid_until and memory.valid_until < now else now
         holds = memory.valid_from is None or memory.valid_from < ends
         return {"expires": now, "valid_until": ends if holds else memory.valid_until}

@@ -17,8 +17,8 @@ from commonbook.sessions.find_or_create import Context, find_or_create, reopen
 from commonbook.sessions.group_commit import LATER, Apart, Later, Together, apiece
 from commonbook.tables import jobs, sessions
 from commonbook.text import masking, validation
-from commonbook.write.context import Desk
-from commonbook.write.transaction import ask_ahead, write, write_all
+from commonbook.write.context import WriteContext
+from commonbook.write.transaction import lock_early, write, write_all
 
 # So many open messages may have a boundary among them; fewer wait until the session falls silent.
 _MANY: Final = 40
@@ -99,13 +99,13 @@ class Appender:
         how = self._append_one if alone else partial(self._append_free, patient=patient)
         answers: Sequence[Captured | Later] = ()
 
-        def story(desks: Sequence[Desk]) -> Sequence[Captured | Later]:
+        def operation(contexts: Sequence[WriteContext]) -> Sequence[Captured | Later]:
             nonlocal answers
-            answers = how(desks, parcels, places)
+            answers = how(contexts, parcels, places)
             return answers
 
         try:
-            return write_all(self._parts, [parcel.actor for parcel in parcels], story, expecting=places)
+            return write_all(self._parts, [parcel.actor for parcel in parcels], operation, expecting=places)
         except Busy as error:
             if patient or not error.one_thing:
                 raise
@@ -118,40 +118,40 @@ class Appender:
             return [LATER if answer is LATER else mine for answer, mine in zip(answers, each, strict=True)]
 
     def _append_one(
-        self, desks: Sequence[Desk], parcels: Sequence[_Parcel], places: Sequence[str]
+        self, contexts: Sequence[WriteContext], parcels: Sequence[_Parcel], places: Sequence[str]
     ) -> Sequence[Captured | Later]:
         """Append what one sends, which waits for its session and its space."""
-        ((desk, parcel),) = zip(desks, parcels, strict=True)
-        taking = sessions.Taking(desk.tx, parcel.session_id, parcel.client_ids)
-        ask_ahead(desk, places)
-        return [self._append(desk, parcel, taking)]
+        ((ctx, parcel),) = zip(contexts, parcels, strict=True)
+        taking = sessions.Taking(ctx.tx, parcel.session_id, parcel.client_ids)
+        lock_early(ctx, places)
+        return [self._append(ctx, parcel, taking)]
 
     def _append_free(
-        self, desks: Sequence[Desk], parcels: Sequence[_Parcel], places: Sequence[str], *, patient: bool
+        self, contexts: Sequence[WriteContext], parcels: Sequence[_Parcel], places: Sequence[str], *, patient: bool
     ) -> Sequence[Captured | Later]:
         """Append what goes to sessions that nobody holds; who is patient still waits for its space."""
         wanted = {parcel.session_id: parcel.client_ids for parcel in parcels}
-        asked = sessions.take_free(desks[0].tx, places, wanted, patient=patient)
-        held = ask_ahead(desks[0], places)
+        asked = sessions.take_free(contexts[0].tx, places, wanted, patient=patient)
+        held = lock_early(contexts[0], places)
         taken, free = asked(), places if patient else held()
         takings = [taken.get((parcel.place, parcel.session_id)) if parcel.place in free else None for parcel in parcels]
         if not any(takings):
             raise Apart
         try:
             return [
-                self._append(desk, parcel, taking) if taking else LATER
-                for desk, parcel, taking in zip(desks, parcels, takings, strict=True)
+                self._append(ctx, parcel, taking) if taking else LATER
+                for ctx, parcel, taking in zip(contexts, parcels, takings, strict=True)
             ]
         except CommonbookError as error:
             if len(parcels) == 1:
                 raise
             raise Apart from error
 
-    def _append(self, desk: Desk, parcel: _Parcel, taking: sessions.Taking | None = None) -> Captured:
-        taking = taking or sessions.Taking(desk.tx, parcel.session_id, parcel.client_ids)
-        session = find_or_create(desk, parcel.session_id, parcel.context, taking)
+    def _append(self, ctx: WriteContext, parcel: _Parcel, taking: sessions.Taking | None = None) -> Captured:
+        taking = taking or sessions.Taking(ctx.tx, parcel.session_id, parcel.client_ids)
+        session = find_or_create(ctx, parcel.session_id, parcel.context, taking)
         self._note_space(session)
-        return _append(desk, session, parcel.cleaned, taking)
+        return _append(ctx, session, parcel.cleaned, taking)
 
     def _note_space(self, session: Session) -> None:
         if len(self.session_spaces) >= _PLACES and session.id not in self.session_spaces:
@@ -170,17 +170,17 @@ def _cleaned(sent: Sent) -> _Clean:
     return _Clean(sent, text, masked, sent.role)
 
 
-def _append(desk: Desk, session: Session, cleaned: Sequence[_Clean], taking: sessions.Taking) -> Captured:
+def _append(ctx: WriteContext, session: Session, cleaned: Sequence[_Clean], taking: sessions.Taking) -> Captured:
     known = taking.repeated()
     receipts: list[Appended] = []
     fresh: dict[str, tuple[Message, str | None]] = {}
     settled = True
     for at, one in enumerate(cleaned):
-        hash_ = desk.parts.keys.keyed_hash(one.role, one.sent.text) if one.sent.client_id else None
+        hash_ = ctx.parts.keys.keyed_hash(one.role, one.sent.text) if one.sent.client_id else None
         before = known.get(one.sent.client_id or "")
         if before is None:
             with validation.naming(at):
-                message = _message(desk, session, one, session.last + len(fresh) + 1)
+                message = _message(ctx, session, one, session.last + len(fresh) + 1)
             fresh[message.id] = (message, hash_)
             if message.client_id and hash_:
                 known[message.client_id] = (message, hash_)
@@ -199,41 +199,41 @@ def _append(desk: Desk, session: Session, cleaned: Sequence[_Clean], taking: ses
         taken_back = message.taken_back is not None
         receipts.append(Appended(message.id, message.seq, new=False, masked=message.masked, taken_back=taken_back))
     if fresh:
-        _store(desk, session, list(fresh.values()))
+        _store(ctx, session, list(fresh.values()))
     return Captured(session.id, tuple(receipts), settled=settled)
 
 
-def _store(desk: Desk, session: Session, fresh: Sequence[tuple[Message, str | None]]) -> None:
-    sessions.append(desk.tx, session, fresh)
-    reopen(desk, session)
-    desk.touch(session.space, (message.id for message, _ in fresh))
-    desk.log(
+def _store(ctx: WriteContext, session: Session, fresh: Sequence[tuple[Message, str | None]]) -> None:
+    sessions.append(ctx.tx, session, fresh)
+    reopen(ctx, session)
+    ctx.touch(session.space, (message.id for message, _ in fresh))
+    ctx.log(
         session.space,
         "append",
         (),
         session=session.id,
         first=fresh[0][0].seq,
         last=fresh[-1][0].seq,
-        said=desk.parts.keys.keyed_hash(*(message.text for message, _ in fresh)),
+        said=ctx.parts.keys.keyed_hash(*(message.text for message, _ in fresh)),
     )
     # Looked at where a boundary may first be found, and whenever the size alone makes one: not at every message.
     now_open = session.unsettled + len(fresh)
     many = session.unsettled < _MANY <= now_open or now_open >= episode_boundaries.LIMITS.messages
-    due = desk.tx.now if many else desk.tx.now + _SILENCE
+    due = ctx.tx.now if many else ctx.tx.now + _SILENCE
     # Where something is unsettled, somebody has asked already; if that came to nothing, it is asked for now and then.
     if many or not session.unsettled or session.last // _NOW_AND_THEN < fresh[-1][0].seq // _NOW_AND_THEN:
-        jobs.ask(desk.tx, space=session.space.id, kind=settle.JOB, subject=session.id, due=due)
+        jobs.ask(ctx.tx, space=session.space.id, kind=settle.JOB, subject=session.id, due=due)
 
 
-def _message(desk: Desk, session: Session, one: _Clean, seq: int) -> Message:
+def _message(ctx: WriteContext, session: Session, one: _Clean, seq: int) -> Message:
     return Message(
         id=new_id(),
         session=session.id,
         seq=seq,
         role=one.role,
-        author=one.sent.author or (desk.actor.principal if one.role == "user" else f"agent:{one.role}"),
+        author=one.sent.author or (ctx.actor.principal if one.role == "user" else f"agent:{one.role}"),
         text=one.text,
-        time=desk.time("time", one.sent.time) or desk.tx.now,
+        time=ctx.time("time", one.sent.time) or ctx.tx.now,
         client_id=one.sent.client_id,
         masked=one.masked,
     )

@@ -12,7 +12,7 @@ from commonbook.model.spaces import Space
 from commonbook.ports.database import Overtaken, Reading
 from commonbook.sessions.read import no_session, require
 from commonbook.tables import sessions
-from commonbook.write.context import Desk
+from commonbook.write.context import WriteContext
 
 
 class Context(NamedTuple):
@@ -24,35 +24,37 @@ class Context(NamedTuple):
     tags: tuple[str, ...] = ()
 
 
-def reopen(desk: Desk, session: Session) -> None:
+def reopen(ctx: WriteContext, session: Session) -> None:
     """Open a session again if it is closed."""
     if session.closed is not None:
-        sessions.close(desk.tx, session, None)
-        desk.log(session.space, "session.open", (), session=session.id)
+        sessions.close(ctx.tx, session, None)
+        ctx.log(session.space, "session.open", (), session=session.id)
 
 
-def find_or_create(desk: Desk, session_id: str, context: Context, taking: sessions.Taking | None = None) -> Session:
+def find_or_create(
+    ctx: WriteContext, session_id: str, context: Context, taking: sessions.Taking | None = None
+) -> Session:
     """Return the session, made now if there is none; what was fixed when it was made does not change."""
-    session = desk.held(taking or sessions.Taking(desk.tx, session_id))
+    session = ctx.held(taking or sessions.Taking(ctx.tx, session_id))
     if session is None:
-        _require_new(desk, session_id)
-        _require_no_circle(desk.tx, session_id, context.parent)
+        _require_new(ctx, session_id)
+        _require_no_circle(ctx.tx, session_id, context.parent)
         session = Session(
             id=session_id,
-            space=desk.space(context.space),
+            space=ctx.space(context.space),
             parent=context.parent,
             tags=context.tags,
-            created=desk.tx.now,
+            created=ctx.tx.now,
             closed=None,
             generation=sessions.FIRST_GENERATION,
             last=0,
         )
-        sessions.add(desk.tx, session)
-        desk.log(session.space, "session.begin", (), session=session.id, parent=session.parent)
+        sessions.add(ctx.tx, session)
+        ctx.log(session.space, "session.begin", (), session=session.id, parent=session.parent)
         return session
-    if session.space.id not in desk.writable:
-        raise permissions.refusal(desk.actor, session.space.name)
-    if context.named and not _is_called(desk.tx, session.space, context.space):
+    if session.space.id not in ctx.writable:
+        raise permissions.refusal(ctx.actor, session.space.name)
+    if context.named and not _is_called(ctx.tx, session.space, context.space):
         raise Conflict(
             f"the session {session_id} is in the space {session.space.name}, not in {context.space}",
             fix=f"append to it in {session.space.name}, or use another session",
@@ -78,20 +80,20 @@ def _require_no_circle(tx: Reading, session_id: str, parent: str | None) -> None
         )
 
 
-def _require_new(desk: Desk, session_id: str) -> None:
+def _require_new(ctx: WriteContext, session_id: str) -> None:
     """Refuse a session that is there and may not be used; one that is there only now is looked at again."""
-    place = sessions.place(desk.tx, session_id)
+    place = sessions.place(ctx.tx, session_id)
     if place is None:
         return
-    if place in desk.spaces and place not in desk.readable:
+    if place in ctx.spaces and place not in ctx.readable:
         raise no_session(session_id)
     raise Overtaken
 
 
-def require_writable(desk: Desk, session_id: str) -> Session:
+def require_writable(ctx: WriteContext, session_id: str) -> Session:
     """Return a session that the actor may write to, held for it; one that it may not even read is not found."""
-    desk.hold_sessions(session_id)
-    session = require(desk.tx, desk.readable, session_id)
-    if session.space.id not in desk.writable:
-        raise permissions.refusal(desk.actor, session.space.name)
+    ctx.hold_sessions(session_id)
+    session = require(ctx.tx, ctx.readable, session_id)
+    if session.space.id not in ctx.writable:
+        raise permissions.refusal(ctx.actor, session.space.name)
     return session

@@ -18,7 +18,7 @@ from commonbook.ports.engines import Parts
 from commonbook.sessions import episode_boundaries
 from commonbook.tables import memories, sessions, spaces
 from commonbook.text import titles
-from commonbook.write.context import Desk
+from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import new_memory
 from commonbook.write.transaction import write
 
@@ -41,16 +41,16 @@ class _Moved(Exception):
 def settle(parts: Parts, actor: Actor, session_id: str, *, flush: bool, likeness: Likeness) -> Settled:
     """Make episodes of what is decided; with `flush`, of everything that is open."""
 
-    def story(desk: Desk, plan: Plan | None) -> Settled:
-        session = sessions.find(desk.tx, desk.spaces, session_id)
-        if session is not None and session.space.id not in desk.writable:
+    def operation(ctx: WriteContext, plan: Plan | None) -> Settled:
+        session = sessions.find(ctx.tx, ctx.spaces, session_id)
+        if session is not None and session.space.id not in ctx.writable:
             raise permissions.refusal(actor, session.space.name)
         if session is None or plan is None:
             return Settled(session_id, (), 0)
-        made = carry_out(desk, session, plan)
-        return Settled(session_id, made, sessions.count_open(desk.tx, session.space.id, session.id))
+        made = carry_out(ctx, session, plan)
+        return Settled(session_id, made, sessions.count_open(ctx.tx, session.space.id, session.id))
 
-    return with_plan(parts, actor, session_id, likeness, story, flush=flush)
+    return with_plan(parts, actor, session_id, likeness, operation, flush=flush)
 
 
 def with_plan(
@@ -58,7 +58,7 @@ def with_plan(
     actor: Actor,
     session_id: str,
     likeness: Likeness,
-    story: Callable[[Desk, Plan | None], Told],
+    operation: Callable[[WriteContext, Plan | None], Told],
     *,
     flush: bool,
     also: Sequence[str] = (),
@@ -68,9 +68,9 @@ def with_plan(
     `also` are other sessions that the story changes.
     """
 
-    def whole(desk: Desk, plan: Plan | None, *, last: bool) -> Told:
-        desk.hold_sessions(session_id, *also)
-        return story(desk, _checked(desk, session_id, plan, last=last))
+    def whole(ctx: WriteContext, plan: Plan | None, *, last: bool) -> Told:
+        ctx.hold_sessions(session_id, *also)
+        return operation(ctx, _checked(ctx, session_id, plan, last=last))
 
     for _ in range(_TRIES - 1):
         plan = _plan(parts, actor, session_id, likeness, flush=flush)
@@ -90,49 +90,49 @@ def _plan(parts: Parts, actor: Actor, session_id: str, likeness: Likeness, *, fl
     return Plan(tuple(runs), tuple(message.seq for message in found) if flush else None)
 
 
-def _checked(desk: Desk, session_id: str, plan: Plan | None, *, last: bool) -> Plan | None:
+def _checked(ctx: WriteContext, session_id: str, plan: Plan | None, *, last: bool) -> Plan | None:
     """Return the plan if it still holds; with others writing all the time, one that asks nobody about topics."""
-    session = sessions.find(desk.tx, desk.writable, session_id)
+    session = sessions.find(ctx.tx, ctx.writable, session_id)
     if session is None or (plan is not None and plan.open is None):
         return plan
-    found = sessions.unsettled(desk.tx, session)
+    found = sessions.unsettled(ctx.tx, session)
     open_now = tuple(message.seq for message in found)
     if plan is not None and plan.open == open_now:
         return plan
     if not last:
         raise _Moved
-    return Plan(tuple(episode_boundaries.runs(_for_boundary(found), now=desk.tx.now, flush=True)), open_now)
+    return Plan(tuple(episode_boundaries.runs(_for_boundary(found), now=ctx.tx.now, flush=True)), open_now)
 
 
 def _for_boundary(found: Sequence[Message]) -> list[episode_boundaries.Message]:
     return [episode_boundaries.Message(message.seq, message.role, message.time, message.text) for message in found]
 
 
-def carry_out(desk: Desk, session: Session, plan: Plan) -> tuple[str, ...]:
+def carry_out(ctx: WriteContext, session: Session, plan: Plan) -> tuple[str, ...]:
     """Make the episodes of a plan; what was settled or taken back meanwhile is left out."""
     made = []
-    there = sessions.unsettled(desk.tx, session)
+    there = sessions.unsettled(ctx.tx, session)
     for run in plan.runs:
         messages = [message for message in there if run.first <= message.seq <= run.last]
         if messages:
-            made.append(_episode(desk, session, messages, run.reason))
+            made.append(_episode(ctx, session, messages, run.reason))
     return tuple(made)
 
 
-def _episode(desk: Desk, session: Session, messages: Sequence[Message], reason: str) -> str:
-    memory = _memory(desk, session, messages)
-    memories.add(desk.tx, [memory])
-    sessions.settle(desk.tx, session, memory.id, first=messages[0].seq, last=messages[-1].seq)
-    desk.touch(session.space, (message.id for message in messages))
-    desk.log_memory(memory, "settle", session=session.id, first=messages[0].seq, last=messages[-1].seq, reason=reason)
-    desk.issue([memory])
+def _episode(ctx: WriteContext, session: Session, messages: Sequence[Message], reason: str) -> str:
+    memory = _memory(ctx, session, messages)
+    memories.add(ctx.tx, [memory])
+    sessions.settle(ctx.tx, session, memory.id, first=messages[0].seq, last=messages[-1].seq)
+    ctx.touch(session.space, (message.id for message in messages))
+    ctx.log_memory(memory, "settle", session=session.id, first=messages[0].seq, last=messages[-1].seq, reason=reason)
+    ctx.issue([memory])
     return memory.id
 
 
-def _memory(desk: Desk, session: Session, messages: Sequence[Message]) -> Memory:
+def _memory(ctx: WriteContext, session: Session, messages: Sequence[Message]) -> Memory:
     told = [transcript.Utterance(one.id, one.seq, one.author, one.role, one.time, one.text) for one in messages]
     return new_memory(
-        desk,
+        ctx,
         space=session.space,
         how="settle",
         kind="episode",

@@ -16,7 +16,7 @@ from commonbook.sessions.find_or_create import Context, find_or_create, reopen, 
 from commonbook.tables import memories, sessions
 from commonbook.text import validation
 from commonbook.write import revise
-from commonbook.write.context import Desk
+from commonbook.write.context import WriteContext
 
 Reason: TypeAlias = Literal["new", "reset", "resume", "branch", "compress"]
 REASONS: Final[tuple[str, ...]] = get_args(Reason)
@@ -35,18 +35,18 @@ def switch(
     if old == new:
         raise BadInput("a session cannot be switched to itself", fix="name another session")
 
-    def story(desk: Desk, plan: settle.Plan | None) -> Settled:
+    def operation(ctx: WriteContext, plan: settle.Plan | None) -> Settled:
         # One that was never heard of begins here, and ends: what was fetched for it in advance is void all the same.
-        before = find_or_create(desk, old, context._replace(named=False))
-        made = settle.carry_out(desk, before, plan) if plan else ()
-        sessions.next_generation(desk.tx, before)
+        before = find_or_create(ctx, old, context._replace(named=False))
+        made = settle.carry_out(ctx, before, plan) if plan else ()
+        sessions.next_generation(ctx.tx, before)
         if reason != "branch":
-            sessions.close(desk.tx, before, desk.tx.now)
-        _switch_to(desk, new, old, reason, _inherited(context, before))
-        desk.log(before.space, "session.switch", (), session=old, to=new, reason=reason)
-        return Settled(old, made, sessions.count_open(desk.tx, before.space.id, old))
+            sessions.close(ctx.tx, before, ctx.tx.now)
+        _switch_to(ctx, new, old, reason, _inherited(context, before))
+        ctx.log(before.space, "session.switch", (), session=old, to=new, reason=reason)
+        return Settled(old, made, sessions.count_open(ctx.tx, before.space.id, old))
 
-    return settle.with_plan(parts, actor, old, likeness, story, flush=True, also=(new,))
+    return settle.with_plan(parts, actor, old, likeness, operation, flush=True, also=(new,))
 
 
 def _inherited(context: Context, before: Session) -> Context:
@@ -55,35 +55,35 @@ def _inherited(context: Context, before: Session) -> Context:
     return context._replace(space=space, tags=context.tags or before.tags)
 
 
-def _switch_to(desk: Desk, new: str, old: str, reason: str, context: Context) -> None:
-    if sessions.place(desk.tx, new) is None:
+def _switch_to(ctx: WriteContext, new: str, old: str, reason: str, context: Context) -> None:
+    if sessions.place(ctx.tx, new) is None:
         parent = None if reason == "resume" else old
-        session = find_or_create(desk, new, context._replace(parent=parent, named=False))
+        session = find_or_create(ctx, new, context._replace(parent=parent, named=False))
     else:
-        session = require_writable(desk, new)
-        reopen(desk, session)
-    sessions.next_generation(desk.tx, session)
+        session = require_writable(ctx, new)
+        reopen(ctx, session)
+    sessions.next_generation(ctx.tx, session)
 
 
 def rewind(parts: Parts, actor: Actor, session_id: str, after: int | str) -> tuple[Message, ...]:
     """Take back every message behind one, by its number or id: they leave recall and episodes, the log keeps them."""
     session_id = validation.session_name(session_id)
 
-    def story(desk: Desk, *, looked: bool) -> tuple[Message, ...]:
-        session = require_writable(desk, session_id)
-        taken = sessions.take_back(desk.tx, session, after=_seq(desk, session, after))
+    def operation(ctx: WriteContext, *, looked: bool) -> tuple[Message, ...]:
+        session = require_writable(ctx, session_id)
+        taken = sessions.take_back(ctx.tx, session, after=_seq(ctx, session, after))
         for episode in dict.fromkeys(message.episode for message in taken if message.episode):
             gone = frozenset(message.id for message in taken if message.episode == episode)
-            _leave_episode(desk, episode, gone, looked=looked)
-        sessions.next_generation(desk.tx, session)
-        desk.touch(session.space, (message.id for message in taken))
-        desk.log(session.space, "session.rewind", (), session=session.id, seqs=[message.seq for message in taken])
+            _leave_episode(ctx, episode, gone, looked=looked)
+        sessions.next_generation(ctx.tx, session)
+        ctx.touch(session.space, (message.id for message in taken))
+        ctx.log(session.space, "session.rewind", (), session=session.id, seqs=[message.seq for message in taken])
         return tuple(taken)
 
-    return scan.write_with_a_look(parts, actor, story)
+    return scan.write_with_scan(parts, actor, operation)
 
 
-def _seq(desk: Desk, session: Session, after: int | str) -> int:
+def _seq(ctx: WriteContext, session: Session, after: int | str) -> int:
     if isinstance(after, int):
         if not 0 <= after <= session.last:
             raise BadInput(
@@ -92,7 +92,7 @@ def _seq(desk: Desk, session: Session, after: int | str) -> int:
         return after
     said: object = after
     named = [after] if isinstance(said, str) and validation.is_unicode(said) and "\0" not in said else []
-    found = sessions.several(desk.tx, {session.space.id: session.space}, named).get(after)
+    found = sessions.several(ctx.tx, {session.space.id: session.space}, named).get(after)
     if found is None or found[0].session != session.id:
         raise NotFound(
             f"the session {session.id} has no message {after}", fix="`commonbook session show` lists its messages"
@@ -100,17 +100,17 @@ def _seq(desk: Desk, session: Session, after: int | str) -> int:
     return found[0].seq
 
 
-def _leave_episode(desk: Desk, episode: str, gone: frozenset[str], *, looked: bool) -> None:
+def _leave_episode(ctx: WriteContext, episode: str, gone: frozenset[str], *, looked: bool) -> None:
     """Take messages out of an episode by a new revision; an episode without messages goes."""
-    desk.hold([episode])
-    memory = memories.find(desk.tx, desk.spaces, episode)
+    ctx.hold([episode])
+    memory = memories.find(ctx.tx, ctx.spaces, episode)
     if memory is None or memory.deleted is not None:
         return
     try:
-        memory = hand_edits.fresh(desk, memory, looked=looked)
+        memory = hand_edits.fresh(ctx, memory, looked=looked)
     except FileInTheWay:
         # A person is mending the file, and we do not write over it. Recall goes by the log, whatever the file says.
-        desk.touch(memory.space, [memory.id])
+        ctx.touch(memory.space, [memory.id])
         return
     told = transcript.parse(memory.text)
     kept = [message for message in told.messages if message.id not in gone]
@@ -118,20 +118,20 @@ def _leave_episode(desk: Desk, episode: str, gone: frozenset[str], *, looked: bo
         return
     if kept:
         said = memory._replace(text=transcript.render(kept, introduction=told.introduction))
-        revise.amend(desk, memory, said, ["text"], how="rewind")
+        revise.amend(ctx, memory, said, ["text"], how="rewind")
     else:
-        revise.remove(desk, memory, how="rewind")
+        revise.remove(ctx, memory, how="rewind")
 
 
 def close(parts: Parts, actor: Actor, session_id: str, *, likeness: Likeness) -> Settled:
     """Settle what is open, and close the session; a later append opens it again."""
 
-    def story(desk: Desk, plan: settle.Plan | None) -> Settled:
-        session = require_writable(desk, session_id)
-        made = settle.carry_out(desk, session, plan) if plan else ()
+    def operation(ctx: WriteContext, plan: settle.Plan | None) -> Settled:
+        session = require_writable(ctx, session_id)
+        made = settle.carry_out(ctx, session, plan) if plan else ()
         if session.closed is None:
-            sessions.close(desk.tx, session, desk.tx.now)
-            desk.log(session.space, "session.close", (), session=session.id)
-        return Settled(session.id, made, sessions.count_open(desk.tx, session.space.id, session.id))
+            sessions.close(ctx.tx, session, ctx.tx.now)
+            ctx.log(session.space, "session.close", (), session=session.id)
+        return Settled(session.id, made, sessions.count_open(ctx.tx, session.space.id, session.id))
 
-    return settle.with_plan(parts, actor, validation.session_name(session_id), likeness, story, flush=True)
+    return settle.with_plan(parts, actor, validation.session_name(session_id), likeness, operation, flush=True)

@@ -18,7 +18,7 @@ from commonbook.model.sharing import Pending, Rule
 from commonbook.model.spaces import READER, WRITER, Actor, Spaces
 from commonbook.sharing import make_copy
 from commonbook.tables import jobs, sharing_requests, sharing_rules
-from commonbook.write.context import Desk
+from commonbook.write.context import WriteContext
 
 LATER: Final = "rules"
 """Goes on where a story wrote more than rules look at at once; its subject is the space that was written to."""
@@ -33,24 +33,24 @@ _LOOKED_AT: Final = 1000
 _BATCH: Final = 200
 
 
-def take(desk: Desk, *, trying: bool = False) -> None:
+def take(ctx: WriteContext, *, trying: bool = False) -> None:
     """Let every rule take in what it means of what the story wrote, and of what thereby arrived elsewhere.
 
     Whoever wrote has nothing to do with what stands in a rule's way: that is tried again later, by a job, which is
     itself the one who is `trying` and fails.
     """
     room, left = AT_ONCE, _LOOKED_AT
-    while there := _acting(desk):
+    while there := _acting(ctx):
         if left <= 0:
-            return _wait(desk)
-        some = desk.pending.first_changed_ids(_BATCH)
+            return _wait(ctx)
+        some = ctx.pending.first_changed_ids(_BATCH)
         left -= len(some)
-        for memory in make_copy.locked_memories(desk, some):
-            for rule in _meaning(desk, there, memory):
+        for memory in make_copy.locked_memories(ctx, some):
+            for rule in _meaning(ctx, there, memory):
                 if room == 0:
-                    return _wait(desk)
-                room -= _take_in(desk, rule, memory, trying=trying)
-        desk.pending.forget_changed_ids(some)
+                    return _wait(ctx)
+                room -= _take_in(ctx, rule, memory, trying=trying)
+        ctx.pending.forget_changed_ids(some)
     return None
 
 
@@ -63,41 +63,41 @@ def idle(rule: Rule, maker: permissions.Held, spaces: Spaces) -> str:
     return ""
 
 
-def _acting(desk: Desk) -> list[Rule]:
+def _acting(ctx: WriteContext) -> list[Rule]:
     """Return the rules that may take something of what was written, and forget what none of them does."""
     found: list[Rule] = []
-    if desk.pending.changed_ids:
-        from_there = sharing_rules.taking_from(desk.tx, desk.spaces, desk.pending.spaces_of_changed_ids())
-        found = [rule for rule in from_there if not idle(rule, desk.may_of(Actor(rule.maker)), desk.spaces)]
-    desk.pending.keep_changed_ids_in({rule.source.id for rule in found})
+    if ctx.pending.changed_ids:
+        from_there = sharing_rules.taking_from(ctx.tx, ctx.spaces, ctx.pending.spaces_of_changed_ids())
+        found = [rule for rule in from_there if not idle(rule, ctx.may_of(Actor(rule.maker)), ctx.spaces)]
+    ctx.pending.keep_changed_ids_in({rule.source.id for rule in found})
     return found
 
 
-def _meaning(desk: Desk, there: Sequence[Rule], memory: Memory) -> list[Rule]:
+def _meaning(ctx: WriteContext, there: Sequence[Rule], memory: Memory) -> list[Rule]:
     """Return the rules that mean a memory and have not taken it in before."""
     meant = [rule for rule in there if sharing_rules.matches(rule, memory)]
-    return [rule for rule in meant if not sharing_rules.has_taken(desk.tx, rule, memory.root)]
+    return [rule for rule in meant if not sharing_rules.has_taken(ctx.tx, rule, memory.root)]
 
 
-def _take_in(desk: Desk, rule: Rule, memory: Memory, *, trying: bool) -> int:
+def _take_in(ctx: WriteContext, rule: Rule, memory: Memory, *, trying: bool) -> int:
     """Let a rule take a memory in, or ask for it, in the name of its maker; return 1 if that changed anything."""
-    acting = desk.acting_as(Actor(rule.maker))
+    acting = ctx.acting_as(Actor(rule.maker))
     new = make_copy.there_already(acting, memory, rule.space) is None
     if new and rule.approval:
-        _ask(acting, rule, memory, desk.pending.changed_ids[memory.id].principal)
+        _ask(acting, rule, memory, ctx.pending.changed_ids[memory.id].principal)
     elif new:
         try:
             make_copy.copied(acting, memory, rule.space, rule.refresh, rule=rule.id)
         except Conflict:
             if trying:
                 raise
-            jobs.ask(desk.tx, space=memory.space.id, kind=AGAIN, subject=memory.id, due=desk.tx.now)
+            jobs.ask(ctx.tx, space=memory.space.id, kind=AGAIN, subject=memory.id, due=ctx.tx.now)
             return 0
-    sharing_rules.note_taken(desk.tx, rule, memory.root)
+    sharing_rules.note_taken(ctx.tx, rule, memory.root)
     return int(new)
 
 
-def _ask(acting: Desk, rule: Rule, memory: Memory, asked_by: str) -> None:
+def _ask(acting: WriteContext, rule: Rule, memory: Memory, asked_by: str) -> None:
     asked = Pending(
         id=new_id(),
         space=rule.space.name,
@@ -118,26 +118,26 @@ def _ask(acting: Desk, rule: Rule, memory: Memory, asked_by: str) -> None:
 # --- in the background
 
 
-def _wait(desk: Desk) -> None:
+def _wait(ctx: WriteContext) -> None:
     """Leave what was written and not looked at to a job."""
     by_space: dict[str, dict[str, str]] = {}
-    for id_, (space, who) in desk.pending.take_changed_ids().items():
+    for id_, (space, who) in ctx.pending.take_changed_ids().items():
         by_space.setdefault(space, {})[id_] = who
     for space, written in sorted(by_space.items()):
-        sharing_rules.wait(desk.tx, space, written)
-        jobs.ask(desk.tx, space=space, kind=LATER, subject=space, due=desk.tx.now)
+        sharing_rules.wait(ctx.tx, space, written)
+        jobs.ask(ctx.tx, space=space, kind=LATER, subject=space, due=ctx.tx.now)
 
 
-def some(desk: Desk, *, space: str) -> bool:
+def some(ctx: WriteContext, *, space: str) -> bool:
     """Let rules look at some of what waits in a space; tell whether anything did."""
-    waiting = sharing_rules.next_waiting(desk.tx, space, limit=AT_ONCE)
+    waiting = sharing_rules.next_waiting(ctx.tx, space, limit=AT_ONCE)
     for id_, who in waiting.items():
-        desk.pending.note_changed_id(id_, space=space, principal=who)
+        ctx.pending.note_changed_id(id_, space=space, principal=who)
     return bool(waiting)
 
 
-def again(desk: Desk, *, memory_id: str) -> None:
+def again(ctx: WriteContext, *, memory_id: str) -> None:
     """Let rules look at a memory again that one of them could not take in."""
-    for memory in make_copy.locked_memories(desk, [memory_id]):
-        desk.pending.note_changed_id(memory.id, space=memory.space.id, principal=memory.revised_by)
-    take(desk, trying=True)
+    for memory in make_copy.locked_memories(ctx, [memory_id]):
+        ctx.pending.note_changed_id(memory.id, space=memory.space.id, principal=memory.revised_by)
+    take(ctx, trying=True)

@@ -11,31 +11,31 @@ from commonbook.model.sharing import Sharing
 from commonbook.model.spaces import Space
 from commonbook.ports.database import Overtaken
 from commonbook.tables import copies, links, memories
-from commonbook.write.context import Desk
+from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import first_version
 
 
-def copied(desk: Desk, source: Memory, to: Space, refresh: str, **why: object) -> Sharing:
+def copied(ctx: WriteContext, source: Memory, to: Space, refresh: str, **why: object) -> Sharing:
     """Copy a memory into a space, by whoever acts; or return what is there, unchanged. `why` goes into the log."""
     require_shareable(source)
-    there = there_already(desk, source, to)
+    there = there_already(ctx, source, to)
     if there is not None:
         return _sharing(there, source, new=False)
-    copy = _copy(desk, source, to, refresh)
-    if desk.parts.folder.keeps_files:
+    copy = _copy(ctx, source, to, refresh)
+    if ctx.parts.folder.keeps_files:
         # What cannot be done is found out before anything is.
-        desk.parts.folder.require_place(copy.path)
-    if not copies.tie(desk.tx, copy):
+        ctx.parts.folder.require_place(copy.path)
+    if not copies.tie(ctx.tx, copy):
         # Somebody else was quicker, on another machine: theirs is the copy.
-        there = there_already(desk, source, to)
+        there = there_already(ctx, source, to)
         if there is not None:
             return _sharing(there, source, new=False)
         # And has just unshared it: from the beginning.
         raise Overtaken
-    memories.add(desk.tx, [copy])
-    links.add(desk.tx, to.id, copy.links)
-    desk.log_memory(copy, "share", source.id, source_revision=source.revision, refresh=refresh, **why)
-    desk.issue([copy])
+    memories.add(ctx.tx, [copy])
+    links.add(ctx.tx, to.id, copy.links)
+    ctx.log_memory(copy, "share", source.id, source_revision=source.revision, refresh=refresh, **why)
+    ctx.issue([copy])
     return _sharing(copy, source, new=True)
 
 
@@ -45,24 +45,24 @@ def require_shareable(source: Memory) -> None:
         raise BadInput("a notice is not shared: it concerns one memory here", fix="share the memory that it names")
 
 
-def there_already(desk: Desk, source: Memory, to: Space) -> Memory | None:
+def there_already(ctx: WriteContext, source: Memory, to: Space) -> Memory | None:
     """Return what a space has of a memory's root: the root itself, or the copy of it."""
     known = {to.id: to}
-    root = memories.find(desk.tx, known, source.root)
+    root = memories.find(ctx.tx, known, source.root)
     if root is not None and root.deleted is None:
         return root
-    copy_id = copies.of_root(desk.tx, source.root, to.id)
-    copy = memories.find(desk.tx, known, copy_id) if copy_id else None
+    copy_id = copies.of_root(ctx.tx, source.root, to.id)
+    copy = memories.find(ctx.tx, known, copy_id) if copy_id else None
     return copy if copy is not None and copy.deleted is None else None
 
 
-def _copy(desk: Desk, source: Memory, to: Space, refresh: str) -> Memory:
+def _copy(ctx: WriteContext, source: Memory, to: Space, refresh: str) -> Memory:
     copy_id = new_id()
     return source._replace(
-        **first_version(desk, memory_id=copy_id, space=to, title=source.title, how="share"),
+        **first_version(ctx, memory_id=copy_id, space=to, title=source.title, how="share"),
         links=(Link(copy_id, "shared_from", source.id, source.revision),),
         session=None,
-        shared=Shared(refresh, source.root, desk.actor.principal, desk.tx.now, own=1),
+        shared=Shared(refresh, source.root, ctx.actor.principal, ctx.tx.now, own=1),
         decisions=(),
         because=(),
     )
@@ -86,8 +86,8 @@ def mode(refresh: str) -> str:
     return refresh
 
 
-def locked_memories(desk: Desk, ids: Sequence[str]) -> list[Memory]:
+def locked_memories(ctx: WriteContext, ids: Sequence[str]) -> list[Memory]:
     """Lock memories until the transaction ends, and return those that exist, in the order of the ids."""
-    desk.hold(ids)
-    found = memories.several(desk.tx, desk.spaces, ids)
+    ctx.hold(ids)
+    found = memories.several(ctx.tx, ctx.spaces, ids)
     return [found[id_] for id_ in ids if id_ in found]

@@ -16,7 +16,7 @@ from commonbook.sharing.freshness import DIVERGED, REVOKED, SOURCE_DELETED
 from commonbook.tables import copies, memories
 from commonbook.text import validation
 from commonbook.write import revise
-from commonbook.write.context import Desk, no_memory
+from commonbook.write.context import WriteContext, no_memory
 
 # --- what becomes of a copy
 
@@ -24,39 +24,39 @@ from commonbook.write.context import Desk, no_memory
 def unshare(parts: Parts, actor: Actor, copy_id: str) -> Receipt:
     """Remove a copy; copies that were made from it stay, and say that their source is deleted."""
 
-    def story(desk: Desk, copy: Memory) -> Memory:
-        revise.remove(desk, copy, how="unshare")
+    def operation(ctx: WriteContext, copy: Memory) -> Memory:
+        revise.remove(ctx, copy, how="unshare")
         return copy
 
-    return _with_copy(parts, actor, copy_id, story)
+    return _with_copy(parts, actor, copy_id, operation)
 
 
 def refresh(parts: Parts, actor: Actor, copy_id: str) -> Receipt:
     """Let a copy take over what its source says now, in the name of the one who shared it."""
 
-    def story(desk: Desk, copy: Memory) -> Memory:
-        _require_source(desk, copy, unless=(DETACHED, REVOKED, SOURCE_DELETED, DIVERGED))
+    def operation(ctx: WriteContext, copy: Memory) -> Memory:
+        _require_source(ctx, copy, unless=(DETACHED, REVOKED, SOURCE_DELETED, DIVERGED))
         if copies.require(copy)[0].claimed:
             raise Conflict(
                 f"the copy {copy.id} came by import: nobody here saw it being shared",
                 fix="`adopt` ties it to its source in your name, `detach` ends the tie",
             )
-        sharing_refresh.refresh_chain(desk, copy.id)
-        return memories.find(desk.tx, desk.spaces, copy.id) or copy
+        sharing_refresh.refresh_chain(ctx, copy.id)
+        return memories.find(ctx.tx, ctx.spaces, copy.id) or copy
 
-    return _with_copy(parts, actor, copy_id, story, first=sharing_refresh.lock_chain)
+    return _with_copy(parts, actor, copy_id, operation, first=sharing_refresh.lock_chain)
 
 
 def detach(parts: Parts, actor: Actor, copy_id: str) -> Receipt:
     """End the tie between a copy and its source; where it came from stays known."""
 
-    def story(desk: Desk, copy: Memory) -> Memory:
+    def operation(ctx: WriteContext, copy: Memory) -> Memory:
         if copy.shared is None or copy.shared.mode == DETACHED:
             return copy
         said = copy._replace(shared=copy.shared._replace(mode=DETACHED))
-        return revise.amend(desk, copy, said, ["shared"], how="detach")
+        return revise.amend(ctx, copy, said, ["shared"], how="detach")
 
-    return _with_copy(parts, actor, copy_id, story)
+    return _with_copy(parts, actor, copy_id, operation)
 
 
 def adopt(parts: Parts, actor: Actor, copy_id: str) -> Receipt:
@@ -65,17 +65,17 @@ def adopt(parts: Parts, actor: Actor, copy_id: str) -> Receipt:
     One that came by import follows its source from then on, in the name of the one who adopts it.
     """
 
-    def story(desk: Desk, copy: Memory) -> Memory:
-        source = _require_source(desk, copy, unless=(DETACHED, REVOKED, SOURCE_DELETED))
+    def operation(ctx: WriteContext, copy: Memory) -> Memory:
+        source = _require_source(ctx, copy, unless=(DETACHED, REVOKED, SOURCE_DELETED))
         claimed = copies.require(copy)[0].claimed
         if not claimed and not freshness.has_diverged(copy) and not freshness.is_stale(copy, source):
             return copy
-        return propagate.taken_over(desk, copy, source)
+        return propagate.taken_over(ctx, copy, source)
 
-    return _with_copy(parts, actor, copy_id, story, first=sharing_refresh.lock_chain)
+    return _with_copy(parts, actor, copy_id, operation, first=sharing_refresh.lock_chain)
 
 
-def _nothing(_desk: Desk, _copy_id: str) -> object:
+def _nothing(_ctx: WriteContext, _copy_id: str) -> object:
     """Hold nothing but the copy itself."""
 
 
@@ -83,29 +83,29 @@ def _with_copy(
     parts: Parts,
     actor: Actor,
     copy_id: str,
-    story: propagate.Change,
+    operation: propagate.Change,
     *,
-    first: Callable[[Desk, str], object] = _nothing,
+    first: Callable[[WriteContext, str], object] = _nothing,
 ) -> Receipt:
     copy_id = validation.memory_id(copy_id)
 
-    def whole(desk: Desk, *, looked: bool) -> Receipt:
-        first(desk, copy_id)
-        copy = hand_edits.fresh(desk, desk.require(copy_id), looked=looked)
+    def whole(ctx: WriteContext, *, looked: bool) -> Receipt:
+        first(ctx, copy_id)
+        copy = hand_edits.fresh(ctx, ctx.require(copy_id), looked=looked)
         copies.require(copy)
-        return receipt_of(story(desk, copy), new=False)
+        return receipt_of(operation(ctx, copy), new=False)
 
-    return scan.write_with_a_look(parts, actor, whole)
+    return scan.write_with_scan(parts, actor, whole)
 
 
-def _require_source(desk: Desk, copy: Memory, *, unless: Sequence[str]) -> Memory:
+def _require_source(ctx: WriteContext, copy: Memory, *, unless: Sequence[str]) -> Memory:
     """Return the source of a copy, or raise why it cannot be taken over."""
     shared, link = copies.require(copy)
-    stands = freshness.of(desk.tx, desk.spaces, [copy])[copy.id].freshness
+    stands = freshness.of(ctx.tx, ctx.spaces, [copy])[copy.id].freshness
     if stands in unless:
         raise _WHY_NOT[stands](copy.id)
     # Of what came by import nobody here knows who shared it: whoever lets it follow does, and has to have the right.
-    source = memories.find(desk.tx, desk.readable if shared.claimed else desk.spaces, link.target)
+    source = memories.find(ctx.tx, ctx.readable if shared.claimed else ctx.spaces, link.target)
     if source is None:
         raise no_memory(link.target)
     return source

@@ -17,7 +17,7 @@ from commonbook.model.spaces import FILESYSTEM_ACTOR, Actor
 from commonbook.sharing import freshness, make_copy
 from commonbook.tables import copies, jobs, memories
 from commonbook.write import revise
-from commonbook.write.context import Desk
+from commonbook.write.context import WriteContext
 
 JOB: Final = "refresh"
 """Goes on where a change had too many copies; its subject is the source."""
@@ -31,54 +31,54 @@ AT_ONCE: Final = 100
 _BATCH: Final = 200
 _LONGEST_LINK: Final = 64
 
-Change: TypeAlias = Callable[[Desk, Memory], Memory]
+Change: TypeAlias = Callable[[WriteContext, Memory], Memory]
 """What is done to a copy, at a desk."""
 
 
-def spread(desk: Desk) -> list[Memory]:
+def spread(ctx: WriteContext) -> list[Memory]:
     """Let the live copies of everything that the story revised follow, and theirs; return those that did."""
     done: list[Memory] = []
     seen: set[tuple[str, int]] = set()
-    while level := _followed(desk):
+    while level := _followed(ctx):
         for revised in level:
             # Each as it is by then, and as often as it changed: in a circle made by hand it may follow what follows it.
-            source = desk.pending.take_latest(revised)
+            source = ctx.pending.take_latest(revised)
             if (source.id, source.revision) in seen:
                 continue
             seen.add((source.id, source.revision))
             room = AT_ONCE - len(done)
-            ids = copies.behind(desk.tx, source.id, revision=source.revision, modes=(LIVE,), limit=room + 1)
-            done += _all_refreshed(desk, ids[:room], source)
+            ids = copies.behind(ctx.tx, source.id, revision=source.revision, modes=(LIVE,), limit=room + 1)
+            done += _all_refreshed(ctx, ids[:room], source)
             if len(ids) > room:
-                jobs.ask(desk.tx, space=source.space.id, kind=JOB, subject=source.id, due=desk.tx.now)
+                jobs.ask(ctx.tx, space=source.space.id, kind=JOB, subject=source.id, due=ctx.tx.now)
     return list({copy.id: copy for copy in done}.values())
 
 
-def _followed(desk: Desk) -> list[Memory]:
+def _followed(ctx: WriteContext) -> list[Memory]:
     """Take the changed texts; return the memories that may have live copies, looked up once for all of them."""
-    level = desk.pending.take_changed_texts()
+    level = ctx.pending.take_changed_texts()
     if len(level) < 2:
         return list(level.values())
-    found = copies.followed(desk.tx, list(level), modes=(LIVE,))
+    found = copies.followed(ctx.tx, list(level), modes=(LIVE,))
     return [memory for memory in level.values() if memory.id in found]
 
 
-def _all_refreshed(desk: Desk, ids: Sequence[str], source: Memory) -> list[Memory]:
+def _all_refreshed(ctx: WriteContext, ids: Sequence[str], source: Memory) -> list[Memory]:
     """Let these copies say what their source says; return those that had to and could.
 
     One whose file has no room for it is no reason why the source cannot be edited: it stays stale, and the job that
     tries again tells why.
     """
     done: list[Memory | None] = []
-    for copy in make_copy.locked_memories(desk, ids):
+    for copy in make_copy.locked_memories(ctx, ids):
         try:
-            done.append(refreshed(desk, copy, source))
+            done.append(refreshed(ctx, copy, source))
         except TooLarge:
-            jobs.ask(desk.tx, space=copy.space.id, kind=RENEW, subject=copy.id, due=desk.tx.now)
+            jobs.ask(ctx.tx, space=copy.space.id, kind=RENEW, subject=copy.id, due=ctx.tx.now)
     return [copy for copy in done if copy is not None]
 
 
-def refreshed(desk: Desk, copy: Memory, source: Memory) -> Memory | None:
+def refreshed(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | None:
     """Let a copy say what its source says, if it may and does not yet; return it then.
 
     Raises TooLarge, with nothing changed, if the copy's file has no room for it.
@@ -86,27 +86,27 @@ def refreshed(desk: Desk, copy: Memory, source: Memory) -> Memory | None:
     if copy.shared is None or not copies.is_tied(copy) or copy.shared.claimed or source.deleted is not None:
         return None
     sharer = Actor(copy.shared.by)
-    if not freshness.is_stale(copy, source) or not desk.may_of(sharer).may_read(source.space, desk.spaces):
+    if not freshness.is_stale(copy, source) or not ctx.may_of(sharer).may_read(source.space, ctx.spaces):
         return None
     try:
-        desk.parts.folder.require_place(copy.path)
-        copy = hand_edits.fresh(desk.acting_as(FILESYSTEM_ACTOR), copy, looked=False)
+        ctx.parts.folder.require_place(copy.path)
+        copy = hand_edits.fresh(ctx.acting_as(FILESYSTEM_ACTOR), copy, looked=False)
     except (FileInTheWay, hand_edits.FileGone):
         # Its file is somebody's to mend, was moved, or is removed: when it is looked at, the copy follows again.
         return None
     if not copies.is_tied(copy) or freshness.has_diverged(copy):
         return None
-    return taken_over(desk, copy, source)
+    return taken_over(ctx, copy, source)
 
 
-def taken_over(desk: Desk, copy: Memory, source: Memory) -> Memory:
+def taken_over(ctx: WriteContext, copy: Memory, source: Memory) -> Memory:
     """Let a copy say what its source says, whatever it said: a revision of its own, by the one who shared it.
 
     What was only claimed to be a copy is one from now on, shared by whoever lets it take over.
     """
     shared, link = copies.require(copy)
     if shared.claimed:
-        shared = shared._replace(by=desk.actor.principal, at=desk.tx.now, claimed=False)
+        shared = shared._replace(by=ctx.actor.principal, at=ctx.tx.now, claimed=False)
     changed = [name for name in ("title", "text") if getattr(copy, name) != getattr(source, name)]
     said = copy._replace(
         title=source.title,
@@ -114,16 +114,16 @@ def taken_over(desk: Desk, copy: Memory, source: Memory) -> Memory:
         links=tuple(one._replace(revision=source.revision) if one == link else one for one in copy.links),
         shared=shared._replace(own=copy.revision + bool(changed)),
     )
-    _require_room(desk, said)
-    return revise.amend(desk.acting_as(Actor(shared.by)), copy, said, [*changed, "links"], how="refresh")
+    _require_room(ctx, said)
+    return revise.amend(ctx.acting_as(Actor(shared.by)), copy, said, [*changed, "links"], how="refresh")
 
 
-def _require_room(desk: Desk, said: Memory) -> None:
+def _require_room(ctx: WriteContext, said: Memory) -> None:
     """Raise TooLarge if what a copy is to say finds no room in its front matter, beside what people put there."""
     by_hand = 4 * len(said.layout) + _LONGEST_LINK * len(said.links)
     # Our own fields take less than half of what there is, so that most copies need not be written to know.
-    if desk.parts.folder.keeps_files and by_hand > MAX_FRONT_BYTES // 2:
-        rendered(said._replace(revision=said.revision + 1, version=said.version + 1, updated=desk.tx.now), desk.parts)
+    if ctx.parts.folder.keeps_files and by_hand > MAX_FRONT_BYTES // 2:
+        rendered(said._replace(revision=said.revision + 1, version=said.version + 1, updated=ctx.tx.now), ctx.parts)
 
 
 class Step(NamedTuple):
@@ -133,11 +133,11 @@ class Step(NamedTuple):
     changed: bool
 
 
-def some(desk: Desk, *, source_id: str, after: str) -> Step | None:
+def some(ctx: WriteContext, *, source_id: str, after: str) -> Step | None:
     """Refresh some copies of a source, in the order of their ids; return how far that went, or nothing at the end."""
-    desk.hold([source_id])
-    source = memories.find(desk.tx, desk.spaces, source_id)
+    ctx.hold([source_id])
+    source = memories.find(ctx.tx, ctx.spaces, source_id)
     if source is None or source.deleted is not None:
         return None
-    ids = copies.behind(desk.tx, source_id, revision=source.revision, modes=(LIVE,), after=after, limit=_BATCH)
-    return Step(ids[-1], bool(_all_refreshed(desk, ids, source))) if ids else None
+    ids = copies.behind(ctx.tx, source_id, revision=source.revision, modes=(LIVE,), after=after, limit=_BATCH)
+    return Step(ids[-1], bool(_all_refreshed(ctx, ids, source))) if ids else None

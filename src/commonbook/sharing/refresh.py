@@ -12,7 +12,7 @@ from commonbook.ports.database import Transaction
 from commonbook.ports.engines import Parts
 from commonbook.sharing import freshness, propagate
 from commonbook.tables import copies, jobs, memories, spaces
-from commonbook.write.context import Desk
+from commonbook.write.context import WriteContext
 from commonbook.write.transaction import write
 
 
@@ -37,22 +37,22 @@ def ask_to_renew(parts: Parts, stale: Sequence[Memory]) -> None:
         parts.db.write(enqueue, durable=False)
 
 
-def refresh_chain(desk: Desk, copy_id: str) -> None:
+def refresh_chain(ctx: WriteContext, copy_id: str) -> None:
     """Refresh a copy and, before it, the copies between it and the memory that it stems from."""
-    for source_id, id_ in pairwise(lock_chain(desk, copy_id)):
-        source, copy = (memories.find(desk.tx, desk.spaces, memory_id) for memory_id in (source_id, id_))
+    for source_id, id_ in pairwise(lock_chain(ctx, copy_id)):
+        source, copy = (memories.find(ctx.tx, ctx.spaces, memory_id) for memory_id in (source_id, id_))
         if source is not None and copy is not None:
-            propagate.refreshed(desk, copy, source)
+            propagate.refreshed(ctx, copy, source)
 
 
-def lock_chain(desk: Desk, copy_id: str) -> list[str]:
+def lock_chain(ctx: WriteContext, copy_id: str) -> list[str]:
     """Lock a copy and the sources that its text comes from; return their ids, the furthest source first.
 
     A change of that source locks in the same order.
     """
     ids = [copy_id]
     while len(ids) <= freshness.FURTHEST:
-        memory = memories.find(desk.tx, desk.spaces, ids[-1])
+        memory = memories.find(ctx.tx, ctx.spaces, ids[-1])
         link = memory.source if memory else None
         if memory is None or link is None or not copies.is_tied(memory) or link.target in ids:
             break
@@ -61,5 +61,5 @@ def lock_chain(desk: Desk, copy_id: str) -> list[str]:
         ids.append(link.target)
     ids.reverse()
     for id_ in ids:
-        desk.hold([id_])
+        ctx.hold([id_])
     return ids

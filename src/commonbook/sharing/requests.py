@@ -17,7 +17,7 @@ from commonbook.tables import memories, sharing_requests, sharing_rules, spaces
 from commonbook.tables import rate_limits as rate_limit_rows
 from commonbook.text import space_paths, validation
 from commonbook.write import context
-from commonbook.write.context import Desk
+from commonbook.write.context import WriteContext
 from commonbook.write.transaction import write
 
 LONGEST_NOTE: Final = 1000
@@ -34,23 +34,23 @@ def request(parts: Parts, actor: Actor, memory_id: str, to: str, *, refresh: str
     make_copy.mode(refresh)
     space_paths.require_space_name(to)
 
-    def story(desk: Desk) -> Pending:
-        space = context.readable_space(desk, to)
-        source = desk.look_at(memory_id)
-        rate_limits.count(desk.tx, desk.actor, rate_limit_rows.REQUEST)
+    def operation(ctx: WriteContext) -> Pending:
+        space = context.readable_space(ctx, to)
+        source = ctx.look_at(memory_id)
+        rate_limits.count(ctx.tx, ctx.actor, rate_limit_rows.REQUEST)
         make_copy.require_shareable(source)
-        there = make_copy.there_already(desk, source, space)
+        there = make_copy.there_already(ctx, source, space)
         if there is not None:
             raise Conflict(f"the space {to!r} has this already, as {there.id}", fix=f"read {there.id}")
-        who, now = actor.principal, desk.tx.now
+        who, now = actor.principal, ctx.tx.now
         asked = Pending(new_id(), space.name, space.id, source.id, None, refresh, who, who, now)
-        if sharing_requests.add(desk.tx, asked, source.root):
-            desk.log(space, "share.ask", (), request=asked.id, memory=source.id)
+        if sharing_requests.add(ctx.tx, asked, source.root):
+            ctx.log(space, "share.ask", (), request=asked.id, memory=source.id)
         else:
-            asked = sharing_requests.waiting_for(desk.tx, {space.id: space}, source.root, who) or asked
+            asked = sharing_requests.waiting_for(ctx.tx, {space.id: space}, source.root, who) or asked
         return asked._replace(title=source.title, text=source.text)
 
-    return write(parts, actor, story)
+    return write(parts, actor, operation)
 
 
 def listed(parts: Parts, actor: Actor, *, space: str | None, decided: bool) -> tuple[Pending, ...]:
@@ -85,53 +85,53 @@ def approve(parts: Parts, actor: Actor, request_id: str, *, note: str = "") -> P
     """Agree to a request: the memory is shared now, in the name of the one who asked or made the rule."""
     request_id, note = validation.memory_id(request_id), _note(note)
 
-    def story(desk: Desk) -> Pending:
-        asked = _require(desk, request_id)
-        _decide(desk, asked, APPROVED, note)
-        memory = _still_there(desk, asked)
-        if _person(desk.actor.principal) in _askers(asked, memory):
-            raise NotAllowed(f"{desk.actor.principal} asked for this and cannot approve it", fix="another admin must")
-        if asked.space_id not in permissions.administered(desk.tx, desk.actor, desk.spaces):
-            raise permissions.refusal(desk.actor, asked.space)
-        named = desk.acting_as(Actor(asked.name))
-        copy = make_copy.copied(named, memory, desk.spaces[asked.space_id], asked.refresh, request=asked.id)
-        sharing_requests.note_copy(desk.tx, asked, copy.id)
-        desk.log(desk.spaces[asked.space_id], "share.approve", (), request=asked.id, memory=memory.id, copy=copy.id)
-        return _now(desk, asked)
+    def operation(ctx: WriteContext) -> Pending:
+        asked = _require(ctx, request_id)
+        _decide(ctx, asked, APPROVED, note)
+        memory = _still_there(ctx, asked)
+        if _person(ctx.actor.principal) in _askers(asked, memory):
+            raise NotAllowed(f"{ctx.actor.principal} asked for this and cannot approve it", fix="another admin must")
+        if asked.space_id not in permissions.administered(ctx.tx, ctx.actor, ctx.spaces):
+            raise permissions.refusal(ctx.actor, asked.space)
+        named = ctx.acting_as(Actor(asked.name))
+        copy = make_copy.copied(named, memory, ctx.spaces[asked.space_id], asked.refresh, request=asked.id)
+        sharing_requests.note_copy(ctx.tx, asked, copy.id)
+        ctx.log(ctx.spaces[asked.space_id], "share.approve", (), request=asked.id, memory=memory.id, copy=copy.id)
+        return _now(ctx, asked)
 
-    return write(parts, actor, story)
+    return write(parts, actor, operation)
 
 
 def reject(parts: Parts, actor: Actor, request_id: str, *, note: str = "") -> Pending:
     """Refuse a request; whoever asked takes it back by this."""
     request_id, note = validation.memory_id(request_id), _note(note)
 
-    def story(desk: Desk) -> Pending:
-        asked = _require(desk, request_id)
-        state = WITHDRAWN if _person(desk.actor.principal) == _person(asked.asked_by) else REJECTED
-        _decide(desk, asked, state, note)
-        said = desk.parts.keys.keyed_hash("note", note) if note else None
+    def operation(ctx: WriteContext) -> Pending:
+        asked = _require(ctx, request_id)
+        state = WITHDRAWN if _person(ctx.actor.principal) == _person(asked.asked_by) else REJECTED
+        _decide(ctx, asked, state, note)
+        said = ctx.parts.keys.keyed_hash("note", note) if note else None
         action = "share.withdraw" if state == WITHDRAWN else "share.reject"
-        desk.log(desk.spaces[asked.space_id], action, (), request=asked.id, memory=asked.memory, note=said)
-        return _now(desk, asked)
+        ctx.log(ctx.spaces[asked.space_id], action, (), request=asked.id, memory=asked.memory, note=said)
+        return _now(ctx, asked)
 
-    return write(parts, actor, story)
+    return write(parts, actor, operation)
 
 
-def _require(desk: Desk, request_id: str) -> Pending:
+def _require(ctx: WriteContext, request_id: str) -> Pending:
     """Return a request that the actor may decide about, or has made itself."""
-    asked = sharing_requests.find(desk.tx, desk.readable, request_id)
-    if asked is not None and asked.space_id not in permissions.administered(desk.tx, desk.actor, desk.spaces):
-        asked = asked if asked.rule is None and asked.asked_by == desk.actor.principal else None
+    asked = sharing_requests.find(ctx.tx, ctx.readable, request_id)
+    if asked is not None and asked.space_id not in permissions.administered(ctx.tx, ctx.actor, ctx.spaces):
+        asked = asked if asked.rule is None and asked.asked_by == ctx.actor.principal else None
     if asked is None:
         raise NotFound(f"there is no request {request_id}", fix="`commonbook pending` shows what waits")
     return asked
 
 
-def _decide(desk: Desk, asked: Pending, state: str, note: str) -> None:
+def _decide(ctx: WriteContext, asked: Pending, state: str, note: str) -> None:
     """Let this be the decision, unless there is one: of several at once, one wins."""
-    if not sharing_requests.decide(desk.tx, asked, state, by=desk.actor.principal, note=note):
-        raise _decided(_now(desk, asked))
+    if not sharing_requests.decide(ctx.tx, asked, state, by=ctx.actor.principal, note=note):
+        raise _decided(_now(ctx, asked))
 
 
 def _decided(asked: Pending) -> CommonbookError:
@@ -142,19 +142,19 @@ def _decided(asked: Pending) -> CommonbookError:
     )
 
 
-def _still_there(desk: Desk, asked: Pending) -> Memory:
+def _still_there(ctx: WriteContext, asked: Pending) -> Memory:
     """Return the memory that was asked for, or refuse: it is gone, or may no longer be shared by who would."""
-    desk.hold([asked.memory])
-    memory = memories.find(desk.tx, desk.spaces, asked.memory)
+    ctx.hold([asked.memory])
+    memory = memories.find(ctx.tx, ctx.spaces, asked.memory)
     if memory is None or memory.deleted is not None:
         raise Conflict(f"the memory {asked.memory} was deleted meanwhile", fix="reject the request")
-    if memory.space.id not in desk.may_of(Actor(asked.name)).with_role(READER, desk.spaces):
+    if memory.space.id not in ctx.may_of(Actor(asked.name)).with_role(READER, ctx.spaces):
         raise NotAllowed(f"{asked.name} may no longer read the memory {asked.memory}", fix="reject the request")
     if asked.rule is None:
         return memory
-    if sharing_rules.find(desk.tx, desk.spaces, asked.rule) is None:
+    if sharing_rules.find(ctx.tx, ctx.spaces, asked.rule) is None:
         raise Conflict("the rule that asked for this was removed meanwhile", fix="reject the request")
-    if asked.space_id not in desk.may_of(Actor(asked.name)).with_role(WRITER, desk.spaces):
+    if asked.space_id not in ctx.may_of(Actor(asked.name)).with_role(WRITER, ctx.spaces):
         raise NotAllowed(f"{asked.name} may no longer write to the space {asked.space!r}", fix="reject the request")
     return memory
 
@@ -171,8 +171,8 @@ def _person(principal: str) -> str:
     return LOCAL_OWNER if principal == FILESYSTEM else principal
 
 
-def _now(desk: Desk, asked: Pending) -> Pending:
-    return sharing_requests.find(desk.tx, desk.spaces, asked.id) or asked
+def _now(ctx: WriteContext, asked: Pending) -> Pending:
+    return sharing_requests.find(ctx.tx, ctx.spaces, asked.id) or asked
 
 
 def _note(note: str) -> str:

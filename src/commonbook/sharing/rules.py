@@ -15,7 +15,7 @@ from commonbook.sharing import apply_rules, make_copy
 from commonbook.tables import sharing_requests, sharing_rules, spaces
 from commonbook.text import space_paths, validation
 from commonbook.write import context
-from commonbook.write.context import Desk
+from commonbook.write.context import WriteContext
 from commonbook.write.transaction import write
 
 MOST: Final = 100
@@ -52,17 +52,17 @@ def add(parts: Parts, actor: Actor, space: str, from_space: str, what: Chosen) -
     if space == from_space:
         raise BadInput("a space takes nothing in from itself", fix="name another space to take from")
 
-    def story(desk: Desk) -> Rule:
-        source = context.readable_space(desk, from_space)
-        place = context.administered_space(desk, space)
-        if sharing_rules.count(desk.tx, place.id) >= MOST:
+    def operation(ctx: WriteContext) -> Rule:
+        source = context.readable_space(ctx, from_space)
+        place = context.administered_space(ctx, space)
+        if sharing_rules.count(ctx.tx, place.id) >= MOST:
             raise TooLarge(f"the space {space!r} has {MOST} rules already", fix="remove some, or let one mean more")
-        rule = Rule(new_id(), place, source, actor.principal, *what[:3], what.approval, what.refresh, desk.tx.now)
-        sharing_rules.add(desk.tx, rule)
-        desk.log(place, "rule.add", (), rule=rule.id, source=source.id, **what._asdict())
+        rule = Rule(new_id(), place, source, actor.principal, *what[:3], what.approval, what.refresh, ctx.tx.now)
+        sharing_rules.add(ctx.tx, rule)
+        ctx.log(place, "rule.add", (), rule=rule.id, source=source.id, **what._asdict())
         return rule
 
-    return write(parts, actor, story)
+    return write(parts, actor, operation)
 
 
 def listed(parts: Parts, actor: Actor, *, space: str | None) -> tuple[Rule, ...]:
@@ -96,13 +96,13 @@ def remove(parts: Parts, actor: Actor, rule_id: str) -> Rule:
     """Remove a rule, and what waits because of it; what it took in stays."""
     rule_id = validation.memory_id(rule_id)
 
-    def story(desk: Desk) -> Rule:
-        rule = sharing_rules.find(desk.tx, desk.spaces, rule_id)
-        allowed = permissions.administered(desk.tx, desk.actor, desk.spaces)
-        if rule is None or rule.space.id not in allowed or not sharing_rules.remove(desk.tx, rule):
+    def operation(ctx: WriteContext) -> Rule:
+        rule = sharing_rules.find(ctx.tx, ctx.spaces, rule_id)
+        allowed = permissions.administered(ctx.tx, ctx.actor, ctx.spaces)
+        if rule is None or rule.space.id not in allowed or not sharing_rules.remove(ctx.tx, rule):
             raise NotFound(f"there is no rule {rule_id}", fix="`commonbook rules list` shows the rules by their ids")
-        withdrawn = sharing_requests.withdraw(desk.tx, rule.space.id, rule.id, by=actor.principal)
-        desk.log(rule.space, "rule.remove", (), rule=rule.id, withdrawn=withdrawn)
+        withdrawn = sharing_requests.withdraw(ctx.tx, rule.space.id, rule.id, by=actor.principal)
+        ctx.log(rule.space, "rule.remove", (), rule=rule.id, withdrawn=withdrawn)
         return rule
 
-    return write(parts, actor, story)
+    return write(parts, actor, operation)

@@ -16,7 +16,7 @@ from commonbook.sharing import make_copy
 from commonbook.tables import grants
 from commonbook.tables import rate_limits as rate_limit_rows
 from commonbook.text import space_paths, validation
-from commonbook.write.context import Desk
+from commonbook.write.context import WriteContext
 from commonbook.write.transaction import write
 
 MOST_AT_ONCE: Final = 100
@@ -30,13 +30,13 @@ def share(parts: Parts, actor: Actor, memory_id: str, to: str, *, refresh: str =
     make_copy.mode(refresh)
     space_paths.require_space_name(to)
 
-    def story(desk: Desk) -> Sharing:
-        space = desk.space(to)
-        source = desk.look_at(memory_id)
-        rate_limits.count(desk.tx, desk.actor, rate_limit_rows.SHARE)
-        return make_copy.copied(desk, source, space, refresh)
+    def operation(ctx: WriteContext) -> Sharing:
+        space = ctx.space(to)
+        source = ctx.look_at(memory_id)
+        rate_limits.count(ctx.tx, ctx.actor, rate_limit_rows.SHARE)
+        return make_copy.copied(ctx, source, space, refresh)
 
-    return write(parts, actor, story)
+    return write(parts, actor, operation)
 
 
 def share_many(parts: Parts, actor: Actor, ids: Sequence[str], to: str, *, refresh: str = LIVE) -> tuple[Sharing, ...]:
@@ -65,25 +65,25 @@ def share_with(parts: Parts, actor: Actor, memory_id: str, principal: str, *, re
             "a memory is shared with somebody else", fix="name another principal, or `share` it into a space"
         )
 
-    def story(desk: Desk) -> Sharing:
-        source = desk.look_at(memory_id)
-        rate_limits.count(desk.tx, desk.actor, rate_limit_rows.SHARE)
-        return make_copy.copied(desk, source, _between(desk, principal), refresh)
+    def operation(ctx: WriteContext) -> Sharing:
+        source = ctx.look_at(memory_id)
+        rate_limits.count(ctx.tx, ctx.actor, rate_limit_rows.SHARE)
+        return make_copy.copied(ctx, source, _between(ctx, principal), refresh)
 
-    return write(parts, actor, story)
+    return write(parts, actor, operation)
 
 
-def _between(desk: Desk, principal: str) -> Space:
+def _between(ctx: WriteContext, principal: str) -> Space:
     """Return the space of the actor and a principal, made and granted to just these two if it is not there."""
-    both = sorted({desk.actor.principal, principal})
+    both = sorted({ctx.actor.principal, principal})
     name = f"{space_paths.BETWEEN}/{blake2b(' '.join(both).encode(), digest_size=8).hexdigest()}"
-    there = any(space.name == name for space in desk.spaces.values())
-    space = desk.system_space(name)
+    there = any(space.name == name for space in ctx.spaces.values())
+    space = ctx.system_space(name)
     if not there:
         for one in both:
             if one != LOCAL_OWNER:
-                grants.give(desk.tx, Grant(one, space, WRITER, desk.actor.principal, desk.tx.now))
-                desk.log(space, "grant", (), principal=one, role=WRITER, expires=None)
-    if space.id not in desk.writable:
-        raise permissions.refusal(desk.actor, name)
+                grants.give(ctx.tx, Grant(one, space, WRITER, ctx.actor.principal, ctx.tx.now))
+                ctx.log(space, "grant", (), principal=one, role=WRITER, expires=None)
+    if space.id not in ctx.writable:
+        raise permissions.refusal(ctx.actor, name)
     return space

@@ -24,7 +24,7 @@ from commonbook.ports.files import SourceFile
 from commonbook.tables import files, idempotency, links, memories, revisions
 from commonbook.text import space_paths, titles
 from commonbook.write import revise
-from commonbook.write.context import Desk
+from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import free_path, new_memory
 
 _RELATED: Final = "related_to"
@@ -90,14 +90,14 @@ class Answer(NamedTuple):
             links=tuple(said["links"]),
         )
 
-    def keep(self, desk: Desk, *, first: bool = False) -> None:
+    def keep(self, ctx: WriteContext, *, first: bool = False) -> None:
         """Keep the answer, in place of an earlier one or as the first."""
         said = {"memory": self.memory, "version": self.version, "links": self.links}
         keep = idempotency.claim if first else idempotency.remember
         keep(
-            desk.tx,
+            ctx.tx,
             space=self.space,
-            principal=desk.actor.principal,
+            principal=ctx.actor.principal,
             key=self.key,
             content=self.content,
             answer=json.dumps(said),
@@ -206,29 +206,29 @@ def _tags(document: Document) -> tuple[str, ...]:
     return tuple(tags.values())[:MAX_TAGS]
 
 
-def _times(desk: Desk, arrival: Arrival) -> tuple[datetime, datetime]:
+def _times(ctx: WriteContext, arrival: Arrival) -> tuple[datetime, datetime]:
     """Return when a file was made and last changed: as it says, else as its folder or archive says."""
-    changed = min(_EPOCH + timedelta(microseconds=max(0, arrival.file.mtime_ns) // 1000), desk.tx.now)
-    created = arrival.document.created or _date(desk, arrival.file.data) or changed
+    changed = min(_EPOCH + timedelta(microseconds=max(0, arrival.file.mtime_ns) // 1000), ctx.tx.now)
+    created = arrival.document.created or _date(ctx, arrival.file.data) or changed
     return created, arrival.document.updated or max(created, changed)
 
 
-def _date(desk: Desk, data: bytes) -> datetime | None:
+def _date(ctx: WriteContext, data: bytes) -> datetime | None:
     line = _line(data, "date")
     try:
-        return dialect(desk.parts).read_time("created", line) if line else None
+        return dialect(ctx.parts).read_time("created", line) if line else None
     except ValueError:
         return None
 
 
-def _new(desk: Desk, arrival: Arrival, memory_id: str) -> Memory:
+def _new(ctx: WriteContext, arrival: Arrival, memory_id: str) -> Memory:
     document = _completed(arrival)
-    created, updated = _times(desk, arrival)
+    created, updated = _times(ctx, arrival)
     own = document.id == memory_id
     memory = new_memory(
-        desk,
+        ctx,
         memory_id=memory_id,
-        space=desk.space(space_paths.space_of(arrival.wanted), origin="import"),
+        space=ctx.space(space_paths.space_of(arrival.wanted), origin="import"),
         path=arrival.wanted,
         how="import",
         title=document.title or "",
@@ -262,21 +262,23 @@ def _completed(arrival: Arrival) -> Document:
 # --- what becomes of it
 
 
-def fate_of(desk: Desk, arrival: Arrival, answer: Answer | None, claimed: Collection[str], *, looked: bool) -> Fate:
+def fate_of(
+    ctx: WriteContext, arrival: Arrival, answer: Answer | None, claimed: Collection[str], *, looked: bool
+) -> Fate:
     """Decide what becomes of a file; an id that another file has claimed is not this one's."""
     named = arrival.document.id if arrival.document.id not in claimed else None
     memory_id = answer.memory if answer else named
-    present = memories.find(desk.tx, desk.readable, memory_id) if memory_id else None
+    present = memories.find(ctx.tx, ctx.readable, memory_id) if memory_id else None
     if present is None:
-        free = memory_id if memory_id and not memories.known(desk.tx, memory_id) else new_id()
-        said = _new(desk, arrival, free)
+        free = memory_id if memory_id and not memories.known(ctx.tx, memory_id) else new_id()
+        said = _new(ctx, arrival, free)
         return Fate(arrival=arrival, outcome="done", target=Target(free, said.revision), said=said)
     if present.deleted is None:
         try:
-            present = hand_edits.fresh(desk, desk.require(present.id), looked=looked)
+            present = hand_edits.fresh(ctx, ctx.require(present.id), looked=looked)
         except FileInTheWay:
             return Fate(arrival=arrival, outcome="in the way", target=Target(present.id, present.revision))
-    outcome = _judged(desk, arrival, answer, present)
+    outcome = _judged(ctx, arrival, answer, present)
     said = _said(present, arrival)._replace(deleted=None)
     reworded = outcome == "updated" and (said.title, said.text) != (present.title, present.text)
     return Fate(
@@ -289,7 +291,7 @@ def fate_of(desk: Desk, arrival: Arrival, answer: Answer | None, claimed: Collec
     )
 
 
-def _judged(desk: Desk, arrival: Arrival, answer: Answer | None, present: Memory) -> str:
+def _judged(ctx: WriteContext, arrival: Arrival, answer: Answer | None, present: Memory) -> str:
     """Compare what the file says, what it said when it was imported, and what the memory says now."""
     if answer is not None:
         if present.deleted:
@@ -301,56 +303,56 @@ def _judged(desk: Desk, arrival: Arrival, answer: Answer | None, present: Memory
         return "updated" if moved and answer.version == present.version else "unchanged"
     if present.deleted:
         return "updated"
-    if files.content_hash(rendered(present, desk.parts)) == files.content_hash(arrival.file.data):
+    if files.content_hash(rendered(present, ctx.parts)) == files.content_hash(arrival.file.data):
         return "unchanged"
     version = arrival.document.version
     if version is None or version >= present.version:
         return "updated"
-    known = [(one.title, one.text) for one in revisions.past(desk.tx, present)]
+    known = [(one.title, one.text) for one in revisions.past(ctx.tx, present)]
     words = (arrival.document.title, arrival.document.text)
     return "older" if words in [*known, (present.title, present.text)] else "both"
 
 
-def arrive(desk: Desk, fates: Sequence[Fate], targets_of: Callable[[Note], list[Target]]) -> list[Fate]:
+def arrive(ctx: WriteContext, fates: Sequence[Fate], targets_of: Callable[[Note], list[Target]]) -> list[Fate]:
     """Let the files become what was decided, with the links to what is here already."""
     added: list[Memory] = []
-    arrived = [_arrive(desk, fate, targets_of, added) for fate in fates]
-    desk.issue(added)
+    arrived = [_arrive(ctx, fate, targets_of, added) for fate in fates]
+    ctx.issue(added)
     return arrived
 
 
-def _arrive(desk: Desk, fate: Fate, targets_of: Callable[[Note], list[Target]], added: list[Memory]) -> Fate:
+def _arrive(ctx: WriteContext, fate: Fate, targets_of: Callable[[Note], list[Target]], added: list[Memory]) -> Fate:
     if fate.outcome == "done":
-        return _add(desk, fate, targets_of(fate.arrival.note), added)
+        return _add(ctx, fate, targets_of(fate.arrival.note), added)
     if fate.outcome == "updated":
-        return _update(desk, fate, targets_of(fate.arrival.note))
+        return _update(ctx, fate, targets_of(fate.arrival.note))
     if fate.outcome == "older":
         return fate._replace(outcome="unchanged")
     if fate.outcome == "unchanged" and fate.present is not None:
         known = fate.answer.links if fate.answer else ()
         version = fate.answer.version if fate.answer else fate.present.version
-        return fate._replace(linked=_keep(desk, fate, fate.present, version, known))
+        return fate._replace(linked=_keep(ctx, fate, fate.present, version, known))
     return fate
 
 
-def _add(desk: Desk, fate: Fate, targets: Sequence[Target], added: list[Memory]) -> Fate:
+def _add(ctx: WriteContext, fate: Fate, targets: Sequence[Target], added: list[Memory]) -> Fate:
     if fate.said is None:
         return fate
     memory = _with_links(fate.said, targets)
-    memory = memory._replace(path=free_path(desk, _place(desk, memory)))
-    memory = revise.arrived(desk, memory)
-    memories.add(desk.tx, [memory])
-    episode_files.adopt(desk, memory)
-    links.add(desk.tx, memory.space.id, memory.links)
-    files.arrive(desk.tx, memory.path)
-    desk.shake(None, memory)
-    desk.log_memory(memory, "import", source=desk.parts.keys.keyed_hash("path", fate.path))
+    memory = memory._replace(path=free_path(ctx, _place(ctx, memory)))
+    memory = revise.arrived(ctx, memory)
+    memories.add(ctx.tx, [memory])
+    episode_files.adopt(ctx, memory)
+    links.add(ctx.tx, memory.space.id, memory.links)
+    files.arrive(ctx.tx, memory.path)
+    ctx.shake(None, memory)
+    ctx.log_memory(memory, "import", source=ctx.parts.keys.keyed_hash("path", fate.path))
     added.append(memory)
-    linked = _keep(desk, fate, memory, memory.version, [target.memory for target in targets])
+    linked = _keep(ctx, fate, memory, memory.version, [target.memory for target in targets])
     return fate._replace(linked=linked, new_links=len(linked))
 
 
-def _update(desk: Desk, fate: Fate, targets: Sequence[Target]) -> Fate:
+def _update(ctx: WriteContext, fate: Fate, targets: Sequence[Target]) -> Fate:
     if fate.said is None or fate.present is None:
         return fate
     old, said = fate.present, _with_links(fate.said, targets)
@@ -360,15 +362,15 @@ def _update(desk: Desk, fate: Fate, targets: Sequence[Target]) -> Fate:
         # Its space may have another name by now than when it was deleted.
         name = space_paths.space_of(old.path)
         path = old.path if name == old.space.name else space_paths.moved(old.path, name, old.space.name)
-        said = said._replace(path=free_path(desk, path))
-        files.arrive(desk.tx, said.path)
-    new = revise.amend(desk, old, said, changed, how="import") if changed else old
-    linked = _keep(desk, fate, new, new.version, [target.memory for target in targets])
+        said = said._replace(path=free_path(ctx, path))
+        files.arrive(ctx.tx, said.path)
+    new = revise.amend(ctx, old, said, changed, how="import") if changed else old
+    linked = _keep(ctx, fate, new, new.version, [target.memory for target in targets])
     before = {link.target for link in old.links if link.relation == _RELATED}
     return fate._replace(outcome="updated" if changed else "unchanged", linked=linked, new_links=len(linked - before))
 
 
-def _keep(desk: Desk, fate: Fate, memory: Memory, version: int, linked: Sequence[str]) -> frozenset[str]:
+def _keep(ctx: WriteContext, fate: Fate, memory: Memory, version: int, linked: Sequence[str]) -> frozenset[str]:
     """Keep what became of a file, under the key of its path, and no longer under that of a path it left."""
     note, earlier = fate.arrival.note, fate.answer
     space = earlier.space if earlier else memory.space.id
@@ -376,20 +378,18 @@ def _keep(desk: Desk, fate: Fate, memory: Memory, version: int, linked: Sequence
         key=note.key, space=space, content=note.content, memory=memory.id, version=version, links=tuple(linked)
     )
     if answer != earlier:
-        answer.keep(desk, first=earlier is None or earlier.key != note.key)
+        answer.keep(ctx, first=earlier is None or earlier.key != note.key)
     if earlier and earlier.key != note.key and earlier.key.rpartition(":")[0] == note.key.rpartition(":")[0]:
-        idempotency.remember(
-            desk.tx, space=space, principal=desk.actor.principal, key=earlier.key, content="", answer=""
-        )
+        idempotency.remember(ctx.tx, space=space, principal=ctx.actor.principal, key=earlier.key, content="", answer="")
     return frozenset(linked)
 
 
-def _place(desk: Desk, memory: Memory) -> str:
+def _place(ctx: WriteContext, memory: Memory) -> str:
     """Return the path that a file had in its folder, unless no file of ours can have it."""
     parts = memory.path.split("/")
     short = all(len(part.encode()) <= _LONGEST_NAME for part in parts) and len(memory.path.encode()) <= _LONGEST_PATH
     # A folder with the name of a Markdown file would stand in that file's way, or that in the folder's.
-    if short and not any(part.endswith(".md") for part in parts[:-1]) and _can_be_written(desk.parts, memory.path):
+    if short and not any(part.endswith(".md") for part in parts[:-1]) and _can_be_written(ctx.parts, memory.path):
         return memory.path
     return space_paths.path_for(memory.space.name, memory.created, titles.slug(memory.title), memory.id)
 
@@ -410,21 +410,21 @@ def _with_links(memory: Memory, targets: Sequence[Target]) -> Memory:
     return memory._replace(links=tuple(found[pair] for pair in sorted(found)))
 
 
-def add_links(desk: Desk, answer: Answer, targets: Sequence[Target], *, looked: bool) -> int:
+def add_links(ctx: WriteContext, answer: Answer, targets: Sequence[Target], *, looked: bool) -> int:
     """Add links to what came after a file was taken in; return how many."""
-    memory = memories.find(desk.tx, desk.writable, answer.memory)
+    memory = memories.find(ctx.tx, ctx.writable, answer.memory)
     if memory is None or memory.deleted is not None:
         return 0
     try:
-        memory = hand_edits.fresh(desk, memory, looked=looked)
+        memory = hand_edits.fresh(ctx, memory, looked=looked)
     except FileInTheWay:
         return 0
-    there = memories.several(desk.tx, desk.readable, [target.memory for target in targets])
+    there = memories.several(ctx.tx, ctx.readable, [target.memory for target in targets])
     live = [target for target in targets if target.memory in there and there[target.memory].deleted is None]
     said = _with_links(memory, live)
-    new = revise.amend(desk, memory, said, ["links"], how="import") if said != memory else memory
+    new = revise.amend(ctx, memory, said, ["links"], how="import") if said != memory else memory
     # What was changed here since the import stays known as changed.
     version = new.version if answer.version == memory.version else answer.version
     done = tuple(dict.fromkeys((*answer.links, *(target.memory for target in live))))
-    answer._replace(version=version, links=done).keep(desk)
+    answer._replace(version=version, links=done).keep(ctx)
     return len(said.links) - len(memory.links)

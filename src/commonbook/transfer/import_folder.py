@@ -30,7 +30,7 @@ from commonbook.tables import files, idempotency, memories, spaces
 from commonbook.text import space_paths
 from commonbook.transfer import import_file
 from commonbook.transfer.import_file import Answer, Arrival, Fate, Note, Target
-from commonbook.write.context import Desk
+from commonbook.write.context import WriteContext
 from commonbook.write.transaction import write
 
 _BATCH: Final = 200
@@ -235,7 +235,7 @@ def _batches(run: _Import, waiting: frozenset[str]) -> Iterator[list[Arrival]]:
 
 
 def _take_in(run: _Import, batch: Sequence[Arrival]) -> None:
-    fates = _write(run, lambda desk, *, looked: _arrive(run, desk, batch, looked=looked))
+    fates = _write(run, lambda ctx, *, looked: _arrive(run, ctx, batch, looked=looked))
     for fate in fates:
         run.counts["seen"] += 1
         if fate.outcome in _WHY_SKIPPED:
@@ -249,17 +249,17 @@ def _take_in(run: _Import, batch: Sequence[Arrival]) -> None:
             run.changed.append(fate.target.memory)
 
 
-def _arrive(run: _Import, desk: Desk, batch: Sequence[Arrival], *, looked: bool) -> list[Fate]:
-    answers = _present_answers(run, desk, [arrival.note for arrival in batch])
-    desk.hold(_named(batch, answers))
+def _arrive(run: _Import, ctx: WriteContext, batch: Sequence[Arrival], *, looked: bool) -> list[Fate]:
+    answers = _present_answers(run, ctx, [arrival.note for arrival in batch])
+    ctx.hold(_named(batch, answers))
     claimed = {known.memory for known in run.answers.values()} | {target.memory for target in run.targets.values()}
     fates: list[Fate] = []
     for arrival in batch:
-        fate = import_file.fate_of(desk, arrival, answers.get(arrival.note.key), claimed, looked=looked)
+        fate = import_file.fate_of(ctx, arrival, answers.get(arrival.note.key), claimed, looked=looked)
         claimed.add(fate.target.memory)
         fates.append(fate)
     known = {**run.targets, **{fate.path: fate.target for fate in fates if fate.outcome not in _WHY_SKIPPED}}
-    return import_file.arrive(desk, fates, lambda note: _targets(run, note, known))
+    return import_file.arrive(ctx, fates, lambda note: _targets(run, note, known))
 
 
 def _named(batch: Sequence[Arrival], answers: Mapping[str, Answer]) -> Iterator[str]:
@@ -271,10 +271,10 @@ def _named(batch: Sequence[Arrival], answers: Mapping[str, Answer]) -> Iterator[
             yield named
 
 
-def _present_answers(run: _Import, desk: Desk, notes: Sequence[Note]) -> dict[str, Answer]:
+def _present_answers(run: _Import, ctx: WriteContext, notes: Sequence[Note]) -> dict[str, Answer]:
     """Return what is known of these files now, since another process may be importing the same folder."""
     keys = [note.key for note in notes]
-    said = idempotency.several(desk.tx, spaces=tuple(desk.writable), principal=desk.actor.principal, keys=keys)
+    said = idempotency.several(ctx.tx, spaces=tuple(ctx.writable), principal=ctx.actor.principal, keys=keys)
     present = {key: Answer.read(key, *known) for key, known in said.items() if known[2]}
     return {**{key: run.answers[key] for key in keys if key in run.answers}, **present}
 
@@ -308,11 +308,11 @@ def _link(run: _Import, progress: Progress) -> None:
         progress("linking", min((at + 1) * _BATCH, len(waiting)), len(waiting))
 
 
-def _add_links(run: _Import, desk: Desk, *, waiting: Mapping[str, list[Target]], looked: bool) -> dict[str, int]:
-    answers = _present_answers(run, desk, [run.notes[path] for path in waiting])
-    desk.hold(answer.memory for answer in answers.values())
+def _add_links(run: _Import, ctx: WriteContext, *, waiting: Mapping[str, list[Target]], looked: bool) -> dict[str, int]:
+    answers = _present_answers(run, ctx, [run.notes[path] for path in waiting])
+    ctx.hold(answer.memory for answer in answers.values())
     return {
-        path: import_file.add_links(desk, answers[run.notes[path].key], targets, looked=looked)
+        path: import_file.add_links(ctx, answers[run.notes[path].key], targets, looked=looked)
         for path, targets in waiting.items()
     }
 
@@ -324,18 +324,18 @@ class _Undone(Exception):
     """Ends the transaction of a dry run, so that nothing of it stays."""
 
 
-def _write(run: _Import, story: scan.Story[Told_co]) -> Told_co:
+def _write(run: _Import, operation: scan.Operation[Told_co]) -> Told_co:
     """Let a story happen; in a dry run it happens too, and is then taken back."""
     if run.dry_run:
-        return _rehearsed(run, story)
-    return scan.write_with_a_look(run.parts, run.actor, story)
+        return _rehearsed(run, operation)
+    return scan.write_with_scan(run.parts, run.actor, operation)
 
 
-def _rehearsed(run: _Import, story: scan.Story[Told_co]) -> Told_co:
+def _rehearsed(run: _Import, operation: scan.Operation[Told_co]) -> Told_co:
     told: list[Told_co] = []
 
-    def undone(desk: Desk) -> None:
-        told.append(story(desk, looked=True))
+    def undone(ctx: WriteContext) -> None:
+        told.append(operation(ctx, looked=True))
         raise _Undone
 
     with suppress(_Undone):

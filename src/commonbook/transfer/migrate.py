@@ -24,7 +24,7 @@ from commonbook.ports.database import Database, Reading, Row, Transaction
 from commonbook.ports.engines import Parts
 from commonbook.ports.keys import Keys
 from commonbook.tables import home, memories, spaces
-from commonbook.write.context import Desk
+from commonbook.write.context import WriteContext
 from commonbook.write.pending import Pending
 
 _BATCH: Final = 500
@@ -305,7 +305,9 @@ def _write_files(target: Parts, progress: Progress) -> int:
 
 def _issue(tx: Transaction, target: Parts, space: str, after: str) -> tuple[str | None, dict[str, bytes | None]]:
     """Ask for the files of some memories; nothing of them changes, so nothing is sealed."""
-    desk = Desk(tx=tx, parts=target, actor=OWNER_ACTOR, permissions={}, spaces=spaces.everything(tx), pending=Pending())
-    found = memories.in_space(tx, desk.spaces, space, after=after, limit=_BATCH)
-    desk.issue([memory for memory in found if memory.deleted is None])
-    return (found[-1].id if len(found) == _BATCH else None), desk.pending.files_to_write
+    ctx = WriteContext(
+        tx=tx, parts=target, actor=OWNER_ACTOR, permissions={}, spaces=spaces.everything(tx), pending=Pending()
+    )
+    found = memories.in_space(tx, ctx.spaces, space, after=after, limit=_BATCH)
+    ctx.issue([memory for memory in found if memory.deleted is None])
+    return (found[-1].id if len(found) == _BATCH else None), ctx.pending.files_to_write

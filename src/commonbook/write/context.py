@@ -23,7 +23,7 @@ from commonbook.write.pending import Pending
 _ROOM: Final = 2 * 1024 * 1024
 
 
-class Desk:
+class WriteContext:
     """What an operation works with: the transaction, the engines, who acts, the spaces, and the pending work.
 
     Each actor of a transaction has a context of its own (`beside`). All of them share `tx`, `parts`, `permissions` and
@@ -68,19 +68,19 @@ class Desk:
             self.permissions[actor] = permissions.Held(self.tx, actor)
         return self.permissions[actor]
 
-    def acting_as(self, actor: Actor) -> Desk:
+    def acting_as(self, actor: Actor) -> WriteContext:
         """Return a context for what this actor has another do, by the rights of that one: all else is shared.
 
         Its changes are pending as those of this actor.
         """
         return self._of(actor, self.pending)
 
-    def beside(self, actor: Actor) -> Desk:
+    def beside(self, actor: Actor) -> WriteContext:
         """Return the context of another actor of the same transaction, whose changes are pending as its own."""
         return self._of(actor, self.pending.of_another_actor())
 
-    def _of(self, actor: Actor, pending: Pending) -> Desk:
-        return Desk(
+    def _of(self, actor: Actor, pending: Pending) -> WriteContext:
+        return WriteContext(
             tx=self.tx,
             parts=self.parts,
             actor=actor,
@@ -227,11 +227,11 @@ class Desk:
             raise DiskFull("the disk of the home is full", fix=f"free at least {needed:,} bytes and try again")
 
 
-def step(run: Callable[[Desk], object]) -> BeforeSeal:
+def step(run: Callable[[WriteContext], object]) -> BeforeSeal:
     """Return a function of the write context as a step for `Parts.before_seal`, which does not name that type."""
 
     def checked(context: object, /) -> None:
-        if not isinstance(context, Desk):
+        if not isinstance(context, WriteContext):
             raise TypeError(f"a step before the seal was given a {type(context).__name__}")
         run(context)
 
@@ -247,18 +247,18 @@ HOME: Final = "_home"
 """The space in whose log stands what concerns no other: the keys."""
 
 
-def administered_space(desk: Desk, name: str) -> Space:
+def administered_space(ctx: WriteContext, name: str) -> Space:
     """Return a space that the actor administers, made now if it may make it."""
-    if all(space.name != name for space in desk.spaces.values()):
-        return desk.space(name)
-    return permissions.require_admin(desk.tx, desk.actor, desk.spaces, name)
+    if all(space.name != name for space in ctx.spaces.values()):
+        return ctx.space(name)
+    return permissions.require_admin(ctx.tx, ctx.actor, ctx.spaces, name)
 
 
-def readable_space(desk: Desk, name: str) -> Space:
+def readable_space(ctx: WriteContext, name: str) -> Space:
     """Return a space that the actor may read, or the one answer for all others."""
-    for space in desk.readable.values():
+    for space in ctx.readable.values():
         if space.name == name:
             return space
-    if permissions.is_owner(desk.actor):
+    if permissions.is_owner(ctx.actor):
         raise NotFound(f"there is no space {name!r}", fix="`commonbook space list` shows the spaces")
-    raise permissions.refusal(desk.actor, name)
+    raise permissions.refusal(ctx.actor, name)

@@ -12,11 +12,11 @@ from commonbook.model.memory import Link, Memory
 from commonbook.model.spaces import Space
 from commonbook.tables import memories
 from commonbook.text import space_paths, titles
-from commonbook.write.context import Desk
+from commonbook.write.context import WriteContext
 
 
 def new_memory(
-    desk: Desk,
+    ctx: WriteContext,
     *,
     space: Space,
     title: str,
@@ -39,14 +39,14 @@ def new_memory(
 
     Without `memory_id` it gets a new id, without `path` the usual place for a file of this title.
     """
-    first = first_version(desk, memory_id=memory_id or new_id(), space=space, title=title, how=how, path=path)
+    first = first_version(ctx, memory_id=memory_id or new_id(), space=space, title=title, how=how, path=path)
     return Memory(
         **first,
         kind=kind,
         title=title,
         text=text,
         tags=tags,
-        author=desk.actor.principal,
+        author=ctx.actor.principal,
         importance=importance,
         occurred=occurred,
         valid_from=valid_from,
@@ -59,10 +59,10 @@ def new_memory(
 
 
 def first_version(
-    desk: Desk, *, memory_id: str, space: Space, title: str, how: str, path: str | None = None
+    ctx: WriteContext, *, memory_id: str, space: Space, title: str, how: str, path: str | None = None
 ) -> dict[str, Any]:
     """Return the fields that begin anew with each new memory, a copy of another one too: identity, place, history."""
-    now = desk.tx.now
+    now = ctx.tx.now
     return {
         "id": memory_id,
         "space": space,
@@ -70,28 +70,28 @@ def first_version(
         "updated": now,
         "revision": 1,
         "version": 1,
-        "revised_by": desk.actor.principal,
+        "revised_by": ctx.actor.principal,
         "revised_at": now,
         "revised_how": how,
-        "path": path or _path_for(desk, space, title, memory_id),
+        "path": path or _path_for(ctx, space, title, memory_id),
         "layout": "",
     }
 
 
-def _path_for(desk: Desk, space: Space, title: str, memory_id: str) -> str:
+def _path_for(ctx: WriteContext, space: Space, title: str, memory_id: str) -> str:
     """Return the usual path of a new file; where that is taken, one with more digits of the id."""
     slug = titles.slug(title)
-    path = space_paths.path_for(space.name, desk.tx.now, slug, memory_id)
-    if memories.at_path(desk.tx, path):
-        path = space_paths.path_for(space.name, desk.tx.now, slug, memory_id, taken=True)
+    path = space_paths.path_for(space.name, ctx.tx.now, slug, memory_id)
+    if memories.at_path(ctx.tx, path):
+        path = space_paths.path_for(space.name, ctx.tx.now, slug, memory_id, taken=True)
     return path
 
 
-def free_path(desk: Desk, path: str) -> str:
+def free_path(ctx: WriteContext, path: str) -> str:
     """Return the path, or a numbered one beside it if a memory has it or a file lies there."""
     place = path.removesuffix(".md")
     for number in range(1, 1000):
         candidate = path if number == 1 else f"{place}-{number}.md"
-        if memories.at_path(desk.tx, candidate) is None and not desk.parts.folder.exists(candidate):
+        if memories.at_path(ctx.tx, candidate) is None and not ctx.parts.folder.exists(candidate):
             return candidate
     raise Conflict(f"there is no free name beside {path}", fix="move some of those files away")

@@ -9,7 +9,7 @@ from commonbook.model.memory import Memory
 from commonbook.ports.database import Row
 
 
-class Ahead(NamedTuple):
+class EarlyLocks(NamedTuple):
     """What the seal needs to know of spaces that are held for it, asked for and not yet waited for."""
 
     ends: Callable[[], dict[str, tuple[int, str]]]
@@ -45,7 +45,7 @@ class Pending:
         """
         self.files_to_write: dict[str, bytes | None] = {}
         """Contents of files by the ids of their memories, None for a file to remove."""
-        self.early_locks: list[Ahead] = []
+        self.early_locks: list[EarlyLocks] = []
         """Locks of spaces that were requested before the seal."""
 
     def of_another_actor(self) -> Pending:
@@ -121,7 +121,7 @@ class Pending:
         """Return the size of all files to write."""
         return sum(len(data) for data in self.files_to_write.values() if data)
 
-    def early_locks_on(self, spaces_: Iterable[str]) -> Ahead | None:
+    def early_locks_on(self, spaces_: Iterable[str]) -> EarlyLocks | None:
         """Return the early locks that hold all of these spaces, if there are such."""
         wanted = set(spaces_)
         return next((lock for lock in self.early_locks if lock.ends().keys() >= wanted), None)

@@ -8,13 +8,13 @@ from typing import Final
 from commonbook.model.invalidation import REASONING
 from commonbook.model.memory import DETACHED, Memory
 from commonbook.tables import copies, links, memories, revisions
-from commonbook.write.context import Desk
+from commonbook.write.context import WriteContext
 
 _TELLING: Final = frozenset((*REASONING, "supersedes", "shared_from"))
 
 
 def amend(
-    desk: Desk,
+    ctx: WriteContext,
     old: Memory,
     new: Memory,
     changed: Sequence[str],
@@ -27,40 +27,40 @@ def amend(
 
     `logged` goes into the log besides.
     """
-    new = _with_reasons(new._replace(version=old.version + 1, updated=desk.tx.now))
-    new = _tied(desk, old, new)
+    new = _with_reasons(new._replace(version=old.version + 1, updated=ctx.tx.now))
+    new = _tied(ctx, old, new)
     if "title" in changed or "text" in changed:
-        revisions.archive(desk.tx, old)
+        revisions.archive(ctx.tx, old)
         new = new._replace(
-            revision=old.revision + 1, revised_by=desk.actor.principal, revised_at=desk.tx.now, revised_how=how
+            revision=old.revision + 1, revised_by=ctx.actor.principal, revised_at=ctx.tx.now, revised_how=how
         )
     if new.space.id != old.space.id:
-        revisions.move(desk.tx, old, new.space.id)
-        memories.move(desk.tx, old, new)
-        desk.log_memory(new._replace(space=old.space), "move.out", to=new.space.id)
+        revisions.move(ctx.tx, old, new.space.id)
+        memories.move(ctx.tx, old, new)
+        ctx.log_memory(new._replace(space=old.space), "move.out", to=new.space.id)
     else:
-        memories.replace(desk.tx, new)
+        memories.replace(ctx.tx, new)
     if new.links != old.links or new.space.id != old.space.id:
-        links.replace(desk.tx, old.space.id, new)
-        desk.touch_superseded(old)
+        links.replace(ctx.tx, old.space.id, new)
+        ctx.touch_superseded(old)
     if new.revision != old.revision or old.deleted is not None:
-        desk.pending.note_changed_text(new)
+        ctx.pending.note_changed_text(new)
     if _stands_otherwise(old, new):
-        desk.shake(old, new)
-    desk.log_memory(new, _action(old, new, how), fields=sorted(changed), **logged)
-    desk.issue([new], seen=seen)
+        ctx.shake(old, new)
+    ctx.log_memory(new, _action(old, new, how), fields=sorted(changed), **logged)
+    ctx.issue([new], seen=seen)
     return new
 
 
-def remove(desk: Desk, memory: Memory, *, how: str) -> None:
+def remove(ctx: WriteContext, memory: Memory, *, how: str) -> None:
     """Delete a memory: a tombstone and its history stay. A file that is gone already need not be removed."""
-    copies.untie(desk.tx, memory)
-    gone = memory._replace(deleted=desk.tx.now, version=memory.version + 1, updated=desk.tx.now)
-    memories.replace(desk.tx, gone)
-    desk.shake(memory, gone)
-    desk.log_memory(gone, "delete", how=how)
+    copies.untie(ctx.tx, memory)
+    gone = memory._replace(deleted=ctx.tx.now, version=memory.version + 1, updated=ctx.tx.now)
+    memories.replace(ctx.tx, gone)
+    ctx.shake(memory, gone)
+    ctx.log_memory(gone, "delete", how=how)
     if how != "file":
-        desk.issue([gone])
+        ctx.issue([gone])
 
 
 def _with_reasons(memory: Memory) -> Memory:
@@ -69,12 +69,12 @@ def _with_reasons(memory: Memory) -> Memory:
     return memory._replace(because=tuple(one for one in memory.because if one.superseded in superseded))
 
 
-def _tied(desk: Desk, old: Memory, new: Memory) -> Memory:
+def _tied(ctx: WriteContext, old: Memory, new: Memory) -> Memory:
     """Let a copy be the one of its root where it is now; if there is one already, it is a copy no longer."""
     if new.shared is None or _where_tied(old) == _where_tied(new):
         return new
-    copies.untie(desk.tx, old)
-    if not copies.is_tied(new) or is_tied_there(desk, new):
+    copies.untie(ctx.tx, old)
+    if not copies.is_tied(new) or is_tied_there(ctx, new):
         return new
     return detached(new)
 
@@ -96,13 +96,13 @@ def _where_tied(memory: Memory) -> tuple[object, ...]:
     return memory.space.id, memory.deleted, memory.shared and memory.shared.mode
 
 
-def arrived(desk: Desk, memory: Memory) -> Memory:
+def arrived(ctx: WriteContext, memory: Memory) -> Memory:
     """Return a memory that came as a file, tied to its root if it is a copy and the first of it here."""
     if memory.shared is None or not copies.is_tied(memory):
         return memory
     # A file whose revision somebody took out begins anew, and so does what it has of its source.
     memory = memory._replace(shared=memory.shared._replace(own=min(memory.shared.own, memory.revision)))
-    return memory if is_tied_there(desk, memory) else detached(memory)
+    return memory if is_tied_there(ctx, memory) else detached(memory)
 
 
 def detached(memory: Memory) -> Memory:
@@ -110,10 +110,10 @@ def detached(memory: Memory) -> Memory:
     return memory._replace(shared=memory.shared._replace(mode=DETACHED)) if memory.shared else memory
 
 
-def is_tied_there(desk: Desk, copy: Memory) -> bool:
+def is_tied_there(ctx: WriteContext, copy: Memory) -> bool:
     """Tie a copy to its root in its space; tell whether it could be: there is one for each root and space."""
-    root = memories.find(desk.tx, {copy.space.id: copy.space}, copy.root)
-    return (root is None or root.deleted is not None) and copies.tie(desk.tx, copy)
+    root = memories.find(ctx.tx, {copy.space.id: copy.space}, copy.root)
+    return (root is None or root.deleted is not None) and copies.tie(ctx.tx, copy)
 
 
 def _action(old: Memory, new: Memory, how: str) -> str:

@@ -18,40 +18,46 @@ from commonbook.model.spaces import Actor
 from commonbook.ports.database import Overtaken, Told, Transaction
 from commonbook.ports.engines import Parts
 from commonbook.tables import changes, home, memories, spaces
-from commonbook.write.context import Desk
-from commonbook.write.pending import Ahead, Pending
+from commonbook.write.context import WriteContext
+from commonbook.write.pending import EarlyLocks, Pending
 
 
-def write(parts: Parts, actor: Actor, story: Callable[[Desk], Told]) -> Told:
+def write(parts: Parts, actor: Actor, operation: Callable[[WriteContext], Told]) -> Told:
     """Let a story happen whole or not at all; when this returns it is durable, logged, and in its files."""
-    return write_all(parts, (actor,), _at_its_desk(story))
+    return write_all(parts, (actor,), _for_one_actor(operation))
 
 
-def _at_its_desk(story: Callable[[Desk], Told]) -> Callable[[Sequence[Desk]], Told]:
-    return lambda desks: story(desks[0])
+def _for_one_actor(operation: Callable[[WriteContext], Told]) -> Callable[[Sequence[WriteContext]], Told]:
+    return lambda contexts: operation(contexts[0])
 
 
 def write_all(
-    parts: Parts, actors: Sequence[Actor], story: Callable[[Sequence[Desk]], Told], *, expecting: Sequence[str] = ()
+    parts: Parts,
+    actors: Sequence[Actor],
+    operation: Callable[[Sequence[WriteContext]], Told],
+    *,
+    expecting: Sequence[str] = (),
 ) -> Told:
     """Let what several do happen in one transaction, whole or not at all: the story has a desk for each of them.
 
     `expecting` are the spaces that it will probably be about, and no others.
     """
-    told, files = _commit(parts, actors, story, expecting)
+    told, files = _commit(parts, actors, operation, expecting)
     # The change is made: a file that cannot be written now stays in the journal, and `status` counts it.
     with suppress(OSError, CommonbookError):
         parts.after_commit(parts, files)
     return told
 
 
-def commit(parts: Parts, actor: Actor, operation: Callable[[Desk], Told]) -> tuple[Told, dict[str, bytes | None]]:
+def commit(
+    parts: Parts, actor: Actor, operation: Callable[[WriteContext], Told]
+) -> tuple[Told, dict[str, bytes | None]]:
     """Run an operation and commit it, without the step behind the commit.
 
     Return its result, and the files that are left to write: their contents by the ids of their memories, None for a
     file to remove. The journal has them until they are written.
     """
-    return _commit(parts, (actor,), _at_its_desk(operation))
+    return _commit(parts, (actor,), _for_one_actor(operation))
 
 
 @contextmanager
@@ -67,16 +73,19 @@ def logging_refusal(parts: Parts, actor: Actor, verb: str, ids: Iterable[str]) -
         raise
 
 
-def _note_refusal(desk: Desk, *, verb: str, ids: Sequence[str]) -> None:
-    writable = desk.writable
+def _note_refusal(ctx: WriteContext, *, verb: str, ids: Sequence[str]) -> None:
+    writable = ctx.writable
     for memory_id in ids:
-        memory = memories.find(desk.tx, desk.spaces, memory_id)
+        memory = memories.find(ctx.tx, ctx.spaces, memory_id)
         if memory is not None and memory.space.id not in writable:
-            desk.log(memory.space, "refused", (), verb=verb, memory=memory_id)
+            ctx.log(memory.space, "refused", (), verb=verb, memory=memory_id)
 
 
 def _commit(
-    parts: Parts, actors: Sequence[Actor], story: Callable[[Sequence[Desk]], Told], expecting: Sequence[str] = ()
+    parts: Parts,
+    actors: Sequence[Actor],
+    operation: Callable[[Sequence[WriteContext]], Told],
+    expecting: Sequence[str] = (),
 ) -> tuple[Told, dict[str, bytes | None]]:
     # Whoever has rights on some spaces only has them by the names of all.
     first = expecting if all(map(access_permissions.is_owner, actors)) else ()
@@ -84,26 +93,28 @@ def _commit(
     def whole(tx: Transaction) -> tuple[Told, dict[str, bytes | None]]:
         there = spaces.Everything(tx, first)
         permissions = {actor: access_permissions.Held(tx, actor) for actor in actors}
-        desks = [Desk(tx=tx, parts=parts, actor=actors[0], permissions=permissions, spaces=there, pending=Pending())]
-        desks += map(desks[0].beside, actors[1:])
-        told = story(desks)
-        for desk in desks:
+        contexts = [
+            WriteContext(tx=tx, parts=parts, actor=actors[0], permissions=permissions, spaces=there, pending=Pending())
+        ]
+        contexts += map(contexts[0].beside, actors[1:])
+        told = operation(contexts)
+        for ctx in contexts:
             for step in parts.before_seal:
-                step(desk)
-        seal(desks)
-        return told, desks[0].pending.files_to_write
+                step(ctx)
+        finalize(contexts)
+        return told, contexts[0].pending.files_to_write
 
     return parts.db.write(whole)
 
 
-def seal(desks: Sequence[Desk]) -> None:
+def finalize(contexts: Sequence[WriteContext]) -> None:
     """Number and log everything that the story recorded, space by space in the order of their ids.
 
     From the first line on nobody else writes to these spaces. One that was renamed since the story began had the story
     write paths of its old name; and the log of a space must not tell of somebody who wrote behind its own revocation.
     """
-    desk = desks[0]
-    tx = desk.tx
+    ctx = contexts[0]
+    tx = ctx.tx
     by_space: dict[str, list[Change]] = {}
     for change in tx.recorded:
         by_space.setdefault(change.space, []).append(change)
@@ -111,13 +122,13 @@ def seal(desks: Sequence[Desk]) -> None:
     touched |= memories.places(tx, sorted(subject for subject, space in tx.touched.items() if space is None))
     concerned = sorted({*by_space, *touched.values()})
     # Asked in one breath, so that others wait for these spaces no longer than they must.
-    asked = desk.pending.early_locks_on(concerned)
+    asked = ctx.pending.early_locks_on(concerned)
     if asked is None:
         # What the story wrote goes off before this: whoever has to wait has done everything else by then.
-        asked = _asked(tx, concerned)
-    names = _names(desks, by_space)
+        asked = _request_locks(tx, concerned)
+    names = _names(contexts, by_space)
     # Where only one writes, rights stay as they are.
-    permissions = [held for held in desk.permissions.values() if tx.locking]
+    permissions = [held for held in ctx.permissions.values() if tx.locking]
     still = [held.now() for held in permissions]
     # Whatever can be is done before anybody waits: nothing of it happens while others are kept from these spaces.
     for space in concerned:
@@ -127,45 +138,45 @@ def seal(desks: Sequence[Desk]) -> None:
             changes.number(tx, space, tuple(subjects))
     worded = {space: chain.worded(changed) for space, changed in by_space.items()}
     ends = asked.ends()
-    if any(desk.spaces[space].name != name for space, name in names().items()):
+    if any(ctx.spaces[space].name != name for space, name in names().items()):
         raise Overtaken
     if any(now.is_less_than(before) for now, before in zip(still, permissions, strict=True)):
         raise Overtaken
     home.require_here(asked.whereabouts())
     for space, changed in sorted(by_space.items()):
         end = ends.get(space, chain.BEGINNING)
-        seq, digest = chain.append(tx, desk.parts.keys, space, changed, wording=worded[space], end=end)
+        seq, digest = chain.append(tx, ctx.parts.keys, space, changed, wording=worded[space], end=end)
         if space in ends:
             # Its chain is held: whoever looks for this entry later waits until this has ended.
             tx.proof = partial(chain.is_logged, space=space, seq=seq, digest=digest)
 
 
-def ask_ahead(desk: Desk, wanted: Sequence[str]) -> Callable[[], Collection[str]]:
+def lock_early(ctx: WriteContext, wanted: Sequence[str]) -> Callable[[], Collection[str]]:
     """Hold spaces for the seal already, where a story will change these, and no others, as far as one knows.
 
     So nobody waits for them in the end; if the story changes others, the seal asks for all of it again. One that
     another holds is left out, which what is returned finds out: waited for here, it would be held while the story is
     told, which others wait for.
     """
-    if not desk.tx.locking:
+    if not ctx.tx.locking:
         return lambda: wanted
-    asked = _asked(desk.tx, wanted, if_free=True)
-    desk.pending.early_locks.append(asked)
+    asked = _request_locks(ctx.tx, wanted, if_free=True)
+    ctx.pending.early_locks.append(asked)
     return asked.ends
 
 
-def _asked(tx: Transaction, spaces_: Sequence[str], *, if_free: bool = False) -> Ahead:
-    return Ahead(chain.holding(tx, spaces_, if_free=if_free), home.whereabouts(tx))
+def _request_locks(tx: Transaction, spaces_: Sequence[str], *, if_free: bool = False) -> EarlyLocks:
+    return EarlyLocks(chain.holding(tx, spaces_, if_free=if_free), home.whereabouts(tx))
 
 
-def _names(desks: Sequence[Desk], by_space: Mapping[str, Sequence[Change]]) -> Callable[[], dict[str, str]]:
+def _names(contexts: Sequence[WriteContext], by_space: Mapping[str, Sequence[Change]]) -> Callable[[], dict[str, str]]:
     """Ask for the names of the spaces in which memories were written; where only one writes, they stay.
 
     Whoever has rights on some spaces only has them by their names, whatever is written there.
     """
-    tx = desks[0].tx
+    tx = contexts[0].tx
     if not tx.locking:
         return dict
-    some = not all(access_permissions.is_owner(desk.actor) for desk in desks)
+    some = not all(access_permissions.is_owner(ctx.actor) for ctx in contexts)
     wanted = (space for space, changed in by_space.items() if some or any(change.subjects for change in changed))
     return spaces.names(tx, sorted(wanted))

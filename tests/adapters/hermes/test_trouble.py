@@ -52,7 +52,7 @@ def held(place):
     """Keep others from writing to the book, as a process does that writes and hangs."""
     go_on, holding = threading.Event(), threading.Event()
 
-    def story(tx):
+    def operation(tx):
         if isinstance(place, str):
             tx.run("LOCK TABLE space, session, message, memory IN EXCLUSIVE MODE")
         holding.set()
@@ -60,7 +60,7 @@ def held(place):
 
     def hold():
         with commonbook.open(place) as book:
-            book._parts.db.write(story)
+            book._parts.db.write(operation)
 
     thread = threading.Thread(target=hold)
     thread.start()

@@ -106,12 +106,12 @@ def test_nothing_is_written_in_a_view(db):
 
 
 def test_a_story_that_fails_leaves_nothing(db):
-    def story(tx):
+    def operation(tx):
         tx.run("INSERT INTO kept (a) VALUES (1)")
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        db.write(story)
+        db.write(operation)
     assert everything(db) == []
 
 
@@ -124,13 +124,13 @@ def test_a_transaction_inside_another_is_a_mistake(db):
 def test_a_story_that_was_overtaken_is_told_again_from_the_beginning(db):
     told: list[Any] = []
 
-    def story(tx):
+    def operation(tx):
         told.append(tx.run("INSERT INTO kept (a) VALUES (1)"))
         if len(told) < 3:
             raise Overtaken
         return len(told)
 
-    assert db.write(story) == 3
+    assert db.write(operation) == 3
     assert everything(db) == [(1, 0)]
 
 
@@ -139,7 +139,7 @@ def test_two_that_lock_each_other_out_both_come_through(db):
     both = threading.Barrier(2, timeout=30)
     told: list[Any] = []
 
-    def story(order):
+    def operation(order):
         def telling(tx):
             told.append(order)
             tx.run("UPDATE kept SET b = b + 1 WHERE a = :a", a=order[0])
@@ -150,7 +150,7 @@ def test_two_that_lock_each_other_out_both_come_through(db):
         return telling
 
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(db.write, [story((1, 2)), story((2, 1))]))
+        list(pool.map(db.write, [operation((1, 2)), operation((2, 1))]))
     assert len(told) > 2
     assert everything(db) == [(1, 2), (2, 2)]
 
@@ -180,7 +180,7 @@ def test_who_comes_second_to_make_the_same_thing_finds_it_made(db):
     both = threading.Barrier(2, timeout=30)
     first = [True, True]
 
-    def story(tx):
+    def operation(tx):
         if tx.row("SELECT 1 FROM kept WHERE a = 7"):
             return "found"
         if first:
@@ -190,7 +190,7 @@ def test_who_comes_second_to_make_the_same_thing_finds_it_made(db):
         return "made"
 
     with ThreadPoolExecutor(2) as pool:
-        assert sorted(pool.map(db.write, [story, story])) == ["found", "made"]
+        assert sorted(pool.map(db.write, [operation, operation])) == ["found", "made"]
 
 
 def test_what_can_never_be_there_twice_ends_in_an_error(db, monkeypatch):
@@ -283,13 +283,13 @@ def killing(db: PostgresDatabase) -> Callable[[Any], None]:
 def test_a_connection_lost_in_the_middle_of_a_story_is_made_anew(db):
     kill, told = killing(db), list[int]()
 
-    def story(tx):
+    def operation(tx):
         told.append(tx.run("INSERT INTO kept (a) VALUES (1)"))
         if len(told) == 1:
             kill(tx)
             tx.row("SELECT 1")
 
-    db.write(story)
+    db.write(operation)
     assert len(told) == 2
     assert everything(db) == [(1, 0)]
 
@@ -297,13 +297,13 @@ def test_a_connection_lost_in_the_middle_of_a_story_is_made_anew(db):
 def test_a_connection_lost_before_the_commit_is_told_from_one_lost_after_it(db):
     kill, told = killing(db), list[int]()
 
-    def story(tx):
+    def operation(tx):
         told.append(tx.run("INSERT INTO kept (a, b) VALUES (1, :b)", b=len(told)))
         if len(told) == 1:
             kill(tx)
         return len(told)
 
-    assert db.write(story) == 2
+    assert db.write(operation) == 2
     assert everything(db) == [(1, 1)]
 
 
@@ -403,12 +403,12 @@ def test_an_error_of_what_was_sent_with_the_commit_is_no_doubt(db, monkeypatch):
     db.write(partial(_insert, a=0))
     told: list[Any] = []
 
-    def story(tx):
+    def operation(tx):
         told.append(len(told))
         tx.run_many("INSERT INTO kept (a) VALUES (:a)", [{"a": len(told) // 3}])
         return len(told)
 
-    assert db.write(story) == 3
+    assert db.write(operation) == 3
     assert everything(db) == [(0, 0), (1, 0)]
 
 
@@ -538,7 +538,7 @@ def test_a_commit_that_only_one_server_has_is_not_acknowledged(blow, proving):
     If the connection, or the server, ended in that wait, the mark or the proof is there although no standby has it.
     """
 
-    def story(tx: Transaction) -> None:
+    def operation(tx: Transaction) -> None:
         if proving:
             tx.proof = lambda later: later.row("SELECT 1 FROM home WHERE name = 'a'") is not None
         tx.run("INSERT INTO home (name, value) VALUES ('a', 'b')")
@@ -555,7 +555,7 @@ def test_a_commit_that_only_one_server_has_is_not_acknowledged(blow, proving):
             _wait_until_commits_wait(server)
         doing = _cancel_waits if blow == "cancel" else partial(_end_a_wait, blow=blow)
         with _meanwhile(doing, server), pytest.raises(NotReplicated, match="synchronous replication"):
-            db.write(story)
+            db.write(operation)
         db.close()
 
 

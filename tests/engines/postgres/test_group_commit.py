@@ -231,8 +231,8 @@ def test_whose_right_is_taken_while_it_writes_is_refused_and_the_others_are_stor
     first = threading.Lock()
     append = Appender._append
 
-    def revoking(self, desk, parcel, taking=None):
-        answer = append(self, desk, parcel, taking)
+    def revoking(self, ctx, parcel, taking=None):
+        answer = append(self, ctx, parcel, taking)
         if parcel.actor.principal == "agent:ada" and first.acquire(blocking=False):
             with ThreadPoolExecutor(1) as pool, commonbook.open(address) as other:
                 if how == "grant":

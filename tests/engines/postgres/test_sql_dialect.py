@@ -47,38 +47,38 @@ def test_a_list_of_numbers_and_nothing_arrives_as_it_was(db):
 
 
 def test_what_has_nothing_to_do_with_each_other_goes_together(db, monkeypatch):
-    def story(tx):
+    def operation(tx):
         tx.run_many(ONE, [{"a": 5}])
         tx.run_many(TWO, [{"a": 1, "b": 7}])
         assert tx.rows("SELECT a, b FROM two") == [(1, 7)]
         return tx.rows("SELECT a FROM one")
 
     with recorded(monkeypatch) as statements:
-        assert db.write(story) == [(5,)]
+        assert db.write(operation) == [(5,)]
     (sent,) = [one for one in statements if "INSERT INTO one" in one]
     assert sent.startswith("WITH done_0 AS (INSERT INTO one")
     assert "UPDATE two" in sent
 
 
 def test_what_one_statement_changes_the_next_one_sees(db):
-    def story(tx):
+    def operation(tx):
         for number in range(3):
             tx.run_many(ONE, [{"a": 10 + number}])
             tx.run_many(SEEN, [{"a": 0}])
         return tx.rows("SELECT a FROM seen ORDER BY a")
 
-    assert db.write(story) == [(1,), (2,), (3,)]
+    assert db.write(operation) == [(1,), (2,), (3,)]
 
 
 def test_what_a_later_statement_changes_an_earlier_one_sees_as_it_was(db, monkeypatch):
-    def story(tx):
+    def operation(tx):
         tx.run_many(SEEN, [{"a": 0}])
         tx.run_many("UPDATE one SET a = a - 100 WHERE a > :a", [{"a": 0}])
         return tx.rows("SELECT a FROM seen")
 
     db.write(lambda tx: tx.run_many(ONE, [{"a": 20}]))
     with recorded(monkeypatch) as statements:
-        assert db.write(story) == [(1,)]
+        assert db.write(operation) == [(1,)]
     assert any("INSERT INTO seen" in one and "UPDATE one" in one for one in statements)
 
 
@@ -89,12 +89,12 @@ def test_what_is_kept_to_be_sent_is_sent_before_the_end(db):
 
 
 def test_what_goes_wrong_in_one_of_them_undoes_all(db):
-    def story(tx):
+    def operation(tx):
         tx.run_many(TWO, [{"a": 1, "b": 3}])
         tx.run_many("INSERT INTO seen (a) VALUES (CAST(:a AS TEXT) :: BIGINT)", [{"a": "no number"}])
 
     with pytest.raises(CommonbookError):
-        db.write(story)
+        db.write(operation)
     with db.reading() as tx:
         assert tx.rows("SELECT b FROM two") == [(0,)]
 

@@ -112,9 +112,9 @@ class PostgresDatabase:
 
     # --- writing
 
-    def write(self, story: Callable[[Transaction], Told], *, durable: bool = True) -> Told:
+    def write(self, operation: Callable[[Transaction], Told], *, durable: bool = True) -> Told:
         """Let a story happen in a writing transaction, told again for as long as others or the network disturb it."""
-        attempts = Attempts(story, durable=durable)
+        attempts = Attempts(operation, durable=durable)
         patience = Patience(self._busy_seconds)
         while True:
             attempts.begin()

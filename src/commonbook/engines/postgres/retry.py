@@ -43,9 +43,9 @@ class _Sent(NamedTuple, Generic[Told]):
 class Attempts(Generic[Told]):
     """What one story told: in this attempt, when its commit was sent, and in an earlier one without an answer."""
 
-    def __init__(self, story: Callable[[Transaction], Told], *, durable: bool) -> None:
+    def __init__(self, operation: Callable[[Transaction], Told], *, durable: bool) -> None:
         """Begin with none; what is not durable is made again, whatever became of it."""
-        self._story = story
+        self._story = operation
         self._durable = durable
         self._name = ""
         self._marked = False

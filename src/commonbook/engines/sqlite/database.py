@@ -82,10 +82,10 @@ class SqliteDatabase:
 
     # --- writing
 
-    def write(self, story: Callable[[SqliteTransaction], Told], *, durable: bool = True) -> Told:
+    def write(self, operation: Callable[[SqliteTransaction], Told], *, durable: bool = True) -> Told:
         """Let a story happen in the writing transaction; here nobody can get in its way."""
         with self.writing(durable=durable) as tx:
-            return story(tx)
+            return operation(tx)
 
     @contextmanager
     def writing(self, *, durable: bool = True) -> Iterator[SqliteTransaction]:
