@@ -22,7 +22,7 @@ from benchmarks.figures import AT_LEAST, Bar, Figure, in_turns
 from benchmarks.processes import Process, done, ready, together
 from benchmarks.texts import texts
 from commonbook.book.book import Book
-from commonbook.model.session import Sent
+from commonbook.model.session import NewMessage
 from commonbook.sessions.episode_boundaries import LIMITS
 
 _SIXTH: Final = Bar(AT_LEAST, 1 / 6)
@@ -93,7 +93,7 @@ class _Run:
         """Give every session its first messages, which nobody measures."""
         for number in range(self.sessions):
             told = zip(count(1), islice(texts(f"begin {number}"), _BEGUN), strict=False)
-            sent = [Sent(text, client_id=f"begin-{number}:{at}") for at, text in told]
+            sent = [NewMessage(text, client_id=f"begin-{number}:{at}") for at, text in told]
             self.book.append(f"session-{number}", sent, space="personal")
             self.appended += len(sent)
 
@@ -155,7 +155,7 @@ def serve_write(home: str, bare: str, sessions: int, name: str, requests: IO[str
             for at, text in chosen:
                 session, client_id = f"session-{at % sessions}", f"{name}:{at}"
                 if what == "ours":
-                    book.append(session, [Sent(text, client_id=client_id)], space="personal")
+                    book.append(session, [NewMessage(text, client_id=client_id)], space="personal")
                 else:
                     log.add(session, at, text, client_id)
             done(answers, begun, time.monotonic())

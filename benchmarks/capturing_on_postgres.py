@@ -32,7 +32,7 @@ from benchmarks.processes import Process, done, ready, together
 from benchmarks.texts import texts
 from commonbook.book.book import Book
 from commonbook.model.ids import new_id
-from commonbook.model.session import Message, Sent
+from commonbook.model.session import Message, NewMessage
 
 _QUARTER: Final = Bar(AT_LEAST, 1 / 4)
 _SESSIONS: Final = 50
@@ -95,7 +95,7 @@ def postgres_append(bench: Bench) -> Iterator[Figure]:
 def _begin(book: Book, address: str, spaces: int) -> None:
     """Begin every session, so that nobody measures that."""
     for number in range(_SESSIONS):
-        book.append(f"session-{number}", [Sent("Good morning.")], space=_space(number, spaces))
+        book.append(f"session-{number}", [NewMessage("Good morning.")], space=_space(number, spaces))
     with psycopg.connect(address, autocommit=True) as connection:
         connection.execute(_TABLE)
 
@@ -144,7 +144,7 @@ class _Writer:
             chosen = self._sessions[at % len(self._sessions)]
             session, space, client_id = f"session-{chosen}", _space(chosen, self._spaces), f"{self._name}:{at}"
             if what == "ours":
-                self._book.append(session, [Sent(text, client_id=client_id)], space=space)
+                self._book.append(session, [NewMessage(text, client_id=client_id)], space=space)
             else:
                 self._bare.execute(_INSERT, (space, session, at, new_id(), text, client_id, _HASH))
 

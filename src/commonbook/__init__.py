@@ -52,9 +52,10 @@ if TYPE_CHECKING:
         Unreachable,
         VersionConflict,
     )
-    from commonbook.model.invalidation import Because, Cause, Decision, Notice
+    from commonbook.model.invalidation import Decision, Invalidation, Notice, SupersedeReason
     from commonbook.model.memory import (
         UNSET,
+        CopyInfo,
         Deleted,
         Draft,
         Filter,
@@ -63,37 +64,57 @@ if TYPE_CHECKING:
         Page,
         Receipt,
         Revision,
-        Shared,
         Unset,
     )
-    from commonbook.model.reasoning import Dependent, Inbox, Mention, Superseded, Triaged, Waiting
-    from commonbook.model.recall import Hit, Recalled
+    from commonbook.model.reasoning import Dependent, Inbox, InboxItem, MemoryReference, SupersedeReport, TriageReport
+    from commonbook.model.recall import Hit, RecallResult
     from commonbook.model.reports import Finding, LogEntry, LogReport, Progress, Status, SyncReport, TransferReport
-    from commonbook.model.session import Appended, Captured, Message, MessagePage, Sent, Session, Settled, Worked
-    from commonbook.model.sharing import Ancestor, CopyOf, Limit, Lineage, Pending, Rule, Sharing
+    from commonbook.model.session import (
+        AppendReceipt,
+        Message,
+        MessagePage,
+        MessageReceipt,
+        NewMessage,
+        Session,
+        SettleReport,
+        WorkReport,
+    )
+    from commonbook.model.sharing import Ancestor, CopyNode, Lineage, RateLimit, ShareReceipt, ShareRequest, SharingRule
     from commonbook.model.spaces import ApiKey, Grant, NewKey, Space
-    from commonbook.ports.outbox import Context, Counts, Entry, Held, Kept, OutboxReceipt, OutMessage, Transport
+    from commonbook.ports.outbox import (
+        EnqueuedMessage,
+        OutboxCounts,
+        OutboxEntry,
+        OutboxMessage,
+        OutboxReceipt,
+        SessionContext,
+        StoredMessage,
+        Transport,
+    )
 
 
 # fmt: off
 __all__ = [
     "__version__", "open", "Book",
     # values that callers pass in
-    "Draft", "Filter", "Sent", "Progress", "UNSET", "Unset",
+    "Draft", "Filter", "NewMessage", "Progress", "UNSET", "Unset",
     # values that verbs return
-    "Ancestor", "ApiKey", "Appended", "Because", "Captured", "Cause", "CopyOf", "Decision", "Deleted", "Dependent",
-    "Finding", "Grant", "Hit", "Inbox", "Limit", "Lineage", "Link", "LogEntry", "LogReport", "Memory", "Mention",
-    "Message", "MessagePage", "NewKey", "Notice", "Page", "Pending", "Recalled", "Receipt", "Revision", "Rule",
-    "Session", "Settled", "Shared", "Sharing", "Space", "Status", "Superseded", "SyncReport", "TransferReport",
-    "Triaged", "Waiting", "Worked",
+    "Ancestor", "ApiKey", "AppendReceipt", "CopyInfo", "CopyNode", "Decision", "Deleted", "Dependent",
+    "Finding", "Grant", "Hit", "Inbox", "InboxItem", "Invalidation", "Lineage", "Link", "LogEntry", "LogReport",
+    "Memory", "MemoryReference", "Message", "MessagePage", "MessageReceipt", "NewKey", "Notice", "Page",
+    "RateLimit", "RecallResult", "Receipt", "Revision", "Session", "SettleReport", "ShareReceipt",
+    "ShareRequest", "SharingRule", "Space", "Status", "SupersedeReason", "SupersedeReport", "SyncReport",
+    "TransferReport", "TriageReport", "WorkReport",
     # the client of a remote book
-    "Client", "Transport", "Context", "Counts", "Entry", "Held", "Kept", "OutMessage", "OutboxReceipt",
+    "Client", "EnqueuedMessage", "OutboxCounts", "OutboxEntry", "OutboxMessage", "OutboxReceipt",
+    "SessionContext", "StoredMessage", "Transport",
     # errors
     "BadFile", "BadInput", "BadSpaceName", "BadText", "BadTime", "Busy", "CommonbookError", "Conflict",
     "DatabaseError", "DatabaseRefused", "DatabaseUnfit", "DatabaseUnreachable", "DiskFull", "EmbedderFailed",
-    "FileInTheWay", "HomeDamaged", "HomeError", "HomeIsNewer", "HomeReadOnly", "KeyConflict", "KeyMissing", "Moved",
-    "NetworkFileSystem", "NotAllowed", "NotFound", "NotReplicated", "Refused", "ServerBusy", "ServerFailed",
-    "ServerLost", "SpaceExists", "TooLarge", "TooMany", "TransportError", "Unreachable", "VersionConflict",
+    "FileInTheWay", "HomeDamaged", "HomeError", "HomeIsNewer", "HomeReadOnly", "KeyConflict", "KeyMissing",
+    "Moved", "NetworkFileSystem", "NotAllowed", "NotFound", "NotReplicated", "Refused", "ServerBusy",
+    "ServerFailed", "ServerLost", "SpaceExists", "TooLarge", "TooMany", "TransportError", "Unreachable",
+    "VersionConflict",
 ]
 
 # Where each of them is defined.
@@ -108,23 +129,29 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
         "Refused", "ServerBusy", "ServerFailed", "ServerLost", "SpaceExists", "TooLarge", "TooMany",
         "TransportError", "Unreachable", "VersionConflict",
     ),
-    "commonbook.model.invalidation": ("Because", "Cause", "Decision", "Notice"),
+    "commonbook.model.invalidation": ("Decision", "Invalidation", "Notice", "SupersedeReason"),
     "commonbook.model.memory": (
-        "Deleted", "Draft", "Filter", "Link", "Memory", "Page", "Receipt", "Revision", "Shared", "UNSET",
+        "CopyInfo", "Deleted", "Draft", "Filter", "Link", "Memory", "Page", "Receipt", "Revision", "UNSET",
         "Unset",
     ),
-    "commonbook.model.reasoning": ("Dependent", "Inbox", "Mention", "Superseded", "Triaged", "Waiting"),
-    "commonbook.model.recall": ("Hit", "Recalled"),
+    "commonbook.model.reasoning": (
+        "Dependent", "Inbox", "InboxItem", "MemoryReference", "SupersedeReport", "TriageReport",
+    ),
+    "commonbook.model.recall": ("Hit", "RecallResult"),
     "commonbook.model.reports": (
         "Finding", "LogEntry", "LogReport", "Progress", "Status", "SyncReport", "TransferReport",
     ),
     "commonbook.model.session": (
-        "Appended", "Captured", "Message", "MessagePage", "Sent", "Session", "Settled", "Worked",
+        "AppendReceipt", "Message", "MessagePage", "MessageReceipt", "NewMessage", "Session", "SettleReport",
+        "WorkReport",
     ),
-    "commonbook.model.sharing": ("Ancestor", "CopyOf", "Limit", "Lineage", "Pending", "Rule", "Sharing"),
+    "commonbook.model.sharing": (
+        "Ancestor", "CopyNode", "Lineage", "RateLimit", "ShareReceipt", "ShareRequest", "SharingRule",
+    ),
     "commonbook.model.spaces": ("ApiKey", "Grant", "NewKey", "Space"),
     "commonbook.ports.outbox": (
-        "Context", "Counts", "Entry", "Held", "Kept", "OutMessage", "OutboxReceipt", "Transport",
+        "EnqueuedMessage", "OutboxCounts", "OutboxEntry", "OutboxMessage", "OutboxReceipt", "SessionContext",
+        "StoredMessage", "Transport",
     ),
 }
 # fmt: on

@@ -75,7 +75,7 @@ def test_a_key_ends_when_it_expires(team, monkeypatch):
     later = datetime.now(UTC) + timedelta(hours=1)
     made = team.create_key(ALICE, expires=later)
     alice = team.with_key(made.secret)
-    monkeypatch.setattr(team._parts.clock, "now", lambda: later + timedelta(seconds=1), raising=False)
+    monkeypatch.setattr(team._engines.clock, "now", lambda: later + timedelta(seconds=1), raising=False)
     assert texts(alice) == set()
     with pytest.raises(NotAllowed):
         team.with_key(made.secret)

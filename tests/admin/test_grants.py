@@ -142,7 +142,7 @@ def test_a_grant_ends_when_it_expires(shared, monkeypatch):
     shared.grant(ALICE, "team", "reader", expires=later)
     alice = shared.acting_as(ALICE)
     assert texts(alice)
-    monkeypatch.setattr(shared._parts.clock, "now", lambda: later + timedelta(seconds=1), raising=False)
+    monkeypatch.setattr(shared._engines.clock, "now", lambda: later + timedelta(seconds=1), raising=False)
     assert not texts(alice)
     with pytest.raises(BadInput, match="past"):
         shared.grant(ALICE, "team", "reader", expires=later)

@@ -30,7 +30,7 @@ def at(book, monkeypatch):
     begun = datetime.now(UTC).replace(microsecond=0)
 
     def moved(seconds):
-        monkeypatch.setattr(book._parts.clock, "now", lambda: begun + timedelta(seconds=seconds), raising=False)
+        monkeypatch.setattr(book._engines.clock, "now", lambda: begun + timedelta(seconds=seconds), raising=False)
 
     return moved
 

@@ -15,9 +15,9 @@ from commonbook.book.book import Book
 from commonbook.client.client import Client
 from commonbook.compose.client import open_client
 from commonbook.errors import KeyConflict, Refused
-from commonbook.model.session import Sent
+from commonbook.model.session import NewMessage
 from commonbook.model.spaces import Actor
-from commonbook.ports.outbox import Context, Entry, OutMessage
+from commonbook.ports.outbox import OutboxEntry, OutboxMessage, SessionContext
 from commonbook.settings.settings import Settings
 from commonbook.text import recall_fence
 from tests.support import crashing
@@ -38,9 +38,9 @@ class ToBook:
         self._book = book
 
     def append(
-        self, session: str, messages: Sequence[Entry], *, context: Context, timeout: float
+        self, session: str, messages: Sequence[OutboxEntry], *, context: SessionContext, timeout: float
     ) -> Mapping[str, object]:
-        sent = [Sent(one.text, one.role, one.author, one.time, one.client_id) for one in messages]
+        sent = [NewMessage(one.text, one.role, one.author, one.time, one.client_id) for one in messages]
         try:
             told = self._book.append(session, sent, space=context.space, parent=context.parent, tags=context.tags)
         except KeyConflict as error:
@@ -79,7 +79,7 @@ def on_disk(home):
 def test_what_is_appended_is_on_the_disk_of_the_home_without_secrets_or_recalled_text(home, opening, server):
     server.be(down=True)
     here = opening(Loopback(server), background=False)
-    assert [one.masked for one in here.append("s", [OutMessage(text) for text in SAID]).messages] == [1, 1, 0]
+    assert [one.masked for one in here.append("s", [OutboxMessage(text) for text in SAID]).messages] == [1, 1, 0]
     said = on_disk(home)
     assert b"the password=[masked:" in said
     for gone in (SECRET, "my diary", "walrus"):
@@ -107,8 +107,8 @@ def test_what_a_client_sends_is_in_a_book_once_with_its_author_time_and_session(
     book = open_book()
     here = opening(ToBook(book), background=False)
     for _ in range(2):
-        here.append("s", [OutMessage("the walrus sleeps", client_id="1")], space="team", tags=["x"])
-        here.append("s", [OutMessage(SAID[0], role="assistant", author="Eve", client_id="2")])
+        here.append("s", [OutboxMessage("the walrus sleeps", client_id="1")], space="team", tags=["x"])
+        here.append("s", [OutboxMessage(SAID[0], role="assistant", author="Eve", client_id="2")])
         assert here.flush(60)
     session, messages, _ = book.messages("s")
     assert (session.space.name, session.tags) == ("team", ("x",))
@@ -117,7 +117,7 @@ def test_what_a_client_sends_is_in_a_book_once_with_its_author_time_and_session(
         ("assistant", "Eve", "2"),
     ]
     assert SECRET not in messages[1].text
-    here.append("s", [OutMessage("another walrus", client_id="1")])
+    here.append("s", [OutboxMessage("another walrus", client_id="1")])
     assert here.flush(60)
     assert [one.entry.client_id for one in here.refused()] == ["1"]
 
@@ -127,7 +127,7 @@ def test_status_and_doctor_count_what_was_not_sent_and_name_what_was_refused(ope
     assert (book.status().unsent, book.status().refused, book.doctor()) == (0, 0, ())
     server.be(down=True)
     here = opening(Loopback(server), background=False)
-    here.append("s", [OutMessage("one"), OutMessage("bad")])
+    here.append("s", [OutboxMessage("one"), OutboxMessage("bad")])
     assert (book.status().unsent, book.status().refused, book.doctor()) == (2, 0, ())
     server.be(refuse=["bad"])
     assert here.flush(60)
@@ -138,7 +138,7 @@ def test_status_and_doctor_count_what_was_not_sent_and_name_what_was_refused(ope
     assert f"message {here.refused()[0].id} of the outbox, session s" == wrong.where
     assert wrong.fix
     stranger = Book(
-        book._parts,
+        book._engines,
         book._settings,
         actor=Actor("agent:stranger"),
         transfers=book._transfers,
@@ -167,7 +167,7 @@ def test_an_outbox_that_cannot_be_read_is_named_and_kept_and_the_book_goes_on(ho
 def test_neither_book_nor_client_waits_for_the_others_lock(open_book, opening, server):
     book, here = open_book(), opening(Loopback(server))
     sent: list[bool] = []
-    book._parts.db.write(lambda _tx: sent.append(here.append("s", [OutMessage("one")], wait=60).sent))
+    book._engines.db.write(lambda _tx: sent.append(here.append("s", [OutboxMessage("one")], wait=60).sent))
     assert sent == [True]
     with here._outbox._db.writing():
         assert book.append("s", ["one"]).durable
@@ -177,6 +177,6 @@ def test_neither_book_nor_client_waits_for_the_others_lock(open_book, opening, s
 def test_the_environment_says_where_the_outbox_is(home, opening, server, monkeypatch, tmp_path):
     monkeypatch.setenv("COMMONBOOK_OUTBOX", str(tmp_path / "elsewhere" / "box.db"))
     server.be(down=True)
-    opening(Loopback(server), background=False).append("s", [OutMessage("one")])
+    opening(Loopback(server), background=False).append("s", [OutboxMessage("one")])
     assert (tmp_path / "elsewhere" / "box.db").exists()
     assert not home.exists()

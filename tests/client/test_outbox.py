@@ -49,7 +49,14 @@ from commonbook.errors import (
 )
 from commonbook.model.ids import new_id
 from commonbook.model.session import MAX_MESSAGE_BYTES
-from commonbook.ports.outbox import Context, Counts, Entry, OutMessage, Parcel, Verdict
+from commonbook.ports.outbox import (
+    DeliveryOutcome,
+    OutboxBatch,
+    OutboxCounts,
+    OutboxEntry,
+    OutboxMessage,
+    SessionContext,
+)
 from tests.support import crashing
 from tests.support.outbox_child import HandClock, Loopback, Server, client
 
@@ -91,8 +98,8 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sender, "_LONGEST_PAUSE", 0.1)
 
 
-def said(*texts: str) -> list[OutMessage]:
-    return [OutMessage(text) for text in texts]
+def said(*texts: str) -> list[OutboxMessage]:
+    return [OutboxMessage(text) for text in texts]
 
 
 def numbers(start: int, end: int) -> list[str]:
@@ -115,7 +122,7 @@ def test_an_append_is_kept_while_the_server_is_down_and_sent_by_whoever_comes_ne
     second = opening()
     assert second.flush(DEADLINE)
     assert server.texts("a") == ["one", "two"]
-    assert second.counts() == Counts(0, 0)
+    assert second.counts() == OutboxCounts(0, 0)
 
 
 def test_an_append_may_wait_a_moment_for_the_server(opening, server):
@@ -298,7 +305,7 @@ def test_a_crash_around_the_servers_answer_neither_loses_nor_doubles(folder, ser
     assert started("send", folder, point, "SIGKILL").wait(DEADLINE) == -signal.SIGKILL
     assert server.texts() == there
     here = opening(background=False)
-    assert here.counts() == Counts(2, 0)
+    assert here.counts() == OutboxCounts(2, 0)
     here.append("a", said("three"))
     assert here.flush(DEADLINE)
     assert server.texts() == ["one", "two", "three"]
@@ -319,7 +326,7 @@ def test_a_sender_that_was_stopped_for_longer_than_its_lease_changes_nothing(fol
     child.send_signal(signal.SIGCONT)
     assert crashing.finish(child) == [True]
     assert server.texts() == ["one", "two", "three", "five"]
-    assert here.counts() == Counts(0, 1)
+    assert here.counts() == OutboxCounts(0, 1)
 
 
 @pytest.mark.parametrize("background", [True, False])
@@ -422,7 +429,7 @@ def test_a_refused_message_steps_aside_with_the_reason_and_its_session_goes_on(o
     here.append("a", said("one", "bad two", "three", "bad four", "five"))
     assert here.flush(DEADLINE)
     assert server.texts() == ["one", "three", "five"]
-    assert here.counts() == Counts(0, 2)
+    assert here.counts() == OutboxCounts(0, 2)
     here.close()
     here = opening()
     assert [(one.entry.text, one.reason) for one in here.refused()] == [
@@ -437,7 +444,7 @@ def test_a_refused_message_steps_aside_with_the_reason_and_its_session_goes_on(o
     assert here.flush(DEADLINE)
     assert sorted(server.texts()) == ["bad two", "five", "one", "six", "three"]
     here.discard([second])
-    assert here.counts() == Counts(0, 0)
+    assert here.counts() == OutboxCounts(0, 0)
 
 
 def test_only_what_was_set_aside_can_be_tried_again_or_thrown_away(opening, server):
@@ -449,7 +456,7 @@ def test_only_what_was_set_aside_can_be_tried_again_or_thrown_away(opening, serv
             verb([kept.id])
         with pytest.raises(NotFound):
             verb([999])
-    assert here.counts() == Counts(1, 0)
+    assert here.counts() == OutboxCounts(1, 0)
 
 
 def test_a_message_on_which_the_server_always_fails_steps_aside_in_the_end(opening, server, monkeypatch):
@@ -566,8 +573,8 @@ def box(folder: Path, clock: HandClock) -> Iterator[OutboxFile]:
 
 
 def put(box: OutboxFile, session: str, *texts: str) -> None:
-    entries = [Entry(f"id {text}", "user", None, text, datetime.now(UTC)) for text in texts]
-    box.add(session, entries, context=Context())
+    entries = [OutboxEntry(f"id {text}", "user", None, text, datetime.now(UTC)) for text in texts]
+    box.add(session, entries, context=SessionContext())
 
 
 def take(box: OutboxFile) -> Any:
@@ -586,18 +593,18 @@ def test_who_has_lost_the_lease_can_change_nothing(box, clock):
     assert list(second.entries) == list(first.entries)
     everything = box.held("waiting", limit=10)
     for verdict in (
-        Verdict(sent=tuple(first.entries)),
-        Verdict(refused=dict.fromkeys(first.entries, "no")),
-        Verdict(reason="later", pause=100, failed=True, alone=True),
+        DeliveryOutcome(sent=tuple(first.entries)),
+        DeliveryOutcome(refused=dict.fromkeys(first.entries, "no")),
+        DeliveryOutcome(reason="later", pause=100, failed=True, alone=True),
     ):
         assert not box.settle(first, verdict)
     assert box.held("waiting", limit=10) == everything
     assert take(box) is None
-    assert box.settle(second, Verdict(sent=tuple(second.entries)))
+    assert box.settle(second, DeliveryOutcome(sent=tuple(second.entries)))
     assert box.soonest() is None
     put(box, "a", "three")
-    assert not box.settle(second, Verdict(sent=tuple(second.entries)))
-    assert not box.settle(first, Verdict(refused=dict.fromkeys(first.entries, "no")))
+    assert not box.settle(second, DeliveryOutcome(sent=tuple(second.entries)))
+    assert not box.settle(first, DeliveryOutcome(refused=dict.fromkeys(first.entries, "no")))
     third = take(box)
     assert third is not None
     assert [one.text for one in third.entries.values()] == ["three"]
@@ -607,8 +614,8 @@ def test_a_lease_that_ended_but_that_nobody_took_is_still_good(box, clock):
     put(box, "a", "one")
     parcel = take(box)
     clock.ahead += timedelta(seconds=61)
-    assert box.settle(parcel, Verdict(sent=tuple(parcel.entries)))
-    assert box.counts() == Counts(0, 0)
+    assert box.settle(parcel, DeliveryOutcome(sent=tuple(parcel.entries)))
+    assert box.counts() == OutboxCounts(0, 0)
 
 
 @pytest.mark.parametrize("back", [timedelta(seconds=2), timedelta(days=3650)])
@@ -616,7 +623,7 @@ def test_a_clock_that_jumps_back_holds_nothing_up(box, clock, back):
     clock.ahead = timedelta(days=1)
     put(box, "paused", "one")
     parcel = take(box)
-    assert box.settle(parcel, Verdict(reason="down", pause=60))
+    assert box.settle(parcel, DeliveryOutcome(reason="down", pause=60))
     put(box, "leased", "two")
     assert take(box)
     put(box, "new", "three")
@@ -646,11 +653,11 @@ def test_tries_in_a_row_are_counted_until_one_succeeds(box, clock):
         parcel = take(box)
         assert parcel.tries == tries
         assert take(box) is None
-        box.settle(parcel, Verdict(reason="down", pause=10))
+        box.settle(parcel, DeliveryOutcome(reason="down", pause=10))
         assert take(box) is None
         clock.ahead += timedelta(seconds=11)
     parcel = take(box)
-    box.settle(parcel, Verdict(sent=tuple(parcel.entries)[:1]))
+    box.settle(parcel, DeliveryOutcome(sent=tuple(parcel.entries)[:1]))
     assert take(box).tries == 0
 
 
@@ -663,21 +670,21 @@ def test_the_session_that_waited_longest_is_taken_first(box, clock):
         clock.ahead += timedelta(seconds=1)
         parcel = box.take(new_id(), lease=60, most=1, most_bytes=1000)
         order.append(parcel.session)
-        box.settle(parcel, Verdict(sent=tuple(parcel.entries)))
+        box.settle(parcel, DeliveryOutcome(sent=tuple(parcel.entries)))
     assert order == ["c", "a", "b", "c", "a", "b"]
 
 
-def parcel_of(*ids: str, tries: int = 0, failures: int = 0) -> Parcel:
-    entries = {number: Entry(id_, "user", None, "text", datetime.now(UTC)) for number, id_ in enumerate(ids)}
-    return Parcel("a", "token", Context(), entries, tries, failures)
+def parcel_of(*ids: str, tries: int = 0, failures: int = 0) -> OutboxBatch:
+    entries = {number: OutboxEntry(id_, "user", None, "text", datetime.now(UTC)) for number, id_ in enumerate(ids)}
+    return OutboxBatch("a", "token", SessionContext(), entries, tries, failures)
 
 
 def test_pauses_grow_with_jitter_up_to_a_cap(monkeypatch):
     monkeypatch.undo()
-    pauses = [sender.judge(parcel_of("x", tries=n), Unreachable("down"), share=1.0).pause for n in range(40)]
+    pauses = [sender.outcome_of(parcel_of("x", tries=n), Unreachable("down"), share=1.0).pause for n in range(40)]
     assert pauses[:4] == [0.25, 0.5, 1.0, 2.0]
     assert pauses[-1] == max(pauses) == 60.0
-    assert sender.judge(parcel_of("x"), Unreachable("down"), share=0.0).pause == 0.125
+    assert sender.outcome_of(parcel_of("x"), Unreachable("down"), share=0.0).pause == 0.125
 
 
 @pytest.mark.parametrize(
@@ -685,15 +692,15 @@ def test_pauses_grow_with_jitter_up_to_a_cap(monkeypatch):
 )
 def test_a_pause_that_the_server_asks_for_is_given_within_reason(monkeypatch, asked, given):
     monkeypatch.undo()
-    verdict = sender.judge(parcel_of("x"), ServerBusy("later", retry_after=asked), share=1.0)
-    assert verdict == Verdict(reason="later", pause=given, asked=True)
+    verdict = sender.outcome_of(parcel_of("x"), ServerBusy("later", retry_after=asked), share=1.0)
+    assert verdict == DeliveryOutcome(reason="later", pause=given, asked=True)
 
 
 def test_a_refusal_that_names_nobody_here_is_looked_into():
     refusal = Refused("no", client_ids=["other"])
-    assert sender.judge(parcel_of("x", "y"), refusal, share=0.5) == Verdict(reason="no", alone=True)
-    assert sender.judge(parcel_of("x"), refusal, share=0.5).refused == {0: "no"}
-    failed = sender.judge(parcel_of("x", "y", failures=10_000), ServerFailed("oh"), share=0.5)
+    assert sender.outcome_of(parcel_of("x", "y"), refusal, share=0.5) == DeliveryOutcome(reason="no", alone=True)
+    assert sender.outcome_of(parcel_of("x"), refusal, share=0.5).refused == {0: "no"}
+    failed = sender.outcome_of(parcel_of("x", "y", failures=10_000), ServerFailed("oh"), share=0.5)
     assert failed.alone
     assert not failed.refused
 
@@ -704,16 +711,16 @@ def test_a_refusal_that_names_nobody_here_is_looked_into():
 def test_the_same_client_id_is_kept_once_and_with_other_words_refused_whole(opening, server):
     server.be(down=True)
     here = opening(background=False)
-    first = here.append("a", [OutMessage("one", client_id="1")])
-    again = here.append("a", [OutMessage("one", client_id="1"), OutMessage("two", client_id="2")])
+    first = here.append("a", [OutboxMessage("one", client_id="1")])
+    again = here.append("a", [OutboxMessage("one", client_id="1"), OutboxMessage("two", client_id="2")])
     assert [one.new for one in again.messages] == [False, True]
     assert again.messages[0].id == first.messages[0].id
-    here.append("b", [OutMessage("another session", client_id="1")])
-    for other in (OutMessage("other", client_id="1"), OutMessage("one", role="assistant", client_id="1")):
+    here.append("b", [OutboxMessage("another session", client_id="1")])
+    for other in (OutboxMessage("other", client_id="1"), OutboxMessage("one", role="assistant", client_id="1")):
         with pytest.raises(KeyConflict):
-            here.append("a", [OutMessage("three", client_id="3"), other])
+            here.append("a", [OutboxMessage("three", client_id="3"), other])
     with pytest.raises(KeyConflict):
-        here.append("a", [OutMessage("x", client_id="4"), OutMessage("y", client_id="4")])
+        here.append("a", [OutboxMessage("x", client_id="4"), OutboxMessage("y", client_id="4")])
     assert [one.entry.text for one in here.pending()] == ["one", "two", "another session"]
 
 
@@ -754,21 +761,21 @@ def test_ten_thousand_messages_in_one_call_are_kept_whole(opening, server):
         ("x" * 201, said("x"), {}, BadInput),
         ("a b", said("x"), {}, BadInput),
         ("a", "letters", {}, BadInput),
-        ("a", OutMessage("alone"), {}, BadInput),
+        ("a", OutboxMessage("alone"), {}, BadInput),
         ("a", ["text"], {}, BadInput),
-        ("a", [OutMessage(None)], {}, BadInput),  # type: ignore[arg-type]
-        ("a", [OutMessage(b"bytes")], {}, BadInput),  # type: ignore[arg-type]
+        ("a", [OutboxMessage(None)], {}, BadInput),  # type: ignore[arg-type]
+        ("a", [OutboxMessage(b"bytes")], {}, BadInput),  # type: ignore[arg-type]
         ("a", said("lone \udc00"), {}, BadText),
         ("a", said("nul \0"), {}, BadText),
         ("a", said("é" * (MAX_MESSAGE_BYTES // 2 + 1)), {}, TooLarge),
-        ("a", [OutMessage("x", role="")], {}, BadInput),
-        ("a", [OutMessage("x", role="The User")], {}, BadInput),
-        ("a", [OutMessage("x", client_id=7)], {}, BadInput),  # type: ignore[arg-type]
-        ("a", [OutMessage("x", author="\0")], {}, BadInput),
-        ("a", [OutMessage("x", client_id="")], {}, BadInput),
-        ("a", [OutMessage("x", time=datetime(2026, 1, 1))], {}, BadTime),  # noqa: DTZ001 - it is to be refused
-        ("a", [OutMessage("x", time="now")], {}, BadTime),  # type: ignore[arg-type]
-        ("a", [OutMessage("x", time=datetime.min.replace(tzinfo=timezone(timedelta(hours=3))))], {}, BadTime),
+        ("a", [OutboxMessage("x", role="")], {}, BadInput),
+        ("a", [OutboxMessage("x", role="The User")], {}, BadInput),
+        ("a", [OutboxMessage("x", client_id=7)], {}, BadInput),  # type: ignore[arg-type]
+        ("a", [OutboxMessage("x", author="\0")], {}, BadInput),
+        ("a", [OutboxMessage("x", client_id="")], {}, BadInput),
+        ("a", [OutboxMessage("x", time=datetime(2026, 1, 1))], {}, BadTime),  # noqa: DTZ001 - it is to be refused
+        ("a", [OutboxMessage("x", time="now")], {}, BadTime),  # type: ignore[arg-type]
+        ("a", [OutboxMessage("x", time=datetime.min.replace(tzinfo=timezone(timedelta(hours=3))))], {}, BadTime),
         ("a", said("x"), {"space": "No Such"}, BadSpaceName),
         ("a", said("x"), {"space": 7}, BadInput),
         ("a", said("x"), {"parent": ""}, BadInput),
@@ -785,14 +792,14 @@ def test_what_cannot_be_stored_is_refused_whole_with_a_fix(opening, server, sess
         with pytest.raises(error) as caught:
             here.append(session, [*said("good", "too"), *messages], **options)
         assert caught.value.item in {None, 2}
-    assert here.counts() == Counts(0, 0)
+    assert here.counts() == OutboxCounts(0, 0)
     assert here.append("a", []).messages == ()
 
 
 def test_secrets_are_masked_before_they_reach_the_disk(folder, opening, server):
     server.be(down=True)
     here = opening(background=False, mask=lambda text: (text.replace("hunter2", "***"), text.count("hunter2")))
-    message = OutMessage("my password is hunter2, hunter2", client_id="1")
+    message = OutboxMessage("my password is hunter2, hunter2", client_id="1")
     assert [one.masked for one in here.append("a", [message]).messages] == [2]
     assert [one.new for one in here.append("a", [message]).messages] == [False]
     on_disk = b"".join(path.read_bytes() for path in (folder / "box").iterdir())
@@ -808,7 +815,7 @@ def test_a_message_that_masking_makes_too_long_for_a_server_is_refused_at_once(o
     with pytest.raises(TooLarge) as caught:
         here.append("a", said("fine", "x" * (MAX_MESSAGE_BYTES // 8)))
     assert caught.value.item == 1
-    assert here.counts() == Counts(0, 0)
+    assert here.counts() == OutboxCounts(0, 0)
 
 
 def test_a_mask_must_be_handed_in_and_its_failure_stores_nothing(opening, server):
@@ -821,7 +828,7 @@ def test_a_mask_must_be_handed_in_and_its_failure_stores_nothing(opening, server
     here = opening(mask=broken)
     with pytest.raises(RuntimeError, match="mask"):
         here.append("a", said("x"))
-    assert here.counts() == Counts(0, 0)
+    assert here.counts() == OutboxCounts(0, 0)
 
 
 # --- the file, and the end

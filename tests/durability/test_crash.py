@@ -286,14 +286,14 @@ def test_a_strike_off_of_long_ago_does_not_strike_off_the_same_path_issued_anew(
     idle, busy = commonbook.open(home), commonbook.open(home)
     receipt = idle.remember("there and back", space="a")
     busy.rename_space("a", "b")
-    real = write_out.carry_out
+    real = write_out.write_out
 
     def meanwhile(*args, **named):
-        monkeypatch.setattr(write_out, "carry_out", real)
+        monkeypatch.setattr(write_out, "write_out", real)
         idle.remember("something else", space="x")
         return real(*args, **named)
 
-    monkeypatch.setattr(write_out, "carry_out", meanwhile)
+    monkeypatch.setattr(write_out, "write_out", meanwhile)
     busy.rename_space("b", "a")
     assert (home / busy.get(receipt.id).path).exists()
     idle.close()

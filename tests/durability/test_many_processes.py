@@ -105,7 +105,7 @@ def test_who_gave_up_waiting_does_not_hold_the_lock_afterwards(home, monkeypatch
         held.set()
         let_go.wait(30)
 
-    holder = threading.Thread(target=first._parts.db.write, args=(hold,))
+    holder = threading.Thread(target=first._engines.db.write, args=(hold,))
     holder.start()
     assert held.wait(10)
     for _ in range(3):

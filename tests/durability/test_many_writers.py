@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from commonbook.model.memory import Filter
-from commonbook.model.session import Sent
+from commonbook.model.session import NewMessage
 from tests.support.capture_child import wrong_with
 from tests.support.crashing import look_at
 from tests.support.writers_child import together
@@ -135,8 +135,10 @@ def test_whatever_many_do_to_one_session_each_message_is_in_one_episode_or_none(
 def test_of_many_workers_one_settles_each_session(place, open_book):
     book = open_book()
     for at in range(12):
-        book.append(f"s{at}", [Sent(f"message {at}.{number}", time="2026-01-01T10:00:00Z") for number in range(3)])
-    book._parts.db.write(lambda tx: tx.run("UPDATE job SET due = '2026-01-01T00:00:00.000000Z'"))
+        book.append(
+            f"s{at}", [NewMessage(f"message {at}.{number}", time="2026-01-01T10:00:00Z") for number in range(3)]
+        )
+    book._engines.db.write(lambda tx: tx.run("UPDATE job SET due = '2026-01-01T00:00:00.000000Z'"))
     done = together("work", place, times=1)
     assert sum(done) == 12
     assert len(every(book, kinds=("episode",))) == 12

@@ -152,14 +152,14 @@ def _remembered(book: Book) -> tuple[str, Path]:
 
 def _meanwhile(monkeypatch: pytest.MonkeyPatch, act) -> None:
     """Let something happen between the next commit and the writing of its file."""
-    real = write_out.carry_out
+    real = write_out.write_out
 
     def carry_out(*args, **named):
-        monkeypatch.setattr(write_out, "carry_out", real)
+        monkeypatch.setattr(write_out, "write_out", real)
         act()
         return real(*args, **named)
 
-    monkeypatch.setattr(write_out, "carry_out", carry_out)
+    monkeypatch.setattr(write_out, "write_out", carry_out)
 
 
 @pytest.mark.parametrize("in_place", [True, False], ids=["in place", "renaming over"])
@@ -182,14 +182,14 @@ def test_what_two_processes_carry_out_at_once_is_not_taken_for_a_persons_text(ho
     writer, scanner = commonbook.open(home), commonbook.open(home)
     id_, file = _remembered(writer)
     committed, struck_off, writing, saved = (threading.Event() for _ in range(4))
-    real_carry, real_put, real_strike = write_out.carry_out, HomeFolder.put, files.strike_off
+    real_carry, real_put, real_strike = write_out.write_out, HomeFolder.put, files.mark_done
 
     def carry_out(*args, **named):
         if threading.current_thread() is edit and not committed.is_set():
             committed.set()
             struck_off.wait(20)
         elif saved.is_set() and threading.current_thread() is not edit:
-            monkeypatch.setattr(write_out, "carry_out", real_carry)
+            monkeypatch.setattr(write_out, "write_out", real_carry)
             writing.set()
             edit.join(10)
             if third:
@@ -213,9 +213,9 @@ def test_what_two_processes_carry_out_at_once_is_not_taken_for_a_persons_text(ho
             real_strike(tx, carried)
 
     edit = threading.Thread(target=lambda: writer.edit(id_, text="by the program"))
-    monkeypatch.setattr(write_out, "carry_out", carry_out)
+    monkeypatch.setattr(write_out, "write_out", carry_out)
     monkeypatch.setattr(HomeFolder, "put", put)
-    monkeypatch.setattr(files, "strike_off", strike_off)
+    monkeypatch.setattr(files, "mark_done", strike_off)
     edit.start()
     assert committed.wait(10)
     scanner.sync()

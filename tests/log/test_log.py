@@ -28,14 +28,14 @@ def log(book: Book) -> tuple[str, int]:
 
 def tamper(book: Book, sql: str, **params: object) -> None:
     """Change the database past the book."""
-    book._parts.db.write(lambda tx: tx.run(sql, **params))
+    book._engines.db.write(lambda tx: tx.run(sql, **params))
 
 
 @pytest.fixture
 def restore(book: Book, log: tuple[str, int]) -> Callable[[], None]:
     """Put the log back as it was."""
     names = ", ".join(COLUMNS)
-    with book._parts.db.reading() as tx:
+    with book._engines.db.reading() as tx:
         whole = tx.rows(f"SELECT {names} FROM log_entry")
 
     def restoring() -> None:

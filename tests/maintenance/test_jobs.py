@@ -12,7 +12,7 @@ import pytest
 from commonbook.access import permissions
 from commonbook.compose.book import open_book as compose_book
 from commonbook.errors import NotAllowed, NotFound
-from commonbook.model.session import Sent, Worked
+from commonbook.model.session import NewMessage, WorkReport
 from commonbook.model.spaces import Space
 from commonbook.sessions import settle
 from commonbook.tables import jobs, spaces
@@ -44,7 +44,7 @@ class Queue:
 
     def ask(self, subject, *, after=0.0):
         self.db.write(
-            lambda tx: jobs.ask(
+            lambda tx: jobs.enqueue(
                 tx, space="space", kind="settle", subject=subject, due=tx.now + timedelta(seconds=after)
             )
         )
@@ -53,20 +53,20 @@ class Queue:
         return self.db.write(lambda tx: jobs.take(tx, SPACES, kinds=KINDS))
 
     def done(self, job):
-        return self.db.write(lambda tx: jobs.done(tx, job))
+        return self.db.write(lambda tx: jobs.finish(tx, job))
 
     def later(self, job, *, after):
-        return self.db.write(lambda tx: jobs.later(tx, job, tx.now + timedelta(seconds=after)))
+        return self.db.write(lambda tx: jobs.reschedule(tx, job, tx.now + timedelta(seconds=after)))
 
     def failed(self, job, error="no"):
-        return self.db.write(lambda tx: jobs.failed(tx, job, error))
+        return self.db.write(lambda tx: jobs.fail(tx, job, error))
 
     def retry(self, spaces=None):
         return self.db.write(lambda tx: jobs.retry(tx, SPACES if spaces is None else spaces))
 
     def listed(self, state):
         with self.db.reading() as tx:
-            return jobs.listed(tx, state=state)
+            return jobs.in_state(tx, state=state)
 
     def next_due(self):
         """Return when there is something to take next, to the second."""
@@ -107,7 +107,7 @@ def timed(chosen, clock):
 
 @pytest.fixture
 def queue(timed, clock):
-    return Queue(timed._parts.db, clock)
+    return Queue(timed._engines.db, clock)
 
 
 # --- asking and taking
@@ -317,9 +317,9 @@ def test_a_very_long_reason_is_cut(queue):
 
 def test_a_worker_killed_in_the_middle_is_followed_by_another(timed, clock, monkeypatch):
     """The first worker holds the lease and never comes back; the second takes over, and there is one episode."""
-    timed.append("s", [Sent("said", role="assistant")])
+    timed.append("s", [NewMessage("said", role="assistant")])
     clock.forward(hours=2)
-    assert timed._parts.db.write(lambda tx: jobs.take(tx, spaces.everything(tx), kinds=KINDS))
+    assert timed._engines.db.write(lambda tx: jobs.take(tx, spaces.get_all(tx), kinds=KINDS))
     assert timed.work() == 0
     clock.forward(seconds=61)
     assert timed.work() == 1
@@ -328,7 +328,7 @@ def test_a_worker_killed_in_the_middle_is_followed_by_another(timed, clock, monk
 
 
 def test_a_worker_whose_lease_ran_out_while_it_settled_makes_no_second_episode(place, timed, clock, monkeypatch):
-    timed.append("s", [Sent("said", role="assistant")])
+    timed.append("s", [NewMessage("said", role="assistant")])
     clock.forward(hours=2)
     plan = settle._plan
     slept: list[int] = []
@@ -394,10 +394,10 @@ def test_a_right_that_is_lost_in_the_middle_fails_the_job_and_a_person_sees_it(t
     take = jobs.take
 
     def lost(tx, spaces, *, kinds):
-        monkeypatch.setattr(permissions.Held, "with_role", lambda held, role, spaces: {})
+        monkeypatch.setattr(permissions.PermissionSnapshot, "with_role", lambda held, role, spaces: {})
         return take(tx, spaces, kinds=kinds)
 
-    worked: list[Worked] = []
+    worked: list[WorkReport] = []
     for _ in range(jobs.ATTEMPTS):
         clock.forward(days=1)
         monkeypatch.setattr(jobs, "take", lost)

@@ -11,13 +11,13 @@ from commonbook.compose.book import open_book as compose_book
 from commonbook.maintenance import health, worker
 from commonbook.model.ids import new_id
 from commonbook.model.memory import Draft, Filter
-from commonbook.model.session import Sent, Settled, Worked
+from commonbook.model.session import NewMessage, SettleReport, WorkReport
 from commonbook.sessions import episode_boundaries, settle
 from commonbook.sharing import apply_rules
 from commonbook.tables import jobs
 
 KINDS = tuple(worker.JOB_KINDS)
-OTHERS = tuple(kind for kind in KINDS if kind != settle.JOB)
+OTHERS = tuple(kind for kind in KINDS if kind != settle.SETTLE_JOB)
 
 
 class Clock:
@@ -48,16 +48,18 @@ def timed(chosen, clock):
 
 def enqueue(book, *kinds):
     """Request a job of each of these kinds, on a subject that does not exist."""
-    with book._parts.db.reading() as tx:
+    with book._engines.db.reading() as tx:
         (space,) = (row[0] for row in tx.rows("SELECT id FROM space WHERE name = 'lab'"))
     for kind in kinds:
-        book._parts.db.write(lambda tx, kind=kind: jobs.ask(tx, space=space, kind=kind, subject=new_id(), due=tx.now))
+        book._engines.db.write(
+            lambda tx, kind=kind: jobs.enqueue(tx, space=space, kind=kind, subject=new_id(), due=tx.now)
+        )
 
 
 def waiting(book):
     """Return the error of each waiting job, by its kind."""
-    with book._parts.db.reading() as tx:
-        return {job.kind: job.error for job in jobs.listed(tx, state="waiting")}
+    with book._engines.db.reading() as tx:
+        return {job.kind: job.error for job in jobs.in_state(tx, state="waiting")}
 
 
 @pytest.fixture
@@ -119,9 +121,9 @@ def test_settling_that_is_due_is_done_before_any_other_job(timed, clock, handled
         handled_by(kind, handler)
     enqueue(timed, *OTHERS)
     clock.forward(seconds=1)
-    enqueue(timed, settle.JOB, settle.JOB)
+    enqueue(timed, settle.SETTLE_JOB, settle.SETTLE_JOB)
     assert timed.work() == len(OTHERS) + 2
-    assert ran[:2] == [settle.JOB, settle.JOB]
+    assert ran[:2] == [settle.SETTLE_JOB, settle.SETTLE_JOB]
     assert sorted(ran[2:]) == sorted(OTHERS)
 
 
@@ -135,7 +137,7 @@ def test_no_job_is_taken_after_time_is_over(timed, clock, handled_by):
     enqueue(timed, *KINDS)
     assert timed.work(seconds=0) == 0
     assert timed.work(seconds=5) == 1
-    assert settle.JOB not in waiting(timed)
+    assert settle.SETTLE_JOB not in waiting(timed)
     assert timed.work(seconds=15) == 2
     assert timed.work() == len(KINDS) - 3
     assert waiting(timed) == {}
@@ -184,53 +186,55 @@ def test_a_job_that_continues_is_due_at_once_and_one_for_later_is_not(timed, clo
 
 
 def test_a_session_with_unsettled_messages_is_looked_at_again_after_the_longest_silence(timed, clock):
-    timed.append("s", [Sent("said", role="assistant")])
+    timed.append("s", [NewMessage("said", role="assistant")])
     clock.forward(hours=2)
-    timed.append("s", [Sent("and again", role="assistant")])
-    with timed._parts.db.reading() as tx:
-        (job,) = jobs.listed(tx, state="waiting")
-    timed._parts.db.write(lambda tx: jobs.ask(tx, space=job.space, kind=job.kind, subject=job.subject, due=tx.now))
-    reports: list[Worked] = []
+    timed.append("s", [NewMessage("and again", role="assistant")])
+    with timed._engines.db.reading() as tx:
+        (job,) = jobs.in_state(tx, state="waiting")
+    timed._engines.db.write(
+        lambda tx: jobs.enqueue(tx, space=job.space, kind=job.kind, subject=job.subject, due=tx.now)
+    )
+    reports: list[WorkReport] = []
     assert timed.work(noticed=reports.append) == 1
     assert [report.settled.unsettled for report in reports] == [1]
-    with timed._parts.db.reading() as tx:
-        (job,) = jobs.listed(tx, state="waiting")
+    with timed._engines.db.reading() as tx:
+        (job,) = jobs.in_state(tx, state="waiting")
     assert job.due == clock.now() + episode_boundaries.LIMITS.gap + timedelta(seconds=1)
 
 
 def test_each_attempt_to_settle_is_reported_and_nothing_else(timed, clock, handled_by):
     enqueue(timed, *KINDS)
-    reports: list[Worked] = []
+    reports: list[WorkReport] = []
     assert timed.work(noticed=reports.append) == len(KINDS)
     assert [(report.settled.episodes, report.settled.unsettled, report.error) for report in reports] == [((), 0, "")]
 
     def failing(_context, _job):
         raise RuntimeError("no")
 
-    handled_by(settle.JOB, failing)
+    handled_by(settle.SETTLE_JOB, failing)
     timed.append("s", ["the walrus sleeps"])
     clock.forward(days=1)
     reports.clear()
     assert timed.work(noticed=reports.append) == 1
-    assert reports == [Worked(Settled("s", (), 0), error="RuntimeError: no")]
+    assert reports == [WorkReport(SettleReport("s", (), 0), error="RuntimeError: no")]
 
 
 def test_a_long_job_that_runs_out_of_time_is_finished_by_the_next_worker(chosen, timed, clock, monkeypatch):
-    monkeypatch.setattr(apply_rules, "AT_ONCE", 5)
+    monkeypatch.setattr(apply_rules, "MAX_PER_WRITE", 5)
     timed.create_space("team")
     timed.add_rule("team", "lab")
     timed.remember_many([Draft(f"number {at}", space="lab") for at in range(20)])
-    some = apply_rules.some
+    some = apply_rules.apply_some
 
     def slow(ctx, *, space):
         clock.forward(seconds=10)
         return some(ctx, space=space)
 
-    monkeypatch.setattr(apply_rules, "some", slow)
+    monkeypatch.setattr(apply_rules, "apply_some", slow)
     counts = [_count(timed, "team")]
     with closing(compose_book(chosen, clock=clock)) as another:
         while waiting(timed):
-            assert waiting(timed) == {apply_rules.LATER: ""}
+            assert waiting(timed) == {apply_rules.APPLY_RULES_JOB: ""}
             assert len(counts) < 20
             # Time for one step of five in each turn.
             assert (timed, another)[len(counts) % 2].work(seconds=5) == 1

@@ -17,7 +17,7 @@ from commonbook.engines.disk.yaml_fields import PyYaml
 from commonbook.errors import BadFile, BadTime, TooLarge
 from commonbook.markdown.document import Dialect, parse, render
 from commonbook.markdown.front_matter import FIELDS, OF_NOTICES, Document, clean_tags, clean_title
-from commonbook.model.invalidation import DELETED, VERDICTS, Because, Decision
+from commonbook.model.invalidation import DELETED, VERDICTS, Decision, SupersedeReason
 from commonbook.model.memory import (
     DETACHED,
     KINDS,
@@ -28,7 +28,7 @@ from commonbook.model.memory import (
     MAX_TITLE,
     MODES,
     RELATIONS,
-    Shared,
+    CopyInfo,
 )
 from commonbook.ports.files import YamlField
 
@@ -176,7 +176,7 @@ BODIES = (
     | st.sampled_from(["---\nid: x\n---\n", "\r", "\n", "\r\n"])
 )
 SHARED = st.builds(
-    Shared,
+    CopyInfo,
     mode=st.sampled_from((*MODES, DETACHED)),
     root=IDS,
     by=st.from_regex(r"\A(?:user|agent):[A-Za-z0-9][A-Za-z0-9._@-]{0,20}\Z"),
@@ -227,7 +227,7 @@ DOCUMENTS = st.builds(
     invalidated_id=st.none() | IDS,
     invalidating_id=st.none() | IDS | st.just(DELETED),
     timestamp=TIMES,
-    superseded_because=st.lists(st.builds(Because, superseded=IDS, why=LINES), max_size=2).map(tuple),
+    superseded_because=st.lists(st.builds(SupersedeReason, superseded=IDS, why=LINES), max_size=2).map(tuple),
     invalidations_triaged=st.lists(DECISIONS, max_size=2).map(tuple),
 ).map(only_notices_have_theirs)
 

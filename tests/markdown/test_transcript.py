@@ -10,7 +10,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from commonbook.markdown.transcript import Transcript, Utterance, blocks, is_transcript, parse, render, said_at
+from commonbook.markdown.transcript import (
+    Transcript,
+    TranscriptMessage,
+    blocks,
+    is_transcript,
+    message_at,
+    parse,
+    render,
+)
 
 TIME = datetime(2026, 11, 15, 20, 18, 24, 123456, tzinfo=UTC)
 HEADING = "### Alice (user) · 2026-11-15T20:18:24.123456Z · 7 · 0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2e"
@@ -26,7 +34,7 @@ AUTHORS = st.text(max_size=12) | st.sampled_from(
     ["user:alice", "A (b) · c", HEADING[4:], "100%", "%41;", " x ", "a\nb"]
 )
 MESSAGES = st.builds(
-    Utterance,
+    TranscriptMessage,
     id=st.uuids().map(str),
     seq=st.integers(0, 10**15 - 1),
     author=AUTHORS,
@@ -36,8 +44,8 @@ MESSAGES = st.builds(
 )
 
 
-def said(text: str, **fields) -> Utterance:
-    return Utterance(id="m1", seq=1, author="Alice", role="user", time=TIME, text=text)._replace(**fields)
+def said(text: str, **fields) -> TranscriptMessage:
+    return TranscriptMessage(id="m1", seq=1, author="Alice", role="user", time=TIME, text=text)._replace(**fields)
 
 
 @given(st.lists(MESSAGES, max_size=5), TEXTS)
@@ -62,14 +70,14 @@ def test_empty_lines_between_messages_do_not_matter(messages, blank):
 # --- where each message stands
 
 
-def stands_as_told(text: str) -> list[Utterance]:
+def stands_as_told(text: str) -> list[TranscriptMessage]:
     """Check that each block's place leads to what it says, in order and without overlap; return the messages."""
     found = blocks(text)
     at = 0
     for block in found:
         assert at <= block.start <= block.end <= len(text)
         at = block.end
-        assert said_at(text, block.start, block.end) == block.text
+        assert message_at(text, block.start, block.end) == block.text
         assert block.message is None or block.message.text == block.text
     return [block.message for block in found if block.message is not None]
 

@@ -401,7 +401,7 @@ def test_without_a_named_space_the_project_of_the_working_directory_is_meant(
 def test_an_actor_without_grants_sees_and_changes_nothing(book: Book):
     memory = book.remember("secret", space="team", tags=["t"])
     stranger = Book(
-        book._parts,
+        book._engines,
         book._settings,
         actor=Actor("agent:stranger"),
         transfers=book._transfers,

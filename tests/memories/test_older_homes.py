@@ -66,7 +66,7 @@ def test_whoever_rested_on_what_was_replaced_before_there_were_notices_is_told_b
     engine, place, open_book, monkeypatch
 ):
     with monkeypatch.context() as before, open_book() as book:
-        before.setattr(book, "_parts", book._parts._replace(before_seal=()))
+        before.setattr(book, "_engines", book._engines._replace(before_seal=()))
         old = book.remember("a litre of oil costs five", space="facts").id
         gone = book.remember("a litre of milk costs one", space="facts").id
         dependent = book.reflect("oil is cheap", [old], space="a").id

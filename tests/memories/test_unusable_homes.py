@@ -85,7 +85,7 @@ def test_a_home_that_is_a_file_or_below_one_is_refused(tmp_path: Path):
 def test_on_a_disk_with_no_room_a_write_is_refused_whole(book: Book, home: Path, monkeypatch: pytest.MonkeyPatch):
     memory = book.remember("one")
     before, files = book.status(), everything_below(home)
-    monkeypatch.setattr(type(book._parts.folder), "free_bytes", lambda _self: 1000)
+    monkeypatch.setattr(type(book._engines.folder), "free_bytes", lambda _self: 1000)
     for refused in (
         lambda: book.remember("two", space="new"),
         lambda: book.edit(memory.id, text="two"),

@@ -9,7 +9,7 @@ import pytest
 import commonbook
 from commonbook.book.book import Book
 from commonbook.compose.book import open_book
-from commonbook.compose.migration import move_book
+from commonbook.compose.migration import migrate_book
 from commonbook.errors import BadInput, NotFound, TooLarge
 from commonbook.model.memory import Filter
 from commonbook.settings.settings import DatabaseChoice, Settings
@@ -259,14 +259,14 @@ def test_doubts_move_to_a_server_and_back(book, home, postgres, tmp_path):
     book.close()
     address = postgres.make_database("doubts", template=TEMPLATE)
     server = Settings(home="", cwd="", database=DatabaseChoice(address, str(home / ".commonbook" / "keys")))
-    move_book(Settings.load(home), address)
+    migrate_book(Settings.load(home), address)
     with open_book(server) as moved:
         assert seen(moved) == before
         old = next(one.invalidated.id for one in moved.inbox().items)
         moved.reinstate(old)
         assert [one for one in told(moved) if one[2] == old] == []
         before = seen(moved)
-    move_book(server, str(tmp_path / "back"))
+    migrate_book(server, str(tmp_path / "back"))
     with commonbook.open(tmp_path / "back") as back:
         assert seen(back) == before
         assert back.doctor() == ()

@@ -19,9 +19,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from commonbook.book.book import Book
 from commonbook.errors import BadInput, CommonbookError, Conflict, NotAllowed, NotFound
-from commonbook.model.invalidation import Cause
+from commonbook.model.invalidation import Invalidation
 from commonbook.model.memory import Filter, Memory
-from commonbook.model.reasoning import Waiting
+from commonbook.model.reasoning import InboxItem
 from commonbook.reasoning.notices import notice_id
 from tests.sharing.test_sharing_races import wrong_with_copies
 from tests.support.reasoning_model import CAP, OWNER, REASONING, Known, Model
@@ -311,7 +311,7 @@ class Histories(RuleBasedStateMachine):
 
     def triage_a_notice(self, who: str, at: int, by: int, verdict: str) -> None:
         dependent, invalidated, invalidating = self._notice(at)
-        told = notice_id(dependent, Cause(invalidated, invalidating))
+        told = notice_id(dependent, Invalidation(invalidated, invalidating))
         memory, successor = self.model.known[dependent], self._memory(by)
         self._triage(self.people[who], memory, told, verdict, successor, {(invalidated, invalidating)})
 
@@ -347,7 +347,7 @@ class Histories(RuleBasedStateMachine):
     def delete_a_notice(self, who: str, at: int) -> None:
         dependent, invalidated, invalidating = self._notice(at)
         memory, by = self.model.known[dependent], self.people[who]
-        told = notice_id(dependent, Cause(invalidated, invalidating))
+        told = notice_id(dependent, Invalidation(invalidated, invalidating))
         if self._do(self._refusal(by, memory), lambda: self.hands[by].delete(told)):
             memory.decisions.add((invalidated, invalidating))
 
@@ -509,10 +509,10 @@ class Histories(RuleBasedStateMachine):
         for one in told:
             self._check_notice(who, one)
 
-    def _cause(self, one: Waiting) -> tuple[str, str]:
+    def _cause(self, one: InboxItem) -> tuple[str, str]:
         return one.invalidated.id, one.invalidating.id if one.invalidating else "deleted"
 
-    def _check_notice(self, who: str, one: Waiting) -> None:
+    def _check_notice(self, who: str, one: InboxItem) -> None:
         assert one.space == self.model.known[one.dependent.id].space
         assert one.text == self.model.known[one.dependent.id].text
         assert (one.path[0], one.path[-1]) == (one.invalidated.id, one.dependent.id)

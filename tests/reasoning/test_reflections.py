@@ -474,8 +474,8 @@ def test_bad_decisions_are_refused_and_change_nothing(book, old, new):
 def test_a_notice_expires_and_the_doubt_does_not(book, old, new, monkeypatch):
     dependent = book.reflect("oil is cheap", [old], space="a").id
     book.supersede(old, new)
-    later = book._parts.clock.now() + timedelta(days=8)
-    monkeypatch.setattr(book._parts.clock, "now", lambda: later, raising=False)
+    later = book._engines.clock.now() + timedelta(days=8)
+    monkeypatch.setattr(book._engines.clock, "now", lambda: later, raising=False)
     assert told(book) == set()
     (notice,) = book.inbox(expired=True).items
     assert notice.expired

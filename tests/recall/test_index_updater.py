@@ -31,10 +31,10 @@ from commonbook.engines.index.mapped_index import MappedIndex
 from commonbook.engines.process.fair_lock import FairLock
 from commonbook.errors import Busy, HomeReadOnly, NotFound
 from commonbook.model.memory import Draft
-from commonbook.model.recall import Recalled
+from commonbook.model.recall import RecallResult
 from commonbook.model.spaces import OWNER_ACTOR
 from commonbook.recall import index_updater
-from commonbook.recall.index_updater import FEW
+from commonbook.recall.index_updater import FEW_CHANGES
 from commonbook.recall.recaller import Recaller
 from tests.support.crashing import save
 from tests.support.index_worlds import start
@@ -76,7 +76,7 @@ def _with_index(book: Book, index: MappedIndex) -> Book:
     """Return the same book with another index. It is not to be closed: the parts are the book's own."""
     recaller = Recaller(index, _table(), _table())
     return Book(
-        book._parts,
+        book._engines,
         book._settings,
         actor=OWNER_ACTOR,
         transfers=book._transfers,
@@ -85,7 +85,7 @@ def _with_index(book: Book, index: MappedIndex) -> Book:
     )
 
 
-def _plain(recalled: Recalled) -> list[dict[str, Any]]:
+def _plain(recalled: RecallResult) -> list[dict[str, Any]]:
     return [hit._asdict() for hit in recalled.hits]
 
 
@@ -192,7 +192,7 @@ def _name(trouble: Callable[..., object]) -> str:
 TROUBLES = (shutil.rmtree, _half, _without_one, _emptied, _a_file, _another_homes, _another_homes_segments)
 
 
-@pytest.mark.parametrize("number", [20, FEW + 2], ids=["few", "many"])
+@pytest.mark.parametrize("number", [20, FEW_CHANGES + 2], ids=["few", "many"])
 @pytest.mark.parametrize("trouble", TROUBLES, ids=_name)
 def test_whatever_becomes_of_the_index_recall_is_right(home, open_book, true, trouble, number):
     _fill(home, number)
@@ -202,7 +202,7 @@ def test_whatever_becomes_of_the_index_recall_is_right(home, open_book, true, tr
     book.remember_many(_drafts(random.Random(7), 20))
     with closing(commonbook.open(home)) as another:
         assert _answers(book) == _answers(another) == true(book)
-        another.remember_many(_drafts(random.Random(8), FEW + 2 if number > FEW else 2))
+        another.remember_many(_drafts(random.Random(8), FEW_CHANGES + 2 if number > FEW_CHANGES else 2))
         wanted = true(book)
         assert _answers(book) == _answers(another) == wanted
         assert any(wanted)
@@ -211,7 +211,7 @@ def test_whatever_becomes_of_the_index_recall_is_right(home, open_book, true, tr
 @pytest.mark.parametrize("trouble", [shutil.rmtree, _half, _another_homes], ids=_name)
 def test_trouble_under_an_open_book_does_not_reach_its_answers(home, book, true, trouble):
     """Files are exchanged, not cut short in place: what an open book has mapped stays as it was."""
-    book.remember_many(_drafts(random.Random(SEED), FEW + 20))
+    book.remember_many(_drafts(random.Random(SEED), FEW_CHANGES + 20))
     before = _answers(book)
     copy = home.parent / "aside"
     shutil.copytree(_index(home), copy / "index")
@@ -228,14 +228,14 @@ def test_trouble_under_an_open_book_does_not_reach_its_answers(home, book, true,
 def test_where_the_index_cannot_be_written_recall_is_right_and_a_reindex_says_why(home, book, true, monkeypatch):
     tried = 0
 
-    def refused(path: str, bundle: array_files.Bundle) -> None:
+    def refused(path: str, bundle: array_files.ArrayFile) -> None:
         nonlocal tried
         tried += 1
         raise PermissionError(errno.EACCES, "Permission denied", path)
 
     now = 1_000.0
     monkeypatch.setattr(index_updater, "time", SimpleNamespace(monotonic=lambda: now))
-    book.remember_many(_drafts(random.Random(SEED), FEW + 20))
+    book.remember_many(_drafts(random.Random(SEED), FEW_CHANGES + 20))
     with monkeypatch.context() as patched:
         patched.setattr(array_files, "write", refused)
         directly = _answers(_with_index(book, _NoIndex(str(home / "none"))))
@@ -273,7 +273,7 @@ def _put_back(home: Path, backup: Path, *, whole: bool) -> None:
 
 
 # With `few`, nothing is written down: the index that is not believed stays where it is, and must count in no score.
-@pytest.mark.parametrize("number", [FEW + 30, 20], ids=["many", "few"])
+@pytest.mark.parametrize("number", [FEW_CHANGES + 30, 20], ids=["many", "few"])
 @pytest.mark.parametrize("whole", [True, False], ids=["all but the index", "state.db alone"])
 def test_an_index_that_is_newer_than_the_book_is_not_believed(home, open_book, true, tmp_path, number, whole):
     _fill(home, number)
@@ -300,11 +300,11 @@ def test_an_index_that_is_newer_than_the_book_is_not_believed(home, open_book, t
     book.remember_many(_drafts(dice, 40))
     assert _answers(book) == true(book)
     with closing(commonbook.open(home)) as another:
-        another.remember_many(_drafts(dice, FEW + 10))
+        another.remember_many(_drafts(dice, FEW_CHANGES + 10))
         assert _answers(another) == _answers(book) == true(book)
 
 
-@pytest.mark.parametrize("number", [FEW + 30, 20], ids=["many", "few"])
+@pytest.mark.parametrize("number", [FEW_CHANGES + 30, 20], ids=["many", "few"])
 def test_the_index_of_a_copy_that_went_its_own_way_is_not_believed(home, tmp_path, true, number):
     """A copied home has the same id and the same spaces: only the log tells the two apart."""
     _fill(home, number)
@@ -511,20 +511,20 @@ def test_more_changes_than_a_tail_holds_are_written_down_and_fewer_are_not(home,
         return sum(one.number for one in seen.applied.values()) if seen else 0
 
     dice = random.Random(SEED)
-    book.remember_many(_drafts(dice, FEW))
+    book.remember_many(_drafts(dice, FEW_CHANGES))
     assert _answers(book) == true(book)
     assert written() == 0, "so few should have been searched directly"
     book.remember_many(_drafts(dice, 1))
     assert _answers(book) == true(book)
-    assert written() == FEW + 1
+    assert written() == FEW_CHANGES + 1
     ids = [memory.id for memory in book.list(limit=200).items]
     for at, id_ in enumerate(ids[:70]):
         book.edit(id_, text=_text(dice)) if at % 2 else book.delete(id_)
     assert _answers(book) == true(book)
-    assert written() == FEW + 1
+    assert written() == FEW_CHANGES + 1
     book.delete(*ids[70:])
     assert _answers(book) == true(book)
-    assert written() > FEW + 1
+    assert written() > FEW_CHANGES + 1
 
 
 # --- several processes and threads
@@ -574,7 +574,7 @@ def test_what_one_process_wrote_another_finds_in_its_very_next_recall(book, read
     other = reader()
     other.ready()
     # On the way it becomes too much to be searched directly, and is written down.
-    book.remember_many(_drafts(random.Random(SEED), FEW - 20))
+    book.remember_many(_drafts(random.Random(SEED), FEW_CHANGES - 20))
     ids: list[str] = []
     for at in range(50):
         word = "samovar"
@@ -595,7 +595,7 @@ def test_what_one_process_wrote_another_finds_in_its_very_next_recall(book, read
 
 
 def test_four_processes_that_catch_up_at_once_all_answer_right(book, reader, true):
-    book.remember_many(_drafts(random.Random(SEED), 3 * FEW))
+    book.remember_many(_drafts(random.Random(SEED), 3 * FEW_CHANGES))
     readers = [reader() for _ in range(4)]
     for one in readers:
         one.ready()
@@ -605,11 +605,11 @@ def test_four_processes_that_catch_up_at_once_all_answer_right(book, reader, tru
         for one in readers:
             one.ask(**QUESTIONS[0], spaces=SPACES)
         assert [one.told() for one in readers] == [wanted] * 4
-        book.remember_many(_drafts(random.Random(round_), FEW + 1))
+        book.remember_many(_drafts(random.Random(round_), FEW_CHANGES + 1))
 
 
 def test_threads_of_one_book_find_what_they_just_wrote(book, true):
-    book.remember_many(_drafts(random.Random(SEED), FEW - 20))
+    book.remember_many(_drafts(random.Random(SEED), FEW_CHANGES - 20))
     missing: list[str] = []
 
     def work(who: int) -> None:
@@ -668,7 +668,7 @@ def test_an_index_that_begins_with_what_is_deleted_has_all_vectors(home, book, t
     """500 changes are laid out at once: where these are all deletions, the index thinks that vectors have no length."""
     ids = [one.id for one in book.remember_many([Draft(text=f"note {at}", space="alpha") for at in range(510)])]
     book.delete(*ids)
-    book.remember_many(_drafts(random.Random(SEED), FEW + 10))
+    book.remember_many(_drafts(random.Random(SEED), FEW_CHANGES + 10))
     book.reindex(anew=True)
     assert MappedIndex(str(_index(home))).view().marker is not None, "the index that was just made cannot be read back"
     assert _answers(book) == true(book)
@@ -690,7 +690,7 @@ def test_a_recall_does_not_wait_for_whoever_writes_the_index(home, book, monkeyp
         waited.append(wait)
         raise Busy("somebody writes", fix="wait")
 
-    book.remember_many(_drafts(random.Random(SEED), FEW + 10))
+    book.remember_many(_drafts(random.Random(SEED), FEW_CHANGES + 10))
     monkeypatch.setattr(FairLock, "hold", busy)
     assert book.recall("kettle", spaces=SPACES).hits
     assert waited, "nobody wanted to write, so this proves nothing"
@@ -698,6 +698,6 @@ def test_a_recall_does_not_wait_for_whoever_writes_the_index(home, book, monkeyp
 
 
 def test_a_lock_that_cannot_be_opened_does_not_stop_recall(home, book):
-    book.remember_many(_drafts(random.Random(SEED), FEW + 10))
+    book.remember_many(_drafts(random.Random(SEED), FEW_CHANGES + 10))
     (home / ".commonbook" / "index.lock").mkdir()
     assert book.recall("kettle", spaces=SPACES).hits

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from commonbook.model.session import Sent
+from commonbook.model.session import NewMessage
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DIFFERENT = {"memory", "title", "source"}
@@ -28,9 +28,9 @@ def texts(book, **asked):
 @pytest.fixture
 def mixed(book):
     """Two sessions and some notes, one after the other; nothing is settled yet."""
-    book.append("s", [Sent("one", time=at(1)), Sent("four", time=at(4))], tags=["x"])
+    book.append("s", [NewMessage("one", time=at(1)), NewMessage("four", time=at(4))], tags=["x"])
     book.remember("two", occurred=at(2), tags=["x"])
-    book.append("t", [Sent("three", time=at(3)), Sent("six", time=at(6))])
+    book.append("t", [NewMessage("three", time=at(3)), NewMessage("six", time=at(6))])
     book.remember("five", occurred=at(5))
     return book
 
@@ -75,7 +75,7 @@ def test_of_what_was_said_at_one_moment_the_last_said_comes_first(book):
 
 
 def test_of_messages_found_by_a_question_tags_and_times_do_not_change_with_settling(book):
-    book.append("s", [Sent("the walrus sleeps", time=at(1))], tags=["x", "y"])
+    book.append("s", [NewMessage("the walrus sleeps", time=at(1))], tags=["x", "y"])
     (before,) = book.recall("walrus", tags=["y"]).hits
     assert (before.tags, before.created, before.occurred) == (("x", "y"), at(1), at(1))
     book.settle("s")

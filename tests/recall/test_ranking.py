@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonbook.ports.index import BY_USER, IS_CHAT, IS_QUESTION, TELLS_TIME, Pool
-from commonbook.recall.ranking import PARTS, Near, Question, Scores, idf, is_short_question, rank, said, share
+from commonbook.ports.index import BY_USER, IS_CHAT, IS_QUESTION, TELLS_TIME, CandidatePool
+from commonbook.recall.ranking import PARTS, Near, Question, Scores, idf, is_short_question, rank, share, word_weights
 
 TERMS = ("bill", "alic")
 """What is asked for; near terms get the places behind them."""
@@ -46,7 +46,7 @@ class Ranked(NamedTuple):
     parts: dict[str, dict[str, float]]
 
 
-def pool_of(passages: Sequence[Passage], near: Sequence[str] = ()) -> tuple[Pool, list[Passage]]:
+def pool_of(passages: Sequence[Passage], near: Sequence[str] = ()) -> tuple[CandidatePool, list[Passage]]:
     """Lay passages out as an index does: by thread and position, terms and vectors in arrays."""
     rows = sorted(passages, key=lambda one: (one.thread, one.position))
     threads = sorted({one.thread for one in rows})
@@ -67,7 +67,7 @@ def pool_of(passages: Sequence[Passage], near: Sequence[str] = ()) -> tuple[Pool
     def numbers(values: list[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         return np.array(values, np.int64)
 
-    pool = Pool(
+    pool = CandidatePool(
         name=lambda row: (rows[row].name, rows[row].thread),
         speakers=speakers,
         speaker=numbers([speakers.index(one.speaker) for one in rows]),
@@ -282,7 +282,7 @@ def test_a_long_passage_needs_a_term_more_often():
 
 
 def test_a_text_is_said_by_the_words_that_are_not_small():
-    found = said(["the", "bill", "of", "the", "bill"], frozenset({"the", "of"}))
+    found = word_weights(["the", "bill", "of", "the", "bill"], frozenset({"the", "of"}))
     assert found == {"bill": share(2, 5)}
 
 

@@ -23,31 +23,31 @@ from commonbook.book.book import Book
 from commonbook.engines.index.mapped_index import MappedIndex
 from commonbook.engines.process.clock import SystemClock
 from commonbook.errors import BadInput, BadSpaceName, BadText, BadTime, CommonbookError
-from commonbook.markdown.transcript import Utterance, render
+from commonbook.markdown.transcript import TranscriptMessage, render
 from commonbook.model.memory import Draft
-from commonbook.model.recall import Hit, Recalled
+from commonbook.model.recall import Hit, RecallResult
 from commonbook.recall import indexed_passages, scoring
 from commonbook.text import time_expressions
 from tests.conftest import OpenBook
 from tests.support.paraphrases import ASKED, OTHERS
 
 
-def ids(found: Recalled) -> list[str]:
+def ids(found: RecallResult) -> list[str]:
     return [hit.id for hit in found.hits]
 
 
-def texts(found: Recalled) -> list[str]:
+def texts(found: RecallResult) -> list[str]:
     return [hit.text for hit in found.hits]
 
 
-def untimed(found: Recalled) -> tuple[object, ...]:
+def untimed(found: RecallResult) -> tuple[object, ...]:
     """Return all of an answer but how long it took."""
     return found.hits, tuple(found.steps), found.notes
 
 
-def said(number: int, text: str, *, author: str = "user:alice", role: str = "user", day: int = 7) -> Utterance:
+def said(number: int, text: str, *, author: str = "user:alice", role: str = "user", day: int = 7) -> TranscriptMessage:
     time = datetime(2026, 5, day, 10, number, tzinfo=UTC)
-    return Utterance(f"0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c{number:02x}", number, author, role, time, text)
+    return TranscriptMessage(f"0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c{number:02x}", number, author, role, time, text)
 
 
 @pytest.fixture(params=[False, True], ids=["in the tail", "in the index"])
@@ -310,7 +310,7 @@ _TABLES = {
 
 def _state(book: Book, engine: str) -> tuple[list[object], dict[str, tuple[bytes, int]]]:
     """Every row of the book, and every file."""
-    with book._parts.db.reading() as tx:
+    with book._engines.db.reading() as tx:
         rows = [(name, sorted(map(repr, tx.rows(f"SELECT * FROM {name}")))) for (name,) in tx.rows(_TABLES[engine])]
     files = sorted(Path(book.home).rglob("*.md"))
     return [*rows], {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
@@ -1013,7 +1013,7 @@ def test_every_moment_is_matched_by_its_day_in_the_homes_zone(zone):
     times = np.array([indexed_passages.micros(moment) for moment in moments])
     parts: Any = SimpleNamespace(zone=ZoneInfo(zone))
     for asked in ("in May 1937", "in December", "on the 1st of January 2026", "in 2026"):
-        named = time_expressions.named(asked)
+        named = time_expressions.named_dates(asked)
         assert named
         one_by_one = [named.match(scoring._day(parts, at)) for at in times.tolist()]
         assert scoring.matching_days(parts, named, times).tolist() == one_by_one

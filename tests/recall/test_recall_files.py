@@ -16,14 +16,14 @@ import pytest
 
 import commonbook
 from commonbook.book.book import Book
-from commonbook.markdown.transcript import Utterance, render
+from commonbook.markdown.transcript import TranscriptMessage, render
 from commonbook.model.memory import Draft
-from commonbook.model.recall import Hit, Recalled
+from commonbook.model.recall import Hit, RecallResult
 from tests.conftest import OpenBook
 from tests.support.hand_edits import change
 
 
-def ids(found: Recalled) -> list[str]:
+def ids(found: RecallResult) -> list[str]:
     return [hit.id for hit in found.hits]
 
 
@@ -132,7 +132,10 @@ def test_new_moved_and_removed_files_show_in_recall(book: Book, home: Path):
 
 def test_an_edited_line_of_a_transcript_changes_what_its_message_says(book: Book, home: Path):
     when = datetime(2026, 5, 7, 10, tzinfo=UTC)
-    talk = [Utterance(f"m{n}", n, "user:alice", "user", when, f"The {word}") for n, word in enumerate(("owl", "heron"))]
+    talk = [
+        TranscriptMessage(f"m{n}", n, "user:alice", "user", when, f"The {word}")
+        for n, word in enumerate(("owl", "heron"))
+    ]
     receipt = book.remember(render(talk), kind="episode", title="Talk")
     book.reindex()
     change(home / receipt.path, "The heron", "The walrus")
@@ -168,7 +171,7 @@ def fill(book: Book, *, many: int = 60) -> None:
     made = book.remember_many(drafts)
     when = datetime(2026, 5, 7, 10, tzinfo=UTC)
     talk = [
-        Utterance(
+        TranscriptMessage(
             f"0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c{n:02x}", n, f"user:{who}", "user", when, f"The {words[n]} sleeps"
         )
         for n, who in enumerate(("alice", "bob", "alice", "carol"))

@@ -17,7 +17,7 @@ ONE, OTHER = "model-one/2", "model-two/2"
 
 @pytest.fixture
 def db(book: Book) -> Database:
-    return book._parts.db
+    return book._engines.db
 
 
 def packed(*numbers: float) -> bytes:
@@ -28,21 +28,21 @@ def test_what_was_kept_is_known_byte_for_byte(db):
     made = {vectors.hash_of("one"): packed(0.5, -1.25), vectors.hash_of("two"): bytes(range(256))}
 
     def operation(tx):
-        vectors.keep(tx, ONE, made)
+        vectors.put(tx, ONE, made)
 
     db.write(operation)
     with db.reading() as tx:
-        assert vectors.known(tx, ONE, [*made, vectors.hash_of("three")]) == made
+        assert vectors.get_many(tx, ONE, [*made, vectors.hash_of("three")]) == made
 
 
 def test_vectors_of_another_embedder_are_never_among_the_known_ones(db):
     name = vectors.hash_of("one")
 
     def operation(tx):
-        vectors.keep(tx, ONE, {name: packed(1)})
-        assert vectors.known(tx, OTHER, [name]) == {}
-        vectors.keep(tx, OTHER, {name: packed(2)})
-        assert vectors.known(tx, ONE, [name]) == {name: packed(1)}
+        vectors.put(tx, ONE, {name: packed(1)})
+        assert vectors.get_many(tx, OTHER, [name]) == {}
+        vectors.put(tx, OTHER, {name: packed(2)})
+        assert vectors.get_many(tx, ONE, [name]) == {name: packed(1)}
         assert vectors.count(tx) == 2
 
     db.write(operation)
@@ -51,9 +51,9 @@ def test_vectors_of_another_embedder_are_never_among_the_known_ones(db):
 def test_of_two_vectors_for_one_text_the_later_stands(db):
 
     def operation(tx):
-        vectors.keep(tx, ONE, {"a": packed(1)})
-        vectors.keep(tx, ONE, {"a": packed(2), "b": packed(3)})
-        assert vectors.known(tx, ONE, ["a", "b"]) == {"a": packed(2), "b": packed(3)}
+        vectors.put(tx, ONE, {"a": packed(1)})
+        vectors.put(tx, ONE, {"a": packed(2), "b": packed(3)})
+        assert vectors.get_many(tx, ONE, ["a", "b"]) == {"a": packed(2), "b": packed(3)}
 
     db.write(operation)
 
@@ -62,8 +62,8 @@ def test_any_number_can_be_kept_and_asked_for_at_once(db):
     made = {vectors.hash_of(str(at)): packed(at) for at in range(40_000)}
 
     def operation(tx):
-        vectors.keep(tx, ONE, made)
-        assert vectors.known(tx, ONE, [*made, *made]) == made
+        vectors.put(tx, ONE, made)
+        assert vectors.get_many(tx, ONE, [*made, *made]) == made
         assert vectors.count(tx) == len(made)
 
     db.write(operation)
@@ -72,8 +72,8 @@ def test_any_number_can_be_kept_and_asked_for_at_once(db):
 def test_nothing_is_no_special_case(db):
 
     def operation(tx):
-        vectors.keep(tx, ONE, {})
-        assert vectors.known(tx, ONE, []) == {}
+        vectors.put(tx, ONE, {})
+        assert vectors.get_many(tx, ONE, []) == {}
         assert (vectors.count(tx), vectors.drop_others(tx, ONE)) == (0, 0)
 
     db.write(operation)
@@ -82,11 +82,11 @@ def test_nothing_is_no_special_case(db):
 def test_dropping_the_others_leaves_ones_own(db):
 
     def operation(tx):
-        vectors.keep(tx, ONE, {"a": packed(1)})
-        vectors.keep(tx, OTHER, {"a": packed(2), "b": packed(3)})
+        vectors.put(tx, ONE, {"a": packed(1)})
+        vectors.put(tx, OTHER, {"a": packed(2), "b": packed(3)})
         assert vectors.drop_others(tx, ONE) == 2
-        assert vectors.known(tx, ONE, ["a"]) == {"a": packed(1)}
-        assert vectors.known(tx, OTHER, ["a", "b"]) == {}
+        assert vectors.get_many(tx, ONE, ["a"]) == {"a": packed(1)}
+        assert vectors.get_many(tx, OTHER, ["a", "b"]) == {}
 
     db.write(operation)
 

@@ -27,7 +27,7 @@ import pytest
 
 import commonbook
 from commonbook.errors import BadInput, BadText, BadTime, Conflict, KeyConflict, TooLarge
-from commonbook.model.session import MAX_MESSAGE_BYTES, MAX_MESSAGES, Sent
+from commonbook.model.session import MAX_MESSAGE_BYTES, MAX_MESSAGES, NewMessage
 from commonbook.text import recall_fence
 from tests.support import capture_child, crashing
 from tests.support.capture_child import POINTS, logs_of, shape_of, wrong_with
@@ -51,7 +51,7 @@ def seqs(receipt):
 
 
 def test_a_receipt_says_what_each_message_became(book):
-    receipt = book.append("s", ["one", Sent("my password=hunter2x9 is", client_id="c"), "three"])
+    receipt = book.append("s", ["one", NewMessage("my password=hunter2x9 is", client_id="c"), "three"])
     assert receipt.session == "s"
     assert seqs(receipt) == [1, 2, 3]
     assert [one.new for one in receipt.messages] == [True, True, True]
@@ -63,7 +63,14 @@ def test_a_receipt_says_what_each_message_became(book):
 
 
 def test_a_message_keeps_who_said_it_when_and_in_which_role(book):
-    book.append("s", [Sent("by me"), Sent("by it", role="assistant"), Sent("by her", author="user:ada", time=NOON)])
+    book.append(
+        "s",
+        [
+            NewMessage("by me"),
+            NewMessage("by it", role="assistant"),
+            NewMessage("by her", author="user:ada", time=NOON),
+        ],
+    )
     first, second, third = book.messages("s").items
     assert (first.role, first.author) == ("user", "user:local")
     assert (second.role, second.author) == ("assistant", "agent:assistant")
@@ -75,14 +82,14 @@ def test_a_batch_with_one_bad_message_changes_nothing_and_names_it(book):
     book.append("s", ["one"])
     log = len(book.log(space="personal"))
     bad = {
-        Sent("nul \0 byte"): BadText,
-        Sent("half \ud800 character"): BadText,
-        Sent("x", role="No Role"): BadInput,
-        Sent("x", author="two\nlines"): BadInput,
-        Sent("x", client_id=""): BadInput,
-        Sent("x" * (MAX_MESSAGE_BYTES + 1)): TooLarge,
-        Sent("\u00e4" * (MAX_MESSAGE_BYTES // 2 + 1)): TooLarge,
-        Sent("x", time="no time at all"): BadTime,
+        NewMessage("nul \0 byte"): BadText,
+        NewMessage("half \ud800 character"): BadText,
+        NewMessage("x", role="No Role"): BadInput,
+        NewMessage("x", author="two\nlines"): BadInput,
+        NewMessage("x", client_id=""): BadInput,
+        NewMessage("x" * (MAX_MESSAGE_BYTES + 1)): TooLarge,
+        NewMessage("\u00e4" * (MAX_MESSAGE_BYTES // 2 + 1)): TooLarge,
+        NewMessage("x", time="no time at all"): BadTime,
     }
     for message, error in bad.items():
         with pytest.raises(error) as caught:
@@ -105,7 +112,7 @@ def test_what_no_session_can_be_called_is_refused(book):
 
 def test_an_append_of_nothing_or_of_no_text_is_refused(book):
     no_text: Any = None
-    for nothing in ([], [no_text], ["text", 5], [Sent(no_text)], [Sent("text", role=no_text)]):
+    for nothing in ([], [no_text], ["text", 5], [NewMessage(no_text)], [NewMessage("text", role=no_text)]):
         with pytest.raises(BadInput):
             book.append("s", nothing)
     assert book.sessions() == ()
@@ -166,7 +173,7 @@ def _as_tasks(append):
 def test_a_hundred_tasks_append_the_same_words_in_the_same_millisecond(place, open_book, how):
     book = open_book()
     receipts = []
-    how(lambda: receipts.append(book.append("s", [Sent("the same words", time=NOON)])))
+    how(lambda: receipts.append(book.append("s", [NewMessage("the same words", time=NOON)])))
     told = [one for receipt in receipts for one in receipt.messages]
     assert sorted(one.seq for one in told) == list(range(1, 101))
     stored = book.messages("s", limit=200).items
@@ -198,7 +205,7 @@ def test_four_processes_append_to_one_session_in_one_order(place):
 @pytest.mark.parametrize("settled", [False, True], ids=["before settling", "after settling"])
 def test_the_same_batch_again_gives_the_first_receipt_and_stores_nothing(place, open_book, settled):
     book = open_book()
-    batch = [Sent(f"text {number}", client_id=f"c{number}") for number in range(4)]
+    batch = [NewMessage(f"text {number}", client_id=f"c{number}") for number in range(4)]
     first = book.append("s", batch)
     if settled:
         book.settle("s")
@@ -211,12 +218,12 @@ def test_the_same_batch_again_gives_the_first_receipt_and_stores_nothing(place, 
     assert again.settled is settled
     assert texts(book, "s") == [f"text {number}" for number in range(4)]
     assert len(book.log(space="personal")) == entries
-    for other in (Sent("other text", client_id="c2"), Sent("text 2", role="assistant", client_id="c2")):
+    for other in (NewMessage("other text", client_id="c2"), NewMessage("text 2", role="assistant", client_id="c2")):
         with pytest.raises(KeyConflict) as caught:
-            book.append("s", [Sent("new", client_id="new"), other])
+            book.append("s", [NewMessage("new", client_id="new"), other])
         assert caught.value.item == 1
     assert texts(book, "s") == [f"text {number}" for number in range(4)]
-    mixed = book.append("s", [Sent("new", client_id="new"), batch[3], Sent("newer")])
+    mixed = book.append("s", [NewMessage("new", client_id="new"), batch[3], NewMessage("newer")])
     assert [(one.seq, one.new) for one in mixed.messages] == [(5, True), (4, False), (6, True)]
     assert mixed.settled is False
     book.close()
@@ -224,16 +231,18 @@ def test_the_same_batch_again_gives_the_first_receipt_and_stores_nothing(place, 
 
 
 def test_one_client_id_twice_in_one_batch_is_stored_once(book):
-    receipt = book.append("s", [Sent("same", client_id="c"), Sent("same", client_id="c"), Sent("next")])
+    receipt = book.append(
+        "s", [NewMessage("same", client_id="c"), NewMessage("same", client_id="c"), NewMessage("next")]
+    )
     assert [(one.seq, one.new) for one in receipt.messages] == [(1, True), (1, False), (2, True)]
     with pytest.raises(KeyConflict):
-        book.append("s", [Sent("a", client_id="d"), Sent("b", client_id="d")])
+        book.append("s", [NewMessage("a", client_id="d"), NewMessage("b", client_id="d")])
     assert texts(book, "s") == ["same", "next"]
 
 
 def test_a_client_id_is_its_sessions_own(book):
-    assert book.append("s", [Sent("one", client_id="c")]).messages[0].new
-    assert book.append("t", [Sent("two", client_id="c")]).messages[0].new
+    assert book.append("s", [NewMessage("one", client_id="c")]).messages[0].new
+    assert book.append("t", [NewMessage("two", client_id="c")]).messages[0].new
 
 
 def test_twenty_threads_that_send_the_same_client_id_store_it_once(open_book):
@@ -243,7 +252,7 @@ def test_twenty_threads_that_send_the_same_client_id_store_it_once(open_book):
 
     def send(at):
         ready.wait()
-        told.append(books[at % 4].append("s", [Sent("once", client_id="c")]).messages[0])
+        told.append(books[at % 4].append("s", [NewMessage("once", client_id="c")]).messages[0])
 
     _together([threading.Thread(target=send, args=(at,)) for at in range(20)])
     assert Counter(one.new for one in told) == {True: 1, False: 19}
@@ -481,8 +490,8 @@ def test_a_message_of_a_megabyte_is_stored_whole_settled_and_found(place, open_b
 
 @pytest.mark.slow
 def test_ten_thousand_messages_in_one_call_are_stored_all_or_none(book):
-    many = [Sent(f"text {number}", client_id=f"c{number}") for number in range(MAX_MESSAGES)]
-    for bad in ([*many, "one more"], [*many[:-1], Sent("bad \0")]):
+    many = [NewMessage(f"text {number}", client_id=f"c{number}") for number in range(MAX_MESSAGES)]
+    for bad in ([*many, "one more"], [*many[:-1], NewMessage("bad \0")]):
         with pytest.raises(BadInput):
             book.append("s", bad)
     assert book.sessions() == ()
@@ -500,7 +509,7 @@ def test_recalled_text_that_comes_back_in_a_prompt_is_not_stored_again(book):
     book.remember("The heron nests in the mill.", space="personal")
     recalled = book.recall("heron", spaces="personal").hits[0].passage
     fenced = recall_fence.fence([recalled])
-    receipt = book.append("s", [f"{fenced}\n\nWhere does it nest?", Sent(f"Look: {fenced}", role="assistant")])
+    receipt = book.append("s", [f"{fenced}\n\nWhere does it nest?", NewMessage(f"Look: {fenced}", role="assistant")])
     for one in book.messages("s").items:
         assert "heron" not in one.text
     assert "Where does it nest?" in texts(book, "s")[0]
@@ -512,20 +521,20 @@ def test_recalled_text_that_comes_back_in_a_prompt_is_not_stored_again(book):
 
 def test_secrets_are_masked_before_they_are_stored_and_a_repeat_is_still_one(book, stored):
     secret = "ghp_" + "aB3dE5fG7h" * 3 + "aB3dE5"
-    sent = Sent(f"use {secret} or <private>my cat Minka</private> now", client_id="c")
+    sent = NewMessage(f"use {secret} or <private>my cat Minka</private> now", client_id="c")
     first = book.append("s", [sent])
     assert first.messages[0].masked == 2
     again = book.append("s", [sent])
     assert [(one.id, one.new, one.masked) for one in again.messages] == [(first.messages[0].id, False, 2)]
     with pytest.raises(Conflict):
-        book.append("s", [Sent(texts(book, "s")[0], client_id="c")])
+        book.append("s", [NewMessage(texts(book, "s")[0], client_id="c")])
     book.settle("s")
     book.close()
     assert b"[masked" in b"".join(stored().values())
     assert [name for name, data in stored().items() if secret.encode() in data or b"Minka" in data] == []
 
 
-@pytest.mark.parametrize("one", ["hello", b"hello", Sent("hello"), {"text": "hello"}, None, 7], ids=repr)
+@pytest.mark.parametrize("one", ["hello", b"hello", NewMessage("hello"), {"text": "hello"}, None, 7], ids=repr)
 def test_one_message_that_is_not_in_a_list_does_not_become_several(book, one):
     with pytest.raises(BadInput) as caught:
         book.append("s", one)

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from commonbook.engines.embedders.static_table import Floats, StaticTable
-from commonbook.recall.indexed_passages import said
-from commonbook.sessions.episode_boundaries import Limits, Message, Run, bond, runs, tokens
+from commonbook.recall.indexed_passages import embedding_input
+from commonbook.sessions.episode_boundaries import Limits, Message, Segment, cohesion, segments, tokens
 
 START = datetime(2026, 5, 4, 9, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -30,7 +30,7 @@ def chat(*texts: str, role: str = "", every: timedelta = MINUTE, after: Sequence
 
 
 def cut(messages: Sequence[Message], *, wait: timedelta = timedelta(0), **more) -> list[tuple[int, int, str]]:
-    found = runs(messages, now=messages[-1].time + wait, **more)
+    found = segments(messages, now=messages[-1].time + wait, **more)
     return [(run.first, run.last, run.reason) for run in found]
 
 
@@ -45,7 +45,7 @@ def test_a_silence_ends_a_run_and_the_last_one_stays_open():
     assert cut(morning, wait=timedelta(minutes=59)) == []
     assert cut(morning, wait=timedelta(hours=1)) == [(1, 4, "gap")]
     assert cut(morning, flush=True) == [(1, 4, "flush")]
-    assert runs([], now=START, flush=True) == []
+    assert segments([], now=START, flush=True) == []
 
 
 def test_a_question_waits_longer_for_its_answer():
@@ -61,8 +61,8 @@ def test_a_question_waits_longer_for_its_answer():
 
 def test_clocks_that_go_backwards_end_nothing():
     messages = [Message(at, "assistant", START - at * timedelta(hours=2), "tick") for at in range(5)]
-    assert runs(messages, now=START) != []
-    assert runs(messages[:-1], now=messages[-2].time) == []
+    assert segments(messages, now=START) != []
+    assert segments(messages[:-1], now=messages[-2].time) == []
 
 
 # --- size
@@ -105,7 +105,7 @@ def test_a_call_keeps_its_answer_and_a_question_its_reply():
         "assistant",
     ]
     messages = [Message(at, role, START, "text") for at, role in enumerate(roles)]
-    assert [bond(before, after) for before, after in pairwise(messages)] == [1, 2, 0, 2, 2, 0, 0, 1, 2, 0]
+    assert [cohesion(before, after) for before, after in pairwise(messages)] == [1, 2, 0, 2, 2, 0, 0, 1, 2, 0]
     assert cut(messages, limits=Limits(messages=5))[0] == (0, 2, "size")
     assert cut(messages, limits=Limits(messages=6))[0] == (0, 5, "size")
     assert cut(messages, limits=Limits(messages=8))[0] == (0, 6, "size")
@@ -189,7 +189,7 @@ TABLE = StaticTable()
 
 @cache
 def vector(text: str) -> Floats:
-    return np.asarray(TABLE.embed([said(text)])[0])
+    return np.asarray(TABLE.embed([embedding_input(text)])[0])
 
 
 def likeness(before: Sequence[str], after: Sequence[str]) -> float:
@@ -272,14 +272,16 @@ def test_runs_are_in_order_and_hold_each_message_once(said_so, limits, alike, wa
     for flush in (False, True):
         held = [
             seq
-            for run in runs(messages, now=now, likeness=alike, limits=limits, flush=flush)
+            for run in segments(messages, now=now, likeness=alike, limits=limits, flush=flush)
             for seq in seqs
             if run.first <= seq <= run.last
         ]
         assert held == seqs[: len(held)]
     assert held == seqs
     if wait == LATER:
-        assert all(run.reason != "flush" for run in runs(messages, now=now, likeness=alike, limits=limits, flush=True))
+        assert all(
+            run.reason != "flush" for run in segments(messages, now=now, likeness=alike, limits=limits, flush=True)
+        )
 
 
 @given(CHATS, LIMITS, LIKENESSES, st.data())
@@ -287,18 +289,18 @@ def test_runs_are_in_order_and_hold_each_message_once(said_so, limits, alike, wa
 def test_it_does_not_matter_in_how_many_steps_a_session_is_settled(said_so, limits, alike, data):
     messages = told(said_so)
     end = messages[-1].time if messages else START
-    once = runs(messages, now=end + LATER, likeness=alike, limits=limits)
-    settled: list[Run] = []
+    once = segments(messages, now=end + LATER, likeness=alike, limits=limits)
+    settled: list[Segment] = []
     for there in sorted(data.draw(st.lists(st.integers(1, max(len(messages), 1)), max_size=6))):
         known = messages[:there]
         # Any moment before the next message comes.
         now = messages[there].time if there < len(messages) else end
-        decided = runs(known, now=now, likeness=alike, limits=limits)
+        decided = segments(known, now=now, likeness=alike, limits=limits)
         assert decided == once[: len(decided)]
         unsettled = [message for message in known if not settled or message.seq > settled[-1].last]
-        settled += runs(unsettled, now=now, likeness=alike, limits=limits)
+        settled += segments(unsettled, now=now, likeness=alike, limits=limits)
     unsettled = [message for message in messages if not settled or message.seq > settled[-1].last]
-    assert settled + runs(unsettled, now=end + LATER, likeness=alike, limits=limits) == once
+    assert settled + segments(unsettled, now=end + LATER, likeness=alike, limits=limits) == once
 
 
 @given(CHATS, LIMITS, LIKENESSES)
@@ -306,17 +308,17 @@ def test_it_does_not_matter_in_how_many_steps_a_session_is_settled(said_so, limi
 def test_no_run_is_too_large_and_none_parts_what_belongs_together(said_so, limits, alike):
     messages = told(said_so)
     place = {message.seq: at for at, message in enumerate(messages)}
-    for run in runs(messages, now=START, likeness=alike, limits=limits, flush=True):
+    for run in segments(messages, now=START, likeness=alike, limits=limits, flush=True):
         first, after = place[run.first], place[run.last] + 1
         sizes = [tokens(message.text) for message in messages[first:after]]
         assert len(sizes) == 1 or (len(sizes) <= limits.messages and sum(sizes) <= limits.tokens)
         if run.reason == "topic":
-            assert bond(*messages[after - 1 : after + 1]) == 0
+            assert cohesion(*messages[after - 1 : after + 1]) == 0
         elif run.reason == "gap":
             silence = messages[after].time - messages[after - 1].time
             asked = messages[after - 1].role in ("user", "tool_call") and messages[after].role in ("assistant", "tool")
             assert silence >= (limits.answer_gap if asked else limits.gap)
         elif run.reason == "size" and after < len(messages):
             alone = max(sizes[-1], tokens(messages[after].text)) > limits.tokens
-            parted = [bond(*messages[at - 1 : at + 1]) for at in range(first + 1, after + 1)]
+            parted = [cohesion(*messages[at - 1 : at + 1]) for at in range(first + 1, after + 1)]
             assert alone or parted[-1] == min(parted)

@@ -19,7 +19,7 @@ from commonbook.book.book import Book
 from commonbook.errors import CommonbookError
 from commonbook.markdown import transcript
 from commonbook.model.memory import Filter, Memory
-from commonbook.model.session import Sent
+from commonbook.model.session import NewMessage
 
 ROUNDS = int(os.environ.get("EPISODE_ROUNDS", "2"))
 SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
@@ -70,7 +70,9 @@ class World:
 
     def speak(self) -> None:
         self.said += 3
-        sent = [Sent(f"common word {number}", client_id=str(number)) for number in range(self.said - 3, self.said)]
+        sent = [
+            NewMessage(f"common word {number}", client_id=str(number)) for number in range(self.said - 3, self.said)
+        ]
         self.book.append(self.dice.choice(SESSIONS), sent[: self.dice.randrange(1, 4)])
 
     def settle(self) -> None:

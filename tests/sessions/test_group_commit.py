@@ -16,7 +16,7 @@ from contextlib import ExitStack
 import pytest
 
 from commonbook.errors import BadInput, Busy, DatabaseUnreachable
-from commonbook.sessions.group_commit import LATER, Apart, Later, Together
+from commonbook.sessions.group_commit import DEFERRED, Deferred, GroupCommit, RetryAlone
 
 
 class Desk:
@@ -39,7 +39,7 @@ class Desk:
     def go_on(self) -> None:
         self._open.set()
 
-    def do(self, asked: Sequence[str], /, *, patient: bool, alone: bool) -> Sequence[str | Later]:
+    def do(self, asked: Sequence[str], /, *, patient: bool, alone: bool) -> Sequence[str | Deferred]:
         self.parties.append((tuple(asked), patient))
         if not self._open.is_set():
             self.stopped.release()
@@ -48,7 +48,7 @@ class Desk:
             if one in self.spoilt:
                 raise self.spoilt[one]
         later = (set() if patient else self.taken) | (set() if alone else self.held)
-        return [LATER if one in later else one.upper() for one in asked]
+        return [DEFERRED if one in later else one.upper() for one in asked]
 
 
 class Interruption(BaseException):
@@ -65,8 +65,8 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def together() -> Together:
-    return Together()
+def together() -> GroupCommit:
+    return GroupCommit()
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def ctx() -> Iterator[Desk]:
 
 
 @pytest.fixture
-def going(together: Together, ctx: Desk) -> Iterator[Going]:
+def going(together: GroupCommit, ctx: Desk) -> Iterator[Going]:
     """Let threads go, each when the one before has come to wait."""
     with ThreadPoolExecutor(50) as pool:
 
@@ -252,7 +252,7 @@ def test_a_bug_is_told_to_whom_it_concerns(going, ctx):
         futures[3].result(60)
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError(), BadInput("no", fix="yes"), Apart()])
+@pytest.mark.parametrize("error", [ZeroDivisionError(), BadInput("no", fix="yes"), RetryAlone()])
 def test_who_comes_behind_those_who_come_later_still_goes_with_others(going, ctx, error):
     ctx.spoilt["bad"] = error
     asked = {"a1": "a", "bad": "b", "a2": "a", "b2": "b", "a3": "a"}
@@ -271,7 +271,7 @@ def test_what_one_asks_wrongly_by_itself_is_not_tried_again(going, ctx):
 
 def test_who_is_alone_and_patient_must_be_told_something(together):
     with pytest.raises(TypeError, match="must be told something"):
-        together.go("here", "a", lambda asked, *, patient, alone: [LATER for _ in asked], key="a")
+        together.go("here", "a", lambda asked, *, patient, alone: [DEFERRED for _ in asked], key="a")
 
 
 def test_of_places_that_were_taken_not_more_are_remembered_than_is_good(together, going, ctx, monkeypatch):
@@ -283,12 +283,12 @@ def test_of_places_that_were_taken_not_more_are_remembered_than_is_good(together
 
 
 def test_apart_lets_each_come_later(going, ctx):
-    ctx.spoilt["never with others"] = Apart()
+    ctx.spoilt["never with others"] = RetryAlone()
     futures = held(going, ctx) + [going(name) for name in ("a", "b")]
     bad = going("never with others")
     ctx.go_on()
     assert told(futures) == ["FIRST", "SECOND", "A", "B"]
-    with pytest.raises(Apart):
+    with pytest.raises(RetryAlone):
         bad.result(60)
 
 
@@ -317,10 +317,10 @@ def test_who_waits_behind_what_failed_goes_by_itself(going, ctx):
 
 def test_who_waits_for_what_is_taken_itself_keeps_nobody_from_the_same_place(together, going, ctx):
     place: Desk = ctx
-    ctx.held.add("stuck")
+    ctx.locked_session.add("stuck")
     reached, go_on = threading.Event(), threading.Event()
 
-    def do(asked: Sequence[str], /, *, patient: bool, alone: bool) -> Sequence[str | Later]:
+    def do(asked: Sequence[str], /, *, patient: bool, alone: bool) -> Sequence[str | Deferred]:
         if alone:
             reached.set()
             assert go_on.wait(60)
@@ -343,7 +343,7 @@ def test_who_has_waited_as_long_for_what_is_busy_is_told_so_and_who_came_late_go
     began, go_on = threading.Semaphore(0), threading.Event()
     parties: list[Sequence[str]] = []
 
-    def do(asked: Sequence[str], /, *, patient: bool, alone: bool) -> Sequence[str | Later]:
+    def do(asked: Sequence[str], /, *, patient: bool, alone: bool) -> Sequence[str | Deferred]:
         parties.append(tuple(asked))
         if "first" in asked:
             began.release()
@@ -468,7 +468,7 @@ class Luck:
         self.done, self._at_it = Counter[str](), Counter[str]()
         self.wrong: list[str] = []
 
-    def do(self, asked: Sequence[tuple[str, str]], /, *, patient: bool, alone: bool) -> Sequence[str | Later]:
+    def do(self, asked: Sequence[tuple[str, str]], /, *, patient: bool, alone: bool) -> Sequence[str | Deferred]:
         assert patient or not alone
         must = alone
         with self.lock:
@@ -479,17 +479,17 @@ class Luck:
         with self.lock:
             self._at_it.subtract(key for key, _ in asked)
             if luck < 0.1 and not must:
-                raise Apart
+                raise RetryAlone
             if luck > 0.97:
                 raise DatabaseUnreachable("gone")
-            outcomes = [name if must or self._chance.random() < 0.7 else LATER for _, name in asked]
+            outcomes = [name if must or self._chance.random() < 0.7 else DEFERRED for _, name in asked]
             self.done.update(one for one in outcomes if isinstance(one, str))
         return outcomes
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_at_random_each_is_done_once_and_never_two_of_a_key_at_once(seed):
-    together, luck = Together(), Luck(seed)
+    together, luck = GroupCommit(), Luck(seed)
     answered, lost = Counter[str](), Counter[str]()
 
     def caller(number: int) -> None:

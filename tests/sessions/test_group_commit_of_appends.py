@@ -166,7 +166,7 @@ def test_where_a_session_was_seen_is_never_believed(crowd, book):
 
 
 def test_what_goes_wrong_with_the_database_is_told_to_all(crowd, book, monkeypatch):
-    write = book._parts.db.write
+    write = book._engines.db.write
 
     def failing(*given: object, **named: object) -> object:
         if crowd.transactions == 2:
@@ -175,7 +175,7 @@ def test_what_goes_wrong_with_the_database_is_told_to_all(crowd, book, monkeypat
         return write(*given, **named)
 
     futures = crowd.keep_two() + [crowd.append(name, "It rains.") for name in "abc"]
-    monkeypatch.setattr(book._parts.db, "write", failing)
+    monkeypatch.setattr(book._engines.db, "write", failing)
     crowd.go_on()
     told(futures[:2])
     errors = [future.exception(60) for future in futures[2:]]

@@ -12,7 +12,7 @@ import pytest
 import commonbook
 from commonbook.errors import BadInput, Conflict, NotFound
 from commonbook.model.memory import Filter
-from commonbook.model.session import Sent
+from commonbook.model.session import NewMessage
 from commonbook.sessions import settle, switch
 from tests.support import hand_edits
 from tests.support.capture_child import episodes_of, logs_of, wrong_with
@@ -37,7 +37,7 @@ def file_of(book, episode):
 def turns(count, first=1):
     """As many turns, of a question and its answer each."""
     return [
-        Sent(f"{who} turn{number}", role=role)
+        NewMessage(f"{who} turn{number}", role=role)
         for number in range(first, first + count)
         for who, role in (("question", "user"), ("answer", "assistant"))
     ]
@@ -321,9 +321,9 @@ def test_a_closed_session_opens_again_with_the_next_message(place, open_book):
 
 
 def test_a_repeat_does_not_open_a_closed_session(book):
-    book.append("s", [Sent("one", client_id="c")])
+    book.append("s", [NewMessage("one", client_id="c")])
     book.close_session("s")
-    book.append("s", [Sent("one", client_id="c")])
+    book.append("s", [NewMessage("one", client_id="c")])
     assert session_of(book, "s").closed is not None
 
 
@@ -370,7 +370,7 @@ def test_what_is_taken_back_leaves_recall_and_episodes_and_the_log_keeps_it(plac
 
 def test_a_session_goes_on_after_a_rewind_with_the_next_number(place, open_book):
     book = open_book()
-    batch = [Sent(f"text {number}", client_id=f"c{number}") for number in range(1, 5)]
+    batch = [NewMessage(f"text {number}", client_id=f"c{number}") for number in range(1, 5)]
     first = book.append("s", batch[:2])
     book.settle("s")
     book.append("s", batch[2:])

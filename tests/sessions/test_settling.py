@@ -14,18 +14,18 @@ import commonbook
 from commonbook.book.book import Book
 from commonbook.compose.book import open_book as compose_book
 from commonbook.model.memory import Filter
-from commonbook.model.session import Sent
+from commonbook.model.session import NewMessage
 from commonbook.sessions import settle
 from tests.support import capture_child, hand_edits
 from tests.support.capture_child import logs_of, wrong_with
 
 NOON = datetime(2026, 3, 5, 12, tzinfo=UTC)
 CHAT = [
-    Sent("Where does the heron nest this year?", author="user:ada", time=NOON),
-    Sent("In the old mill, above the water wheel.", role="assistant", time=NOON + timedelta(minutes=1)),
-    Sent("And when do the young ones fly?", author="user:ada", time=NOON + timedelta(minutes=2)),
-    Sent("Early in June, after about fifty days.", role="assistant", time=NOON + timedelta(days=1)),
-    Sent("Good, then we paint the mill in July.", author="user:ada", time=NOON + timedelta(days=2)),
+    NewMessage("Where does the heron nest this year?", author="user:ada", time=NOON),
+    NewMessage("In the old mill, above the water wheel.", role="assistant", time=NOON + timedelta(minutes=1)),
+    NewMessage("And when do the young ones fly?", author="user:ada", time=NOON + timedelta(minutes=2)),
+    NewMessage("Early in June, after about fifty days.", role="assistant", time=NOON + timedelta(days=1)),
+    NewMessage("Good, then we paint the mill in July.", author="user:ada", time=NOON + timedelta(days=2)),
 ]
 QUERIES = ("where does the heron nest", "old mill", "when do the young fly", "June", "paint in July", "ada", "water")
 
@@ -397,11 +397,11 @@ def test_a_session_whose_settling_fails_blocks_neither_its_messages_nor_others(t
 
     monkeypatch.setattr(settle, "_episode", failing)
     for name in ("bad", "good"):
-        timed.append(name, [Sent("the heron nests", role="assistant")])
+        timed.append(name, [NewMessage("the heron nests", role="assistant")])
     clock.forward(hours=2)
     assert timed.work() == 2
     assert logs_of(timed)["good"].session.unsettled == 0
-    assert timed.append("bad", [Sent("the otter swims", role="assistant")]).messages[0].seq == 2
+    assert timed.append("bad", [NewMessage("the otter swims", role="assistant")]).messages[0].seq == 2
     assert len(found(timed, "otter")) >= 1
     for _ in range(20):
         clock.forward(hours=1)
@@ -411,7 +411,7 @@ def test_a_session_whose_settling_fails_blocks_neither_its_messages_nor_others(t
     assert "bad" in finding.where
     assert "nonsense" in finding.why
     assert logs_of(timed)["bad"].session.unsettled == 2
-    assert timed.append("good", [Sent("more", role="assistant")]).messages[0].seq == 2
+    assert timed.append("good", [NewMessage("more", role="assistant")]).messages[0].seq == 2
     monkeypatch.undo()
     assert timed.work(retry=True) >= 1
     assert logs_of(timed)["bad"].session.unsettled == 0
@@ -453,7 +453,7 @@ def test_settling_goes_on_and_nothing_is_lost_when_topics_cannot_be_compared(tim
 
 
 def test_a_session_that_fell_silent_is_settled_when_it_is_due_and_not_before(timed, clock):
-    timed.append("s", [Sent("said", role="assistant")])
+    timed.append("s", [NewMessage("said", role="assistant")])
     assert timed.work() == 0
     clock.forward(minutes=59)
     assert timed.work() == 0
@@ -467,9 +467,9 @@ def test_a_session_that_fell_silent_is_settled_when_it_is_due_and_not_before(tim
 @pytest.mark.slow
 def test_what_is_said_while_the_rest_is_settled_is_settled_later(chosen, timed, clock, monkeypatch):
     with closing(compose_book(chosen, clock=clock)) as other:
-        timed.append("s", [Sent("said", role="assistant"), Sent("said again", role="assistant")])
+        timed.append("s", [NewMessage("said", role="assistant"), NewMessage("said again", role="assistant")])
         clock.forward(hours=2)
-        begun, carry_out = threading.Event(), settle.carry_out
+        begun, carry_out = threading.Event(), settle.make_episodes
 
         def slowly(*given):
             begun.set()
@@ -477,11 +477,11 @@ def test_what_is_said_while_the_rest_is_settled_is_settled_later(chosen, timed, 
             threading.Event().wait(0.5)
             return carry_out(*given)
 
-        monkeypatch.setattr(settle, "carry_out", slowly)
+        monkeypatch.setattr(settle, "make_episodes", slowly)
         worker = threading.Thread(target=timed.work)
         worker.start()
         assert begun.wait(30)
-        other.append("s", [Sent("and once more", role="assistant")])
+        other.append("s", [NewMessage("and once more", role="assistant")])
         worker.join()
     clock.forward(hours=2)
     timed.work()
@@ -510,7 +510,7 @@ def test_a_long_session_is_settled_at_once_up_to_its_open_run(book):
 
 def test_a_book_that_works_settles_by_itself(timed, clock):
     with timed.working(every=0.02):
-        timed.append("s", [Sent("said", role="assistant")])
+        timed.append("s", [NewMessage("said", role="assistant")])
         clock.forward(hours=2)
         for _ in range(3000):
             if not logs_of(timed)["s"].session.unsettled:

@@ -366,7 +366,7 @@ def test_copies_in_very_many_spaces_are_found_with_few_questions(book, source, m
     copies = {book.share(source, f"s{number}", refresh="snapshot").id for number in range(80)}
     below = book.share(min(copies), "below").id
     asked: list[str] = []
-    parts = book._parts
+    parts = book._engines
     reading = parts.db.reading
 
     @contextmanager

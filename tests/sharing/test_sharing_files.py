@@ -104,11 +104,11 @@ def test_after_a_rebuild_every_copy_stands_as_before(home, book, every_kind):
 
 
 def test_what_follows_a_source_is_derived_from_the_memories_themselves(book, source, every_kind):
-    with book._parts.db.reading() as tx:
+    with book._engines.db.reading() as tx:
         before = tx.rows("SELECT * FROM copy ORDER BY space, root")
-    book._parts.db.write(lambda tx: tx.run("DELETE FROM copy"))
+    book._engines.db.write(lambda tx: tx.run("DELETE FROM copy"))
     book.rebuild()
-    with book._parts.db.reading() as tx:
+    with book._engines.db.reading() as tx:
         assert tx.rows("SELECT * FROM copy ORDER BY space, root") == before
     assert book.edit(source, text="a third text").copies == 1
     assert book.get(every_kind["live"]).text == "a third text"
@@ -412,7 +412,7 @@ def test_a_folder_in_the_way_of_a_copy_does_not_hold_up_its_source(home, book, s
 def test_a_lazy_copy_is_told_as_it_is_when_it_cannot_be_refreshed(home, book, source, monkeypatch):
     copy = book.share(source, "team", refresh="lazy").id
     book.edit(source, text="the second words")
-    monkeypatch.setattr(type(book._parts.folder), "free_bytes", lambda _folder: 0)
+    monkeypatch.setattr(type(book._engines.folder), "free_bytes", lambda _folder: 0)
     memory = book.get(copy)
     assert (memory.text, memory.freshness) == ("Alice owns the billing service", "stale")
     monkeypatch.undo()
@@ -536,8 +536,8 @@ def test_a_copy_whose_front_matter_is_full_keeps_nobody_from_editing_the_source(
         book.refresh(full)
     book.work()
     assert path.read_bytes() == before
-    with book._parts.db.reading() as tx:
-        (job,) = jobs.listed(tx, state="waiting")
+    with book._engines.db.reading() as tx:
+        (job,) = jobs.in_state(tx, state="waiting")
     assert (job.subject, job.attempts, "front matter" in job.error) == (full, 1, True)
     retype(path, "x" * room, "short")
     assert book.sync().edited == 1
@@ -555,7 +555,7 @@ def test_the_job_goes_on_past_a_copy_without_room_and_doctor_says_why(home, book
     retype(path, "kind:", f"mine: {'x' * room}\nkind:")
     book.sync()
     # All by the job, as beyond the first hundred.
-    monkeypatch.setattr(propagate, "AT_ONCE", 0)
+    monkeypatch.setattr(propagate, "MAX_PER_WRITE", 0)
     monkeypatch.setattr(jobs, "ATTEMPTS", 1)
     others = [book.share(source, f"s{at}").id for at in range(3)]
     assert book.edit(source, title="t" * 200, text="Bertha owns it").copies == 0

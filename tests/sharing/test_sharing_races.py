@@ -48,8 +48,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(180 + 10 * ROUNDS + COPIES /
 def wrong_with_copies(book: Book, *, log: bool = True) -> list[str]:
     """Return what rows, links, ties and log say that does not go together."""
     wrong: list[str] = []
-    with book._parts.db.reading() as tx:
-        every = spaces.everything(tx)
+    with book._engines.db.reading() as tx:
+        every = spaces.get_all(tx)
         found = {one.id: one for space in every for one in memories.in_space(tx, every, space, limit=10**6)}
         ties = {row[2]: tuple(row) for row in tx.rows("SELECT space, root, memory, source, mode FROM copy")}
         linked = {tuple(row) for row in tx.rows("SELECT space, source, relation, target, revision FROM link")}
@@ -82,13 +82,13 @@ def wrong_with_copies(book: Book, *, log: bool = True) -> list[str]:
 def _wrong_log(book: Book, found: dict[str, Any]) -> list[str]:
     wrong = [f"log: {one}" for one in book.verify_log().findings]
     last: dict[str, dict[str, Any]] = {}
-    with book._parts.db.reading() as tx:
+    with book._engines.db.reading() as tx:
         entries = tx.rows("SELECT subjects, payload FROM log_entry")
     for subjects, payload in ((json.loads(row[0]), json.loads(row[1])) for row in entries):
         if subjects and payload.get("version", 0) > last.get(subjects[0], {}).get("version", 0):
             last[subjects[0]] = payload
     for one in found.values():
-        said = book._parts.keys.keyed_hash(one.title, one.text)
+        said = book._engines.keys.keyed_hash(one.title, one.text)
         logged = {name: last.get(one.id, {}).get(name) for name in ("revision", "version", "said")}
         if logged != {"revision": one.revision, "version": one.version, "said": said}:
             wrong.append(f"{one.id} is at {one.version}, and its log at {logged}")
@@ -297,21 +297,21 @@ def many_copies(book: Book, count: int) -> tuple[str, list[str]]:
     made: list[str] = []
     for begin in range(0, count, 500):
         some = [f"team/s{at}" for at in range(begin, min(begin + 500, count))]
-        made += transaction.write(book._parts, OWNER_ACTOR, partial(_shared_into, source=source, names=some))
+        made += transaction.write(book._engines, OWNER_ACTOR, partial(_shared_into, source=source, names=some))
     return source, made
 
 
 def _shared_into(ctx: WriteContext, *, source: str, names: list[str]) -> list[str]:
-    memory = ctx.look_at(source)
-    return [make_copy.copied(ctx, memory, ctx.space(name), LIVE).id for name in names]
+    memory = ctx.require_readable(source)
+    return [make_copy.make_copy(ctx, memory, ctx.space(name), LIVE).id for name in names]
 
 
 def wrong_with_fan_out(book: Book, source: str, copies: list[str], text: str) -> list[str]:
     """Return which copies do not say the text, in one new revision that the log knows, and are not fresh."""
     told = {one.id: one.freshness for one in book.copies(source)}
     wrong = [f"{id_} is {told.get(id_)}" for id_ in copies if told.get(id_) != "fresh"]
-    with book._parts.db.reading() as tx:
-        found = memories.several(tx, spaces.everything(tx), copies)
+    with book._engines.db.reading() as tx:
+        found = memories.get_many(tx, spaces.get_all(tx), copies)
         past = Counter(row[0] for row in tx.rows("SELECT memory FROM revision"))
     wrong += [f"{id_} is lost" for id_ in copies if id_ not in found]
     for one in found.values():
@@ -342,7 +342,7 @@ book.work()
 @pytest.fixture
 def few_at_once(monkeypatch):
     """Let only some copies follow at once, so that the job has several transactions with few copies."""
-    monkeypatch.setattr(propagate, "AT_ONCE", 10)
+    monkeypatch.setattr(propagate, "MAX_PER_WRITE", 10)
     monkeypatch.setattr(propagate, "_BATCH", 50)
 
 
@@ -358,8 +358,8 @@ def test_a_crash_in_the_middle_of_a_fan_out_leaves_no_copy_behind_for_long(place
     )
     assert child.returncode == -9, child.stderr
     book = open_book()
-    with book._parts.db.reading() as tx:
-        found = memories.several(tx, spaces.everything(tx), copies)
+    with book._engines.db.reading() as tx:
+        found = memories.get_many(tx, spaces.get_all(tx), copies)
     current = {one.id for one in found.values() if one.text == "the second words"}
     assert 10 <= len(current) < COPIES
     # Everything that did not follow yet says so.
@@ -510,7 +510,7 @@ def test_a_lazy_copy_of_what_does_not_follow_is_stale_and_nobody_tries_in_vain(b
     copy = book.share(snapshot, "c", refresh="lazy").id
     book.edit(source, text="the second words")
     with monkeypatch.context() as patch:
-        patch.setattr(book._parts.db, "write", lambda *_args, **_named: pytest.fail("somebody writes"))
+        patch.setattr(book._engines.db, "write", lambda *_args, **_named: pytest.fail("somebody writes"))
         assert book.get(copy).freshness == "stale"
         assert [hit.freshness for hit in book.recall("words", spaces=["c"]).hits] == ["stale"]
     assert book.status().waiting_jobs == 0

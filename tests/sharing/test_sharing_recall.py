@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from commonbook.model.memory import Filter
-from commonbook.model.session import Sent
+from commonbook.model.session import NewMessage
 from tests.support.embedding_service import Service, serving
 
 ALICE, BOB = "user:alice", "user:bob"
@@ -59,7 +59,7 @@ def test_a_refresh_does_not_call_the_embedder(service, open_book):
 
 def talk(book):
     said = ["where is the brass telescope", "the lighthouse keeper hid it", "below the stair", "thank you, keeper"]
-    book.append("talk", [Sent(text, role="user" if at % 2 == 0 else "assistant") for at, text in enumerate(said)])
+    book.append("talk", [NewMessage(text, role="user" if at % 2 == 0 else "assistant") for at, text in enumerate(said)])
     (episode,) = book.settle("talk").episodes
     return episode
 

@@ -141,7 +141,7 @@ def test_a_copy_that_arrives_is_taken_on_as_a_copy_of_the_copy(book):
 
 
 def test_more_than_are_taken_in_at_once_are_taken_in_by_a_job(book, monkeypatch):
-    monkeypatch.setattr(apply_rules, "AT_ONCE", 10)
+    monkeypatch.setattr(apply_rules, "MAX_PER_WRITE", 10)
     for name in ("lab", "team", "board"):
         book.create_space(name)
     book.add_rule("team", "lab", tags=["open"])
@@ -268,7 +268,7 @@ def test_a_folder_that_cannot_be_written_does_not_hold_up_whoever_writes(home, b
     book.work()
     assert book.status().waiting_jobs == 1
     (home / "team").unlink()
-    book._parts.db.write(lambda tx: tx.run("UPDATE job SET due = created"))
+    book._engines.db.write(lambda tx: tx.run("UPDATE job SET due = created"))
     book.work()
     assert texts(book, "team") == ["still stored"]
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import commonbook
 from commonbook.book.book import Book
 from commonbook.model.memory import Filter
-from commonbook.model.session import Message, Sent, Session
+from commonbook.model.session import Message, NewMessage, Session
 from commonbook.tables import memories, sessions
 from tests.support import crashing
 from tests.support.crash_child import POINTS as FILE_POINTS
@@ -43,7 +43,7 @@ def do(book: Book, op: dict[str, Any]) -> Any:
     """Do an operation on a session through the public door; return its answer as plain data."""
     match op["verb"]:
         case "append":
-            sent = [Sent(**one) for one in op["messages"]]
+            sent = [NewMessage(**one) for one in op["messages"]]
             told = book.append(op["session"], sent, parent=op.get("parent"))
             return {"settled": told.settled, "messages": [one._asdict() for one in told.messages]}
         case "switch":

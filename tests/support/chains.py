@@ -38,7 +38,7 @@ SEED = bytes(range(32))
 class Sqlite:
     """As much of a Transaction as the log needs."""
 
-    locking = claiming = hurrying = ""
+    for_update = skip_locked = no_wait = ""
 
     def __init__(self, path: Path, tables: str = TABLES) -> None:
         self.connection = sqlite3.connect(path, isolation_level=None)
@@ -47,7 +47,7 @@ class Sqlite:
         self.now = datetime(2026, 11, 15, 20, 18, 24, 123456, tzinfo=UTC)
         self.recorded: list[Change] = []
         self.touched: dict[str, str | None] = {}
-        self.proof: Callable[[Transaction], bool] | None = None
+        self.commit_check: Callable[[Transaction], bool] | None = None
 
     def rows(self, sql: str, /, **params: object) -> list[tuple[Any, ...]]:
         try:
@@ -58,7 +58,7 @@ class Sqlite:
     def row(self, sql: str, /, **params: object) -> tuple[Any, ...] | None:
         return next(iter(self.rows(sql, **params)), None)
 
-    def ask(self, sql: str, /, **params: object) -> Callable[[], list[tuple[Any, ...]]]:
+    def defer(self, sql: str, /, **params: object) -> Callable[[], list[tuple[Any, ...]]]:
         return partial(self.rows, sql, **params)
 
     def run(self, sql: str, /, **params: object) -> int:

@@ -129,7 +129,7 @@ def _a_part_of_the_file(share: float) -> None:
 
 
 def _striking_off(then: Callable[[], object]) -> None:
-    real = files.strike_off
+    real = files.mark_done
 
     def strike_off(tx: Any, carried: Any) -> None:
         carried = list(carried)
@@ -137,7 +137,7 @@ def _striking_off(then: Callable[[], object]) -> None:
         if carried:
             then()
 
-    files.strike_off = strike_off
+    files.mark_done = strike_off
 
 
 POINTS: dict[str, Callable[[], None]] = {

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from commonbook.book.book import Book
-from commonbook.model.session import Captured, Sent
+from commonbook.model.session import AppendReceipt, NewMessage
 
 
 class Crowd:
@@ -22,7 +22,7 @@ class Crowd:
         self.book, self._pool = book, pool
         self.transactions = 0
         self._open = threading.Event()
-        write = book._parts.db.write
+        write = book._engines.db.write
 
         def counted(*given: Any, **named: Any) -> object:
             if threading.current_thread() is not threading.main_thread():
@@ -30,25 +30,25 @@ class Crowd:
                 assert self._open.wait(60)
             return write(*given, **named)
 
-        monkeypatch.setattr(book._parts.db, "write", counted)
+        monkeypatch.setattr(book._engines.db, "write", counted)
         # Nobody who is kept at it is taken for stuck.
         monkeypatch.setattr("commonbook.sessions.group_commit._LONG", 60.0)
 
-    def keep_two(self) -> list[Future[Captured]]:
+    def keep_two(self) -> list[Future[AppendReceipt]]:
         """Begin to append to two sessions that nobody else means."""
         futures = [self._append(name, "kept", self.book) for name in ("kept-1", "kept-2")]
         until(lambda: self.transactions == 2)
         return futures
 
-    def append(self, session: str, text: str, *, book: Book | None = None, **given: str) -> Future[Captured]:
+    def append(self, session: str, text: str, *, book: Book | None = None, **given: str) -> Future[AppendReceipt]:
         """Let a thread append, and wait until it waits."""
         before = self.book._appender.group_commit.waiting()
         future = self._append(session, text, book or self.book, **given)
         until(lambda: self.book._appender.group_commit.waiting() > before)
         return future
 
-    def _append(self, session: str, text: str, book: Book, **given: str) -> Future[Captured]:
-        return self._pool.submit(book.append, session, [Sent(text, client_id=given.get("key"))])
+    def _append(self, session: str, text: str, book: Book, **given: str) -> Future[AppendReceipt]:
+        return self._pool.submit(book.append, session, [NewMessage(text, client_id=given.get("key"))])
 
     def go_on(self) -> None:
         self._open.set()
@@ -65,7 +65,7 @@ def until(happened: Callable[[], bool]) -> None:
 def crowding(book: Book, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crowd]:
     """Sessions a to f, two each in three spaces, that this process knows, and two to be kept at it."""
     for at, name in enumerate("abcdef"):
-        book.append(name, [Sent("Good morning.", client_id="0")], space=f"room/{at // 2}")
+        book.append(name, [NewMessage("Good morning.", client_id="0")], space=f"room/{at // 2}")
     for name in ("kept-1", "kept-2"):
         book.append(name, ["Good morning."], space=f"elsewhere/{name}")
     with ThreadPoolExecutor(20) as pool:
@@ -78,6 +78,6 @@ def said(book: Book, session: str) -> list[str]:
     return [message.text for message in book.messages(session).items]
 
 
-def told(futures: Sequence[Future[Captured]]) -> list[tuple[str, int, bool]]:
+def told(futures: Sequence[Future[AppendReceipt]]) -> list[tuple[str, int, bool]]:
     answers = [future.result(60) for future in futures]
     return [(answer.session, answer.messages[0].seq, answer.messages[0].new) for answer in answers]

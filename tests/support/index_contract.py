@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from commonbook.ports.index import Applied, Index, Layer, Marker
+from commonbook.ports.index import Delta, Index, IndexState, SpacePosition
 from tests.support.index_worlds import (
     ASKED,
     ELSEWHERE,
@@ -33,7 +33,7 @@ from tests.support.index_worlds import (
 )
 
 
-def number_of(seen: Marker | None) -> int:
+def number_of(seen: IndexState | None) -> int:
     """Return the number of the commit that wrote a marker; 0 without one."""
     return seen.applied["space"].number if seen else 0
 
@@ -66,10 +66,12 @@ class IndexContract:
         assert wrong_with(view) is None
 
     def test_a_marker_comes_back_as_it_was_and_counts_what_has_no_vector(self, place, index):
-        written = MARKER._replace(home="ümlaut", applied={"a": Applied(1, 2, "x"), "日本": Applied(2**40, 0, "")})
+        written = MARKER._replace(
+            home="ümlaut", applied={"a": SpacePosition(1, 2, "x"), "日本": SpacePosition(2**40, 0, "")}
+        )
         with index.writing(wait=5) as writer:
-            writer.add(Layer((ELSEWHERE, entry(1), entry(2), entry(3, vector=vector(1)))))
-            writer.add(Layer((), frozenset({entry(2).owner})))
+            writer.add(Delta((ELSEWHERE, entry(1), entry(2), entry(3, vector=vector(1)))))
+            writer.add(Delta((), frozenset({entry(2).owner})))
             writer.commit(written)
         for seen in (index.view().marker, opened(place).view().marker):
             assert seen is not None
@@ -92,7 +94,7 @@ class IndexContract:
         with index.writing(wait=5) as writer:
             for number in range(1, 5):
                 writer.add(step(number))
-                writer.add(Layer())
+                writer.add(Delta())
                 writer.commit(marker(number))
                 assert wrong_with(opened(place).view()) is None
 

@@ -30,15 +30,15 @@ from commonbook.model.memory import KINDS
 from commonbook.ports.index import (
     FOREVER,
     IS_CHAT,
-    Applied,
-    Entry,
-    Found,
+    CandidatePool,
+    Delta,
     Index,
+    IndexedPassage,
+    IndexQuery,
+    IndexResult,
+    IndexState,
     IndexView,
-    Layer,
-    Marker,
-    Pool,
-    Sought,
+    SpacePosition,
 )
 from tests.support.crashing import environment
 
@@ -61,10 +61,10 @@ def memory_id(number: int) -> str:
     return f"{number:08x}-0000-7000-8000-{number:012x}"
 
 
-def entry(number: int, *, position: int = 0, **given: Any) -> Entry:
+def entry(number: int, *, position: int = 0, **given: Any) -> IndexedPassage:
     """Return a passage of a memory with this number; whatever is not given is nothing special."""
     memory = memory_id(number)
-    usual = Entry(
+    usual = IndexedPassage(
         passage=f"{memory}#{position}",
         memory=memory,
         owner=memory,
@@ -110,7 +110,7 @@ class Maker:
             np.array([self.dice.choice((-2, -1, 0, 1, 3)) for _ in range(DIMENSIONS)], np.float32) for _ in range(6)
         ]
 
-    def owner(self, number: int) -> tuple[Entry, ...]:
+    def owner(self, number: int) -> tuple[IndexedPassage, ...]:
         """Return the passages of one owner, in a thread that it may share with others."""
         dice = self.dice
         # Some owners share a thread, each with positions of its own, as messages do that no episode holds yet.
@@ -119,7 +119,7 @@ class Maker:
         space = dice.choice(SPACES)
         return tuple(self._passage(number, thread, first + at, space) for at in range(dice.choice((1, 1, 1, 2, 3, 7))))
 
-    def _passage(self, number: int, thread: str, position: int, space: str) -> Entry:
+    def _passage(self, number: int, thread: str, position: int, space: str) -> IndexedPassage:
         dice = self.dice
         said = f"{memory_id(number)}#{position}"
         return entry(
@@ -146,14 +146,14 @@ class Maker:
             vector=None if dice.random() < 0.2 else dice.choice(self.directions) * dice.choice((0.5, 1, 2)),
         )
 
-    def world(self, owners: int) -> dict[str, tuple[Entry, ...]]:
+    def world(self, owners: int) -> dict[str, tuple[IndexedPassage, ...]]:
         """Return so many owners with their passages."""
         return {memory_id(number): self.owner(number) for number in range(1, owners + 1)}
 
-    def history(self, world: dict[str, tuple[Entry, ...]], steps: int) -> list[Layer]:
+    def history(self, world: dict[str, tuple[IndexedPassage, ...]], steps: int) -> list[Delta]:
         """Return changes, in so many steps, after which exactly this world is left: edits and deletions on the way."""
         dice = self.dice
-        steps_of: list[dict[str, tuple[Entry, ...]]] = [{} for _ in range(steps)]
+        steps_of: list[dict[str, tuple[IndexedPassage, ...]]] = [{} for _ in range(steps)]
         gone = {memory_id(number): self.owner(number) for number in range(0x20000, 0x20000 + dice.randrange(4))}
         for owner, passages in [*world.items(), *gone.items()]:
             last = dice.randrange(steps)
@@ -167,17 +167,17 @@ class Maker:
             dice.shuffle(entries)
             # Who is replaced need not be named as gone as well.
             withdrawn = {owner for owner, passages in changed.items() if not passages or dice.random() < 0.5}
-            layers.append(Layer(tuple(entries), frozenset(withdrawn)))
+            layers.append(Delta(tuple(entries), frozenset(withdrawn)))
         return layers
 
-    def sought(self, **given: Any) -> Sought:
+    def sought(self, **given: Any) -> IndexQuery:
         """Return some question."""
         dice = self.dice
 
         def some(texts: Sequence[str], share: float = 0.5) -> list[str]:
             return [text for text in texts if dice.random() < share]
 
-        asked = Sought(
+        asked = IndexQuery(
             terms=tuple(dice.sample(WORDS, k=dice.randrange(4))),
             vector=dice.choice((None, vector(), *self.directions)),
             spaces=frozenset(some(SPACES, 0.7)),
@@ -196,7 +196,7 @@ class Maker:
         return asked._replace(**given)
 
 
-MARKER: Final = Marker(home="home", rules="1", embedder="made up", applied={"space": Applied(1, 1, "hash")})
+MARKER: Final = IndexState(home="home", rules="1", embedder="made up", applied={"space": SpacePosition(1, 1, "hash")})
 
 ELSEWHERE: Final = entry(0xFFFF, space="nowhere", vector=vector(1), speaker="nobody")
 """A passage that nobody asks for: from it an index knows how long vectors are."""
@@ -206,20 +206,20 @@ class Laid(NamedTuple):
     """An index as a reader has it: what was written, and what came since."""
 
     view: IndexView
-    tail: tuple[Layer, ...]
+    tail: tuple[Delta, ...]
 
-    def search(self, sought: Sought) -> Found:
+    def search(self, sought: IndexQuery) -> IndexResult:
         """Search what was written and what came since."""
         return self.view.search(sought, self.tail)
 
 
-def laid_out(folder: Path, layers: Sequence[Layer], *, unwritten: int = 0) -> Laid:
+def laid_out(folder: Path, layers: Sequence[Delta], *, unwritten: int = 0) -> Laid:
     """Write these changes into a new index, but for the last ones, and return it as another process sees it."""
     place = str(folder / str(len(list(folder.iterdir()))) / "index")
     os.makedirs(os.path.dirname(place))
     written = len(layers) - unwritten
     with MappedIndex(place).writing(wait=5) as writer:
-        for layer in (Layer((ELSEWHERE,)), *layers[:written]):
+        for layer in (Delta((ELSEWHERE,)), *layers[:written]):
             # What one commit adds is one segment: so each layer has a commit of its own.
             writer.add(layer)
             writer.commit(MARKER)
@@ -240,7 +240,7 @@ class Answer(NamedTuple):
     places: list[tuple[int, int]]
 
 
-def answer(found: Found, sought: Sought) -> Answer:
+def answer(found: IndexResult, sought: IndexQuery) -> Answer:
     """Return what was found, in a form to compare."""
     pool = found.pool
     rows: Counter[tuple[object, ...]] = Counter()
@@ -254,19 +254,19 @@ def answer(found: Found, sought: Sought) -> Answer:
     )
 
 
-def _columns(pool: Pool, row: int) -> tuple[object, ...]:
+def _columns(pool: CandidatePool, row: int) -> tuple[object, ...]:
     columns = (pool.positions, pool.orders, pool.starts, pool.ends, pool.seqs, pool.times, pool.flags, pool.lengths)
     said = (int(column[row]) for column in columns)
     return (*pool.name(row), bool(pool.eligible[row]), pool.speakers[pool.speaker[row]], *said)
 
 
-def _vector(pool: Pool, row: int) -> tuple[object, ...]:
+def _vector(pool: CandidatePool, row: int) -> tuple[object, ...]:
     if pool.vectors is None or pool.scales is None:
         return (None, None)
     return pool.vectors[row].tobytes(), float(pool.scales[row])
 
 
-def expected(entries: Sequence[Entry], sought: Sought) -> Answer:
+def expected(entries: Sequence[IndexedPassage], sought: IndexQuery) -> Answer:
     """Return what a search of these passages must find."""
     visible = [one for one in entries if one.space in sought.spaces]
     wanted = [one for one in visible if _wanted(one, sought)]
@@ -306,7 +306,7 @@ def _numbered(places: list[tuple[str, int]]) -> list[tuple[int, int]]:
     return sorted((threads[thread], position) for thread, position in places)
 
 
-def _wanted(one: Entry, sought: Sought) -> bool:
+def _wanted(one: IndexedPassage, sought: IndexQuery) -> bool:
     ended = one.superseded <= sought.as_of if sought.as_of is not None else one.superseded < FOREVER
     return (
         (not sought.kinds or one.kind in sought.kinds)
@@ -319,7 +319,9 @@ def _wanted(one: Entry, sought: Sought) -> bool:
     )
 
 
-def _by_terms(wanted: Sequence[Entry], having: Sequence[int], total: int, sought: Sought) -> list[Entry]:
+def _by_terms(
+    wanted: Sequence[IndexedPassage], having: Sequence[int], total: int, sought: IndexQuery
+) -> list[IndexedPassage]:
     weights = [float(np.log(1 + (total - df + 0.5) / (df + 0.5))) for df in having]
     scored = []
     for one in wanted:
@@ -331,13 +333,13 @@ def _by_terms(wanted: Sequence[Entry], having: Sequence[int], total: int, sought
     return _first(scored, sought.first)
 
 
-def _by_time(wanted: Sequence[Entry], sought: Sought) -> list[Entry]:
+def _by_time(wanted: Sequence[IndexedPassage], sought: IndexQuery) -> list[IndexedPassage]:
     told = [one for one in wanted if one.flags & IS_CHAT or one.position == 0]
     told.sort(key=lambda one: (one.time, one.position, order_of(one.passage)), reverse=True)
     return told[: sought.first]
 
 
-def _by_vector(wanted: Sequence[Entry], sought: Sought) -> list[Entry]:
+def _by_vector(wanted: Sequence[IndexedPassage], sought: IndexQuery) -> list[IndexedPassage]:
     if sought.vector is None or not any(sought.vector):
         return []
     asked = [float(number) for number in sought.vector]
@@ -354,10 +356,10 @@ def _by_vector(wanted: Sequence[Entry], sought: Sought) -> list[Entry]:
     return _first(scored, sought.first)
 
 
-def _first(scored: Sequence[tuple[float, Entry]], first: int) -> list[Entry]:
+def _first(scored: Sequence[tuple[float, IndexedPassage]], first: int) -> list[IndexedPassage]:
     """Return the best, and of equal ones the newest; of one memory, unless it is a talk, a few parts at most."""
 
-    def place(said: tuple[float, Entry]) -> tuple[float, int, int, int]:
+    def place(said: tuple[float, IndexedPassage]) -> tuple[float, int, int, int]:
         score, one = said
         return -score, -order_of(one.passage), segments.hashed(one.thread), one.position
 
@@ -380,7 +382,7 @@ def _rounded(numbers: Any) -> tuple[list[int], float]:
     return bytes_[0].tolist(), float(scales[0])
 
 
-def _row(one: Entry, sought: Sought, *, eligible: bool) -> tuple[object, ...]:
+def _row(one: IndexedPassage, sought: IndexQuery, *, eligible: bool) -> tuple[object, ...]:
     rounded, scale = _rounded(one.vector if one.vector is not None else vector())
     with_vector = sought.vector is not None
     return (
@@ -405,7 +407,7 @@ def _row(one: Entry, sought: Sought, *, eligible: bool) -> tuple[object, ...]:
 # --- an index that changes step by step, in this process or in others
 
 
-def step(number: int) -> Layer:
+def step(number: int) -> Delta:
     """Return what the step of this number changes: one owner says something else, and sometimes another goes."""
     owner = number % 17
     gone = frozenset({memory_id((number * 5) % 17)} if number % 7 == 0 else ())
@@ -415,17 +417,17 @@ def step(number: int) -> Layer:
         )
         for at in range(1 + number % 3)
     )
-    return Layer(said, gone - {memory_id(owner)})
+    return Delta(said, gone - {memory_id(owner)})
 
 
-def after(number: int) -> list[Entry]:
+def after(number: int) -> list[IndexedPassage]:
     """Return what is there after all steps up to this number."""
     return left_of(map(step, range(1, number + 1)))
 
 
-def left_of(layers: Iterable[Layer]) -> list[Entry]:
+def left_of(layers: Iterable[Delta]) -> list[IndexedPassage]:
     """Return what is there after all of these changes, each of one owner at most."""
-    there: dict[str, tuple[Entry, ...]] = {}
+    there: dict[str, tuple[IndexedPassage, ...]] = {}
     for layer in layers:
         for owner in layer.gone:
             there.pop(owner, None)
@@ -433,12 +435,12 @@ def left_of(layers: Iterable[Layer]) -> list[Entry]:
     return [one for passages in there.values() for one in passages]
 
 
-def marker(number: int) -> Marker:
+def marker(number: int) -> IndexState:
     """Return the marker of the commit of this step."""
-    return MARKER._replace(applied={"space": Applied(number, number, f"hash {number}")})
+    return MARKER._replace(applied={"space": SpacePosition(number, number, f"hash {number}")})
 
 
-def told(seen: Marker) -> tuple[object, ...]:
+def told(seen: IndexState) -> tuple[object, ...]:
     """Return what a writer says in a marker, without what the index itself counts."""
     return seen.home, seen.rules, seen.embedder, seen.applied
 
@@ -456,10 +458,10 @@ def opened(place: str, **options: Any) -> Index:
     """Open the index in a folder, or in a database; only the latter has options."""
     if not place.startswith("postgresql:"):
         return MappedIndex(place)
-    from commonbook.engines.postgres.connections import Lines
+    from commonbook.engines.postgres.connections import ConnectionPool
     from commonbook.engines.postgres.index import PostgresIndex
 
-    lines = Lines(place, most=5, wait=30)
+    lines = ConnectionPool(place, most=5, wait=30)
     _OPENED.append(lines.close)
 
     return PostgresIndex(lines.line, **{"kept": 100 << 20, "graph_above": 200_000, **options})
@@ -472,7 +474,7 @@ def commit(index: Index, number: int) -> None:
         writer.commit(marker(number))
 
 
-ASKED: Final = Sought(WORDS, vector=vector(1, 1), spaces=frozenset(SPACES), first=20, reach=1)
+ASKED: Final = IndexQuery(WORDS, vector=vector(1, 1), spaces=frozenset(SPACES), first=20, reach=1)
 
 
 def wrong_with(view: IndexView) -> str | None:

@@ -25,7 +25,7 @@ from commonbook.compose.client import open_client
 from commonbook.engines.process.fork_gate import Gate
 from commonbook.engines.sqlite.outbox import OutboxFile
 from commonbook.errors import Refused, ServerBusy, ServerFailed, Unreachable
-from commonbook.ports.outbox import Context, Entry, OutMessage
+from commonbook.ports.outbox import OutboxEntry, OutboxMessage, SessionContext
 from commonbook.settings.settings import Settings
 
 _SCHEMA = """
@@ -86,7 +86,7 @@ class Server:
         with closing(sqlite3.connect(self.folder / "server.db")) as db:
             return db.execute(sql).fetchall()
 
-    def take(self, session: str, messages: Sequence[Entry], context: Context) -> dict[str, object]:
+    def take(self, session: str, messages: Sequence[OutboxEntry], context: SessionContext) -> dict[str, object]:
         """Store messages in one transaction, those that are new."""
         sent = json.dumps([one.text for one in messages])
         with self._writing() as db:
@@ -103,7 +103,7 @@ class Server:
                     db.execute("INSERT INTO stored VALUES (NULL, ?, ?, ?)", (session, one.client_id, one.text))
         return {one.client_id: {"new": True} for one in messages}
 
-    def _misbehave(self, messages: Sequence[Entry]) -> None:
+    def _misbehave(self, messages: Sequence[OutboxEntry]) -> None:
         mood = self.mood()
         if "busy" in mood:
             raise ServerBusy("come back later", retry_after=mood["busy"])
@@ -137,7 +137,7 @@ class Loopback:
         self.before, self.after = before, after
 
     def append(
-        self, session: str, messages: Sequence[Entry], *, context: Context, timeout: float
+        self, session: str, messages: Sequence[OutboxEntry], *, context: SessionContext, timeout: float
     ) -> Mapping[str, object]:
         self.before(session)
         mood = self._server.mood()
@@ -178,7 +178,7 @@ def work(folder: str, who: str, seed: str) -> None:
         texts = [f"{who} {number + at}" for at in range(size)]
         number += size
         tell({"session": session, "begin": texts})
-        here.append(session, [OutMessage(text) for text in texts])
+        here.append(session, [OutboxMessage(text) for text in texts])
         tell({"session": session, "done": texts})
 
 
@@ -198,8 +198,8 @@ def send(folder: str, point: str, signal_name: str) -> None:
 def append_and_die(folder: str, home: str) -> None:
     """Append through the client of a home, in two calls; then die before anything is sent."""
     here = open_client(Settings.load(home), Loopback(Server(Path(folder))), answer_seconds=0.5)
-    here.append("s", [OutMessage("one"), OutMessage("two, by the way: password=hunter2x9")])
-    here.append("s", [OutMessage("three")])
+    here.append("s", [OutboxMessage("one"), OutboxMessage("two, by the way: password=hunter2x9")])
+    here.append("s", [OutboxMessage("three")])
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-from commonbook.engines.postgres.pipeline import Pipe
+from commonbook.engines.postgres.pipeline import Pipeline
 
 
 @contextmanager
@@ -26,5 +26,5 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     with monkeypatch.context() as patched:
         for name in ("execute", "executemany"):
             patched.setattr(psycopg.Cursor, name, noting(getattr(psycopg.Cursor, name)))
-        patched.setattr(Pipe, "ask", noting(Pipe.ask))
+        patched.setattr(Pipeline, "ask", noting(Pipeline.ask))
         yield statements

@@ -44,7 +44,7 @@ def related(book: Book, memory: Memory) -> set[str]:
 
 def dump(book: Book) -> dict[str, list[Row]]:
     """Return the rows of every table that the engines have in common."""
-    with book._parts.db.reading() as tx:
+    with book._engines.db.reading() as tx:
         return {
             table.name: tx.rows(f"SELECT {', '.join(table.columns)} FROM {table.name} ORDER BY {', '.join(table.key)}")
             for table in TABLES

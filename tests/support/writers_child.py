@@ -22,7 +22,7 @@ import commonbook
 from commonbook.book.book import Book
 from commonbook.errors import CommonbookError, Conflict, NotFound, SpaceExists, TooMany, VersionConflict
 from commonbook.model.memory import Draft
-from commonbook.model.session import Sent
+from commonbook.model.session import NewMessage
 from tests.support import crashing
 from tests.support.crash_child import tell
 
@@ -102,7 +102,10 @@ def append(book: Book, who: str, at: int, shared: Any) -> Any:
     """Append to a session that others append to as well, and now and then send what was sent before."""
     dice = random.Random(f"{who} {at}")
     session = dice.choice(shared["sessions"])
-    sent = [Sent(f"{who} says {at}.{number}", client_id=f"{who}.{at}.{number}") for number in range(dice.randint(1, 3))]
+    sent = [
+        NewMessage(f"{who} says {at}.{number}", client_id=f"{who}.{at}.{number}")
+        for number in range(dice.randint(1, 3))
+    ]
     told = book.append(session, sent)
     if dice.random() < 0.2:
         again = book.append(session, sent)
@@ -225,7 +228,7 @@ def do(book: Book, op: list[Any]) -> list[Any]:
     verb, what, more = op
     if verb == "remember":
         return [book.remember(what, space="team", key=more).id]
-    told = book.append(what, [Sent(text, client_id=client_id) for text, client_id in more])
+    told = book.append(what, [NewMessage(text, client_id=client_id) for text, client_id in more])
     return [[one.id, one.seq] for one in told.messages]
 
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonbook.text.time_expressions import Named, asks_when, named, tells_time
+from commonbook.text.time_expressions import NamedDates, asks_when, named_dates, tells_time
 
 
-def of(*, years=(), months=(), days=()) -> Named:
-    return Named(frozenset(years), frozenset(months), frozenset(days))
+def of(*, years=(), months=(), days=()) -> NamedDates:
+    return NamedDates(frozenset(years), frozenset(months), frozenset(days))
 
 
 @pytest.mark.parametrize(
@@ -33,17 +33,17 @@ def of(*, years=(), months=(), days=()) -> Named:
     ],
 )
 def test_a_question_names_year_month_and_day(text, found):
-    assert named(text) == found
+    assert named_dates(text) == found
 
 
 def test_a_date_matches_by_the_share_of_what_is_named():
-    asked = named("on 7 May 2023")
+    asked = named_dates("on 7 May 2023")
     assert asked.match(date(2023, 5, 7)) == 1.5
     assert asked.match(date(2023, 5, 8)) == 1.0
     assert asked.match(date(2022, 5, 7)) == 0.5
     assert asked.match(date(2022, 6, 7)) == 0.0
-    assert named("no date").match(date(2023, 5, 7)) == 0.0
-    assert not named("no date")
+    assert named_dates("no date").match(date(2023, 5, 7)) == 0.0
+    assert not named_dates("no date")
 
 
 @pytest.mark.parametrize(
@@ -73,5 +73,5 @@ def test_a_passage_tells_none(text):
 
 @given(st.text(max_size=100))
 def test_any_text_can_be_asked(text):
-    assert named(text).match(date(2023, 5, 7)) <= 1.5
+    assert named_dates(text).match(date(2023, 5, 7)) <= 1.5
     assert tells_time(text) in (True, False)

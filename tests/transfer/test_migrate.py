@@ -14,7 +14,7 @@ import pytest
 
 import commonbook
 from commonbook.compose.book import open_book
-from commonbook.compose.migration import move_book
+from commonbook.compose.migration import migrate_book
 from commonbook.errors import CommonbookError, Conflict, HomeDamaged, Moved
 from commonbook.model.memory import Draft, Filter, Memory
 from commonbook.settings.settings import DatabaseChoice, Settings
@@ -97,7 +97,7 @@ def said(place: str | Path, keys: str | None = None) -> dict[str, object]:
 def test_a_home_moves_to_postgresql_with_everything_in_it(full: Path, empty: str):
     before = said(full)
     told: list[tuple[str, int, int]] = []
-    report = move_book(settings(full), empty, progress=lambda *one: told.append(one))
+    report = migrate_book(settings(full), empty, progress=lambda *one: told.append(one))
     keys = str(full / ".commonbook" / "keys")
     assert said(empty, keys) == before
     assert report.tables["memory"] > 1_200
@@ -110,7 +110,7 @@ def test_a_home_moves_to_postgresql_with_everything_in_it(full: Path, empty: str
 
 def test_what_was_moved_away_is_read_and_refuses_to_be_written_to_with_the_new_address(full: Path, empty: str):
     with commonbook.open(full) as early:
-        move_book(settings(full), empty)
+        migrate_book(settings(full), empty)
         for place in (early, commonbook.open(full)):
             with pytest.raises(Moved, match="was moved to postgresql://") as caught:
                 place.remember("too late", space="personal")
@@ -120,15 +120,15 @@ def test_what_was_moved_away_is_read_and_refuses_to_be_written_to_with_the_new_a
             assert place.recall("who owns billing", spaces=["team/"]).hits
             place.close()
     with pytest.raises(CommonbookError):
-        move_book(settings(full), str(full.parent / "elsewhere"))
+        migrate_book(settings(full), str(full.parent / "elsewhere"))
 
 
 def test_a_book_moves_back_into_a_home_with_its_files(full: Path, empty: str, tmp_path: Path):
     before = said(full)
-    move_book(settings(full), empty)
+    migrate_book(settings(full), empty)
     back = tmp_path / "back"
     keys = str(full / ".commonbook" / "keys")
-    report = move_book(settings(empty, keys), str(back))
+    report = migrate_book(settings(empty, keys), str(back))
     assert report.files == len(before["memories"])  # type: ignore[arg-type]
     assert said(back) == before
     with commonbook.open(back) as book:
@@ -142,7 +142,7 @@ def test_a_book_moves_back_into_a_home_with_its_files(full: Path, empty: str, tm
 
 def test_a_home_moves_to_another_folder_too(full: Path, tmp_path: Path):
     before = said(full)
-    move_book(settings(full), str(tmp_path / "other"))
+    migrate_book(settings(full), str(tmp_path / "other"))
     assert said(tmp_path / "other") == before
 
 
@@ -155,7 +155,7 @@ def test_a_move_that_was_interrupted_goes_on_and_misses_nothing(full: Path, empt
             raise Enough
 
     with pytest.raises(Enough):
-        move_book(settings(full), empty, progress=stop)
+        migrate_book(settings(full), empty, progress=stop)
     keys = str(full / ".commonbook" / "keys")
     with open_book(settings(empty, keys)) as half, pytest.raises(Moved, match="being moved here"):
         half.remember("not yet", space="personal")
@@ -171,7 +171,7 @@ def test_a_move_that_was_interrupted_goes_on_and_misses_nothing(full: Path, empt
         put(tx, table, rows)
 
     monkeypatch.setattr(migrate, "_put", counted)
-    report = move_book(settings(full), empty)
+    report = migrate_book(settings(full), empty)
     assert said(empty, keys) == before
     assert report.rows < 7_500, "what was copied before was copied again"
     assert len(written) < 8_000
@@ -195,7 +195,7 @@ def test_a_move_into_a_home_that_dies_at_the_end_goes_on_and_at_no_time_do_both_
     full: Path, empty: str, tmp_path: Path, monkeypatch, moment: str
 ):
     keys = str(full / ".commonbook" / "keys")
-    move_book(settings(full), empty)
+    migrate_book(settings(full), empty)
     before = said(empty, keys)
     back = tmp_path / "back"
 
@@ -212,14 +212,14 @@ def test_a_move_into_a_home_that_dies_at_the_end_goes_on_and_at_no_time_do_both_
         elif moment == "opened":
             dying.setattr("commonbook.tables.home.forget", die)
         with pytest.raises(Died):
-            move_book(settings(empty, keys), str(back), progress=stop)
+            migrate_book(settings(empty, keys), str(back), progress=stop)
     assert not takes_writes(back)
     if moment == "comparing":
         assert takes_writes(empty, keys)
         before = said(empty, keys)
     else:
         assert not takes_writes(empty, keys)
-    move_book(settings(empty, keys), str(back))
+    migrate_book(settings(empty, keys), str(back))
     assert said(back) == before
     with commonbook.open(back) as book:
         assert all((back / memory.path).is_file() for memory in before["memories"])  # type: ignore[attr-defined]
@@ -227,7 +227,7 @@ def test_a_move_into_a_home_that_dies_at_the_end_goes_on_and_at_no_time_do_both_
     assert not takes_writes(empty, keys)
     assert takes_writes(back)
     with pytest.raises(Moved):
-        move_book(settings(empty, keys), str(back))
+        migrate_book(settings(empty, keys), str(back))
 
 
 def test_of_two_moves_at_once_the_later_one_does_not_undo_what_the_new_book_was_told(
@@ -241,14 +241,14 @@ def test_of_two_moves_at_once_the_later_one_does_not_undo_what_the_new_book_was_
         counts = copy_all(*arguments)
         if not told:
             told.append("once")
-            move_book(settings(full), empty)
+            migrate_book(settings(full), empty)
             with open_book(settings(empty, keys)) as book:
                 told.append(book.remember("told to the new book", space="personal").id)
         return counts
 
     monkeypatch.setattr(migrate, "_copy_all", overtaken)
     with pytest.raises(Moved):
-        move_book(settings(full), empty)
+        migrate_book(settings(full), empty)
     with open_book(settings(empty, keys)) as book:
         assert book.get(told[1]).text == "told to the new book"
         book.remember("and it goes on", space="personal")
@@ -257,14 +257,14 @@ def test_of_two_moves_at_once_the_later_one_does_not_undo_what_the_new_book_was_
 def test_a_book_is_not_moved_into_itself(home: Path):
     commonbook.open(home).close()
     with pytest.raises(Conflict, match="is this book"):
-        move_book(settings(home), str(home))
+        migrate_book(settings(home), str(home))
     with commonbook.open(home) as book:
         assert book.remember("still written to", space="personal").new
 
 
 def test_keys_that_were_copied_in_part_are_copied_again(full: Path, empty: str, tmp_path: Path, monkeypatch):
     keys = str(full / ".commonbook" / "keys")
-    move_book(settings(full), empty)
+    migrate_book(settings(full), empty)
     rename = os.rename
 
     def die(old: str, new: str) -> None:
@@ -272,9 +272,9 @@ def test_keys_that_were_copied_in_part_are_copied_again(full: Path, empty: str, 
 
     monkeypatch.setattr(os, "rename", die)
     with pytest.raises(Died):
-        move_book(settings(empty, keys), str(tmp_path / "back"))
+        migrate_book(settings(empty, keys), str(tmp_path / "back"))
     monkeypatch.setattr(os, "rename", rename)
-    move_book(settings(empty, keys), str(tmp_path / "back"))
+    migrate_book(settings(empty, keys), str(tmp_path / "back"))
     assert takes_writes(tmp_path / "back")
 
 
@@ -295,7 +295,7 @@ def test_what_is_written_while_the_book_moves_comes_along_or_is_refused(full: Pa
 
     thread = threading.Thread(target=writer)
     thread.start()
-    move_book(settings(full), empty)
+    migrate_book(settings(full), empty)
     assert ended.wait(30)
     thread.join()
     keys = str(full / ".commonbook" / "keys")
@@ -320,7 +320,7 @@ def test_a_book_with_other_keys_or_with_memories_of_its_own_is_not_moved_into(fu
     with commonbook.open(other) as book:
         book.remember("mine", space="personal")
     with pytest.raises(Conflict, match="different keys"):
-        move_book(settings(full), str(other))
+        migrate_book(settings(full), str(other))
     with commonbook.open(full) as book:
         book.remember("still written to", space="personal")
     with commonbook.open(other) as book:
@@ -335,7 +335,7 @@ def test_a_log_that_does_not_verify_stops_the_move_and_leaves_the_old_book_as_it
     database.commit()
     database.close()
     with pytest.raises(HomeDamaged, match="does not verify"):
-        move_book(settings(full), empty)
+        migrate_book(settings(full), empty)
     with commonbook.open(full) as book:
         book.remember("still written to", space="fresh")
 
@@ -344,11 +344,11 @@ def test_every_table_of_the_book_moves(full: Path, postgres_book):
     """A table that comes later and is forgotten here would be left behind."""
     stay = {"home", "file", "file_journal", "file_left", "committed"}
     moved = {table.name: set(table.columns) for table in migrate.TABLES}
-    with commonbook.open(full) as book, book._parts.db.reading() as tx:
+    with commonbook.open(full) as book, book._engines.db.reading() as tx:
         tables = [row[0] for row in tx.rows("SELECT name FROM sqlite_master WHERE type = 'table'")]
         here = {name: {row[1] for row in tx.rows(f"PRAGMA table_info({name})")} for name in tables}
     assert {name: columns for name, columns in here.items() if name not in stay} == moved
-    with open_book(settings(*postgres_book)) as book, book._parts.db.reading() as tx:
+    with open_book(settings(*postgres_book)) as book, book._engines.db.reading() as tx:
         rows = tx.rows(
             "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'public'"
             " AND table_name NOT LIKE 'recall%%'"

@@ -12,18 +12,18 @@ import commonbook
 from commonbook.book.book import Book
 from commonbook.errors import Conflict, HomeDamaged
 from commonbook.model.spaces import OWNER_ACTOR, Actor
-from commonbook.ports.database import Overtaken, Told, Transaction
-from commonbook.ports.engines import AfterCommit, BeforeSeal, Parts
+from commonbook.ports.database import Result, RetryTransaction, Transaction
+from commonbook.ports.engines import AfterCommit, BeforeFinalize, Engines
 from commonbook.write.context import WriteContext, step
 from commonbook.write.transaction import write, write_all
 
 
-def with_before_seal(book: Book, *steps: BeforeSeal) -> None:
-    book._parts = book._parts._replace(before_seal=steps)
+def with_before_seal(book: Book, *steps: BeforeFinalize) -> None:
+    book._engines = book._engines._replace(before_seal=steps)
 
 
 def with_after_commit(book: Book, step: AfterCommit) -> None:
-    book._parts = book._parts._replace(after_commit=step)
+    book._engines = book._engines._replace(after_commit=step)
 
 
 # --- before the changes are finalized
@@ -32,7 +32,7 @@ def with_after_commit(book: Book, step: AfterCommit) -> None:
 def test_the_steps_run_in_their_order_behind_the_operation_and_before_anything_is_finalized(book: Book):
     ran: list[tuple[str, list[str], int]] = []
 
-    def named(name: str) -> BeforeSeal:
+    def named(name: str) -> BeforeFinalize:
         def run(ctx: WriteContext) -> None:
             (logged,) = ctx.tx.rows("SELECT count(*) FROM log_entry")
             ran.append((name, [change.action for change in ctx.tx.recorded], logged[0]))
@@ -53,7 +53,7 @@ def test_every_actor_of_a_transaction_has_each_step(book: Book):
         step(lambda ctx: ran.append((ctx.actor.principal, "first"))),
         step(lambda ctx: ran.append((ctx.actor.principal, "second"))),
     )
-    write_all(book._parts, [Actor("user:alice"), Actor("user:bob")], lambda contexts: len(contexts))
+    write_all(book._engines, [Actor("user:alice"), Actor("user:bob")], lambda contexts: len(contexts))
     assert ran == [("user:alice", "first"), ("user:alice", "second"), ("user:bob", "first"), ("user:bob", "second")]
 
 
@@ -97,7 +97,7 @@ def test_the_actors_of_a_transaction_share_all_but_their_changes(book: Book):
         raise Conflict("enough was seen", fix="roll it back")
 
     with pytest.raises(Conflict, match="enough"):
-        write_all(book._parts, [Actor("user:alice"), Actor("user:bob")], operation)
+        write_all(book._engines, [Actor("user:alice"), Actor("user:bob")], operation)
 
 
 def test_whoever_acts_for_an_actor_leaves_its_changes_to_the_steps_of_that_actor(book: Book):
@@ -109,7 +109,7 @@ def test_whoever_acts_for_an_actor_leaves_its_changes_to_the_steps_of_that_actor
         alice, _ = contexts
         alice.acting_as(Actor("user:carla")).log_memory(memory, "look")
 
-    write_all(book._parts, [Actor("user:alice"), Actor("user:bob")], operation)
+    write_all(book._engines, [Actor("user:alice"), Actor("user:bob")], operation)
     assert seen == [("user:alice", {memory.id: (memory.space.id, "user:carla")}), ("user:bob", {})]
 
 
@@ -130,18 +130,18 @@ def test_an_operation_that_runs_again_begins_with_nothing_pending(book: Book, mo
         pending.note_changed_id(memory.id, space=memory.space.id, principal="user:alice")
         pending.files_to_write[str(len(seen))] = b""
         if len(seen) < 3:
-            raise Overtaken
+            raise RetryTransaction
 
-    once = book._parts.db.write
+    once = book._engines.db.write
 
-    def again(wanted: Callable[[Transaction], Told]) -> Told:
+    def again(wanted: Callable[[Transaction], Result]) -> Result:
         """Run it again as often as need be, on an engine too where nobody else can be in its way."""
         while True:
-            with suppress(Overtaken):
+            with suppress(RetryTransaction):
                 return once(wanted)
 
-    monkeypatch.setattr(book._parts.db, "write", again)
-    write(book._parts, OWNER_ACTOR, operation)
+    monkeypatch.setattr(book._engines.db, "write", again)
+    write(book._engines, OWNER_ACTOR, operation)
     assert seen == [(0, 0, 0, 1)] * 3
     assert committed == [{"3": b""}]
     assert [space.name for space in book.spaces()] == ["made/3", "weather"]
@@ -154,7 +154,7 @@ def test_the_step_behind_the_commit_is_given_the_files_of_what_others_see_alread
     with commonbook.open(home) as book, commonbook.open(home) as other:
         seen: list[str] = []
 
-        def step(_parts: Parts, contents: Mapping[str, bytes | None]) -> None:
+        def step(_parts: Engines, contents: Mapping[str, bytes | None]) -> None:
             for id_, data in contents.items():
                 assert data is not None
                 assert b"It rains." in data
@@ -169,7 +169,7 @@ def test_what_goes_wrong_behind_the_commit_takes_nothing_back_and_is_made_good_l
     with commonbook.open(home) as book:
         for error in (OSError(5, "the disk is away"), HomeDamaged("the folder is away", fix="bring it back")):
 
-            def failing(_parts: Parts, _contents: object, error: Exception = error) -> None:
+            def failing(_parts: Engines, _contents: object, error: Exception = error) -> None:
                 raise error
 
             with_after_commit(book, failing)

@@ -7,7 +7,7 @@ from typing import Final
 
 from commonbook.errors import BadInput, NotAllowed
 from commonbook.model.spaces import Actor
-from commonbook.ports.engines import Parts
+from commonbook.ports.engines import Engines
 from commonbook.tables import api_keys
 from commonbook.text import validation
 
@@ -27,18 +27,18 @@ def principal_name(name: str) -> str:
     return name
 
 
-def with_key(parts: Parts, secret: str) -> Actor:
+def with_key(engines: Engines, secret: str) -> Actor:
     """Return who comes with this secret; one answer for all that open nothing."""
     refused = NotAllowed("the key opens nothing here", fix="check it, or ask for a new one: `commonbook key create`")
     if not secret.startswith(KEY_PREFIX) or not validation.is_unicode(secret):
         raise refused
-    with parts.db.reading() as tx:
-        key = api_keys.known_by(tx, key_hash(parts, secret))
-        if key is None or not api_keys.opens(key, tx):
+    with engines.db.reading() as tx:
+        key = api_keys.find_by_hash(tx, key_hash(engines, secret))
+        if key is None or not api_keys.is_valid(key, tx):
             raise refused
     return Actor(key.principal, key.id)
 
 
-def key_hash(parts: Parts, secret: str) -> str:
+def key_hash(engines: Engines, secret: str) -> str:
     """Return the keyed hash under which a key's secret is stored."""
-    return parts.keys.keyed_hash("api key", secret)
+    return engines.keys.keyed_hash("api key", secret)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from commonbook.errors import NotAllowed
-from commonbook.model.spaces import ADMIN, FILESYSTEM, LOCAL_OWNER, READER, ROLES, WRITER, Actor, Space, Spaces
+from commonbook.model.spaces import ADMIN, FILESYSTEM, LOCAL_OWNER, READER, ROLES, WRITER, Actor, Space, SpaceScope
 from commonbook.ports.database import Reading
 from commonbook.tables import api_keys, grants
 
@@ -27,7 +27,7 @@ def require_owner(actor: Actor, what: str) -> None:
         raise NotAllowed(f"{actor.principal} may not {what}", fix="only the owner of the home may, on its own machine")
 
 
-class Held:
+class PermissionSnapshot:
     """What an actor may do: what is granted to it and what its key allows, asked for at once, and waited for later.
 
     The owner of the home needs nothing granted.
@@ -43,43 +43,45 @@ class Held:
 
     def _ask(self) -> None:
         principal, key_id = self._actor
-        self._granted = None if principal in _OWNERS else grants.held(self._tx, principal)
-        self._key = None if key_id is None else api_keys.finding(self._tx, key_id)
+        self._granted = None if principal in _OWNERS else grants.roles_deferred(self._tx, principal)
+        self._key = None if key_id is None else api_keys.find_deferred(self._tx, key_id)
 
     def ask_again(self, space: str) -> None:
         """Ask anew, since the story itself has changed what the actor may do on a space."""
         self._own.add(space)
         self._ask()
 
-    def now(self) -> Held:
+    def now(self) -> PermissionSnapshot:
         """Ask what the same actor may do now."""
-        return Held(self._tx, self._actor)
+        return PermissionSnapshot(self._tx, self._actor)
 
-    def roles(self, spaces: Spaces) -> Mapping[str, str]:
+    def roles(self, spaces: SpaceScope) -> Mapping[str, str]:
         """Return the role of the actor on each space where it has one."""
-        held = dict.fromkeys(spaces, ADMIN) if self._granted is None else grants.below(self._granted(), spaces)
+        held = (
+            dict.fromkeys(spaces, ADMIN) if self._granted is None else grants.effective_roles(self._granted(), spaces)
+        )
         if self._key is None:
             return held
         key = self._key()
-        if key is None or key.principal != self._actor.principal or not api_keys.opens(key, self._tx):
+        if key is None or key.principal != self._actor.principal or not api_keys.is_valid(key, self._tx):
             return {}
         if key.limits is None:
             return held
-        limits = grants.below(key.limits, spaces)
+        limits = grants.effective_roles(key.limits, spaces)
         return {space: min(held[space], limits[space], key=ROLES.index) for space in held.keys() & limits.keys()}
 
-    def with_role(self, role: str, spaces: Spaces) -> Spaces:
+    def with_role(self, role: str, spaces: SpaceScope) -> SpaceScope:
         """Return those of the spaces on which the actor has this role or a higher one."""
         if self._granted is None and self._key is None:
             return spaces
-        allowed = grants.at_least(role, self.roles(spaces))
+        allowed = grants.spaces_with_role(role, self.roles(spaces))
         return {id_: space for id_, space in spaces.items() if id_ in allowed}
 
-    def may_read(self, space: Space, spaces: Spaces) -> bool:
+    def may_read(self, space: Space, spaces: SpaceScope) -> bool:
         """Tell whether the actor may read a space."""
-        return space.id in self.with_role(READER, around(spaces, [space]))
+        return space.id in self.with_role(READER, with_ancestors(spaces, [space]))
 
-    def is_less_than(self, before: Held) -> bool:
+    def is_less_than(self, before: PermissionSnapshot) -> bool:
         """Tell whether somebody else has taken something away since."""
         granted = self._granted() if self._granted else ()
         was = before._at_first() if before._at_first else ()
@@ -88,17 +90,17 @@ class Held:
         return not set(was) <= set(granted) or key != key_was
 
 
-def with_role(role: str, tx: Reading, actor: Actor, spaces: Spaces) -> Spaces:
+def with_role(role: str, tx: Reading, actor: Actor, spaces: SpaceScope) -> SpaceScope:
     """Return those of the spaces on which the actor has this role or a higher one."""
-    return spaces if is_owner(actor) else Held(tx, actor).with_role(role, spaces)
+    return spaces if is_owner(actor) else PermissionSnapshot(tx, actor).with_role(role, spaces)
 
 
-def readable(tx: Reading, actor: Actor, spaces: Spaces) -> Spaces:
+def readable(tx: Reading, actor: Actor, spaces: SpaceScope) -> SpaceScope:
     """Return those of the spaces that the actor may read."""
     return with_role(READER, tx, actor, spaces)
 
 
-def around(spaces: Spaces, wanted: Iterable[Space]) -> Spaces:
+def with_ancestors(spaces: SpaceScope, wanted: Iterable[Space]) -> SpaceScope:
     """Return some of the spaces and those that they lie in: no others decide about a right on them."""
     names: set[str] = set()
     for space in wanted:
@@ -107,17 +109,17 @@ def around(spaces: Spaces, wanted: Iterable[Space]) -> Spaces:
     return {id_: space for id_, space in spaces.items() if space.name in names}
 
 
-def writable(tx: Reading, actor: Actor, spaces: Spaces) -> Spaces:
+def writable(tx: Reading, actor: Actor, spaces: SpaceScope) -> SpaceScope:
     """Return those of the spaces that the actor may write to."""
     return with_role(WRITER, tx, actor, spaces)
 
 
-def administered(tx: Reading, actor: Actor, spaces: Spaces) -> Spaces:
+def administered(tx: Reading, actor: Actor, spaces: SpaceScope) -> SpaceScope:
     """Return those of the spaces whose grants the actor decides about."""
     return with_role(ADMIN, tx, actor, spaces)
 
 
-def require_admin(tx: Reading, actor: Actor, spaces: Spaces, name: str) -> Space:
+def require_admin(tx: Reading, actor: Actor, spaces: SpaceScope, name: str) -> Space:
     """Return the space of that name, or raise the one answer for a space that one may not administer."""
     for space in administered(tx, actor, spaces).values():
         if space.name == name:
@@ -125,7 +127,7 @@ def require_admin(tx: Reading, actor: Actor, spaces: Spaces, name: str) -> Space
     raise refusal(actor, name)
 
 
-def require_create(tx: Reading, actor: Actor, spaces: Spaces, name: str) -> None:
+def require_create(tx: Reading, actor: Actor, spaces: SpaceScope, name: str) -> None:
     """Raise NotAllowed unless the actor may make a space of that name: its owner, or an admin of one above it."""
     if is_owner(actor):
         return

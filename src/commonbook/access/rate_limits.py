@@ -15,7 +15,7 @@ def count(tx: Transaction, actor: Actor, action: str) -> None:
     """Count what the actor does here, in the transaction in which it does it, or refuse it and say until when."""
     if permissions.is_owner(actor):
         return
-    holds = rate_limits.holding(tx, actor.principal, action)
+    holds = rate_limits.limit_for(tx, actor.principal, action)
     wait = rate_limits.count(tx, actor.principal, action, holds.per_minute)
     if wait:
         seconds = math.ceil(wait)

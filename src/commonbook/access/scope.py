@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from commonbook.access import permissions
-from commonbook.model.spaces import Actor, Space, Spaces
+from commonbook.model.spaces import Actor, Space, SpaceScope
 from commonbook.ports.database import Reading
 from commonbook.tables import spaces
 from commonbook.text import space_paths
 
 
-def readable(tx: Reading, actor: Actor, name: str | None = None) -> Spaces:
+def readable(tx: Reading, actor: Actor, name: str | None = None) -> SpaceScope:
     """Return the spaces that a question reaches: one by its name, with a final '/' all below it too, or all ('/')."""
-    return reached(tx, actor, ["/" if name is None else name])
+    return scope_of(tx, actor, ["/" if name is None else name])
 
 
-def reached(tx: Reading, actor: Actor, names: Sequence[str]) -> Spaces:
+def scope_of(tx: Reading, actor: Actor, names: Sequence[str]) -> SpaceScope:
     """Return the spaces that a question to all of these names reaches, each once."""
-    tops = {name: name if name == "/" else space_paths.require_asked_name(name.removesuffix("/")) for name in names}
+    tops = {name: name if name == "/" else space_paths.require_query_name(name.removesuffix("/")) for name in names}
     few = permissions.is_owner(actor) and not any(name.endswith("/") for name in names)
-    known = spaces.called(tx, tuple(tops.values())) if few else spaces.everything(tx)
+    known = spaces.find_by_names(tx, tuple(tops.values())) if few else spaces.get_all(tx)
     allowed = permissions.readable(tx, actor, known)
     found: dict[str, Space] = {}
     for name, top in tops.items():
@@ -31,15 +31,15 @@ def reached(tx: Reading, actor: Actor, names: Sequence[str]) -> Spaces:
     return found
 
 
-class Later(Mapping[str, Space]):
+class LazyScope(Mapping[str, Space]):
     """Spaces that are looked up when somebody first asks which they are."""
 
-    def __init__(self, look_up: Callable[[], Spaces]) -> None:
+    def __init__(self, look_up: Callable[[], SpaceScope]) -> None:
         """Look them up like this."""
         self._look_up = look_up
-        self._found: Spaces | None = None
+        self._found: SpaceScope | None = None
 
-    def _spaces(self) -> Spaces:
+    def _spaces(self) -> SpaceScope:
         if self._found is None:
             self._found = self._look_up()
         return self._found

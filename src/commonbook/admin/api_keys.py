@@ -14,7 +14,7 @@ from commonbook.errors import NotAllowed, NotFound
 from commonbook.model.ids import new_id
 from commonbook.model.spaces import Actor, ApiKey, NewKey
 from commonbook.ports.database import Reading
-from commonbook.ports.engines import Parts
+from commonbook.ports.engines import Engines
 from commonbook.tables import api_keys
 from commonbook.text import space_paths, validation
 from commonbook.write.context import HOME, WriteContext, readable_space
@@ -24,7 +24,7 @@ from commonbook.write.transaction import write
 
 
 def create_key(
-    parts: Parts,
+    engines: Engines,
     actor: Actor,
     principal: str,
     *,
@@ -37,7 +37,7 @@ def create_key(
     `limits` are pairs of a space and a role: the key opens nothing else, whatever the principal may.
     """
     principal = principal_name(principal)
-    label = validation.title(label) if label else ""
+    label = validation.validate_title(label) if label else ""
     wanted = (
         None
         if limits is None
@@ -54,9 +54,9 @@ def create_key(
             created=ctx.tx.now,
             created_by=actor.principal,
             limits=None if wanted is None else tuple((readable_space(ctx, name).id, role) for name, role in wanted),
-            expires=require_future(parts, ctx.tx.now, expires),
+            expires=require_future(engines, ctx.tx.now, expires),
         )
-        api_keys.add(ctx.tx, key, key_hash(parts, secret))
+        api_keys.add(ctx.tx, key, key_hash(engines, secret))
         limits_said = None if wanted is None else [list(one) for one in wanted]
         ctx.log(
             ctx.system_space(HOME),
@@ -69,24 +69,24 @@ def create_key(
         )
         return NewKey(key, secret)
 
-    return write(parts, actor, operation)
+    return write(engines, actor, operation)
 
 
-def listed_keys(parts: Parts, actor: Actor) -> tuple[ApiKey, ...]:
+def list_keys(engines: Engines, actor: Actor) -> tuple[ApiKey, ...]:
     """Return the keys that there are: the owner sees all, others their own."""
-    with parts.db.reading() as tx:
+    with engines.db.reading() as tx:
         _require_good(tx, actor)
         return tuple(
-            key for key in api_keys.every(tx) if permissions.is_owner(actor) or key.principal == actor.principal
+            key for key in api_keys.get_all(tx) if permissions.is_owner(actor) or key.principal == actor.principal
         )
 
 
-def revoke_key(parts: Parts, actor: Actor, key_id: str) -> ApiKey:
+def revoke_key(engines: Engines, actor: Actor, key_id: str) -> ApiKey:
     """Let a key open nothing from now on; revoking it again changes nothing."""
 
     def operation(ctx: WriteContext) -> ApiKey:
         _require_good(ctx.tx, actor)
-        key = api_keys.find(ctx.tx, validation.memory_id(key_id))
+        key = api_keys.find(ctx.tx, validation.validate_memory_id(key_id))
         if key is None or not (permissions.is_owner(actor) or key.principal == actor.principal):
             raise NotFound(f"there is no key {key_id}", fix="`commonbook key list` shows the keys by their ids")
         if key.revoked is not None:
@@ -95,7 +95,7 @@ def revoke_key(parts: Parts, actor: Actor, key_id: str) -> ApiKey:
         ctx.log(ctx.system_space(HOME), "key.revoke", (), key=key.id, principal=key.principal)
         return api_keys.find(ctx.tx, key.id) or key
 
-    return write(parts, actor, operation)
+    return write(engines, actor, operation)
 
 
 def _require_own(actor: Actor, principal: str) -> None:
@@ -108,5 +108,5 @@ def _require_good(tx: Reading, actor: Actor) -> None:
     if actor.key_id is None:
         return
     key = api_keys.find(tx, actor.key_id)
-    if key is None or not api_keys.opens(key, tx):
+    if key is None or not api_keys.is_valid(key, tx):
         raise NotAllowed("the key was revoked or has expired", fix="ask for a new one")

@@ -9,7 +9,7 @@ from commonbook.access.authentication import principal_name
 from commonbook.errors import BadInput, NotFound
 from commonbook.log import chain
 from commonbook.model.spaces import FILESYSTEM, LOCAL_OWNER, ROLES, Actor, Grant
-from commonbook.ports.engines import Parts
+from commonbook.ports.engines import Engines
 from commonbook.tables import grants, spaces
 from commonbook.text import dates, space_paths
 from commonbook.write.context import WriteContext, administered_space
@@ -19,7 +19,7 @@ from commonbook.write.transaction import write
 
 
 def grant(
-    parts: Parts, actor: Actor, principal: str, space: str, role: str, *, expires: datetime | str | None = None
+    engines: Engines, actor: Actor, principal: str, space: str, role: str, *, expires: datetime | str | None = None
 ) -> Grant:
     """Let a principal have a role on a space and everything below it; the newest grant of the two counts."""
     principal = _somebody_else(principal)
@@ -29,16 +29,16 @@ def grant(
     def operation(ctx: WriteContext) -> Grant:
         _hold(ctx, space)
         place = administered_space(ctx, space)
-        until = require_future(parts, ctx.tx.now, expires)
+        until = require_future(engines, ctx.tx.now, expires)
         given = Grant(principal, place, role, actor.principal, ctx.tx.now, until)
-        grants.give(ctx.tx, given)
+        grants.put(ctx.tx, given)
         ctx.log(place, "grant", (), principal=principal, role=role, expires=time_text(until))
         return given
 
-    return write(parts, actor, operation)
+    return write(engines, actor, operation)
 
 
-def revoke(parts: Parts, actor: Actor, principal: str, space: str) -> None:
+def revoke(engines: Engines, actor: Actor, principal: str, space: str) -> None:
     """Take a grant away; what is granted above the space stays."""
     principal = _somebody_else(principal)
     space_paths.require_space_name(space)
@@ -46,26 +46,26 @@ def revoke(parts: Parts, actor: Actor, principal: str, space: str) -> None:
     def operation(ctx: WriteContext) -> None:
         _hold(ctx, space)
         place = administered_space(ctx, space)
-        if not grants.take(ctx.tx, place.id, principal):
+        if not grants.remove(ctx.tx, place.id, principal):
             raise NotFound(
                 f"{principal} has no grant on the space {space!r}", fix="`commonbook grant list` shows what there is"
             )
         ctx.log(place, "revoke", (), principal=principal)
 
-    write(parts, actor, operation)
+    write(engines, actor, operation)
 
 
-def granted(parts: Parts, actor: Actor, *, space: str | None = None) -> tuple[Grant, ...]:
+def list_grants(engines: Engines, actor: Actor, *, space: str | None = None) -> tuple[Grant, ...]:
     """Return the grants on the spaces that the actor administers, and its own."""
-    with parts.db.reading() as tx:
-        known = spaces.everything(tx)
+    with engines.db.reading() as tx:
+        known = spaces.get_all(tx)
         if space is not None:
             place = permissions.require_admin(tx, actor, known, space_paths.require_space_name(space))
-            return tuple(grants.on(tx, {place.id: place}))
+            return tuple(grants.on_spaces(tx, {place.id: place}))
         decided = permissions.administered(tx, actor, known)
         readable = permissions.readable(tx, actor, known)
         return tuple(
-            one for one in grants.on(tx, readable) if one.space.id in decided or one.principal == actor.principal
+            one for one in grants.on_spaces(tx, readable) if one.space.id in decided or one.principal == actor.principal
         )
 
 
@@ -74,8 +74,8 @@ def _hold(ctx: WriteContext, name: str) -> None:
 
     Otherwise somebody could grant itself again what another takes from it at this moment.
     """
-    if ctx.tx.locking:
-        chain.hold(ctx.tx, [space.id for space in ctx.spaces.values() if space.name == name])
+    if ctx.tx.for_update:
+        chain.lock(ctx.tx, [space.id for space in ctx.spaces.values() if space.name == name])
 
 
 def require_role(role: str) -> str:
@@ -92,11 +92,11 @@ def _somebody_else(principal: str) -> str:
     return principal
 
 
-def require_future(parts: Parts, now: datetime, value: datetime | str | None) -> datetime | None:
+def require_future(engines: Engines, now: datetime, value: datetime | str | None) -> datetime | None:
     """Return a time of expiry, or refuse one that has passed."""
     if value is None:
         return None
-    until = dates.read_time(value, zone=parts.zone, edge=dates.field_edge("expires"), now=now)
+    until = dates.read_time(value, zone=engines.zone, edge=dates.field_edge("expires"), now=now)
     if until <= now:
         raise BadInput("the expiry is in the past", fix="give a later time, or none for ever")
     return until

@@ -6,41 +6,43 @@ from typing import Final
 
 from commonbook.access import authentication, permissions
 from commonbook.errors import BadInput
-from commonbook.model.sharing import EVERYBODY, Limit
+from commonbook.model.sharing import EVERYBODY, RateLimit
 from commonbook.model.spaces import Actor
-from commonbook.ports.engines import Parts
+from commonbook.ports.engines import Engines
 from commonbook.tables import rate_limits
 from commonbook.write import context
 from commonbook.write.context import WriteContext
 from commonbook.write.transaction import write
 
-MOST: Final = 1_000_000
+MAX_PER_MINUTE: Final = 1_000_000
 
 
-def set_limit(parts: Parts, actor: Actor, action: str, per_minute: int | None, *, principal: str | None) -> Limit:
+def set_limit(
+    engines: Engines, actor: Actor, action: str, per_minute: int | None, *, principal: str | None
+) -> RateLimit:
     """Set how often a minute somebody may do something, or everybody without a limit of its own; None: no own limit."""
     if action not in rate_limits.DEFAULTS:
         raise BadInput(f"{action!r} is not limited", fix=f"use one of {', '.join(rate_limits.DEFAULTS)}")
-    if per_minute is not None and (isinstance(per_minute, bool) or not 0 <= per_minute <= MOST):
-        raise BadInput(f"{per_minute} times a minute is out of range", fix=f"give 0 to {MOST:,}")
+    if per_minute is not None and (isinstance(per_minute, bool) or not 0 <= per_minute <= MAX_PER_MINUTE):
+        raise BadInput(f"{per_minute} times a minute is out of range", fix=f"give 0 to {MAX_PER_MINUTE:,}")
     whose = EVERYBODY if principal is None else authentication.principal_name(principal)
 
-    def operation(ctx: WriteContext) -> Limit:
+    def operation(ctx: WriteContext) -> RateLimit:
         permissions.require_owner(ctx.actor, "set limits")
         if per_minute is None:
             rate_limits.drop(ctx.tx, whose, action)
         else:
-            rate_limits.put(ctx.tx, Limit(whose, action, per_minute, actor.principal))
+            rate_limits.put(ctx.tx, RateLimit(whose, action, per_minute, actor.principal))
         ctx.log(ctx.system_space(context.HOME), "limit", (), principal=whose, what=action, per_minute=per_minute)
-        return rate_limits.holding(ctx.tx, whose, action)
+        return rate_limits.limit_for(ctx.tx, whose, action)
 
-    return write(parts, actor, operation)
+    return write(engines, actor, operation)
 
 
-def listed(parts: Parts, actor: Actor) -> tuple[Limit, ...]:
+def list_limits(engines: Engines, actor: Actor) -> tuple[RateLimit, ...]:
     """Return the limits that hold: the owner sees all of them, others those for themselves."""
-    with parts.db.reading() as tx:
+    with engines.db.reading() as tx:
         if not permissions.is_owner(actor):
-            return tuple(rate_limits.holding(tx, actor.principal, action) for action in rate_limits.DEFAULTS)
-        everybody = [rate_limits.holding(tx, EVERYBODY, action) for action in rate_limits.DEFAULTS]
-        return (*everybody, *(limit for limit in rate_limits.every(tx) if limit.principal != EVERYBODY))
+            return tuple(rate_limits.limit_for(tx, actor.principal, action) for action in rate_limits.DEFAULTS)
+        everybody = [rate_limits.limit_for(tx, EVERYBODY, action) for action in rate_limits.DEFAULTS]
+        return (*everybody, *(limit for limit in rate_limits.get_all(tx) if limit.principal != EVERYBODY))

@@ -13,7 +13,7 @@ from commonbook.files import hand_edits, scan
 from commonbook.log import chain
 from commonbook.model.memory import Memory
 from commonbook.model.spaces import Actor, Space
-from commonbook.ports.engines import Parts
+from commonbook.ports.engines import Engines
 from commonbook.tables import memories, spaces
 from commonbook.text import space_paths
 from commonbook.write.context import WriteContext
@@ -21,26 +21,26 @@ from commonbook.write.new_memory import free_path
 from commonbook.write.transaction import write
 
 
-def create(parts: Parts, actor: Actor, name: str) -> Space:
+def create(engines: Engines, actor: Actor, name: str) -> Space:
     """Make a space; one that is there already is a conflict."""
     space_paths.require_space_name(name)
 
     def operation(ctx: WriteContext) -> Space:
-        if spaces.named(ctx.tx, name) is not None:
+        if spaces.find_by_name(ctx.tx, name) is not None:
             permissions.require_create(ctx.tx, actor, ctx.spaces, name)
             raise SpaceExists(f"the space {name!r} is there already", fix="use it, or choose another name")
         return ctx.space(name)
 
-    return write(parts, actor, operation)
+    return write(engines, actor, operation)
 
 
-def rename(parts: Parts, actor: Actor, old: str, new: str) -> Space:
+def rename(engines: Engines, actor: Actor, old: str, new: str) -> Space:
     """Give a space another name; everything below goes along, files and all, and ids stay."""
     space_paths.require_space_name(old)
     space_paths.require_space_name(new)
     if space_paths.below(new, old):
         raise BadInput(f"{new!r} lies in {old!r} itself", fix="choose a name outside of it")
-    return scan.write_with_scan(parts, actor, partial(_rename, old=old, new=new))
+    return scan.write_with_scan(engines, actor, partial(_rename, old=old, new=new))
 
 
 def _rename(ctx: WriteContext, *, old: str, new: str, looked: bool) -> Space:
@@ -52,15 +52,15 @@ def _rename(ctx: WriteContext, *, old: str, new: str, looked: bool) -> Space:
     permissions.require_admin(ctx.tx, ctx.actor, ctx.spaces, old)
     permissions.require_create(ctx.tx, ctx.actor, ctx.spaces, new)
     # What others are about to write there waits, and is then told again under the new name.
-    chain.hold(ctx.tx, [space.id for space in going])
+    chain.lock(ctx.tx, [space.id for space in going])
     for space in going:
         for memory in _live(ctx, space):
-            hand_edits.fresh(ctx, memory, looked=looked)
+            hand_edits.with_file_changes(ctx, memory, looked=looked)
     taken = {space.name for space in ctx.spaces.values()}
     renamed = {}
     for space in sorted(going, key=lambda one: one.name):
         # Notices go along with what they are about.
-        name = space_paths.require_asked_name(new + space.name.removeprefix(old))
+        name = space_paths.require_query_name(new + space.name.removeprefix(old))
         if name in taken:
             raise SpaceExists(
                 f"the space {name!r} is there already", fix="choose another name, or move memories singly"
@@ -75,13 +75,13 @@ def _rename(ctx: WriteContext, *, old: str, new: str, looked: bool) -> Space:
 
 def _know_all(ctx: WriteContext) -> None:
     """Let nobody make or rename a space until the story is over, and know those that were since it began."""
-    spaces.hold(ctx.tx)
-    if ctx.tx.locking:
-        ctx.spaces.update(spaces.everything(ctx.tx))
+    spaces.lock(ctx.tx)
+    if ctx.tx.for_update:
+        ctx.spaces.update(spaces.get_all(ctx.tx))
 
 
 def _take_along(ctx: WriteContext, old: Space, new: Space) -> None:
-    ctx.issue([_relocated(ctx, memory, old, new) for memory in _live(ctx, new)])
+    ctx.enqueue_files([_relocated(ctx, memory, old, new) for memory in _live(ctx, new)])
 
 
 def _live(ctx: WriteContext, space: Space) -> Iterator[Memory]:
@@ -93,24 +93,24 @@ def _live(ctx: WriteContext, space: Space) -> Iterator[Memory]:
 
 def _relocated(ctx: WriteContext, memory: Memory, old: Space, new: Space) -> Memory:
     path = free_path(ctx, space_paths.moved(memory.path, old.name, new.name))
-    ctx.leave(memory, path)
+    ctx.record_move(memory, path)
     memories.relocate(ctx.tx, memory, path)
     return memory._replace(path=path)
 
 
-def all_spaces(parts: Parts, actor: Actor) -> tuple[Space, ...]:
+def list_spaces(engines: Engines, actor: Actor) -> tuple[Space, ...]:
     """Return the spaces that the actor may read, by name."""
-    with parts.db.reading() as tx:
+    with engines.db.reading() as tx:
         return tuple(sorted(readable(tx, actor).values(), key=lambda space: space.name))
 
 
-DEEPEST: Final = 10
+MAX_DEPTH: Final = 10
 
 
-def set_depth(parts: Parts, actor: Actor, name: str, depth: int | None) -> Space:
+def set_depth(engines: Engines, actor: Actor, name: str, depth: int | None) -> Space:
     """Set how deep reflections may stand on each other in a space and below it; None: as above it."""
-    if depth is not None and (isinstance(depth, bool) or not 1 <= depth <= DEEPEST):
-        raise BadInput(f"a depth of {depth} is out of range", fix=f"give 1 to {DEEPEST}")
+    if depth is not None and (isinstance(depth, bool) or not 1 <= depth <= MAX_DEPTH):
+        raise BadInput(f"a depth of {depth} is out of range", fix=f"give 1 to {MAX_DEPTH}")
     space_paths.require_space_name(name)
 
     def operation(ctx: WriteContext) -> Space:
@@ -124,4 +124,4 @@ def set_depth(parts: Parts, actor: Actor, name: str, depth: int | None) -> Space
         ctx.log(changed, "space.depth", (), depth=depth)
         return changed
 
-    return write(parts, actor, operation)
+    return write(engines, actor, operation)

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from commonbook.book.base import Hands
+from commonbook.book.base import BookBase
 from commonbook.model.spaces import ApiKey, Grant, NewKey, Space
-from commonbook.ports.database import asking
+from commonbook.ports.database import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
@@ -24,34 +24,34 @@ else:
     read = LazyModule("commonbook.memories.read")
 
 
-class AdminVerbs(Hands):
+class AdminVerbs(BookBase):
     """Manage spaces, grants and API keys."""
 
-    @asking
+    @retry_read
     def spaces(self) -> tuple[Space, ...]:
         """Return the spaces, by name."""
-        return admin_spaces.all_spaces(self._parts, self._actor)
+        return admin_spaces.list_spaces(self._engines, self._actor)
 
     def create_space(self, name: str) -> Space:
         """Make a space."""
-        return admin_spaces.create(self._parts, self._actor, name)
+        return admin_spaces.create(self._engines, self._actor, name)
 
     def rename_space(self, old: str, new: str) -> Space:
         """Give a space, and everything below it, another name; ids stay."""
-        return admin_spaces.rename(self._parts, self._actor, old, new)
+        return admin_spaces.rename(self._engines, self._actor, old, new)
 
     def grant(self, principal: str, space: str, role: str, *, expires: datetime | str | None = None) -> Grant:
         """Let a principal be reader, writer or admin of a space and everything below it, until it expires."""
-        return admin_grants.grant(self._parts, self._actor, principal, space, role, expires=expires)
+        return admin_grants.grant(self._engines, self._actor, principal, space, role, expires=expires)
 
     def revoke(self, principal: str, space: str) -> None:
         """Take a grant away."""
-        admin_grants.revoke(self._parts, self._actor, principal, space)
+        admin_grants.revoke(self._engines, self._actor, principal, space)
 
-    @asking
+    @retry_read
     def grants(self, *, space: str | None = None) -> tuple[Grant, ...]:
         """Return the grants on the spaces that one administers, and one's own."""
-        return admin_grants.granted(self._parts, self._actor, space=space)
+        return admin_grants.list_grants(self._engines, self._actor, space=space)
 
     def create_key(
         self,
@@ -62,13 +62,13 @@ class AdminVerbs(Hands):
         expires: datetime | str | None = None,
     ) -> NewKey:
         """Make an API key; its secret is in the answer, and nowhere else. `limits`: pairs of a space and a role."""
-        return api_keys.create_key(self._parts, self._actor, principal, label=label, limits=limits, expires=expires)
+        return api_keys.create_key(self._engines, self._actor, principal, label=label, limits=limits, expires=expires)
 
-    @asking
+    @retry_read
     def keys(self) -> tuple[ApiKey, ...]:
         """Return the keys that there are, or one's own."""
-        return api_keys.listed_keys(self._parts, self._actor)
+        return api_keys.list_keys(self._engines, self._actor)
 
     def revoke_key(self, key_id: str) -> ApiKey:
         """Let a key open nothing from now on."""
-        return api_keys.revoke_key(self._parts, self._actor, key_id)
+        return api_keys.revoke_key(self._engines, self._actor, key_id)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from commonbook.access import permissions
-from commonbook.model.reports import Unsent
+from commonbook.model.reports import OutboxStatus
 from commonbook.model.spaces import Actor
-from commonbook.ports.engines import Parts, Recalls, Transfers
+from commonbook.ports.engines import Engines, RecallService, TransferService
 from commonbook.recall import prefetch
 from commonbook.settings import default_space as settings_default_space
 from commonbook.settings.settings import Settings
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from commonbook.sessions.append import Appender
 
 
-class Hands:
+class BookBase:
     """What all verbs of a book have in common."""
 
     def __init__(
         self,
-        parts: Parts,
+        engines: Engines,
         chosen: Settings,
         *,
         actor: Actor,
-        transfers: Transfers,
-        recalls: Recalls,
+        transfers: TransferService,
+        recalls: RecallService,
         appender: Appender,
-        unsent: Callable[[], Unsent] = Unsent,
+        unsent: Callable[[], OutboxStatus] = OutboxStatus,
     ) -> None:
         """Act on these parts in the name of the actor; `commonbook.open` makes one."""
-        self._parts = parts
+        self._engines = engines
         self._transfers = transfers
         self._recalls = recalls
         self._appender = appender
@@ -40,7 +40,7 @@ class Hands:
         self._settings = chosen
         self._actor = actor
         self._lent = False
-        self._unsent = unsent if permissions.is_owner(actor) else Unsent
+        self._unsent = unsent if permissions.is_owner(actor) else OutboxStatus
 
     @property
     def home(self) -> str:

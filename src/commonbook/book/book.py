@@ -12,7 +12,7 @@ from commonbook.book.memories import MemoryVerbs
 from commonbook.book.reasoning import ReasoningVerbs
 from commonbook.book.sessions import SessionVerbs
 from commonbook.book.sharing import SharingVerbs
-from commonbook.book.sharing_rules import RulingVerbs
+from commonbook.book.sharing_rules import SharingRuleVerbs
 from commonbook.model.spaces import Actor
 from commonbook.runtime.lazy_modules import LazyModule
 
@@ -25,7 +25,7 @@ else:
     grants = LazyModule("commonbook.admin.grants")
 
 
-class Book(MemoryVerbs, SessionVerbs, SharingVerbs, RulingVerbs, ReasoningVerbs, AdminVerbs, MaintenanceVerbs):
+class Book(MemoryVerbs, SessionVerbs, SharingVerbs, SharingRuleVerbs, ReasoningVerbs, AdminVerbs, MaintenanceVerbs):
     """A book of memories. Use it from any thread; close it, or use it in a `with` statement."""
 
     def acting_as(self, principal: str) -> Book:
@@ -35,11 +35,11 @@ class Book(MemoryVerbs, SessionVerbs, SharingVerbs, RulingVerbs, ReasoningVerbs,
 
     def with_key(self, secret: str) -> Book:
         """Return this book in the hands of whoever a key was made for, within the limits of the key."""
-        return self._in_hands_of(authentication.with_key(self._parts, secret))
+        return self._in_hands_of(authentication.with_key(self._engines, secret))
 
     def _in_hands_of(self, actor: Actor) -> Book:
         book = Book(
-            self._parts,
+            self._engines,
             self._settings,
             actor=actor,
             transfers=self._transfers,
@@ -55,8 +55,8 @@ class Book(MemoryVerbs, SessionVerbs, SharingVerbs, RulingVerbs, ReasoningVerbs,
         if self._lent:
             return
         self._recalls.close()
-        self._parts.db.close()
-        self._parts.folder.close()
+        self._engines.db.close()
+        self._engines.folder.close()
 
     def __enter__(self) -> Self:
         """Use the book in a `with` statement."""

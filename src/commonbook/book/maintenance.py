@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING
 from commonbook.access import permissions
 from commonbook.book.recall import RecallVerbs
 from commonbook.errors import CommonbookError
-from commonbook.model.reports import Finding, LogEntry, LogReport, Progress, Status, SyncReport, TransferReport, quiet
-from commonbook.ports.database import asking
+from commonbook.model.reports import (
+    Finding,
+    LogEntry,
+    LogReport,
+    Progress,
+    Status,
+    SyncReport,
+    TransferReport,
+    no_progress,
+)
+from commonbook.ports.database import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
@@ -29,10 +38,10 @@ else:
 class MaintenanceVerbs(RecallVerbs):
     """Look after the files, the log and the derived data of a book."""
 
-    def sync(self, *, progress: Progress = quiet) -> SyncReport:
+    def sync(self, *, progress: Progress = no_progress) -> SyncReport:
         """Carry out what is pending and take in what people did to the files."""
         permissions.require_owner(self._actor, "look at the files of the home")
-        return scan.look(self._parts, progress=progress)
+        return scan.scan(self._engines, progress=progress)
 
     @contextmanager
     def watching(self, noticed: Callable[[SyncReport], None] | None = None) -> Iterator[None]:
@@ -43,7 +52,7 @@ class MaintenanceVerbs(RecallVerbs):
 
         def watch() -> None:
             try:
-                scan.watch(self._parts, stop, noticed or (lambda _report: None))
+                scan.watch(self._engines, stop, noticed or (lambda _report: None))
             except CommonbookError as error:
                 ended.append(error)
 
@@ -58,47 +67,47 @@ class MaintenanceVerbs(RecallVerbs):
             raise ended[0]
 
     def import_folder(
-        self, folder: str, *, space: str | None = None, dry_run: bool = False, progress: Progress = quiet
+        self, folder: str, *, space: str | None = None, dry_run: bool = False, progress: Progress = no_progress
     ) -> TransferReport:
         """Take in a folder of Markdown, as if it lay in the home or in a space's folder; again changes nothing."""
         return self._transfers.import_folder(
-            self._parts, self._actor, folder, space=space, dry_run=dry_run, progress=progress
+            self._engines, self._actor, folder, space=space, dry_run=dry_run, progress=progress
         )
 
-    def export(self, target: str, *, space: str | None = None, progress: Progress = quiet) -> TransferReport:
+    def export(self, target: str, *, space: str | None = None, progress: Progress = no_progress) -> TransferReport:
         """Write a space or all of them as a folder of Markdown, or as an archive (.zip, .tar.gz)."""
-        return self._transfers.export(self._parts, self._actor, target, space=space, progress=progress)
+        return self._transfers.export(self._engines, self._actor, target, space=space, progress=progress)
 
-    def rebuild(self, *, progress: Progress = quiet) -> SyncReport:
+    def rebuild(self, *, progress: Progress = no_progress) -> SyncReport:
         """Make anew everything that only serves search, from files and rows."""
         permissions.require_owner(self._actor, "rebuild the home")
-        report = rebuilding.rebuild(self._parts, progress=progress)
+        report = rebuilding.rebuild(self._engines, progress=progress)
         self.reindex(anew=True, progress=progress)
         return report
 
     def accept_deletions(self) -> int:
         """Delete the memories whose files are gone and were kept back for a person to agree; return how many."""
         permissions.require_owner(self._actor, "agree to deletions")
-        return scan.accept_deletions(self._parts)
+        return scan.accept_deletions(self._engines)
 
-    @asking
+    @retry_read
     def status(self) -> Status:
         """Return numbers, what is pending and what is wrong."""
-        return health.status(self._parts, self._actor, self.home, self._unsent())
+        return health.status(self._engines, self._actor, self.home, self._unsent())
 
-    @asking
-    def doctor(self, *, progress: Progress = quiet) -> tuple[Finding, ...]:
+    @retry_read
+    def doctor(self, *, progress: Progress = no_progress) -> tuple[Finding, ...]:
         """Look at everything and return what is wrong, each with its fix."""
         permissions.require_owner(self._actor, "look at everything")
-        found = health.doctor(self._parts, self._actor, progress=progress)
+        found = health.doctor(self._engines, self._actor, progress=progress)
         return (*found, *self._recalls.findings(), *self._unsent().findings)
 
-    @asking
-    def verify_log(self, *, space: str | None = None, progress: Progress = quiet) -> LogReport:
+    @retry_read
+    def verify_log(self, *, space: str | None = None, progress: Progress = no_progress) -> LogReport:
         """Walk the signed log and name the first bad entry of each space."""
-        return audit.verify_log(self._parts, self._actor, space, progress=progress)
+        return audit.verify_log(self._engines, self._actor, space, progress=progress)
 
-    @asking
+    @retry_read
     def log(self, *, space: str, after: int = 0, limit: int = 100) -> tuple[LogEntry, ...]:
         """Return entries of a space's log, in order."""
-        return audit.log(self._parts, self._actor, space, after=after, limit=limit)
+        return audit.list_entries(self._engines, self._actor, space, after=after, limit=limit)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from commonbook.book.base import Hands
+from commonbook.book.base import BookBase
 from commonbook.model.memory import UNSET, Changes, Deleted, Draft, Filter, Link, Memory, Page, Receipt, Revision, Unset
-from commonbook.ports.database import asking
+from commonbook.ports.database import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ else:
     validation = LazyModule("commonbook.text.validation")
 
 
-class MemoryVerbs(Hands):
+class MemoryVerbs(BookBase):
     """Remember, read and change memories."""
 
     def remember(
@@ -52,7 +52,7 @@ class MemoryVerbs(Hands):
             space=space,
             kind=kind,
             title=title,
-            tags=validation.listed(tags, "tags"),
+            tags=validation.validate_list(tags, "tags"),
             importance=importance,
             occurred=occurred,
             valid_from=valid_from,
@@ -68,17 +68,17 @@ class MemoryVerbs(Hands):
         """Store many memories in one transaction, all or none."""
         space = "" if all(draft.space for draft in drafts) else self.default_space
         asked = [draft if draft.space else draft._replace(space=space) for draft in drafts]
-        return memories_remember.remember(self._parts, self._actor, asked)
+        return memories_remember.remember(self._engines, self._actor, asked)
 
-    @asking
+    @retry_read
     def get(self, memory_id: str) -> Memory:
         """Return one memory; a lazy copy that is stale takes over what its source says before."""
-        return read.get(self._parts, self._actor, memory_id)
+        return read.get(self._engines, self._actor, memory_id)
 
-    @asking
+    @retry_read
     def find_id(self, part: str) -> str:
         """Return the id that begins or ends with these digits, or of the memory whose file this is."""
-        return read.find_id(self._parts, self._actor, part)
+        return read.find_id(self._engines, self._actor, part)
 
     def edit(
         self,
@@ -100,46 +100,46 @@ class MemoryVerbs(Hands):
             text=text,
             title=title,
             kind=kind,
-            tags=tags if isinstance(tags, Unset) else validation.listed(tags, "tags"),
+            tags=tags if isinstance(tags, Unset) else validation.validate_list(tags, "tags"),
             importance=importance,
             occurred=occurred,
             valid_from=valid_from,
             valid_until=valid_until,
             expires=expires,
         )
-        return memories_edit.edit(self._parts, self._actor, memory_id, changes, expected_version=expected_version)
+        return memories_edit.edit(self._engines, self._actor, memory_id, changes, expected_version=expected_version)
 
     def move(self, memory_id: str, space: str, *, expected_version: int | None = None) -> Receipt:
         """Move a memory into another space, with its file and its history."""
-        return memories_edit.move(self._parts, self._actor, memory_id, space, expected_version=expected_version)
+        return memories_edit.move(self._engines, self._actor, memory_id, space, expected_version=expected_version)
 
     def delete(self, *ids: str, expected_version: int | None = None, dry_run: bool = False) -> Deleted:
         """Delete memories, all or none; tombstones and history stay."""
-        return memories_edit.delete(self._parts, self._actor, ids, expected_version=expected_version, dry_run=dry_run)
+        return memories_edit.delete(self._engines, self._actor, ids, expected_version=expected_version, dry_run=dry_run)
 
     def delete_where(self, chosen: Filter, *, dry_run: bool = False) -> Deleted:
         """Delete every memory that the filter lets through, all or none."""
-        return memories_edit.delete_where(self._parts, self._actor, chosen, dry_run=dry_run)
+        return memories_edit.delete_where(self._engines, self._actor, chosen, dry_run=dry_run)
 
-    @asking
+    @retry_read
     def list(self, chosen: Filter | None = None, *, limit: int = 50, after: str | None = None) -> Page:
         """Return memories, newest first, of all spaces or as the filter says."""
-        return read.page(self._parts, self._actor, chosen or Filter(), limit=limit, after=after)
+        return read.list_page(self._engines, self._actor, chosen or Filter(), limit=limit, after=after)
 
-    @asking
+    @retry_read
     def history(self, memory_id: str) -> tuple[Revision, ...]:
         """Return every title and text that a memory had, oldest first, also of a deleted one."""
-        return read.history(self._parts, self._actor, memory_id)
+        return read.history(self._engines, self._actor, memory_id)
 
     def link(self, source: str, relation: str, target: str) -> Receipt:
         """Link a memory to another."""
-        return memories_edit.link(self._parts, self._actor, source, relation, target)
+        return memories_edit.link(self._engines, self._actor, source, relation, target)
 
     def unlink(self, source: str, relation: str, target: str) -> Receipt:
         """Take a link away."""
-        return memories_edit.unlink(self._parts, self._actor, source, relation, target)
+        return memories_edit.unlink(self._engines, self._actor, source, relation, target)
 
-    @asking
+    @retry_read
     def links(self, memory_id: str) -> tuple[Link, ...]:
         """Return the links of a memory in both directions, those that go out first."""
-        return read.links_of(self._parts, self._actor, memory_id)
+        return read.list_links(self._engines, self._actor, memory_id)

@@ -6,16 +6,16 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from commonbook.book.base import Hands
+from commonbook.book.base import BookBase
 from commonbook.model.memory import Draft, Receipt
 from commonbook.model.spaces import Space
-from commonbook.ports.database import asking
+from commonbook.ports.database import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
     from commonbook.admin import spaces
     from commonbook.memories import remember
-    from commonbook.model.reasoning import Dependent, Inbox, Superseded, Triaged
+    from commonbook.model.reasoning import Dependent, Inbox, SupersedeReport, TriageReport
     from commonbook.reasoning import dependents as reasoning_dependents
     from commonbook.reasoning import inbox as reasoning_inbox
     from commonbook.reasoning import supersede as reasoning_supersede
@@ -32,7 +32,7 @@ else:
     validation = LazyModule("commonbook.text.validation")
 
 
-class ReasoningVerbs(Hands):
+class ReasoningVerbs(BookBase):
     """Reflect, supersede, and settle what that puts in doubt."""
 
     def reflect(
@@ -52,37 +52,37 @@ class ReasoningVerbs(Hands):
             text=text,
             space=space or self.default_space,
             title=title,
-            tags=validation.listed(tags, "tags"),
+            tags=validation.validate_list(tags, "tags"),
             importance=importance,
             occurred=occurred,
             key=key,
         )
-        return remember.reflect(self._parts, self._actor, draft, on=validation.listed(on, "ids"))
+        return remember.reflect(self._engines, self._actor, draft, on=validation.validate_list(on, "ids"))
 
-    def supersede(self, old: str, by: str, *, reason: str = "") -> Superseded:
+    def supersede(self, old: str, by: str, *, reason: str = "") -> SupersedeReport:
         """Let a memory supersede another: everybody who rests on the old one is told, with the reason."""
-        return reasoning_supersede.supersede(self._parts, self._actor, old, by=by, reason=reason)
+        return reasoning_supersede.supersede(self._engines, self._actor, old, by=by, reason=reason)
 
-    def reinstate(self, old: str, *, by: str | None = None) -> Superseded:
+    def reinstate(self, old: str, *, by: str | None = None) -> SupersedeReport:
         """Take back that a memory was superseded, by all that did or by one."""
-        return reasoning_supersede.reinstate(self._parts, self._actor, old, by=by)
+        return reasoning_supersede.reinstate(self._engines, self._actor, old, by=by)
 
-    @asking
+    @retry_read
     def dependents(self, memory_id: str) -> tuple[Dependent, ...]:
         """Return every memory that rests on one or on a copy of it, the nearest first."""
-        return reasoning_dependents.dependents(self._parts, self._actor, memory_id)
+        return reasoning_dependents.dependents(self._engines, self._actor, memory_id)
 
-    @asking
+    @retry_read
     def inbox(
         self, *, space: str | None = None, expired: bool = False, limit: int = 100, after: str | None = None
     ) -> Inbox:
         """Return the notices about memories that one may read, newest first; with `expired`, also those."""
-        return reasoning_inbox.inbox(self._parts, self._actor, space=space, expired=expired, limit=limit, after=after)
+        return reasoning_inbox.inbox(self._engines, self._actor, space=space, expired=expired, limit=limit, after=after)
 
-    def triage(self, memory_id: str, verdict: str, *, note: str = "", by: str | None = None) -> Triaged:
+    def triage(self, memory_id: str, verdict: str, *, note: str = "", by: str | None = None) -> TriageReport:
         """Decide about a notice, or all doubts of a memory: `keep`, `retract`, `supersede` (`by`) or `dismiss`."""
-        return reasoning_triage.triage(self._parts, self._actor, memory_id, verdict, note=note, by=by)
+        return reasoning_triage.triage(self._engines, self._actor, memory_id, verdict, note=note, by=by)
 
     def set_depth(self, space: str, depth: int | None) -> Space:
         """Set how deep reflections may stand on each other in a space and below it; None: as above it."""
-        return spaces.set_depth(self._parts, self._actor, space, depth)
+        return spaces.set_depth(self._engines, self._actor, space, depth)

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from commonbook.book.base import Hands
+from commonbook.book.base import BookBase
 from commonbook.errors import CommonbookError, HomeIsNewer
-from commonbook.model.session import Captured, Message, MessagePage, Sent, Session, Settled, Worked
-from commonbook.ports.database import asking
+from commonbook.model.session import AppendReceipt, Message, MessagePage, NewMessage, Session, SettleReport, WorkReport
+from commonbook.ports.database import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
@@ -31,35 +31,35 @@ else:
     worker = LazyModule("commonbook.maintenance.worker")
 
 
-class SessionVerbs(Hands):
+class SessionVerbs(BookBase):
     """Append, switch, rewind and settle."""
 
     def append(
         self,
         session: str,
-        messages: Iterable[Sent | str],
+        messages: Iterable[NewMessage | str],
         *,
         space: str | None = None,
         parent: str | None = None,
         tags: Iterable[str] = (),
-    ) -> Captured:
+    ) -> AppendReceipt:
         """Store messages of a session in order, all or none; a client id that was sent before is a repeat.
 
         Space, parent and tags are those of a new session.
         """
-        validation.require_list(messages)
-        sent = [Sent(message) if isinstance(message, str) else message for message in messages]
+        validation.require_message_list(messages)
+        sent = [NewMessage(message) if isinstance(message, str) else message for message in messages]
         return self._appender.append(self._actor, session, sent, self._context(space, parent, tags))
 
-    @asking
+    @retry_read
     def messages(self, session: str, *, after: int = 0, limit: int = 100) -> MessagePage:
         """Return the messages of a session behind a number, in order, those that were taken back too."""
-        return read.show(self._parts, self._actor, session, after=after, limit=limit)
+        return read.list_messages(self._engines, self._actor, session, after=after, limit=limit)
 
-    @asking
+    @retry_read
     def sessions(self, *, space: str | None = None, limit: int = 50) -> tuple[Session, ...]:
         """Return the newest sessions."""
-        return read.listed(self._parts, self._actor, space=space, limit=limit)
+        return read.list_sessions(self._engines, self._actor, space=space, limit=limit)
 
     def switch(
         self,
@@ -69,43 +69,43 @@ class SessionVerbs(Hands):
         reason: str = "new",
         space: str | None = None,
         tags: Iterable[str] = (),
-    ) -> Settled:
+    ) -> SettleReport:
         """Settle what is open in the old session and begin the new one, whose parent it is, in one step."""
         self._prefetcher.drop(old)
         context = self._context(space, None, tags)
         return sessions_switch.switch(
-            self._parts, self._actor, old, new, reason=reason, context=context, likeness=self._likeness
+            self._engines, self._actor, old, new, reason=reason, context=context, likeness=self._likeness
         )
 
     def rewind(self, session: str, after: int | str) -> tuple[Message, ...]:
         """Take back every message behind one (its number or id): they leave recall and episodes, the log keeps them."""
         self._prefetcher.drop(session)
-        return sessions_switch.rewind(self._parts, self._actor, session, after)
+        return sessions_switch.rewind(self._engines, self._actor, session, after)
 
-    def settle(self, session: str) -> Settled:
+    def settle(self, session: str) -> SettleReport:
         """Make episodes of everything in a session that none holds yet."""
-        read.require_there(self._parts, self._actor, session)
-        return settling.settle(self._parts, self._actor, session, flush=True, likeness=self._likeness)
+        read.require_readable(self._engines, self._actor, session)
+        return settling.settle(self._engines, self._actor, session, flush=True, likeness=self._likeness)
 
-    def close_session(self, session: str) -> Settled:
+    def close_session(self, session: str) -> SettleReport:
         """Settle everything and close a session; a later append opens it again."""
-        return sessions_switch.close(self._parts, self._actor, session, likeness=self._likeness)
+        return sessions_switch.close(self._engines, self._actor, session, likeness=self._likeness)
 
     def work(
         self,
         *,
         seconds: float | None = None,
         retry: bool = False,
-        noticed: Callable[[Worked], None] | None = None,
+        noticed: Callable[[WorkReport], None] | None = None,
     ) -> int:
         """Settle what is due, for at most so many seconds; return how many sessions were looked at.
 
         With `retry`, what has failed for good is tried again too. `noticed` is told of each session.
         """
         if retry:
-            worker.retry(self._parts, self._actor)
-        until = None if seconds is None else self._parts.clock.now() + timedelta(seconds=seconds)
-        return worker.work(self._parts, self._actor, likeness=self._likeness, until=until, noticed=noticed)
+            worker.retry(self._engines, self._actor)
+        until = None if seconds is None else self._engines.clock.now() + timedelta(seconds=seconds)
+        return worker.work(self._engines, self._actor, likeness=self._likeness, until=until, noticed=noticed)
 
     @contextmanager
     def working(self, *, every: float = 1.0) -> Iterator[None]:
@@ -135,6 +135,6 @@ class SessionVerbs(Hands):
         return find_or_create.Context(
             space=space or self.default_space,
             named=space is not None,
-            parent=None if parent is None else validation.session_name(parent),
-            tags=validation.tags(validation.listed(tags, "tags")),
+            parent=None if parent is None else validation.validate_session_id(parent),
+            tags=validation.validate_tags(validation.validate_list(tags, "tags")),
         )

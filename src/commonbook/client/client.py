@@ -13,24 +13,34 @@ from typing import Self
 
 from commonbook.client.sender import Sender
 from commonbook.errors import BadInput, BadTime, CommonbookError, HomeError
-from commonbook.model.ids import new_id, stamp
+from commonbook.model.ids import format_time, new_id
 from commonbook.ports.keys import Clock
 from commonbook.ports.outbox import (
     REFUSED,
     WAITING,
-    Context,
-    Counts,
-    Entry,
-    Held,
-    Kept,
+    EnqueuedMessage,
     Outbox,
+    OutboxCounts,
+    OutboxEntry,
+    OutboxMessage,
     OutboxReceipt,
-    OutMessage,
+    SessionContext,
+    StoredMessage,
     Transport,
 )
 from commonbook.text import space_paths, validation
 
-__all__ = ["Client", "Context", "Counts", "Entry", "Held", "Kept", "OutMessage", "OutboxReceipt", "Transport"]
+__all__ = [
+    "Client",
+    "EnqueuedMessage",
+    "OutboxCounts",
+    "OutboxEntry",
+    "OutboxMessage",
+    "OutboxReceipt",
+    "SessionContext",
+    "StoredMessage",
+    "Transport",
+]
 
 Mask = Callable[[str], tuple[str, int]]
 """Returns a text without its secrets, and how many there were."""
@@ -68,7 +78,7 @@ class Client:
     def append(
         self,
         session: str,
-        messages: Iterable[OutMessage],
+        messages: Iterable[OutboxMessage],
         *,
         space: str | None = None,
         parent: str | None = None,
@@ -80,9 +90,9 @@ class Client:
         With `wait`, stay for at most so many seconds until the server has them too.
         """
         self._require_open()
-        validation.session_name(session)
+        validation.validate_session_id(session)
         context = _context(space, parent, tags)
-        validation.require_list(messages)
+        validation.require_message_list(messages)
         entries = [self._entry(message, item) for item, message in enumerate(messages)]
         kept = self._outbox.add(session, entries, context=context) if entries else ()
         self._sender.wake()
@@ -95,15 +105,15 @@ class Client:
         self._sender.wake()
         return self._sender.until(lambda: self._outbox.soonest() is None, timeout)
 
-    def pending(self, *, limit: int = 1000) -> tuple[Held, ...]:
+    def pending(self, *, limit: int = 1000) -> tuple[StoredMessage, ...]:
         """Return the first messages that wait, in order."""
         return self._outbox.held(WAITING, limit=limit)
 
-    def refused(self, *, limit: int = 1000) -> tuple[Held, ...]:
+    def refused(self, *, limit: int = 1000) -> tuple[StoredMessage, ...]:
         """Return the first messages that were set aside, with the reasons."""
         return self._outbox.held(REFUSED, limit=limit)
 
-    def counts(self) -> Counts:
+    def counts(self) -> OutboxCounts:
         """Count both."""
         return self._outbox.counts()
 
@@ -128,11 +138,11 @@ class Client:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _sent(self, session: str, kept: Sequence[Kept], seconds: float) -> bool:
+    def _sent(self, session: str, kept: Sequence[EnqueuedMessage], seconds: float) -> bool:
         """Wait for these messages to be acknowledged; no trouble here takes back that they are durable."""
         first, last = min((one.id for one in kept), default=0), max((one.id for one in kept), default=0)
 
-        def left() -> Counts:
+        def left() -> OutboxCounts:
             return self._outbox.counts(session=session, first=first, last=last)
 
         with suppress(CommonbookError):
@@ -145,24 +155,24 @@ class Client:
         if self._sender.closed:
             raise HomeError("the client is closed", fix="make a new one; what was appended is in its outbox")
 
-    def _entry(self, message: OutMessage, item: int) -> Entry:
-        with validation.naming(item):
+    def _entry(self, message: OutboxMessage, item: int) -> OutboxEntry:
+        with validation.error_item(item):
             _check(message)
             text, masked = self._mask(message.text)
             # What stands for a secret may be longer than the secret.
             _check(message._replace(text=text))
         # The id is made before the message is written: a resend after a lost answer has the same one.
         client_id = new_id() if message.client_id is None else message.client_id
-        return Entry(client_id, message.role, message.author, text, message.time or self._clock.now(), masked)
+        return OutboxEntry(client_id, message.role, message.author, text, message.time or self._clock.now(), masked)
 
 
 def _check(message: object) -> None:
     """Refuse here what the server would refuse for ever."""
-    if not isinstance(message, OutMessage):
+    if not isinstance(message, OutboxMessage):
         raise BadInput("a message is not an OutMessage", fix="make it with OutMessage(text)")
-    validation.require_sayable(message.text, role=message.role, author=message.author, client_id=message.client_id)
+    validation.validate_message(message.text, role=message.role, author=message.author, client_id=message.client_id)
     if message.client_id is not None:
-        validation.key(message.client_id)
+        validation.validate_key(message.client_id)
     if message.time is not None:
         _check_time(message.time)
 
@@ -171,21 +181,21 @@ def _check_time(value: object) -> None:
     if not isinstance(value, datetime) or value.utcoffset() is None:
         raise BadTime("the time of a message has no zone", fix="give a datetime with its zone, or none for now")
     try:
-        stamp(value)
+        format_time(value)
     except OverflowError as error:
         raise BadTime(f"{value} is before the first or after the last year", fix="give another time") from error
 
 
-def _context(space: str | None, parent: str | None, tags: Iterable[str]) -> Context:
+def _context(space: str | None, parent: str | None, tags: Iterable[str]) -> SessionContext:
     if space is not None:
         _require_text(space, "space")
         space_paths.require_space_name(space)
     if parent is not None:
-        validation.session_name(parent)
-    listed = validation.listed(tags, "tags")
+        validation.validate_session_id(parent)
+    listed = validation.validate_list(tags, "tags")
     for tag in listed:
         _require_text(tag, "tag")
-    return Context(space, parent, validation.tags(listed))
+    return SessionContext(space, parent, validation.validate_tags(listed))
 
 
 def _require_text(value: object, what: str) -> None:

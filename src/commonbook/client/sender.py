@@ -11,7 +11,7 @@ from typing import Final
 
 from commonbook.errors import CommonbookError, Refused, ServerBusy, ServerFailed, TransportError
 from commonbook.model.ids import new_id
-from commonbook.ports.outbox import Outbox, Parcel, Transport, Verdict
+from commonbook.ports.outbox import DeliveryOutcome, Outbox, OutboxBatch, Transport
 from commonbook.runtime.fork_safety import renewed_in_child
 
 MOST_FAILURES: Final = 500
@@ -108,20 +108,26 @@ class Sender:
         self._tell()
         return True
 
-    def _deliver(self, parcel: Parcel, seconds: float) -> Verdict:
+    def _deliver(self, parcel: OutboxBatch, seconds: float) -> DeliveryOutcome:
         entries = tuple(parcel.entries.values())
         try:
             answer = self._transport.append(parcel.session, entries, context=parcel.context, timeout=seconds)
         except TransportError as error:
-            return judge(parcel, error, share=_DICE.random())
+            return outcome_of(parcel, error, share=_DICE.random())
         except BaseException as error:
             # A transport with a mistake in it, or a person who interrupts: put off, and then as loud as it came.
             mistake = ServerFailed(f"the transport raised {type(error).__name__}")
             at_fault = isinstance(error, Exception)
-            self._outbox.settle(parcel, judge(parcel, mistake, share=_DICE.random()) if at_fault else Verdict())
+            self._outbox.settle(
+                parcel, outcome_of(parcel, mistake, share=_DICE.random()) if at_fault else DeliveryOutcome()
+            )
             raise
         sent = tuple(position for position, entry in parcel.entries.items() if entry.client_id in answer)
-        return Verdict(sent) if sent else judge(parcel, ServerFailed("the server took none"), share=_DICE.random())
+        return (
+            DeliveryOutcome(sent)
+            if sent
+            else outcome_of(parcel, ServerFailed("the server took none"), share=_DICE.random())
+        )
 
     # --- threads
 
@@ -188,21 +194,21 @@ class Sender:
 # --- decisions
 
 
-def judge(parcel: Parcel, error: TransportError, *, share: float) -> Verdict:
+def outcome_of(parcel: OutboxBatch, error: TransportError, *, share: float) -> DeliveryOutcome:
     """Decide what becomes of messages that were not acknowledged; `share`, from 0 to 1, is the jitter."""
     pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(parcel.tries, 20)) * (1 + share) / 2
     single = len(parcel.entries) == 1
     match error:
         case Refused():
             named = [at for at, entry in parcel.entries.items() if single or entry.client_id in error.client_ids]
-            return Verdict(refused=dict.fromkeys(named, error.message), reason=error.message, alone=not named)
+            return DeliveryOutcome(refused=dict.fromkeys(named, error.message), reason=error.message, alone=not named)
         case ServerFailed() if single and parcel.failures + 1 >= MOST_FAILURES:
             reason = f"the server failed on it {MOST_FAILURES} times, at last with: {error.message}"
-            return Verdict(refused=dict.fromkeys(parcel.entries, reason))
+            return DeliveryOutcome(refused=dict.fromkeys(parcel.entries, reason))
         case ServerFailed():
             # Which message it was, nobody knows: each goes alone, so that one does not hold up the others for ever.
-            return Verdict(reason=error.message, pause=pause, failed=True, alone=True)
+            return DeliveryOutcome(reason=error.message, pause=pause, failed=True, alone=True)
         case ServerBusy():
             asked = min(error.retry_after, _LONGEST_ASKED)
-            return Verdict(reason=error.message, pause=max(pause, asked), asked=True)
-    return Verdict(reason=error.message, pause=pause)
+            return DeliveryOutcome(reason=error.message, pause=max(pause, asked), asked=True)
+    return DeliveryOutcome(reason=error.message, pause=pause)

@@ -21,12 +21,12 @@ from commonbook.engines.process.clock import SystemClock
 from commonbook.engines.sqlite.database import SqliteDatabase
 from commonbook.engines.sqlite.migrations import MIGRATIONS
 from commonbook.errors import DatabaseUnfit, HomeReadOnly, KeyMissing, Moved, NetworkFileSystem
-from commonbook.model.ids import new_id, stamp
-from commonbook.model.reports import Progress, quiet
+from commonbook.model.ids import format_time, new_id
+from commonbook.model.reports import Progress, no_progress
 from commonbook.model.spaces import OWNER_ACTOR
 from commonbook.ports.database import Database, Transaction
-from commonbook.ports.engines import Parts, Recalls, Transfers
-from commonbook.ports.files import Outside, Watcher, Yaml
+from commonbook.ports.engines import Engines, RecallService, TransferService
+from commonbook.ports.files import ExternalFiles, Watcher, Yaml
 from commonbook.ports.index import Index
 from commonbook.ports.keys import Clock, Keys
 from commonbook.runtime.lazy_modules import LazyModule
@@ -51,11 +51,11 @@ def _run_steps_before_seal(context: object, /) -> None:
         step(context)
 
 
-def _run_step_after_commit(parts: Parts, contents: Mapping[str, bytes | None], /) -> None:
-    write_steps.AFTER_COMMIT(parts, contents)
+def _run_step_after_commit(engines: Engines, contents: Mapping[str, bytes | None], /) -> None:
+    write_steps.AFTER_COMMIT(engines, contents)
 
 
-def open_book(settings: Settings, *, clock: Clock | None = None, progress: Progress = quiet) -> Book:
+def open_book(settings: Settings, *, clock: Clock | None = None, progress: Progress = no_progress) -> Book:
     """Open the book that the settings name, making it if it is not there, and look at what changed in it."""
     clock = clock or SystemClock()
     parts, recalls = wire_server(settings, clock) if settings.database else wire_home(settings, clock)
@@ -63,8 +63,8 @@ def open_book(settings: Settings, *, clock: Clock | None = None, progress: Progr
         parts,
         settings,
         actor=OWNER_ACTOR,
-        transfers=cast("Transfers", Lazy(_transfers)),
-        recalls=cast("Recalls", LazyRecall(recalls)),
+        transfers=cast("TransferService", Lazy(_transfers)),
+        recalls=cast("RecallService", LazyRecall(recalls)),
         appender=_appender(parts),
         unsent=lambda: unsent_messages(settings, clock),
     )
@@ -74,18 +74,18 @@ def open_book(settings: Settings, *, clock: Clock | None = None, progress: Progr
     return book
 
 
-def wire_home(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], Recalls]]:
+def wire_home(settings: Settings, clock: Clock) -> tuple[Engines, Callable[[], RecallService]]:
     """Wire a book over a folder of Markdown."""
     hidden = prepare_home(settings.home)
     database = SqliteDatabase(
         os.path.join(hidden, "state.db"), migrations=MIGRATIONS, clock=clock, busy_seconds=settings.busy_seconds
     )
     keys = _later_keys(os.path.join(hidden, "keys"))
-    parts = Parts(
+    parts = Engines(
         db=database,
         folder=HomeFolder(settings.home),
         watcher=cast("Watcher", Lazy(lambda: _watcher(settings.home))),
-        outside=cast("Outside", Lazy(lambda: _outside(settings.home))),
+        outside=cast("ExternalFiles", Lazy(lambda: _outside(settings.home))),
         keys=keys,
         yaml=cast("Yaml", Lazy(_yaml)),
         clock=clock,
@@ -96,7 +96,7 @@ def wire_home(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], Rec
     return parts, lambda: _recalls(settings, lambda: _mapped_index(hidden))
 
 
-def wire_server(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], Recalls]]:
+def wire_server(settings: Settings, clock: Clock) -> tuple[Engines, Callable[[], RecallService]]:
     """Wire a book on PostgreSQL: no files, and keys that every server is given."""
     from commonbook.engines.disk.no_files import NoFiles
 
@@ -107,11 +107,11 @@ def wire_server(settings: Settings, clock: Clock) -> tuple[Parts, Callable[[], R
         undone.callback(database.close)
         zone = dates.zone_named(_zone(database, settings, keys))
         undone.pop_all()
-    parts = Parts(
+    parts = Engines(
         db=database,
         folder=nothing,
         watcher=nothing,
-        outside=cast("Outside", Lazy(lambda: _outside(None))),
+        outside=cast("ExternalFiles", Lazy(lambda: _outside(None))),
         keys=keys,
         yaml=cast("Yaml", Lazy(_yaml)),
         clock=clock,
@@ -213,7 +213,7 @@ def _zone(database: Database, settings: Settings, keys: Keys) -> str:
 
 
 def _record(tx: Transaction, zone: str, keys: str) -> dict[str, str]:
-    home.record(tx, id=new_id(), created=stamp(tx.now), zone=zone, keys=keys)
+    home.record(tx, id=new_id(), created=format_time(tx.now), zone=zone, keys=keys)
     return home.facts(tx)
 
 
@@ -230,14 +230,14 @@ def _later_keys(folder: str) -> Keys:
     return cast("Keys", Lazy(make))
 
 
-def _appender(parts: Parts) -> Appender:
+def _appender(engines: Engines) -> Appender:
     made: list[Appender] = []
 
     def make() -> Appender:
         if not made:
             from commonbook.sessions.append import Appender
 
-            made.append(Appender(parts))
+            made.append(Appender(engines))
         return made[0]
 
     return cast("Appender", Lazy(make))
@@ -262,7 +262,7 @@ def _postgres_index(settings: Settings, database: PostgresDatabase) -> Index:
     return PostgresIndex(database.line, kept=chosen.recall_mb << 20, graph_above=chosen.graph_above)
 
 
-def _recalls(settings: Settings, index: Callable[[], Index]) -> Recalls:
+def _recalls(settings: Settings, index: Callable[[], Index]) -> RecallService:
     from commonbook.engines.embedders.registry import embedder_for
     from commonbook.engines.embedders.static_table import StaticTable
     from commonbook.recall.recaller import Recaller
@@ -284,7 +284,7 @@ def _watcher(folder: str) -> Watcher:
     return HomeWatcher(folder)
 
 
-def _outside(folder: str | None) -> Outside:
-    from commonbook.engines.disk.import_export import OutsideHome
+def _outside(folder: str | None) -> ExternalFiles:
+    from commonbook.engines.disk.import_export import ExternalFolder
 
-    return OutsideHome(folder)
+    return ExternalFolder(folder)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from commonbook.engines.process.clock import SystemClock
 from commonbook.errors import CommonbookError
-from commonbook.model.reports import Finding, Unsent
+from commonbook.model.reports import Finding, OutboxStatus
 from commonbook.ports.keys import Clock
 from commonbook.settings.settings import Settings
 
@@ -52,17 +52,17 @@ def _outbox(settings: Settings, clock: Clock) -> OutboxFile:
     return OutboxFile(settings.outbox, clock=clock, busy_seconds=settings.busy_seconds)
 
 
-def unsent_messages(settings: Settings, clock: Clock) -> Unsent:
+def unsent_messages(settings: Settings, clock: Clock) -> OutboxStatus:
     """Look what clients of this machine have in their outbox, if there is one; its trouble is told, not raised."""
     if not os.path.exists(settings.outbox):
-        return Unsent()
+        return OutboxStatus()
     from commonbook.ports.outbox import REFUSED
 
     try:
         with closing(_outbox(settings, clock)) as outbox:
             counts, refused = outbox.counts(), outbox.held(REFUSED, limit=_NAMED)
     except CommonbookError as error:
-        return Unsent(findings=(Finding("outbox", settings.outbox, error.message, error.fix),))
+        return OutboxStatus(findings=(Finding("outbox", settings.outbox, error.message, error.fix),))
     findings = [
         Finding(
             what="refused message",
@@ -72,7 +72,7 @@ def unsent_messages(settings: Settings, clock: Clock) -> Unsent:
         )
         for one in refused
     ]
-    return Unsent(*counts, tuple(findings))
+    return OutboxStatus(*counts, tuple(findings))
 
 
 def open_outbox(

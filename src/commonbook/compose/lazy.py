@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from commonbook.ports.engines import Recalls
+from commonbook.ports.engines import RecallService
 from commonbook.runtime.fork_safety import renewed_in_child
 from commonbook.runtime.lazy_modules import loading
 
@@ -28,7 +28,7 @@ class Lazy:
 class LazyRecall:
     """Stands in for recall until it is first used; then there is one for all threads."""
 
-    def __init__(self, make: Callable[[], Recalls]) -> None:
+    def __init__(self, make: Callable[[], RecallService]) -> None:
         """Make nothing yet."""
         self._make = make
         self.begin_anew()
@@ -36,7 +36,7 @@ class LazyRecall:
 
     def begin_anew(self) -> None:
         """Begin anew: in a forked child, what another thread was about to do is never done."""
-        self._made: Recalls | None = None
+        self._made: RecallService | None = None
         self._making = threading.Lock()
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever recall has under that name

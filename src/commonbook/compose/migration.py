@@ -10,8 +10,8 @@ from commonbook.compose.book import open_book, prepare_home, wire_home, wire_ser
 from commonbook.engines.disk.durable_files import make_folders
 from commonbook.engines.disk.home_folder import HIDDEN
 from commonbook.engines.process.clock import SystemClock
-from commonbook.model.reports import MoveReport, Progress, quiet
-from commonbook.ports.engines import Parts, Recalls
+from commonbook.model.reports import MigrationReport, Progress, no_progress
+from commonbook.ports.engines import Engines, RecallService
 from commonbook.ports.keys import Clock
 from commonbook.settings.settings import DatabaseChoice, Settings, checked_address
 
@@ -25,7 +25,7 @@ def make_keys(folder: str) -> str:
     return keys.key_id
 
 
-def move_book(settings: Settings, to: str, *, progress: Progress = quiet) -> MoveReport:
+def migrate_book(settings: Settings, to: str, *, progress: Progress = no_progress) -> MigrationReport:
     """Move the book that the settings name to a database server or into a home, and leave it for good."""
     from commonbook.transfer import migrate
 
@@ -37,10 +37,10 @@ def move_book(settings: Settings, to: str, *, progress: Progress = quiet) -> Mov
         old, _ = _wired(settings, clock, opened)
         goal = _goal(settings, to)
         new, _ = _wired(goal, clock, opened)
-        return migrate.move(old, new, to=goal.database.place if goal.database else goal.home, progress=progress)
+        return migrate.migrate(old, new, to=goal.database.place if goal.database else goal.home, progress=progress)
 
 
-def _wired(settings: Settings, clock: Clock, opened: ExitStack) -> tuple[Parts, Callable[[], Recalls]]:
+def _wired(settings: Settings, clock: Clock, opened: ExitStack) -> tuple[Engines, Callable[[], RecallService]]:
     parts, recalls = wire_server(settings, clock) if settings.database else wire_home(settings, clock)
     opened.callback(parts.folder.close)
     opened.callback(parts.db.close)

@@ -8,12 +8,16 @@ from __future__ import annotations
 from typing import Final
 
 from commonbook.files import journal
-from commonbook.ports.engines import AfterCommit, BeforeSeal
+from commonbook.ports.engines import AfterCommit, BeforeFinalize
 from commonbook.reasoning import notices
 from commonbook.sharing import apply_rules, propagate
 from commonbook.write.context import step
 
-BEFORE_SEAL: Final[tuple[BeforeSeal, ...]] = (step(propagate.spread), step(notices.spread), step(apply_rules.take))
+BEFORE_SEAL: Final[tuple[BeforeFinalize, ...]] = (
+    step(propagate.propagate_to_copies),
+    step(notices.update_notices),
+    step(apply_rules.apply_rules),
+)
 """The steps of every write that run in its transaction, behind the operation, before its changes are finalized.
 
 The order matters, since each step may add to what the later ones look at:

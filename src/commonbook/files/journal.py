@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 from commonbook.errors import Busy, DiskFull
 from commonbook.files import write_out
 from commonbook.model.spaces import FILESYSTEM_ACTOR
-from commonbook.ports.engines import Parts
+from commonbook.ports.engines import Engines
 from commonbook.runtime.batches import in_batches
 from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.tables import files, memories
-from commonbook.tables.files import Carried
+from commonbook.tables.files import WrittenFile
 
 if TYPE_CHECKING:
     from commonbook.files import hand_edits
@@ -31,7 +31,7 @@ _ROUNDS: Final = 5
 _BATCH: Final = 200
 
 
-def write_committed(parts: Parts, contents: Mapping[str, bytes | None]) -> None:
+def write_committed(engines: Engines, contents: Mapping[str, bytes | None]) -> None:
     """Write the files of a committed change, and apply what a person saved to them meanwhile.
 
     `contents` has the files by the ids of their memories; None stands for a file to remove.
@@ -39,43 +39,45 @@ def write_committed(parts: Parts, contents: Mapping[str, bytes | None]) -> None:
     for _ in range(_ROUNDS):
         if not contents:
             return
-        done = write_out.carry_out(parts, contents)
-        strike_off(parts, done.done)
+        done = write_out.write_out(engines, contents)
+        mark_done(engines, done.done)
         if not done.typed:
             return
         # A person's save came out of the exchange: it becomes the newest revision, or an earlier one in the history.
-        _, contents = transaction.commit(parts, FILESYSTEM_ACTOR, partial(hand_edits.typed, found=done.typed))
-        write_out.drop(parts, done.typed)
+        _, contents = transaction.commit(
+            engines, FILESYSTEM_ACTOR, partial(hand_edits.apply_concurrent_saves, found=done.typed)
+        )
+        write_out.drop(engines, done.typed)
 
 
-def strike_off(parts: Parts, carried: Sequence[Carried]) -> None:
+def mark_done(engines: Engines, carried: Sequence[WrittenFile]) -> None:
     """Strike what was carried out off the journal, without waiting for the disk or insisting.
 
     The change itself is durable: whoever looks next would find the files right, and strike them off then.
     """
     if carried:
         with suppress(Busy, DiskFull):
-            parts.db.write(partial(files.strike_off, carried=carried), durable=False)
+            engines.db.write(partial(files.mark_done, carried=carried), durable=False)
 
 
-def settle_journal(parts: Parts) -> None:
+def work_off(engines: Engines) -> None:
     """Carry out what is in the journal, and what a crash left half way."""
-    found = write_out.leftovers(parts)
+    found = write_out.leftovers(engines)
     if found:
-        transaction.write(parts, FILESYSTEM_ACTOR, partial(hand_edits.typed, found=found))
-        write_out.drop(parts, found)
-    with parts.db.reading() as tx:
+        transaction.write(engines, FILESYSTEM_ACTOR, partial(hand_edits.apply_concurrent_saves, found=found))
+        write_out.drop(engines, found)
+    with engines.db.reading() as tx:
         waiting = files.pending(tx)
     for some in in_batches(waiting, _BATCH):
-        done = write_out.carry_out(parts, dict.fromkeys(some), again=True)
-        strike_off(parts, done.done)
+        done = write_out.write_out(engines, dict.fromkeys(some), again=True)
+        mark_done(engines, done.done)
         if done.typed or done.stale:
-            transaction.write(parts, FILESYSTEM_ACTOR, partial(_settle, done=done))
-            write_out.drop(parts, done.typed)
+            transaction.write(engines, FILESYSTEM_ACTOR, partial(_settle, done=done))
+            write_out.drop(engines, done.typed)
 
 
-def _settle(ctx: WriteContext, done: write_out.CarriedOut) -> None:
+def _settle(ctx: WriteContext, done: write_out.WriteOutReport) -> None:
     """Take in what was typed, and issue anew what another version of this program would have written otherwise."""
-    hand_edits.typed(ctx, done.typed)
-    stale = tuple(files.journal(ctx.tx, done.stale))
-    ctx.issue(memories.several(ctx.tx, ctx.spaces, stale).values())
+    hand_edits.apply_concurrent_saves(ctx, done.typed)
+    stale = tuple(files.journal_entries(ctx.tx, done.stale))
+    ctx.enqueue_files(memories.get_many(ctx.tx, ctx.spaces, stale).values())

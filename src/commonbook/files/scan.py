@@ -11,9 +11,9 @@ from threading import Event
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from commonbook.errors import CommonbookError, HomeIsNewer
-from commonbook.model.reports import Progress, SyncReport, quiet
+from commonbook.model.reports import Progress, SyncReport, no_progress
 from commonbook.model.spaces import FILESYSTEM_ACTOR, Actor
-from commonbook.ports.engines import Parts
+from commonbook.ports.engines import Engines
 from commonbook.runtime.batches import in_batches
 from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.tables import files
@@ -40,59 +40,59 @@ _FEW: Final = 10
 _SHARE: Final = 10
 
 
-def look(parts: Parts, *, progress: Progress = quiet) -> SyncReport:
+def scan(engines: Engines, *, progress: Progress = no_progress) -> SyncReport:
     """Look at the whole folder and take in what people did to it."""
-    if not parts.folder.present():
+    if not engines.folder.present():
         return SyncReport()
-    journal.settle_journal(parts)
+    journal.work_off(engines)
     outcomes: Counter[str] = Counter()
-    missing = _look_once(parts, outcomes, progress)
+    missing = _look_once(engines, outcomes, progress)
     if missing:
         # Editors save by removing and making anew, and a move has a moment with no file: look a second time.
-        missing = _still_missing(parts, missing, outcomes)
-    held_back = _remove(parts, missing, outcomes) if missing else 0
+        missing = _still_missing(engines, missing, outcomes)
+    held_back = _remove(engines, missing, outcomes) if missing else 0
     return _report(outcomes, held_back)
 
 
-def _still_missing(parts: Parts, missing: Sequence[str], outcomes: Counter[str]) -> list[str]:
+def _still_missing(engines: Engines, missing: Sequence[str], outcomes: Counter[str]) -> list[str]:
     """Return the paths that are gone in a second look too."""
     time.sleep(_BETWEEN_LOOKS)
     before = frozenset(missing)
-    return [path for path in _look_once(parts, outcomes, quiet) if path in before]
+    return [path for path in _look_once(engines, outcomes, no_progress) if path in before]
 
 
-def look_at(parts: Parts, paths: Collection[str]) -> SyncReport:
+def scan_paths(engines: Engines, paths: Collection[str]) -> SyncReport:
     """Look at some paths only; if one of them is gone, at everything, since it may have been moved."""
     outcomes: Counter[str] = Counter()
-    if not parts.folder.present():
+    if not engines.folder.present():
         return SyncReport()
-    with parts.db.reading() as tx:
-        bases = {path: files.base(tx, path) for path in map(parts.folder.known_as, paths)}
+    with engines.db.reading() as tx:
+        bases = {path: files.synced_file(tx, path) for path in map(engines.folder.known_as, paths)}
     changed = []
     for path, base in bases.items():
         try:
-            stat = parts.folder.stat(path)
+            stat = engines.folder.stat(path)
         except OSError:
             continue
         if stat is None:
             if base is not None or not path.endswith(".md"):
-                return look(parts)
-        elif parts.folder.is_ours(path) and not (base is not None and base.matches(stat)):
+                return scan(engines)
+        elif engines.folder.is_ours(path) and not (base is not None and base.matches(stat)):
             changed.append(path)
-    _take_in(parts, changed, outcomes, quiet)
+    _take_in(engines, changed, outcomes, no_progress)
     return _report(outcomes, 0)
 
 
-def watch(parts: Parts, stop: Event, noticed: Callable[[SyncReport], None]) -> None:
+def watch(engines: Engines, stop: Event, noticed: Callable[[SyncReport], None]) -> None:
     """Take in what people do to the folder, as it happens, until told to stop."""
     looked = -math.inf
-    for paths in parts.watcher.changes(stop):
+    for paths in engines.watcher.changes(stop):
         # A full look first, since the watch began only now, and then now and again: a watch can miss things.
         whole = time.monotonic() - looked > _BETWEEN_FULL_LOOKS
         if not whole and not paths:
             continue
         try:
-            noticed(look(parts) if whole else look_at(parts, paths))
+            noticed(scan(engines) if whole else scan_paths(engines, paths))
         except HomeIsNewer:
             raise
         except (CommonbookError, OSError):
@@ -110,33 +110,33 @@ class Operation(Protocol[Told_co]):
         ...
 
 
-def write_with_scan(parts: Parts, actor: Actor, operation: Operation[Told_co]) -> Told_co:
+def write_with_scan(engines: Engines, actor: Actor, operation: Operation[Told_co]) -> Told_co:
     """Let the story happen; if a file that it changes is not where it was, look where it went first."""
     try:
-        return transaction.write(parts, actor, partial(operation, looked=False))
+        return transaction.write(engines, actor, partial(operation, looked=False))
     except hand_edits.FileGone:
-        look(parts)
-    return transaction.write(parts, actor, partial(operation, looked=True))
+        scan(engines)
+    return transaction.write(engines, actor, partial(operation, looked=True))
 
 
-def accept_deletions(parts: Parts) -> int:
+def accept_deletions(engines: Engines) -> int:
     """Delete the memories whose files are gone, however many: a person agreed. Return how many."""
     outcomes: Counter[str] = Counter()
-    missing: Sequence[str] = _look_once(parts, outcomes, quiet)
+    missing: Sequence[str] = _look_once(engines, outcomes, no_progress)
     if missing:
-        missing = _still_missing(parts, missing, outcomes)
+        missing = _still_missing(engines, missing, outcomes)
     for some in in_batches(missing, _BATCH):
-        transaction.write(parts, FILESYSTEM_ACTOR, partial(_delete, paths=some))
+        transaction.write(engines, FILESYSTEM_ACTOR, partial(_delete, paths=some))
     return len(missing)
 
 
-def _look_once(parts: Parts, outcomes: Counter[str], progress: Progress) -> list[str]:
+def _look_once(engines: Engines, outcomes: Counter[str], progress: Progress) -> list[str]:
     """Take in every file that changed; return the paths that are gone."""
-    if not parts.folder.present():
+    if not engines.folder.present():
         return []
-    seen = parts.folder.walk()
-    with parts.db.reading() as tx:
-        known = files.looks(tx)
+    seen = engines.folder.walk()
+    with engines.db.reading() as tx:
+        known = files.expected_stats(tx)
     if seen == known:
         return []
     # In one order everywhere, since the first of several may decide: whose an id is, or where a session is.
@@ -146,34 +146,34 @@ def _look_once(parts: Parts, outcomes: Counter[str], progress: Progress) -> list
         key=lambda path: (f"/{INVALIDATIONS}/" not in path, path),
     )
     if changed:
-        _take_in(parts, changed, outcomes, progress)
-        with parts.db.reading() as tx:
-            known = files.looks(tx)
-    gone = [path for path in known if path not in seen and not parts.folder.exists(path)]
+        _take_in(engines, changed, outcomes, progress)
+        with engines.db.reading() as tx:
+            known = files.expected_stats(tx)
+    gone = [path for path in known if path not in seen and not engines.folder.exists(path)]
     return sorted(gone)
 
 
-def _take_in(parts: Parts, paths: Sequence[str], outcomes: Counter[str], progress: Progress) -> None:
+def _take_in(engines: Engines, paths: Sequence[str], outcomes: Counter[str], progress: Progress) -> None:
     for at, some in enumerate(in_batches(paths, _BATCH)):
-        outcomes.update(transaction.write(parts, FILESYSTEM_ACTOR, partial(_take_in_some, paths=some)))
+        outcomes.update(transaction.write(engines, FILESYSTEM_ACTOR, partial(_take_in_some, paths=some)))
         outcomes["read"] += len(some)
         progress("reading files", min((at + 1) * _BATCH, len(paths)), len(paths))
 
 
 def _take_in_some(ctx: WriteContext, paths: Sequence[str]) -> list[hand_edits.Outcome]:
-    return [hand_edits.take_in(ctx, path) for path in paths]
+    return [hand_edits.apply_file(ctx, path) for path in paths]
 
 
-def _remove(parts: Parts, missing: Sequence[str], outcomes: Counter[str]) -> int:
+def _remove(engines: Engines, missing: Sequence[str], outcomes: Counter[str]) -> int:
     """Delete the memories of files that are gone; if very many are, ask a person first and return how many."""
-    with parts.db.reading() as tx:
+    with engines.db.reading() as tx:
         total, _ = files.counts(tx)
         waiting = files.any_missing(tx)
     if waiting or (len(missing) > _FEW and len(missing) * _SHARE > total):
-        transaction.write(parts, FILESYSTEM_ACTOR, lambda ctx: _mark_missing(ctx, missing))
+        transaction.write(engines, FILESYSTEM_ACTOR, lambda ctx: _mark_missing(ctx, missing))
         return len(missing)
     for some in in_batches(missing, _BATCH):
-        outcomes["deleted"] += transaction.write(parts, FILESYSTEM_ACTOR, partial(_delete, paths=some))
+        outcomes["deleted"] += transaction.write(engines, FILESYSTEM_ACTOR, partial(_delete, paths=some))
     return 0
 
 
@@ -185,11 +185,11 @@ def _mark_missing(ctx: WriteContext, missing: Sequence[str]) -> None:
 def _delete(ctx: WriteContext, paths: Sequence[str]) -> int:
     deleted = 0
     for path in paths:
-        base = files.base(ctx.tx, path)
-        if base is None or ctx.parts.folder.exists(path):
+        base = files.synced_file(ctx.tx, path)
+        if base is None or ctx.engines.folder.exists(path):
             continue
-        files.drop_base(ctx.tx, path, base.memory)
-        deleted += hand_edits.vanish(ctx, path, base.memory)
+        files.drop_synced(ctx.tx, path, base.memory)
+        deleted += hand_edits.handle_missing_file(ctx, path, base.memory)
     return deleted
 
 

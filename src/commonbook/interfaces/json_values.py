@@ -9,13 +9,21 @@ from datetime import datetime
 from typing import Any
 
 from commonbook.errors import CommonbookError, TooMany
-from commonbook.model.ids import stamp
+from commonbook.model.ids import format_time
 from commonbook.model.invalidation import Notice
-from commonbook.model.memory import Deleted, Link, Memory, Page, Receipt, Revision, Shared
-from commonbook.model.recall import Hit, Recalled
-from commonbook.model.reports import Finding, LogEntry, LogReport, MoveReport, Status, SyncReport, TransferReport
-from commonbook.model.session import Appended, Captured, Message, MessagePage, Session, Settled, Worked
-from commonbook.model.sharing import Ancestor, CopyOf, Lineage, Sharing
+from commonbook.model.memory import CopyInfo, Deleted, Link, Memory, Page, Receipt, Revision
+from commonbook.model.recall import Hit, RecallResult
+from commonbook.model.reports import Finding, LogEntry, LogReport, MigrationReport, Status, SyncReport, TransferReport
+from commonbook.model.session import (
+    AppendReceipt,
+    Message,
+    MessagePage,
+    MessageReceipt,
+    Session,
+    SettleReport,
+    WorkReport,
+)
+from commonbook.model.sharing import Ancestor, CopyNode, Lineage, ShareReceipt
 from commonbook.model.spaces import ApiKey, Grant, Space
 
 
@@ -61,8 +69,8 @@ def memory(said: Memory) -> dict[str, Any]:
         "text": said.text,
         "tags": list(said.tags),
         "author": said.author,
-        "created": stamp(said.created),
-        "updated": stamp(said.updated),
+        "created": format_time(said.created),
+        "updated": format_time(said.updated),
         "importance": said.importance,
         "occurred": time_or_none(said.occurred),
         "valid_from": time_or_none(said.valid_from),
@@ -71,7 +79,7 @@ def memory(said: Memory) -> dict[str, Any]:
         "revision": said.revision,
         "version": said.version,
         "revised_by": said.revised_by,
-        "revised_at": stamp(said.revised_at),
+        "revised_at": format_time(said.revised_at),
         "revised_how": said.revised_how,
         "path": said.path,
         "deleted": time_or_none(said.deleted),
@@ -82,7 +90,7 @@ def memory(said: Memory) -> dict[str, Any]:
         "successor": said.successor,
         "shared": _shared(said.shared, said.source),
         "doubts": [{**one._asdict(), "path": list(one.path)} for one in said.doubts],
-        "decisions": [{**one._asdict(), "at": stamp(one.at)} for one in said.decisions],
+        "decisions": [{**one._asdict(), "at": format_time(one.at)} for one in said.decisions],
         "notice": _notice(said.notice),
     }
 
@@ -95,11 +103,11 @@ def _notice(said: Notice | None) -> dict[str, Any] | None:
         "dependent_id": said.dependent,
         "invalidated_id": said.invalidated,
         "invalidating_id": said.invalidating,
-        "timestamp": stamp(said.at),
+        "timestamp": format_time(said.at),
     }
 
 
-def _shared(said: Shared | None, source: Link | None) -> dict[str, Any] | None:
+def _shared(said: CopyInfo | None, source: Link | None) -> dict[str, Any] | None:
     """Say what makes a memory a copy; None for what is none."""
     if said is None or source is None:
         return None
@@ -108,7 +116,7 @@ def _shared(said: Shared | None, source: Link | None) -> dict[str, Any] | None:
         "source_revision": source.revision,
         "root": said.root,
         "by": said.by,
-        "at": stamp(said.at),
+        "at": format_time(said.at),
         "refresh": said.mode,
         "claimed": said.claimed,
     }
@@ -125,7 +133,7 @@ def page(said: Page) -> dict[str, Any]:
     return {"items": [memory(one) for one in said.items], "next": said.next}
 
 
-def recalled(said: Recalled, *, explain: bool) -> dict[str, Any]:
+def recalled(said: RecallResult, *, explain: bool) -> dict[str, Any]:
     """The answer to a question, with its reasons if they were asked for."""
     told: dict[str, Any] = {"hits": [_hit(one, explain=explain) for one in said.hits], "took_ms": said.took_ms}
     if explain:
@@ -162,7 +170,7 @@ def _hit(said: Hit, *, explain: bool) -> dict[str, Any]:
         "source": dict(said.source),
         "tags": list(said.tags),
         "occurred": time_or_none(said.occurred),
-        "created": stamp(said.created),
+        "created": format_time(said.created),
     }
     return {**told, "matched": list(said.matched)} if explain else told
 
@@ -180,7 +188,7 @@ def history(memory_id: str, revisions: Iterable[Revision], diffs: Iterable[str |
             "title": one.title,
             "text": one.text,
             "author": one.author,
-            "at": stamp(one.at),
+            "at": format_time(one.at),
             "how": one.how,
             "current": one.current,
             "diff": diff,
@@ -190,7 +198,7 @@ def history(memory_id: str, revisions: Iterable[Revision], diffs: Iterable[str |
     return {"id": memory_id, "revisions": told}
 
 
-def captured(said: Captured) -> dict[str, Any]:
+def captured(said: AppendReceipt) -> dict[str, Any]:
     """What an append returned."""
     return {
         "session": said.session,
@@ -201,7 +209,7 @@ def captured(said: Captured) -> dict[str, Any]:
     }
 
 
-def _appended(said: Appended) -> dict[str, Any]:
+def _appended(said: MessageReceipt) -> dict[str, Any]:
     told: dict[str, Any] = {"id": said.id, "seq": said.seq, "new": said.new, "masked": said.masked}
     return {**told, "taken_back": True} if said.taken_back else told
 
@@ -213,7 +221,7 @@ def session(said: Session) -> dict[str, Any]:
         "space": said.space.name,
         "parent": said.parent,
         "tags": list(said.tags),
-        "created": stamp(said.created),
+        "created": format_time(said.created),
         "closed": time_or_none(said.closed),
         "generation": said.generation,
         "messages": said.last,
@@ -234,7 +242,7 @@ def message(said: Message) -> dict[str, Any]:
         "role": said.role,
         "author": said.author,
         "text": said.text,
-        "time": stamp(said.time),
+        "time": format_time(said.time),
         "client_id": said.client_id,
         "masked": said.masked,
         "episode": said.episode,
@@ -247,7 +255,7 @@ def messages(said: MessagePage) -> dict[str, Any]:
     return {"session": session(said.session), "messages": [message(one) for one in said.items], "next": said.next}
 
 
-def settled(said: Settled) -> dict[str, Any]:
+def settled(said: SettleReport) -> dict[str, Any]:
     """What was settled in a session."""
     return {"session": said.session, "episodes": list(said.episodes), "unsettled": said.unsettled}
 
@@ -257,13 +265,13 @@ def rewound(session_id: str, taken: Iterable[Message]) -> dict[str, Any]:
     return {"session": session_id, "taken_back": [{"id": one.id, "seq": one.seq} for one in taken]}
 
 
-def worked(said: Worked) -> dict[str, Any]:
+def worked(said: WorkReport) -> dict[str, Any]:
     """What became of a piece of work; `error` only where it failed."""
     told = settled(said.settled)
     return {**told, "error": said.error} if said.error else told
 
 
-def sharing(said: Sharing) -> dict[str, Any]:
+def sharing(said: ShareReceipt) -> dict[str, Any]:
     """What became of sharing a memory; `error` only where it failed."""
     told = {
         "id": said.id or None,
@@ -276,7 +284,7 @@ def sharing(said: Sharing) -> dict[str, Any]:
     return {**told, "error": said.error} if said.error else told
 
 
-def sharings(said: Iterable[Sharing]) -> dict[str, Any]:
+def sharings(said: Iterable[ShareReceipt]) -> dict[str, Any]:
     """What became of each of several memories."""
     return {"items": [sharing(one) for one in said]}
 
@@ -291,11 +299,11 @@ def lineage(said: Lineage) -> dict[str, Any]:
     }
 
 
-def _tree(said: CopyOf) -> list[dict[str, Any]]:
+def _tree(said: CopyNode) -> list[dict[str, Any]]:
     return [{**_copy(one), "copies": _tree(one)} for one in said.copies]
 
 
-def copies(memory_id: str, said: Iterable[CopyOf]) -> dict[str, Any]:
+def copies(memory_id: str, said: Iterable[CopyNode]) -> dict[str, Any]:
     """Every copy of a memory, and theirs, one after the other."""
     return {"id": memory_id, "copies": [_copy(one) for one in said]}
 
@@ -316,7 +324,7 @@ def _in_lineage(member: Lineage | Ancestor) -> dict[str, Any]:
     }
 
 
-def _copy(said: CopyOf) -> dict[str, Any]:
+def _copy(said: CopyNode) -> dict[str, Any]:
     return {
         "id": said.id,
         "source": said.source,
@@ -336,7 +344,7 @@ def grant(said: Grant) -> dict[str, Any]:
         "space": said.space.name,
         "role": said.role,
         "granted_by": said.granted_by,
-        "granted_at": stamp(said.granted_at),
+        "granted_at": format_time(said.granted_at),
         "expires": time_or_none(said.expires),
     }
 
@@ -356,7 +364,7 @@ def key(said: ApiKey, names: Mapping[str, str]) -> dict[str, Any]:
         "principal": said.principal,
         "label": said.label,
         "limits": limits,
-        "created": stamp(said.created),
+        "created": format_time(said.created),
         "created_by": said.created_by,
         "expires": time_or_none(said.expires),
         "revoked": time_or_none(said.revoked),
@@ -365,7 +373,7 @@ def key(said: ApiKey, names: Mapping[str, str]) -> dict[str, Any]:
 
 def space(said: Space) -> dict[str, Any]:
     """One space."""
-    return {"id": said.id, "name": said.name, "created": stamp(said.created), "depth": said.depth}
+    return {"id": said.id, "name": said.name, "created": format_time(said.created), "depth": said.depth}
 
 
 def spaces(said: Iterable[Space]) -> dict[str, Any]:
@@ -442,11 +450,11 @@ def sync(said: SyncReport) -> dict[str, Any]:
     return {name: getattr(said, name) for name in SyncReport._fields}
 
 
-def moved(said: MoveReport) -> dict[str, Any]:
+def moved(said: MigrationReport) -> dict[str, Any]:
     """Return what a move of the book took along."""
     return {"to": said.to, "rows": said.rows, "files": said.files, "tables": dict(said.tables)}
 
 
 def time_or_none(value: datetime | None) -> str | None:
     """A time, or null where there is none."""
-    return stamp(value) if value else None
+    return format_time(value) if value else None

@@ -23,7 +23,7 @@ from math import isfinite
 from typing import Final
 
 from commonbook.errors import BadInput, HomeDamaged
-from commonbook.model.ids import stamp
+from commonbook.model.ids import format_time
 from commonbook.model.reports import Change, LogEntry
 from commonbook.ports.database import Reading, Transaction
 from commonbook.ports.keys import Keys
@@ -115,15 +115,15 @@ def _float(value: float) -> str:
 # Writing and reading
 
 
-def hold(tx: Transaction, spaces: Sequence[str]) -> dict[str, tuple[int, str]]:
+def lock(tx: Transaction, spaces: Sequence[str]) -> dict[str, tuple[int, str]]:
     """Let nobody else add to the chains of these spaces until the transaction ends; return where each ends.
 
     Whoever changes something of a space adds to its chain, so that nothing is committed there meanwhile.
     """
-    return holding(tx, spaces)()
+    return lock_deferred(tx, spaces)()
 
 
-def holding(
+def lock_deferred(
     tx: Transaction, spaces: Sequence[str], *, if_free: bool = False
 ) -> Callable[[], dict[str, tuple[int, str]]]:
     """Ask to `hold` these spaces, and return what waits for it: what is asked behind it is asked when they are held.
@@ -132,15 +132,15 @@ def holding(
     """
     if not spaces:
         return dict
-    how = tx.claiming if if_free else tx.locking
-    rows = tx.ask(
+    how = tx.skip_locked if if_free else tx.for_update
+    rows = tx.defer(
         f"SELECT space, seq, hash FROM log_head WHERE space IN :spaces ORDER BY space{how}",
         spaces=sorted(spaces),
     )
     return lambda: {space: _checked_end(space, seq, digest) for space, seq, digest in rows()}
 
 
-def worded(changes: Sequence[Change]) -> list[tuple[str, str]]:
+def serialized_changes(changes: Sequence[Change]) -> list[tuple[str, str]]:
     """Write down subjects and payload of each change: what can be done before the chain is held."""
     return [(canonical(change.subjects), canonical(change.payload)) for change in changes]
 
@@ -163,7 +163,7 @@ def append(
         return seq, previous
     time, key_id = _time(tx.now), keys.key_id
     rows: list[dict[str, object]] = []
-    for change, (subjects, payload) in zip(changes, wording or worded(changes), strict=True):
+    for change, (subjects, payload) in zip(changes, wording or serialized_changes(changes), strict=True):
         if change.space != space:
             raise ValueError(f"a change of space {change.space} was handed to the chain of space {space}")
         seq += 1
@@ -211,11 +211,11 @@ def append(
 
 def is_logged(tx: Transaction, *, space: str, seq: int, digest: str) -> bool:
     """Tell whether an entry was committed, when whoever adds to this chain has ended."""
-    hold(tx, [space])
+    lock(tx, [space])
     return _hash_at(tx, space, seq) == digest
 
 
-def was_called(tx: Reading, space: str, name: str) -> bool:
+def had_name(tx: Reading, space: str, name: str) -> bool:
     """Tell whether a space had this name before it was renamed."""
     rows = tx.rows("SELECT payload FROM log_entry WHERE space = :space AND action = 'space.rename'", space=space)
     return any(json.loads(payload).get("old") == name for (payload,) in rows)
@@ -251,7 +251,7 @@ def _hash_at(tx: Reading, space: str, seq: int) -> str | None:
 
 
 def _end(tx: Transaction, space: str) -> tuple[int, str]:
-    head = tx.row(f"SELECT seq, hash FROM log_head WHERE space = :space{tx.locking}", space=space)
+    head = tx.row(f"SELECT seq, hash FROM log_head WHERE space = :space{tx.for_update}", space=space)
     return _checked_end(space, *head) if head else BEGINNING
 
 
@@ -273,7 +273,7 @@ def read_page(tx: Reading, space: str, after: int, limit: int) -> list[LogEntry]
 
 
 def _time(now: datetime) -> str:
-    return stamp(now)
+    return format_time(now)
 
 
 def _parts(*texts: str) -> bytes:

@@ -10,26 +10,26 @@ from commonbook.log import chain, verify
 from commonbook.model.reports import LogEntry, LogReport, Progress
 from commonbook.model.spaces import Actor
 from commonbook.ports.database import Reading
-from commonbook.ports.engines import Parts
+from commonbook.ports.engines import Engines
 from commonbook.tables import spaces
 from commonbook.text import space_paths
 
 _LARGEST: Final = 1 << 62
 
 
-def verify_log(parts: Parts, actor: Actor, space: str | None, *, progress: Progress) -> LogReport:
+def verify_log(engines: Engines, actor: Actor, space: str | None, *, progress: Progress) -> LogReport:
     """Walk the signed log of one space or of all, and name the first bad entry of each."""
-    with parts.db.reading() as tx:
+    with engines.db.reading() as tx:
         chosen = _spaces(tx, actor, space) if space else tuple(scope.readable(tx, actor))
-        return verify.verify(tx, parts.keys, chosen, progress, every=frozenset(spaces.everything(tx)))
+        return verify.verify(tx, engines.keys, chosen, progress, every=frozenset(spaces.get_all(tx)))
 
 
-def log(parts: Parts, actor: Actor, space: str, *, after: int, limit: int) -> tuple[LogEntry, ...]:
+def list_entries(engines: Engines, actor: Actor, space: str, *, after: int, limit: int) -> tuple[LogEntry, ...]:
     """Return entries of a space's log, in order."""
     if not 1 <= limit <= _LARGEST or not 0 <= after <= _LARGEST:
         raise BadInput("no such page of the log", fix="ask for one or more entries after a number from 0 on")
-    with parts.db.reading() as tx:
-        (chosen,) = _spaces(tx, actor, space_paths.require_asked_name(space))
+    with engines.db.reading() as tx:
+        (chosen,) = _spaces(tx, actor, space_paths.require_query_name(space))
         return tuple(chain.entries(tx, chosen, after=after, limit=limit))
 
 

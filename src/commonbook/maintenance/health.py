@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 from commonbook.access import permissions, scope
 from commonbook.log import chain
 from commonbook.maintenance.audit import verify_log
-from commonbook.model.reports import Finding, Progress, Status, Unsent
-from commonbook.model.spaces import Actor, Spaces
+from commonbook.model.reports import Finding, OutboxStatus, Progress, Status
+from commonbook.model.spaces import Actor, SpaceScope
 from commonbook.ports.database import Reading
-from commonbook.ports.engines import Parts
+from commonbook.ports.engines import Engines
 from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.tables import copies, files, jobs, memories, sessions
 from commonbook.version import __version__
@@ -31,9 +31,9 @@ _MEND: Final = "mend the front matter (docs/FRONT-MATTER.md), or take the file o
 _OTHER: Final = ("subject", "what was to be done with it could not be done")
 
 
-def status(parts: Parts, actor: Actor, home: str, unsent: Unsent) -> Status:
+def status(engines: Engines, actor: Actor, home: str, unsent: OutboxStatus) -> Status:
     """Return the state of the home in numbers, with what is pending and what is wrong."""
-    with parts.db.reading() as tx:
+    with engines.db.reading() as tx:
         allowed = scope.readable(tx, actor)
         kinds, deleted, named = memories.counts(tx, allowed)
         begun, messages, unsettled = sessions.counts(tx, allowed)
@@ -43,15 +43,15 @@ def status(parts: Parts, actor: Actor, home: str, unsent: Unsent) -> Status:
         return Status(
             home=home if owner else "",
             program=__version__,
-            schema=parts.db.schema,
+            schema=engines.db.schema,
             spaces=len(allowed),
             memories=sum(kinds.values()),
             kinds=kinds,
             deleted=deleted,
             links=named,
             log_entries=chain.count(tx, allowed),
-            database_bytes=parts.folder.bytes_used() if owner else None,
-            markdown_bytes=files.counts(tx)[1] if owner and parts.folder.keeps_files else None,
+            database_bytes=engines.folder.bytes_used() if owner else None,
+            markdown_bytes=files.counts(tx)[1] if owner and engines.folder.keeps_files else None,
             pending_files=len(files.pending(tx)) if owner else 0,
             pending_deletions=sum(base.trouble == files.MISSING for base in files.troubles(tx)) if owner else 0,
             wrong=(*(_file_findings(tx) if owner else ()), *_job_findings(tx, allowed), *unsent.findings),
@@ -66,26 +66,26 @@ def status(parts: Parts, actor: Actor, home: str, unsent: Unsent) -> Status:
         )
 
 
-def doctor(parts: Parts, actor: Actor, *, progress: Progress) -> tuple[Finding, ...]:
+def doctor(engines: Engines, actor: Actor, *, progress: Progress) -> tuple[Finding, ...]:
     """Look at everything and return what is wrong, each with its fix; nothing is changed."""
-    damaged = _database_findings(parts)
+    damaged = _database_findings(engines)
     if damaged:
         return damaged
-    with parts.db.reading() as tx:
+    with engines.db.reading() as tx:
         failures = _job_findings(tx, scope.readable(tx, actor))
-        troubles = (*_file_findings(tx), *_content_findings(tx, parts, progress), *failures)
-    log = verify_log(parts, actor, None, progress=progress).findings
-    return (*troubles, *_odd_findings(parts), *log, *_key_findings(parts))
+        troubles = (*_file_findings(tx), *_content_findings(tx, engines, progress), *failures)
+    log = verify_log(engines, actor, None, progress=progress).findings
+    return (*troubles, *_odd_findings(engines), *log, *_key_findings(engines))
 
 
-def _database_findings(parts: Parts) -> tuple[Finding, ...]:
+def _database_findings(engines: Engines) -> tuple[Finding, ...]:
     fix = "restore a back-up, or move state.db away and open the home again: the Markdown brings the memories back"
-    return tuple(Finding(what="damaged database", where="state.db", why=one, fix=fix) for one in parts.db.damage())
+    return tuple(Finding(what="damaged database", where="state.db", why=one, fix=fix) for one in engines.db.damage())
 
 
-def _odd_findings(parts: Parts) -> tuple[Finding, ...]:
+def _odd_findings(engines: Engines) -> tuple[Finding, ...]:
     fix = "give it a name and rights with which it can be read"
-    return tuple(Finding(what="left out", where=path, why=why, fix=fix) for path, why in parts.folder.odd().items())
+    return tuple(Finding(what="left out", where=path, why=why, fix=fix) for path, why in engines.folder.odd().items())
 
 
 def _file_findings(tx: Reading) -> tuple[Finding, ...]:
@@ -102,8 +102,8 @@ def _file_findings(tx: Reading) -> tuple[Finding, ...]:
     )
 
 
-def _job_findings(tx: Reading, allowed: Spaces) -> tuple[Finding, ...]:
-    failed = [job for job in jobs.listed(tx, state="failed") if job.space in allowed]
+def _job_findings(tx: Reading, allowed: SpaceScope) -> tuple[Finding, ...]:
+    failed = [job for job in jobs.in_state(tx, state="failed") if job.space in allowed]
     kinds = _job_kinds() if failed else {}
     return tuple(
         Finding(
@@ -119,27 +119,27 @@ def _job_findings(tx: Reading, allowed: Spaces) -> tuple[Finding, ...]:
 def _job_kinds() -> Mapping[str, tuple[str, str]]:
     """Return for each kind of job what its subject is, and what went wrong if it failed."""
     return {
-        settle.JOB: ("session", "its messages could not be settled"),
-        propagate.JOB: ("memory", "its copies could not follow it"),
-        propagate.RENEW: ("memory", "this copy could not follow its source"),
-        apply_rules.LATER: ("space", "rules could not take in what was written there"),
-        apply_rules.AGAIN: ("memory", "a rule could not take it in"),
-        notices.JOB: ("memory", "those who rest on it could not be told that it no longer holds"),
+        settle.SETTLE_JOB: ("session", "its messages could not be settled"),
+        propagate.PROPAGATE_JOB: ("memory", "its copies could not follow it"),
+        propagate.REFRESH_JOB: ("memory", "this copy could not follow its source"),
+        apply_rules.APPLY_RULES_JOB: ("space", "rules could not take in what was written there"),
+        apply_rules.RETRY_RULE_JOB: ("memory", "a rule could not take it in"),
+        notices.NOTIFY_JOB: ("memory", "those who rest on it could not be told that it no longer holds"),
     }
 
 
-def _content_findings(tx: Reading, parts: Parts, progress: Progress) -> list[Finding]:
+def _content_findings(tx: Reading, engines: Engines, progress: Progress) -> list[Finding]:
     """Compare every file with what its memory says."""
     findings = []
-    bases = files.bases(tx)
+    bases = files.synced_files(tx)
     waiting = set(files.pending(tx))
     for done, (path, base) in enumerate(sorted(bases.items()), start=1):
         if done % 100 == 0 or done == len(bases):
             progress("comparing files", done, len(bases))
         if base.trouble or base.memory in waiting:
             continue
-        why = _differs(parts, base)
-        if why and parts.folder.is_ours(path):
+        why = _differs(engines, base)
+        if why and engines.folder.is_ours(path):
             findings.append(
                 Finding(
                     what="unread change",
@@ -151,9 +151,9 @@ def _content_findings(tx: Reading, parts: Parts, progress: Progress) -> list[Fin
     return findings
 
 
-def _differs(parts: Parts, base: files.Base) -> str | None:
+def _differs(engines: Engines, base: files.SyncedFile) -> str | None:
     try:
-        data = parts.folder.read(base.path)
+        data = engines.folder.read(base.path)
     except OSError as error:
         return f"the file cannot be read: {error.strerror}"
     if data is None:
@@ -161,8 +161,8 @@ def _differs(parts: Parts, base: files.Base) -> str | None:
     return None if files.content_hash(data) == base.hash else "the file is not what its memory says"
 
 
-def _key_findings(parts: Parts) -> tuple[Finding, ...]:
+def _key_findings(engines: Engines) -> tuple[Finding, ...]:
     return tuple(
         Finding(what="open key", where=path, why="others may read it", fix=f"chmod go-rwx {path}")
-        for path in parts.keys.loose()
+        for path in engines.keys.loose()
     )

@@ -9,7 +9,7 @@ from commonbook.files import scan
 from commonbook.log import chain
 from commonbook.model.reports import Progress, SyncReport
 from commonbook.model.spaces import FILESYSTEM_ACTOR
-from commonbook.ports.engines import Parts
+from commonbook.ports.engines import Engines
 from commonbook.tables import copies, files, links, memories, spaces
 from commonbook.write.context import WriteContext
 from commonbook.write.transaction import write
@@ -17,25 +17,25 @@ from commonbook.write.transaction import write
 _BATCH: Final = 500
 
 
-def rebuild(parts: Parts, *, progress: Progress) -> SyncReport:
+def rebuild(engines: Engines, *, progress: Progress) -> SyncReport:
     """Derive again what is derived, and read every file again; other processes may write meanwhile."""
-    with parts.db.reading() as tx:
-        every = spaces.everything(tx)
+    with engines.db.reading() as tx:
+        every = spaces.get_all(tx)
         kinds, deleted, _ = memories.counts(tx, every)
     total, done = sum(kinds.values()) + deleted, 0
     for space in every:
         after: str | None = ""
         while after is not None:
-            after, count = write(parts, FILESYSTEM_ACTOR, partial(_derive, space=space, after=after))
+            after, count = write(engines, FILESYSTEM_ACTOR, partial(_derive, space=space, after=after))
             done += count
             progress("deriving", done, max(done, total))
-    write(parts, FILESYSTEM_ACTOR, lambda ctx: files.distrust(ctx.tx))
-    return scan.look(parts, progress=progress)
+    write(engines, FILESYSTEM_ACTOR, lambda ctx: files.force_read(ctx.tx))
+    return scan.scan(engines, progress=progress)
 
 
 def _derive(ctx: WriteContext, space: str, after: str) -> tuple[str | None, int]:
     """Derive for a run of memories; return where the next run begins, or None at the end, and how many these were."""
-    chain.hold(ctx.tx, [space])
+    chain.lock(ctx.tx, [space])
     found = memories.in_space(ctx.tx, ctx.spaces, space, after=after, limit=_BATCH)
     last = len(found) < _BATCH
     memories.derive(ctx.tx, space, found, after=after, last=last)

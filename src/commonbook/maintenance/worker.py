@@ -8,11 +8,11 @@ from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 from commonbook.access import permissions
-from commonbook.model.session import Settled, Worked
-from commonbook.model.spaces import Actor, Spaces
-from commonbook.ports.database import Reading, Transaction, asking
-from commonbook.ports.embedding import Likeness
-from commonbook.ports.engines import Parts
+from commonbook.model.session import SettleReport, WorkReport
+from commonbook.model.spaces import Actor, SpaceScope
+from commonbook.ports.database import Reading, Transaction, retry_read
+from commonbook.ports.embedding import Similarity
+from commonbook.ports.engines import Engines
 from commonbook.reasoning import notices
 from commonbook.sessions import episode_boundaries, settle
 from commonbook.sharing import apply_rules, propagate, refresh
@@ -27,9 +27,9 @@ _SETTLE_MARGIN: Final = timedelta(seconds=1)
 class WorkContext(NamedTuple):
     """The dependencies of handlers, the same for all jobs of one call of `work`."""
 
-    engines: Parts
+    engines: Engines
     actor: Actor
-    likeness: Likeness
+    likeness: Similarity
     out_of_time: Callable[[], bool]
     """A handler of long jobs asks this between steps; it must make progress before it stops."""
 
@@ -41,7 +41,7 @@ class Outcome(NamedTuple):
     """
 
     again_after: timedelta | None = None
-    settled: Settled | None = None
+    settled: SettleReport | None = None
     error: str = ""
 
 
@@ -60,12 +60,12 @@ class JobKind(NamedTuple):
 
 
 def work(
-    engines: Parts,
+    engines: Engines,
     actor: Actor,
     *,
-    likeness: Likeness,
+    likeness: Similarity,
     until: datetime | None = None,
-    noticed: Callable[[Worked], None] | None = None,
+    noticed: Callable[[WorkReport], None] | None = None,
 ) -> int:
     """Run the jobs that are due, by priority, until none is left or time is over; return how many were run.
 
@@ -85,12 +85,12 @@ def work(
         while not out_of_time() and (job := _take(engines, actor, kinds)) is not None:
             outcome = _run(context, job)
             count += 1
-            if noticed is not None and job.kind == settle.JOB:
-                noticed(Worked(outcome.settled or Settled(job.subject, (), 0), error=outcome.error))
+            if noticed is not None and job.kind == settle.SETTLE_JOB:
+                noticed(WorkReport(outcome.settled or SettleReport(job.subject, (), 0), error=outcome.error))
     return count
 
 
-def retry(engines: Parts, actor: Actor) -> int:
+def retry(engines: Engines, actor: Actor) -> int:
     """Put all failed jobs back into the queue, due now; return how many these are."""
     return engines.db.write(lambda tx: jobs.retry(tx, _writable(tx, actor)), durable=False)
 
@@ -101,19 +101,19 @@ def _by_priority() -> list[tuple[str, ...]]:
     return [tuple(name for name, kind in JOB_KINDS.items() if kind.priority == level) for level in levels]
 
 
-@asking
-def _is_due(engines: Parts, actor: Actor, kinds: tuple[str, ...]) -> bool:
+@retry_read
+def _is_due(engines: Engines, actor: Actor, kinds: tuple[str, ...]) -> bool:
     with engines.db.reading() as tx:
         return jobs.is_due(tx, _writable(tx, actor), kinds=kinds, now=engines.clock.now())
 
 
-def _take(engines: Parts, actor: Actor, kinds: tuple[str, ...]) -> Job | None:
+def _take(engines: Engines, actor: Actor, kinds: tuple[str, ...]) -> Job | None:
     return engines.db.write(lambda tx: jobs.take(tx, _writable(tx, actor), kinds=kinds), durable=False)
 
 
-def _writable(tx: Reading, actor: Actor) -> Spaces:
+def _writable(tx: Reading, actor: Actor) -> SpaceScope:
     """Return the spaces whose jobs an actor may run; jobs of other spaces wait for another worker."""
-    return permissions.writable(tx, actor, spaces.everything(tx))
+    return permissions.writable(tx, actor, spaces.get_all(tx))
 
 
 def _run(context: WorkContext, job: Job) -> Outcome:
@@ -128,11 +128,11 @@ def _run(context: WorkContext, job: Job) -> Outcome:
 
 def _record(tx: Transaction, job: Job, outcome: Outcome) -> None:
     if outcome.error:
-        jobs.failed(tx, job, outcome.error)
+        jobs.fail(tx, job, outcome.error)
     elif outcome.again_after is not None:
-        jobs.later(tx, job, tx.now + outcome.again_after)
+        jobs.reschedule(tx, job, tx.now + outcome.again_after)
     else:
-        jobs.done(tx, job)
+        jobs.finish(tx, job)
 
 
 # --- handlers
@@ -156,23 +156,23 @@ def _refresh_copies(context: WorkContext, job: Job) -> Outcome:
 
 def _refresh_batch(ctx: WriteContext, *, job: Job, after: str) -> propagate.Step | None:
     """Refresh a batch of copies; return nothing at the end, or if another worker has taken the job over."""
-    return propagate.some(ctx, source_id=job.subject, after=after) if jobs.hold_on(ctx.tx, job) else None
+    return propagate.propagate_some(ctx, source_id=job.subject, after=after) if jobs.extend_lease(ctx.tx, job) else None
 
 
 def _refresh_copy(context: WorkContext, job: Job) -> Outcome:
-    refresh.renew(context.engines, job.subject)
+    refresh.refresh_lazy(context.engines, job.subject)
     return FINISHED
 
 
 def _apply_rules(context: WorkContext, job: Job) -> Outcome:
-    while write(context.engines, context.actor, partial(apply_rules.some, space=job.subject)):
+    while write(context.engines, context.actor, partial(apply_rules.apply_some, space=job.subject)):
         if context.out_of_time():
             return CONTINUE
     return FINISHED
 
 
 def _retry_rules(context: WorkContext, job: Job) -> Outcome:
-    write(context.engines, context.actor, partial(apply_rules.again, memory_id=job.subject))
+    write(context.engines, context.actor, partial(apply_rules.apply_again, memory_id=job.subject))
     return FINISHED
 
 
@@ -182,10 +182,10 @@ def _notify_dependents(context: WorkContext, job: Job) -> Outcome:
 
 
 JOB_KINDS: Final[Mapping[str, JobKind]] = {
-    settle.JOB: JobKind(_settle_session, priority=0),
-    propagate.JOB: JobKind(_refresh_copies),
-    propagate.RENEW: JobKind(_refresh_copy),
-    apply_rules.LATER: JobKind(_apply_rules),
-    apply_rules.AGAIN: JobKind(_retry_rules),
-    notices.JOB: JobKind(_notify_dependents),
+    settle.SETTLE_JOB: JobKind(_settle_session, priority=0),
+    propagate.PROPAGATE_JOB: JobKind(_refresh_copies),
+    propagate.REFRESH_JOB: JobKind(_refresh_copy),
+    apply_rules.APPLY_RULES_JOB: JobKind(_apply_rules),
+    apply_rules.RETRY_RULE_JOB: JobKind(_retry_rules),
+    notices.NOTIFY_JOB: JobKind(_notify_dependents),
 }

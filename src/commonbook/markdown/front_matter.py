@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from commonbook.model.ids import UUID_PATTERN, moment, stamp
-from commonbook.model.invalidation import DELETED, VERDICTS, Because, Decision
-from commonbook.model.memory import KINDS, MAX_TAG, MAX_TAGS, MAX_TITLE, RELATIONS, Shared
+from commonbook.model.ids import UUID_PATTERN, format_time, parse_time
+from commonbook.model.invalidation import DELETED, VERDICTS, Decision, SupersedeReason
+from commonbook.model.memory import KINDS, MAX_TAG, MAX_TAGS, MAX_TITLE, RELATIONS, CopyInfo
 
 LinkTo: TypeAlias = tuple[str, str, int | None]
 """A link as a file says it: relation, target, revision of the target."""
@@ -38,12 +38,12 @@ class Document(NamedTuple):
     layout: str = ""
     has_front: bool = False
     session_id: str | None = None
-    shared: Shared | None = None
+    shared: CopyInfo | None = None
     dependent_id: str | None = None
     invalidated_id: str | None = None
     invalidating_id: str | None = None
     timestamp: datetime | None = None
-    superseded_because: tuple[Because, ...] = ()
+    superseded_because: tuple[SupersedeReason, ...] = ()
     invalidations_triaged: tuple[Decision, ...] = ()
 
 
@@ -126,8 +126,8 @@ def _read_session(value: object) -> str:
     return _read_shaped(value, _SESSION)
 
 
-def _read_shared(value: object) -> Shared:
-    found = Shared.read(_read_line(value))
+def _read_shared(value: object) -> CopyInfo:
+    found = CopyInfo.read(_read_line(value))
     return found._replace(root=_read_id(found.root), by=_read_author(found.by))
 
 
@@ -157,7 +157,7 @@ def _read_invalidating(value: object) -> str:
 
 
 def _read_moment(value: object) -> datetime:
-    return moment(_read_shaped(value, _STAMP))
+    return parse_time(_read_shaped(value, _STAMP))
 
 
 def _read_decisions(value: object) -> tuple[Decision, ...]:
@@ -183,15 +183,15 @@ def decision_of(line: str) -> Decision:
 
 def decision_line(said: Decision) -> str:
     """Write a decision on one line, as rows and files have it."""
-    words = (said.verdict, said.invalidated, said.invalidating, said.by, stamp(said.at), said.note)
+    words = (said.verdict, said.invalidated, said.invalidating, said.by, format_time(said.at), said.note)
     return " ".join(words).rstrip()
 
 
-def _read_because(value: object) -> tuple[Because, ...]:
+def _read_because(value: object) -> tuple[SupersedeReason, ...]:
     if not isinstance(value, list):
         raise ValueError  # noqa: TRY004 - the caller leaves what is not ours alone
     found = (_read_line(item).partition(" ") for item in value)
-    return tuple(Because(_read_id(superseded), why) for superseded, _, why in found)
+    return tuple(SupersedeReason(_read_id(superseded), why) for superseded, _, why in found)
 
 
 # Values as we write them
@@ -218,7 +218,7 @@ def _quoted(value: str) -> str:
     return _NOT_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
-def _write_shared(shared: Shared) -> str:
+def _write_shared(shared: CopyInfo) -> str:
     return f" {shared.written()}"
 
 
@@ -227,7 +227,7 @@ def _write_number(number: float) -> str:
 
 
 def _write_time(time: datetime) -> str:
-    return f" {stamp(time)}"
+    return f" {format_time(time)}"
 
 
 def _write_links(links: tuple[LinkTo, ...]) -> str:
@@ -241,7 +241,7 @@ def _write_decisions(decisions: tuple[Decision, ...]) -> str:
     return "".join(f"\n  - {_quoted(decision_line(one))}" for one in decisions)
 
 
-def _write_because(reasons: tuple[Because, ...]) -> str:
+def _write_because(reasons: tuple[SupersedeReason, ...]) -> str:
     return "".join(f"\n  - {_quoted(f'{one.superseded} {one.why}')}" for one in reasons)
 
 

@@ -10,36 +10,36 @@ from commonbook.markdown import document as markdown_document
 from commonbook.markdown.document import Dialect
 from commonbook.markdown.front_matter import VERBATIM, Document
 from commonbook.model.invalidation import Notice
-from commonbook.model.memory import Link, Memory, Shared
-from commonbook.ports.engines import Parts
+from commonbook.model.memory import CopyInfo, Link, Memory
+from commonbook.ports.engines import Engines
 from commonbook.text import dates, titles
 
 
-def dialect(parts: Parts) -> Dialect:
+def dialect(engines: Engines) -> Dialect:
     """Return how this home reads front matter: its YAML reader and its time zone."""
 
     def read_time(field: str, value: str) -> datetime:
         try:
-            return dates.read_time(value, zone=parts.zone, edge=dates.field_edge(field))
+            return dates.read_time(value, zone=engines.zone, edge=dates.field_edge(field))
         except BadTime as error:
             raise ValueError(error.message) from error
 
-    return Dialect(parts.yaml, read_time)
+    return Dialect(engines.yaml, read_time)
 
 
-def parsed(data: bytes, parts: Parts) -> Document:
+def parse_file(data: bytes, engines: Engines) -> Document:
     """Read a file; raises BadFile."""
-    return markdown_document.parse(data, dialect(parts))
+    return markdown_document.parse(data, dialect(engines))
 
 
-def rendered(memory: Memory, parts: Parts) -> bytes:
+def render_memory(memory: Memory, engines: Engines) -> bytes:
     """Write the file of a memory."""
-    return rendered_document(document_of(memory), parts)
+    return render_document(document_of(memory), engines)
 
 
-def rendered_document(document: Document, parts: Parts) -> bytes:
+def render_document(document: Document, engines: Engines) -> bytes:
     """Write the file that says this; raises TooLarge."""
-    return markdown_document.render(document, dialect(parts))
+    return markdown_document.render(document, dialect(engines))
 
 
 def document_of(memory: Memory) -> Document:
@@ -81,7 +81,7 @@ def links_of(document: Document, source: str) -> tuple[Link, ...]:
     return tuple(Link(source, relation, target, revision) for (relation, target), revision in named.items())
 
 
-def said_by(memory: Memory, document: Document) -> Memory:
+def memory_from_document(memory: Memory, document: Document) -> Memory:
     """Return the memory as its file says it now; without front matter only the text is said.
 
     Its session is, like its id, not a file's to change: its messages are in that session's log. Nor is what makes it
@@ -110,7 +110,7 @@ def filled_from_file(memory: Memory, document: Document, *, same_id: bool) -> Me
     With `same_id` the file names this memory, so that its numbers, its notice and the decisions in it are its own.
     Those of a file that somebody copied belong to the memory from which it was copied.
     """
-    memory = said_by(memory, document)._replace(session=document.session_id)
+    memory = memory_from_document(memory, document)._replace(session=document.session_id)
     if not same_id:
         return memory
     return memory._replace(
@@ -142,7 +142,7 @@ def notice_of(document: Document) -> Notice | None:
     return Notice(document.dependent_id, document.invalidated_id, document.invalidating_id, at)
 
 
-def tie_of(document: Document) -> Shared | None:
+def copy_info_of(document: Document) -> CopyInfo | None:
     """Return what makes a new file a copy: its tie, if the link to its source is there."""
     is_linked = any(relation == "shared_from" for relation, _, _ in document.links)
     return document.shared if is_linked else None

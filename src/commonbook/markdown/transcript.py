@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from commonbook.model.ids import moment, stamp
+from commonbook.model.ids import format_time, parse_time
 
 _HEADING: Final = re.compile(
     r"### (?:(?P<author>[^\r\n]*) )?\((?P<role>[^\s()]+)\) \u00b7 (?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z)"
@@ -22,7 +22,7 @@ _ENCODED: Final = re.compile(r"%[0-9A-F]{2,6};")
 _TO_ENCODE: Final = re.compile(r"%(?=[0-9A-F]{2,6};)|[\x00-\x1f\x7f-\x9f\u2028\u2029]|^\s|\s$")
 
 
-class Utterance(NamedTuple):
+class TranscriptMessage(NamedTuple):
     """A message as a transcript tells it."""
 
     id: str
@@ -37,19 +37,19 @@ class Transcript(NamedTuple):
     """What a person wrote above the first message, and the messages in the order in which they stand."""
 
     introduction: str
-    messages: tuple[Utterance, ...]
+    messages: tuple[TranscriptMessage, ...]
 
 
 class Block(NamedTuple):
     """A message where it stands in a text, or what is above the first one: from `start` to `end`, headings left out."""
 
-    message: Utterance | None
+    message: TranscriptMessage | None
     start: int
     end: int
     text: str
 
 
-def render(messages: Iterable[Utterance], *, introduction: str = "") -> str:
+def render(messages: Iterable[TranscriptMessage], *, introduction: str = "") -> str:
     """Write a transcript."""
     written = [f"{_heading(message)}\n\n{_shielded(message.text)}".rstrip("\n") for message in messages]
     return "\n\n".join([_shielded(introduction), *written] if introduction else written)
@@ -58,7 +58,7 @@ def render(messages: Iterable[Utterance], *, introduction: str = "") -> str:
 def parse(text: str) -> Transcript:
     """Read a transcript; whatever is no heading belongs to the message above it."""
     above: list[str] = []
-    messages: list[Utterance] = []
+    messages: list[TranscriptMessage] = []
     for heading, lines in _blocks(text):
         if heading is None:
             above = lines
@@ -82,7 +82,7 @@ def blocks(text: str) -> list[Block]:
     return found
 
 
-def said_at(text: str, start: int, end: int) -> str:
+def message_at(text: str, start: int, end: int) -> str:
     """Return what the message says that stands there."""
     said = text[start:end].strip("\n")
     # Mostly nothing is shielded, and no line at the ends is blank: then there is nothing to take apart.
@@ -116,30 +116,30 @@ def _heading_in(line: str) -> re.Match[str] | None:
     found = _HEADING.fullmatch(line) if line.startswith("### ") else None
     if found:
         try:
-            moment(found["time"])
+            parse_time(found["time"])
         except ValueError:
             return None
     return found
 
 
-def _message(heading: re.Match[str], lines: list[str]) -> Utterance:
+def _message(heading: re.Match[str], lines: list[str]) -> TranscriptMessage:
     if heading["cr"]:
         # An editor gave the whole file Windows line ends: they are the file's, not the message's.
         lines = [line.removesuffix("\r") for line in lines]
-    return Utterance(
+    return TranscriptMessage(
         id=heading["id"],
         seq=int(heading["seq"]),
         author=_decoded(heading["author"] or ""),
         role=heading["role"],
-        time=moment(heading["time"]),
+        time=parse_time(heading["time"]),
         text=_unshielded(lines),
     )
 
 
-def _heading(message: Utterance) -> str:
+def _heading(message: TranscriptMessage) -> str:
     author = _TO_ENCODE.sub(lambda found: f"%{ord(found[0]):02X};", message.author)
     who = f"{author} ({message.role})" if author else f"({message.role})"
-    return f"### {who} \u00b7 {stamp(message.time)} \u00b7 {message.seq} \u00b7 {message.id}"
+    return f"### {who} \u00b7 {format_time(message.time)} \u00b7 {message.seq} \u00b7 {message.id}"
 
 
 def _decoded(author: str) -> str:

@@ -10,7 +10,7 @@ from commonbook.memories import read
 from commonbook.memories.remember import require_ordered_times, resolve_links
 from commonbook.model.memory import UNSET, Changes, Deleted, Filter, Memory, Receipt, receipt_of
 from commonbook.model.spaces import Actor
-from commonbook.ports.engines import Parts
+from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks
 from commonbook.sharing import propagate
 from commonbook.text import space_paths, titles, validation
@@ -22,18 +22,18 @@ from commonbook.write.transaction import logging_refusal
 # --- change
 
 
-def edit(parts: Parts, actor: Actor, memory_id: str, changes: Changes, *, expected_version: int | None) -> Receipt:
+def edit(engines: Engines, actor: Actor, memory_id: str, changes: Changes, *, expected_version: int | None) -> Receipt:
     """Change fields of a memory; an edit that changes nothing leaves the version as it is."""
 
     def operation(ctx: WriteContext, memory: Memory) -> Memory:
         said = _edited(ctx, memory, changes)
         changed = [name for name in Changes._fields if getattr(said, name) != getattr(memory, name)]
-        return revise.amend(ctx, memory, said, changed, how="edit") if changed else memory
+        return revise.store_revision(ctx, memory, said, changed, how="edit") if changed else memory
 
-    return _change(parts, actor, memory_id, operation, expected_version=expected_version)
+    return _change(engines, actor, memory_id, operation, expected_version=expected_version)
 
 
-def move(parts: Parts, actor: Actor, memory_id: str, to: str, *, expected_version: int | None) -> Receipt:
+def move(engines: Engines, actor: Actor, memory_id: str, to: str, *, expected_version: int | None) -> Receipt:
     """Move a memory into another space, with its file and its history."""
     space_paths.require_space_name(to)
 
@@ -44,16 +44,16 @@ def move(parts: Parts, actor: Actor, memory_id: str, to: str, *, expected_versio
         if memory.notice is not None:
             raise BadInput("a notice stays where the memory is that it is about", fix="move that memory")
         path = free_path(ctx, space_paths.moved(memory.path, memory.space.name, space.name))
-        ctx.leave(memory, path)
-        return revise.amend(ctx, memory, memory._replace(space=space, path=path), ["space"], how="move")
+        ctx.record_move(memory, path)
+        return revise.store_revision(ctx, memory, memory._replace(space=space, path=path), ["space"], how="move")
 
-    return _change(parts, actor, memory_id, operation, expected_version=expected_version)
+    return _change(engines, actor, memory_id, operation, expected_version=expected_version)
 
 
-def link(parts: Parts, actor: Actor, source: str, relation: str, target: str) -> Receipt:
+def link(engines: Engines, actor: Actor, source: str, relation: str, target: str) -> Receipt:
     """Link a memory to another; a link that is there already is left as it is."""
-    validation.new_relation(relation)
-    target = validation.memory_id(target)
+    validation.validate_new_relation(relation)
+    target = validation.validate_memory_id(target)
 
     def operation(ctx: WriteContext, memory: Memory) -> Memory:
         if target == memory.id:
@@ -62,18 +62,18 @@ def link(parts: Parts, actor: Actor, source: str, relation: str, target: str) ->
             return memory
         _require_own_link(memory, relation)
         added = resolve_links(ctx, memory.id, [(relation, target)])
-        link_checks.require_sound(ctx, memory, added)
+        link_checks.require_valid_links(ctx, memory, added)
         said = memory._replace(links=(*memory.links, *added))
-        return revise.amend(ctx, memory, said, ["links"], how="link")
+        return revise.store_revision(ctx, memory, said, ["links"], how="link")
 
-    with logging_refusal(parts, actor, "supersede", [target] if relation == "supersedes" else []):
-        return _change(parts, actor, source, operation, also=target)
+    with logging_refusal(engines, actor, "supersede", [target] if relation == "supersedes" else []):
+        return _change(engines, actor, source, operation, also=target)
 
 
-def unlink(parts: Parts, actor: Actor, source: str, relation: str, target: str) -> Receipt:
+def unlink(engines: Engines, actor: Actor, source: str, relation: str, target: str) -> Receipt:
     """Take a link away."""
-    validation.relation(relation)
-    target = validation.memory_id(target)
+    validation.validate_relation(relation)
+    target = validation.validate_memory_id(target)
 
     def operation(ctx: WriteContext, memory: Memory) -> Memory:
         _require_own_link(memory, relation)
@@ -82,9 +82,9 @@ def unlink(parts: Parts, actor: Actor, source: str, relation: str, target: str) 
             raise NotFound(
                 f"memory {memory.id} has no link {relation} to {target}", fix="`commonbook show` lists its links"
             )
-        return revise.amend(ctx, memory, memory._replace(links=rest), ["links"], how="unlink")
+        return revise.store_revision(ctx, memory, memory._replace(links=rest), ["links"], how="unlink")
 
-    return _change(parts, actor, source, operation)
+    return _change(engines, actor, source, operation)
 
 
 def _require_own_link(memory: Memory, relation: str) -> None:
@@ -99,25 +99,25 @@ def _require_own_link(memory: Memory, relation: str) -> None:
 
 
 def delete(
-    parts: Parts, actor: Actor, ids: Sequence[str], *, expected_version: int | None = None, dry_run: bool = False
+    engines: Engines, actor: Actor, ids: Sequence[str], *, expected_version: int | None = None, dry_run: bool = False
 ) -> Deleted:
     """Delete memories, all or none: files go, tombstones and history stay."""
-    wanted = tuple(dict.fromkeys(validation.memory_id(memory_id) for memory_id in ids))
+    wanted = tuple(dict.fromkeys(validation.validate_memory_id(memory_id) for memory_id in ids))
 
     def operation(ctx: WriteContext, *, looked: bool) -> Deleted:
-        ctx.hold(wanted)
+        ctx.lock(wanted)
         for memory_id in wanted:
-            memory = hand_edits.fresh(ctx, ctx.require(memory_id), looked=looked)
+            memory = hand_edits.with_file_changes(ctx, ctx.require(memory_id), looked=looked)
             _require_version(memory, expected_version)
             if not dry_run:
-                revise.remove(ctx, memory, how="delete")
+                revise.delete(ctx, memory, how="delete")
         return Deleted(ids=wanted, dry_run=dry_run)
 
-    return scan.write_with_scan(parts, actor, operation)
+    return scan.write_with_scan(engines, actor, operation)
 
 
 def _change(
-    parts: Parts,
+    engines: Engines,
     actor: Actor,
     memory_id: str,
     operation: Callable[[WriteContext, Memory], Memory],
@@ -125,18 +125,18 @@ def _change(
     expected_version: int | None = None,
     also: str | None = None,
 ) -> Receipt:
-    memory_id = validation.memory_id(memory_id)
+    memory_id = validation.validate_memory_id(memory_id)
 
     def whole(ctx: WriteContext, *, looked: bool) -> Receipt:
-        ctx.hold(one for one in (memory_id, also) if one)
-        memory = hand_edits.fresh(ctx, ctx.require(memory_id), looked=looked)
+        ctx.lock(one for one in (memory_id, also) if one)
+        memory = hand_edits.with_file_changes(ctx, ctx.require(memory_id), looked=looked)
         _require_version(memory, expected_version)
         receipt = receipt_of(operation(ctx, memory), new=False)
-        followed = propagate.spread(ctx)
+        followed = propagate.propagate_to_copies(ctx)
         readable = ctx.readable if followed else {}
         return receipt._replace(copies=sum(copy.space.id in readable for copy in followed))
 
-    return scan.write_with_scan(parts, actor, whole)
+    return scan.write_with_scan(engines, actor, whole)
 
 
 def _require_version(memory: Memory, expected: int | None) -> None:
@@ -147,46 +147,46 @@ def _require_version(memory: Memory, expected: int | None) -> None:
 def _edited(ctx: WriteContext, memory: Memory, changes: Changes) -> Memory:
     said = memory
     if changes.text is not UNSET:
-        said = said._replace(text=validation.text(changes.text))
+        said = said._replace(text=validation.validate_text(changes.text))
         if memory.title == titles.title_from(memory.text):
             # A title that was only ever the text's first line goes on being that.
             said = said._replace(title=titles.title_from(said.text))
     if changes.title is not UNSET:
-        title = validation.title(changes.title) if changes.title else ""
+        title = validation.validate_title(changes.title) if changes.title else ""
         said = said._replace(title=title or titles.title_from(said.text))
     if changes.kind is not UNSET:
         if memory.notice is not None:
             raise BadInput("a notice stays one", fix="`triage` it, or `delete` it to dismiss it")
-        said = said._replace(kind=validation.kind(changes.kind))
+        said = said._replace(kind=validation.validate_kind(changes.kind))
     if changes.tags is not UNSET:
-        said = said._replace(tags=validation.tags(changes.tags))
+        said = said._replace(tags=validation.validate_tags(changes.tags))
     if changes.importance is not UNSET:
-        said = said._replace(importance=validation.importance(changes.importance))
+        said = said._replace(importance=validation.validate_importance(changes.importance))
     return require_ordered_times(_timed(ctx, said, changes))
 
 
 def _timed(ctx: WriteContext, said: Memory, changes: Changes) -> Memory:
     if changes.occurred is not UNSET:
-        said = said._replace(occurred=ctx.time("occurred", changes.occurred))
+        said = said._replace(occurred=ctx.parse_time("occurred", changes.occurred))
     if changes.valid_from is not UNSET:
-        said = said._replace(valid_from=ctx.time("valid_from", changes.valid_from))
+        said = said._replace(valid_from=ctx.parse_time("valid_from", changes.valid_from))
     if changes.valid_until is not UNSET:
-        said = said._replace(valid_until=ctx.time("valid_until", changes.valid_until))
+        said = said._replace(valid_until=ctx.parse_time("valid_until", changes.valid_until))
     if changes.expires is not UNSET:
-        said = said._replace(expires=ctx.time("expires", changes.expires))
+        said = said._replace(expires=ctx.parse_time("expires", changes.expires))
     return said
 
 
-def delete_where(parts: Parts, actor: Actor, chosen: Filter, *, dry_run: bool) -> Deleted:
+def delete_where(engines: Engines, actor: Actor, chosen: Filter, *, dry_run: bool) -> Deleted:
     """Delete every memory that a filter lets through; a filter that lets everything through is refused."""
     if chosen == Filter():
         raise BadInput("nothing says which memories to delete", fix="give ids, a tag, a kind, a space or a time")
     ids: list[str] = []
     after = None
     while True:
-        page = read.page(parts, actor, chosen, limit=validation.MAX_PAGE, after=after)
+        page = read.list_page(engines, actor, chosen, limit=validation.MAX_PAGE, after=after)
         ids += [memory.id for memory in page.items]
         after = page.next
         if after is None:
             break
-    return delete(parts, actor, ids, dry_run=dry_run)
+    return delete(engines, actor, ids, dry_run=dry_run)

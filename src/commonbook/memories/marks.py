@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
 from commonbook.model.memory import Link, Memory
-from commonbook.model.spaces import Spaces
+from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading
-from commonbook.ports.engines import Parts
+from commonbook.ports.engines import Engines
 from commonbook.reasoning import graph
 from commonbook.reasoning.graph import is_outdated
 from commonbook.sharing import freshness
 from commonbook.tables import files, memories, spaces, supersession
 
 
-def marked(
-    parts: Parts,
+def with_marks(
+    engines: Engines,
     tx: Reading,
-    allowed: Spaces,
+    allowed: SpaceScope,
     found: Sequence[Memory],
     now: datetime,
     *,
@@ -29,18 +29,18 @@ def marked(
     `superseded` is what `supersession.request_links` returned, where somebody has asked for those already.
     """
     ids = tuple(memory.id for memory in found)
-    resting = [memory for memory in found if graph.rests(memory)]
-    every = spaces.everything(tx) if resting else {}
-    above = graph.above(tx, every, resting) if resting else graph.Above({}, {})
+    resting = [memory for memory in found if graph.has_sources(memory)]
+    every = spaces.get_all(tx) if resting else {}
+    above = graph.ancestors_of(tx, every, resting) if resting else graph.Ancestors({}, {})
     successors = supersession.newest(supersession.superseding(tx, allowed, ids, requested=superseded))
-    troubles = files.troubles_of(tx, ids) if parts.folder.keeps_files else {}
-    stands = freshness.of(tx, every, found)
+    troubles = files.troubles_of(tx, ids) if engines.folder.keeps_files else {}
+    stands = freshness.states_of(tx, every, found)
     shown = []
     for memory in found:
         trouble = troubles.get((memory.id, memory.path))
         marks = list(_marks(memory, now, trouble, superseded=memory.id in successors))
-        doubts = graph.doubts(memory, above) if memory.id in above.known else ()
-        doubts = tuple(graph.shown(cause, above.known, allowed) for cause in doubts)
+        doubts = graph.open_invalidations(memory, above) if memory.id in above.known else ()
+        doubts = tuple(graph.visible_invalidation(cause, above.known, allowed) for cause in doubts)
         if doubts:
             marks.append("suspect")
         if is_outdated(memory, above.known):
@@ -50,7 +50,7 @@ def marked(
     return shown
 
 
-def _standing(tx: Reading, allowed: Spaces, copy: Memory, stands: freshness.Standing) -> Memory:
+def _standing(tx: Reading, allowed: SpaceScope, copy: Memory, stands: freshness.CopyState) -> Memory:
     """Return a copy with how it stands to its source; a successor that may not be read is not named."""
     successor = (
         stands.successor if stands.successor and stands.successor in live_ids(tx, allowed, [stands.successor]) else None
@@ -73,7 +73,7 @@ def _marks(memory: Memory, now: datetime, trouble: str | None, *, superseded: bo
         yield "missing" if trouble == files.MISSING else "malformed"
 
 
-def live_ids(tx: Reading, allowed: Spaces, ids: Sequence[str]) -> frozenset[str]:
+def live_ids(tx: Reading, allowed: SpaceScope, ids: Sequence[str]) -> frozenset[str]:
     """Return those of the ids whose memories are in these spaces and not deleted."""
-    found = memories.several(tx, allowed, tuple(dict.fromkeys(ids)))
+    found = memories.get_many(tx, allowed, tuple(dict.fromkeys(ids)))
     return frozenset(id_ for id_, memory in found.items() if memory.deleted is None)

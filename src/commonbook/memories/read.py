@@ -9,61 +9,61 @@ from datetime import datetime
 
 from commonbook.access.scope import readable
 from commonbook.errors import BadInput, CommonbookError
-from commonbook.memories.marks import live_ids, marked
+from commonbook.memories.marks import live_ids, with_marks
 from commonbook.model.memory import KINDS, LAZY, Filter, Link, Memory, Page, Revision
 from commonbook.model.spaces import Actor
-from commonbook.ports.engines import Parts
+from commonbook.ports.engines import Engines
 from commonbook.sharing import freshness, refresh
 from commonbook.sharing.freshness import STALE
 from commonbook.tables import links, memories, revisions, spaces
 from commonbook.tables.memories import page_cursor, read_cursor
 from commonbook.text import dates, space_paths, validation
-from commonbook.text.validation import known_kinds
+from commonbook.text.validation import validate_kinds
 from commonbook.write.context import no_memory
 
 # --- reading
 
 
-def get(parts: Parts, actor: Actor, memory_id: str) -> Memory:
+def get(engines: Engines, actor: Actor, memory_id: str) -> Memory:
     """Return one memory; a lazy copy that is stale takes over what its source says first, if it may."""
-    memory = get_stored(parts, actor, memory_id)
+    memory = get_stored(engines, actor, memory_id)
     if memory.shared is None or memory.shared.mode != LAZY or memory.freshness != STALE:
         return memory
-    with parts.db.reading() as tx:
-        if not freshness.can_follow(tx, spaces.everything(tx), [memory]):
+    with engines.db.reading() as tx:
+        if not freshness.can_follow(tx, spaces.get_all(tx), [memory]):
             return memory
     # A home that is full or busy keeps nobody from reading: the copy is told as it is, and said to be stale.
     with suppress(CommonbookError):
-        refresh.renew(parts, memory.id)
-    return get_stored(parts, actor, memory_id)
+        refresh.refresh_lazy(engines, memory.id)
+    return get_stored(engines, actor, memory_id)
 
 
-def get_stored(parts: Parts, actor: Actor, memory_id: str) -> Memory:
+def get_stored(engines: Engines, actor: Actor, memory_id: str) -> Memory:
     """Return one memory with its links and marks."""
-    memory_id = validation.memory_id(memory_id)
-    with parts.db.reading() as tx:
+    memory_id = validation.validate_memory_id(memory_id)
+    with engines.db.reading() as tx:
         allowed = readable(tx, actor)
         found = memories.find(tx, allowed, memory_id)
         if found is None or found.deleted is not None:
             raise no_memory(memory_id)
-        return marked(parts, tx, allowed, [found], parts.clock.now())[0]
+        return with_marks(engines, tx, allowed, [found], engines.clock.now())[0]
 
 
-def find_id(parts: Parts, actor: Actor, part: str) -> str:
+def find_id(engines: Engines, actor: Actor, part: str) -> str:
     """Return the id that begins or ends with these digits, or the one whose file this is."""
     name = part.strip().lower()
     tail = re.search(r"--([0-9a-f]{8,12})\.md\Z", name)
     digits = tail[1] if tail else name
     if not validation.is_unicode(part) or "\0" in part:
-        return validation.memory_id(part)
-    with parts.db.reading() as tx:
+        return validation.validate_memory_id(part)
+    with engines.db.reading() as tx:
         allowed = readable(tx, actor)
         whole = name if validation.is_memory_id(name) else memories.at_path(tx, posixpath.normpath(part.strip()))
         if whole is not None and memories.find(tx, allowed, whole) is not None:
             return whole
         if not re.fullmatch(r"[0-9a-f-]{4,36}", digits):
-            return validation.memory_id(part)
-        found = memories.starting(tx, allowed, digits, limit=3)
+            return validation.validate_memory_id(part)
+        found = memories.find_by_digits(tx, allowed, digits, limit=3)
     if not found:
         raise no_memory(part)
     if len(found) > 1:
@@ -71,24 +71,24 @@ def find_id(parts: Parts, actor: Actor, part: str) -> str:
     return found[0]
 
 
-def page(parts: Parts, actor: Actor, chosen: Filter, *, limit: int, after: str | None) -> Page:
+def list_page(engines: Engines, actor: Actor, chosen: Filter, *, limit: int, after: str | None) -> Page:
     """Return the newest memories that the filter lets through, and the cursor of the next page."""
     validation.require_page_limit(limit)
-    known_kinds(chosen.kinds)
+    validate_kinds(chosen.kinds)
     behind = read_cursor(after) if after else None
-    chosen = chosen._replace(tags=validation.tags(chosen.tags), kinds=chosen.kinds or _usual(chosen.space))
-    with parts.db.reading() as tx:
+    chosen = chosen._replace(tags=validation.validate_tags(chosen.tags), kinds=chosen.kinds or _usual(chosen.space))
+    with engines.db.reading() as tx:
         allowed = readable(tx, actor, chosen.space)
         found = memories.page(
             tx,
             allowed,
             chosen,
-            since=_time(parts, "since", chosen.since),
-            until=_time(parts, "until", chosen.until),
+            since=_time(engines, "since", chosen.since),
+            until=_time(engines, "until", chosen.until),
             after=behind,
             limit=limit + 1,
         )
-        items = marked(parts, tx, readable(tx, actor), found[:limit], parts.clock.now())
+        items = with_marks(engines, tx, readable(tx, actor), found[:limit], engines.clock.now())
     following = page_cursor(items[-1]) if len(found) > limit else None
     return Page(tuple(items), following)
 
@@ -100,14 +100,14 @@ def _usual(space: str | None) -> tuple[str, ...]:
     return tuple(kind for kind in KINDS if kind != "notice")
 
 
-def history(parts: Parts, actor: Actor, memory_id: str) -> tuple[Revision, ...]:
+def history(engines: Engines, actor: Actor, memory_id: str) -> tuple[Revision, ...]:
     """Return every title and text that a memory had, oldest first; a deleted memory has its history still."""
-    memory_id = validation.memory_id(memory_id)
-    with parts.db.reading() as tx:
+    memory_id = validation.validate_memory_id(memory_id)
+    with engines.db.reading() as tx:
         memory = memories.find(tx, readable(tx, actor), memory_id)
         if memory is None:
             raise no_memory(memory_id)
-        past = revisions.past(tx, memory)
+        past = revisions.older(tx, memory)
     present = Revision(
         revision=memory.revision,
         title=memory.title,
@@ -120,16 +120,16 @@ def history(parts: Parts, actor: Actor, memory_id: str) -> tuple[Revision, ...]:
     return (*past, present)
 
 
-def links_of(parts: Parts, actor: Actor, memory_id: str) -> tuple[Link, ...]:
+def list_links(engines: Engines, actor: Actor, memory_id: str) -> tuple[Link, ...]:
     """Return the links of a memory in both directions, those that go out first."""
-    memory = get_stored(parts, actor, memory_id)
-    with parts.db.reading() as tx:
+    memory = get_stored(engines, actor, memory_id)
+    with engines.db.reading() as tx:
         incoming = links.incoming(tx, readable(tx, actor), [memory.id])
         live = live_ids(tx, readable(tx, actor), [link.source for link in incoming])
     return (*memory.links, *(link for link in incoming if link.source in live))
 
 
-def _time(parts: Parts, name: str, value: datetime | str | None) -> datetime | None:
+def _time(engines: Engines, name: str, value: datetime | str | None) -> datetime | None:
     if value is None:
         return None
-    return dates.read_time(value, zone=parts.zone, edge=dates.field_edge(name), now=parts.clock.now())
+    return dates.read_time(value, zone=engines.zone, edge=dates.field_edge(name), now=engines.clock.now())

@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Final
 
 from commonbook.errors import BadInput, BadText, BadTime
-from commonbook.model.ids import new_id, stamp
+from commonbook.model.ids import format_time, new_id
 from commonbook.model.memory import Draft, Link, Memory, Receipt, receipt_of
 from commonbook.model.spaces import Actor, Space
-from commonbook.ports.engines import Parts
+from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks
 from commonbook.tables import duplicates, idempotency, links, memories
 from commonbook.text import dates, space_paths, titles, validation
@@ -22,12 +22,12 @@ from commonbook.write.transaction import logging_refusal, write
 # --- reflecting
 
 
-def reflect(parts: Parts, actor: Actor, draft: Draft, *, on: Sequence[str]) -> Receipt:
+def reflect(engines: Engines, actor: Actor, draft: Draft, *, on: Sequence[str]) -> Receipt:
     """Store a reflection on some memories."""
     if not on:
         raise BadInput("a reflection is on something", fix="name the memories that it was reasoned from")
     linked = tuple(("reflects_on", memory_id) for memory_id in on)
-    return remember(parts, actor, [draft._replace(kind="reflection", links=(*draft.links, *linked))])[0]
+    return remember(engines, actor, [draft._replace(kind="reflection", links=(*draft.links, *linked))])[0]
 
 
 _COMPARED: Final = 50
@@ -38,14 +38,14 @@ _TIMES: Final = ("occurred", "valid_from", "valid_until", "expires")
 # --- remember
 
 
-def remember(parts: Parts, actor: Actor, drafts: Sequence[Draft]) -> list[Receipt]:
+def remember(engines: Engines, actor: Actor, drafts: Sequence[Draft]) -> list[Receipt]:
     """Store new memories, all or none; a draft whose key was used before gets its first receipt again."""
     checked = []
     for at, draft in enumerate(drafts):
-        with validation.naming(at):
+        with validation.error_item(at):
             checked.append(_checked(draft))
-    with logging_refusal(parts, actor, "supersede", (old for draft in checked for old in _superseded(draft))):
-        return write(parts, actor, lambda ctx: _remember_all(ctx, checked))
+    with logging_refusal(engines, actor, "supersede", (old for draft in checked for old in _superseded(draft))):
+        return write(engines, actor, lambda ctx: _remember_all(ctx, checked))
 
 
 def _superseded(draft: Draft) -> list[str]:
@@ -55,22 +55,23 @@ def _superseded(draft: Draft) -> list[str]:
 
 def _checked(draft: Draft) -> Draft:
     """Return the draft with everything that can be decided without the book, or refuse it."""
-    text = validation.text(draft.text)
-    title = validation.title(draft.title) if draft.title else ""
+    text = validation.validate_text(draft.text)
+    title = validation.validate_title(draft.title) if draft.title else ""
     if not title and not text.strip():
         raise BadText("there is nothing to remember", fix="give a text, or at least a title")
     return draft._replace(
         text=text,
         title=title or titles.title_from(text),
         space=space_paths.require_space_name(draft.space or space_paths.PERSONAL),
-        kind=validation.kind(draft.kind),
-        tags=validation.tags(draft.tags),
-        importance=validation.importance(draft.importance),
+        kind=validation.validate_kind(draft.kind),
+        tags=validation.validate_tags(draft.tags),
+        importance=validation.validate_importance(draft.importance),
         links=tuple(
-            (validation.new_relation(relation), validation.memory_id(target)) for relation, target in draft.links
+            (validation.validate_new_relation(relation), validation.validate_memory_id(target))
+            for relation, target in draft.links
         ),
-        replaces=validation.memory_id(draft.replaces) if draft.replaces else None,
-        key=validation.key(draft.key) if draft.key is not None else None,
+        replaces=validation.validate_memory_id(draft.replaces) if draft.replaces else None,
+        key=validation.validate_key(draft.key) if draft.key is not None else None,
     )
 
 
@@ -80,15 +81,15 @@ def _remember_all(ctx: WriteContext, drafts: Sequence[Draft]) -> list[Receipt]:
     few = len(drafts) <= _COMPARED
     # Spaces are made in one order, so that no two who make the same ones wait for each other.
     for at in sorted(range(len(drafts)), key=lambda one: drafts[one].space or ""):
-        with validation.naming(at):
+        with validation.error_item(at):
             ctx.space(drafts[at].space or space_paths.PERSONAL)
     for at, draft in enumerate(drafts):
-        with validation.naming(at):
+        with validation.error_item(at):
             receipt, memory = _remember_one(ctx, draft, compare=few)
         receipts.append(receipt)
         if memory is not None:
             added.append(memory)
-    ctx.issue(added)
+    ctx.enqueue_files(added)
     return receipts
 
 
@@ -113,13 +114,13 @@ def _remember_one(ctx: WriteContext, draft: Draft, *, compare: bool) -> tuple[Re
 
 def _store(ctx: WriteContext, draft: Draft, space: Space, *, compare: bool) -> tuple[Receipt, Memory]:
     memory = require_ordered_times(_new_memory(ctx, draft, space))
-    link_checks.require_sound(ctx, memory, memory.links)
+    link_checks.require_valid_links(ctx, memory, memory.links)
     duplicate = duplicates.same_text(ctx.tx, ctx.readable, memory.text)
     near = duplicates.near_text(ctx.tx, space, memory.text) if compare and space.id in ctx.readable else ()
     memories.add(ctx.tx, [memory])
     links.add(ctx.tx, space.id, memory.links)
     if memory.links:
-        ctx.shake(None, memory)
+        ctx.note_reasoning_change(None, memory)
     ctx.log_memory(memory, "remember", **_logged_links(memory))
     return receipt_of(memory, new=True)._replace(duplicate_of=duplicate, near=near), memory
 
@@ -138,10 +139,10 @@ def _new_memory(ctx: WriteContext, draft: Draft, space: Space) -> Memory:
         tags=draft.tags,
         importance=draft.importance,
         links=resolve_links(ctx, memory_id, wanted),
-        occurred=ctx.time("occurred", draft.occurred),
-        valid_from=ctx.time("valid_from", draft.valid_from),
-        valid_until=ctx.time("valid_until", draft.valid_until),
-        expires=ctx.time("expires", draft.expires),
+        occurred=ctx.parse_time("occurred", draft.occurred),
+        valid_from=ctx.parse_time("valid_from", draft.valid_from),
+        valid_until=ctx.parse_time("valid_until", draft.valid_until),
+        expires=ctx.parse_time("expires", draft.expires),
     )
 
 
@@ -155,7 +156,7 @@ def require_ordered_times(memory: Memory) -> Memory:
 def resolve_links(ctx: WriteContext, source: str, wanted: Iterable[tuple[str, str]]) -> tuple[Link, ...]:
     """Return links to memories that are there, with the revision that they have now."""
     wanted = tuple(wanted)
-    ctx.hold((target for _, target in wanted))
+    ctx.lock((target for _, target in wanted))
     found = {}
     for relation, target in wanted:
         memory = memories.find(ctx.tx, ctx.readable, target)
@@ -182,7 +183,7 @@ def _fingerprint(ctx: WriteContext, draft: Draft) -> str:
     asked = {**draft._asdict(), "title": title, **times}
     default = Draft("")._asdict()
     said = {name: asked[name] for name in asked if name not in ("key", "space") and asked[name] != default[name]}
-    return ctx.parts.keys.keyed_hash(json.dumps(said, sort_keys=True))
+    return ctx.engines.keys.keyed_hash(json.dumps(said, sort_keys=True))
 
 
 def _spelled(ctx: WriteContext, name: str, value: datetime | str | None) -> str | None:
@@ -190,7 +191,7 @@ def _spelled(ctx: WriteContext, name: str, value: datetime | str | None) -> str 
     if value is None:
         return None
     try:
-        return stamp(dates.read_time(value, zone=ctx.parts.zone, edge=dates.field_edge(name)))
+        return format_time(dates.read_time(value, zone=ctx.engines.zone, edge=dates.field_edge(name)))
     except BadTime:
         return " ".join(str(value).lower().split())
 

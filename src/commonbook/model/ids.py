@@ -21,7 +21,7 @@ def new_id() -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
-def stamp(time: datetime) -> str:
+def format_time(time: datetime) -> str:
     """Write a moment as text of one width, which sorts as the moments do: `2026-11-15T20:18:24.123456Z`."""
     global _stamped  # noqa: PLW0603 - the moment of a transaction is written many times
     last, text = _stamped
@@ -34,6 +34,6 @@ def stamp(time: datetime) -> str:
 _stamped: tuple[datetime | None, str] = (None, "")
 
 
-def moment(text: str) -> datetime:
+def parse_time(text: str) -> datetime:
     """Read what `stamp` wrote."""
     return datetime.fromisoformat(text)

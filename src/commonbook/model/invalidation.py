@@ -18,7 +18,7 @@ DISMISS: Final = "dismiss"
 VERDICTS: Final = (KEEP, RETRACT, SUPERSEDE, DISMISS)
 
 
-class Cause(NamedTuple):
+class Invalidation(NamedTuple):
     """Why a memory is in doubt: what it rests on was superseded by something, or deleted.
 
     `path` leads from what was invalidated to the memory, both included, without the names of what may not be read;
@@ -66,7 +66,7 @@ class Decision(NamedTuple):
         return self.invalidated, self.invalidating
 
 
-class Because(NamedTuple):
+class SupersedeReason(NamedTuple):
     """Why a memory supersedes another."""
 
     superseded: str

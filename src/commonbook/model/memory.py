@@ -6,8 +6,8 @@ from datetime import datetime
 from enum import Enum
 from typing import Final, NamedTuple
 
-from commonbook.model.ids import moment, stamp
-from commonbook.model.invalidation import Because, Cause, Decision, Notice
+from commonbook.model.ids import format_time, parse_time
+from commonbook.model.invalidation import Decision, Invalidation, Notice, SupersedeReason
 from commonbook.model.spaces import Space
 
 KINDS: Final = ("note", "fact", "preference", "decision", "procedure", "episode", "reflection", "notice")
@@ -47,7 +47,7 @@ MODES: Final = (LIVE, LAZY, SNAPSHOT)
 """How a copy follows its source."""
 
 
-class Shared(NamedTuple):
+class CopyInfo(NamedTuple):
     """What makes a memory a copy: how it follows its source, the first source of all, who shared it and when.
 
     `own` is its own revision that says what the source said; after an edit here it has a higher one. `claimed`: it came
@@ -63,16 +63,23 @@ class Shared(NamedTuple):
 
     def written(self) -> str:
         """Write it on one line, as rows and files have it."""
-        words = (self.mode, self.root, self.by, stamp(self.at), str(self.own), *(("claimed",) if self.claimed else ()))
+        words = (
+            self.mode,
+            self.root,
+            self.by,
+            format_time(self.at),
+            str(self.own),
+            *(("claimed",) if self.claimed else ()),
+        )
         return " ".join(words)
 
     @classmethod
-    def read(cls, line: str) -> Shared:
+    def read(cls, line: str) -> CopyInfo:
         """Read what `written` gave; raises ValueError for anything else."""
         mode, root, by, at, own, *claimed = line.split(" ")
         if mode not in (*MODES, DETACHED) or claimed not in ([], ["claimed"]):
             raise ValueError(line)
-        return cls(mode, root, by, moment(at), int(own), claimed=bool(claimed))
+        return cls(mode, root, by, parse_time(at), int(own), claimed=bool(claimed))
 
 
 class Memory(NamedTuple):
@@ -108,13 +115,13 @@ class Memory(NamedTuple):
     marks: tuple[str, ...] = ()
     superseded_by: str | None = None
     session: str | None = None
-    shared: Shared | None = None
+    shared: CopyInfo | None = None
     freshness: str | None = None
     successor: str | None = None
     notice: Notice | None = None
     decisions: tuple[Decision, ...] = ()
-    because: tuple[Because, ...] = ()
-    doubts: tuple[Cause, ...] = ()
+    because: tuple[SupersedeReason, ...] = ()
+    doubts: tuple[Invalidation, ...] = ()
 
     @property
     def source(self) -> Link | None:

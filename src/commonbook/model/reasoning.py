@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from commonbook.model.spaces import Space, Spaces
+from commonbook.model.spaces import Space, SpaceScope
 
 DEPTH: Final = 3
 """So deep reflections may stand on each other, where no space says otherwise."""
 
 
-def cap_of(space: Space, spaces: Spaces) -> int:
+def depth_cap(space: Space, spaces: SpaceScope) -> int:
     """Return how deep reflections may go in a space: as it says, or the nearest above it that does."""
     by_name = {one.name: one.depth for one in spaces.values()}
     parts = space.name.split("/")
@@ -19,7 +19,7 @@ def cap_of(space: Space, spaces: Spaces) -> int:
     return next((depth for depth in found if depth is not None), DEPTH)
 
 
-class Superseded(NamedTuple):
+class SupersedeReport(NamedTuple):
     """What became of superseding or reinstating a memory: `notified` counts the notices that one may read."""
 
     id: str
@@ -41,7 +41,7 @@ class Dependent(NamedTuple):
     source_changed: bool
 
 
-class Mention(NamedTuple):
+class MemoryReference(NamedTuple):
     """A memory that a notice names; without title where one may not read it, or there is none."""
 
     id: str
@@ -50,14 +50,14 @@ class Mention(NamedTuple):
     deleted: datetime | None = None
 
 
-class Waiting(NamedTuple):
+class InboxItem(NamedTuple):
     """A notice that waits for a decision: what is in doubt, what was superseded by what, why, and by which path."""
 
     id: str
-    dependent: Mention
+    dependent: MemoryReference
     text: str
-    invalidated: Mention
-    invalidating: Mention | None
+    invalidated: MemoryReference
+    invalidating: MemoryReference | None
     reason: str
     by: str
     at: datetime
@@ -71,11 +71,11 @@ class Waiting(NamedTuple):
 class Inbox(NamedTuple):
     """Some notices, newest first, and the cursor of the next page if there is one."""
 
-    items: tuple[Waiting, ...]
+    items: tuple[InboxItem, ...]
     next: str | None = None
 
 
-class Triaged(NamedTuple):
+class TriageReport(NamedTuple):
     """What was decided about a memory: how many doubts it settled, and what the memory is now."""
 
     id: str

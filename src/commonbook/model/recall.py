@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
-from commonbook.model.memory import Link, Shared
+from commonbook.model.memory import CopyInfo, Link
 
 
-class Asked(NamedTuple):
+class RecallRequest(NamedTuple):
     """A question to the book; everything given must hold of what is found, before the best are chosen."""
 
     query: str = ""
@@ -57,12 +57,12 @@ class Hit(NamedTuple):
     occurred: datetime | None
     created: datetime
     matched: tuple[str, ...] = ()
-    shared: Shared | None = None
+    shared: CopyInfo | None = None
     shared_from: Link | None = None
     successor: str | None = None
 
 
-class Recalled(NamedTuple):
+class RecallResult(NamedTuple):
     """The answer to a question: hits, best first, and how long it took; with `explain`, how long each step did."""
 
     hits: tuple[Hit, ...]

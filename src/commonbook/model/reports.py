@@ -9,11 +9,11 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 """Told (what is being done, how many are done, how many there are) while long work goes on."""
 
 
-def quiet(_what: str, _done: int, _total: int) -> None:
+def no_progress(_what: str, _done: int, _total: int) -> None:
     """Show no progress."""
 
 
-class MoveReport(NamedTuple):
+class MigrationReport(NamedTuple):
     """What a move of the whole book took along: rows of each table, and files that were written."""
 
     to: str
@@ -57,7 +57,7 @@ class Finding(NamedTuple):
     fix: str
 
 
-class Unsent(NamedTuple):
+class OutboxStatus(NamedTuple):
     """What remote clients have appended and no server has taken: how much waits, how much was set aside, and why."""
 
     waiting: int = 0

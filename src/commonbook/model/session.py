@@ -11,7 +11,7 @@ MAX_MESSAGE_BYTES: Final = 1024 * 1024
 MAX_MESSAGES: Final = 10_000
 
 
-class Sent(NamedTuple):
+class NewMessage(NamedTuple):
     """A message as somebody sends it; what is not given is ours to fill in."""
 
     text: str
@@ -54,7 +54,7 @@ class Session(NamedTuple):
     unsettled: int = 0
 
 
-class Appended(NamedTuple):
+class MessageReceipt(NamedTuple):
     """What became of a message that was sent: new, or a repeat of one that is here; how many secrets were masked."""
 
     id: str
@@ -64,11 +64,11 @@ class Appended(NamedTuple):
     taken_back: bool = False
 
 
-class Captured(NamedTuple):
+class AppendReceipt(NamedTuple):
     """The receipt of an append: every message is durable and searchable; settled if episodes hold them all."""
 
     session: str
-    messages: tuple[Appended, ...]
+    messages: tuple[MessageReceipt, ...]
     durable: bool = True
     searchable: bool = True
     settled: bool = False
@@ -82,7 +82,7 @@ class MessagePage(NamedTuple):
     next: int | None
 
 
-class Settled(NamedTuple):
+class SettleReport(NamedTuple):
     """Which episodes were made of a session's messages, and how many of those are still unsettled."""
 
     session: str
@@ -90,8 +90,8 @@ class Settled(NamedTuple):
     unsettled: int
 
 
-class Worked(NamedTuple):
+class WorkReport(NamedTuple):
     """What became of a piece of work in the background: what was settled, or why that failed this time."""
 
-    settled: Settled
+    settled: SettleReport
     error: str = ""

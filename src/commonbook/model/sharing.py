@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from commonbook.model.spaces import Space
 
 
-class Rule(NamedTuple):
+class SharingRule(NamedTuple):
     """What a space takes in of what another one writes: kinds, tags that all must be there, how important at least.
 
     It acts in the name of its maker; `idle` says why it does nothing now, if so.
@@ -33,7 +33,7 @@ REJECTED: Final = "rejected"
 WITHDRAWN: Final = "withdrawn"
 
 
-class Pending(NamedTuple):
+class ShareRequest(NamedTuple):
     """A memory that is to be shared into a space once somebody there agrees: who asked, and what was decided.
 
     It would be shared in the name of `name`: the maker of the rule, or whoever asked. Where that one can no longer read
@@ -61,7 +61,7 @@ class Pending(NamedTuple):
 EVERYBODY: Final = "*"
 
 
-class Limit(NamedTuple):
+class RateLimit(NamedTuple):
     """How often in a minute a principal may do something; `*` is everybody who has no limit of its own."""
 
     principal: str
@@ -71,7 +71,7 @@ class Limit(NamedTuple):
     set_at: datetime | None = None
 
 
-class Sharing(NamedTuple):
+class ShareReceipt(NamedTuple):
     """What became of sharing a memory: the copy, or what was there before; of one of many, why it failed."""
 
     id: str
@@ -99,7 +99,7 @@ class Ancestor(NamedTuple):
     freshness: str | None = None
 
 
-class CopyOf(NamedTuple):
+class CopyNode(NamedTuple):
     """A copy in a lineage, how it stands to its source, and the copies made from it."""
 
     id: str
@@ -110,7 +110,7 @@ class CopyOf(NamedTuple):
     refresh: str | None = None
     freshness: str | None = None
     readable: bool = True
-    copies: tuple[CopyOf, ...] = ()
+    copies: tuple[CopyNode, ...] = ()
 
 
 class Lineage(NamedTuple):
@@ -121,7 +121,7 @@ class Lineage(NamedTuple):
 
     id: str
     ancestors: tuple[Ancestor, ...]
-    copies: tuple[CopyOf, ...]
+    copies: tuple[CopyNode, ...]
     cut: bool = False
     title: str = ""
     space: str = ""

@@ -19,7 +19,7 @@ class Space(NamedTuple):
     depth: int | None = None
 
 
-Spaces: TypeAlias = Mapping[str, Space]
+SpaceScope: TypeAlias = Mapping[str, Space]
 """The spaces that a question may reach, by id: it goes through every query."""
 
 READER: Final = "reader"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 Row = tuple[Any, ...]
-Told = TypeVar("Told")
+Result = TypeVar("Result")
 _Arguments = ParamSpec("_Arguments")
 _Answer = TypeVar("_Answer")
 
@@ -35,7 +35,7 @@ class Reading(Protocol):
         """Return the first row of a query, or None."""
         ...
 
-    def ask(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
+    def defer(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
         """Send a query, and return what waits for its rows: so several are sent before anybody waits.
 
         In a transaction each sees what those before it have done, and waited for.
@@ -49,16 +49,16 @@ class Transaction(Reading, Protocol):
     recorded: list[Change]
     touched: dict[str, str | None]
     """What is to be numbered besides, with its space; None for a memory, wherever it is: it is served otherwise now."""
-    locking: str
+    for_update: str
     """What a SELECT ends with to keep the rows that it finds as they are, for all others, until this is over.
 
     Nothing where only one can write at a time. What is read without it may have changed when it is acted on.
     """
-    claiming: str
+    skip_locked: str
     """The same, but rows that others keep already are left out."""
-    hurrying: str
+    no_wait: str
     """Ends a list of columns so that from then on the transaction waits for nobody, or for a moment only."""
-    proof: Callable[[Transaction], bool] | None
+    commit_check: Callable[[Transaction], bool] | None
     """Finds out in a later transaction whether this one was committed, and waits until it has ended; if there is such.
 
     For whoever lost the answer. Where nobody says how, the database sees to it by itself.
@@ -77,7 +77,7 @@ class Transaction(Reading, Protocol):
         ...
 
 
-class Overtaken(Exception):
+class RetryTransaction(Exception):
     """What a story has read was changed by another meanwhile: it is to be told again from the beginning."""
 
 
@@ -97,7 +97,7 @@ class Database(Protocol):
         """Open a consistent view."""
         ...
 
-    def write(self, operation: Callable[[Transaction], Told], *, durable: bool = True) -> Told:
+    def write(self, operation: Callable[[Transaction], Result], *, durable: bool = True) -> Result:
         """Let a story happen in a writing transaction: committed when it returns, rolled back by any error.
 
         It may be told more than once, when others were in its way: whatever it changes besides the database must be
@@ -111,7 +111,7 @@ class Database(Protocol):
         ...
 
 
-def asking(verb: Callable[_Arguments, _Answer]) -> Callable[_Arguments, _Answer]:
+def retry_read(verb: Callable[_Arguments, _Answer]) -> Callable[_Arguments, _Answer]:
     """Repeat a verb that only reads, once, when the server is lost in the middle of its answer."""
 
     @wraps(verb)

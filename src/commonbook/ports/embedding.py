@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from commonbook.ports.arrays import Floats
 
 
-class Said(NamedTuple):
+class EmbeddingInput(NamedTuple):
     """A text to be embedded: as it stands, and the words of it that say something, each with its share."""
 
     text: str
@@ -34,7 +34,7 @@ class Embedder(Protocol):
         """Whether its vectors are worth keeping, and never made while somebody waits for a write or a recall."""
         ...
 
-    def embed(self, texts: Sequence[Said], *, patient: bool = False) -> Floats:
+    def embed(self, texts: Sequence[EmbeddingInput], *, patient: bool = False) -> Floats:
         """Return one row for each text; raises EmbedderFailed when it cannot, at once unless it shall be `patient`."""
         ...
 
@@ -46,12 +46,12 @@ class Thesaurus(Protocol):
         """Return other words and how near each is (a cosine), nearest first."""
         ...
 
-    def embed(self, texts: Sequence[Said]) -> Floats:
+    def embed(self, texts: Sequence[EmbeddingInput]) -> Floats:
         """Return a vector for each text that grows with what it holds, so that vectors can be added up."""
         ...
 
 
-Likeness: TypeAlias = Callable[[Sequence[str], Sequence[str]], float]
+Similarity: TypeAlias = Callable[[Sequence[str], Sequence[str]], float]
 """How alike two runs of texts are in meaning: 1 for the same."""
 
 

@@ -174,7 +174,7 @@ class SourceFile(NamedTuple):
     data: bytes
 
 
-class Target(Protocol):
+class ExportTarget(Protocol):
     """A folder or archive that an export is written to."""
 
     def put(self, path: str, data: bytes, *, changed: datetime) -> Literal["new", "changed", "same", "foreign"]:
@@ -182,7 +182,7 @@ class Target(Protocol):
         ...
 
 
-class Outside(Protocol):
+class ExternalFiles(Protocol):
     """Folders and archives outside the home."""
 
     def source(self, place: str) -> str:
@@ -193,6 +193,6 @@ class Outside(Protocol):
         """Yield the Markdown files, and a finding for each that cannot be read."""
         ...
 
-    def target(self, place: str) -> AbstractContextManager[Target]:
+    def target(self, place: str) -> AbstractContextManager[ExportTarget]:
         """Open a folder or archive for writing; what is there becomes whole on leaving, or stays as it was."""
         ...

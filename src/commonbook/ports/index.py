@@ -21,7 +21,7 @@ FOREVER: Final = 2**62
 """A time in microseconds that never comes; minus this, one that always was."""
 
 
-class Entry(NamedTuple):
+class IndexedPassage(NamedTuple):
     """A passage as an index keeps it. Times are microseconds since 1970.
 
     `owner` is what is replaced as a whole: the memory, or a message that no episode holds yet. `thread` and `position`
@@ -57,7 +57,7 @@ TELLS_TIME: Final = 4
 BY_USER: Final = 8
 
 
-class Sought(NamedTuple):
+class IndexQuery(NamedTuple):
     """What an index is asked for. Everything given must hold of a passage before it can be a candidate.
 
     With `newest`, nothing is compared: the candidates are what happened last.
@@ -80,7 +80,7 @@ class Sought(NamedTuple):
     newest: bool = False
 
 
-class Pool(NamedTuple):
+class CandidatePool(NamedTuple):
     """Candidates, their neighbours (also `eligible`), and theirs, which only count: sorted by thread and position.
 
     Row by row, but for `name`, which tells a row's passage and memory; `speakers`, the names that `speaker` counts; and
@@ -105,15 +105,15 @@ class Pool(NamedTuple):
     scales: Floats | None
 
 
-class Found(NamedTuple):
+class IndexResult(NamedTuple):
     """What an index found: how many live passages the asked spaces have, how many of them each term, and the pool."""
 
     total: int
     having: tuple[int, ...]
-    pool: Pool
+    pool: CandidatePool
 
 
-class Applied(NamedTuple):
+class SpacePosition(NamedTuple):
     """How far an index has followed a space: its last change, and the head of its log then, to know it again."""
 
     number: int
@@ -121,25 +121,25 @@ class Applied(NamedTuple):
     hash: str
 
 
-class Marker(NamedTuple):
+class IndexState(NamedTuple):
     """What an index holds: of which home, by which rules, whose vectors, and how far it has followed each space."""
 
     home: str
     rules: str
     embedder: str
-    applied: Mapping[str, Applied]
+    applied: Mapping[str, SpacePosition]
     dimensions: int = 0
     unembedded: int = 0
 
 
-class Layer(NamedTuple):
+class Delta(NamedTuple):
     """Some changes: passages that there are now, and owners whose older passages are gone."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[IndexedPassage, ...] = ()
     gone: frozenset[str] = frozenset()
 
 
-Tail: TypeAlias = tuple[Layer, ...]
+PendingDeltas: TypeAlias = tuple[Delta, ...]
 """What has changed since the index was written, later layers over earlier ones."""
 
 
@@ -147,7 +147,7 @@ class IndexWriter(Protocol):
     """The one who may change an index, as long as it holds the index's lock."""
 
     @property
-    def marker(self) -> Marker | None:
+    def marker(self) -> IndexState | None:
         """What the index holds now; None if there is none, or none that is whole."""
         ...
 
@@ -155,11 +155,11 @@ class IndexWriter(Protocol):
         """Begin anew: what is committed next replaces everything."""
         ...
 
-    def add(self, layer: Layer) -> None:
+    def add(self, layer: Delta) -> None:
         """Take in passages, and withdraw the older ones of every owner that is gone or replaced."""
         ...
 
-    def commit(self, marker: Marker) -> None:
+    def commit(self, marker: IndexState) -> None:
         """Let everybody see what was added, in one step."""
         ...
 
@@ -168,11 +168,11 @@ class IndexView(Protocol):
     """An index as it was at one moment."""
 
     @property
-    def marker(self) -> Marker | None:
+    def marker(self) -> IndexState | None:
         """What the index holds; None if there is none, or none that is whole."""
         ...
 
-    def search(self, sought: Sought, tail: Tail, tx: Reading | None = None) -> Found:
+    def search(self, sought: IndexQuery, tail: PendingDeltas, tx: Reading | None = None) -> IndexResult:
         """Return candidates with their neighbours, from the index and from the tail.
 
         `tx` is the reading that the tail was made in: an index in the same database looks at that very moment.

@@ -10,7 +10,7 @@ WAITING: Final = "waiting"
 REFUSED: Final = "refused"
 
 
-class OutMessage(NamedTuple):
+class OutboxMessage(NamedTuple):
     """Something said, to be appended to a session. Without a client id it gets one, without a time the present."""
 
     text: str
@@ -20,7 +20,7 @@ class OutMessage(NamedTuple):
     time: datetime | None = None
 
 
-class Context(NamedTuple):
+class SessionContext(NamedTuple):
     """What an append says about its session."""
 
     space: str | None = None
@@ -28,7 +28,7 @@ class Context(NamedTuple):
     tags: tuple[str, ...] = ()
 
 
-class Entry(NamedTuple):
+class OutboxEntry(NamedTuple):
     """A message fit for the outbox: checked, masked, with its client id and time."""
 
     client_id: str
@@ -39,7 +39,7 @@ class Entry(NamedTuple):
     masked: int = 0
 
 
-class Kept(NamedTuple):
+class EnqueuedMessage(NamedTuple):
     """One message of an append: under which number the outbox has it, and whether it was new to it."""
 
     id: int
@@ -52,44 +52,44 @@ class OutboxReceipt(NamedTuple):
     """What a client's append returns: the messages are on this machine's disk, and with the server if `sent`."""
 
     session: str
-    messages: tuple[Kept, ...]
+    messages: tuple[EnqueuedMessage, ...]
     durable: bool = True
     sent: bool = False
 
 
-class Held(NamedTuple):
+class StoredMessage(NamedTuple):
     """A message that is still in the outbox: waiting, or set aside for a reason."""
 
     id: int
     session: str
-    context: Context
-    entry: Entry
+    context: SessionContext
+    entry: OutboxEntry
     state: str
     attempts: int
     reason: str
 
 
-class Counts(NamedTuple):
+class OutboxCounts(NamedTuple):
     """How many messages wait, and how many were set aside."""
 
     waiting: int
     refused: int
 
 
-class Parcel(NamedTuple):
+class OutboxBatch(NamedTuple):
     """The next messages of a session, and the lease under which one sender at a time has them."""
 
     session: str
     token: str
-    context: Context
-    entries: Mapping[int, Entry]
+    context: SessionContext
+    entries: Mapping[int, OutboxEntry]
     tries: int
     """How many times in a row this session could not be sent."""
     failures: int
     """How many times the server failed on the first message."""
 
 
-class Verdict(NamedTuple):
+class DeliveryOutcome(NamedTuple):
     """What became of a parcel: the outbox does this, if the sender still has the lease."""
 
     sent: tuple[int, ...] = ()
@@ -110,7 +110,7 @@ class Transport(Protocol):
     """The way to the server. Several threads use it at once, and a forked child goes on with its copy."""
 
     def append(
-        self, session: str, messages: Sequence[Entry], *, context: Context, timeout: float
+        self, session: str, messages: Sequence[OutboxEntry], *, context: SessionContext, timeout: float
     ) -> Mapping[str, object]:
         """Append messages in this order; return what the server said about each, by client id.
 
@@ -124,15 +124,17 @@ class Transport(Protocol):
 class Outbox(Protocol):
     """A durable queue of messages; any number of processes share it."""
 
-    def add(self, session: str, entries: Sequence[Entry], *, context: Context) -> tuple[Kept, ...]:
+    def add(
+        self, session: str, entries: Sequence[OutboxEntry], *, context: SessionContext
+    ) -> tuple[EnqueuedMessage, ...]:
         """Keep messages, all or none; on return they are durable. KeyConflict if a client id has other words here."""
         ...
 
-    def take(self, token: str, *, lease: float, most: int, most_bytes: int) -> Parcel | None:
+    def take(self, token: str, *, lease: float, most: int, most_bytes: int) -> OutboxBatch | None:
         """Take the next messages of a session that is due and that no other sender has, for `lease` seconds."""
         ...
 
-    def settle(self, parcel: Parcel, verdict: Verdict) -> bool:
+    def settle(self, parcel: OutboxBatch, verdict: DeliveryOutcome) -> bool:
         """Give a parcel back; False, and nothing is changed, when its lease has gone to another sender."""
         ...
 
@@ -148,11 +150,11 @@ class Outbox(Protocol):
         """Return in how many seconds there may be something to take; None when nothing waits."""
         ...
 
-    def counts(self, *, session: str | None = None, first: int = 0, last: int | None = None) -> Counts:
+    def counts(self, *, session: str | None = None, first: int = 0, last: int | None = None) -> OutboxCounts:
         """Count what is here: of one session, from one message to another."""
         ...
 
-    def held(self, state: str, *, limit: int) -> tuple[Held, ...]:
+    def held(self, state: str, *, limit: int) -> tuple[StoredMessage, ...]:
         """Return the first messages in this state."""
         ...
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from commonbook.access import permissions, scope
-from commonbook.model.invalidation import DELETED, Cause, Notice
+from commonbook.model.invalidation import DELETED, Invalidation, Notice
 from commonbook.model.memory import Filter, Memory
-from commonbook.model.reasoning import Inbox, Mention, Waiting
-from commonbook.model.spaces import Actor, Spaces
+from commonbook.model.reasoning import Inbox, InboxItem, MemoryReference
+from commonbook.model.spaces import Actor, SpaceScope
 from commonbook.ports.database import Reading
-from commonbook.ports.engines import Parts
+from commonbook.ports.engines import Engines
 from commonbook.reasoning import graph, notices
 from commonbook.tables import memories, spaces
 from commonbook.text import space_paths, validation
@@ -19,13 +19,13 @@ from commonbook.text import space_paths, validation
 # --- what waits
 
 
-def inbox(parts: Parts, actor: Actor, *, space: str | None, expired: bool, limit: int, after: str | None) -> Inbox:
+def inbox(engines: Engines, actor: Actor, *, space: str | None, expired: bool, limit: int, after: str | None) -> Inbox:
     """Return the notices about memories that the actor may read, newest first."""
     validation.require_page_limit(limit)
     cursor = memories.read_cursor(after) if after else None
-    now = parts.clock.now()
-    with parts.db.reading() as tx:
-        allowed = permissions.readable(tx, actor, spaces.everything(tx))
+    now = engines.clock.now()
+    with engines.db.reading() as tx:
+        allowed = permissions.readable(tx, actor, spaces.get_all(tx))
         asked = scope.readable(tx, actor, space)
         places = _places(allowed, asked)
         found = memories.page(tx, places, Filter(kinds=("notice",)), after=cursor, limit=limit + 1)
@@ -34,7 +34,7 @@ def inbox(parts: Parts, actor: Actor, *, space: str | None, expired: bool, limit
     return Inbox(tuple(items), memories.page_cursor(found[limit - 1]) if len(found) > limit else None)
 
 
-def _places(allowed: Spaces, asked: Spaces) -> Spaces:
+def _places(allowed: SpaceScope, asked: SpaceScope) -> SpaceScope:
     """Return the spaces with the notices about memories of the asked ones."""
     names = {f"{one.name}/{space_paths.INVALIDATIONS}" for one in asked.values()} | {one.name for one in asked.values()}
     return {
@@ -44,17 +44,17 @@ def _places(allowed: Spaces, asked: Spaces) -> Spaces:
     }
 
 
-def _waiting(tx: Reading, allowed: Spaces, found: list[Memory], now: datetime) -> list[Waiting]:
+def _waiting(tx: Reading, allowed: SpaceScope, found: list[Memory], now: datetime) -> list[InboxItem]:
     told = [(notice, notice.notice) for notice in found if notice.notice is not None]
-    there = memories.several(tx, allowed, sorted({said.dependent for _, said in told}))
+    there = memories.get_many(tx, allowed, sorted({said.dependent for _, said in told}))
     live = {id_: one for id_, one in there.items() if one.deleted is None}
-    every = spaces.everything(tx)
-    above = graph.above(tx, every, live.values())
+    every = spaces.get_all(tx)
+    above = graph.ancestors_of(tx, every, live.values())
     causes = {
-        id_: {key: graph.shown(cause, above.known, allowed) for key, cause in found.items()}
-        for id_, found in ((id_, graph.causes(one, above, own=True)) for id_, one in live.items())
+        id_: {key: graph.visible_invalidation(cause, above.known, allowed) for key, cause in found.items()}
+        for id_, found in ((id_, graph.invalidations_of(one, above, own=True)) for id_, one in live.items())
     }
-    named = memories.outlines(tx, every, sorted({id_ for _, said in told for id_ in said.key if id_ != DELETED}))
+    named = memories.get_headers(tx, every, sorted({id_ for _, said in told for id_ in said.key if id_ != DELETED}))
     return [
         _one(notice, said, live[said.dependent], causes[said.dependent].get(said.key), named, allowed, now)
         for notice, said in told
@@ -66,14 +66,14 @@ def _one(  # noqa: PLR0917 - one value from many
     notice: Memory,
     said: Notice,
     dependent: Memory,
-    cause: Cause | None,
+    cause: Invalidation | None,
     named: Mapping[str, Memory],
-    allowed: Spaces,
+    allowed: SpaceScope,
     now: datetime,
-) -> Waiting:
+) -> InboxItem:
     superseding = named.get(said.invalidating)
     reasons = [one.why for one in superseding.because if one.superseded == said.invalidated] if superseding else []
-    return Waiting(
+    return InboxItem(
         id=notice.id,
         dependent=_mention(said.dependent, {dependent.id: dependent}, allowed),
         text=dependent.text,
@@ -90,8 +90,8 @@ def _one(  # noqa: PLR0917 - one value from many
     )
 
 
-def _mention(id_: str, named: Mapping[str, Memory], allowed: Spaces) -> Mention:
+def _mention(id_: str, named: Mapping[str, Memory], allowed: SpaceScope) -> MemoryReference:
     memory = named.get(id_)
     if memory is None or memory.space.id not in allowed:
-        return Mention(id_)
-    return Mention(id_, memory.title, memory.space.name, memory.deleted)
+        return MemoryReference(id_)
+    return MemoryReference(id_, memory.title, memory.space.name, memory.deleted)

@@ -15,10 +15,10 @@ from typing import Final
 from commonbook.access import permissions
 from commonbook.errors import FileInTheWay, TooLarge
 from commonbook.files import hand_edits
-from commonbook.markdown.memory_file import rendered
-from commonbook.model.invalidation import DELETED, DISMISS, Cause, Decision, Notice
+from commonbook.markdown.memory_file import render_memory
+from commonbook.model.invalidation import DELETED, DISMISS, Decision, Invalidation, Notice
 from commonbook.model.memory import Link, Memory
-from commonbook.model.spaces import FILESYSTEM, FILESYSTEM_ACTOR, Space, Spaces
+from commonbook.model.spaces import FILESYSTEM, FILESYSTEM_ACTOR, Space, SpaceScope
 from commonbook.ports.database import Reading
 from commonbook.reasoning import graph
 from commonbook.tables import files, links, memories
@@ -27,16 +27,16 @@ from commonbook.write import revise
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import new_memory
 
-JOB: Final = "notify"
+NOTIFY_JOB: Final = "notify"
 """Tells those who rest on what was superseded before there were notices; its subject is what was superseded."""
 
 TAG: Final = "_invalidation"
-LIFE: Final = timedelta(days=7)
+NOTICE_LIFETIME: Final = timedelta(days=7)
 _ABOUT: Final = ("related_to",)
 _LONGEST_PATH: Final = 20
 
 
-def spread(ctx: WriteContext) -> list[Memory]:
+def update_notices(ctx: WriteContext) -> list[Memory]:
     """Let everything that rests on what the story changed have its notices; return those that are new."""
     made: list[Memory] = []
     while batch := ctx.pending.take_reasoning_changes():
@@ -56,9 +56,9 @@ def _is_gone(before: Memory, after: Memory) -> bool:
 
 def _hold(ctx: WriteContext, changed: Sequence[Memory]) -> None:
     """Let nobody invalidate what these memories rest on, or rest on what they supersede, until the story is over."""
-    if ctx.tx.locking:
-        ctx.hold({target for memory in changed for target in _superseded(memory)})
-        graph.above(ctx.tx, ctx.spaces, changed, hold=ctx.hold)
+    if ctx.tx.for_update:
+        ctx.lock({target for memory in changed for target in _superseded(memory)})
+        graph.ancestors_of(ctx.tx, ctx.spaces, changed, hold=ctx.lock)
 
 
 def _superseded(memory: Memory) -> list[str]:
@@ -72,8 +72,8 @@ def _concerned(ctx: WriteContext, shaken: Mapping[str, tuple[Memory | None, Memo
         roots.update(target for memory in pair if memory is not None for target in _superseded(memory))
     if not roots:
         return roots
-    resting = graph.below(ctx.tx, ctx.spaces, sorted(roots))
-    own = {id_ for id_, pair in shaken.items() if any(one is not None and graph.grounds(one) for one in pair)}
+    resting = graph.dependents_of(ctx.tx, ctx.spaces, sorted(roots))
+    own = {id_ for id_, pair in shaken.items() if any(one is not None and graph.direct_sources(one) for one in pair)}
     # Somebody may have moved the file of a notice, or brought it back.
     own |= {one.notice.dependent for pair in shaken.values() for one in pair if one is not None and one.notice}
     return own | {id_ for id_, one in resting.items() if one.own}
@@ -81,8 +81,8 @@ def _concerned(ctx: WriteContext, shaken: Mapping[str, tuple[Memory | None, Memo
 
 def notify(ctx: WriteContext, *, memory_id: str) -> None:
     """Tell those who rest on a memory, as if it had been invalidated just now."""
-    ctx.hold([memory_id])
-    resting = graph.below(ctx.tx, ctx.spaces, [memory_id])
+    ctx.lock([memory_id])
+    resting = graph.dependents_of(ctx.tx, ctx.spaces, [memory_id])
     _settle(ctx, sorted(id_ for id_, one in resting.items() if one.own), withdraw=False)
 
 
@@ -93,19 +93,19 @@ def _settle(ctx: WriteContext, ids: Sequence[str], *, withdraw: bool) -> list[Me
     """Let some memories have the notices that their causes ask for; `withdraw` those that nothing asks for any more."""
     # First what there is: a notice that is seen here has its cause in sight below, or has it no longer.
     told = _of(ctx.tx, ctx.spaces, ids) if withdraw else {}
-    there = memories.everywhere(ctx.tx, ctx.spaces, ids)
+    there = memories.get_headers_any_space(ctx.tx, ctx.spaces, ids)
     live = [one for one in there.values() if one.deleted is None and one.notice is None]
-    above = graph.above(ctx.tx, ctx.spaces, live)
-    causes = {memory.id: graph.causes(memory, above, own=True) for memory in live}
+    above = graph.ancestors_of(ctx.tx, ctx.spaces, live)
+    causes = {memory.id: graph.invalidations_of(memory, above, own=True) for memory in live}
     decided = {memory.id: {one.key for one in memory.decisions} for memory in live}
     for notice, said in told.values():
         if said.key not in causes.get(said.dependent, {}) or said.key in decided[said.dependent]:
-            take_away(ctx, notice, how="withdraw")
+            remove_notice(ctx, notice, how="withdraw")
         elif notice.space.name != _place(there[said.dependent].space):
             _bring(ctx, notice, there[said.dependent].space)
     wanted = {
         # Who may read the memory may read what is beside it, and perhaps nothing else on the path.
-        notice_id(memory.id, cause): (memory, graph.shown(cause, above.known, {memory.space.id}))
+        notice_id(memory.id, cause): (memory, graph.visible_invalidation(cause, above.known, {memory.space.id}))
         for memory in live
         for key, cause in causes[memory.id].items()
         if key not in decided[memory.id]
@@ -113,15 +113,15 @@ def _settle(ctx: WriteContext, ids: Sequence[str], *, withdraw: bool) -> list[Me
     return _tell(ctx, wanted)
 
 
-def _of(tx: Reading, spaces: Spaces, dependents: Sequence[str]) -> dict[str, tuple[Memory, Notice]]:
+def _of(tx: Reading, spaces: SpaceScope, dependents: Sequence[str]) -> dict[str, tuple[Memory, Notice]]:
     """Return the notices about some memories that are there, each with what it tells."""
-    found = links.from_anywhere(tx, dependents, relations=_ABOUT)
+    found = links.incoming_any_space(tx, dependents, relations=_ABOUT)
     ids = sorted({link.source for link in found})
-    there = memories.everywhere(tx, spaces, ids)
+    there = memories.get_headers_any_space(tx, spaces, ids)
     return {id_: (one, one.notice) for id_, one in there.items() if one.notice is not None and is_open(one)}
 
 
-def about(tx: Reading, spaces: Spaces, dependent: str) -> list[Memory]:
+def notices_about(tx: Reading, spaces: SpaceScope, dependent: str) -> list[Memory]:
     """Return the notices about a memory that are there."""
     return [notice for notice, said in _of(tx, spaces, [dependent]).values() if said.dependent == dependent]
 
@@ -129,10 +129,12 @@ def about(tx: Reading, spaces: Spaces, dependent: str) -> list[Memory]:
 def is_open(memory: Memory) -> bool:
     """Tell whether a memory is a notice that we made, and that nobody has settled."""
     said = memory.notice
-    return said is not None and memory.deleted is None and memory.id == notice_id(said.dependent, Cause(*said.key))
+    return (
+        said is not None and memory.deleted is None and memory.id == notice_id(said.dependent, Invalidation(*said.key))
+    )
 
 
-def notice_id(dependent: str, cause: Cause) -> str:
+def notice_id(dependent: str, cause: Invalidation) -> str:
     """Return the id of the notice that tells a memory of a cause: the same whoever tells it, and however often."""
     digits = sha256(f"{dependent} {cause.invalidated} {cause.invalidating}".encode()).hexdigest()
     return f"{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-a{digits[17:20]}-{digits[20:32]}"
@@ -141,9 +143,9 @@ def notice_id(dependent: str, cause: Cause) -> str:
 # --- telling
 
 
-def _tell(ctx: WriteContext, wanted: Mapping[str, tuple[Memory, Cause]]) -> list[Memory]:
+def _tell(ctx: WriteContext, wanted: Mapping[str, tuple[Memory, Invalidation]]) -> list[Memory]:
     """Make the notices that are not there, and open those again that were withdrawn."""
-    there = memories.everywhere(ctx.tx, ctx.spaces, sorted(wanted))
+    there = memories.get_headers_any_space(ctx.tx, ctx.spaces, sorted(wanted))
     missing = {id_: pair for id_, pair in sorted(wanted.items()) if id_ not in there or there[id_].deleted is not None}
     reasons = _reasons(ctx, [cause for _, cause in missing.values()])
     made: list[Memory] = []
@@ -160,17 +162,19 @@ def _tell(ctx: WriteContext, wanted: Mapping[str, tuple[Memory, Cause]]) -> list
         memory, cause = missing[notice.id]
         told = {"dependent": memory.id, "invalidated": cause.invalidated, "invalidating": cause.invalidating}
         ctx.log_memory(notice, "notify", memory.id, **told, depth=cause.depth, path=list(cause.path))
-    ctx.issue(made)
+    ctx.enqueue_files(made)
     return made
 
 
-def _reasons(ctx: WriteContext, causes: Iterable[Cause]) -> dict[tuple[str, str], str]:
+def _reasons(ctx: WriteContext, causes: Iterable[Invalidation]) -> dict[tuple[str, str], str]:
     """Return why each of these supersessions happened, where somebody said so."""
-    superseding = memories.everywhere(ctx.tx, ctx.spaces, sorted({cause.invalidating for cause in causes} - {DELETED}))
+    superseding = memories.get_headers_any_space(
+        ctx.tx, ctx.spaces, sorted({cause.invalidating for cause in causes} - {DELETED})
+    )
     return {(one.superseded, memory.id): one.why for memory in superseding.values() for one in memory.because}
 
 
-def _notice(ctx: WriteContext, id_: str, memory: Memory, cause: Cause, why: str) -> Memory:
+def _notice(ctx: WriteContext, id_: str, memory: Memory, cause: Invalidation, why: str) -> Memory:
     space = ctx.system_space(_place(memory.space))
     now = ctx.tx.now
     return new_memory(
@@ -183,13 +187,13 @@ def _notice(ctx: WriteContext, id_: str, memory: Memory, cause: Cause, why: str)
         title=f"invalidation: {cause.invalidated} -> {memory.id}",
         text=_words(id_, memory, cause, why),
         tags=(TAG,),
-        expires=now + LIFE,
+        expires=now + NOTICE_LIFETIME,
         links=(Link(id_, _ABOUT[0], memory.id, memory.revision),),
         notice=Notice(memory.id, cause.invalidated, cause.invalidating, now),
     )
 
 
-def _words(id_: str, memory: Memory, cause: Cause, why: str) -> str:
+def _words(id_: str, memory: Memory, cause: Invalidation, why: str) -> str:
     """Return what a notice says: ids, and no words of memories that its reader may not read."""
     became = "was deleted" if cause.invalidating == DELETED else f"was superseded by {cause.invalidating}"
     steps = "directly" if cause.depth == 1 else f"in {cause.depth} steps"
@@ -220,23 +224,23 @@ def _revived(ctx: WriteContext, gone: Memory, notice: Memory) -> Memory:
 
 def _bring(ctx: WriteContext, outline: Memory, to: Space) -> None:
     """Let a notice go where the memory went that it is about."""
-    notice = memories.several(ctx.tx, ctx.spaces, [outline.id])[outline.id]
+    notice = memories.get_many(ctx.tx, ctx.spaces, [outline.id])[outline.id]
     space = ctx.system_space(_place(to))
     path = space_paths.path_for(space.name, notice.created, "invalidation", notice.id, taken=True)
     moved = notice._replace(space=space, path=_free(ctx, notice._replace(path=path)), version=notice.version + 1)
-    ctx.leave(notice, moved.path)
+    ctx.record_move(notice, moved.path)
     _put(ctx, notice, moved)
     ctx.log_memory(notice, "move.out", to=space.id)
     ctx.log_memory(moved, "move.in")
-    ctx.issue([moved])
+    ctx.enqueue_files([moved])
 
 
 def _free(ctx: WriteContext, notice: Memory) -> str:
     """Return the path of a notice, or if something else has it, one that nothing else can have."""
     owner = memories.at_path(ctx.tx, notice.path)
     path = notice.path if owner in {None, notice.id} else notice.path.replace("--", f"--{notice.id}--")
-    if ctx.parts.folder.keeps_files:
-        files.arrive(ctx.tx, path)
+    if ctx.engines.folder.keeps_files:
+        files.clear_former_path(ctx.tx, path)
     return path
 
 
@@ -251,13 +255,13 @@ def _put(ctx: WriteContext, old: Memory, new: Memory) -> None:
 # --- settled
 
 
-def take_away(ctx: WriteContext, outline: Memory, *, how: str, **logged: object) -> None:
+def remove_notice(ctx: WriteContext, outline: Memory, *, how: str, **logged: object) -> None:
     """Take a notice away, because it is withdrawn or somebody decided; what it told stays in the log."""
-    notice = memories.several(ctx.tx, ctx.spaces, [outline.id])[outline.id]
+    notice = memories.get_many(ctx.tx, ctx.spaces, [outline.id])[outline.id]
     gone = notice._replace(deleted=ctx.tx.now, version=notice.version + 1, updated=ctx.tx.now)
     memories.replace(ctx.tx, gone)
     ctx.log_memory(gone, how, **logged)
-    ctx.issue([gone])
+    ctx.enqueue_files([gone])
 
 
 def _dismiss(ctx: WriteContext, gone: Sequence[Memory]) -> None:
@@ -266,7 +270,7 @@ def _dismiss(ctx: WriteContext, gone: Sequence[Memory]) -> None:
         said = notice.notice
         if said is None:
             continue
-        ctx.hold([said.dependent])
+        ctx.lock([said.dependent])
         memory = memories.find(ctx.tx, ctx.spaces, said.dependent)
         if memory is None or memory.deleted is not None or said.key in {one.key for one in memory.decisions}:
             continue
@@ -274,12 +278,12 @@ def _dismiss(ctx: WriteContext, gone: Sequence[Memory]) -> None:
             raise permissions.refusal(ctx.actor, memory.space.name)
         with suppress(FileInTheWay, hand_edits.FileGone, *([TooLarge] if ctx.actor.principal == FILESYSTEM else [])):
             # Where its file cannot be written, the memory stays in doubt, and its notice comes back.
-            memory = hand_edits.fresh(ctx.acting_as(FILESYSTEM_ACTOR), memory, looked=False)
-            decide(ctx, memory, [Cause(*said.key)], DISMISS, "its notice was removed")
+            memory = hand_edits.with_file_changes(ctx.acting_as(FILESYSTEM_ACTOR), memory, looked=False)
+            record_decision(ctx, memory, [Invalidation(*said.key)], DISMISS, "its notice was removed")
 
 
-def decide(
-    ctx: WriteContext, memory: Memory, settled: Sequence[Cause], verdict: str, note: str, **also: object
+def record_decision(
+    ctx: WriteContext, memory: Memory, settled: Sequence[Invalidation], verdict: str, note: str, **also: object
 ) -> Memory:
     """Write into a memory what was decided about it; `also` names fields that change with that."""
     by, at = ctx.actor.principal, ctx.tx.now
@@ -288,5 +292,5 @@ def decide(
     said = memory._replace(decisions=(*kept, *made), **also)  # type: ignore[arg-type]
     changed = ["decisions", *also]
     # A front matter that has no room left is found out before anything is changed.
-    rendered(said, ctx.parts)
-    return revise.amend(ctx, memory, said, changed, how="triage")
+    render_memory(said, ctx.engines)
+    return revise.store_revision(ctx, memory, said, changed, how="triage")

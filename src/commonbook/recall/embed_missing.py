@@ -9,59 +9,59 @@ from typing import Final
 from commonbook.model.memory import Memory
 from commonbook.model.reports import Progress
 from commonbook.ports.embedding import Embedder
-from commonbook.ports.engines import Parts
+from commonbook.ports.engines import Engines
 from commonbook.recall import indexed_passages, ranking
 from commonbook.tables import memories, spaces, vectors
 
 _BATCH: Final = 64
 
 
-def embed_missing(parts: Parts, embedder: Embedder, *, progress: Progress) -> tuple[str, ...]:
+def embed_missing(engines: Engines, embedder: Embedder, *, progress: Progress) -> tuple[str, ...]:
     """Make and keep the vectors that are missing; return the memories that have new ones.
 
     What was made stays when this is interrupted: the next run goes on where it stopped. When all are there, the
     vectors of other embedders are dropped.
     """
     fingerprint = embedder.fingerprint
-    with parts.db.reading() as tx:
-        kinds, _, _ = memories.counts(tx, spaces.everything(tx))
+    with engines.db.reading() as tx:
+        kinds, _, _ = memories.counts(tx, spaces.get_all(tx))
     total, done = sum(kinds.values()), 0
     changed: list[str] = []
-    for batch in _batches(parts):
+    for batch in _batches(engines):
         progress("embedding", done, max(done, total))
-        changed += _embed(parts, embedder, fingerprint, batch)
+        changed += _embed(engines, embedder, fingerprint, batch)
         done += len(batch)
     progress("embedding", done, done)
-    parts.db.write(partial(vectors.drop_others, embedder=fingerprint), durable=False)
+    engines.db.write(partial(vectors.drop_others, embedder=fingerprint), durable=False)
     return tuple(changed)
 
 
-def _batches(parts: Parts) -> Iterator[list[Memory]]:
-    with parts.db.reading() as tx:
-        every = spaces.everything(tx)
+def _batches(engines: Engines) -> Iterator[list[Memory]]:
+    with engines.db.reading() as tx:
+        every = spaces.get_all(tx)
     for space in every:
         after = ""
         while True:
-            with parts.db.reading() as tx:
-                found = memories.in_space(tx, spaces.everything(tx), space, after=after, limit=_BATCH)
+            with engines.db.reading() as tx:
+                found = memories.in_space(tx, spaces.get_all(tx), space, after=after, limit=_BATCH)
             if not found:
                 break
             after = found[-1].id
             yield [memory for memory in found if memory.deleted is None]
 
 
-def _embed(parts: Parts, embedder: Embedder, fingerprint: str, batch: list[Memory]) -> list[str]:
+def _embed(engines: Engines, embedder: Embedder, fingerprint: str, batch: list[Memory]) -> list[str]:
     """Make what is missing of some memories; return those that it is of."""
     said = {
         memory.id: {vectors.hash_of(text): text for text in indexed_passages.embedded_texts(memory)} for memory in batch
     }
     texts = {name: text for one in said.values() for name, text in one.items()}
-    with parts.db.reading() as tx:
-        known = vectors.known(tx, fingerprint, tuple(texts))
+    with engines.db.reading() as tx:
+        known = vectors.get_many(tx, fingerprint, tuple(texts))
     missing = [(name, text) for name, text in texts.items() if name not in known]
     for at in range(0, len(missing), _BATCH):
         some = missing[at : at + _BATCH]
-        made = embedder.embed([indexed_passages.said(text) for _, text in some], patient=True)
+        made = embedder.embed([indexed_passages.embedding_input(text) for _, text in some], patient=True)
         kept = {name: ranking.to_bytes(row) for (name, _), row in zip(some, made, strict=True)}
-        parts.db.write(partial(vectors.keep, embedder=fingerprint, made=kept), durable=False)
+        engines.db.write(partial(vectors.put, embedder=fingerprint, made=kept), durable=False)
     return [memory_id for memory_id, one in said.items() if one.keys() - known.keys()]

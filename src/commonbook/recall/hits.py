@@ -10,12 +10,12 @@ from commonbook.memories import marks
 from commonbook.model.memory import LAZY, Memory
 from commonbook.model.recall import Hit
 from commonbook.model.session import Message
-from commonbook.model.spaces import Spaces
+from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading
-from commonbook.ports.engines import Parts
-from commonbook.ports.index import IS_CHAT, Pool
+from commonbook.ports.engines import Engines
+from commonbook.ports.index import IS_CHAT, CandidatePool
 from commonbook.recall import indexed_passages, ranking
-from commonbook.recall.query import Clear
+from commonbook.recall.query import ParsedQuery
 from commonbook.tables import memories, sessions, supersession
 from commonbook.text import terms, titles
 
@@ -26,22 +26,22 @@ _BEHIND: Final = frozenset({"stale", "source_superseded"})
 """How a copy stands that says what its source says no longer."""
 
 
-class Teller:
+class HitBuilder:
     """Tells hits, one after the other, as long as somebody listens."""
 
     def __init__(
         self,
-        parts: Parts,
+        engines: Engines,
         tx: Reading,
-        allowed: Spaces,
-        clear: Clear,
-        pool: Pool,
+        allowed: SpaceScope,
+        clear: ParsedQuery,
+        pool: CandidatePool,
         scores: ranking.Scores,
         *,
-        readable: Spaces,
+        readable: SpaceScope,
     ) -> None:
         """Tell from this view of the book what a question found; marks may come from everything that is readable."""
-        self._book = parts
+        self._book = engines
         self._tx = tx
         self._allowed = allowed
         self._readable = readable
@@ -129,14 +129,14 @@ class Teller:
         names = [self._name(row) for row in sorted(around)]
         own = {self._name(row)[1] for row in rows}
         superseded = supersession.request_links(self._tx, self._readable, tuple(own - {""}))
-        there = memories.several(self._tx, self._allowed, tuple({memory for _, memory in names if memory}))
+        there = memories.get_many(self._tx, self._allowed, tuple({memory for _, memory in names if memory}))
         told = [one for one in there.values() if one.id in own]
-        marked = marks.marked(self._book, self._tx, self._readable, told, self._clear.now, superseded=superseded)
+        marked = marks.with_marks(self._book, self._tx, self._readable, told, self._clear.now, superseded=superseded)
         self._memories = {**there, **self._memories, **{one.id: one for one in marked}}
         if not self._clear.is_empty:
             self._losing |= {one.id: lost for one in marked if (lost := _lost_by(one))}
         loose = [passage for passage, memory in names if not memory]
-        self._messages |= sessions.several(self._tx, self._allowed, loose)
+        self._messages |= sessions.get_many(self._tx, self._allowed, loose)
         self._tags = sessions.tags_of(self._tx, sorted({message.session for message, _ in self._messages.values()}))
 
     def _message_hit(self, message: Message, space: str, row: int) -> Hit:
@@ -175,7 +175,7 @@ class Teller:
         text = self._text(memory, row)
         before, after = self._beside(row, -1), self._beside(row, 1)
         # A message was made when it was said, not when an episode came to hold it.
-        at = indexed_passages.moment_at(int(pool.times[row])) if is_message else None
+        at = indexed_passages.time_of_micros(int(pool.times[row])) if is_message else None
         return memory_hit(memory)._replace(
             type="message" if is_message else "memory",
             id=passage if is_message else memory.id,
@@ -197,7 +197,7 @@ class Teller:
     def _text(self, memory: Memory, row: int) -> str:
         start, end = int(self._pool.starts[row]), int(self._pool.ends[row])
         if memory.kind == "episode" and self._pool.flags[row] & IS_CHAT:
-            return transcript.said_at(memory.text, start, end)
+            return transcript.message_at(memory.text, start, end)
         return memory.text[start:end]
 
     def _whole(self, memory: Memory, row: int) -> str:
@@ -274,7 +274,7 @@ def memory_hit(memory: Memory) -> Hit:
     )
 
 
-def within(hits: Iterator[Hit], budget: int | None) -> Iterator[Hit]:
+def within_budget(hits: Iterator[Hit], budget: int | None) -> Iterator[Hit]:
     """Yield the hits that a prompt has room for; one that is too long is passed over for a shorter one behind it."""
     left = budget
     for hit in hits:

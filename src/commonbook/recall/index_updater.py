@@ -15,23 +15,33 @@ from typing import Final, NamedTuple
 
 from commonbook.errors import CommonbookError
 from commonbook.log import chain
-from commonbook.model.reports import Progress, quiet
-from commonbook.model.spaces import Spaces
-from commonbook.ports.database import Overtaken, Reading
+from commonbook.model.reports import Progress, no_progress
+from commonbook.model.spaces import SpaceScope
+from commonbook.ports.database import Reading, RetryTransaction
 from commonbook.ports.embedding import Embedder
-from commonbook.ports.engines import Parts
-from commonbook.ports.index import FOREVER, Applied, Entry, Index, IndexView, IndexWriter, Layer, Marker, Tail
-from commonbook.recall.indexed_passages import begins, embedded_texts, entries, message_entry, micros
+from commonbook.ports.engines import Engines
+from commonbook.ports.index import (
+    FOREVER,
+    Delta,
+    Index,
+    IndexedPassage,
+    IndexState,
+    IndexView,
+    IndexWriter,
+    PendingDeltas,
+    SpacePosition,
+)
+from commonbook.recall.indexed_passages import embedded_texts, indexed_message, indexed_passages, micros, valid_since
 from commonbook.runtime.batches import in_batches
 from commonbook.tables import changes, home, memories, sessions, spaces, supersession, vectors
 
-RULES: Final = "2"
+INDEX_RULES: Final = "2"
 """Changes whenever the same memory gives other passages or terms than before: an index by other rules is made anew."""
 
-ANY: Final = sys.maxsize
+NO_LIMIT: Final = sys.maxsize
 """However many have changed."""
 
-FEW: Final = 128
+FEW_CHANGES: Final = 128
 """So many changed memories are searched directly; more are written down first."""
 
 _BATCH: Final = 500
@@ -49,10 +59,10 @@ class _Made(NamedTuple):
     """The passages of a memory, and of which version: its own, since when it is superseded, and what it holds."""
 
     version: tuple[int, int, Mapping[str, int | None]]
-    entries: list[Entry]
+    entries: list[IndexedPassage]
 
 
-class Follower:
+class IndexUpdater:
     """Knows what has changed since the index was written, and writes it down when it is too much to search directly."""
 
     def __init__(self, index: Index, embedder: Embedder) -> None:
@@ -60,11 +70,11 @@ class Follower:
         self._index = index
         self._embedder = embedder
         self._guard = threading.Lock()
-        self._trusted: Marker | None = None
+        self._trusted: IndexState | None = None
         self._not_before = 0.0
-        self._tail: Tail = ()
+        self._tail: PendingDeltas = ()
         self._total = -1
-        self._state: tuple[Marker | None, Mapping[str, int]] | None = None
+        self._state: tuple[IndexState | None, Mapping[str, int]] | None = None
         self._made: dict[str, _Made] = {}
 
     def known(self) -> IndexView | None:
@@ -72,27 +82,27 @@ class Follower:
         view = self._index.known()
         return view if view.marker is not None and view.marker == self._trusted else None
 
-    def view(self, parts: Parts, progress: Progress = quiet) -> IndexView:
+    def view(self, engines: Engines, progress: Progress = no_progress) -> IndexView:
         """Return the index as it is, with what has changed written down if that is too much to search directly."""
-        view, changed = self._look(parts)
-        if changed > FEW and self._may_write():
+        view, changed = self._look(engines)
+        if changed > FEW_CHANGES and self._may_write():
             try:
-                self.write(parts, wait=_IMPATIENCE, progress=progress)
+                self.write(engines, wait=_IMPATIENCE, progress=progress)
             except CommonbookError:
                 # Where the index cannot be written, everything is searched directly: slower, and as right.
                 self._not_before = time.monotonic() + _REST
-            view, _ = self._look(parts)
+            view, _ = self._look(engines)
         return view
 
-    def _look(self, parts: Parts) -> tuple[IndexView, int]:
+    def _look(self, engines: Engines) -> tuple[IndexView, int]:
         """Return the index, or none if it is not to be believed, and how much has changed since."""
         view = self._index.view()
-        with parts.db.reading() as tx:
+        with engines.db.reading() as tx:
             seen = self._seen(tx, view.marker)
-            changed = len(changes.since(tx, seen, changes.counts(tx)))
+            changed = len(changes.since(tx, seen, changes.last_numbers(tx)))
         return (view if seen or view.marker is None else self._index.nothing()), changed
 
-    def tail(self, tx: Reading, view: IndexView, total: int, *, most: int = ANY) -> Tail:
+    def tail(self, tx: Reading, view: IndexView, total: int, *, most: int = NO_LIMIT) -> PendingDeltas:
         """Return what has changed since this view of the index, as the book tells it, which is looked at later.
 
         `total` is how many changes there were in all. Overtaken if more than `most` are not written down, and could be.
@@ -101,7 +111,7 @@ class Follower:
             known = self._state is not None and self._state[0] == view.marker
             if known and total == self._total:
                 return self._kept(self._tail, (), most)
-            counts = changes.counts(tx)
+            counts = changes.last_numbers(tx)
             if self._state is not None and known:
                 before, seen = self._tail, self._state[1]
             else:
@@ -115,10 +125,10 @@ class Follower:
             self._state, self._tail, self._total = (view.marker, counts), before, total
             return before
 
-    def _kept(self, before: Tail, fresh: Sequence[str], most: int) -> Tail:
+    def _kept(self, before: PendingDeltas, fresh: Sequence[str], most: int) -> PendingDeltas:
         """Return a tail that is not too long, with what is new in it; Overtaken if it is, and could be written down."""
         if len(frozenset(fresh).union(*(layer.gone for layer in before))) > most and self._may_write():
-            raise Overtaken
+            raise RetryTransaction
         return before
 
     def _may_write(self) -> bool:
@@ -130,22 +140,22 @@ class Follower:
 
     def write(
         self,
-        parts: Parts,
+        engines: Engines,
         *,
         anew: bool = False,
         also: Sequence[str] = (),
         wait: float = _PATIENCE,
-        progress: Progress = quiet,
+        progress: Progress = no_progress,
     ) -> int:
         """Bring the index up to the book, under its lock; `anew`, from nothing. `also` names what else is new.
 
         Return how many memories were written down.
         """
-        with self._index.writing(wait=wait) as writer, parts.db.reading() as tx:
+        with self._index.writing(wait=wait) as writer, engines.db.reading() as tx:
             seen = {} if anew else self._seen(tx, writer.marker)
             if not seen:
                 writer.clear()
-            counts = changes.counts(tx)
+            counts = changes.last_numbers(tx)
             changed = dict.fromkeys((*changes.since(tx, seen, counts), *also))
             self._write(tx, writer, tuple(changed), counts, progress)
             return len(changed)
@@ -167,18 +177,18 @@ class Follower:
             # Beside vectors of another embedder ours have no place: whoever re-embeds makes the index anew.
             writer.add(layer if ours else _without_vectors(layer))
         heads = chain.heads(tx)
-        applied = {space: Applied(number, *heads.get(space, (0, ""))) for space, number in counts.items()}
+        applied = {space: SpacePosition(number, *heads.get(space, (0, ""))) for space, number in counts.items()}
         embedder = self._embedder.fingerprint if before is None or ours else before.embedder
-        marker = Marker(home.facts(tx)["id"], RULES, embedder, applied)
+        marker = IndexState(home.facts(tx)["id"], INDEX_RULES, embedder, applied)
         writer.commit(marker)
         progress("indexing", len(changed), len(changed))
 
-    def _seen(self, tx: Reading, marker: Marker | None) -> Mapping[str, int]:
+    def _seen(self, tx: Reading, marker: IndexState | None) -> Mapping[str, int]:
         """Return how far an index has followed each space; nowhere if it is not this book's, or of another past."""
         if marker is None:
             return {}
         if marker != self._trusted:
-            if (marker.rules, marker.home) != (RULES, home.facts(tx)["id"]):
+            if (marker.rules, marker.home) != (INDEX_RULES, home.facts(tx)["id"]):
                 return {}
             if not chain.has(tx, {space: (one.seq, one.hash) for space, one in marker.applied.items() if one.seq}):
                 return {}
@@ -188,13 +198,13 @@ class Follower:
     def _made_for(self, tx: Reading, ids: Sequence[str]) -> dict[str, _Made]:
         """Return the passages of those of these memories that there are; what was made before is not made again."""
         made: dict[str, _Made] = {}
-        every = spaces.everything(tx)
+        every = spaces.get_all(tx)
         for some in in_batches(ids, _BATCH):
-            there = memories.several(tx, every, some)
+            there = memories.get_many(tx, every, some)
             live = [one for one in there.values() if one.deleted is None]
             ended = superseded_since(tx, [memory.id for memory in live])
             known = self._known(tx, (text for memory in live for text in embedded_texts(memory)))
-            held = sessions.held_by(tx, [memory.id for memory in live if memory.session])
+            held = sessions.messages_of_episodes(tx, [memory.id for memory in live if memory.session])
             made |= self._messages(tx, every, [one for one in some if one not in there])
             for memory in live:
                 own = held.get(memory.id, {}) if memory.session else None
@@ -203,13 +213,15 @@ class Follower:
                 if before is not None and before.version == version and not self._embedder.slow:
                     made[memory.id] = before
                 else:
-                    found = entries(memory, superseded=version[1], embedder=self._embedder, known=known, held=own)
+                    found = indexed_passages(
+                        memory, superseded=version[1], embedder=self._embedder, known=known, held=own
+                    )
                     made[memory.id] = _Made(version, found)
         return made
 
-    def _messages(self, tx: Reading, every: Spaces, ids: Sequence[str]) -> dict[str, _Made]:
+    def _messages(self, tx: Reading, every: SpaceScope, ids: Sequence[str]) -> dict[str, _Made]:
         """Return the passages of those of these messages that no episode holds and nobody took back."""
-        found = sessions.several(tx, every, ids)
+        found = sessions.get_many(tx, every, ids)
         open_ = [one for one in found.values() if one[0].episode is None and one[0].taken_back is None]
         tags = sessions.tags_of(tx, sorted({message.session for message, _ in open_}))
         known = self._known(tx, (message.text for message, _ in open_))
@@ -217,7 +229,7 @@ class Follower:
             message.id: _Made(
                 (0, 0, {}),
                 [
-                    message_entry(
+                    indexed_message(
                         message,
                         space=space,
                         tags=tags.get(message.session, ()),
@@ -233,14 +245,14 @@ class Follower:
         if not self._embedder.slow:
             return {}
         hashes = {vectors.hash_of(text) for text in texts}
-        return vectors.known(tx, self._embedder.fingerprint, sorted(hashes))
+        return vectors.get_many(tx, self._embedder.fingerprint, sorted(hashes))
 
 
-def _layer(made: Mapping[str, _Made], changed: Iterable[str]) -> Layer:
-    return Layer(tuple(entry for one in made.values() for entry in one.entries), frozenset(changed))
+def _layer(made: Mapping[str, _Made], changed: Iterable[str]) -> Delta:
+    return Delta(tuple(entry for one in made.values() for entry in one.entries), frozenset(changed))
 
 
-def _without_vectors(layer: Layer) -> Layer:
+def _without_vectors(layer: Delta) -> Delta:
     return layer._replace(entries=tuple(entry._replace(vector=None) for entry in layer.entries))
 
 
@@ -249,5 +261,5 @@ def superseded_since(tx: Reading, ids: Sequence[str]) -> dict[str, int]:
 
     All spaces count, since the index keeps one time for a passage, whoever recalls it.
     """
-    found = supersession.superseding(tx, spaces.everything(tx), ids)
-    return {id_: min(micros(begins(one)) for one in sources) for id_, sources in found.items()}
+    found = supersession.superseding(tx, spaces.get_all(tx), ids)
+    return {id_: min(micros(valid_since(one)) for one in sources) for id_, sources in found.items()}

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple, TypeAlias
 from commonbook.markdown import transcript
 from commonbook.model.memory import Memory
 from commonbook.model.session import Message
-from commonbook.ports.embedding import Embedder, Said
-from commonbook.ports.index import BY_USER, FOREVER, IS_CHAT, IS_QUESTION, TELLS_TIME, Entry
+from commonbook.ports.embedding import Embedder, EmbeddingInput
+from commonbook.ports.index import BY_USER, FOREVER, IS_CHAT, IS_QUESTION, TELLS_TIME, IndexedPassage
 from commonbook.recall import ranking
 from commonbook.tables import vectors
 from commonbook.text import passages, stopwords, time_expressions, titles
@@ -21,7 +21,7 @@ Vector: TypeAlias = ranking.Floats
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def moment_at(micros_: int) -> datetime:
+def time_of_micros(micros_: int) -> datetime:
     """Return the moment so many microseconds after 1970 began."""
     return _EPOCH + timedelta(microseconds=micros_)
 
@@ -34,7 +34,7 @@ def micros(moment: datetime) -> int:
 # --- a memory as passages
 
 
-class Piece(NamedTuple):
+class Passage(NamedTuple):
     """A passage of a memory: where it stands, what it says, and who says it, if it is a message."""
 
     id: str
@@ -43,10 +43,10 @@ class Piece(NamedTuple):
     start: int
     end: int
     text: str
-    message: transcript.Utterance | None = None
+    message: transcript.TranscriptMessage | None = None
 
 
-def pieces(memory: Memory, held: Mapping[str, int | None] | None = None) -> list[Piece]:
+def passages_of(memory: Memory, held: Mapping[str, int | None] | None = None) -> list[Passage]:
     """Cut a memory: a transcript message by message, anything else into parts.
 
     `held` are the messages that the episode holds in its session's log, if it has one: they are found under their own
@@ -56,14 +56,14 @@ def pieces(memory: Memory, held: Mapping[str, int | None] | None = None) -> list
     if memory.kind == "episode" and memory.shared is None and transcript.is_transcript(memory.text):
         return _lines(memory, held)
     found = [
-        Piece(f"{memory.id}#{part.position}", memory.id, part.position, part.start, part.end, part.text)
+        Passage(f"{memory.id}#{part.position}", memory.id, part.position, part.start, part.end, part.text)
         for part in passages.parts(memory.text)
     ]
-    return found or [Piece(f"{memory.id}#0", memory.id, 0, 0, 0, "")]
+    return found or [Passage(f"{memory.id}#0", memory.id, 0, 0, 0, "")]
 
 
-def _lines(memory: Memory, held: Mapping[str, int | None] | None) -> list[Piece]:
-    found: list[Piece] = []
+def _lines(memory: Memory, held: Mapping[str, int | None] | None) -> list[Passage]:
+    found: list[Passage] = []
     seen: set[str] = set()
     taken_back = {message for message, seq in (held or {}).items() if seq is None}
     for at, block in enumerate(transcript.blocks(memory.text)):
@@ -77,37 +77,39 @@ def _lines(memory: Memory, held: Mapping[str, int | None] | None) -> list[Piece]
     return found
 
 
-def _above(memory: Memory, block: transcript.Block) -> list[Piece]:
+def _above(memory: Memory, block: transcript.Block) -> list[Passage]:
     """Return what stands above the first message, if there is anything."""
     said = memory.text[block.start : block.end].strip()
     start = memory.text.index(said, block.start)
-    return [Piece(f"{memory.id}#0", memory.id, 0, start, start + len(said), said)] if said else []
+    return [Passage(f"{memory.id}#0", memory.id, 0, start, start + len(said), said)] if said else []
 
 
 def _line(
     memory: Memory,
     at: int,
     block: transcript.Block,
-    told: transcript.Utterance,
+    told: transcript.TranscriptMessage,
     held: Mapping[str, int | None] | None,
-) -> Piece:
+) -> Passage:
     """Return a message: that of a session's log, or the memory's own."""
-    piece = Piece(told.id, memory.id, at, block.start, block.end, block.text, told)
+    piece = Passage(told.id, memory.id, at, block.start, block.end, block.text, told)
     seq = held.get(told.id) if held else None
     if memory.session and seq is not None:
         return piece._replace(thread=memory.session, position=seq, message=told._replace(seq=seq))
     return piece if held is None else piece._replace(id=f"{memory.id}#{at}")
 
 
-def message_entry(
+def indexed_message(
     message: Message, *, space: str, tags: tuple[str, ...], embedder: Embedder, known: Mapping[str, bytes]
-) -> Entry:
+) -> IndexedPassage:
     """Return a message that no episode holds yet as the index keeps it."""
-    told = transcript.Utterance(message.id, message.seq, message.author, message.role, message.time, message.text)
-    piece = Piece(message.id, message.session, message.seq, 0, 0, message.text, told)
+    told = transcript.TranscriptMessage(
+        message.id, message.seq, message.author, message.role, message.time, message.text
+    )
+    piece = Passage(message.id, message.session, message.seq, 0, 0, message.text, told)
     terms = text_terms.terms(_searched(piece, message.text))
     at = micros(message.time)
-    return Entry(
+    return IndexedPassage(
         passage=message.id,
         memory="",
         owner=message.id,
@@ -132,16 +134,16 @@ def message_entry(
     )
 
 
-def entries(
+def indexed_passages(
     memory: Memory,
     *,
     superseded: int,
     embedder: Embedder,
     known: Mapping[str, bytes],
     held: Mapping[str, int | None] | None = None,
-) -> list[Entry]:
+) -> list[IndexedPassage]:
     """Return a memory's passages as the index keeps them; `known` holds the vectors of a slow embedder."""
-    found = pieces(memory, held)
+    found = passages_of(memory, held)
     texts = embedded_texts(memory, found)
     made = _vectors(texts, embedder, known)
     return [
@@ -150,12 +152,12 @@ def entries(
     ]
 
 
-def _embedded(piece: Piece, title: str) -> str:
+def _embedded(piece: Passage, title: str) -> str:
     """Return the text whose meaning counts: what a message says, or a part with the title above it."""
     return piece.text if piece.message is not None else f"{title}\n{piece.text}".strip()
 
 
-def _searched(piece: Piece, text: str) -> str:
+def _searched(piece: Passage, text: str) -> str:
     """Return the text whose words count: a message's speaker is one of them."""
     return text if piece.message is None else f"{_name(piece.message.author)} {text}"
 
@@ -165,20 +167,20 @@ def _name(author: str) -> str:
     return author.rpartition(":")[2]
 
 
-def said(text: str) -> Said:
+def embedding_input(text: str) -> EmbeddingInput:
     """Return a text as an embedder takes it."""
-    return Said(text, ranking.said(text_terms.words(text), stopwords.ENGLISH))
+    return EmbeddingInput(text, ranking.word_weights(text_terms.words(text), stopwords.ENGLISH))
 
 
 def _vectors(texts: Sequence[str], embedder: Embedder, known: Mapping[str, bytes]) -> Sequence[Vector | None]:
     if not embedder.slow:
-        return list(embedder.embed([said(text) for text in texts]))
+        return list(embedder.embed([embedding_input(text) for text in texts]))
     return [ranking.from_bytes(known.get(vectors.hash_of(text))) for text in texts]
 
 
-def _entry(memory: Memory, piece: Piece, terms: Sequence[str], superseded: int) -> Entry:
+def _entry(memory: Memory, piece: Passage, terms: Sequence[str], superseded: int) -> IndexedPassage:
     happened = piece.message.time if piece.message else memory.occurred or memory.created
-    return Entry(
+    return IndexedPassage(
         passage=piece.id,
         memory=memory.id,
         owner=memory.id,
@@ -188,7 +190,7 @@ def _entry(memory: Memory, piece: Piece, terms: Sequence[str], superseded: int) 
         kind=memory.kind,
         tags=memory.tags,
         time=micros(happened),
-        valid_from=micros(memory.valid_from or happened if piece.message else begins(memory)),
+        valid_from=micros(memory.valid_from or happened if piece.message else valid_since(memory)),
         valid_until=micros(memory.valid_until) if memory.valid_until else FOREVER,
         superseded=superseded,
         expires=micros(memory.expires) if memory.expires else FOREVER,
@@ -203,12 +205,12 @@ def _entry(memory: Memory, piece: Piece, terms: Sequence[str], superseded: int) 
     )
 
 
-def begins(memory: Memory) -> datetime:
+def valid_since(memory: Memory) -> datetime:
     """Return from when on a memory holds: as it says, else since it happened or was written down."""
     return memory.valid_from or min(memory.created, memory.occurred or memory.created)
 
 
-def _flags(piece: Piece, length: int) -> int:
+def _flags(piece: Passage, length: int) -> int:
     flags = TELLS_TIME * time_expressions.tells_time(piece.text)
     if piece.message is not None:
         flags |= IS_CHAT | BY_USER * (piece.message.role == "user")
@@ -216,8 +218,8 @@ def _flags(piece: Piece, length: int) -> int:
     return flags
 
 
-def embedded_texts(memory: Memory, found: Sequence[Piece] | None = None) -> list[str]:
+def embedded_texts(memory: Memory, found: Sequence[Passage] | None = None) -> list[str]:
     """Return the texts of a memory's passages whose meaning counts."""
     titled = "" if memory.title == titles.title_from(memory.text) else memory.title
-    told = pieces(memory) if found is None else found
+    told = passages_of(memory) if found is None else found
     return [_embedded(piece, memory.title if piece.position else titled) for piece in told]

@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 from commonbook.access import permissions
 from commonbook.access.scope import readable
 from commonbook.errors import CommonbookError
-from commonbook.model.recall import Hit, Recalled
+from commonbook.model.recall import Hit, RecallResult
 from commonbook.model.spaces import Actor
-from commonbook.ports.database import asking
-from commonbook.ports.engines import Parts
+from commonbook.ports.database import retry_read
+from commonbook.ports.engines import Engines
 from commonbook.runtime.fork_safety import renewed_in_child
 from commonbook.tables import memories, sessions
 
@@ -28,7 +28,7 @@ class _Fetch(NamedTuple):
     generation: int
     query: str
     done: threading.Event
-    found: list[Recalled]
+    found: list[RecallResult]
 
 
 class Prefetcher:
@@ -45,7 +45,7 @@ class Prefetcher:
         self._fetches: dict[str, _Fetch] = {}
         self._room = threading.BoundedSemaphore(_AT_ONCE)
 
-    def begin(self, session: str, generation: int, query: str, recall: Callable[[], Recalled]) -> bool:
+    def begin(self, session: str, generation: int, query: str, recall: Callable[[], RecallResult]) -> bool:
         """Begin a recall in the background; False if too many are under way, and this one is left out."""
         if not self._room.acquire(blocking=False):
             return False
@@ -62,7 +62,7 @@ class Prefetcher:
             return False
         return True
 
-    def _run(self, fetch: _Fetch, recall: Callable[[], Recalled]) -> None:
+    def _run(self, fetch: _Fetch, recall: Callable[[], RecallResult]) -> None:
         try:
             fetch.found.append(recall())
         except CommonbookError:
@@ -72,7 +72,7 @@ class Prefetcher:
             self._room.release()
             fetch.done.set()
 
-    def take(self, session: str, generation: int, query: str, *, wait: float) -> Recalled | None:
+    def take(self, session: str, generation: int, query: str, *, wait: float) -> RecallResult | None:
         """Return what was fetched for just this, once, waiting at most so many seconds; None if there is nothing."""
         with self._guard:
             fetch = self._fetches.get(session)
@@ -91,13 +91,13 @@ class Prefetcher:
             self._fetches.pop(session, None)
 
 
-@asking
-def may_have(parts: Parts, actor: Actor, hits: Sequence[Hit]) -> bool:
+@retry_read
+def may_read_hits(engines: Engines, actor: Actor, hits: Sequence[Hit]) -> bool:
     """Tell whether an actor may read now where these hits come from, which it could when they were found."""
     if permissions.is_owner(actor):
         return True
-    with parts.db.reading() as tx:
+    with engines.db.reading() as tx:
         allowed = readable(tx, actor)
-        found = memories.places(tx, sorted({hit.memory for hit in hits if hit.memory}))
-        said = {sessions.place(tx, id_) for id_ in {hit.session for hit in hits if hit.session and not hit.memory}}
+        found = memories.spaces_of(tx, sorted({hit.memory for hit in hits if hit.memory}))
+        said = {sessions.space_of(tx, id_) for id_ in {hit.session for hit in hits if hit.session and not hit.memory}}
     return allowed.keys() >= {*found.values(), *said}

@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from commonbook.errors import BadInput
-from commonbook.model.recall import Asked
-from commonbook.ports.engines import Parts
+from commonbook.model.recall import RecallRequest
+from commonbook.ports.engines import Engines
 from commonbook.text import dates, terms, validation
 
-MOST: Final = 200
+MAX_HITS: Final = 200
 INCLUDE: Final = ("superseded", "expired", "notices")
 """What is left out unless it is asked for."""
 
@@ -22,13 +22,13 @@ _TERMS: Final = 64
 # --- the question
 
 
-def parse(parts: Parts, asked: Asked) -> Clear:
+def parse(engines: Engines, asked: RecallRequest) -> ParsedQuery:
     """Check everything that was asked, and read its times and words."""
     _require_types(asked)
     if not validation.is_unicode(asked.query):
         raise BadInput("the question has characters that are no text", fix="send UTF-8")
-    if not 1 <= asked.k <= MOST:
-        raise BadInput(f"k {asked.k} is out of range", fix=f"ask for 1 to {MOST} hits")
+    if not 1 <= asked.k <= MAX_HITS:
+        raise BadInput(f"k {asked.k} is out of range", fix=f"ask for 1 to {MAX_HITS} hits")
     if asked.budget_tokens is not None and asked.budget_tokens < 1:
         raise BadInput(f"a budget of {asked.budget_tokens} tokens has room for nothing", fix="give at least 1")
     for name in asked.include:
@@ -36,21 +36,21 @@ def parse(parts: Parts, asked: Asked) -> Clear:
             raise BadInput(f"{name!r} is nothing that is left out", fix=f"include some of {', '.join(INCLUDE)}")
     if asked.min_score is not None and not 0 <= asked.min_score <= 2:
         raise BadInput(f"min_score {asked.min_score} is out of range", fix="give a number from 0 to 2")
-    now = parts.clock.now()
-    asked = asked._replace(tags=validation.tags(asked.tags), kinds=validation.known_kinds(asked.kinds))
+    now = engines.clock.now()
+    asked = asked._replace(tags=validation.validate_tags(asked.tags), kinds=validation.validate_kinds(asked.kinds))
     if not asked.query.strip():
         asked = asked._replace(min_score=0.0)
-    return Clear(
+    return ParsedQuery(
         asked=asked,
         words=_few(terms.query_words(asked.query[:MAX_QUERY_CHARS])),
-        since=_time(parts, "since", asked.since, now),
-        until=_time(parts, "until", asked.until, now),
-        as_of=_time(parts, "as_of", asked.as_of, now),
+        since=_time(engines, "since", asked.since, now),
+        until=_time(engines, "until", asked.until, now),
+        as_of=_time(engines, "as_of", asked.as_of, now),
         now=now,
     )
 
 
-def _require_types(asked: Asked) -> None:
+def _require_types(asked: RecallRequest) -> None:
     """Refuse what is no text or number, before anything stumbles over it."""
     texts = (asked.query, *asked.spaces, *asked.kinds, *asked.tags, *asked.include)
     if not all(isinstance(text, str) for text in texts):
@@ -60,10 +60,10 @@ def _require_types(asked: Asked) -> None:
         raise BadInput("k, min_score or budget_tokens is no number", fix="give numbers")
 
 
-def _time(parts: Parts, name: str, value: datetime | str | None, now: datetime) -> datetime | None:
+def _time(engines: Engines, name: str, value: datetime | str | None, now: datetime) -> datetime | None:
     if value is None:
         return None
-    return dates.read_time(value, zone=parts.zone, edge=dates.field_edge(name), now=now)
+    return dates.read_time(value, zone=engines.zone, edge=dates.field_edge(name), now=now)
 
 
 def _few(words: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
@@ -73,10 +73,10 @@ def _few(words: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     return tuple(distinct if len(distinct) <= _TERMS else distinct[:half] + distinct[-half:])
 
 
-class Clear(NamedTuple):
+class ParsedQuery(NamedTuple):
     """A question with everything in it read and checked."""
 
-    asked: Asked
+    asked: RecallRequest
     words: tuple[tuple[str, str], ...]
     since: datetime | None
     until: datetime | None

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
-from commonbook.ports.index import BY_USER, IS_CHAT, IS_QUESTION, TELLS_TIME, Pool
+from commonbook.ports.index import BY_USER, IS_CHAT, IS_QUESTION, TELLS_TIME, CandidatePool
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -96,7 +96,7 @@ def share(count: float, length: float) -> float:
     return count / (1 - _SLOPE + _SLOPE * min(length, _LONGEST) / _PIVOT)
 
 
-def said(words: Sequence[str], small: frozenset[str]) -> dict[str, float]:
+def word_weights(words: Sequence[str], small: frozenset[str]) -> dict[str, float]:
     """Return the words that say something, each with its share of the text: what a vector is made of."""
     counts = Counter(word for word in words if word not in small)
     return {word: share(count, len(words)) for word, count in counts.items()}
@@ -118,7 +118,7 @@ def is_short_question(text: str, words: int) -> bool:
 
 
 def rank(
-    question: Question, pool: Pool, *, near: Iterable[Near] = (), dates: Numbers | None = None
+    question: Question, pool: CandidatePool, *, near: Iterable[Near] = (), dates: Numbers | None = None
 ) -> tuple[npt.NDArray[np.intp], Scores]:
     """Score a pool; return its eligible rows, best first, and the scores. Equal ones go newest first.
 
@@ -159,7 +159,7 @@ _BLOCK: Final = 8
 _FINER: Final = 256
 
 
-def _slots(pool: Pool) -> Ints:
+def _slots(pool: CandidatePool) -> Ints:
     """Give each passage a place in a row where neighbours are as far apart as in their thread, and others further.
 
     So what counts of neighbours is a sum along the row; before the first and after the last there is room for some.
@@ -188,7 +188,7 @@ def _pooled(own: Numbers, slots: Ints) -> Numbers:
     return pooled
 
 
-def _lexical(question: Question, pool: Pool, slots: Ints, near: Iterable[Near]) -> Numbers:
+def _lexical(question: Question, pool: CandidatePool, slots: Ints, near: Iterable[Near]) -> Numbers:
     rows, terms, counts = pool.entries
     size = len(pool.positions)
     shares = counts / (1 - _SLOPE + _SLOPE * np.minimum(pool.lengths[rows], _LONGEST) / _PIVOT)
@@ -216,7 +216,7 @@ def _weights(asked: int, size: int, near: Iterable[Near], present: npt.NDArray[n
     return weights
 
 
-def _meaning(question: Question, pool: Pool, slots: Ints) -> Numbers:
+def _meaning(question: Question, pool: CandidatePool, slots: Ints) -> Numbers:
     """Return the cosine between the question and each passage with its neighbours.
 
     Products of signed bytes are whole numbers, which floats add up exactly in any order.
@@ -301,16 +301,16 @@ _PAIRS: Final = np.array(
 """What the product of each neighbour with itself, and with each one so far after it, counts."""
 
 
-def _has(pool: Pool, flag: int) -> Numbers:
+def _has(pool: CandidatePool, flag: int) -> Numbers:
     found: Numbers = ((pool.flags & flag) != 0).astype(np.float64)
     return found
 
 
-def _lengths(pool: Pool) -> Numbers:
+def _lengths(pool: CandidatePool) -> Numbers:
     return np.minimum(1, np.log(1 + pool.lengths) / log(_FULL_LENGTH))
 
 
-def _speaks(question: Question, pool: Pool) -> Numbers:
+def _speaks(question: Question, pool: CandidatePool) -> Numbers:
     """Tell whether the only speaker named said each passage; where none is named and the asker says I, its user."""
     speaker = _only_speaker(question, pool.speakers, pool.speaker)
     if speaker is not None:

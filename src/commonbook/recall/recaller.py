@@ -14,16 +14,16 @@ import numpy.typing as npt
 from commonbook.access import scope
 from commonbook.errors import Busy, CommonbookError, EmbedderFailed
 from commonbook.model.memory import Memory
-from commonbook.model.recall import Asked, Recalled
+from commonbook.model.recall import RecallRequest, RecallResult
 from commonbook.model.reports import Finding, Progress
-from commonbook.model.spaces import Actor, Spaces
-from commonbook.ports.database import Overtaken
+from commonbook.model.spaces import Actor, SpaceScope
+from commonbook.ports.database import RetryTransaction
 from commonbook.ports.embedding import Embedder, Thesaurus
-from commonbook.ports.engines import Parts
-from commonbook.ports.index import FOREVER, Index, IndexView, Sought
+from commonbook.ports.engines import Engines
+from commonbook.ports.index import FOREVER, Index, IndexQuery, IndexView
 from commonbook.recall import embed_missing, index_updater, indexed_passages, ranking
-from commonbook.recall.hits import Teller, within
-from commonbook.recall.query import Clear, parse
+from commonbook.recall.hits import HitBuilder, within_budget
+from commonbook.recall.query import ParsedQuery, parse
 from commonbook.recall.query_expansion import QueryExpansion
 from commonbook.recall.scoring import newest_first, ranked
 from commonbook.sharing import refresh
@@ -59,38 +59,45 @@ class Recaller:
         self._index = index
         self._embedder = embedder
         self._thesaurus = thesaurus
-        self._follower = index_updater.Follower(index, embedder)
+        self._follower = index_updater.IndexUpdater(index, embedder)
         self._meanings: dict[str, npt.NDArray[np.float64]] = {}
         self._expansion = QueryExpansion(thesaurus)
 
-    def recall(self, parts: Parts, actor: Actor, asked: Asked, *, progress: Progress) -> Recalled:
+    def recall(self, engines: Engines, actor: Actor, asked: RecallRequest, *, progress: Progress) -> RecallResult:
         """Return the passages that answer a question best; without a question, the newest."""
         watch = _Watch()
-        clear = parse(parts, asked)
+        clear = parse(engines, asked)
         # First from what is known of the index already, unless too much has changed since: mostly that is enough.
         known = self._follower.known()
         watch.lap("follow")
         if known is not None:
-            with suppress(Overtaken):
-                return self._answered(parts, actor, clear, known, watch, most=index_updater.FEW)
+            with suppress(RetryTransaction):
+                return self._answered(engines, actor, clear, known, watch, most=index_updater.FEW_CHANGES)
         for _ in range(_LOOKS):
-            view = self._follower.view(parts, progress)
+            view = self._follower.view(engines, progress)
             watch.lap("follow")
-            with suppress(Overtaken):
-                return self._answered(parts, actor, clear, view, watch)
+            with suppress(RetryTransaction):
+                return self._answered(engines, actor, clear, view, watch)
         # Others write the index all the time: without it the answer is the same, and takes longer.
-        return self._answered(parts, actor, clear, self._index.nothing(), watch)
+        return self._answered(engines, actor, clear, self._index.nothing(), watch)
 
     def _answered(
-        self, parts: Parts, actor: Actor, clear: Clear, view: IndexView, watch: _Watch, *, most: int = index_updater.ANY
-    ) -> Recalled:
+        self,
+        engines: Engines,
+        actor: Actor,
+        clear: ParsedQuery,
+        view: IndexView,
+        watch: _Watch,
+        *,
+        most: int = index_updater.NO_LIMIT,
+    ) -> RecallResult:
         """Answer from one view of the index; Overtaken if that is no longer to be had, or more than `most` changed."""
         asked, notes = clear.asked, list[str]()
         vector = None if clear.is_empty else self._vector(asked.query, view, notes)
         watch.lap("embed")
-        with parts.db.reading() as tx:
-            changed = changes.total(tx)
-            allowed = scope.reached(tx, actor, asked.spaces)
+        with engines.db.reading() as tx:
+            changed = changes.total_deferred(tx)
+            allowed = scope.scope_of(tx, actor, asked.spaces)
             tail = self._follower.tail(tx, view, changed(), most=most)
             watch.lap("tail")
             sought, near = self._sought(clear, allowed, vector)
@@ -98,22 +105,22 @@ class Recaller:
             try:
                 found = view.search(sought, tail, tx)
             except Busy as error:
-                raise Overtaken from error
+                raise RetryTransaction from error
             watch.lap("search")
-            rows, scores = newest_first(found) if clear.is_empty else ranked(parts, clear, sought, found, near)
+            rows, scores = newest_first(found) if clear.is_empty else ranked(engines, clear, sought, found, near)
             watch.lap("rank")
-            readable = scope.Later(partial(scope.readable, tx, actor))
-            teller = Teller(parts, tx, allowed, clear, found.pool, scores, readable=readable)
-            hits = tuple(within(teller.hits(rows), asked.budget_tokens))
+            readable = scope.LazyScope(partial(scope.readable, tx, actor))
+            teller = HitBuilder(engines, tx, allowed, clear, found.pool, scores, readable=readable)
+            hits = tuple(within_budget(teller.hits(rows), asked.budget_tokens))
             watch.lap("tell")
-        self._renew(parts, teller.stale)
-        return Recalled(hits, watch.total, watch.steps if asked.explain else {}, tuple(notes))
+        self._renew(engines, teller.stale)
+        return RecallResult(hits, watch.total, watch.steps if asked.explain else {}, tuple(notes))
 
-    def _renew(self, parts: Parts, stale: Sequence[Memory]) -> None:
+    def _renew(self, engines: Engines, stale: Sequence[Memory]) -> None:
         """Ask for what was told stale to be refreshed; recall itself changes nothing, and waits for nobody."""
         if stale:
             with suppress(CommonbookError):
-                refresh.ask_to_renew(parts, stale)
+                refresh.enqueue_refresh(engines, stale)
 
     def _meaning(self, text: str) -> npt.NDArray[np.float64]:
         """Return the vector of a text; windows of messages overlap, so that each is asked for many times."""
@@ -121,7 +128,9 @@ class Recaller:
         if found is None:
             if len(self._meanings) >= _MEANINGS:
                 self._meanings.clear()
-            found = self._meanings[text] = self._thesaurus.embed([indexed_passages.said(text)])[0].astype(np.float64)
+            found = self._meanings[text] = self._thesaurus.embed([indexed_passages.embedding_input(text)])[0].astype(
+                np.float64
+            )
         return found
 
     def likeness(self, some: Sequence[str], others: Sequence[str]) -> float:
@@ -130,13 +139,15 @@ class Recaller:
         lengths = float(np.linalg.norm(one) * np.linalg.norm(other))
         return float(one @ other) / lengths if lengths else 1.0
 
-    def reindex(self, parts: Parts, *, anew: bool, progress: Progress) -> int:
+    def reindex(self, engines: Engines, *, anew: bool, progress: Progress) -> int:
         """Bring vectors and index up to the book, while others write and recall; `anew`, from nothing."""
-        embedded = embed_missing.embed_missing(parts, self._embedder, progress=progress) if self._embedder.slow else ()
+        embedded = (
+            embed_missing.embed_missing(engines, self._embedder, progress=progress) if self._embedder.slow else ()
+        )
         view = self._index.view()
         without = bool(embedded) and view.marker is not None and not view.marker.dimensions
         anew = anew or without or not self._follower.compares(view)
-        return self._follower.write(parts, anew=anew, also=embedded, progress=progress)
+        return self._follower.write(engines, anew=anew, also=embedded, progress=progress)
 
     def findings(self) -> tuple[Finding, ...]:
         """Return what is wrong with the index; recall is right without it, and slower."""
@@ -154,7 +165,7 @@ class Recaller:
                     "searched by words only: the index has another embedder's vectors; run `commonbook reindex`"
                 )
                 return None
-            vector: indexed_passages.Vector = self._embedder.embed([indexed_passages.said(query)])[0]
+            vector: indexed_passages.Vector = self._embedder.embed([indexed_passages.embedding_input(query)])[0]
         except EmbedderFailed as error:
             notes.append(f"searched by words only: {error}")
             return None
@@ -163,12 +174,12 @@ class Recaller:
         return vector
 
     def _sought(
-        self, clear: Clear, allowed: Spaces, vector: indexed_passages.Vector | None
-    ) -> tuple[Sought, list[ranking.Near]]:
+        self, clear: ParsedQuery, allowed: SpaceScope, vector: indexed_passages.Vector | None
+    ) -> tuple[IndexQuery, list[ranking.Near]]:
         terms = clear.terms
         near_terms, near = self._expansion.expand(clear.words, terms)
         include = clear.asked.include
-        sought = Sought(
+        sought = IndexQuery(
             terms=terms,
             near=near_terms,
             vector=vector,

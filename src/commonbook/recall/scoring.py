@@ -11,10 +11,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from commonbook.ports.engines import Parts
-from commonbook.ports.index import IS_CHAT, Found, Sought
+from commonbook.ports.engines import Engines
+from commonbook.ports.index import IS_CHAT, IndexQuery, IndexResult
 from commonbook.recall import indexed_passages, ranking
-from commonbook.recall.query import MAX_QUERY_CHARS, Clear
+from commonbook.recall.query import MAX_QUERY_CHARS, ParsedQuery
 from commonbook.text import time_expressions
 
 _DAY: Final = 86_400_000_000
@@ -22,7 +22,7 @@ _FIRST_DAY: Final = date(1970, 1, 1).toordinal()
 
 
 def ranked(
-    parts: Parts, clear: Clear, sought: Sought, found: Found, near: list[ranking.Near]
+    engines: Engines, clear: ParsedQuery, sought: IndexQuery, found: IndexResult, near: list[ranking.Near]
 ) -> tuple[Sequence[int], ranking.Scores]:
     """Return the candidates of a question, best first, with their scores."""
     question = ranking.Question(
@@ -31,13 +31,15 @@ def ranked(
         asks_when=time_expressions.asks_when(clear.asked.query[:MAX_QUERY_CHARS]),
         vector=sought.vector,
     )
-    named = time_expressions.named(clear.asked.query[:MAX_QUERY_CHARS])
-    days = matching_days(parts, named, found.pool.times) if named else None
+    named = time_expressions.named_dates(clear.asked.query[:MAX_QUERY_CHARS])
+    days = matching_days(engines, named, found.pool.times) if named else None
     rows, scores = ranking.rank(question, found.pool, near=near, dates=days)
     return rows.tolist(), scores
 
 
-def matching_days(parts: Parts, named: time_expressions.Named, times: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def matching_days(
+    engines: Engines, named: time_expressions.NamedDates, times: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float64]:
     """Return how well the day of each moment, in the home's zone, matches the one that is named.
 
     No zone is a whole day ahead of UTC or behind it: where three days match alike, so does each moment of the middle
@@ -47,11 +49,11 @@ def matching_days(parts: Parts, named: time_expressions.Named, times: npt.NDArra
     alike = np.array([_if_alike(named, _FIRST_DAY + day) for day in days.tolist()])
     matching: npt.NDArray[np.float64] = alike[places]
     for at in np.flatnonzero(np.isnan(matching)).tolist():
-        matching[at] = named.match(_day(parts, int(times[at])))
+        matching[at] = named.match(_day(engines, int(times[at])))
     return matching
 
 
-def _if_alike(named: time_expressions.Named, day: int) -> float:
+def _if_alike(named: time_expressions.NamedDates, day: int) -> float:
     """Return how well a day matches, if those beside it match as well; else no number."""
     if not date.min.toordinal() < day < date.max.toordinal():
         return math.nan
@@ -59,11 +61,11 @@ def _if_alike(named: time_expressions.Named, day: int) -> float:
     return around.pop() if len(around) == 1 else math.nan
 
 
-def _day(parts: Parts, time: int) -> date:
+def _day(engines: Engines, time: int) -> date:
     """Return the day of a moment in the home's zone; at the ends of the calendar, in UTC."""
-    moment = indexed_passages.moment_at(time)
+    moment = indexed_passages.time_of_micros(time)
     try:
-        return moment.astimezone(parts.zone).date()
+        return moment.astimezone(engines.zone).date()
     except OverflowError:
         return moment.date()
 
@@ -71,7 +73,7 @@ def _day(parts: Parts, time: int) -> date:
 # --- without a question
 
 
-def newest_first(found: Found) -> tuple[Sequence[int], ranking.Scores]:
+def newest_first(found: IndexResult) -> tuple[Sequence[int], ranking.Scores]:
     """Return what happened last, without a score; what was said at one moment, in the order in which it was said."""
     pool = found.pool
     told = pool.eligible & (((pool.flags & IS_CHAT) > 0) | (pool.positions == 0))

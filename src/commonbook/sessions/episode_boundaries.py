@@ -26,7 +26,7 @@ class Message(NamedTuple):
     text: str
 
 
-class Run(NamedTuple):
+class Segment(NamedTuple):
     """Messages that belong together, and why they end there; `first` and `last` are their `seq`."""
 
     first: int
@@ -61,17 +61,17 @@ _NEARBY: Final = (0, -1, 1, -2, 2)
 """How far a shift of topic may move, to stand between an answer and the next question."""
 
 
-def runs(
+def segments(
     messages: Sequence[Message],
     *,
     now: datetime,
     likeness: Likeness | None = None,
     limits: Limits = LIMITS,
     flush: bool = False,
-) -> list[Run]:
+) -> list[Segment]:
     """Return the runs that are decided, in order: all messages with `flush`, else those before the open run."""
     chat = _Chat(messages, likeness, limits)
-    found: list[Run] = []
+    found: list[Segment] = []
     start = 0
     while start < len(messages):
         end, reason = chat.next_end(start, now)
@@ -79,7 +79,7 @@ def runs(
             if not flush:
                 break
             reason = "flush"
-        found.append(Run(messages[start].seq, messages[end - 1].seq, reason))
+        found.append(Segment(messages[start].seq, messages[end - 1].seq, reason))
         start = end
     return found
 
@@ -89,7 +89,7 @@ def tokens(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass")) // 4 + 1
 
 
-def bond(before: Message, after: Message) -> int:
+def cohesion(before: Message, after: Message) -> int:
     """Tell what a cut between two neighbours would part: 2 tool call and answer, 1 question and reply, 0 neither."""
     if after.role in _ANSWERS or before.role in _CALLS:
         return 2
@@ -144,7 +144,7 @@ class _Chat:
     def _is_apart(self, at: int) -> bool:
         before, after = self._messages[at - 1], self._messages[at]
         # What holds the two together must show in the first: the second is not there yet when the silence is noticed.
-        held = _waits(before) and bond(before, after) > 0
+        held = _waits(before) and cohesion(before, after) > 0
         return after.time - before.time >= (self._limits.answer_gap if held else self._limits.gap)
 
     def _is_over(self, now: datetime) -> bool:
@@ -181,7 +181,7 @@ class _Chat:
         return min(reversed(seen), key=self._seam)
 
     def _bond(self, at: int) -> int:
-        return bond(self._messages[at - 1], self._messages[at])
+        return cohesion(self._messages[at - 1], self._messages[at])
 
     def _seam(self, at: int) -> float:
         """Return how alike the windows before and after a place are."""

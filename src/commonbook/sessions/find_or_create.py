@@ -9,7 +9,7 @@ from commonbook.errors import BadInput, Conflict
 from commonbook.log import chain
 from commonbook.model.session import Session
 from commonbook.model.spaces import Space
-from commonbook.ports.database import Overtaken, Reading
+from commonbook.ports.database import Reading, RetryTransaction
 from commonbook.sessions.read import no_session, require
 from commonbook.tables import sessions
 from commonbook.write.context import WriteContext
@@ -32,10 +32,10 @@ def reopen(ctx: WriteContext, session: Session) -> None:
 
 
 def find_or_create(
-    ctx: WriteContext, session_id: str, context: Context, taking: sessions.Taking | None = None
+    ctx: WriteContext, session_id: str, context: Context, taking: sessions.LockedSession | None = None
 ) -> Session:
     """Return the session, made now if there is none; what was fixed when it was made does not change."""
-    session = ctx.held(taking or sessions.Taking(ctx.tx, session_id))
+    session = ctx.locked_session(taking or sessions.LockedSession(ctx.tx, session_id))
     if session is None:
         _require_new(ctx, session_id)
         _require_no_circle(ctx.tx, session_id, context.parent)
@@ -69,12 +69,12 @@ def find_or_create(
 
 def _is_called(tx: Reading, space: Space, name: str) -> bool:
     """Tell whether a space has this name, or had it: an outbox that has not heard of the new one goes on."""
-    return space.name == name or chain.was_called(tx, space.id, name)
+    return space.name == name or chain.had_name(tx, space.id, name)
 
 
 def _require_no_circle(tx: Reading, session_id: str, parent: str | None) -> None:
     """Refuse a parent that goes on from the session itself: it may have been named before it was there."""
-    if parent is not None and sessions.goes_on_from(tx, parent, session_id):
+    if parent is not None and sessions.descends_from(tx, parent, session_id):
         raise BadInput(
             f"the session {session_id} cannot go on from {parent}, which goes on from it", fix="name another parent"
         )
@@ -82,17 +82,17 @@ def _require_no_circle(tx: Reading, session_id: str, parent: str | None) -> None
 
 def _require_new(ctx: WriteContext, session_id: str) -> None:
     """Refuse a session that is there and may not be used; one that is there only now is looked at again."""
-    place = sessions.place(ctx.tx, session_id)
+    place = sessions.space_of(ctx.tx, session_id)
     if place is None:
         return
     if place in ctx.spaces and place not in ctx.readable:
         raise no_session(session_id)
-    raise Overtaken
+    raise RetryTransaction
 
 
 def require_writable(ctx: WriteContext, session_id: str) -> Session:
     """Return a session that the actor may write to, held for it; one that it may not even read is not found."""
-    ctx.hold_sessions(session_id)
+    ctx.lock_sessions(session_id)
     session = require(ctx.tx, ctx.readable, session_id)
     if session.space.id not in ctx.writable:
         raise permissions.refusal(ctx.actor, session.space.name)

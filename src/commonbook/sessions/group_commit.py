@@ -37,18 +37,18 @@ _CROWDED: Final = 1.0
 _MOST_CROWDED: Final = 10_000
 
 
-class Later:
+class Deferred:
     """What somebody is told whose place is taken, or who cannot do it with the others: nothing was done for it."""
 
 
-LATER: Final = Later()
+DEFERRED: Final = Deferred()
 
 
-class Apart(Exception):
+class RetryAlone(Exception):
     """Nothing was done for anybody: each is to come later, by itself if need be."""
 
 
-class Doing(Protocol[Asked_contra, Told_co]):
+class BatchOperation(Protocol[Asked_contra, Told_co]):
     """Does what several ask for at once, and says what each is told; what is raised is told to all of them.
 
     Who is `patient` waits for its place. Who is `alone` waits for whatever it needs, and is told something.
@@ -56,14 +56,14 @@ class Doing(Protocol[Asked_contra, Told_co]):
 
     def __call__(
         self, asked: Sequence[Asked_contra], /, *, patient: bool, alone: bool
-    ) -> Sequence[Told_co | Later | CommonbookError]:
+    ) -> Sequence[Told_co | Deferred | CommonbookError]:
         """Do it."""
 
 
-_Does: TypeAlias = Callable[[Sequence[Asked]], Sequence[Told | Later | CommonbookError]]
+_Does: TypeAlias = Callable[[Sequence[Asked]], Sequence[Told | Deferred | CommonbookError]]
 
 
-class Together:
+class GroupCommit:
     """Where the callers of one process wait for each other."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Together:
         self._queues: dict[str, _Queue] = {}
         self._crowded: dict[str, float] = {}
 
-    def go(self, place: str, asked: Asked, do: Doing[Asked, Told], *, key: str, size: int = 1) -> Told:
+    def go(self, place: str, asked: Asked, do: BatchOperation[Asked, Told], *, key: str, size: int = 1) -> Told:
         """Do it, with others who wait; of those with the same `key`, one at a time.
 
         A party is limited in number, and in the `size` of all of them. Who is larger by itself goes alone, so that
@@ -88,14 +88,14 @@ class Together:
             for queue, patient, alone in ((_QUICK, False, False), (place, True, False), (f"{place} {key}", True, True)):
                 if not patient and self._is_crowded(place):
                     continue
-                joined = self._join(queue, _Seat(asked, key, size), partial(do, patient=patient, alone=alone))
-                if not isinstance(joined, Later):
+                joined = self._join(queue, _Waiter(asked, key, size), partial(do, patient=patient, alone=alone))
+                if not isinstance(joined, Deferred):
                     return joined
                 self._note_crowd(place)
         (told,) = do((asked,), patient=True, alone=True)
         if isinstance(told, CommonbookError):
             raise told
-        if isinstance(told, Later):
+        if isinstance(told, Deferred):
             raise TypeError("who is alone must be told something")
         return told
 
@@ -117,7 +117,7 @@ class Together:
 
     # --- parties
 
-    def _join(self, name: str, seat: _Seat[Asked, Told], do: _Does[Asked, Told]) -> Told | Later:
+    def _join(self, name: str, seat: _Waiter[Asked, Told], do: _Does[Asked, Told]) -> Told | Deferred:
         """Go at once if few are at it, else with those who wait."""
         try:
             with self._lock:
@@ -137,39 +137,39 @@ class Together:
             raise seat.outcome
         return seat.outcome
 
-    def _lead(self, name: str, leader: _Seat[Asked, Told], do: _Does[Asked, Told]) -> None:
+    def _lead(self, name: str, leader: _Waiter[Asked, Told], do: _Does[Asked, Told]) -> None:
         """Do it for a party, let the next go, and tell each what came of it."""
         party = leader.party
-        outcomes: Sequence[Told | Later | BaseException] = [_interrupted() for _ in party]
+        outcomes: Sequence[Told | Deferred | BaseException] = [_interrupted() for _ in party]
         began = time.monotonic()
         dismissed: _Dismissed = _nobody
         try:
             leader.began = True
             outcomes = do([seat.asked for seat in party])
-        except Apart:
-            outcomes = [LATER] * len(party)
+        except RetryAlone:
+            outcomes = [DEFERRED] * len(party)
         except Busy as error:
             # It concerns all of them; and whoever has waited for the same about as long does not wait for it again.
-            outcomes = apiece(error, len(party))
+            outcomes = one_error_each(error, len(party))
             dismissed = partial(_too_late, error, (began + time.monotonic()) / 2)
         except HomeError as error:
             # It concerns all of them, and perhaps those who wait: each finds out for itself.
-            outcomes = apiece(error, len(party))
+            outcomes = one_error_each(error, len(party))
             dismissed = _later
         except Exception as error:  # noqa: BLE001 - raised by the one whom it concerns, who does it again alone
-            outcomes = [error] if len(party) == 1 else [LATER] * len(party)
+            outcomes = [error] if len(party) == 1 else [DEFERRED] * len(party)
         finally:
             self._end(name, leader, outcomes, dismissed)
 
-    def _quit(self, name: str, seat: _Seat[Any, Any]) -> None:
+    def _quit(self, name: str, seat: _Waiter[Any, Any]) -> None:
         """Leave no gap where a thread is interrupted from outside, wherever that was: others count on it."""
         with self._lock:
             queue = self._queues.get(name)
             if queue is not None and seat in queue.waiting:
                 queue.waiting.remove(seat)
-        self._end(name, seat, [_interrupted() if seat.began else LATER for _ in seat.party], _nobody)
+        self._end(name, seat, [_interrupted() if seat.began else DEFERRED for _ in seat.party], _nobody)
 
-    def _end(self, name: str, leader: _Seat[Any, Any], outcomes: Sequence[object], dismissed: _Dismissed) -> None:
+    def _end(self, name: str, leader: _Waiter[Any, Any], outcomes: Sequence[object], dismissed: _Dismissed) -> None:
         """Let the next go, and tell each of a party what came of it, unless that was done already."""
         if leader.party and leader.next is None:
             self._leave(name, leader, dismissed)
@@ -182,7 +182,7 @@ class Together:
                     seat.call()
                 seat.told = True
 
-    def _leave(self, name: str, leader: _Seat[Any, Any], dismissed: _Dismissed) -> None:
+    def _leave(self, name: str, leader: _Waiter[Any, Any], dismissed: _Dismissed) -> None:
         """Let a party go; of those who wait, tell some what they are told, and let the next of the others lead."""
         with self._lock:
             queue = self._queues[name]
@@ -205,17 +205,17 @@ class Together:
             seat.call()
 
 
-class _Seat(Generic[Asked, Told]):
+class _Waiter(Generic[Asked, Told]):
     """Somebody who waits, until it is told something or is to lead a party."""
 
     def __init__(self, asked: Asked, key: str, size: int) -> None:
         self.asked, self.key, self.size = asked, key, size
-        self.party: Sequence[_Seat[Asked, Told]] = ()
-        self.outcome: Told | Later | BaseException = LATER
+        self.party: Sequence[_Waiter[Asked, Told]] = ()
+        self.outcome: Told | Deferred | BaseException = DEFERRED
         self.since = time.monotonic()
         self.went = 0.0
         self.began = self.told = False
-        self.next: list[_Seat[Any, Any]] | None = None
+        self.next: list[_Waiter[Any, Any]] | None = None
         """Whom it has let go, if it led a party that has gone."""
         self._called = threading.Lock()
         self._called.acquire()
@@ -229,7 +229,7 @@ class _Seat(Generic[Asked, Told]):
             self._called.release()
 
 
-_Dismissed: TypeAlias = Callable[[_Seat[Any, Any]], Later | Busy | None]
+_Dismissed: TypeAlias = Callable[[_Waiter[Any, Any]], Deferred | Busy | None]
 """Says what somebody is told who waits behind what has failed; nothing to whoever goes on waiting."""
 
 
@@ -238,28 +238,28 @@ class _Queue:
 
     def __init__(self, *, quick: bool) -> None:
         self._quick = quick
-        self.waiting: deque[_Seat[Any, Any]] = deque()
-        self.under_way: list[_Seat[Any, Any]] = []
+        self.waiting: deque[_Waiter[Any, Any]] = deque()
+        self.under_way: list[_Waiter[Any, Any]] = []
 
     def has_room(self) -> bool:
         """Tell whether another may go at once: where two come now and then, they do not wait for each other."""
         sizes = [len(leader.party) for leader in self.soon_done()]
         return not sizes or (self._quick and sizes == [1] and not self.waiting)
 
-    def soon_done(self) -> list[_Seat[Any, Any]]:
+    def soon_done(self) -> list[_Waiter[Any, Any]]:
         """Return the leaders who are worth waiting for: a quick party that takes long is stuck, and nobody else is."""
         if not self._quick:
             return self.under_way
         since = time.monotonic() - _LONG
         return [leader for leader in self.under_way if leader.went > since]
 
-    def let_go(self, party: list[_Seat[Any, Any]]) -> None:
+    def let_go(self, party: list[_Waiter[Any, Any]]) -> None:
         """Let the first of a party lead it."""
         self.under_way.append(party[0])
         party[0].went = time.monotonic()
         party[0].party = party
 
-    def dismiss(self, dismissed: _Dismissed) -> list[_Seat[Any, Any]]:
+    def dismiss(self, dismissed: _Dismissed) -> list[_Waiter[Any, Any]]:
         """Take those off who are told something now, and return them."""
         told = [(seat, outcome) for seat in self.waiting if (outcome := dismissed(seat)) is not None]
         for seat, outcome in told:
@@ -267,12 +267,12 @@ class _Queue:
             self.waiting.remove(seat)
         return [seat for seat, _ in told]
 
-    def next_party(self) -> list[_Seat[Any, Any]]:
+    def next_party(self) -> list[_Waiter[Any, Any]]:
         """Take those off who go together next, in the order in which they came."""
         if self.soon_done() and len(self.waiting) > 1:
             # The more go together the better: whoever is still at it lets them go.
             return []
-        party: list[_Seat[Any, Any]] = []
+        party: list[_Waiter[Any, Any]] = []
         keys: set[str] = set()
         size = 0
         for seat in list(self.waiting):
@@ -288,19 +288,19 @@ class _Queue:
         return party
 
 
-def _nobody(_: _Seat[Any, Any]) -> None:
+def _nobody(_: _Waiter[Any, Any]) -> None:
     return None
 
 
-def _later(_: _Seat[Any, Any]) -> Later:
-    return LATER
+def _later(_: _Waiter[Any, Any]) -> Deferred:
+    return DEFERRED
 
 
-def _too_late(error: Busy, since: float, seat: _Seat[Any, Any]) -> Busy | None:
+def _too_late(error: Busy, since: float, seat: _Waiter[Any, Any]) -> Busy | None:
     return _copied(error) if seat.since <= since else None
 
 
-def apiece(error: Failed, count: int) -> list[Failed]:
+def one_error_each(error: Failed, count: int) -> list[Failed]:
     """Return an error for each of several threads to raise."""
     return [error, *(_copied(error) for _ in range(count - 1))]
 

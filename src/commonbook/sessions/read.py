@@ -5,9 +5,9 @@ from __future__ import annotations
 from commonbook.access import scope
 from commonbook.errors import NotFound
 from commonbook.model.session import MessagePage, Session
-from commonbook.model.spaces import Actor, Spaces
-from commonbook.ports.database import Reading, asking
-from commonbook.ports.engines import Parts
+from commonbook.model.spaces import Actor, SpaceScope
+from commonbook.ports.database import Reading, retry_read
+from commonbook.ports.engines import Engines
 from commonbook.tables import sessions
 from commonbook.text import validation
 
@@ -19,41 +19,41 @@ def no_session(session_id: str) -> NotFound:
     return NotFound(f"there is no session {session_id}", fix="`commonbook session list` shows what there is")
 
 
-def require(tx: Reading, allowed: Spaces, session_id: str) -> Session:
+def require(tx: Reading, allowed: SpaceScope, session_id: str) -> Session:
     """Return a session that may be used; one that may not even be read is not found."""
-    session = sessions.find(tx, allowed, validation.session_name(session_id))
+    session = sessions.find(tx, allowed, validation.validate_session_id(session_id))
     if session is None:
         raise no_session(session_id)
     return session
 
 
-@asking
-def require_there(parts: Parts, actor: Actor, session_id: str) -> None:
+@retry_read
+def require_readable(engines: Engines, actor: Actor, session_id: str) -> None:
     """Refuse a session that is not there, or that may not be read."""
-    with parts.db.reading() as tx:
+    with engines.db.reading() as tx:
         require(tx, scope.readable(tx, actor), session_id)
 
 
-def show(parts: Parts, actor: Actor, session_id: str, *, after: int, limit: int) -> MessagePage:
+def list_messages(engines: Engines, actor: Actor, session_id: str, *, after: int, limit: int) -> MessagePage:
     """Return messages of a session behind a number, in order."""
     validation.require_page_limit(limit)
-    with parts.db.reading() as tx:
+    with engines.db.reading() as tx:
         session = require(tx, scope.readable(tx, actor), session_id)
         found = sessions.messages(tx, session, after=min(max(0, after), session.last), limit=limit + 1)
     following = found[limit - 1].seq if len(found) > limit else None
     return MessagePage(session, tuple(found[:limit]), following)
 
 
-def listed(parts: Parts, actor: Actor, *, space: str | None, limit: int) -> tuple[Session, ...]:
+def list_sessions(engines: Engines, actor: Actor, *, space: str | None, limit: int) -> tuple[Session, ...]:
     """Return the newest sessions."""
     validation.require_page_limit(limit, has_next=False)
-    with parts.db.reading() as tx:
+    with engines.db.reading() as tx:
         return tuple(sessions.page(tx, scope.readable(tx, actor, space), after=None, limit=limit))
 
 
-@asking
-def generation(parts: Parts, actor: Actor, session_id: str) -> int:
+@retry_read
+def generation(engines: Engines, actor: Actor, session_id: str) -> int:
     """Return the generation of a session, which its first message does not change."""
-    with parts.db.reading() as tx:
-        found = sessions.find(tx, scope.readable(tx, actor), validation.session_name(session_id))
+    with engines.db.reading() as tx:
+        found = sessions.find(tx, scope.readable(tx, actor), validation.validate_session_id(session_id))
     return found.generation if found else sessions.FIRST_GENERATION

@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 from commonbook.access import permissions
 from commonbook.markdown import transcript
 from commonbook.model.memory import Memory
-from commonbook.model.session import Message, Session, Settled
+from commonbook.model.session import Message, Session, SettleReport
 from commonbook.model.spaces import Actor
-from commonbook.ports.database import Told, asking
-from commonbook.ports.embedding import Likeness
-from commonbook.ports.engines import Parts
+from commonbook.ports.database import Result, retry_read
+from commonbook.ports.embedding import Similarity
+from commonbook.ports.engines import Engines
 from commonbook.sessions import episode_boundaries
 from commonbook.tables import memories, sessions, spaces
 from commonbook.text import titles
@@ -22,7 +22,7 @@ from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import new_memory
 from commonbook.write.transaction import write
 
-JOB: Final = "settle"
+SETTLE_JOB: Final = "settle"
 
 _TRIES: Final = 5
 
@@ -30,7 +30,7 @@ _TRIES: Final = 5
 class Plan(NamedTuple):
     """Which runs become episodes, as decided outside the transaction; if all, of which messages that was decided."""
 
-    runs: tuple[episode_boundaries.Run, ...]
+    runs: tuple[episode_boundaries.Segment, ...]
     open: tuple[int, ...] | None
 
 
@@ -38,55 +38,57 @@ class _Moved(Exception):
     """Messages came or went after the plan was made."""
 
 
-def settle(parts: Parts, actor: Actor, session_id: str, *, flush: bool, likeness: Likeness) -> Settled:
+def settle(engines: Engines, actor: Actor, session_id: str, *, flush: bool, likeness: Similarity) -> SettleReport:
     """Make episodes of what is decided; with `flush`, of everything that is open."""
 
-    def operation(ctx: WriteContext, plan: Plan | None) -> Settled:
+    def operation(ctx: WriteContext, plan: Plan | None) -> SettleReport:
         session = sessions.find(ctx.tx, ctx.spaces, session_id)
         if session is not None and session.space.id not in ctx.writable:
             raise permissions.refusal(actor, session.space.name)
         if session is None or plan is None:
-            return Settled(session_id, (), 0)
-        made = carry_out(ctx, session, plan)
-        return Settled(session_id, made, sessions.count_open(ctx.tx, session.space.id, session.id))
+            return SettleReport(session_id, (), 0)
+        made = make_episodes(ctx, session, plan)
+        return SettleReport(session_id, made, sessions.count_open(ctx.tx, session.space.id, session.id))
 
-    return with_plan(parts, actor, session_id, likeness, operation, flush=flush)
+    return with_plan(engines, actor, session_id, likeness, operation, flush=flush)
 
 
 def with_plan(
-    parts: Parts,
+    engines: Engines,
     actor: Actor,
     session_id: str,
-    likeness: Likeness,
-    operation: Callable[[WriteContext, Plan | None], Told],
+    likeness: Similarity,
+    operation: Callable[[WriteContext, Plan | None], Result],
     *,
     flush: bool,
     also: Sequence[str] = (),
-) -> Told:
+) -> Result:
     """Let a story happen with a plan that still holds then: boundaries are not looked for in the transaction.
 
     `also` are other sessions that the story changes.
     """
 
-    def whole(ctx: WriteContext, plan: Plan | None, *, last: bool) -> Told:
-        ctx.hold_sessions(session_id, *also)
+    def whole(ctx: WriteContext, plan: Plan | None, *, last: bool) -> Result:
+        ctx.lock_sessions(session_id, *also)
         return operation(ctx, _checked(ctx, session_id, plan, last=last))
 
     for _ in range(_TRIES - 1):
-        plan = _plan(parts, actor, session_id, likeness, flush=flush)
+        plan = _plan(engines, actor, session_id, likeness, flush=flush)
         with suppress(_Moved):
-            return write(parts, actor, partial(whole, plan=plan, last=False))
-    return write(parts, actor, partial(whole, plan=_plan(parts, actor, session_id, likeness, flush=flush), last=True))
+            return write(engines, actor, partial(whole, plan=plan, last=False))
+    return write(
+        engines, actor, partial(whole, plan=_plan(engines, actor, session_id, likeness, flush=flush), last=True)
+    )
 
 
-@asking
-def _plan(parts: Parts, actor: Actor, session_id: str, likeness: Likeness, *, flush: bool) -> Plan | None:
-    with parts.db.reading() as tx:
-        session = sessions.find(tx, permissions.writable(tx, actor, spaces.everything(tx)), session_id)
+@retry_read
+def _plan(engines: Engines, actor: Actor, session_id: str, likeness: Similarity, *, flush: bool) -> Plan | None:
+    with engines.db.reading() as tx:
+        session = sessions.find(tx, permissions.writable(tx, actor, spaces.get_all(tx)), session_id)
         if session is None:
             return None
         found = sessions.unsettled(tx, session)
-    runs = episode_boundaries.runs(_for_boundary(found), now=parts.clock.now(), likeness=likeness, flush=flush)
+    runs = episode_boundaries.segments(_for_boundary(found), now=engines.clock.now(), likeness=likeness, flush=flush)
     return Plan(tuple(runs), tuple(message.seq for message in found) if flush else None)
 
 
@@ -101,14 +103,14 @@ def _checked(ctx: WriteContext, session_id: str, plan: Plan | None, *, last: boo
         return plan
     if not last:
         raise _Moved
-    return Plan(tuple(episode_boundaries.runs(_for_boundary(found), now=ctx.tx.now, flush=True)), open_now)
+    return Plan(tuple(episode_boundaries.segments(_for_boundary(found), now=ctx.tx.now, flush=True)), open_now)
 
 
 def _for_boundary(found: Sequence[Message]) -> list[episode_boundaries.Message]:
     return [episode_boundaries.Message(message.seq, message.role, message.time, message.text) for message in found]
 
 
-def carry_out(ctx: WriteContext, session: Session, plan: Plan) -> tuple[str, ...]:
+def make_episodes(ctx: WriteContext, session: Session, plan: Plan) -> tuple[str, ...]:
     """Make the episodes of a plan; what was settled or taken back meanwhile is left out."""
     made = []
     there = sessions.unsettled(ctx.tx, session)
@@ -125,12 +127,12 @@ def _episode(ctx: WriteContext, session: Session, messages: Sequence[Message], r
     sessions.settle(ctx.tx, session, memory.id, first=messages[0].seq, last=messages[-1].seq)
     ctx.touch(session.space, (message.id for message in messages))
     ctx.log_memory(memory, "settle", session=session.id, first=messages[0].seq, last=messages[-1].seq, reason=reason)
-    ctx.issue([memory])
+    ctx.enqueue_files([memory])
     return memory.id
 
 
 def _memory(ctx: WriteContext, session: Session, messages: Sequence[Message]) -> Memory:
-    told = [transcript.Utterance(one.id, one.seq, one.author, one.role, one.time, one.text) for one in messages]
+    told = [transcript.TranscriptMessage(one.id, one.seq, one.author, one.role, one.time, one.text) for one in messages]
     return new_memory(
         ctx,
         space=session.space,

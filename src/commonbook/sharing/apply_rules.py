@@ -14,32 +14,32 @@ from commonbook.access import permissions
 from commonbook.errors import Conflict
 from commonbook.model.ids import new_id
 from commonbook.model.memory import Memory
-from commonbook.model.sharing import Pending, Rule
-from commonbook.model.spaces import READER, WRITER, Actor, Spaces
+from commonbook.model.sharing import ShareRequest, SharingRule
+from commonbook.model.spaces import READER, WRITER, Actor, SpaceScope
 from commonbook.sharing import make_copy
 from commonbook.tables import jobs, sharing_requests, sharing_rules
 from commonbook.write.context import WriteContext
 
-LATER: Final = "rules"
+APPLY_RULES_JOB: Final = "rules"
 """Goes on where a story wrote more than rules look at at once; its subject is the space that was written to."""
 
-AGAIN: Final = "rule"
+RETRY_RULE_JOB: Final = "rule"
 """Tries again what could not be taken in; its subject is the memory."""
 
-AT_ONCE: Final = 100
+MAX_PER_WRITE: Final = 100
 """So many memories are taken in, or asked for, in the transaction that wrote them."""
 
 _LOOKED_AT: Final = 1000
 _BATCH: Final = 200
 
 
-def take(ctx: WriteContext, *, trying: bool = False) -> None:
+def apply_rules(ctx: WriteContext, *, trying: bool = False) -> None:
     """Let every rule take in what it means of what the story wrote, and of what thereby arrived elsewhere.
 
     Whoever wrote has nothing to do with what stands in a rule's way: that is tried again later, by a job, which is
     itself the one who is `trying` and fails.
     """
-    room, left = AT_ONCE, _LOOKED_AT
+    room, left = MAX_PER_WRITE, _LOOKED_AT
     while there := _acting(ctx):
         if left <= 0:
             return _wait(ctx)
@@ -54,7 +54,7 @@ def take(ctx: WriteContext, *, trying: bool = False) -> None:
     return None
 
 
-def idle(rule: Rule, maker: permissions.Held, spaces: Spaces) -> str:
+def reason_idle(rule: SharingRule, maker: permissions.PermissionSnapshot, spaces: SpaceScope) -> str:
     """Return why a rule does nothing, if so: its maker may no longer do what it does."""
     if rule.source.id not in maker.with_role(READER, spaces):
         return "its maker may no longer read what it takes from"
@@ -63,42 +63,44 @@ def idle(rule: Rule, maker: permissions.Held, spaces: Spaces) -> str:
     return ""
 
 
-def _acting(ctx: WriteContext) -> list[Rule]:
+def _acting(ctx: WriteContext) -> list[SharingRule]:
     """Return the rules that may take something of what was written, and forget what none of them does."""
-    found: list[Rule] = []
+    found: list[SharingRule] = []
     if ctx.pending.changed_ids:
-        from_there = sharing_rules.taking_from(ctx.tx, ctx.spaces, ctx.pending.spaces_of_changed_ids())
-        found = [rule for rule in from_there if not idle(rule, ctx.may_of(Actor(rule.maker)), ctx.spaces)]
+        from_there = sharing_rules.from_sources(ctx.tx, ctx.spaces, ctx.pending.spaces_of_changed_ids())
+        found = [
+            rule for rule in from_there if not reason_idle(rule, ctx.permissions_of(Actor(rule.maker)), ctx.spaces)
+        ]
     ctx.pending.keep_changed_ids_in({rule.source.id for rule in found})
     return found
 
 
-def _meaning(ctx: WriteContext, there: Sequence[Rule], memory: Memory) -> list[Rule]:
+def _meaning(ctx: WriteContext, there: Sequence[SharingRule], memory: Memory) -> list[SharingRule]:
     """Return the rules that mean a memory and have not taken it in before."""
     meant = [rule for rule in there if sharing_rules.matches(rule, memory)]
-    return [rule for rule in meant if not sharing_rules.has_taken(ctx.tx, rule, memory.root)]
+    return [rule for rule in meant if not sharing_rules.has_applied(ctx.tx, rule, memory.root)]
 
 
-def _take_in(ctx: WriteContext, rule: Rule, memory: Memory, *, trying: bool) -> int:
+def _take_in(ctx: WriteContext, rule: SharingRule, memory: Memory, *, trying: bool) -> int:
     """Let a rule take a memory in, or ask for it, in the name of its maker; return 1 if that changed anything."""
     acting = ctx.acting_as(Actor(rule.maker))
-    new = make_copy.there_already(acting, memory, rule.space) is None
+    new = make_copy.existing_copy(acting, memory, rule.space) is None
     if new and rule.approval:
         _ask(acting, rule, memory, ctx.pending.changed_ids[memory.id].principal)
     elif new:
         try:
-            make_copy.copied(acting, memory, rule.space, rule.refresh, rule=rule.id)
+            make_copy.make_copy(acting, memory, rule.space, rule.refresh, rule=rule.id)
         except Conflict:
             if trying:
                 raise
-            jobs.ask(ctx.tx, space=memory.space.id, kind=AGAIN, subject=memory.id, due=ctx.tx.now)
+            jobs.enqueue(ctx.tx, space=memory.space.id, kind=RETRY_RULE_JOB, subject=memory.id, due=ctx.tx.now)
             return 0
-    sharing_rules.note_taken(ctx.tx, rule, memory.root)
+    sharing_rules.note_applied(ctx.tx, rule, memory.root)
     return int(new)
 
 
-def _ask(acting: WriteContext, rule: Rule, memory: Memory, asked_by: str) -> None:
-    asked = Pending(
+def _ask(acting: WriteContext, rule: SharingRule, memory: Memory, asked_by: str) -> None:
+    asked = ShareRequest(
         id=new_id(),
         space=rule.space.name,
         space_id=rule.space.id,
@@ -111,7 +113,7 @@ def _ask(acting: WriteContext, rule: Rule, memory: Memory, asked_by: str) -> Non
     )
     if sharing_requests.add(acting.tx, asked, memory.root):
         # Whoever reads this log may not know who writes in the other space.
-        who = acting.parts.keys.keyed_hash("principal", asked_by)
+        who = acting.engines.keys.keyed_hash("principal", asked_by)
         acting.log(rule.space, "share.ask", (), request=asked.id, memory=memory.id, rule=rule.id, asked_by=who)
 
 
@@ -124,20 +126,20 @@ def _wait(ctx: WriteContext) -> None:
     for id_, (space, who) in ctx.pending.take_changed_ids().items():
         by_space.setdefault(space, {})[id_] = who
     for space, written in sorted(by_space.items()):
-        sharing_rules.wait(ctx.tx, space, written)
-        jobs.ask(ctx.tx, space=space, kind=LATER, subject=space, due=ctx.tx.now)
+        sharing_rules.enqueue(ctx.tx, space, written)
+        jobs.enqueue(ctx.tx, space=space, kind=APPLY_RULES_JOB, subject=space, due=ctx.tx.now)
 
 
-def some(ctx: WriteContext, *, space: str) -> bool:
+def apply_some(ctx: WriteContext, *, space: str) -> bool:
     """Let rules look at some of what waits in a space; tell whether anything did."""
-    waiting = sharing_rules.next_waiting(ctx.tx, space, limit=AT_ONCE)
+    waiting = sharing_rules.dequeue(ctx.tx, space, limit=MAX_PER_WRITE)
     for id_, who in waiting.items():
         ctx.pending.note_changed_id(id_, space=space, principal=who)
     return bool(waiting)
 
 
-def again(ctx: WriteContext, *, memory_id: str) -> None:
+def apply_again(ctx: WriteContext, *, memory_id: str) -> None:
     """Let rules look at a memory again that one of them could not take in."""
     for memory in make_copy.locked_memories(ctx, [memory_id]):
         ctx.pending.note_changed_id(memory.id, space=memory.space.id, principal=memory.revised_by)
-    take(ctx, trying=True)
+    apply_rules(ctx, trying=True)

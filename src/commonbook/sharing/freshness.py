@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from commonbook.access import permissions
-from commonbook.model.memory import DETACHED, SNAPSHOT, Memory, Shared
-from commonbook.model.spaces import Actor, Spaces
+from commonbook.model.memory import DETACHED, SNAPSHOT, CopyInfo, Memory
+from commonbook.model.spaces import Actor, SpaceScope
 from commonbook.ports.database import Reading
 from commonbook.tables import memories, supersession
 
@@ -22,7 +22,7 @@ FURTHEST: Final = 1_000
 """So many sources back are looked at; what has more counts as behind, since nobody can tell that it is not."""
 
 
-class Standing(NamedTuple):
+class CopyState(NamedTuple):
     """How a copy stands to its source, and what that was superseded by, if it was."""
 
     freshness: str
@@ -37,7 +37,7 @@ class _Known(NamedTuple):
     readable: Mapping[str, Collection[str]]
 
 
-def of(tx: Reading, spaces: Spaces, found: Iterable[Memory]) -> dict[str, Standing]:
+def states_of(tx: Reading, spaces: SpaceScope, found: Iterable[Memory]) -> dict[str, CopyState]:
     """Return how each of the copies among these memories stands; `spaces` are all that there are."""
     copies = [memory for memory in found if memory.source is not None]
     if not copies:
@@ -57,24 +57,24 @@ def has_diverged(copy: Memory) -> bool:
     return copy.shared is not None and copy.revision != copy.shared.own
 
 
-def _standing(copy: Memory, known: _Known) -> Standing:
+def _standing(copy: Memory, known: _Known) -> CopyState:
     shared, link = copy.shared, copy.source
     if shared is None or link is None or shared.mode == DETACHED:
-        return Standing(DETACHED)
+        return CopyState(DETACHED)
     source = known.memories.get(link.target)
     if source is not None and not _may_read(shared, source, known):
-        return Standing(REVOKED)
+        return CopyState(REVOKED)
     if source is None or source.deleted is not None:
         # What came by import has a source that was never here.
-        return Standing(DETACHED if shared.claimed and source is None else SOURCE_DELETED)
+        return CopyState(DETACHED if shared.claimed and source is None else SOURCE_DELETED)
     if has_diverged(copy):
-        return Standing(DIVERGED)
+        return CopyState(DIVERGED)
     if source.id in known.superseded:
-        return Standing(SOURCE_SUPERSEDED, known.superseded[source.id])
-    return Standing(STALE if _is_behind(copy, known) else FRESH)
+        return CopyState(SOURCE_SUPERSEDED, known.superseded[source.id])
+    return CopyState(STALE if _is_behind(copy, known) else FRESH)
 
 
-def can_follow(tx: Reading, spaces: Spaces, found: Iterable[Memory]) -> list[Memory]:
+def can_follow(tx: Reading, spaces: SpaceScope, found: Iterable[Memory]) -> list[Memory]:
     """Return those of the copies that a refresh would change, or one that they came through and that follows too."""
     copies = [memory for memory in found if memory.source is not None]
     known = _known(tx, spaces, copies) if copies else None
@@ -97,7 +97,7 @@ def _has_to_follow(copy: Memory, known: _Known) -> bool:
     return False
 
 
-def _may_read(shared: Shared, source: Memory, known: _Known) -> bool:
+def _may_read(shared: CopyInfo, source: Memory, known: _Known) -> bool:
     """Tell whether whoever shared may still read the source; who that was, nobody knows of a copy that was imported."""
     return shared.claimed or source.space.id in known.readable.get(shared.by, ())
 
@@ -127,17 +127,17 @@ def _followed(copy: Memory, known: _Known) -> Memory | None:
     return source
 
 
-def _known(tx: Reading, spaces: Spaces, copies: Sequence[Memory]) -> _Known:
+def _known(tx: Reading, spaces: SpaceScope, copies: Sequence[Memory]) -> _Known:
     sources: dict[str, Memory] = {}
     wanted = {copy.source.target for copy in copies if copy.source}
     for _ in range(FURTHEST):
-        level = memories.outlines(tx, spaces, sorted(wanted - sources.keys()))
+        level = memories.get_headers(tx, spaces, sorted(wanted - sources.keys()))
         if not level:
             break
         sources |= level
         wanted = {memory.source.target for memory in level.values() if memory.source}
     everybody = {one.shared.by for one in (*copies, *sources.values()) if one.shared}
-    places = permissions.around(spaces, {one.space for one in sources.values()})
+    places = permissions.with_ancestors(spaces, {one.space for one in sources.values()})
     readable = {by: frozenset(permissions.readable(tx, Actor(by), places)) for by in everybody}
     successors = supersession.newest(supersession.superseding(tx, spaces, sorted(sources)))
     return _Known(sources, successors, readable)

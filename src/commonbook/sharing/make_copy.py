@@ -6,36 +6,36 @@ from collections.abc import Sequence
 
 from commonbook.errors import BadInput
 from commonbook.model.ids import new_id
-from commonbook.model.memory import MODES, Link, Memory, Shared
-from commonbook.model.sharing import Sharing
+from commonbook.model.memory import MODES, CopyInfo, Link, Memory
+from commonbook.model.sharing import ShareReceipt
 from commonbook.model.spaces import Space
-from commonbook.ports.database import Overtaken
+from commonbook.ports.database import RetryTransaction
 from commonbook.tables import copies, links, memories
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import first_version
 
 
-def copied(ctx: WriteContext, source: Memory, to: Space, refresh: str, **why: object) -> Sharing:
+def make_copy(ctx: WriteContext, source: Memory, to: Space, refresh: str, **why: object) -> ShareReceipt:
     """Copy a memory into a space, by whoever acts; or return what is there, unchanged. `why` goes into the log."""
     require_shareable(source)
-    there = there_already(ctx, source, to)
+    there = existing_copy(ctx, source, to)
     if there is not None:
         return _sharing(there, source, new=False)
     copy = _copy(ctx, source, to, refresh)
-    if ctx.parts.folder.keeps_files:
+    if ctx.engines.folder.keeps_files:
         # What cannot be done is found out before anything is.
-        ctx.parts.folder.require_place(copy.path)
-    if not copies.tie(ctx.tx, copy):
+        ctx.engines.folder.require_place(copy.path)
+    if not copies.bind(ctx.tx, copy):
         # Somebody else was quicker, on another machine: theirs is the copy.
-        there = there_already(ctx, source, to)
+        there = existing_copy(ctx, source, to)
         if there is not None:
             return _sharing(there, source, new=False)
         # And has just unshared it: from the beginning.
-        raise Overtaken
+        raise RetryTransaction
     memories.add(ctx.tx, [copy])
     links.add(ctx.tx, to.id, copy.links)
     ctx.log_memory(copy, "share", source.id, source_revision=source.revision, refresh=refresh, **why)
-    ctx.issue([copy])
+    ctx.enqueue_files([copy])
     return _sharing(copy, source, new=True)
 
 
@@ -45,7 +45,7 @@ def require_shareable(source: Memory) -> None:
         raise BadInput("a notice is not shared: it concerns one memory here", fix="share the memory that it names")
 
 
-def there_already(ctx: WriteContext, source: Memory, to: Space) -> Memory | None:
+def existing_copy(ctx: WriteContext, source: Memory, to: Space) -> Memory | None:
     """Return what a space has of a memory's root: the root itself, or the copy of it."""
     known = {to.id: to}
     root = memories.find(ctx.tx, known, source.root)
@@ -62,14 +62,14 @@ def _copy(ctx: WriteContext, source: Memory, to: Space, refresh: str) -> Memory:
         **first_version(ctx, memory_id=copy_id, space=to, title=source.title, how="share"),
         links=(Link(copy_id, "shared_from", source.id, source.revision),),
         session=None,
-        shared=Shared(refresh, source.root, ctx.actor.principal, ctx.tx.now, own=1),
+        shared=CopyInfo(refresh, source.root, ctx.actor.principal, ctx.tx.now, own=1),
         decisions=(),
         because=(),
     )
 
 
-def _sharing(memory: Memory, source: Memory, *, new: bool) -> Sharing:
-    return Sharing(
+def _sharing(memory: Memory, source: Memory, *, new: bool) -> ShareReceipt:
+    return ShareReceipt(
         id=memory.id,
         source=source.id,
         space=memory.space.name,
@@ -79,7 +79,7 @@ def _sharing(memory: Memory, source: Memory, *, new: bool) -> Sharing:
     )
 
 
-def mode(refresh: str) -> str:
+def require_mode(refresh: str) -> str:
     """Return one of the ways to refresh a copy."""
     if refresh not in MODES:
         raise BadInput(f"{refresh!r} is no way to refresh a copy", fix=f"use one of {', '.join(MODES)}")
@@ -88,6 +88,6 @@ def mode(refresh: str) -> str:
 
 def locked_memories(ctx: WriteContext, ids: Sequence[str]) -> list[Memory]:
     """Lock memories until the transaction ends, and return those that exist, in the order of the ids."""
-    ctx.hold(ids)
-    found = memories.several(ctx.tx, ctx.spaces, ids)
+    ctx.lock(ids)
+    found = memories.get_many(ctx.tx, ctx.spaces, ids)
     return [found[id_] for id_ in ids if id_ in found]

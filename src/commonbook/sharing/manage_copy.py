@@ -9,7 +9,7 @@ from commonbook.errors import CommonbookError, Conflict, NotAllowed, NotFound
 from commonbook.files import hand_edits, scan
 from commonbook.model.memory import DETACHED, Memory, Receipt, receipt_of
 from commonbook.model.spaces import Actor
-from commonbook.ports.engines import Parts
+from commonbook.ports.engines import Engines
 from commonbook.sharing import freshness, propagate
 from commonbook.sharing import refresh as sharing_refresh
 from commonbook.sharing.freshness import DIVERGED, REVOKED, SOURCE_DELETED
@@ -21,17 +21,17 @@ from commonbook.write.context import WriteContext, no_memory
 # --- what becomes of a copy
 
 
-def unshare(parts: Parts, actor: Actor, copy_id: str) -> Receipt:
+def unshare(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
     """Remove a copy; copies that were made from it stay, and say that their source is deleted."""
 
     def operation(ctx: WriteContext, copy: Memory) -> Memory:
-        revise.remove(ctx, copy, how="unshare")
+        revise.delete(ctx, copy, how="unshare")
         return copy
 
-    return _with_copy(parts, actor, copy_id, operation)
+    return _with_copy(engines, actor, copy_id, operation)
 
 
-def refresh(parts: Parts, actor: Actor, copy_id: str) -> Receipt:
+def refresh(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
     """Let a copy take over what its source says now, in the name of the one who shared it."""
 
     def operation(ctx: WriteContext, copy: Memory) -> Memory:
@@ -44,22 +44,22 @@ def refresh(parts: Parts, actor: Actor, copy_id: str) -> Receipt:
         sharing_refresh.refresh_chain(ctx, copy.id)
         return memories.find(ctx.tx, ctx.spaces, copy.id) or copy
 
-    return _with_copy(parts, actor, copy_id, operation, first=sharing_refresh.lock_chain)
+    return _with_copy(engines, actor, copy_id, operation, first=sharing_refresh.lock_chain)
 
 
-def detach(parts: Parts, actor: Actor, copy_id: str) -> Receipt:
+def detach(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
     """End the tie between a copy and its source; where it came from stays known."""
 
     def operation(ctx: WriteContext, copy: Memory) -> Memory:
         if copy.shared is None or copy.shared.mode == DETACHED:
             return copy
         said = copy._replace(shared=copy.shared._replace(mode=DETACHED))
-        return revise.amend(ctx, copy, said, ["shared"], how="detach")
+        return revise.store_revision(ctx, copy, said, ["shared"], how="detach")
 
-    return _with_copy(parts, actor, copy_id, operation)
+    return _with_copy(engines, actor, copy_id, operation)
 
 
-def adopt(parts: Parts, actor: Actor, copy_id: str) -> Receipt:
+def adopt(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
     """Let a copy that was edited here say what its source says again; what it said stays in its history.
 
     One that came by import follows its source from then on, in the name of the one who adopts it.
@@ -70,9 +70,9 @@ def adopt(parts: Parts, actor: Actor, copy_id: str) -> Receipt:
         claimed = copies.require(copy)[0].claimed
         if not claimed and not freshness.has_diverged(copy) and not freshness.is_stale(copy, source):
             return copy
-        return propagate.taken_over(ctx, copy, source)
+        return propagate.overwrite_copy(ctx, copy, source)
 
-    return _with_copy(parts, actor, copy_id, operation, first=sharing_refresh.lock_chain)
+    return _with_copy(engines, actor, copy_id, operation, first=sharing_refresh.lock_chain)
 
 
 def _nothing(_ctx: WriteContext, _copy_id: str) -> object:
@@ -80,28 +80,28 @@ def _nothing(_ctx: WriteContext, _copy_id: str) -> object:
 
 
 def _with_copy(
-    parts: Parts,
+    engines: Engines,
     actor: Actor,
     copy_id: str,
     operation: propagate.Change,
     *,
     first: Callable[[WriteContext, str], object] = _nothing,
 ) -> Receipt:
-    copy_id = validation.memory_id(copy_id)
+    copy_id = validation.validate_memory_id(copy_id)
 
     def whole(ctx: WriteContext, *, looked: bool) -> Receipt:
         first(ctx, copy_id)
-        copy = hand_edits.fresh(ctx, ctx.require(copy_id), looked=looked)
+        copy = hand_edits.with_file_changes(ctx, ctx.require(copy_id), looked=looked)
         copies.require(copy)
         return receipt_of(operation(ctx, copy), new=False)
 
-    return scan.write_with_scan(parts, actor, whole)
+    return scan.write_with_scan(engines, actor, whole)
 
 
 def _require_source(ctx: WriteContext, copy: Memory, *, unless: Sequence[str]) -> Memory:
     """Return the source of a copy, or raise why it cannot be taken over."""
     shared, link = copies.require(copy)
-    stands = freshness.of(ctx.tx, ctx.spaces, [copy])[copy.id].freshness
+    stands = freshness.states_of(ctx.tx, ctx.spaces, [copy])[copy.id].freshness
     if stands in unless:
         raise _WHY_NOT[stands](copy.id)
     # Of what came by import nobody here knows who shared it: whoever lets it follow does, and has to have the right.

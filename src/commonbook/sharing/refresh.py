@@ -9,32 +9,32 @@ from itertools import pairwise
 from commonbook.model.memory import LAZY, LIVE, Memory
 from commonbook.model.spaces import OWNER_ACTOR
 from commonbook.ports.database import Transaction
-from commonbook.ports.engines import Parts
+from commonbook.ports.engines import Engines
 from commonbook.sharing import freshness, propagate
 from commonbook.tables import copies, jobs, memories, spaces
 from commonbook.write.context import WriteContext
 from commonbook.write.transaction import write
 
 
-def renew(parts: Parts, copy_id: str) -> None:
+def refresh_lazy(engines: Engines, copy_id: str) -> None:
     """Refresh a copy from its source, in the name of the principal that shared it."""
-    write(parts, OWNER_ACTOR, partial(refresh_chain, copy_id=copy_id))
+    write(engines, OWNER_ACTOR, partial(refresh_chain, copy_id=copy_id))
 
 
-def ask_to_renew(parts: Parts, stale: Sequence[Memory]) -> None:
+def enqueue_refresh(engines: Engines, stale: Sequence[Memory]) -> None:
     """Request a refresh job for each of these copies; nothing is written if all of them wait already."""
-    with parts.db.reading() as tx:
-        known = jobs.waiting(tx, propagate.RENEW, [copy.id for copy in stale])
-        stale = freshness.can_follow(tx, spaces.everything(tx), [copy for copy in stale if copy.id not in known])
+    with engines.db.reading() as tx:
+        known = jobs.already_queued(tx, propagate.REFRESH_JOB, [copy.id for copy in stale])
+        stale = freshness.can_follow(tx, spaces.get_all(tx), [copy for copy in stale if copy.id not in known])
     # Always in the order of ids, so that two concurrent requests cannot deadlock.
     missing = sorted((copy.id, copy.space.id) for copy in stale)
 
     def enqueue(tx: Transaction) -> None:
         for copy_id, space in missing:
-            jobs.ask(tx, space=space, kind=propagate.RENEW, subject=copy_id, due=tx.now)
+            jobs.enqueue(tx, space=space, kind=propagate.REFRESH_JOB, subject=copy_id, due=tx.now)
 
     if missing:
-        parts.db.write(enqueue, durable=False)
+        engines.db.write(enqueue, durable=False)
 
 
 def refresh_chain(ctx: WriteContext, copy_id: str) -> None:
@@ -42,7 +42,7 @@ def refresh_chain(ctx: WriteContext, copy_id: str) -> None:
     for source_id, id_ in pairwise(lock_chain(ctx, copy_id)):
         source, copy = (memories.find(ctx.tx, ctx.spaces, memory_id) for memory_id in (source_id, id_))
         if source is not None and copy is not None:
-            propagate.refreshed(ctx, copy, source)
+            propagate.refresh_copy(ctx, copy, source)
 
 
 def lock_chain(ctx: WriteContext, copy_id: str) -> list[str]:
@@ -54,12 +54,12 @@ def lock_chain(ctx: WriteContext, copy_id: str) -> list[str]:
     while len(ids) <= freshness.FURTHEST:
         memory = memories.find(ctx.tx, ctx.spaces, ids[-1])
         link = memory.source if memory else None
-        if memory is None or link is None or not copies.is_tied(memory) or link.target in ids:
+        if memory is None or link is None or not copies.is_bound(memory) or link.target in ids:
             break
         if memory.id != copy_id and memory.shared is not None and memory.shared.mode not in (LIVE, LAZY):
             break
         ids.append(link.target)
     ids.reverse()
     for id_ in ids:
-        ctx.hold([id_])
+        ctx.lock([id_])
     return ids

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 from commonbook.access import permissions
 from commonbook.errors import BadInput, NotFound, TooLarge
 from commonbook.model.ids import new_id
-from commonbook.model.sharing import Rule
+from commonbook.model.sharing import SharingRule
 from commonbook.model.spaces import Actor, Space
-from commonbook.ports.engines import Parts
+from commonbook.ports.engines import Engines
 from commonbook.sharing import apply_rules, make_copy
 from commonbook.tables import sharing_requests, sharing_rules, spaces
 from commonbook.text import space_paths, validation
@@ -18,11 +18,11 @@ from commonbook.write import context
 from commonbook.write.context import WriteContext
 from commonbook.write.transaction import write
 
-MOST: Final = 100
+MAX_RULES: Final = 100
 """So many rules a space may have: every write elsewhere looks at those that take from there."""
 
 
-class Chosen(NamedTuple):
+class RuleChoice(NamedTuple):
     """What a rule means, and what it does with it."""
 
     kinds: tuple[str, ...] = ()
@@ -32,46 +32,48 @@ class Chosen(NamedTuple):
     refresh: str = "live"
 
 
-def chosen(
+def parse_choice(
     kinds: Iterable[str], tags: Iterable[str], importance: float | None, refresh: str, *, approval: bool
-) -> Chosen:
+) -> RuleChoice:
     """Return what a rule is to mean, or refuse it."""
-    return Chosen(
-        kinds=tuple(dict.fromkeys(validation.kind(kind) for kind in validation.listed(kinds, "kinds"))),
-        tags=validation.tags(tags),
-        importance=validation.importance(importance),
+    return RuleChoice(
+        kinds=tuple(dict.fromkeys(validation.validate_kind(kind) for kind in validation.validate_list(kinds, "kinds"))),
+        tags=validation.validate_tags(tags),
+        importance=validation.validate_importance(importance),
         approval=bool(approval),
-        refresh=make_copy.mode(refresh),
+        refresh=make_copy.require_mode(refresh),
     )
 
 
-def add(parts: Parts, actor: Actor, space: str, from_space: str, what: Chosen) -> Rule:
+def add(engines: Engines, actor: Actor, space: str, from_space: str, what: RuleChoice) -> SharingRule:
     """Let a space take in from now on what another one writes, in the name of whoever says so."""
     space_paths.require_space_name(space)
     space_paths.require_space_name(from_space)
     if space == from_space:
         raise BadInput("a space takes nothing in from itself", fix="name another space to take from")
 
-    def operation(ctx: WriteContext) -> Rule:
+    def operation(ctx: WriteContext) -> SharingRule:
         source = context.readable_space(ctx, from_space)
         place = context.administered_space(ctx, space)
-        if sharing_rules.count(ctx.tx, place.id) >= MOST:
-            raise TooLarge(f"the space {space!r} has {MOST} rules already", fix="remove some, or let one mean more")
-        rule = Rule(new_id(), place, source, actor.principal, *what[:3], what.approval, what.refresh, ctx.tx.now)
+        if sharing_rules.count(ctx.tx, place.id) >= MAX_RULES:
+            raise TooLarge(
+                f"the space {space!r} has {MAX_RULES} rules already", fix="remove some, or let one mean more"
+            )
+        rule = SharingRule(new_id(), place, source, actor.principal, *what[:3], what.approval, what.refresh, ctx.tx.now)
         sharing_rules.add(ctx.tx, rule)
         ctx.log(place, "rule.add", (), rule=rule.id, source=source.id, **what._asdict())
         return rule
 
-    return write(parts, actor, operation)
+    return write(engines, actor, operation)
 
 
-def listed(parts: Parts, actor: Actor, *, space: str | None) -> tuple[Rule, ...]:
+def list_rules(engines: Engines, actor: Actor, *, space: str | None) -> tuple[SharingRule, ...]:
     """Return the rules of the spaces that the actor administers, and those that take from them.
 
     The name of a space at the other end that it may not read is not told.
     """
-    with parts.db.reading() as tx:
-        known = spaces.everything(tx)
+    with engines.db.reading() as tx:
+        known = spaces.get_all(tx)
         decided = permissions.administered(tx, actor, known)
         if space is not None:
             place = permissions.require_admin(tx, actor, known, space_paths.require_space_name(space))
@@ -85,18 +87,18 @@ def listed(parts: Parts, actor: Actor, *, space: str | None) -> tuple[Rule, ...]
             rule._replace(
                 space=shown(rule.space),
                 source=shown(rule.source),
-                idle=apply_rules.idle(rule, permissions.Held(tx, Actor(rule.maker)), known),
+                idle=apply_rules.reason_idle(rule, permissions.PermissionSnapshot(tx, Actor(rule.maker)), known),
             )
-            for rule in sharing_rules.of(tx, known)
+            for rule in sharing_rules.between(tx, known)
             if rule.space.id in decided or rule.source.id in decided
         )
 
 
-def remove(parts: Parts, actor: Actor, rule_id: str) -> Rule:
+def remove(engines: Engines, actor: Actor, rule_id: str) -> SharingRule:
     """Remove a rule, and what waits because of it; what it took in stays."""
-    rule_id = validation.memory_id(rule_id)
+    rule_id = validation.validate_memory_id(rule_id)
 
-    def operation(ctx: WriteContext) -> Rule:
+    def operation(ctx: WriteContext) -> SharingRule:
         rule = sharing_rules.find(ctx.tx, ctx.spaces, rule_id)
         allowed = permissions.administered(ctx.tx, ctx.actor, ctx.spaces)
         if rule is None or rule.space.id not in allowed or not sharing_rules.remove(ctx.tx, rule):
@@ -105,4 +107,4 @@ def remove(parts: Parts, actor: Actor, rule_id: str) -> Rule:
         ctx.log(rule.space, "rule.remove", (), rule=rule.id, withdrawn=withdrawn)
         return rule
 
-    return write(parts, actor, operation)
+    return write(engines, actor, operation)

@@ -9,9 +9,9 @@ from typing import Final
 from commonbook.access import authentication, permissions, rate_limits
 from commonbook.errors import BadInput, CommonbookError, TooLarge
 from commonbook.model.memory import LIVE
-from commonbook.model.sharing import Sharing
+from commonbook.model.sharing import ShareReceipt
 from commonbook.model.spaces import LOCAL_OWNER, WRITER, Actor, Grant, Space
-from commonbook.ports.engines import Parts
+from commonbook.ports.engines import Engines
 from commonbook.sharing import make_copy
 from commonbook.tables import grants
 from commonbook.tables import rate_limits as rate_limit_rows
@@ -19,70 +19,72 @@ from commonbook.text import space_paths, validation
 from commonbook.write.context import WriteContext
 from commonbook.write.transaction import write
 
-MOST_AT_ONCE: Final = 100
+MAX_SHARED_AT_ONCE: Final = 100
 
 # --- sharing
 
 
-def share(parts: Parts, actor: Actor, memory_id: str, to: str, *, refresh: str = LIVE) -> Sharing:
+def share(engines: Engines, actor: Actor, memory_id: str, to: str, *, refresh: str = LIVE) -> ShareReceipt:
     """Copy a memory into a space, tied to its source; if the space has it already, return what is there, unchanged."""
-    memory_id = validation.memory_id(memory_id)
-    make_copy.mode(refresh)
+    memory_id = validation.validate_memory_id(memory_id)
+    make_copy.require_mode(refresh)
     space_paths.require_space_name(to)
 
-    def operation(ctx: WriteContext) -> Sharing:
+    def operation(ctx: WriteContext) -> ShareReceipt:
         space = ctx.space(to)
-        source = ctx.look_at(memory_id)
+        source = ctx.require_readable(memory_id)
         rate_limits.count(ctx.tx, ctx.actor, rate_limit_rows.SHARE)
-        return make_copy.copied(ctx, source, space, refresh)
+        return make_copy.make_copy(ctx, source, space, refresh)
 
-    return write(parts, actor, operation)
+    return write(engines, actor, operation)
 
 
-def share_many(parts: Parts, actor: Actor, ids: Sequence[str], to: str, *, refresh: str = LIVE) -> tuple[Sharing, ...]:
+def share_many(
+    engines: Engines, actor: Actor, ids: Sequence[str], to: str, *, refresh: str = LIVE
+) -> tuple[ShareReceipt, ...]:
     """Share several memories into a space, each for itself; what became of each is told."""
-    if len(ids) > MOST_AT_ONCE:
-        raise TooLarge(f"{len(ids)} memories are too many at once", fix=f"share at most {MOST_AT_ONCE} at a time")
-    make_copy.mode(refresh)
+    if len(ids) > MAX_SHARED_AT_ONCE:
+        raise TooLarge(f"{len(ids)} memories are too many at once", fix=f"share at most {MAX_SHARED_AT_ONCE} at a time")
+    make_copy.require_mode(refresh)
     space_paths.require_space_name(to)
-    return tuple(_one_of_many(parts, actor, memory_id, to, refresh) for memory_id in ids)
+    return tuple(_one_of_many(engines, actor, memory_id, to, refresh) for memory_id in ids)
 
 
-def _one_of_many(parts: Parts, actor: Actor, memory_id: str, to: str, refresh: str) -> Sharing:
+def _one_of_many(engines: Engines, actor: Actor, memory_id: str, to: str, refresh: str) -> ShareReceipt:
     try:
-        return share(parts, actor, memory_id, to, refresh=refresh)
+        return share(engines, actor, memory_id, to, refresh=refresh)
     except CommonbookError as error:
-        return Sharing(id="", source=memory_id, space=to, new=False, error=f"{error.type}: {error.message}")
+        return ShareReceipt(id="", source=memory_id, space=to, new=False, error=f"{error.type}: {error.message}")
 
 
-def share_with(parts: Parts, actor: Actor, memory_id: str, principal: str, *, refresh: str = LIVE) -> Sharing:
+def share_with(engines: Engines, actor: Actor, memory_id: str, principal: str, *, refresh: str = LIVE) -> ShareReceipt:
     """Share a memory with one principal alone: into a space that only the two can read."""
-    memory_id = validation.memory_id(memory_id)
-    make_copy.mode(refresh)
+    memory_id = validation.validate_memory_id(memory_id)
+    make_copy.require_mode(refresh)
     principal = authentication.principal_name(principal)
     if principal == actor.principal:
         raise BadInput(
             "a memory is shared with somebody else", fix="name another principal, or `share` it into a space"
         )
 
-    def operation(ctx: WriteContext) -> Sharing:
-        source = ctx.look_at(memory_id)
+    def operation(ctx: WriteContext) -> ShareReceipt:
+        source = ctx.require_readable(memory_id)
         rate_limits.count(ctx.tx, ctx.actor, rate_limit_rows.SHARE)
-        return make_copy.copied(ctx, source, _between(ctx, principal), refresh)
+        return make_copy.make_copy(ctx, source, _between(ctx, principal), refresh)
 
-    return write(parts, actor, operation)
+    return write(engines, actor, operation)
 
 
 def _between(ctx: WriteContext, principal: str) -> Space:
     """Return the space of the actor and a principal, made and granted to just these two if it is not there."""
     both = sorted({ctx.actor.principal, principal})
-    name = f"{space_paths.BETWEEN}/{blake2b(' '.join(both).encode(), digest_size=8).hexdigest()}"
+    name = f"{space_paths.SHARED_BETWEEN}/{blake2b(' '.join(both).encode(), digest_size=8).hexdigest()}"
     there = any(space.name == name for space in ctx.spaces.values())
     space = ctx.system_space(name)
     if not there:
         for one in both:
             if one != LOCAL_OWNER:
-                grants.give(ctx.tx, Grant(one, space, WRITER, ctx.actor.principal, ctx.tx.now))
+                grants.put(ctx.tx, Grant(one, space, WRITER, ctx.actor.principal, ctx.tx.now))
                 ctx.log(space, "grant", (), principal=one, role=WRITER, expires=None)
     if space.id not in ctx.writable:
         raise permissions.refusal(ctx.actor, name)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from commonbook.model.ids import moment, stamp
+from commonbook.model.ids import format_time, parse_time
 from commonbook.model.spaces import ApiKey
 from commonbook.ports.database import Reading, Transaction
 
@@ -36,14 +36,14 @@ def add(tx: Transaction, key: ApiKey, hash_: str) -> None:
         principal=key.principal,
         label=key.label,
         limits=None if key.limits is None else json.dumps(key.limits),
-        created=stamp(key.created),
+        created=format_time(key.created),
         created_by=key.created_by,
-        expires=stamp(key.expires) if key.expires else None,
+        expires=format_time(key.expires) if key.expires else None,
         hash=hash_,
     )
 
 
-def known_by(tx: Reading, hash_: str) -> ApiKey | None:
+def find_by_hash(tx: Reading, hash_: str) -> ApiKey | None:
     """Return the key whose secret has this hash."""
     row = tx.row(f"SELECT {_COLUMNS} FROM api_key WHERE hash = :hash", hash=hash_)
     return _key(_KeyRow._make(row)) if row else None
@@ -51,16 +51,16 @@ def known_by(tx: Reading, hash_: str) -> ApiKey | None:
 
 def find(tx: Reading, key_id: str) -> ApiKey | None:
     """Return a key by its id."""
-    return finding(tx, key_id)()
+    return find_deferred(tx, key_id)()
 
 
-def finding(tx: Reading, key_id: str) -> Callable[[], ApiKey | None]:
+def find_deferred(tx: Reading, key_id: str) -> Callable[[], ApiKey | None]:
     """Ask for a key by its id, and return what waits for it."""
-    rows = tx.ask(f"SELECT {_COLUMNS} FROM api_key WHERE id = :id", id=key_id)
+    rows = tx.defer(f"SELECT {_COLUMNS} FROM api_key WHERE id = :id", id=key_id)
     return lambda: next((_key(row) for row in map(_KeyRow._make, rows())), None)
 
 
-def every(tx: Reading) -> list[ApiKey]:
+def get_all(tx: Reading) -> list[ApiKey]:
     """Return all keys, revoked and expired ones too, oldest first."""
     rows = tx.rows(f"SELECT {_COLUMNS} FROM api_key ORDER BY created, id")
     return [_key(row) for row in map(_KeyRow._make, rows)]
@@ -68,10 +68,10 @@ def every(tx: Reading) -> list[ApiKey]:
 
 def revoke(tx: Transaction, key_id: str) -> None:
     """Let a key open nothing from now on."""
-    tx.run("UPDATE api_key SET revoked = :now WHERE id = :id AND revoked IS NULL", now=stamp(tx.now), id=key_id)
+    tx.run("UPDATE api_key SET revoked = :now WHERE id = :id AND revoked IS NULL", now=format_time(tx.now), id=key_id)
 
 
-def opens(key: ApiKey, tx: Reading) -> bool:
+def is_valid(key: ApiKey, tx: Reading) -> bool:
     """Tell whether a key is good now."""
     return key.revoked is None and (key.expires is None or key.expires > tx.now)
 
@@ -83,8 +83,8 @@ def _key(row: _KeyRow) -> ApiKey:
         principal=row.principal,
         label=row.label,
         limits=limits,
-        created=moment(row.created),
+        created=parse_time(row.created),
         created_by=row.created_by,
-        expires=moment(row.expires) if row.expires else None,
-        revoked=moment(row.revoked) if row.revoked else None,
+        expires=parse_time(row.expires) if row.expires else None,
+        revoked=parse_time(row.revoked) if row.revoked else None,
     )

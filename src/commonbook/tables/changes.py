@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from commonbook.ports.database import Reading, Transaction
 
 
-def number(tx: Transaction, space: str, subjects: Sequence[str]) -> None:
+def assign_numbers(tx: Transaction, space: str, subjects: Sequence[str]) -> None:
     """Give each subject the next number of its space; a subject has only its newest number.
 
     Whoever numbers holds the log of the space, so that nobody else does. Of two who number the first changes of a space
@@ -27,17 +27,17 @@ def number(tx: Transaction, space: str, subjects: Sequence[str]) -> None:
     )
 
 
-def counts(tx: Reading) -> dict[str, int]:
+def last_numbers(tx: Reading) -> dict[str, int]:
     """Return the last number of each space."""
     return dict(tx.rows("SELECT space, last FROM change_count"))
 
 
-def total(tx: Reading) -> Callable[[], int]:
+def total_deferred(tx: Reading) -> Callable[[], int]:
     """Ask how many changes there were in all, and return what waits for it.
 
     Numbers only grow: as long as this is the same, so is every space's, and one need not read the row of each.
     """
-    rows = tx.ask("SELECT CAST(coalesce(sum(last), 0) AS BIGINT) FROM change_count")
+    rows = tx.defer("SELECT CAST(coalesce(sum(last), 0) AS BIGINT) FROM change_count")
     return lambda: next(int(count) for (count,) in rows())
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from commonbook.errors import BadInput
-from commonbook.model.memory import DETACHED, Link, Memory, Shared
-from commonbook.model.spaces import Spaces
+from commonbook.model.memory import DETACHED, CopyInfo, Link, Memory
+from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading, Transaction
 
 _AT_A_TIME: Final = 1000
@@ -20,7 +20,7 @@ def of_root(tx: Reading, root: str, space: str) -> str | None:
     return str(memory) if memory else None
 
 
-def tie(tx: Transaction, memory: Memory) -> bool:
+def bind(tx: Transaction, memory: Memory) -> bool:
     """Let a memory be the copy of its root in its space; tell whether it is, or another was there before."""
     if memory.shared is None or memory.source is None:
         return False
@@ -36,26 +36,28 @@ def tie(tx: Transaction, memory: Memory) -> bool:
     return of_root(tx, memory.shared.root, memory.space.id) == memory.id
 
 
-def untie(tx: Transaction, memory: Memory) -> None:
+def unbind(tx: Transaction, memory: Memory) -> None:
     """Let a memory no longer be anything's copy."""
     tx.run("DELETE FROM copy WHERE space = :space AND memory = :memory", space=memory.space.id, memory=memory.id)
 
 
-def require(memory: Memory) -> tuple[Shared, Link]:
+def require(memory: Memory) -> tuple[CopyInfo, Link]:
     """Return what makes a memory a copy, and its link to the source, or refuse what is none."""
     if memory.shared is None or memory.source is None:
         raise BadInput(f"memory {memory.id} is no copy", fix="`commonbook lineage` shows what was copied from where")
     return memory.shared, memory.source
 
 
-def is_tied(memory: Memory) -> bool:
+def is_bound(memory: Memory) -> bool:
     """Tell whether a memory is a live copy that still follows its source, however it does."""
     if memory.shared is None or memory.source is None:
         return False
     return memory.deleted is None and memory.shared.mode != DETACHED
 
 
-def behind(tx: Reading, source: str, *, revision: int, modes: Sequence[str], after: str = "", limit: int) -> list[str]:
+def outdated_copies(
+    tx: Reading, source: str, *, revision: int, modes: Sequence[str], after: str = "", limit: int
+) -> list[str]:
     """Return the copies that follow a memory so and have not taken this revision over, in the order of their ids."""
     rows = tx.rows(
         "SELECT copy.memory FROM copy JOIN link ON link.space = copy.space AND link.source = copy.memory"
@@ -71,7 +73,7 @@ def behind(tx: Reading, source: str, *, revision: int, modes: Sequence[str], aft
     return [memory for (memory,) in rows]
 
 
-def followed(tx: Reading, sources: Sequence[str], *, modes: Sequence[str]) -> frozenset[str]:
+def with_copies(tx: Reading, sources: Sequence[str], *, modes: Sequence[str]) -> frozenset[str]:
     """Return those of the memories that copies follow so."""
     found: set[str] = set()
     for at in range(0, len(sources), _AT_A_TIME):
@@ -84,7 +86,7 @@ def followed(tx: Reading, sources: Sequence[str], *, modes: Sequence[str]) -> fr
     return frozenset(found)
 
 
-def made_from(tx: Reading, sources: Sequence[str], *, limit: int) -> dict[str, str]:
+def copies_of(tx: Reading, sources: Sequence[str], *, limit: int) -> dict[str, str]:
     """Return the copies of these memories that still follow them, each with its source, at most so many."""
     found: dict[str, str] = {}
     for at in range(0, len(sources), _AT_A_TIME):
@@ -97,7 +99,7 @@ def made_from(tx: Reading, sources: Sequence[str], *, limit: int) -> dict[str, s
     return found
 
 
-def count(tx: Reading, spaces: Spaces) -> int:
+def count(tx: Reading, spaces: SpaceScope) -> int:
     """Return how many memories of these spaces follow a source."""
     (count,) = tx.row("SELECT count(*) FROM copy WHERE space IN :spaces", spaces=tuple(spaces)) or (0,)
     return int(count)
@@ -111,11 +113,11 @@ def derive(tx: Transaction, space: str, memories: Sequence[Memory], *, after: st
         after=after,
         upto="\U0010ffff" if last else memories[-1].id,
     )
-    tie_all(tx, memories)
+    bind_all(tx, memories)
 
 
-def tie_all(tx: Transaction, memories: Iterable[Memory]) -> None:
+def bind_all(tx: Transaction, memories: Iterable[Memory]) -> None:
     """Tie all that are copies; where two are of one root in one space, the first is."""
     for memory in memories:
-        if is_tied(memory):
-            tie(tx, memory)
+        if is_bound(memory):
+            bind(tx, memory)

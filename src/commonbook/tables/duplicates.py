@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from commonbook.model.spaces import Space, Spaces
+from commonbook.model.spaces import Space, SpaceScope
 from commonbook.ports.database import Reading
 from commonbook.tables.memories import digest
-from commonbook.text.near_duplicates import are_near, marks, words_of
+from commonbook.text.near_duplicates import are_near, fingerprints, words_of
 
 _LOOKED_AT: Final = 32
 _NEAR: Final = 5
 
 
-def same_text(tx: Reading, spaces: Spaces, text: str) -> str | None:
+def same_text(tx: Reading, spaces: SpaceScope, text: str) -> str | None:
     """Return the oldest live memory of the given spaces with this text, or None; having no text is no likeness."""
     if not spaces or not text.strip():
         return None
@@ -29,10 +29,10 @@ def same_text(tx: Reading, spaces: Spaces, text: str) -> str | None:
 
 def near_text(tx: Reading, space: Space, text: str) -> tuple[str, ...]:
     """Return live memories of a space that say nearly the same as a text in nearly the same words, the newest first."""
-    wanted = marks(text)
+    wanted = fingerprints(text)
     shared: Counter[str] = Counter()
     asked = [
-        tx.ask(
+        tx.defer(
             "SELECT memory FROM memory_mark WHERE space = :space AND mark = :mark ORDER BY memory DESC LIMIT :few",
             space=space.id,
             mark=mark,

@@ -14,7 +14,7 @@ from enum import Enum
 from hashlib import sha256
 from typing import Final, NamedTuple
 
-from commonbook.model.ids import stamp
+from commonbook.model.ids import format_time
 from commonbook.ports.database import Reading, Transaction
 from commonbook.ports.files import FileStat
 from commonbook.runtime.batches import in_batches
@@ -25,7 +25,7 @@ _FINE_TICKS_NS: Final = 20_000_000
 _COARSE_TICKS_NS: Final = 2_000_000_000
 
 
-class Base(NamedTuple):
+class SyncedFile(NamedTuple):
     """A file as last synchronised (a tuple: there are many of them)."""
 
     path: str
@@ -42,7 +42,7 @@ class Base(NamedTuple):
         return self.size == stat.size and self.mtime_ns == stat.mtime_ns and not self.young
 
 
-class Journal(NamedTuple):
+class JournalEntry(NamedTuple):
     """What is to become of a memory's file: this content at this path, or nothing at all (no path)."""
 
     memory: str
@@ -64,7 +64,7 @@ class Journal(NamedTuple):
         return tuple(dict.fromkeys(path for path, _ in self.issued))
 
 
-class Carried(NamedTuple):
+class WrittenFile(NamedTuple):
     """One row of the journal that was carried out: what now lies where, or that nothing does."""
 
     memory: str
@@ -74,14 +74,14 @@ class Carried(NamedTuple):
     stat: FileStat | None
 
 
-class Verdict(Enum):
+class SaveOrder(Enum):
     """Where a text that a person typed belongs in the history of its memory."""
 
     NEWER = "newer"
     EARLIER = "earlier"
 
 
-def judge(*, version: int | None, row_version: int, journal: Journal | None) -> Verdict:
+def place_in_history(*, version: int | None, row_version: int, journal: JournalEntry | None) -> SaveOrder:
     """Decide where a text that a person typed belongs in the history of its memory.
 
     It stands on top of what the row says if we were writing nothing; or if its front matter has the row's own
@@ -89,10 +89,10 @@ def judge(*, version: int | None, row_version: int, journal: Journal | None) -> 
     before it. Otherwise it belongs before what we wrote meanwhile.
     """
     if journal is None or version == row_version:
-        return Verdict.NEWER
+        return SaveOrder.NEWER
     if journal.seen is not None and version == journal.seen and journal.version == row_version:
-        return Verdict.NEWER
-    return Verdict.EARLIER
+        return SaveOrder.NEWER
+    return SaveOrder.EARLIER
 
 
 def content_hash(data: bytes) -> str:
@@ -100,7 +100,7 @@ def content_hash(data: bytes) -> str:
     return sha256(data).hexdigest()
 
 
-def is_young(stat: FileStat, now_ns: int) -> bool:
+def is_recent(stat: FileStat, now_ns: int) -> bool:
     """Tell whether a file was changed so recently that a second change could leave the same time on it."""
     ticks = _COARSE_TICKS_NS if stat.mtime_ns % 1_000_000_000 == 0 else _FINE_TICKS_NS
     return now_ns - stat.mtime_ns < ticks
@@ -108,16 +108,16 @@ def is_young(stat: FileStat, now_ns: int) -> bool:
 
 # --- bases
 
-_BASE: Final = ", ".join(Base._fields)
+_BASE: Final = ", ".join(SyncedFile._fields)
 
 
-def bases(tx: Reading) -> dict[str, Base]:
+def synced_files(tx: Reading) -> dict[str, SyncedFile]:
     """Return the base of every file, by path."""
     rows = tx.rows(f"SELECT {_BASE} FROM file")
-    return {base.path: base for base in map(Base._make, rows)}
+    return {base.path: base for base in map(SyncedFile._make, rows)}
 
 
-def looks(tx: Reading) -> dict[str, tuple[int, int]]:
+def expected_stats(tx: Reading) -> dict[str, tuple[int, int]]:
     """Return how every file should look, as a walk would tell it; one that is to be read anyway looks like none."""
     rows = tx.rows(
         "SELECT path, size, CASE WHEN young = 0 AND coalesce(trouble, '') <> :missing THEN mtime_ns ELSE -1 END"
@@ -127,29 +127,29 @@ def looks(tx: Reading) -> dict[str, tuple[int, int]]:
     return {path: (size, mtime_ns) for path, size, mtime_ns in rows}
 
 
-def base(tx: Reading, path: str) -> Base | None:
+def synced_file(tx: Reading, path: str) -> SyncedFile | None:
     """Return the base of one file."""
     row = tx.row(f"SELECT {_BASE} FROM file WHERE path = :path", path=path)
-    return Base._make(row) if row else None
+    return SyncedFile._make(row) if row else None
 
 
 def known_hashes(tx: Reading, memory: str) -> frozenset[str]:
     """Return every content of a memory's file that is not a person's: its bases and what we issued."""
-    row = journal(tx, [memory]).get(memory)
-    return agreed(bases_of(tx, [memory]).get(memory, [])) | (row.hashes if row else frozenset())
+    row = journal_entries(tx, [memory]).get(memory)
+    return readable_hashes(synced_files_of(tx, [memory]).get(memory, [])) | (row.hashes if row else frozenset())
 
 
-def agreed(bases: Iterable[Base]) -> frozenset[str]:
+def readable_hashes(bases: Iterable[SyncedFile]) -> frozenset[str]:
     """Return the contents on which files and memories agreed: not those that could not be read or understood."""
     return frozenset(base.hash for base in bases if base.trouble in {None, MISSING})
 
 
-def bases_of(tx: Reading, memories: Sequence[str]) -> dict[str, list[Base]]:
+def synced_files_of(tx: Reading, memories: Sequence[str]) -> dict[str, list[SyncedFile]]:
     """Return the bases of the files of some memories."""
-    found: dict[str, list[Base]] = {}
+    found: dict[str, list[SyncedFile]] = {}
     for some in in_batches(memories, _IDS_PER_QUERY):
         rows = tx.rows(f"SELECT {_BASE} FROM file WHERE memory IN :memories", memories=some)
-        for base in map(Base._make, rows):
+        for base in map(SyncedFile._make, rows):
             if base.memory is not None:
                 found.setdefault(base.memory, []).append(base)
     return found
@@ -166,7 +166,7 @@ def troubles_of(tx: Reading, memories: Sequence[str]) -> dict[tuple[str, str], s
     return found
 
 
-def set_base(
+def set_synced(
     tx: Transaction,
     path: str,
     stat: FileStat,
@@ -178,7 +178,7 @@ def set_base(
     now_ns: int | None = None,
 ) -> None:
     """Note how a file and its memory agree now, unless a newer version of the same memory is noted already."""
-    young = is_young(stat, time.time_ns() if now_ns is None else now_ns)
+    young = is_recent(stat, time.time_ns() if now_ns is None else now_ns)
     tx.run(
         "INSERT INTO file (path, memory, size, mtime_ns, young, hash, version, trouble)"
         " VALUES (:path, :memory, :size, :mtime_ns, :young, :hash, :version, :trouble)"
@@ -201,12 +201,12 @@ def set_trouble(tx: Transaction, path: str, trouble: str | None) -> None:
     tx.run("UPDATE file SET trouble = :trouble WHERE path = :path", path=path, trouble=trouble)
 
 
-def distrust(tx: Transaction) -> None:
+def force_read(tx: Transaction) -> None:
     """Let the next look read every file, whatever its size and time say."""
     tx.run("UPDATE file SET young = 1")
 
 
-def drop_base(tx: Transaction, path: str, memory: str | None) -> None:
+def drop_synced(tx: Transaction, path: str, memory: str | None) -> None:
     """Forget the file that a memory no longer has there; another memory's file at the path stays known."""
     tx.run("DELETE FROM file WHERE path = :path AND memory IS :memory", path=path, memory=memory)
 
@@ -216,10 +216,10 @@ def any_missing(tx: Reading) -> bool:
     return tx.row("SELECT 1 FROM file WHERE trouble = :missing LIMIT 1", missing=MISSING) is not None
 
 
-def troubles(tx: Reading) -> list[Base]:
+def troubles(tx: Reading) -> list[SyncedFile]:
     """Return the files with which something is wrong."""
     rows = tx.rows(f"SELECT {_BASE} FROM file WHERE trouble IS NOT NULL ORDER BY path")
-    return [Base._make(row) for row in rows]
+    return [SyncedFile._make(row) for row in rows]
 
 
 def counts(tx: Reading) -> tuple[int, int]:
@@ -245,11 +245,11 @@ class _JournalRow(NamedTuple):
 _JOURNAL: Final = ", ".join(_JournalRow._fields)
 
 
-def issue(
+def enqueue(
     tx: Transaction, wanted: Sequence[tuple[str, int, str | None, str | None]], *, seen: int | None = None
 ) -> None:
     """Ask for contents (memory, version, path, hash), or for no file; what was asked before stays known as ours."""
-    before = journal(tx, [memory for memory, *_ in wanted])
+    before = journal_entries(tx, [memory for memory, *_ in wanted])
     rows: list[dict[str, object]] = []
     for memory, version, path, hash_ in wanted:
         earlier = before[memory].issued if memory in before else ()
@@ -264,9 +264,9 @@ def issue(
     )
 
 
-def journal(tx: Reading, memories: Sequence[str]) -> dict[str, Journal]:
+def journal_entries(tx: Reading, memories: Sequence[str]) -> dict[str, JournalEntry]:
     """Return the journal's rows for some memories."""
-    found: dict[str, Journal] = {}
+    found: dict[str, JournalEntry] = {}
     for some in in_batches(memories, _IDS_PER_QUERY):
         rows = tx.rows(
             f"SELECT {_JOURNAL} FROM file_journal WHERE memory IN :memories",
@@ -281,7 +281,7 @@ def pending(tx: Reading) -> list[str]:
     return [memory for (memory,) in tx.rows("SELECT memory FROM file_journal ORDER BY memory")]
 
 
-def strike_off(tx: Transaction, carried: Iterable[Carried]) -> None:
+def mark_done(tx: Transaction, carried: Iterable[WrittenFile]) -> None:
     """Take what was carried out off the journal and let it be the base of its file.
 
     Only what the journal still asks for in just this form: anything else was issued or struck off since.
@@ -298,34 +298,34 @@ def strike_off(tx: Transaction, carried: Iterable[Carried]) -> None:
             continue
         tx.run("DELETE FROM file WHERE memory = :memory AND path <> :path", memory=one.memory, path=one.path or "")
         if one.path is not None and one.stat is not None and one.hash is not None:
-            set_base(tx, one.path, one.stat, one.hash, memory=one.memory, version=one.version)
+            set_synced(tx, one.path, one.stat, one.hash, memory=one.memory, version=one.version)
 
 
-def _journal(row: _JournalRow) -> Journal:
+def _journal(row: _JournalRow) -> JournalEntry:
     issued = tuple((path, hash_) for path, hash_ in json.loads(row.issued))
-    return Journal(row.memory, row.version, row.path, row.hash, issued, row.seen)
+    return JournalEntry(row.memory, row.version, row.path, row.hash, issued, row.seen)
 
 
 # --- paths that we left
 
 
-def leave(tx: Transaction, path: str, memory: str) -> None:
+def record_move(tx: Transaction, path: str, memory: str) -> None:
     """Note that we moved a memory's file away from a path: a save there still means that memory."""
     tx.run(
         "INSERT INTO file_left (path, memory, at) VALUES (:path, :memory, :at)"
         " ON CONFLICT (path) DO UPDATE SET memory = :memory, at = :at",
         path=path,
         memory=memory,
-        at=stamp(tx.now),
+        at=format_time(tx.now),
     )
 
 
-def left(tx: Reading, path: str) -> str | None:
+def moved_from(tx: Reading, path: str) -> str | None:
     """Return the memory whose file we moved away from a path, or None."""
     (memory,) = tx.row("SELECT memory FROM file_left WHERE path = :path", path=path) or (None,)
     return str(memory) if memory else None
 
 
-def arrive(tx: Transaction, path: str) -> None:
+def clear_former_path(tx: Transaction, path: str) -> None:
     """Note that a path is in use again."""
     tx.run("DELETE FROM file_left WHERE path = :path", path=path)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from commonbook.model.ids import moment, stamp
-from commonbook.model.spaces import ROLES, Grant, Spaces
+from commonbook.model.ids import format_time, parse_time
+from commonbook.model.spaces import ROLES, Grant, SpaceScope
 from commonbook.ports.database import Reading, Transaction
 
 
@@ -24,7 +24,7 @@ class _GrantRow(NamedTuple):
 _COLUMNS: Final = ", ".join(_GrantRow._fields)
 
 
-def give(tx: Transaction, grant: Grant) -> None:
+def put(tx: Transaction, grant: Grant) -> None:
     """Let a principal have a role on a space; the newest grant counts."""
     tx.run(
         f"INSERT INTO space_grant ({_COLUMNS})"
@@ -34,13 +34,13 @@ def give(tx: Transaction, grant: Grant) -> None:
         space=grant.space.id,
         principal=grant.principal,
         role=grant.role,
-        expires=stamp(grant.expires) if grant.expires else None,
+        expires=format_time(grant.expires) if grant.expires else None,
         granted_by=grant.granted_by,
-        granted_at=stamp(grant.granted_at),
+        granted_at=format_time(grant.granted_at),
     )
 
 
-def take(tx: Transaction, space: str, principal: str) -> bool:
+def remove(tx: Transaction, space: str, principal: str) -> bool:
     """Take a principal's grant on a space away; tell whether there was one."""
     return bool(
         tx.run(
@@ -49,7 +49,7 @@ def take(tx: Transaction, space: str, principal: str) -> bool:
     )
 
 
-def on(tx: Reading, spaces: Spaces) -> list[Grant]:
+def on_spaces(tx: Reading, spaces: SpaceScope) -> list[Grant]:
     """Return the grants on these spaces, expired ones too, by the names of space and principal."""
     if not spaces:
         return []
@@ -58,17 +58,17 @@ def on(tx: Reading, spaces: Spaces) -> list[Grant]:
     return sorted(found, key=lambda one: (one.space.name, one.principal))
 
 
-def held(tx: Reading, principal: str) -> Callable[[], list[tuple[str, str]]]:
+def roles_deferred(tx: Reading, principal: str) -> Callable[[], list[tuple[str, str]]]:
     """Ask which roles were granted to a principal on which spaces, and return what waits for them."""
-    rows = tx.ask(
+    rows = tx.defer(
         "SELECT space, role FROM space_grant WHERE principal = :principal AND (expires IS NULL OR expires > :now)",
         principal=principal,
-        now=stamp(tx.now),
+        now=format_time(tx.now),
     )
     return lambda: [(space, role) for space, role in rows()]
 
 
-def below(given: Sequence[tuple[str, str]], spaces: Spaces) -> dict[str, str]:
+def effective_roles(given: Sequence[tuple[str, str]], spaces: SpaceScope) -> dict[str, str]:
     """Return the highest role on each space of those given on it (by its id) and on the spaces above it."""
     by_name = {spaces[space].name: role for space, role in given if space in spaces}
     found = {}
@@ -81,17 +81,17 @@ def below(given: Sequence[tuple[str, str]], spaces: Spaces) -> dict[str, str]:
     return found
 
 
-def at_least(role: str, held: Mapping[str, str]) -> frozenset[str]:
+def spaces_with_role(role: str, held: Mapping[str, str]) -> frozenset[str]:
     """Return the spaces on which the role held is this one or a higher one."""
     return frozenset(space for space, own in held.items() if ROLES.index(own) >= ROLES.index(role))
 
 
-def _grant(row: _GrantRow, spaces: Spaces) -> Grant:
+def _grant(row: _GrantRow, spaces: SpaceScope) -> Grant:
     return Grant(
         space=spaces[row.space],
         principal=row.principal,
         role=row.role,
-        expires=moment(row.expires) if row.expires else None,
+        expires=parse_time(row.expires) if row.expires else None,
         granted_by=row.granted_by,
-        granted_at=moment(row.granted_at),
+        granted_at=parse_time(row.granted_at),
     )

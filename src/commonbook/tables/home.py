@@ -29,12 +29,12 @@ def forget(tx: Transaction, name: str) -> None:
     tx.run("DELETE FROM home WHERE name = :name", name=name)
 
 
-def whereabouts(tx: Transaction) -> Callable[[], list[Row]]:
+def moved_deferred(tx: Transaction) -> Callable[[], list[Row]]:
     """Ask whether the book is here, for `require_here`, and return what waits for the answer."""
-    return tx.ask("SELECT name, value FROM home WHERE name IN ('moved_to', 'moving_from')")
+    return tx.defer("SELECT name, value FROM home WHERE name IN ('moved_to', 'moving_from')")
 
 
-def require_here(facts: Iterable[Row]) -> None:
+def require_not_moved(facts: Iterable[Row]) -> None:
     """Refuse to change a book that was moved elsewhere, or is still being moved to this place."""
     for name, value in facts:
         if name == "moved_to":

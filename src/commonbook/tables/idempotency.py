@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from commonbook.errors import KeyConflict
-from commonbook.model.ids import stamp
-from commonbook.ports.database import Overtaken, Reading, Transaction
+from commonbook.model.ids import format_time
+from commonbook.ports.database import Reading, RetryTransaction, Transaction
 
 
 def first_answer(tx: Reading, *, space: str, principal: str, key: str, content: str) -> str | None:
@@ -41,7 +41,7 @@ def answers(tx: Reading, *, space: str, principal: str, prefix: str) -> dict[str
     return {key: (content, answer) for key, content, answer in rows}
 
 
-def several(
+def find_many(
     tx: Reading, *, spaces: Sequence[str], principal: str, keys: Sequence[str]
 ) -> dict[str, tuple[str, str, str]]:
     """Return (space, content, answer) of those of the keys that were used in any of the spaces."""
@@ -69,10 +69,10 @@ def claim(tx: Transaction, *, space: str, principal: str, key: str, content: str
         key=key,
         content=content,
         answer=answer,
-        at=stamp(tx.now),
+        at=format_time(tx.now),
     )
     if not kept:
-        raise Overtaken
+        raise RetryTransaction
 
 
 def remember(tx: Transaction, *, space: str, principal: str, key: str, content: str, answer: str) -> None:
@@ -86,5 +86,5 @@ def remember(tx: Transaction, *, space: str, principal: str, key: str, content: 
         key=key,
         content=content,
         answer=answer,
-        at=stamp(tx.now),
+        at=format_time(tx.now),
     )

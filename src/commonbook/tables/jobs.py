@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from commonbook.model.ids import moment, new_id, stamp
-from commonbook.model.spaces import Spaces
+from commonbook.model.ids import format_time, new_id, parse_time
+from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading, Transaction
 
 LEASE: Final = timedelta(seconds=60)
@@ -66,7 +66,7 @@ class Job(NamedTuple):
     created: datetime
 
 
-def ask(tx: Transaction, *, space: str, kind: str, subject: str, due: datetime) -> None:
+def enqueue(tx: Transaction, *, space: str, kind: str, subject: str, due: datetime) -> None:
     """Ask for work on a subject; if it is asked for already, at the earlier of both times.
 
     What went wrong before keeps its pause, however often it is asked for meanwhile.
@@ -84,26 +84,26 @@ def ask(tx: Transaction, *, space: str, kind: str, subject: str, due: datetime) 
                 "space": space,
                 "kind": kind,
                 "subject": subject,
-                "due": stamp(due),
-                "now": stamp(tx.now),
+                "due": format_time(due),
+                "now": format_time(tx.now),
             }
         ],
     )
 
 
-def take(tx: Transaction, spaces: Spaces, *, kinds: tuple[str, ...]) -> Job | None:
+def take(tx: Transaction, spaces: SpaceScope, *, kinds: tuple[str, ...]) -> Job | None:
     """Take the job that is longest due in these spaces: one that waits, or one whose worker has lost its lease."""
     # What every worker died of is not tried for ever: it would take the next one along.
     tx.run(
         "UPDATE job SET state = 'failed', lease = NULL, leased_until = NULL, error = 'its worker died each time'"
         f" WHERE {_OVER} AND attempts >= :attempts",
         attempts=ATTEMPTS,
-        now=stamp(tx.now),
-        longest_lease=stamp(tx.now + _LONGEST_LEASE),
+        now=format_time(tx.now),
+        longest_lease=format_time(tx.now + _LONGEST_LEASE),
     )
     row = tx.row(
         f"SELECT {_COLUMNS} FROM job WHERE kind IN :kinds AND space IN :spaces AND ({_READY})"
-        f" ORDER BY due, id LIMIT 1{tx.claiming}",
+        f" ORDER BY due, id LIMIT 1{tx.skip_locked}",
         kinds=kinds,
         spaces=tuple(spaces),
         **_times(tx.now),
@@ -116,20 +116,20 @@ def take(tx: Transaction, spaces: Spaces, *, kinds: tuple[str, ...]) -> Job | No
         "UPDATE job SET state = 'running', lease = :lease, leased_until = :until, attempts = attempts + 1"
         " WHERE id = :id",
         lease=lease,
-        until=stamp(tx.now + LEASE),
+        until=format_time(tx.now + LEASE),
         id=job.id,
     )
     return job._replace(state="running", lease=lease, attempts=job.attempts + 1)
 
 
-def hold_on(tx: Transaction, job: Job) -> bool:
+def extend_lease(tx: Transaction, job: Job) -> bool:
     """Lengthen the lease of a job that goes on; False if it is another's by now."""
-    until = stamp(tx.now + LEASE)
+    until = format_time(tx.now + LEASE)
     sql = "UPDATE job SET leased_until = :until WHERE id = :id AND lease = :lease"
     return tx.run(sql, until=until, id=job.id, lease=job.lease) == 1
 
 
-def done(tx: Transaction, job: Job) -> bool:
+def finish(tx: Transaction, job: Job) -> bool:
     """Strike a job off, and what had failed on its subject; False if the lease is another's by now."""
     if not _strike(tx, job):
         return False
@@ -137,15 +137,15 @@ def done(tx: Transaction, job: Job) -> bool:
     return True
 
 
-def later(tx: Transaction, job: Job, due: datetime) -> bool:
+def reschedule(tx: Transaction, job: Job, due: datetime) -> bool:
     """Put a job back that went well and is to be looked at again; what was asked for meanwhile stands."""
-    if not done(tx, job):
+    if not finish(tx, job):
         return False
-    ask(tx, space=job.space, kind=job.kind, subject=job.subject, due=due)
+    enqueue(tx, space=job.space, kind=job.kind, subject=job.subject, due=due)
     return True
 
 
-def failed(tx: Transaction, job: Job, error: str) -> bool:
+def fail(tx: Transaction, job: Job, error: str) -> bool:
     """Put a job back that went wrong, for a later time; after the last attempt, aside."""
     if not _strike(tx, job):
         return False
@@ -167,10 +167,10 @@ def failed(tx: Transaction, job: Job, error: str) -> bool:
         kind=job.kind,
         subject=job.subject,
         state=state,
-        due=stamp(tx.now + pause),
+        due=format_time(tx.now + pause),
         attempts=job.attempts,
         error=error[:500],
-        created=stamp(job.created),
+        created=format_time(job.created),
     )
     return True
 
@@ -187,16 +187,16 @@ def _forget_failures(tx: Transaction, job: Job) -> None:
     )
 
 
-def retry(tx: Transaction, spaces: Spaces) -> int:
+def retry(tx: Transaction, spaces: SpaceScope) -> int:
     """Let everything that failed in these spaces be tried again, now."""
-    again = [job for job in listed(tx, state="failed") if job.space in spaces]
+    again = [job for job in in_state(tx, state="failed") if job.space in spaces]
     for job in again:
         tx.run("DELETE FROM job WHERE id = :id", id=job.id)
-        ask(tx, space=job.space, kind=job.kind, subject=job.subject, due=tx.now)
+        enqueue(tx, space=job.space, kind=job.kind, subject=job.subject, due=tx.now)
     return len(again)
 
 
-def counts(tx: Reading, spaces: Spaces) -> tuple[int, int]:
+def counts(tx: Reading, spaces: SpaceScope) -> tuple[int, int]:
     """Return how many jobs in the given spaces wait or are under way, and how many failed."""
     rows = tx.rows("SELECT space, state, count(*) FROM job GROUP BY space, state")
     found = [(state, count) for space, state, count in rows if space in spaces]
@@ -204,13 +204,13 @@ def counts(tx: Reading, spaces: Spaces) -> tuple[int, int]:
     return sum(count for _, count in found) - failures, failures
 
 
-def listed(tx: Reading, *, state: str) -> list[Job]:
+def in_state(tx: Reading, *, state: str) -> list[Job]:
     """Return the jobs in a state, the longest due first."""
     rows = tx.rows(f"SELECT {_COLUMNS} FROM job WHERE state = :state ORDER BY due, id", state=state)
     return [_job(row) for row in map(_JobRow._make, rows)]
 
 
-def waiting(tx: Reading, kind: str, subjects: Sequence[str]) -> frozenset[str]:
+def already_queued(tx: Reading, kind: str, subjects: Sequence[str]) -> frozenset[str]:
     """Return those of the subjects on which such work is asked for already."""
     rows = tx.rows(
         "SELECT subject FROM job WHERE state = 'waiting' AND kind = :kind AND subject IN :subjects",
@@ -220,7 +220,7 @@ def waiting(tx: Reading, kind: str, subjects: Sequence[str]) -> frozenset[str]:
     return frozenset(subject for (subject,) in rows)
 
 
-def is_due(tx: Reading, spaces: Spaces, *, kinds: tuple[str, ...], now: datetime) -> bool:
+def is_due(tx: Reading, spaces: SpaceScope, *, kinds: tuple[str, ...], now: datetime) -> bool:
     """Tell whether there is a job to take in these spaces."""
     row = tx.row(
         f"SELECT 1 FROM job WHERE kind IN :kinds AND space IN :spaces AND ({_READY}) LIMIT 1",
@@ -232,7 +232,11 @@ def is_due(tx: Reading, spaces: Spaces, *, kinds: tuple[str, ...], now: datetime
 
 
 def _times(now: datetime) -> dict[str, str]:
-    return {"now": stamp(now), "longest_lease": stamp(now + _LONGEST_LEASE), "longest_wait": stamp(now + LONGEST_WAIT)}
+    return {
+        "now": format_time(now),
+        "longest_lease": format_time(now + _LONGEST_LEASE),
+        "longest_wait": format_time(now + LONGEST_WAIT),
+    }
 
 
 def _job(row: _JobRow) -> Job:
@@ -242,9 +246,9 @@ def _job(row: _JobRow) -> Job:
         kind=row.kind,
         subject=row.subject,
         state=row.state,
-        due=moment(row.due),
+        due=parse_time(row.due),
         attempts=row.attempts,
         lease=row.lease,
         error=row.error,
-        created=moment(row.created),
+        created=parse_time(row.created),
     )

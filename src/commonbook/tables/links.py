@@ -6,27 +6,27 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from commonbook.model.memory import RELATIONS, Link, Memory
-from commonbook.model.spaces import Spaces
+from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading, Transaction
 
 _AT_A_TIME: Final = 1000
 
 
 def incoming(
-    tx: Reading, spaces: Spaces, targets: Sequence[str], *, relations: Sequence[str] = RELATIONS
+    tx: Reading, spaces: SpaceScope, targets: Sequence[str], *, relations: Sequence[str] = RELATIONS
 ) -> list[Link]:
     """Return the links that come in from memories of the given spaces, by these relations."""
-    return asking(tx, spaces, targets, relations=relations)()
+    return incoming_deferred(tx, spaces, targets, relations=relations)()
 
 
-def asking(
-    tx: Reading, spaces: Spaces, targets: Sequence[str], *, relations: Sequence[str] = RELATIONS
+def incoming_deferred(
+    tx: Reading, spaces: SpaceScope, targets: Sequence[str], *, relations: Sequence[str] = RELATIONS
 ) -> Callable[[], list[Link]]:
     """Ask for the links that come `incoming`, and return what waits for them."""
     if not targets:
         return list
     # Of every space, and only then those that count: mostly there are few, and of spaces there may be hundreds.
-    rows = tx.ask(
+    rows = tx.defer(
         "SELECT space, source, relation, target, revision FROM link"
         " WHERE target IN :targets AND relation IN :relations ORDER BY target, relation, source",
         targets=targets,
@@ -39,7 +39,7 @@ def asking(
     ]
 
 
-def from_anywhere(tx: Reading, targets: Sequence[str], *, relations: Sequence[str]) -> list[Link]:
+def incoming_any_space(tx: Reading, targets: Sequence[str], *, relations: Sequence[str]) -> list[Link]:
     """Return the links that come in by these relations from any space, for what nobody is shown."""
     found: list[Link] = []
     for at in range(0, len(targets), _AT_A_TIME):

@@ -15,12 +15,12 @@ from typing import Final, NamedTuple
 
 from commonbook.errors import BadInput
 from commonbook.markdown import front_matter
-from commonbook.model.ids import moment, stamp
-from commonbook.model.invalidation import Because, Notice
-from commonbook.model.memory import Filter, Link, Memory, Shared
-from commonbook.model.spaces import Spaces
-from commonbook.ports.database import Overtaken, Reading, Row, Transaction
-from commonbook.text.near_duplicates import marks
+from commonbook.model.ids import format_time, parse_time
+from commonbook.model.invalidation import Notice, SupersedeReason
+from commonbook.model.memory import CopyInfo, Filter, Link, Memory
+from commonbook.model.spaces import SpaceScope
+from commonbook.ports.database import Reading, RetryTransaction, Row, Transaction
+from commonbook.text.near_duplicates import fingerprints
 
 
 class _MemoryRow(NamedTuple):
@@ -72,24 +72,24 @@ _AT_A_TIME: Final = 1000
 # --- writing
 
 
-def hold(tx: Transaction, ids: Iterable[str]) -> set[str]:
+def lock(tx: Transaction, ids: Iterable[str]) -> set[str]:
     """Let nobody else change these memories until the transaction ends; what is read of them then holds.
 
     Whoever needs several takes them in one order, so that no two wait for each other. Return the spaces that they are
     in, where there was anything to be held.
     """
     wanted = sorted(set(ids))
-    if not tx.locking or not wanted:
+    if not tx.for_update or not wanted:
         return set()
     rows = tx.rows(
         "SELECT memory.id, memory.space FROM place JOIN memory ON memory.space = place.space AND memory.id = place.id"
-        f" WHERE place.id IN :ids ORDER BY memory.id{tx.locking} OF memory",
+        f" WHERE place.id IN :ids ORDER BY memory.id{tx.for_update} OF memory",
         ids=wanted,
     )
     held: dict[str, str] = dict(rows)
     # One that went into another space while we waited is another row there.
-    if places(tx, sorted(set(wanted) - held.keys())):
-        raise Overtaken
+    if spaces_of(tx, sorted(set(wanted) - held.keys())):
+        raise RetryTransaction
     return set(held.values())
 
 
@@ -175,7 +175,7 @@ def _add_marks(tx: Transaction, memories: Iterable[Memory]) -> None:
         {"space": memory.space.id, "mark": mark, "memory": memory.id}
         for memory in memories
         if memory.kind != "notice"  # they are all alike, and nobody writes one
-        for mark in marks(memory.text)
+        for mark in fingerprints(memory.text)
     ]
     if marked:
         tx.run_many("INSERT INTO memory_mark (space, mark, memory) VALUES (:space, :mark, :memory)", marked)
@@ -184,7 +184,7 @@ def _add_marks(tx: Transaction, memories: Iterable[Memory]) -> None:
 # --- reading
 
 
-def find(tx: Reading, spaces: Spaces, memory_id: str) -> Memory | None:
+def find(tx: Reading, spaces: SpaceScope, memory_id: str) -> Memory | None:
     """Return a memory of the given spaces, a deleted one too, or None."""
     (space,) = tx.row("SELECT space FROM place WHERE id = :id", id=memory_id) or (None,)
     if space is None or space not in spaces:
@@ -197,27 +197,27 @@ def find(tx: Reading, spaces: Spaces, memory_id: str) -> Memory | None:
     return _memory(row, spaces) if row else None
 
 
-def known(tx: Reading, memory_id: str) -> bool:
+def exists(tx: Reading, memory_id: str) -> bool:
     """Tell whether the id is in use, by a deleted memory too, in any space."""
     return tx.row("SELECT 1 FROM place WHERE id = :id", id=memory_id) is not None
 
 
-def places(tx: Reading, ids: Sequence[str]) -> dict[str, str]:
+def spaces_of(tx: Reading, ids: Sequence[str]) -> dict[str, str]:
     """Return the space of each of these memories that there is."""
     return dict(tx.rows("SELECT id, space FROM place WHERE id IN :ids", ids=tuple(ids))) if ids else {}
 
 
-def several(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, Memory]:
+def get_many(tx: Reading, spaces: SpaceScope, ids: Sequence[str]) -> dict[str, Memory]:
     """Return those of the memories that are in the given spaces, by id."""
     return _several(tx, spaces, ids, _QUALIFIED)
 
 
-def outlines(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, Memory]:
+def get_headers(tx: Reading, spaces: SpaceScope, ids: Sequence[str]) -> dict[str, Memory]:
     """Return the same without texts and layouts, which can be long: for those who only look how they stand."""
     return _several(tx, spaces, ids, _WITHOUT_TEXT)
 
 
-def everywhere(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, Memory]:
+def get_headers_any_space(tx: Reading, spaces: SpaceScope, ids: Sequence[str]) -> dict[str, Memory]:
     """Return the same of memories wherever they are; `spaces` are all there are.
 
     Overtaken if one is in a space that was made since those were looked up.
@@ -225,14 +225,16 @@ def everywhere(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, Mem
     found: dict[str, Memory] = {}
     for at in range(0, len(ids), _AT_A_TIME):
         some = ids[at : at + _AT_A_TIME]
-        there = outlines(tx, spaces, some)
-        if len(there) < len(some) and not spaces.keys() >= set(places(tx, sorted(set(some) - there.keys())).values()):
-            raise Overtaken
+        there = get_headers(tx, spaces, some)
+        if len(there) < len(some) and not spaces.keys() >= set(
+            spaces_of(tx, sorted(set(some) - there.keys())).values()
+        ):
+            raise RetryTransaction
         found |= there
     return found
 
 
-def _several(tx: Reading, spaces: Spaces, ids: Sequence[str], columns: str) -> dict[str, Memory]:
+def _several(tx: Reading, spaces: SpaceScope, ids: Sequence[str], columns: str) -> dict[str, Memory]:
     if not ids or not spaces:
         return {}
     # By their places, crossed in this order: with many spaces, each id would be looked for in each of them.
@@ -247,7 +249,7 @@ def _several(tx: Reading, spaces: Spaces, ids: Sequence[str], columns: str) -> d
 
 def page(
     tx: Reading,
-    spaces: Spaces,
+    spaces: SpaceScope,
     chosen: Filter,
     *,
     since: datetime | None = None,
@@ -258,20 +260,20 @@ def page(
     """Return the newest memories of the given spaces that the filter lets through, after a cursor (created, id)."""
     sql, params = _page_query(chosen, since=since, until=until, after=after)
     # One question for each space, which its index answers in order, and only then the rows of those that are shown.
-    asked = [tx.ask(sql, space=space, limit=limit, **params) for space in spaces]
+    asked = [tx.defer(sql, space=space, limit=limit, **params) for space in spaces]
     newest = list(islice(heapq.merge(*(found() for found in asked), reverse=True), limit))
     chosen_ids: dict[str, list[str]] = {}
     for _, memory_id, space in newest:
         chosen_ids.setdefault(space, []).append(memory_id)
     there: dict[str, Memory] = {}
     for space, ids in chosen_ids.items():
-        there |= several(tx, {space: spaces[space]}, ids)
+        there |= get_many(tx, {space: spaces[space]}, ids)
     return [there[memory_id] for _, memory_id, _ in newest]
 
 
 def cursor_position(memory: Memory) -> tuple[str, str]:
     """Return the cursor behind a memory of a page."""
-    return stamp(memory.created), memory.id
+    return format_time(memory.created), memory.id
 
 
 def _page_query(
@@ -287,10 +289,10 @@ def _page_query(
     # When something happened: as it says itself, else when it was written down.
     if since is not None:
         conditions.append("coalesce(occurred, created) >= :since")
-        params["since"] = stamp(since)
+        params["since"] = format_time(since)
     if until is not None:
         conditions.append("coalesce(occurred, created) <= :until")
-        params["until"] = stamp(until)
+        params["until"] = format_time(until)
     if after is not None:
         conditions.append("(created, id) < (:created, :id)")
         params["created"], params["id"] = after
@@ -314,7 +316,7 @@ def _page_query(
     return sql, params
 
 
-def starting(tx: Reading, spaces: Spaces, part: str, *, limit: int) -> list[str]:
+def find_by_digits(tx: Reading, spaces: SpaceScope, part: str, *, limit: int) -> list[str]:
     """Return ids that begin or end with these digits: those of live memories, or if there are none, of deleted ones."""
     if not spaces:
         return []
@@ -337,7 +339,7 @@ def starting(tx: Reading, spaces: Spaces, part: str, *, limit: int) -> list[str]
     return []
 
 
-def in_space(tx: Reading, spaces: Spaces, space: str, *, after: str = "", limit: int = 500) -> list[Memory]:
+def in_space(tx: Reading, spaces: SpaceScope, space: str, *, after: str = "", limit: int = 500) -> list[Memory]:
     """Return the memories of one space, deleted ones too, in the order of their ids."""
     rows = tx.rows(
         f"SELECT {_COLUMNS} FROM memory WHERE space = :space AND id > :after ORDER BY id LIMIT :limit",
@@ -348,7 +350,7 @@ def in_space(tx: Reading, spaces: Spaces, space: str, *, after: str = "", limit:
     return [_memory(row, spaces) for row in rows]
 
 
-def counts(tx: Reading, spaces: Spaces) -> tuple[dict[str, int], int, int]:
+def counts(tx: Reading, spaces: SpaceScope) -> tuple[dict[str, int], int, int]:
     """Return how many live memories there are of each kind, how many deleted ones, and how many links the live have."""
     kinds: dict[str, int] = {}
     deleted = links = 0
@@ -391,8 +393,8 @@ def _values(memory: Memory) -> dict[str, object]:
         "tags": json.dumps(memory.tags, ensure_ascii=False),
         "links": json.dumps([(link.relation, link.target, link.revision) for link in memory.links]),
         "author": memory.author,
-        "created": stamp(memory.created),
-        "updated": stamp(memory.updated),
+        "created": format_time(memory.created),
+        "updated": format_time(memory.updated),
         "importance": memory.importance,
         "occurred": _stamp(memory.occurred),
         "valid_from": _stamp(memory.valid_from),
@@ -401,7 +403,7 @@ def _values(memory: Memory) -> dict[str, object]:
         "revision": memory.revision,
         "version": memory.version,
         "revised_by": memory.revised_by,
-        "revised_at": stamp(memory.revised_at),
+        "revised_at": format_time(memory.revised_at),
         "revised_how": memory.revised_how,
         "path": memory.path,
         "layout": memory.layout,
@@ -417,12 +419,12 @@ def _judged(memory: Memory) -> str | None:
     """Write what a memory says of doubts, as its file does; most say nothing."""
     if memory.notice is None and not memory.decisions and not memory.because:
         return None
-    notice = [*memory.notice[:3], stamp(memory.notice.at)] if memory.notice else None
+    notice = [*memory.notice[:3], format_time(memory.notice.at)] if memory.notice else None
     decisions = [front_matter.decision_line(one) for one in memory.decisions]
     return json.dumps([notice, decisions, memory.because], ensure_ascii=False)
 
 
-def _memory(row: Row, spaces: Spaces) -> Memory:
+def _memory(row: Row, spaces: SpaceScope) -> Memory:
     # Straight into locals: thousands are read at once, and a named tuple on the way would cost a tenth more.
     # `make lint` checks that these are the fields of `_MemoryRow`, in its order.
     (
@@ -439,8 +441,8 @@ def _memory(row: Row, spaces: Spaces) -> Memory:
         tags=() if tags == "[]" else tuple(json.loads(tags)),
         links=() if links == "[]" else tuple(Link(id_, *link) for link in json.loads(links)),
         author=author,
-        created=moment(created),
-        updated=moment(updated),
+        created=parse_time(created),
+        updated=parse_time(updated),
         importance=importance,
         occurred=_moment(occurred),
         valid_from=_moment(valid_from),
@@ -449,30 +451,30 @@ def _memory(row: Row, spaces: Spaces) -> Memory:
         revision=revision,
         version=version,
         revised_by=revised_by,
-        revised_at=moment(revised_at),
+        revised_at=parse_time(revised_at),
         revised_how=revised_how,
         path=path,
         layout=layout,
         deleted=_moment(deleted),
         session=session,
-        shared=Shared.read(shared) if shared else None,
+        shared=CopyInfo.read(shared) if shared else None,
     )
     if judged is None:
         return memory
     notice, decisions, because = json.loads(judged)
     return memory._replace(
-        notice=Notice(notice[0], notice[1], notice[2], moment(notice[3])) if notice else None,
+        notice=Notice(notice[0], notice[1], notice[2], parse_time(notice[3])) if notice else None,
         decisions=tuple(front_matter.decision_of(line) for line in decisions),
-        because=tuple(Because(*one) for one in because),
+        because=tuple(SupersedeReason(*one) for one in because),
     )
 
 
 def _stamp(time: datetime | None) -> str | None:
-    return stamp(time) if time else None
+    return format_time(time) if time else None
 
 
 def _moment(text: str | None) -> datetime | None:
-    return moment(text) if text else None
+    return parse_time(text) if text else None
 
 
 def page_cursor(memory: Memory) -> str:

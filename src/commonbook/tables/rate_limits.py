@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from typing import Final, NamedTuple
 
-from commonbook.model.ids import moment, stamp
-from commonbook.model.sharing import EVERYBODY, Limit
+from commonbook.model.ids import format_time, parse_time
+from commonbook.model.sharing import EVERYBODY, RateLimit
 from commonbook.ports.database import Reading, Transaction
 
 SHARE: Final = "share"
@@ -34,7 +34,7 @@ class _LimitRow(NamedTuple):
 _COLUMNS: Final = ", ".join(_LimitRow._fields)
 
 
-def put(tx: Transaction, limit: Limit) -> None:
+def put(tx: Transaction, limit: RateLimit) -> None:
     """Set a limit for a principal, or for everybody who has none of its own."""
     tx.run(
         f"INSERT INTO rate_limit ({_COLUMNS}) VALUES (:principal, :action, :per_minute, :set_by, :set_at)"
@@ -44,7 +44,7 @@ def put(tx: Transaction, limit: Limit) -> None:
         action=limit.action,
         per_minute=limit.per_minute,
         set_by=limit.set_by,
-        set_at=stamp(tx.now),
+        set_at=format_time(tx.now),
     )
 
 
@@ -55,13 +55,13 @@ def drop(tx: Transaction, principal: str, action: str) -> None:
     )
 
 
-def every(tx: Reading) -> list[Limit]:
+def get_all(tx: Reading) -> list[RateLimit]:
     """Return all limits that somebody has set."""
     rows = tx.rows(f"SELECT {_COLUMNS} FROM rate_limit ORDER BY action, principal")
     return [_limit(row) for row in map(_LimitRow._make, rows)]
 
 
-def holding(tx: Reading, principal: str, action: str) -> Limit:
+def limit_for(tx: Reading, principal: str, action: str) -> RateLimit:
     """Return the limit that holds for a principal: its own, else everybody's, else ours."""
     rows = tx.rows(
         f"SELECT {_COLUMNS} FROM rate_limit WHERE action = :action AND principal IN :whose",
@@ -69,7 +69,7 @@ def holding(tx: Reading, principal: str, action: str) -> Limit:
         whose=(principal, EVERYBODY),
     )
     found = {row.principal: _limit(row) for row in map(_LimitRow._make, rows)}
-    return found.get(principal) or found.get(EVERYBODY) or Limit(EVERYBODY, action, DEFAULTS[action])
+    return found.get(principal) or found.get(EVERYBODY) or RateLimit(EVERYBODY, action, DEFAULTS[action])
 
 
 def count(tx: Transaction, principal: str, action: str, per_minute: int) -> float:
@@ -80,7 +80,7 @@ def count(tx: Transaction, principal: str, action: str, per_minute: int) -> floa
         action=action,
     )
     (counted,) = tx.row(
-        f"SELECT counts FROM rate_count WHERE principal = :principal AND action = :action{tx.locking}",
+        f"SELECT counts FROM rate_count WHERE principal = :principal AND action = :action{tx.for_update}",
         principal=principal,
         action=action,
     ) or ("{}",)
@@ -121,5 +121,5 @@ def _wait(counts: dict[int, int], now: float, per_minute: int) -> float:
     return 0.0
 
 
-def _limit(row: _LimitRow) -> Limit:
-    return Limit(row.principal, row.action, row.per_minute, row.set_by, moment(row.set_at))
+def _limit(row: _LimitRow) -> RateLimit:
+    return RateLimit(row.principal, row.action, row.per_minute, row.set_by, parse_time(row.set_at))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from commonbook.model.ids import moment, stamp
+from commonbook.model.ids import format_time, parse_time
 from commonbook.model.memory import Memory, Revision
 from commonbook.ports.database import Reading, Transaction
 
@@ -52,14 +52,14 @@ def keep(tx: Transaction, memory: Memory, revision: Revision) -> None:
                 "title": revision.title,
                 "text": revision.text,
                 "author": revision.author,
-                "at": stamp(revision.at),
+                "at": format_time(revision.at),
                 "how": revision.how,
             }
         ],
     )
 
 
-def past(tx: Reading, memory: Memory) -> list[Revision]:
+def older(tx: Reading, memory: Memory) -> list[Revision]:
     """Return the past revisions of a memory, oldest first."""
     rows = tx.rows(
         f"SELECT {_COLUMNS} FROM revision WHERE space = :space AND memory = :memory ORDER BY revision",
@@ -71,7 +71,7 @@ def past(tx: Reading, memory: Memory) -> list[Revision]:
 
 def _revision(row: _RevisionRow) -> Revision:
     return Revision(
-        revision=row.revision, title=row.title, text=row.text, author=row.author, at=moment(row.at), how=row.how
+        revision=row.revision, title=row.title, text=row.text, author=row.author, at=parse_time(row.at), how=row.how
     )
 
 

@@ -8,10 +8,10 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from commonbook.model.ids import moment, stamp
+from commonbook.model.ids import format_time, parse_time
 from commonbook.model.session import Message, Session
-from commonbook.model.spaces import Spaces
-from commonbook.ports.database import Overtaken, Reading, Row, Transaction
+from commonbook.model.spaces import SpaceScope
+from commonbook.ports.database import Reading, RetryTransaction, Row, Transaction
 from commonbook.runtime.batches import in_batches
 
 
@@ -88,20 +88,20 @@ def add(tx: Transaction, session: Session) -> None:
         id=session.id,
         parent=session.parent,
         tags=json.dumps(session.tags, ensure_ascii=False),
-        created=stamp(session.created),
+        created=format_time(session.created),
         closed=None,
         generation=session.generation,
         last=session.last,
     )
 
 
-def place(tx: Reading, session_id: str) -> str | None:
+def space_of(tx: Reading, session_id: str) -> str | None:
     """Return the space of a session, whoever may read it; None if there is no such session."""
     (space,) = tx.row("SELECT space FROM session_place WHERE id = :id", id=session_id) or (None,)
     return str(space) if space else None
 
 
-def goes_on_from(tx: Reading, session_id: str, other: str) -> bool:
+def descends_from(tx: Reading, session_id: str, other: str) -> bool:
     """Tell whether a session is another, or goes on from it, directly or through others."""
     if session_id == other:
         return True
@@ -119,7 +119,7 @@ def goes_on_from(tx: Reading, session_id: str, other: str) -> bool:
     return other in seen
 
 
-def find(tx: Reading, spaces: Spaces, session_id: str) -> Session | None:
+def find(tx: Reading, spaces: SpaceScope, session_id: str) -> Session | None:
     """Return a session of the given spaces."""
     row = tx.row(_COUNTED, id=session_id)
     if row is None:
@@ -129,7 +129,7 @@ def find(tx: Reading, spaces: Spaces, session_id: str) -> Session | None:
     return _session(session, spaces, unsettled=unsettled) if session.space in spaces else None
 
 
-class Taking:
+class LockedSession:
     """A session that nobody else may change or append to until the transaction ends, and what came before in it.
 
     All is asked for at once, and waited for when somebody looks. `client_ids` are those under which messages may have
@@ -145,22 +145,22 @@ class Taking:
         rows: Callable[[], list[Row]] | None = None,
     ) -> None:
         """Ask; `rows` is what was asked for already, if it was."""
-        locking = f"{tx.locking} OF session" if tx.locking else ""
-        self._rows = rows or tx.ask(_FIND.format(also="") + locking, id=session_id)
+        locking = f"{tx.for_update} OF session" if tx.for_update else ""
+        self._rows = rows or tx.defer(_FIND.format(also="") + locking, id=session_id)
         first, *others = dict.fromkeys(client_ids) or [None]
         # Asked behind the lock: a statement that waited for it sees messages as they were before it waited.
-        self._first = tx.ask(_FIRST, id=session_id, client_id=first)
+        self._first = tx.defer(_FIRST, id=session_id, client_id=first)
         # One by one, each by its key: asked for together, all of the session might be read for them.
-        self._others = [tx.ask(_BEFORE, id=session_id, client_id=other) for other in others]
+        self._others = [tx.defer(_BEFORE, id=session_id, client_id=other) for other in others]
 
-    def session(self, spaces: Spaces) -> Session | None:
+    def session(self, spaces: SpaceScope) -> Session | None:
         """Return the session, if there is one, in spaces of which its own must be one, if they are all.
 
         Nobody counts what is unsettled in it: from the first such message on, all count.
         """
         for row in map(_SessionRow._make, self._rows()):
             if row.space not in spaces:
-                raise Overtaken
+                raise RetryTransaction
             ((open_from, *_),) = self._first()
             return _session(row, spaces, unsettled=row.last - open_from + 1 if open_from else 0)
         return None
@@ -174,24 +174,24 @@ class Taking:
         return {row.client_id: (_message(row), sent) for row, sent in found if row.client_id is not None}
 
 
-def take_free(
+def lock_free(
     tx: Transaction, spaces: Sequence[str], wanted: Mapping[str, Iterable[str]], *, patient: bool = True
-) -> Callable[[], dict[tuple[str, str], Taking]]:
+) -> Callable[[], dict[tuple[str, str], LockedSession]]:
     """Take sessions, each with the client ids that are looked for, and return what waits for them.
 
     Only those come back, by space and id, that are in these spaces and held by nobody else. If one is not `patient`,
     nothing else is waited for in this transaction either.
     """
-    hurrying = "" if patient else tx.hurrying
-    asked = tx.ask(
-        f"SELECT {_SESSION}{hurrying} FROM session WHERE space IN :spaces AND id IN :ids{tx.claiming}",
+    hurrying = "" if patient else tx.no_wait
+    asked = tx.defer(
+        f"SELECT {_SESSION}{hurrying} FROM session WHERE space IN :spaces AND id IN :ids{tx.skip_locked}",
         spaces=tuple(spaces),
         ids=tuple(wanted),
     )
     rows: dict[str, list[Row]] = {}
-    takings = {id_: Taking(tx, id_, ids, rows=partial(rows.__getitem__, id_)) for id_, ids in wanted.items()}
+    takings = {id_: LockedSession(tx, id_, ids, rows=partial(rows.__getitem__, id_)) for id_, ids in wanted.items()}
 
-    def taken() -> dict[tuple[str, str], Taking]:
+    def taken() -> dict[tuple[str, str], LockedSession]:
         # What makes a query hurry is selected behind the columns, and left out here.
         found = [_SessionRow._make(row[: len(_SessionRow._fields)]) for row in asked()]
         rows.update({row.id: [row] for row in found})
@@ -200,23 +200,23 @@ def take_free(
     return taken
 
 
-def hold(tx: Transaction, ids: Iterable[str]) -> set[str]:
+def lock(tx: Transaction, ids: Iterable[str]) -> set[str]:
     """Let nobody else change these sessions or append to them until the transaction ends; what is read then holds.
 
     Whoever needs several takes them in one order. Return the spaces that they are in, where there was anything to hold.
     """
-    if not tx.locking:
+    if not tx.for_update:
         return set()
     rows = tx.rows(
         "SELECT session.space FROM session_place JOIN session"
         " ON session.space = session_place.space AND session.id = session_place.id"
-        f" WHERE session_place.id IN :ids ORDER BY session.id{tx.locking} OF session",
+        f" WHERE session_place.id IN :ids ORDER BY session.id{tx.for_update} OF session",
         ids=sorted(set(ids)),
     )
     return {space for (space,) in rows}
 
 
-def page(tx: Reading, spaces: Spaces, *, after: tuple[str, str] | None, limit: int) -> list[Session]:
+def page(tx: Reading, spaces: SpaceScope, *, after: tuple[str, str] | None, limit: int) -> list[Session]:
     """Return the newest sessions of the given spaces, after a cursor (created, id)."""
     if not spaces:
         return []
@@ -243,7 +243,7 @@ def count_open(tx: Reading, space: str, session_id: str) -> int:
     return int(count)
 
 
-def counts(tx: Reading, spaces: Spaces) -> tuple[int, int, int]:
+def counts(tx: Reading, spaces: SpaceScope) -> tuple[int, int, int]:
     """Return how many sessions there are, how many messages, and how many of those no episode holds yet."""
     if not spaces:
         return 0, 0, 0
@@ -259,7 +259,7 @@ def close(tx: Transaction, session: Session, at: datetime | None) -> None:
     """Close a session, or open it again."""
     tx.run(
         "UPDATE session SET closed = :closed WHERE space = :space AND id = :id",
-        closed=stamp(at) if at else None,
+        closed=format_time(at) if at else None,
         space=session.space.id,
         id=session.id,
     )
@@ -292,7 +292,7 @@ def append(tx: Transaction, session: Session, messages: Sequence[tuple[Message, 
                 "role": message.role,
                 "author": message.author,
                 "text": message.text,
-                "time": stamp(message.time),
+                "time": format_time(message.time),
                 "client_id": message.client_id,
                 "sent": sent,
                 "masked": message.masked,
@@ -320,7 +320,7 @@ def messages(tx: Reading, session: Session, *, after: int = 0, limit: int = 500)
     return [_message(row) for row in rows]
 
 
-def numbers(tx: Reading, session: Session) -> frozenset[int]:
+def sequence_numbers(tx: Reading, session: Session) -> frozenset[int]:
     """Return the numbers of all messages of a session."""
     rows = tx.rows(
         "SELECT seq FROM message WHERE space = :space AND session = :session",
@@ -340,7 +340,7 @@ def unsettled(tx: Reading, session: Session) -> list[Message]:
     return [_message(row) for row in rows]
 
 
-def several(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> dict[str, tuple[Message, str]]:
+def get_many(tx: Reading, spaces: SpaceScope, ids: Sequence[str]) -> dict[str, tuple[Message, str]]:
     """Return those of the messages that are in the given spaces, with their space, by id."""
     found: dict[str, tuple[Message, str]] = {}
     for some in in_batches(ids, _IDS_PER_QUERY):
@@ -363,7 +363,7 @@ def tags_of(tx: Reading, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def held_by(tx: Reading, episodes: Sequence[str]) -> dict[str, dict[str, int | None]]:
+def messages_of_episodes(tx: Reading, episodes: Sequence[str]) -> dict[str, dict[str, int | None]]:
     """Return the numbers of the messages that each of these episodes holds, by id; None for one taken back."""
     found: dict[str, dict[str, int | None]] = {}
     for some in in_batches(episodes, _IDS_PER_QUERY):
@@ -386,7 +386,7 @@ def settle(tx: Transaction, session: Session, episode: str, *, first: int, last:
     )
 
 
-def take_back(tx: Transaction, session: Session, *, after: int) -> list[Message]:
+def rewind(tx: Transaction, session: Session, *, after: int) -> list[Message]:
     """Mark every message behind a number as taken back; return those that were not before, as they are now."""
     rows = tx.rows(
         f"SELECT {_MESSAGE} FROM message WHERE space = :space AND session = :session AND seq > :after"
@@ -398,7 +398,7 @@ def take_back(tx: Transaction, session: Session, *, after: int) -> list[Message]
     tx.run(
         "UPDATE message SET taken_back = :now WHERE space = :space AND session = :session AND seq > :after"
         " AND taken_back IS NULL",
-        now=stamp(tx.now),
+        now=format_time(tx.now),
         space=session.space.id,
         session=session.id,
         after=after,
@@ -409,14 +409,14 @@ def take_back(tx: Transaction, session: Session, *, after: int) -> list[Message]
 # --- rows and values
 
 
-def _session(row: _SessionRow, spaces: Spaces, *, unsettled: int) -> Session:
+def _session(row: _SessionRow, spaces: SpaceScope, *, unsettled: int) -> Session:
     return Session(
         space=spaces[row.space],
         id=row.id,
         parent=row.parent,
         tags=tuple(json.loads(row.tags)) if row.tags != "[]" else (),
-        created=moment(row.created),
-        closed=moment(row.closed) if row.closed else None,
+        created=parse_time(row.created),
+        closed=parse_time(row.closed) if row.closed else None,
         generation=row.generation,
         last=row.last,
         unsettled=unsettled,
@@ -434,9 +434,9 @@ def _message(row: Sequence[Any]) -> Message:
         role=role,
         author=author,
         text=text,
-        time=moment(time),
+        time=parse_time(time),
         client_id=client_id,
         masked=masked,
         episode=episode,
-        taken_back=moment(taken_back) if taken_back else None,
+        taken_back=parse_time(taken_back) if taken_back else None,
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from commonbook.model.ids import moment, stamp
-from commonbook.model.sharing import APPROVED, REJECTED, WAITING, WITHDRAWN, Pending
-from commonbook.model.spaces import Spaces
+from commonbook.model.ids import format_time, parse_time
+from commonbook.model.sharing import APPROVED, REJECTED, WAITING, WITHDRAWN, ShareRequest
+from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading, Transaction
 
 STATES: Final = (WAITING, APPROVED, REJECTED, WITHDRAWN)
@@ -34,7 +34,7 @@ class _RequestRow(NamedTuple):
 _COLUMNS: Final = ", ".join(_RequestRow._fields)
 
 
-def add(tx: Transaction, asked: Pending, root: str) -> bool:
+def add(tx: Transaction, asked: ShareRequest, root: str) -> bool:
     """Keep a request; tell whether it is new, or the same one waits for a decision already."""
     added = tx.run(
         f"INSERT INTO request ({_COLUMNS}) VALUES (:space, :id, :memory, :root, :rule, :refresh, :name, :asked_by,"
@@ -48,12 +48,12 @@ def add(tx: Transaction, asked: Pending, root: str) -> bool:
         refresh=asked.refresh,
         name=asked.name,
         asked_by=asked.asked_by,
-        asked_at=stamp(asked.asked_at),
+        asked_at=format_time(asked.asked_at),
     )
     return bool(added)
 
 
-def waiting_for(tx: Reading, spaces: Spaces, root: str, name: str) -> Pending | None:
+def waiting_for(tx: Reading, spaces: SpaceScope, root: str, name: str) -> ShareRequest | None:
     """Return what waits for a decision in one of these spaces: the sharing of a root in somebody's name."""
     row = tx.row(
         f"SELECT {_COLUMNS} FROM request WHERE space IN :spaces AND root = :root AND name = :name"
@@ -65,14 +65,14 @@ def waiting_for(tx: Reading, spaces: Spaces, root: str, name: str) -> Pending | 
     return _pending(_RequestRow._make(row), spaces) if row else None
 
 
-def find(tx: Reading, spaces: Spaces, request_id: str) -> Pending | None:
+def find(tx: Reading, spaces: SpaceScope, request_id: str) -> ShareRequest | None:
     """Return a request by its id."""
     found = tx.row(f"SELECT {_COLUMNS} FROM request WHERE id = :id", id=request_id)
     row = _RequestRow._make(found) if found else None
     return _pending(row, spaces) if row and row.space in spaces else None
 
 
-def into(tx: Reading, spaces: Spaces, *, decided: bool) -> list[Pending]:
+def into_spaces(tx: Reading, spaces: SpaceScope, *, decided: bool) -> list[ShareRequest]:
     """Return the requests to share into these spaces that wait, or the decided ones too, the oldest first."""
     if not spaces:
         return []
@@ -84,7 +84,7 @@ def into(tx: Reading, spaces: Spaces, *, decided: bool) -> list[Pending]:
     return [_pending(row, spaces) for row in map(_RequestRow._make, rows)]
 
 
-def asked_by(tx: Reading, spaces: Spaces, principal: str, *, decided: bool) -> list[Pending]:
+def requested_by(tx: Reading, spaces: SpaceScope, principal: str, *, decided: bool) -> list[ShareRequest]:
     """Return what somebody has asked for itself that waits, or the decided ones too, the oldest first."""
     rows = tx.rows(
         f"SELECT {_COLUMNS} FROM request WHERE asked_by = :principal AND rule IS NULL AND state IN :states ORDER BY id",
@@ -94,7 +94,7 @@ def asked_by(tx: Reading, spaces: Spaces, principal: str, *, decided: bool) -> l
     return [_pending(row, spaces) for row in map(_RequestRow._make, rows) if row.space in spaces]
 
 
-def decide(tx: Transaction, asked: Pending, state: str, *, by: str, note: str) -> bool:
+def decide(tx: Transaction, asked: ShareRequest, state: str, *, by: str, note: str) -> bool:
     """Decide about a request; False if somebody has before."""
     return bool(
         tx.run(
@@ -102,7 +102,7 @@ def decide(tx: Transaction, asked: Pending, state: str, *, by: str, note: str) -
             " WHERE space = :space AND id = :id AND state = 'waiting'",
             state=state,
             by=by,
-            now=stamp(tx.now),
+            now=format_time(tx.now),
             note=note,
             space=asked.space_id,
             id=asked.id,
@@ -110,7 +110,7 @@ def decide(tx: Transaction, asked: Pending, state: str, *, by: str, note: str) -
     )
 
 
-def note_copy(tx: Transaction, asked: Pending, copy: str) -> None:
+def note_copy(tx: Transaction, asked: ShareRequest, copy: str) -> None:
     """Note which copy an approval made, or found."""
     tx.run(
         "UPDATE request SET copy = :copy WHERE space = :space AND id = :id",
@@ -126,14 +126,14 @@ def withdraw(tx: Transaction, space: str, rule: str, *, by: str) -> int:
         "UPDATE request SET state = 'withdrawn', decided_by = :by, decided_at = :now"
         " WHERE space = :space AND rule = :rule AND state = 'waiting'",
         by=by,
-        now=stamp(tx.now),
+        now=format_time(tx.now),
         space=space,
         rule=rule,
     )
 
 
-def _pending(row: _RequestRow, spaces: Spaces) -> Pending:
-    return Pending(
+def _pending(row: _RequestRow, spaces: SpaceScope) -> ShareRequest:
+    return ShareRequest(
         space_id=row.space,
         space=spaces[row.space].name,
         id=row.id,
@@ -142,10 +142,10 @@ def _pending(row: _RequestRow, spaces: Spaces) -> Pending:
         refresh=row.refresh,
         name=row.name,
         asked_by=row.asked_by,
-        asked_at=moment(row.asked_at),
+        asked_at=parse_time(row.asked_at),
         state=row.state,
         decided_by=row.decided_by,
-        decided_at=moment(row.decided_at) if row.decided_at else None,
+        decided_at=parse_time(row.decided_at) if row.decided_at else None,
         note=row.note,
         copy=row.copy,
     )

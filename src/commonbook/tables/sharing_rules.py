@@ -6,10 +6,10 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
-from commonbook.model.ids import moment, stamp
+from commonbook.model.ids import format_time, parse_time
 from commonbook.model.memory import Memory
-from commonbook.model.sharing import Rule
-from commonbook.model.spaces import Spaces
+from commonbook.model.sharing import SharingRule
+from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading, Transaction
 
 
@@ -31,7 +31,7 @@ class _RuleRow(NamedTuple):
 _COLUMNS: Final = ", ".join(_RuleRow._fields)
 
 
-def add(tx: Transaction, rule: Rule) -> None:
+def add(tx: Transaction, rule: SharingRule) -> None:
     """Add a rule."""
     tx.run(
         f"INSERT INTO rule ({_COLUMNS}) VALUES (:space, :id, :source, :maker, :kinds, :tags, :importance, :approval,"
@@ -45,24 +45,24 @@ def add(tx: Transaction, rule: Rule) -> None:
         importance=rule.importance,
         approval=int(rule.approval),
         refresh=rule.refresh,
-        created=stamp(rule.created),
+        created=format_time(rule.created),
     )
 
 
-def remove(tx: Transaction, rule: Rule) -> bool:
+def remove(tx: Transaction, rule: SharingRule) -> bool:
     """Remove a rule and what it remembers; tell whether it was there."""
     tx.run("DELETE FROM rule_taken WHERE space = :space AND rule = :rule", space=rule.space.id, rule=rule.id)
     return bool(tx.run("DELETE FROM rule WHERE space = :space AND id = :id", space=rule.space.id, id=rule.id))
 
 
-def of(tx: Reading, spaces: Spaces) -> list[Rule]:
+def between(tx: Reading, spaces: SpaceScope) -> list[SharingRule]:
     """Return all rules between spaces that there are, by the names of the spaces, then the oldest first."""
     rows = tx.rows(f"SELECT {_COLUMNS} FROM rule ORDER BY id")
     found = [_rule(row, spaces) for row in map(_RuleRow._make, rows)]
     return sorted(found, key=lambda rule: (rule.space.name, rule.source.name, rule.id))
 
 
-def find(tx: Reading, spaces: Spaces, rule_id: str) -> Rule | None:
+def find(tx: Reading, spaces: SpaceScope, rule_id: str) -> SharingRule | None:
     """Return a rule by its id."""
     found = tx.row(f"SELECT {_COLUMNS} FROM rule WHERE id = :id", id=rule_id)
     row = _RuleRow._make(found) if found else None
@@ -75,7 +75,7 @@ def count(tx: Reading, space: str) -> int:
     return int(count)
 
 
-def taking_from(tx: Reading, spaces: Spaces, sources: Collection[str]) -> list[Rule]:
+def from_sources(tx: Reading, spaces: SpaceScope, sources: Collection[str]) -> list[SharingRule]:
     """Return the rules that take from these spaces, the oldest first."""
     rows = tx.rows(
         f"SELECT {_COLUMNS} FROM rule WHERE source IN :sources ORDER BY id",
@@ -84,7 +84,7 @@ def taking_from(tx: Reading, spaces: Spaces, sources: Collection[str]) -> list[R
     return [_rule(row, spaces) for row in map(_RuleRow._make, rows) if row.space in spaces]
 
 
-def matches(rule: Rule, memory: Memory) -> bool:
+def matches(rule: SharingRule, memory: Memory) -> bool:
     """Tell whether a rule means a memory: where it is, its kind, all of the tags, and how important it is."""
     if memory.space.id != rule.source.id or memory.deleted is not None or memory.kind == "notice":
         return False
@@ -98,7 +98,7 @@ def matches(rule: Rule, memory: Memory) -> bool:
 # --- what was taken
 
 
-def has_taken(tx: Reading, rule: Rule, root: str) -> bool:
+def has_applied(tx: Reading, rule: SharingRule, root: str) -> bool:
     """Tell whether a rule has taken this root in, or asked for it: it does so once, whatever became of it."""
     row = tx.row(
         "SELECT 1 FROM rule_taken WHERE space = :space AND rule = :rule AND root = :root",
@@ -109,7 +109,7 @@ def has_taken(tx: Reading, rule: Rule, root: str) -> bool:
     return row is not None
 
 
-def note_taken(tx: Transaction, rule: Rule, root: str) -> None:
+def note_applied(tx: Transaction, rule: SharingRule, root: str) -> None:
     """Note that a rule has taken this root in, or asked for it."""
     tx.run(
         "INSERT INTO rule_taken (space, rule, root) VALUES (:space, :rule, :root) ON CONFLICT DO NOTHING",
@@ -122,7 +122,7 @@ def note_taken(tx: Transaction, rule: Rule, root: str) -> None:
 # --- what no rule has looked at yet
 
 
-def wait(tx: Transaction, space: str, written: Mapping[str, str]) -> None:
+def enqueue(tx: Transaction, space: str, written: Mapping[str, str]) -> None:
     """Keep memories (each with who wrote it) that were too many to look at in the transaction that wrote them."""
     tx.run_many(
         "INSERT INTO rule_waiting (space, memory, asked_by) VALUES (:space, :memory, :asked_by)"
@@ -131,10 +131,10 @@ def wait(tx: Transaction, space: str, written: Mapping[str, str]) -> None:
     )
 
 
-def next_waiting(tx: Transaction, space: str, *, limit: int) -> dict[str, str]:
+def dequeue(tx: Transaction, space: str, *, limit: int) -> dict[str, str]:
     """Take some of the memories out that wait to be looked at, in the order of their ids, each with who wrote it."""
     rows = tx.rows(
-        f"SELECT memory, asked_by FROM rule_waiting WHERE space = :space ORDER BY memory LIMIT :limit{tx.locking}",
+        f"SELECT memory, asked_by FROM rule_waiting WHERE space = :space ORDER BY memory LIMIT :limit{tx.for_update}",
         space=space,
         limit=limit,
     )
@@ -148,8 +148,8 @@ def next_waiting(tx: Transaction, space: str, *, limit: int) -> dict[str, str]:
     return found
 
 
-def _rule(row: _RuleRow, spaces: Spaces) -> Rule:
-    return Rule(
+def _rule(row: _RuleRow, spaces: SpaceScope) -> SharingRule:
+    return SharingRule(
         space=spaces[row.space],
         id=row.id,
         source=spaces[row.source],
@@ -159,5 +159,5 @@ def _rule(row: _RuleRow, spaces: Spaces) -> Rule:
         importance=row.importance,
         approval=bool(row.approval),
         refresh=row.refresh,
-        created=moment(row.created),
+        created=parse_time(row.created),
     )

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from functools import cached_property, lru_cache, partial
 
-from commonbook.model.ids import moment, stamp
+from commonbook.model.ids import format_time, parse_time
 from commonbook.model.spaces import Space
 from commonbook.ports.database import Reading, Row, Transaction
 
 
-def everything(tx: Reading) -> dict[str, Space]:
+def get_all(tx: Reading) -> dict[str, Space]:
     """Return all spaces by id."""
     return _asking(tx)()
 
 
 def _asking(tx: Reading, which: str = " ORDER BY name", **params: object) -> Callable[[], dict[str, Space]]:
-    rows = tx.ask(f"SELECT id, name, created, depth FROM space{which}", **params)
+    rows = tx.defer(f"SELECT id, name, created, depth FROM space{which}", **params)
     return lambda: {space.id: space for space in map(_space, rows())}
 
 
-class Everything(MutableMapping[str, Space]):
+class LazySpaces(MutableMapping[str, Space]):
     """All spaces by id, asked for at once and waited for when somebody first looks; what is made meanwhile is added.
 
     Where some are `expected` to be enough, only those are asked for, and all when somebody looks for another.
@@ -32,7 +32,7 @@ class Everything(MutableMapping[str, Space]):
         self._some: Callable[[], dict[str, Space]] = dict
         if expected:
             self._some = _asking(tx, " WHERE id IN :ids", ids=expected)
-        self._all = partial(everything, tx) if expected else _asking(tx)
+        self._all = partial(get_all, tx) if expected else _asking(tx)
 
     @cached_property
     def _found(self) -> dict[str, Space]:
@@ -71,29 +71,29 @@ class Everything(MutableMapping[str, Space]):
         return id_ in self._around(id_)
 
 
-def named(tx: Reading, name: str) -> Space | None:
+def find_by_name(tx: Reading, name: str) -> Space | None:
     """Return the space of that name, or None."""
     row = tx.row("SELECT id, name, created, depth FROM space WHERE name = :name", name=name)
     return _space(row) if row else None
 
 
-def called(tx: Reading, names: Sequence[str]) -> dict[str, Space]:
+def find_by_names(tx: Reading, names: Sequence[str]) -> dict[str, Space]:
     """Return those of the spaces of these names that there are, by id."""
     rows = tx.rows("SELECT id, name, created, depth FROM space WHERE name IN :names ORDER BY name", names=tuple(names))
     return {space.id: space for space in map(_space, rows)}
 
 
-def names(tx: Transaction, ids: Sequence[str]) -> Callable[[], dict[str, str]]:
+def names_deferred(tx: Transaction, ids: Sequence[str]) -> Callable[[], dict[str, str]]:
     """Ask for the names that these spaces have now, and return what waits for them."""
     if not ids:
         return dict
-    rows = tx.ask("SELECT id, name FROM space WHERE id IN :ids", ids=ids)
+    rows = tx.defer("SELECT id, name FROM space WHERE id IN :ids", ids=ids)
     return lambda: dict(rows())
 
 
-def hold(tx: Transaction) -> None:
+def lock(tx: Transaction) -> None:
     """Let nobody make or rename a space until the transaction ends: what is there is all."""
-    if tx.locking:
+    if tx.for_update:
         tx.run("LOCK TABLE space IN SHARE ROW EXCLUSIVE MODE")
 
 
@@ -103,7 +103,7 @@ def add(tx: Transaction, space: Space) -> None:
         "INSERT INTO space (id, name, created) VALUES (:id, :name, :created)",
         id=space.id,
         name=space.name,
-        created=stamp(space.created),
+        created=format_time(space.created),
     )
 
 
@@ -123,4 +123,4 @@ def set_depth(tx: Transaction, space: Space, depth: int | None) -> Space:
 @lru_cache(maxsize=10_000)
 def _space(row: Row) -> Space:
     id_, name, created, depth = row
-    return Space(id_, name, moment(created), depth)
+    return Space(id_, name, parse_time(created), depth)

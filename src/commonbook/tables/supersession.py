@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from commonbook.model.memory import Link, Memory
-from commonbook.model.spaces import Spaces
+from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading
 from commonbook.tables import links, memories
 
@@ -20,14 +20,14 @@ Superseding = Mapping[str, Sequence[Memory]]
 """The live memories that supersede each memory that is superseded, by its id; without their texts."""
 
 
-def request_links(tx: Reading, spaces: Spaces, ids: Sequence[str]) -> Callable[[], list[Link]]:
+def request_links(tx: Reading, spaces: SpaceScope, ids: Sequence[str]) -> Callable[[], list[Link]]:
     """Send the query for the links that supersede these memories; the result is read by calling what is returned."""
-    return links.asking(tx, spaces, ids, relations=_RELATIONS)
+    return links.incoming_deferred(tx, spaces, ids, relations=_RELATIONS)
 
 
 def superseding(
     tx: Reading,
-    spaces: Spaces,
+    spaces: SpaceScope,
     ids: Sequence[str],
     *,
     anywhere: bool = False,
@@ -43,11 +43,11 @@ def superseding(
     `request_links` for the same memories, where the query was sent earlier.
     """
     if anywhere:
-        found = links.from_anywhere(tx, ids, relations=_RELATIONS)
-        known = memories.everywhere(tx, spaces, _sources(found))
+        found = links.incoming_any_space(tx, ids, relations=_RELATIONS)
+        known = memories.get_headers_any_space(tx, spaces, _sources(found))
     else:
         found = (requested or request_links(tx, spaces, ids))()
-        known = memories.outlines(tx, spaces, _sources(found))
+        known = memories.get_headers(tx, spaces, _sources(found))
     live: dict[str, list[Memory]] = {}
     for link in found:
         source = known.get(link.source)

@@ -20,7 +20,7 @@ def hash_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def known(tx: Reading, embedder: str, hashes: Sequence[str]) -> dict[str, bytes]:
+def get_many(tx: Reading, embedder: str, hashes: Sequence[str]) -> dict[str, bytes]:
     """Return the vectors that this embedder has made before, by hash; those of another are never among them."""
     wanted = list(dict.fromkeys(hashes))
     found: dict[str, bytes] = {}
@@ -34,7 +34,7 @@ def known(tx: Reading, embedder: str, hashes: Sequence[str]) -> dict[str, bytes]
     return found
 
 
-def keep(tx: Transaction, embedder: str, made: Mapping[str, bytes]) -> None:
+def put(tx: Transaction, embedder: str, made: Mapping[str, bytes]) -> None:
     """Keep vectors by hash; of two for one text, the later stands."""
     tx.run_many(
         "INSERT INTO kept_vector (embedder, hash, vector) VALUES (:embedder, :hash, :vector)"

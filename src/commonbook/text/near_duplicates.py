@@ -21,7 +21,7 @@ _LIKE: Final = 0.6
 
 
 @lru_cache(maxsize=32)
-def marks(text: str) -> tuple[int, ...]:
+def fingerprints(text: str) -> tuple[int, ...]:
     """Return a few numbers that texts in nearly the same words share: the smallest hashes of its first word pairs."""
     words = words_of(text)[:_MARKED]
     pairs = {f"{one} {other}" for one, other in pairwise(words)} or set(words)

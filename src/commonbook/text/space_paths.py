@@ -9,13 +9,13 @@ from typing import Final
 from commonbook.errors import BadSpaceName
 
 PERSONAL: Final = "personal"
-BETWEEN: Final = "_between"
+SHARED_BETWEEN: Final = "_between"
 """Below it lie the spaces of two principals each."""
 
 INVALIDATIONS: Final = "_invalidations"
 """Below a space lie its notices."""
 
-_SYSTEMS: Final = frozenset({BETWEEN, INVALIDATIONS})
+_SYSTEMS: Final = frozenset({SHARED_BETWEEN, INVALIDATIONS})
 MAX_LEVELS: Final = 7
 _LEGAL: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}\Z")
 _MONTH: Final = re.compile(r"[0-9]{4}-[0-9]{2}\Z")
@@ -27,7 +27,7 @@ def is_legal(part: str) -> bool:
     return bool(_LEGAL.match(part)) and not _MONTH.match(part) and ".." not in part and not part.endswith(".md")
 
 
-def require_asked_name(name: str) -> str:
+def require_query_name(name: str) -> str:
     """Return the name of a space that somebody asks, which may be one of the system's, or raise BadSpaceName."""
     own = name.removesuffix(f"/{INVALIDATIONS}")
     require_space_name("/".join(part.removeprefix("_") for part in own.split("/")))

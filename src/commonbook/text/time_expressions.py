@@ -49,7 +49,7 @@ _TELLS: Final = re.compile(
 )
 
 
-class Named(NamedTuple):
+class NamedDates(NamedTuple):
     """The days that a question names, as far as it says: any of them may be missing."""
 
     years: frozenset[int] = frozenset()
@@ -67,10 +67,10 @@ class Named(NamedTuple):
         return share * 1.5 if share == 1 and day.day in self.days else share
 
 
-NOTHING: Final = Named()
+NOTHING: Final = NamedDates()
 
 
-def named(text: str) -> Named:
+def named_dates(text: str) -> NamedDates:
     """Return the year, month and day that a question names: `in May 2023`, `on the 7th of May`, `2023-05-07`."""
     years, months, days = set[int](), set[int](), set[int]()
     for found in _ISO.finditer(text):
@@ -84,7 +84,7 @@ def named(text: str) -> Named:
         months.add(_MONTH_NUMBERS[found["month"].lower()])
         days.update(int(day) for day in (found["before"], found["after"]) if day and 1 <= int(day) <= 31)
     years.update(int(year) for year in _ANY_YEAR.findall(text))
-    return Named(frozenset(years), frozenset(month for month in months if 1 <= month <= 12), frozenset(days))
+    return NamedDates(frozenset(years), frozenset(month for month in months if 1 <= month <= 12), frozenset(days))
 
 
 def asks_when(text: str) -> bool:

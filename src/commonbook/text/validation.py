@@ -21,7 +21,7 @@ _TAG: Final = re.compile(r"[^,\[\]{}\x00-\x1f\x7f]+\Z")
 
 
 @contextmanager
-def naming(at: int) -> Iterator[None]:
+def error_item(at: int) -> Iterator[None]:
     """Let an error say which of several things it is about."""
     try:
         yield
@@ -30,7 +30,7 @@ def naming(at: int) -> Iterator[None]:
         raise
 
 
-def text(value: str) -> str:
+def validate_text(value: str) -> str:
     """Return the text, which is stored exactly as given, or refuse it whole."""
     _require_unicode(value, "text")
     if "\0" in value:
@@ -44,7 +44,7 @@ def text(value: str) -> str:
     return value
 
 
-def title(value: str) -> str:
+def validate_title(value: str) -> str:
     """Return a title: one line, not too long."""
     _require_unicode(value, "title")
     if "\0" in value:
@@ -57,9 +57,9 @@ def title(value: str) -> str:
     return line
 
 
-def tags(values: Iterable[str]) -> tuple[str, ...]:
+def validate_tags(values: Iterable[str]) -> tuple[str, ...]:
     """Return tags as a file's are read: without a leading '#', with single blanks, each once, in the order given."""
-    cleaned = [" ".join(value.split()).lstrip("# ") for value in listed(values, "tags")]
+    cleaned = [" ".join(value.split()).lstrip("# ") for value in validate_list(values, "tags")]
     for tag in cleaned:
         _require_unicode(tag, "tag")
         if len(tag) > MAX_TAG:
@@ -72,14 +72,14 @@ def tags(values: Iterable[str]) -> tuple[str, ...]:
     return unique
 
 
-def listed(values: Iterable[str], what: str) -> tuple[str, ...]:
+def validate_list(values: Iterable[str], what: str) -> tuple[str, ...]:
     """Return several texts; one text alone, whose letters would pass for several, is refused."""
     if isinstance(values, str):
         raise BadInput(f"the {what} are one text, not a list of texts", fix=f"put it into a list: [{values!r}]")
     return tuple(values)
 
 
-def kind(value: str) -> str:
+def validate_kind(value: str) -> str:
     """Return one of the known kinds that a caller may write; notices are the system's own."""
     if value not in KINDS or value == "notice":
         choices = ", ".join(one for one in KINDS if one != "notice")
@@ -87,21 +87,21 @@ def kind(value: str) -> str:
     return value
 
 
-def relation(value: str) -> str:
+def validate_relation(value: str) -> str:
     """Return one of the known relations."""
     if value not in RELATIONS:
         raise BadInput(f"{value!r} is not a relation", fix=f"use one of {', '.join(RELATIONS)}")
     return value
 
 
-def importance(value: float | None) -> float | None:
+def validate_importance(value: float | None) -> float | None:
     """Return an importance between 0 and 1."""
     if value is not None and not 0.0 <= value <= 1.0:
         raise BadInput(f"importance {value} is out of range", fix="give a number from 0 to 1")
     return None if value is None else float(value)
 
 
-def key(value: str) -> str:
+def validate_key(value: str) -> str:
     """Return an idempotency key."""
     _require_unicode(value, "key")
     if not value or len(value) > MAX_KEY or _CONTROL.search(value):
@@ -116,14 +116,14 @@ def require_page_limit(value: int, *, has_next: bool = True) -> None:
         raise BadInput(f"limit {value} is out of range", fix=f"{advice}, and page on" if has_next else advice)
 
 
-def new_relation(value: str) -> str:
+def validate_new_relation(value: str) -> str:
     """Return one of the relations in which somebody may put one memory to another; copies are made by sharing."""
-    if relation(value) == "shared_from":
+    if validate_relation(value) == "shared_from":
         raise BadInput("only sharing ties a memory to a source", fix="`share` or `pull` makes a copy that is tied")
     return value
 
 
-def memory_id(value: str) -> str:
+def validate_memory_id(value: str) -> str:
     """Return an id in its one form, or refuse what cannot be one."""
     lowered = value.strip().lower()
     if not is_memory_id(lowered):
@@ -155,7 +155,7 @@ _ROLE: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _AUTHOR: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,200}")
 
 
-def session_name(value: object) -> str:
+def validate_session_id(value: object) -> str:
     """Return a session's id, if it can be one."""
     if not isinstance(value, str) or not _SESSION.fullmatch(value):
         raise BadInput(
@@ -164,14 +164,14 @@ def session_name(value: object) -> str:
     return value
 
 
-def require_list(messages: object) -> None:
+def require_message_list(messages: object) -> None:
     """Refuse what is one message, or nothing that could be several: a text would become as many as it has letters."""
     one = isinstance(messages, str | bytes | Mapping) or hasattr(messages, "_fields")
     if one or not isinstance(messages, Iterable):
         raise BadInput("the messages are no list", fix="put them into a list, also if there is only one")
 
 
-def require_sayable(text: object, *, role: object, author: object, client_id: object) -> None:
+def validate_message(text: object, *, role: object, author: object, client_id: object) -> None:
     """Refuse a message that no session can hold."""
     if not isinstance(text, str) or not isinstance(role, str):
         raise BadText("a message's text or role is not a text", fix="send strings")
@@ -193,7 +193,7 @@ def require_sayable(text: object, *, role: object, author: object, client_id: ob
         raise BadInput("an author has characters that no name has, or too many", fix="give a name on one line")
 
 
-def known_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
+def validate_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
     """Return the kinds that somebody asks for, if there are such."""
     for kind in kinds:
         if kind not in KINDS:
@@ -204,9 +204,9 @@ def known_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
 _LONGEST_REASON: Final = 1000
 
 
-def said_in_a_line(said: str, what: str) -> str:
+def validate_line(said: str, what: str) -> str:
     """Return a reason or note on one line, or refuse it."""
-    line = " ".join(text(said).split())
+    line = " ".join(validate_text(said).split())
     if len(line) > _LONGEST_REASON:
         raise BadInput(f"the {what} has {len(line)} characters", fix=f"say it in {_LONGEST_REASON}")
     if not line.isprintable():

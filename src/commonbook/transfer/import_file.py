@@ -15,11 +15,18 @@ from typing import Final, NamedTuple, Self
 from commonbook.errors import BadFile, FileInTheWay
 from commonbook.files import episode_files, hand_edits
 from commonbook.markdown.front_matter import FIELDS, Document
-from commonbook.markdown.memory_file import dialect, filled_from_file, parsed, rendered, said_by, tie_of
+from commonbook.markdown.memory_file import (
+    copy_info_of,
+    dialect,
+    filled_from_file,
+    memory_from_document,
+    parse_file,
+    render_memory,
+)
 from commonbook.markdown.obsidian import hashtags, wiki_links
 from commonbook.model.ids import new_id
-from commonbook.model.memory import MAX_FRONT_BYTES, MAX_TAGS, MAX_TITLE, Link, Memory, Shared
-from commonbook.ports.engines import Parts
+from commonbook.model.memory import MAX_FRONT_BYTES, MAX_TAGS, MAX_TITLE, CopyInfo, Link, Memory
+from commonbook.ports.engines import Engines
 from commonbook.ports.files import SourceFile
 from commonbook.tables import files, idempotency, links, memories, revisions
 from commonbook.text import space_paths, titles
@@ -40,7 +47,7 @@ _SET_ASIDE: Final = b"imported_"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Target(NamedTuple):
+class LinkTarget(NamedTuple):
     """What a link leads to: a memory, and its revision."""
 
     memory: str
@@ -58,7 +65,7 @@ class Note(NamedTuple):
     room: int
 
 
-class Arrival(NamedTuple):
+class ImportedFile(NamedTuple):
     """A file that is to be taken in, read and understood before the transaction; `wanted` is its path in the home."""
 
     note: Note
@@ -67,7 +74,7 @@ class Arrival(NamedTuple):
     wanted: str
 
 
-class Answer(NamedTuple):
+class ImportRecord(NamedTuple):
     """What an earlier import made of a file."""
 
     key: str
@@ -104,15 +111,15 @@ class Answer(NamedTuple):
         )
 
 
-class Fate(NamedTuple):
+class ImportPlan(NamedTuple):
     """What becomes of a file: `done` (a new memory), `updated`, `unchanged`, or why it is not taken in."""
 
-    arrival: Arrival
+    arrival: ImportedFile
     outcome: str
-    target: Target
+    target: LinkTarget
     said: Memory | None = None
     present: Memory | None = None
-    answer: Answer | None = None
+    answer: ImportRecord | None = None
     linked: frozenset[str] = frozenset()
     new_links: int = 0
 
@@ -125,12 +132,12 @@ class Fate(NamedTuple):
 # --- what a file says
 
 
-def understood(data: bytes, parts: Parts) -> Document:
+def parse_foreign_file(data: bytes, engines: Engines) -> Document:
     """Read a file of somebody else's: a field that has our name but not our meaning is kept under another name."""
     read = data
     for _ in FIELDS:
         try:
-            document = parsed(read, parts)
+            document = parse_file(read, engines)
         except BadFile as error:
             lines = read.split(b"\n")
             if not error.field or not lines[error.line - 1].startswith(error.field.encode()):
@@ -138,8 +145,8 @@ def understood(data: bytes, parts: Parts) -> Document:
             lines[error.line - 1] = _SET_ASIDE + lines[error.line - 1]
             read = b"\n".join(lines)
             continue
-        return parsed(data, parts) if read != data and _is_ours(document) else document
-    return parsed(read, parts)
+        return parse_file(data, engines) if read != data and _is_ours(document) else document
+    return parse_file(read, engines)
 
 
 def note_of(found: SourceFile, document: Document, *, key: str, content: str) -> Note:
@@ -165,12 +172,12 @@ def _free_bytes(document: Document) -> int:
     return MAX_FRONT_BYTES - _OWN_BYTES - len(document.layout.encode()) - _LINK_BYTES * len(document.links) - tags
 
 
-def has_place(path: str, parts: Parts) -> bool:
+def has_place(path: str, engines: Engines) -> bool:
     """Tell whether a file can lie at this path in the home, or at least in the folder of its space."""
-    return parts.folder.is_ours(path) and _can_be_written(parts, f"{space_paths.space_of(path)}/-.md")
+    return engines.folder.is_ours(path) and _can_be_written(engines, f"{space_paths.space_of(path)}/-.md")
 
 
-def where_to(space: str | None, path: str) -> str:
+def target_path(space: str | None, path: str) -> str:
     """Return where a file goes in the home: the same path, below the folder of the space if one is named."""
     name = posixpath.splitext(path)[0] + ".md"
     return f"{space}/{name}" if space else name
@@ -206,7 +213,7 @@ def _tags(document: Document) -> tuple[str, ...]:
     return tuple(tags.values())[:MAX_TAGS]
 
 
-def _times(ctx: WriteContext, arrival: Arrival) -> tuple[datetime, datetime]:
+def _times(ctx: WriteContext, arrival: ImportedFile) -> tuple[datetime, datetime]:
     """Return when a file was made and last changed: as it says, else as its folder or archive says."""
     changed = min(_EPOCH + timedelta(microseconds=max(0, arrival.file.mtime_ns) // 1000), ctx.tx.now)
     created = arrival.document.created or _date(ctx, arrival.file.data) or changed
@@ -216,12 +223,12 @@ def _times(ctx: WriteContext, arrival: Arrival) -> tuple[datetime, datetime]:
 def _date(ctx: WriteContext, data: bytes) -> datetime | None:
     line = _line(data, "date")
     try:
-        return dialect(ctx.parts).read_time("created", line) if line else None
+        return dialect(ctx.engines).read_time("created", line) if line else None
     except ValueError:
         return None
 
 
-def _new(ctx: WriteContext, arrival: Arrival, memory_id: str) -> Memory:
+def _new(ctx: WriteContext, arrival: ImportedFile, memory_id: str) -> Memory:
     document = _completed(arrival)
     created, updated = _times(ctx, arrival)
     own = document.id == memory_id
@@ -242,18 +249,18 @@ def _new(ctx: WriteContext, arrival: Arrival, memory_id: str) -> Memory:
     )
 
 
-def _claimed(document: Document) -> Shared | None:
+def _claimed(document: Document) -> CopyInfo | None:
     """Return what makes a file a copy, as it claims: nobody here saw it being shared."""
-    shared = tie_of(document)
+    shared = copy_info_of(document)
     return shared._replace(claimed=True) if shared else None
 
 
-def _said(memory: Memory, arrival: Arrival) -> Memory:
+def _said(memory: Memory, arrival: ImportedFile) -> Memory:
     """Return a memory as a changed file says it."""
-    return said_by(memory, _completed(arrival))
+    return memory_from_document(memory, _completed(arrival))
 
 
-def _completed(arrival: Arrival) -> Document:
+def _completed(arrival: ImportedFile) -> Document:
     """Return what a file says, with the title that its name gives and the tags that are in its text."""
     document = arrival.document
     return document._replace(title=_title(document, arrival.note.path), tags=_tags(document), has_front=True)
@@ -262,36 +269,36 @@ def _completed(arrival: Arrival) -> Document:
 # --- what becomes of it
 
 
-def fate_of(
-    ctx: WriteContext, arrival: Arrival, answer: Answer | None, claimed: Collection[str], *, looked: bool
-) -> Fate:
+def plan_import(
+    ctx: WriteContext, arrival: ImportedFile, answer: ImportRecord | None, claimed: Collection[str], *, looked: bool
+) -> ImportPlan:
     """Decide what becomes of a file; an id that another file has claimed is not this one's."""
     named = arrival.document.id if arrival.document.id not in claimed else None
     memory_id = answer.memory if answer else named
     present = memories.find(ctx.tx, ctx.readable, memory_id) if memory_id else None
     if present is None:
-        free = memory_id if memory_id and not memories.known(ctx.tx, memory_id) else new_id()
+        free = memory_id if memory_id and not memories.exists(ctx.tx, memory_id) else new_id()
         said = _new(ctx, arrival, free)
-        return Fate(arrival=arrival, outcome="done", target=Target(free, said.revision), said=said)
+        return ImportPlan(arrival=arrival, outcome="done", target=LinkTarget(free, said.revision), said=said)
     if present.deleted is None:
         try:
-            present = hand_edits.fresh(ctx, ctx.require(present.id), looked=looked)
+            present = hand_edits.with_file_changes(ctx, ctx.require(present.id), looked=looked)
         except FileInTheWay:
-            return Fate(arrival=arrival, outcome="in the way", target=Target(present.id, present.revision))
+            return ImportPlan(arrival=arrival, outcome="in the way", target=LinkTarget(present.id, present.revision))
     outcome = _judged(ctx, arrival, answer, present)
     said = _said(present, arrival)._replace(deleted=None)
     reworded = outcome == "updated" and (said.title, said.text) != (present.title, present.text)
-    return Fate(
+    return ImportPlan(
         arrival=arrival,
         outcome=outcome,
-        target=Target(present.id, present.revision + reworded),
+        target=LinkTarget(present.id, present.revision + reworded),
         said=said,
         present=present,
         answer=answer,
     )
 
 
-def _judged(ctx: WriteContext, arrival: Arrival, answer: Answer | None, present: Memory) -> str:
+def _judged(ctx: WriteContext, arrival: ImportedFile, answer: ImportRecord | None, present: Memory) -> str:
     """Compare what the file says, what it said when it was imported, and what the memory says now."""
     if answer is not None:
         if present.deleted:
@@ -303,25 +310,29 @@ def _judged(ctx: WriteContext, arrival: Arrival, answer: Answer | None, present:
         return "updated" if moved and answer.version == present.version else "unchanged"
     if present.deleted:
         return "updated"
-    if files.content_hash(rendered(present, ctx.parts)) == files.content_hash(arrival.file.data):
+    if files.content_hash(render_memory(present, ctx.engines)) == files.content_hash(arrival.file.data):
         return "unchanged"
     version = arrival.document.version
     if version is None or version >= present.version:
         return "updated"
-    known = [(one.title, one.text) for one in revisions.past(ctx.tx, present)]
+    known = [(one.title, one.text) for one in revisions.older(ctx.tx, present)]
     words = (arrival.document.title, arrival.document.text)
     return "older" if words in [*known, (present.title, present.text)] else "both"
 
 
-def arrive(ctx: WriteContext, fates: Sequence[Fate], targets_of: Callable[[Note], list[Target]]) -> list[Fate]:
+def apply_plans(
+    ctx: WriteContext, fates: Sequence[ImportPlan], targets_of: Callable[[Note], list[LinkTarget]]
+) -> list[ImportPlan]:
     """Let the files become what was decided, with the links to what is here already."""
     added: list[Memory] = []
     arrived = [_arrive(ctx, fate, targets_of, added) for fate in fates]
-    ctx.issue(added)
+    ctx.enqueue_files(added)
     return arrived
 
 
-def _arrive(ctx: WriteContext, fate: Fate, targets_of: Callable[[Note], list[Target]], added: list[Memory]) -> Fate:
+def _arrive(
+    ctx: WriteContext, fate: ImportPlan, targets_of: Callable[[Note], list[LinkTarget]], added: list[Memory]
+) -> ImportPlan:
     if fate.outcome == "done":
         return _add(ctx, fate, targets_of(fate.arrival.note), added)
     if fate.outcome == "updated":
@@ -335,24 +346,24 @@ def _arrive(ctx: WriteContext, fate: Fate, targets_of: Callable[[Note], list[Tar
     return fate
 
 
-def _add(ctx: WriteContext, fate: Fate, targets: Sequence[Target], added: list[Memory]) -> Fate:
+def _add(ctx: WriteContext, fate: ImportPlan, targets: Sequence[LinkTarget], added: list[Memory]) -> ImportPlan:
     if fate.said is None:
         return fate
     memory = _with_links(fate.said, targets)
     memory = memory._replace(path=free_path(ctx, _place(ctx, memory)))
     memory = revise.arrived(ctx, memory)
     memories.add(ctx.tx, [memory])
-    episode_files.adopt(ctx, memory)
+    episode_files.adopt_messages(ctx, memory)
     links.add(ctx.tx, memory.space.id, memory.links)
-    files.arrive(ctx.tx, memory.path)
-    ctx.shake(None, memory)
-    ctx.log_memory(memory, "import", source=ctx.parts.keys.keyed_hash("path", fate.path))
+    files.clear_former_path(ctx.tx, memory.path)
+    ctx.note_reasoning_change(None, memory)
+    ctx.log_memory(memory, "import", source=ctx.engines.keys.keyed_hash("path", fate.path))
     added.append(memory)
     linked = _keep(ctx, fate, memory, memory.version, [target.memory for target in targets])
     return fate._replace(linked=linked, new_links=len(linked))
 
 
-def _update(ctx: WriteContext, fate: Fate, targets: Sequence[Target]) -> Fate:
+def _update(ctx: WriteContext, fate: ImportPlan, targets: Sequence[LinkTarget]) -> ImportPlan:
     if fate.said is None or fate.present is None:
         return fate
     old, said = fate.present, _with_links(fate.said, targets)
@@ -363,18 +374,18 @@ def _update(ctx: WriteContext, fate: Fate, targets: Sequence[Target]) -> Fate:
         name = space_paths.space_of(old.path)
         path = old.path if name == old.space.name else space_paths.moved(old.path, name, old.space.name)
         said = said._replace(path=free_path(ctx, path))
-        files.arrive(ctx.tx, said.path)
-    new = revise.amend(ctx, old, said, changed, how="import") if changed else old
+        files.clear_former_path(ctx.tx, said.path)
+    new = revise.store_revision(ctx, old, said, changed, how="import") if changed else old
     linked = _keep(ctx, fate, new, new.version, [target.memory for target in targets])
     before = {link.target for link in old.links if link.relation == _RELATED}
     return fate._replace(outcome="updated" if changed else "unchanged", linked=linked, new_links=len(linked - before))
 
 
-def _keep(ctx: WriteContext, fate: Fate, memory: Memory, version: int, linked: Sequence[str]) -> frozenset[str]:
+def _keep(ctx: WriteContext, fate: ImportPlan, memory: Memory, version: int, linked: Sequence[str]) -> frozenset[str]:
     """Keep what became of a file, under the key of its path, and no longer under that of a path it left."""
     note, earlier = fate.arrival.note, fate.answer
     space = earlier.space if earlier else memory.space.id
-    answer = Answer(
+    answer = ImportRecord(
         key=note.key, space=space, content=note.content, memory=memory.id, version=version, links=tuple(linked)
     )
     if answer != earlier:
@@ -389,20 +400,20 @@ def _place(ctx: WriteContext, memory: Memory) -> str:
     parts = memory.path.split("/")
     short = all(len(part.encode()) <= _LONGEST_NAME for part in parts) and len(memory.path.encode()) <= _LONGEST_PATH
     # A folder with the name of a Markdown file would stand in that file's way, or that in the folder's.
-    if short and not any(part.endswith(".md") for part in parts[:-1]) and _can_be_written(ctx.parts, memory.path):
+    if short and not any(part.endswith(".md") for part in parts[:-1]) and _can_be_written(ctx.engines, memory.path):
         return memory.path
     return space_paths.path_for(memory.space.name, memory.created, titles.slug(memory.title), memory.id)
 
 
-def _can_be_written(parts: Parts, path: str) -> bool:
+def _can_be_written(engines: Engines, path: str) -> bool:
     try:
-        parts.folder.require_place(path)
+        engines.folder.require_place(path)
     except FileInTheWay:
         return False
     return True
 
 
-def _with_links(memory: Memory, targets: Sequence[Target]) -> Memory:
+def _with_links(memory: Memory, targets: Sequence[LinkTarget]) -> Memory:
     found = {(link.relation, link.target): link for link in memory.links}
     for target in targets:
         link = Link(memory.id, _RELATED, target.memory, target.revision)
@@ -410,19 +421,19 @@ def _with_links(memory: Memory, targets: Sequence[Target]) -> Memory:
     return memory._replace(links=tuple(found[pair] for pair in sorted(found)))
 
 
-def add_links(ctx: WriteContext, answer: Answer, targets: Sequence[Target], *, looked: bool) -> int:
+def add_links(ctx: WriteContext, answer: ImportRecord, targets: Sequence[LinkTarget], *, looked: bool) -> int:
     """Add links to what came after a file was taken in; return how many."""
     memory = memories.find(ctx.tx, ctx.writable, answer.memory)
     if memory is None or memory.deleted is not None:
         return 0
     try:
-        memory = hand_edits.fresh(ctx, memory, looked=looked)
+        memory = hand_edits.with_file_changes(ctx, memory, looked=looked)
     except FileInTheWay:
         return 0
-    there = memories.several(ctx.tx, ctx.readable, [target.memory for target in targets])
+    there = memories.get_many(ctx.tx, ctx.readable, [target.memory for target in targets])
     live = [target for target in targets if target.memory in there and there[target.memory].deleted is None]
     said = _with_links(memory, live)
-    new = revise.amend(ctx, memory, said, ["links"], how="import") if said != memory else memory
+    new = revise.store_revision(ctx, memory, said, ["links"], how="import") if said != memory else memory
     # What was changed here since the import stays known as changed.
     version = new.version if answer.version == memory.version else answer.version
     done = tuple(dict.fromkeys((*answer.links, *(target.memory for target in live))))

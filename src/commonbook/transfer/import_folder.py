@@ -23,13 +23,13 @@ from commonbook.markdown.obsidian import Notes
 from commonbook.model.reports import Finding, Progress, TransferReport
 from commonbook.model.spaces import Actor
 from commonbook.ports.database import Reading
-from commonbook.ports.engines import Parts
+from commonbook.ports.engines import Engines
 from commonbook.ports.files import SourceFile
 from commonbook.runtime.batches import in_batches
 from commonbook.tables import files, idempotency, memories, spaces
 from commonbook.text import space_paths
 from commonbook.transfer import import_file
-from commonbook.transfer.import_file import Answer, Arrival, Fate, Note, Target
+from commonbook.transfer.import_file import ImportedFile, ImportPlan, ImportRecord, LinkTarget, Note
 from commonbook.write.context import WriteContext
 from commonbook.write.transaction import write
 
@@ -55,16 +55,16 @@ _WHY_SKIPPED: Final = {
 class _Import:
     """One run: what there is to take in, what was known of it, and what came of it."""
 
-    parts: Parts
+    parts: Engines
     actor: Actor
     folder: str
     space: str | None
     dry_run: bool
     prefix: str
     notes: dict[str, Note] = field(default_factory=dict)
-    answers: dict[str, Answer] = field(default_factory=dict)
+    answers: dict[str, ImportRecord] = field(default_factory=dict)
     names: Notes = field(default_factory=lambda: Notes(()))
-    targets: dict[str, Target] = field(default_factory=dict)
+    targets: dict[str, LinkTarget] = field(default_factory=dict)
     linked: dict[str, frozenset[str]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     skipped: list[Finding] = field(default_factory=list)
@@ -72,16 +72,16 @@ class _Import:
 
 
 def import_folder(
-    parts: Parts, actor: Actor, folder: str, *, space: str | None, dry_run: bool, progress: Progress
+    engines: Engines, actor: Actor, folder: str, *, space: str | None, dry_run: bool, progress: Progress
 ) -> TransferReport:
     """Take in a folder, a Markdown file or an archive, as if it lay in the home or in the folder of the space."""
     permissions.require_owner(actor, "read folders of this machine")
     if space is not None:
         space_paths.require_space_name(space)
-    prefix = _prefix(parts, space, parts.outside.source(folder))
-    run = _Import(parts=parts, actor=actor, folder=folder, space=space, dry_run=dry_run, prefix=prefix)
+    prefix = _prefix(engines, space, engines.outside.source(folder))
+    run = _Import(parts=engines, actor=actor, folder=folder, space=space, dry_run=dry_run, prefix=prefix)
     _look(run, progress)
-    with parts.db.reading() as tx:
+    with engines.db.reading() as tx:
         _recall(run, tx)
         waiting = _leave_settled(run, tx)
     for batch in _batches(run, waiting):
@@ -101,9 +101,9 @@ def import_folder(
 # --- what there is
 
 
-def _prefix(parts: Parts, space: str | None, source: str) -> str:
+def _prefix(engines: Engines, space: str | None, source: str) -> str:
     """Return how the keys of this import begin: from where into what, as hashes, since names can tell of contents."""
-    into, out_of = parts.keys.keyed_hash("into", space or ""), parts.keys.keyed_hash("from", source)
+    into, out_of = engines.keys.keyed_hash("into", space or ""), engines.keys.keyed_hash("from", source)
     return f"import:{into[:16]}:{out_of[:16]}:"
 
 
@@ -129,14 +129,14 @@ def _understood(run: _Import, found: SourceFile | Finding) -> tuple[SourceFile, 
     if isinstance(found, Finding):
         return found
     try:
-        document = import_file.understood(found.data, run.parts)
+        document = import_file.parse_foreign_file(found.data, run.parts)
     except BadFile as error:
         return _not_imported(found.path, error.message, error.fix)
     if not import_file.has_room(document):
         return _not_imported(
             found.path, "the front matter is too long: no room is left for our fields", "move some of it into the text"
         )
-    if not import_file.has_place(import_file.where_to(run.space, found.path), run.parts):
+    if not import_file.has_place(import_file.target_path(run.space, found.path), run.parts):
         return _not_imported(
             found.path,
             "the home has no place for it",
@@ -156,13 +156,13 @@ def _recall(run: _Import, tx: Reading) -> None:
     """Learn what earlier imports into the same place made of these files, also where those lay elsewhere then."""
     into = run.prefix[: len("import:") + 17]
     present = {note.key for note in run.notes.values()}
-    stray: dict[tuple[str, str], list[Answer]] = {}
-    for space in permissions.writable(tx, run.actor, spaces.everything(tx)):
+    stray: dict[tuple[str, str], list[ImportRecord]] = {}
+    for space in permissions.writable(tx, run.actor, spaces.get_all(tx)):
         said = idempotency.answers(tx, space=space, principal=run.actor.principal, prefix=into)
         for key, (content, answer) in said.items():
             if not answer:
                 continue
-            known = Answer.read(key, space, content, answer)
+            known = ImportRecord.read(key, space, content, answer)
             if key in present:
                 run.answers[key] = known
             else:
@@ -180,14 +180,14 @@ def _recall(run: _Import, tx: Reading) -> None:
 def _leave_settled(run: _Import, tx: Reading) -> frozenset[str]:
     """Count the files that are as they were when they were imported; return the paths of the others."""
     known = {note.path: run.answers[note.key] for note in run.notes.values() if note.key in run.answers}
-    readable = permissions.readable(tx, run.actor, spaces.everything(tx))
+    readable = permissions.readable(tx, run.actor, spaces.get_all(tx))
     for some in in_batches(list(known), _BATCH):
-        found = memories.several(tx, readable, [known[path].memory for path in some])
+        found = memories.get_many(tx, readable, [known[path].memory for path in some])
         for path in some:
             memory = found.get(known[path].memory)
             live = memory is not None and memory.deleted is None
             if memory is not None and live:
-                run.targets[path] = Target(memory.id, memory.revision)
+                run.targets[path] = LinkTarget(memory.id, memory.revision)
             if not _is_same(run.notes[path], known[path]):
                 continue
             run.counts["seen"] += 1
@@ -199,16 +199,16 @@ def _leave_settled(run: _Import, tx: Reading) -> frozenset[str]:
     return frozenset(path for path, note in run.notes.items() if path not in known or not _is_same(note, known[path]))
 
 
-def _is_same(note: Note, known: Answer) -> bool:
+def _is_same(note: Note, known: ImportRecord) -> bool:
     return known.key == note.key and known.content == note.content
 
 
 # --- taking it in
 
 
-def _batches(run: _Import, waiting: frozenset[str]) -> Iterator[list[Arrival]]:
+def _batches(run: _Import, waiting: frozenset[str]) -> Iterator[list[ImportedFile]]:
     """Read the waiting files, so many at a time that other processes get their turn to write."""
-    batch: list[Arrival] = []
+    batch: list[ImportedFile] = []
     size = 0
     for found in run.parts.outside.files(run.folder, only=waiting) if waiting else ():
         # What cannot be read was said at the first look; a file that has come since waits for the next import.
@@ -219,11 +219,11 @@ def _batches(run: _Import, waiting: frozenset[str]) -> Iterator[list[Arrival]]:
             run.skipped.append(read)
             continue
         batch.append(
-            Arrival(
+            ImportedFile(
                 note=_note(run, *read),
                 file=read[0],
                 document=read[1],
-                wanted=import_file.where_to(run.space, read[0].path),
+                wanted=import_file.target_path(run.space, read[0].path),
             )
         )
         size += len(read[0].data)
@@ -234,7 +234,7 @@ def _batches(run: _Import, waiting: frozenset[str]) -> Iterator[list[Arrival]]:
         yield batch
 
 
-def _take_in(run: _Import, batch: Sequence[Arrival]) -> None:
+def _take_in(run: _Import, batch: Sequence[ImportedFile]) -> None:
     fates = _write(run, lambda ctx, *, looked: _arrive(run, ctx, batch, looked=looked))
     for fate in fates:
         run.counts["seen"] += 1
@@ -249,20 +249,20 @@ def _take_in(run: _Import, batch: Sequence[Arrival]) -> None:
             run.changed.append(fate.target.memory)
 
 
-def _arrive(run: _Import, ctx: WriteContext, batch: Sequence[Arrival], *, looked: bool) -> list[Fate]:
+def _arrive(run: _Import, ctx: WriteContext, batch: Sequence[ImportedFile], *, looked: bool) -> list[ImportPlan]:
     answers = _present_answers(run, ctx, [arrival.note for arrival in batch])
-    ctx.hold(_named(batch, answers))
+    ctx.lock(_named(batch, answers))
     claimed = {known.memory for known in run.answers.values()} | {target.memory for target in run.targets.values()}
-    fates: list[Fate] = []
+    fates: list[ImportPlan] = []
     for arrival in batch:
-        fate = import_file.fate_of(ctx, arrival, answers.get(arrival.note.key), claimed, looked=looked)
+        fate = import_file.plan_import(ctx, arrival, answers.get(arrival.note.key), claimed, looked=looked)
         claimed.add(fate.target.memory)
         fates.append(fate)
     known = {**run.targets, **{fate.path: fate.target for fate in fates if fate.outcome not in _WHY_SKIPPED}}
-    return import_file.arrive(ctx, fates, lambda note: _targets(run, note, known))
+    return import_file.apply_plans(ctx, fates, lambda note: _targets(run, note, known))
 
 
-def _named(batch: Sequence[Arrival], answers: Mapping[str, Answer]) -> Iterator[str]:
+def _named(batch: Sequence[ImportedFile], answers: Mapping[str, ImportRecord]) -> Iterator[str]:
     """Yield the ids of the memories that these files may be."""
     for arrival in batch:
         known = answers.get(arrival.note.key)
@@ -271,15 +271,15 @@ def _named(batch: Sequence[Arrival], answers: Mapping[str, Answer]) -> Iterator[
             yield named
 
 
-def _present_answers(run: _Import, ctx: WriteContext, notes: Sequence[Note]) -> dict[str, Answer]:
+def _present_answers(run: _Import, ctx: WriteContext, notes: Sequence[Note]) -> dict[str, ImportRecord]:
     """Return what is known of these files now, since another process may be importing the same folder."""
     keys = [note.key for note in notes]
-    said = idempotency.several(ctx.tx, spaces=tuple(ctx.writable), principal=ctx.actor.principal, keys=keys)
-    present = {key: Answer.read(key, *known) for key, known in said.items() if known[2]}
+    said = idempotency.find_many(ctx.tx, spaces=tuple(ctx.writable), principal=ctx.actor.principal, keys=keys)
+    present = {key: ImportRecord.read(key, *known) for key, known in said.items() if known[2]}
     return {**{key: run.answers[key] for key in keys if key in run.answers}, **present}
 
 
-def _targets(run: _Import, note: Note, known: Mapping[str, Target]) -> list[Target]:
+def _targets(run: _Import, note: Note, known: Mapping[str, LinkTarget]) -> list[LinkTarget]:
     """Return the memories that the wiki links of a file mean, as far as they are here already."""
     found = [run.names.find(name, origin=note.path) for name in note.wiki_links]
     means = dict.fromkeys(path for path in found if path is not None and path != note.path)
@@ -291,7 +291,7 @@ def _targets(run: _Import, note: Note, known: Mapping[str, Target]) -> list[Targ
 
 def _link(run: _Import, progress: Progress) -> None:
     """Make the links that could not be made when their file was taken in, since what they mean came later."""
-    waiting: dict[str, list[Target]] = {}
+    waiting: dict[str, list[LinkTarget]] = {}
     for path in run.linked:
         wanted = _targets(run, run.notes[path], run.targets)
         missing = [target for target in wanted if target.memory not in run.linked[path]]
@@ -308,9 +308,11 @@ def _link(run: _Import, progress: Progress) -> None:
         progress("linking", min((at + 1) * _BATCH, len(waiting)), len(waiting))
 
 
-def _add_links(run: _Import, ctx: WriteContext, *, waiting: Mapping[str, list[Target]], looked: bool) -> dict[str, int]:
+def _add_links(
+    run: _Import, ctx: WriteContext, *, waiting: Mapping[str, list[LinkTarget]], looked: bool
+) -> dict[str, int]:
     answers = _present_answers(run, ctx, [run.notes[path] for path in waiting])
-    ctx.hold(answer.memory for answer in answers.values())
+    ctx.lock(answer.memory for answer in answers.values())
     return {
         path: import_file.add_links(ctx, answers[run.notes[path].key], targets, looked=looked)
         for path, targets in waiting.items()

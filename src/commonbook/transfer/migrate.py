@@ -16,12 +16,12 @@ from typing import Final, NamedTuple
 
 from commonbook.errors import Conflict, HomeDamaged
 from commonbook.files import write_out
-from commonbook.files.journal import strike_off
+from commonbook.files.journal import mark_done
 from commonbook.log import chain, verify
-from commonbook.model.reports import MoveReport, Progress
+from commonbook.model.reports import MigrationReport, Progress
 from commonbook.model.spaces import OWNER_ACTOR
 from commonbook.ports.database import Database, Reading, Row, Transaction
-from commonbook.ports.engines import Parts
+from commonbook.ports.engines import Engines
 from commonbook.ports.keys import Keys
 from commonbook.tables import home, memories, spaces
 from commonbook.write.context import WriteContext
@@ -88,40 +88,40 @@ TABLES: Final = (
 """Every table that moves; those about files and those of an engine's own stay where they are."""
 
 
-def move(parts: Parts, target: Parts, *, to: str, progress: Progress) -> MoveReport:
+def migrate(engines: Engines, target: Engines, *, to: str, progress: Progress) -> MigrationReport:
     """Move everything into another book, which must be empty or an earlier, interrupted try; `to` is its address."""
     counts: dict[str, int] = {}
-    if not _left(parts, target, to=to):
-        _begin(parts, target)
-        counts = _copy_all(parts.db, target.db, progress)
-        parts.db.write(partial(_finish, target=target, to=to, progress=progress))
+    if not _left(engines, target, to=to):
+        _begin(engines, target)
+        counts = _copy_all(engines.db, target.db, progress)
+        engines.db.write(partial(_finish, target=target, to=to, progress=progress))
     files = _write_files(target, progress)
     target.db.write(lambda tx: home.forget(tx, "moving_from"))
-    return MoveReport(to=to, rows=sum(counts.values()), tables=counts, files=files)
+    return MigrationReport(to=to, rows=sum(counts.values()), tables=counts, files=files)
 
 
 # --- the beginning
 
 
-def _left(parts: Parts, target: Parts, *, to: str) -> bool:
+def _left(engines: Engines, target: Engines, *, to: str) -> bool:
     """Tell whether an earlier try has left the old book already, and was interrupted before it opened the new one."""
-    with parts.db.reading() as tx:
+    with engines.db.reading() as tx:
         old = home.facts(tx)
     with target.db.reading() as tx:
         new = home.facts(tx)
     return old.get("moved_to") == to and new.get("moving_from") == old["id"]
 
 
-def _begin(parts: Parts, target: Parts) -> None:
+def _begin(engines: Engines, target: Engines) -> None:
     """Claim the new book for this move: it has the same keys, and no memories but those of an earlier try."""
-    if parts.keys.key_id != target.keys.key_id or parts.keys.keyed_hash("") != target.keys.keyed_hash(""):
+    if engines.keys.key_id != target.keys.key_id or engines.keys.keyed_hash("") != target.keys.keyed_hash(""):
         raise Conflict(
             "the two books have different keys, so that the log could not be verified in the new one",
             fix="give the new book the keys of the old one: copy the files of its `keys` folder",
         )
-    with parts.db.reading() as tx:
+    with engines.db.reading() as tx:
         known = home.facts(tx)
-    home.require_here(known.items())
+    home.require_not_moved(known.items())
     target.db.write(lambda tx: _claim(tx, known))
 
 
@@ -211,13 +211,13 @@ def _put(tx: Transaction, table: Table, rows: Sequence[Row]) -> None:
 # --- under the lock
 
 
-def _finish(tx: Transaction, target: Parts, *, to: str, progress: Progress) -> None:
+def _finish(tx: Transaction, target: Engines, *, to: str, progress: Progress) -> None:
     """Let nobody write to the old book, make both equal, verify the new one, and leave the old one for good."""
-    spaces.hold(tx)
-    every = spaces.everything(tx)
-    chain.hold(tx, list(every))
+    spaces.lock(tx)
+    every = spaces.get_all(tx)
+    chain.lock(tx, list(every))
     # Another may have moved it meanwhile, and the new book be in use: it must not be made equal to what was left.
-    home.require_here(home.facts(tx).items())
+    home.require_not_moved(home.facts(tx).items())
     for number, table in enumerate(TABLES):
         _make_equal(tx, target.db, table)
         progress("comparing", number + 1, len(TABLES))
@@ -284,12 +284,12 @@ def _verify(target: Database, keys: Keys, every: Sequence[str], progress: Progre
 # --- the files
 
 
-def _write_files(target: Parts, progress: Progress) -> int:
+def _write_files(target: Engines, progress: Progress) -> int:
     """Write the Markdown of every memory, where the new book keeps files."""
     if not target.folder.keeps_files:
         return 0
     with target.db.reading() as tx:
-        every = spaces.everything(tx)
+        every = spaces.get_all(tx)
         total = sum(memories.counts(tx, every)[0].values())
     done = 0
     for space in every:
@@ -297,17 +297,17 @@ def _write_files(target: Parts, progress: Progress) -> int:
         while after is not None:
             after, wanted = target.db.write(partial(_issue, target=target, space=space, after=after))
             # What cannot be written now, or was typed meanwhile, is found by whoever opens the new book.
-            strike_off(target, write_out.carry_out(target, wanted).done)
+            mark_done(target, write_out.write_out(target, wanted).done)
             done += len(wanted)
             progress("writing files", done, total)
     return done
 
 
-def _issue(tx: Transaction, target: Parts, space: str, after: str) -> tuple[str | None, dict[str, bytes | None]]:
+def _issue(tx: Transaction, target: Engines, space: str, after: str) -> tuple[str | None, dict[str, bytes | None]]:
     """Ask for the files of some memories; nothing of them changes, so nothing is sealed."""
     ctx = WriteContext(
-        tx=tx, parts=target, actor=OWNER_ACTOR, permissions={}, spaces=spaces.everything(tx), pending=Pending()
+        tx=tx, engines=target, actor=OWNER_ACTOR, permissions={}, spaces=spaces.get_all(tx), pending=Pending()
     )
     found = memories.in_space(tx, ctx.spaces, space, after=after, limit=_BATCH)
-    ctx.issue([memory for memory in found if memory.deleted is None])
+    ctx.enqueue_files([memory for memory in found if memory.deleted is None])
     return (found[-1].id if len(found) == _BATCH else None), ctx.pending.files_to_write

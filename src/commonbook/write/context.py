@@ -8,14 +8,14 @@ from typing import Final
 
 from commonbook.access import permissions
 from commonbook.errors import DiskFull, NotFound
-from commonbook.markdown.memory_file import rendered
+from commonbook.markdown.memory_file import render_memory
 from commonbook.model.ids import new_id
 from commonbook.model.memory import Memory
 from commonbook.model.reports import Change
 from commonbook.model.session import Session
-from commonbook.model.spaces import READER, WRITER, Actor, Space, Spaces
-from commonbook.ports.database import Overtaken, Transaction
-from commonbook.ports.engines import BeforeSeal, Parts
+from commonbook.model.spaces import READER, WRITER, Actor, Space, SpaceScope
+from commonbook.ports.database import RetryTransaction, Transaction
+from commonbook.ports.engines import BeforeFinalize, Engines
 from commonbook.tables import files, memories, sessions, spaces
 from commonbook.text import dates, space_paths
 from commonbook.write.pending import Pending
@@ -31,21 +31,21 @@ class WriteContext:
     operation may run more than once: its contexts, with everything in them, are made anew each time.
     """
 
-    __slots__ = ("actor", "parts", "pending", "permissions", "spaces", "tx")
+    __slots__ = ("actor", "engines", "pending", "permissions", "spaces", "tx")
 
     def __init__(
         self,
         *,
         tx: Transaction,
-        parts: Parts,
+        engines: Engines,
         actor: Actor,
-        permissions: dict[Actor, permissions.Held],
+        permissions: dict[Actor, permissions.PermissionSnapshot],
         spaces: MutableMapping[str, Space],
         pending: Pending,
     ) -> None:
         """Work in this transaction in the name of the actor."""
         self.tx: Final = tx
-        self.parts: Final = parts
+        self.engines: Final = engines
         self.actor: Final = actor
         self.permissions: Final = permissions
         """Permissions as first read in this transaction, of everybody in whose name it acts; the seal checks them."""
@@ -53,19 +53,19 @@ class WriteContext:
         self.pending: Final = pending
 
     @property
-    def readable(self) -> Spaces:
+    def readable(self) -> SpaceScope:
         """The spaces that the actor may read."""
-        return self.may_of(self.actor).with_role(READER, self.spaces)
+        return self.permissions_of(self.actor).with_role(READER, self.spaces)
 
     @property
-    def writable(self) -> Spaces:
+    def writable(self) -> SpaceScope:
         """The spaces that the actor may write to."""
-        return self.may_of(self.actor).with_role(WRITER, self.spaces)
+        return self.permissions_of(self.actor).with_role(WRITER, self.spaces)
 
-    def may_of(self, actor: Actor) -> permissions.Held:
+    def permissions_of(self, actor: Actor) -> permissions.PermissionSnapshot:
         """Return what somebody may do, asked for once: if it is taken away before the story ends, that begins anew."""
         if actor not in self.permissions:
-            self.permissions[actor] = permissions.Held(self.tx, actor)
+            self.permissions[actor] = permissions.PermissionSnapshot(self.tx, actor)
         return self.permissions[actor]
 
     def acting_as(self, actor: Actor) -> WriteContext:
@@ -82,7 +82,7 @@ class WriteContext:
     def _of(self, actor: Actor, pending: Pending) -> WriteContext:
         return WriteContext(
             tx=self.tx,
-            parts=self.parts,
+            engines=self.engines,
             actor=actor,
             permissions=self.permissions,
             spaces=self.spaces,
@@ -94,7 +94,7 @@ class WriteContext:
 
         One that it may not even read is not found.
         """
-        self.hold([memory_id])
+        self.lock([memory_id])
         found = memories.find(self.tx, self.readable, memory_id)
         if found is None or found.deleted is not None:
             raise no_memory(memory_id)
@@ -102,23 +102,23 @@ class WriteContext:
             raise permissions.refusal(self.actor, found.space.name)
         return found
 
-    def hold(self, ids: Iterable[str]) -> None:
+    def lock(self, ids: Iterable[str]) -> None:
         """Let nobody else change these memories while the story is told."""
-        self._know(memories.hold(self.tx, ids))
+        self._require_known_spaces(memories.lock(self.tx, ids))
 
-    def hold_sessions(self, *ids: str) -> None:
+    def lock_sessions(self, *ids: str) -> None:
         """Let nobody else change these sessions while the story is told, or append to them."""
-        self._know(sessions.hold(self.tx, ids))
+        self._require_known_spaces(sessions.lock(self.tx, ids))
 
-    def held(self, taking: sessions.Taking) -> Session | None:
+    def locked_session(self, taking: sessions.LockedSession) -> Session | None:
         """Return a session that is held, if there is one that the actor may read."""
         found = taking.session(self.spaces)
         return found if found is not None and found.space.id in self.readable else None
 
-    def _know(self, found: Collection[str]) -> None:
+    def _require_known_spaces(self, found: Collection[str]) -> None:
         """Begin anew when something is in a space that was made after the story began."""
         if not self.spaces.keys() >= set(found):
-            raise Overtaken
+            raise RetryTransaction
 
     def space(self, name: str, *, origin: str = "new") -> Space:
         """Return the space of that name, made now if the actor may make it."""
@@ -129,12 +129,12 @@ class WriteContext:
                 return space
         if origin in {"folder", "import"} and space_paths.is_system(name):
             # A file of ours in a home whose database is lost, or in a folder that was exported.
-            return self._made(name, origin)
+            return self._add_space(name, origin)
         return self._create(space_paths.require_space_name(name), origin)
 
-    def look_at(self, memory_id: str) -> Memory:
+    def require_readable(self, memory_id: str) -> Memory:
         """Return a live memory that the actor may read, and that nobody changes meanwhile."""
-        self.hold([memory_id])
+        self.lock([memory_id])
         found = memories.find(self.tx, self.readable, memory_id)
         if found is None or found.deleted is not None:
             raise no_memory(memory_id)
@@ -145,24 +145,24 @@ class WriteContext:
         for space in self.spaces.values():
             if space.name == name:
                 return space
-        return self._made(name, "system")
+        return self._add_space(name, "system")
 
     def _create(self, name: str, origin: str) -> Space:
         permissions.require_create(self.tx, self.actor, self.spaces, name)
-        return self._made(name, origin)
+        return self._add_space(name, origin)
 
-    def _made(self, name: str, origin: str) -> Space:
+    def _add_space(self, name: str, origin: str) -> Space:
         space = Space(new_id(), name, self.tx.now)
         spaces.add(self.tx, space)
         self.spaces[space.id] = space
         self.log(space, "space.create", (), name=name, origin=origin)
         return space
 
-    def time(self, name: str, value: datetime | str | None) -> datetime | None:
+    def parse_time(self, name: str, value: datetime | str | None) -> datetime | None:
         """Read a time that a caller gave for this field, in the home's zone where it has none."""
         if value is None:
             return None
-        return dates.read_time(value, zone=self.parts.zone, edge=dates.field_edge(name), now=self.tx.now)
+        return dates.read_time(value, zone=self.engines.zone, edge=dates.field_edge(name), now=self.tx.now)
 
     def log(self, space: Space, action: str, subjects: Sequence[str], **payload: object) -> None:
         """Note a change for the seal."""
@@ -175,7 +175,7 @@ class WriteContext:
 
     def log_memory(self, memory: Memory, action: str, *others: str, **payload: object) -> None:
         """Note a change of a memory: what it says now goes in as a keyed hash."""
-        said = self.parts.keys.keyed_hash(memory.title, memory.text)
+        said = self.engines.keys.keyed_hash(memory.title, memory.text)
         self.touch_superseded(memory)
         self.pending.note_changed_id(memory.id, space=memory.space.id, principal=self.actor.principal)
         versions = {"revision": memory.revision, "version": memory.version, "said": said}
@@ -191,43 +191,43 @@ class WriteContext:
         """Note things of a space that are no memories and have changed, so that whoever follows it sees them."""
         self.tx.touched.update(dict.fromkeys(subjects, space.id))
 
-    def shake(self, before: Memory | None, after: Memory) -> None:
+    def note_reasoning_change(self, before: Memory | None, after: Memory) -> None:
         """Note that others may have to be told: of what a memory rests on, supersedes, or is."""
         self.pending.note_reasoning_change(before, after)
 
-    def leave(self, memory: Memory, path: str) -> None:
+    def record_move(self, memory: Memory, path: str) -> None:
         """Note that the file of a memory goes from its path to another one."""
-        if self.parts.folder.keeps_files:
-            files.leave(self.tx, memory.path, memory.id)
-            files.arrive(self.tx, path)
+        if self.engines.folder.keeps_files:
+            files.record_move(self.tx, memory.path, memory.id)
+            files.clear_former_path(self.tx, path)
 
-    def issue(self, changed: Iterable[Memory], *, seen: int | None = None) -> None:
+    def enqueue_files(self, changed: Iterable[Memory], *, seen: int | None = None) -> None:
         """Ask for the files of memories as they are now, or for their removal if they are deleted.
 
         `seen` is the version that a file named whose save was just taken in, and is only written back.
         """
-        if not self.parts.folder.keeps_files:
+        if not self.engines.folder.keeps_files:
             return
         wanted: list[tuple[str, int, str | None, str | None]] = []
         for memory in changed:
-            data = None if memory.deleted else rendered(memory, self.parts)
+            data = None if memory.deleted else render_memory(memory, self.engines)
             path = None if memory.deleted else memory.path
             if path is not None:
-                self.parts.folder.require_place(path)
+                self.engines.folder.require_place(path)
             self.pending.files_to_write[memory.id] = data
             hash_ = None if data is None else files.content_hash(data)
             wanted.append((memory.id, memory.version, path, hash_))
-        files.issue(self.tx, wanted, seen=seen)
-        self.require_room()
+        files.enqueue(self.tx, wanted, seen=seen)
+        self.require_disk_space()
 
-    def require_room(self) -> None:
+    def require_disk_space(self) -> None:
         """Refuse while nothing is changed yet, rather than commit what the disk has no room to write out."""
         needed = _ROOM + 3 * self.pending.bytes_to_write()
-        if self.parts.folder.free_bytes() < needed:
+        if self.engines.folder.free_bytes() < needed:
             raise DiskFull("the disk of the home is full", fix=f"free at least {needed:,} bytes and try again")
 
 
-def step(run: Callable[[WriteContext], object]) -> BeforeSeal:
+def step(run: Callable[[WriteContext], object]) -> BeforeFinalize:
     """Return a function of the write context as a step for `Parts.before_seal`, which does not name that type."""
 
     def checked(context: object, /) -> None:

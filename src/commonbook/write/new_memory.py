@@ -92,6 +92,6 @@ def free_path(ctx: WriteContext, path: str) -> str:
     place = path.removesuffix(".md")
     for number in range(1, 1000):
         candidate = path if number == 1 else f"{place}-{number}.md"
-        if memories.at_path(ctx.tx, candidate) is None and not ctx.parts.folder.exists(candidate):
+        if memories.at_path(ctx.tx, candidate) is None and not ctx.engines.folder.exists(candidate):
             return candidate
     raise Conflict(f"there is no free name beside {path}", fix="move some of those files away")

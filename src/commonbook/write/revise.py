@@ -13,7 +13,7 @@ from commonbook.write.context import WriteContext
 _TELLING: Final = frozenset((*REASONING, "supersedes", "shared_from"))
 
 
-def amend(
+def store_revision(
     ctx: WriteContext,
     old: Memory,
     new: Memory,
@@ -46,21 +46,21 @@ def amend(
     if new.revision != old.revision or old.deleted is not None:
         ctx.pending.note_changed_text(new)
     if _stands_otherwise(old, new):
-        ctx.shake(old, new)
+        ctx.note_reasoning_change(old, new)
     ctx.log_memory(new, _action(old, new, how), fields=sorted(changed), **logged)
-    ctx.issue([new], seen=seen)
+    ctx.enqueue_files([new], seen=seen)
     return new
 
 
-def remove(ctx: WriteContext, memory: Memory, *, how: str) -> None:
+def delete(ctx: WriteContext, memory: Memory, *, how: str) -> None:
     """Delete a memory: a tombstone and its history stay. A file that is gone already need not be removed."""
-    copies.untie(ctx.tx, memory)
+    copies.unbind(ctx.tx, memory)
     gone = memory._replace(deleted=ctx.tx.now, version=memory.version + 1, updated=ctx.tx.now)
     memories.replace(ctx.tx, gone)
-    ctx.shake(memory, gone)
+    ctx.note_reasoning_change(memory, gone)
     ctx.log_memory(gone, "delete", how=how)
     if how != "file":
-        ctx.issue([gone])
+        ctx.enqueue_files([gone])
 
 
 def _with_reasons(memory: Memory) -> Memory:
@@ -73,8 +73,8 @@ def _tied(ctx: WriteContext, old: Memory, new: Memory) -> Memory:
     """Let a copy be the one of its root where it is now; if there is one already, it is a copy no longer."""
     if new.shared is None or _where_tied(old) == _where_tied(new):
         return new
-    copies.untie(ctx.tx, old)
-    if not copies.is_tied(new) or is_tied_there(ctx, new):
+    copies.unbind(ctx.tx, old)
+    if not copies.is_bound(new) or is_tied_there(ctx, new):
         return new
     return detached(new)
 
@@ -98,7 +98,7 @@ def _where_tied(memory: Memory) -> tuple[object, ...]:
 
 def arrived(ctx: WriteContext, memory: Memory) -> Memory:
     """Return a memory that came as a file, tied to its root if it is a copy and the first of it here."""
-    if memory.shared is None or not copies.is_tied(memory):
+    if memory.shared is None or not copies.is_bound(memory):
         return memory
     # A file whose revision somebody took out begins anew, and so does what it has of its source.
     memory = memory._replace(shared=memory.shared._replace(own=min(memory.shared.own, memory.revision)))
@@ -113,7 +113,7 @@ def detached(memory: Memory) -> Memory:
 def is_tied_there(ctx: WriteContext, copy: Memory) -> bool:
     """Tie a copy to its root in its space; tell whether it could be: there is one for each root and space."""
     root = memories.find(ctx.tx, {copy.space.id: copy.space}, copy.root)
-    return (root is None or root.deleted is not None) and copies.tie(ctx.tx, copy)
+    return (root is None or root.deleted is not None) and copies.bind(ctx.tx, copy)
 
 
 def _action(old: Memory, new: Memory, how: str) -> str:

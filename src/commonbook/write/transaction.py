@@ -15,53 +15,53 @@ from commonbook.errors import CommonbookError, NotAllowed, NotFound
 from commonbook.log import chain
 from commonbook.model.reports import Change
 from commonbook.model.spaces import Actor
-from commonbook.ports.database import Overtaken, Told, Transaction
-from commonbook.ports.engines import Parts
+from commonbook.ports.database import Result, RetryTransaction, Transaction
+from commonbook.ports.engines import Engines
 from commonbook.tables import changes, home, memories, spaces
 from commonbook.write.context import WriteContext
 from commonbook.write.pending import EarlyLocks, Pending
 
 
-def write(parts: Parts, actor: Actor, operation: Callable[[WriteContext], Told]) -> Told:
+def write(engines: Engines, actor: Actor, operation: Callable[[WriteContext], Result]) -> Result:
     """Let a story happen whole or not at all; when this returns it is durable, logged, and in its files."""
-    return write_all(parts, (actor,), _for_one_actor(operation))
+    return write_all(engines, (actor,), _for_one_actor(operation))
 
 
-def _for_one_actor(operation: Callable[[WriteContext], Told]) -> Callable[[Sequence[WriteContext]], Told]:
+def _for_one_actor(operation: Callable[[WriteContext], Result]) -> Callable[[Sequence[WriteContext]], Result]:
     return lambda contexts: operation(contexts[0])
 
 
 def write_all(
-    parts: Parts,
+    engines: Engines,
     actors: Sequence[Actor],
-    operation: Callable[[Sequence[WriteContext]], Told],
+    operation: Callable[[Sequence[WriteContext]], Result],
     *,
     expecting: Sequence[str] = (),
-) -> Told:
+) -> Result:
     """Let what several do happen in one transaction, whole or not at all: the story has a desk for each of them.
 
     `expecting` are the spaces that it will probably be about, and no others.
     """
-    told, files = _commit(parts, actors, operation, expecting)
+    told, files = _commit(engines, actors, operation, expecting)
     # The change is made: a file that cannot be written now stays in the journal, and `status` counts it.
     with suppress(OSError, CommonbookError):
-        parts.after_commit(parts, files)
+        engines.after_commit(engines, files)
     return told
 
 
 def commit(
-    parts: Parts, actor: Actor, operation: Callable[[WriteContext], Told]
-) -> tuple[Told, dict[str, bytes | None]]:
+    engines: Engines, actor: Actor, operation: Callable[[WriteContext], Result]
+) -> tuple[Result, dict[str, bytes | None]]:
     """Run an operation and commit it, without the step behind the commit.
 
     Return its result, and the files that are left to write: their contents by the ids of their memories, None for a
     file to remove. The journal has them until they are written.
     """
-    return _commit(parts, (actor,), _for_one_actor(operation))
+    return _commit(engines, (actor,), _for_one_actor(operation))
 
 
 @contextmanager
-def logging_refusal(parts: Parts, actor: Actor, verb: str, ids: Iterable[str]) -> Iterator[None]:
+def logging_refusal(engines: Engines, actor: Actor, verb: str, ids: Iterable[str]) -> Iterator[None]:
     """Write into the log of each of these memories' spaces that somebody tried what it may not do there."""
     try:
         yield
@@ -69,7 +69,7 @@ def logging_refusal(parts: Parts, actor: Actor, verb: str, ids: Iterable[str]) -
         if wanted := tuple(ids):
             # A home that is full or busy does not turn the refusal into another one.
             with suppress(CommonbookError):
-                write(parts, actor, partial(_note_refusal, verb=verb, ids=wanted))
+                write(engines, actor, partial(_note_refusal, verb=verb, ids=wanted))
         raise
 
 
@@ -82,29 +82,31 @@ def _note_refusal(ctx: WriteContext, *, verb: str, ids: Sequence[str]) -> None:
 
 
 def _commit(
-    parts: Parts,
+    engines: Engines,
     actors: Sequence[Actor],
-    operation: Callable[[Sequence[WriteContext]], Told],
+    operation: Callable[[Sequence[WriteContext]], Result],
     expecting: Sequence[str] = (),
-) -> tuple[Told, dict[str, bytes | None]]:
+) -> tuple[Result, dict[str, bytes | None]]:
     # Whoever has rights on some spaces only has them by the names of all.
     first = expecting if all(map(access_permissions.is_owner, actors)) else ()
 
-    def whole(tx: Transaction) -> tuple[Told, dict[str, bytes | None]]:
-        there = spaces.Everything(tx, first)
-        permissions = {actor: access_permissions.Held(tx, actor) for actor in actors}
+    def whole(tx: Transaction) -> tuple[Result, dict[str, bytes | None]]:
+        there = spaces.LazySpaces(tx, first)
+        permissions = {actor: access_permissions.PermissionSnapshot(tx, actor) for actor in actors}
         contexts = [
-            WriteContext(tx=tx, parts=parts, actor=actors[0], permissions=permissions, spaces=there, pending=Pending())
+            WriteContext(
+                tx=tx, engines=engines, actor=actors[0], permissions=permissions, spaces=there, pending=Pending()
+            )
         ]
         contexts += map(contexts[0].beside, actors[1:])
         told = operation(contexts)
         for ctx in contexts:
-            for step in parts.before_seal:
+            for step in engines.before_seal:
                 step(ctx)
         finalize(contexts)
         return told, contexts[0].pending.files_to_write
 
-    return parts.db.write(whole)
+    return engines.db.write(whole)
 
 
 def finalize(contexts: Sequence[WriteContext]) -> None:
@@ -119,7 +121,7 @@ def finalize(contexts: Sequence[WriteContext]) -> None:
     for change in tx.recorded:
         by_space.setdefault(change.space, []).append(change)
     touched = {subject: space for subject, space in tx.touched.items() if space is not None}
-    touched |= memories.places(tx, sorted(subject for subject, space in tx.touched.items() if space is None))
+    touched |= memories.spaces_of(tx, sorted(subject for subject, space in tx.touched.items() if space is None))
     concerned = sorted({*by_space, *touched.values()})
     # Asked in one breath, so that others wait for these spaces no longer than they must.
     asked = ctx.pending.early_locks_on(concerned)
@@ -128,27 +130,27 @@ def finalize(contexts: Sequence[WriteContext]) -> None:
         asked = _request_locks(tx, concerned)
     names = _names(contexts, by_space)
     # Where only one writes, rights stay as they are.
-    permissions = [held for held in ctx.permissions.values() if tx.locking]
+    permissions = [held for held in ctx.permissions.values() if tx.for_update]
     still = [held.now() for held in permissions]
     # Whatever can be is done before anybody waits: nothing of it happens while others are kept from these spaces.
     for space in concerned:
         subjects = dict.fromkeys(change.subjects[0] for change in by_space.get(space, ()) if change.subjects)
         subjects.update(dict.fromkeys(memory for memory, place in touched.items() if place == space))
         if subjects:
-            changes.number(tx, space, tuple(subjects))
-    worded = {space: chain.worded(changed) for space, changed in by_space.items()}
+            changes.assign_numbers(tx, space, tuple(subjects))
+    worded = {space: chain.serialized_changes(changed) for space, changed in by_space.items()}
     ends = asked.ends()
     if any(ctx.spaces[space].name != name for space, name in names().items()):
-        raise Overtaken
+        raise RetryTransaction
     if any(now.is_less_than(before) for now, before in zip(still, permissions, strict=True)):
-        raise Overtaken
-    home.require_here(asked.whereabouts())
+        raise RetryTransaction
+    home.require_not_moved(asked.whereabouts())
     for space, changed in sorted(by_space.items()):
         end = ends.get(space, chain.BEGINNING)
-        seq, digest = chain.append(tx, ctx.parts.keys, space, changed, wording=worded[space], end=end)
+        seq, digest = chain.append(tx, ctx.engines.keys, space, changed, wording=worded[space], end=end)
         if space in ends:
             # Its chain is held: whoever looks for this entry later waits until this has ended.
-            tx.proof = partial(chain.is_logged, space=space, seq=seq, digest=digest)
+            tx.commit_check = partial(chain.is_logged, space=space, seq=seq, digest=digest)
 
 
 def lock_early(ctx: WriteContext, wanted: Sequence[str]) -> Callable[[], Collection[str]]:
@@ -158,7 +160,7 @@ def lock_early(ctx: WriteContext, wanted: Sequence[str]) -> Callable[[], Collect
     another holds is left out, which what is returned finds out: waited for here, it would be held while the story is
     told, which others wait for.
     """
-    if not ctx.tx.locking:
+    if not ctx.tx.for_update:
         return lambda: wanted
     asked = _request_locks(ctx.tx, wanted, if_free=True)
     ctx.pending.early_locks.append(asked)
@@ -166,7 +168,7 @@ def lock_early(ctx: WriteContext, wanted: Sequence[str]) -> Callable[[], Collect
 
 
 def _request_locks(tx: Transaction, spaces_: Sequence[str], *, if_free: bool = False) -> EarlyLocks:
-    return EarlyLocks(chain.holding(tx, spaces_, if_free=if_free), home.whereabouts(tx))
+    return EarlyLocks(chain.lock_deferred(tx, spaces_, if_free=if_free), home.moved_deferred(tx))
 
 
 def _names(contexts: Sequence[WriteContext], by_space: Mapping[str, Sequence[Change]]) -> Callable[[], dict[str, str]]:
@@ -175,8 +177,8 @@ def _names(contexts: Sequence[WriteContext], by_space: Mapping[str, Sequence[Cha
     Whoever has rights on some spaces only has them by their names, whatever is written there.
     """
     tx = contexts[0].tx
-    if not tx.locking:
+    if not tx.for_update:
         return dict
     some = not all(access_permissions.is_owner(ctx.actor) for ctx in contexts)
     wanted = (space for space, changed in by_space.items() if some or any(change.subjects for change in changed))
-    return spaces.names(tx, sorted(wanted))
+    return spaces.names_deferred(tx, sorted(wanted))

@@ -7,18 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commonbook.adapters.hermes import transcript_diff
-from commonbook.adapters.hermes.transcript_diff import Said
+from commonbook.adapters.hermes.transcript_diff import TranscriptTurn
 from commonbook.text import masking, recall_fence
 
 
-def told(words: str) -> list[Said]:
+def told(words: str) -> list[TranscriptTurn]:
     """A transcript of single letters: capitals are the user's."""
-    return [Said("user" if one.isupper() else "assistant", one, one) for one in words]
+    return [TranscriptTurn("user" if one.isupper() else "assistant", one, one) for one in words]
 
 
 def fresh(known: str, words: str, **how: bool) -> str:
     how = {"more_before": False, "completes_a_turn": True, **how}
-    return "".join(one.text for one in transcript_diff.news(list(known), told(words), **how).fresh)
+    return "".join(one.text for one in transcript_diff.diff(list(known), told(words), **how).fresh)
 
 
 @pytest.mark.parametrize(
@@ -85,14 +85,14 @@ def test_what_was_undone_cannot_be_told_from_a_transcript_that_has_nothing_in_co
 def test_a_conversation_told_turn_by_turn_is_known_as_it_is(turns, cut):
     """Also if it is cut in front once: as long as something of it is left, nothing is lost or doubled."""
     known: list[str] = []
-    words: list[Said] = []
+    words: list[TranscriptTurn] = []
     whole = ""
     for at, turn in enumerate(turns):
         if at == cut:
             words = words[-2:]
-        words += [*told(turn), Said("assistant", f"{turn}{at}", f"{turn}{at}")]
+        words += [*told(turn), TranscriptTurn("assistant", f"{turn}{at}", f"{turn}{at}")]
         whole += turn + f"{turn}{at}"
-        found = transcript_diff.news(known, words, more_before=False, completes_a_turn=True)
+        found = transcript_diff.diff(known, words, more_before=False, completes_a_turn=True)
         known += [one.mark for one in found.fresh]
     assert "".join(known) == whole
 

@@ -60,7 +60,7 @@ def held(place):
 
     def hold():
         with commonbook.open(place) as book:
-            book._parts.db.write(operation)
+            book._engines.db.write(operation)
 
     thread = threading.Thread(target=hold)
     thread.start()

@@ -29,13 +29,13 @@ from commonbook.engines.embedders.registry import embedder_for
 from commonbook.engines.embedders.sentence_model import SentenceModel
 from commonbook.engines.embedders.static_table import StaticTable
 from commonbook.errors import BadInput, EmbedderFailed
-from commonbook.ports.embedding import Embedder, EmbedderChoice, Said
+from commonbook.ports.embedding import Embedder, EmbedderChoice, EmbeddingInput
 
 ROOT = Path(__file__).parents[3]
 
 
-def said(*texts: str) -> list[Said]:
-    return [Said(text, {}) for text in texts]
+def said(*texts: str) -> list[EmbeddingInput]:
+    return [EmbeddingInput(text, {}) for text in texts]
 
 
 # Which one
@@ -45,7 +45,7 @@ def test_the_default_is_the_static_table_and_gives_its_vectors():
     found = embedder_for(EmbedderChoice())
     assert isinstance(found, StaticTable)
     assert not found.slow
-    vectors = found.embed([Said("a house", {"house": 1.0})])
+    vectors = found.embed([EmbeddingInput("a house", {"house": 1.0})])
     assert vectors.shape == (1, found.dimensions)
     assert vectors.any()
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from commonbook.engines.embedders import http
 from commonbook.engines.embedders.http import HttpEmbedder
 from commonbook.errors import BadInput, EmbedderFailed
-from commonbook.ports.embedding import Embedder, Said
+from commonbook.ports.embedding import Embedder, EmbeddingInput
 from tests.support import embedding_service
 from tests.support.embedding_service import Service, serving, vector_of
 
@@ -43,8 +43,8 @@ def embedder(service: Service, waits: list[float]) -> HttpEmbedder:
     return HttpEmbedder(service.url, "small", key=KEY, timeout=5, sleep=waits.append)
 
 
-def said(*texts: str) -> list[Said]:
-    return [Said(text, {}) for text in texts]
+def said(*texts: str) -> list[EmbeddingInput]:
+    return [EmbeddingInput(text, {}) for text in texts]
 
 
 def unit(text: str) -> np.ndarray:

@@ -8,7 +8,7 @@ import pytest
 from commonbook.engines.embedders import static_table
 from commonbook.engines.embedders.static_table import MOST_NEAR, NEAR, NEAR_WORDS, TABLE, StaticTable
 from commonbook.errors import CommonbookError
-from commonbook.ports.embedding import Said
+from commonbook.ports.embedding import EmbeddingInput
 
 EVERYDAY = [
     "car",
@@ -99,7 +99,13 @@ def test_what_has_no_pieces_is_nowhere(table):
 
 def test_a_text_is_the_weighted_sum_of_its_words(table):
     house, dog = table.vectors(["house", "dog"])
-    found = table.embed([Said("a house, a house, a dog", {"house": 2.0, "dog": 0.5}), Said("", {}), Said("?", {})])
+    found = table.embed(
+        [
+            EmbeddingInput("a house, a house, a dog", {"house": 2.0, "dog": 0.5}),
+            EmbeddingInput("", {}),
+            EmbeddingInput("?", {}),
+        ]
+    )
     assert found.shape == (3, table.dimensions)
     assert found.dtype == np.float32
     assert np.allclose(found[0], 2 * house + 0.5 * dog, atol=1e-5)
@@ -108,7 +114,7 @@ def test_a_text_is_the_weighted_sum_of_its_words(table):
 
 
 def test_a_text_has_the_same_vector_whatever_is_embedded_beside_it(table):
-    texts = [Said(word, {word: 1.0, "house": 0.5}) for word in EVERYDAY]
+    texts = [EmbeddingInput(word, {word: 1.0, "house": 0.5}) for word in EVERYDAY]
     together = table.embed(texts)
     assert all((table.embed([text])[0] == row).all() for text, row in zip(texts, together, strict=True))
 

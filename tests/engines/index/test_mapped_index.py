@@ -20,7 +20,7 @@ import pytest
 from commonbook.engines.index import array_files, mapped_index
 from commonbook.engines.index.mapped_index import MANIFEST, MappedIndex
 from commonbook.errors import Busy, DiskFull, HomeReadOnly
-from commonbook.ports.index import Found, Layer, Sought
+from commonbook.ports.index import Delta, IndexQuery, IndexResult
 from tests.support.index_contract import IndexContract, check_readers_while_writing, kill_a_writer, number_of
 from tests.support.index_worlds import ASKED, answer, commit, entry, marker, step, vector, wrong_with
 
@@ -104,7 +104,7 @@ def test_who_meets_a_commit_that_takes_a_segment_away_reads_what_is_newer(folder
     commit(index, 1)
     real = array_files.read
 
-    def merged_away(path: str) -> array_files.Bundle:
+    def merged_away(path: str) -> array_files.ArrayFile:
         monkeypatch.setattr(array_files, "read", real)
         commit(_another(folder), 2)
         raise array_files.Damaged("it was merged away just now")
@@ -123,7 +123,7 @@ def test_a_commit_that_begins_anew_keeps_nothing_of_before(folder, index):
         assert number_of(writer.marker) == 4
         writer.clear()
         assert writer.marker is None
-        writer.add(Layer((entry(900, vector=vector(1)),)))
+        writer.add(Delta((entry(900, vector=vector(1)),)))
         writer.commit(marker(9))
     assert not any(path.exists() for path in old)
     assert [index.view().search(ASKED, ()).total, _another(folder).view().search(ASKED, ()).total] == [1, 1]
@@ -211,7 +211,7 @@ def test_a_segment_with_vectors_of_another_length_is_not_mixed_with_ours(written
     other = MappedIndex(str(tmp_path / "other" / "index"))
     (tmp_path / "other").mkdir()
     with other.writing(wait=5) as writer:
-        writer.add(Layer((entry(1, vector=vector(1)[:8], terms={"apple": 1}),)))
+        writer.add(Delta((entry(1, vector=vector(1)[:8], terms={"apple": 1}),)))
         writer.commit(marker(1))
     path = _segments(written)[-1]
     path.unlink()
@@ -253,7 +253,7 @@ def test_half_a_copy_is_never_taken_for_a_whole_one(written, tmp_path):
 
 def test_every_single_byte_of_a_small_segment_counts_or_says_nothing(folder):
     with MappedIndex(str(folder)).writing(wait=5) as writer:
-        writer.add(Layer((entry(1, terms={"apple": 1}, vector=vector(1)[:8], speaker="user:alice"),)))
+        writer.add(Delta((entry(1, terms={"apple": 1}, vector=vector(1)[:8], speaker="user:alice"),)))
         writer.commit(marker(1))
     path = _segments(folder)[0]
     data = path.read_bytes()
@@ -287,7 +287,7 @@ def _content(path: Path) -> object:
 
 def test_a_large_array_is_checked_when_somebody_asks(folder, index):
     with index.writing(wait=5) as writer:
-        writer.add(Layer(tuple(entry(number, vector=vector(number)) for number in range(1, 1_500))))
+        writer.add(Delta(tuple(entry(number, vector=vector(number)) for number in range(1, 1_500))))
         writer.commit(marker(1))
     assert index.damage() == []
     path = _segments(folder)[0]
@@ -457,20 +457,20 @@ def test_a_lock_that_cannot_be_opened_is_an_error_of_ours(tmp_path, index):
 def test_how_long_vectors_are_does_not_follow_from_the_first_who_has_none(folder, index):
     """Begun with deleted memories, or with some that are not embedded yet, an index must not throw all vectors away."""
     with index.writing(wait=5) as writer:
-        writer.add(Layer((), frozenset({"somebody"})))
-        writer.add(Layer((entry(1, terms={"apple": 1}),)))
-        writer.add(Layer((entry(2, terms={"apple": 1}, vector=vector(1)),)))
+        writer.add(Delta((), frozenset({"somebody"})))
+        writer.add(Delta((entry(1, terms={"apple": 1}),)))
+        writer.add(Delta((entry(2, terms={"apple": 1}, vector=vector(1)),)))
         writer.commit(marker(1))
     view = _another(folder).view()
     assert view.marker is not None, "the index cannot be read back"
     assert view.marker.unembedded == 1
-    near = Sought((), vector=vector(1), spaces=frozenset({"ours"}))
+    near = IndexQuery((), vector=vector(1), spaces=frozenset({"ours"}))
     assert _memories(view.search(near, ())) == [entry(2).memory]
-    fresh = (Layer((entry(3),)), Layer((entry(4, vector=vector(1)),)))
+    fresh = (Delta((entry(3),)), Delta((entry(4, vector=vector(1)),)))
     assert _memories(_another(folder.parent / "none").view().search(near, fresh)) == [entry(4).memory]
 
 
-def _memories(found: Found) -> list[str]:
+def _memories(found: IndexResult) -> list[str]:
     return [found.pool.name(row)[1] for row in range(len(found.pool.positions))]
 
 
@@ -478,7 +478,7 @@ def test_who_met_three_commits_in_a_row_looks_again(written, index, monkeypatch)
     """A reader who gives up must not take the newest manifest, which it never read, for one known to be broken."""
     real, left = array_files.read, [4, 5, 6]
 
-    def merged_away(path: str) -> array_files.Bundle:
+    def merged_away(path: str) -> array_files.ArrayFile:
         if not left:
             return real(path)
         with monkeypatch.context() as patched:

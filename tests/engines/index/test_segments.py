@@ -28,7 +28,7 @@ from commonbook.engines.index.segments import (
     widened,
 )
 from commonbook.model.memory import KINDS
-from commonbook.ports.index import FOREVER, IS_CHAT, Entry, Layer, Sought
+from commonbook.ports.index import FOREVER, IS_CHAT, Delta, IndexedPassage, IndexQuery
 from tests.support.index_worlds import (
     DIMENSIONS,
     MARKER,
@@ -61,23 +61,23 @@ def lay(tmp_path, monkeypatch) -> Lay:
     folder = tmp_path / "indexes"
     folder.mkdir()
 
-    def lay_out(layers: Sequence[Layer], unwritten: int = 0) -> Laid:
+    def lay_out(layers: Sequence[Delta], unwritten: int = 0) -> Laid:
         return laid_out(folder, layers, unwritten=unwritten)
 
     return lay_out
 
 
-def _spread(entries: Sequence[Entry], pieces: int = 1, seed: int = 0) -> list[Layer]:
+def _spread(entries: Sequence[IndexedPassage], pieces: int = 1, seed: int = 0) -> list[Delta]:
     """Spread entries, owner by owner, over so many layers."""
     dice = random.Random(seed)
-    held: list[list[Entry]] = [[] for _ in range(pieces)]
+    held: list[list[IndexedPassage]] = [[] for _ in range(pieces)]
     where: dict[str, int] = {}
     for one in entries:
         held[where.setdefault(one.owner, dice.randrange(pieces))].append(one)
-    return [Layer(tuple(some)) for some in held]
+    return [Delta(tuple(some)) for some in held]
 
 
-def _found(laid: Laid, sought: Sought) -> Answer:
+def _found(laid: Laid, sought: IndexQuery) -> Answer:
     return answer(laid.search(sought), sought)
 
 
@@ -168,9 +168,9 @@ def test_of_many_equal_matches_the_newest_are_the_candidates_in_any_layout(lay, 
         ((), near, 50),
         (("apple",), -near, 1000),
     ):
-        sought = Sought(terms, vector=asked, spaces=ALL, first=first, reach=4)
+        sought = IndexQuery(terms, vector=asked, spaces=ALL, first=first, reach=4)
         _check(_found(parts, sought), expected(entries, sought))
-    newest = _found(parts, Sought(("apple",), spaces=ALL, first=3, reach=0))
+    newest = _found(parts, IndexQuery(("apple",), spaces=ALL, first=3, reach=0))
     assert {row[0] for row in newest.rows} == {
         f"{memory_id(700)}#0",
         f"{memory_id(700)}#50",
@@ -185,7 +185,7 @@ def test_the_nearest_by_vector_are_found_among_more_than_a_first_look_keeps(lay)
     for steps in (1, 10):
         parts = lay(_spread(entries, steps))
         for target in (3, 700, 1_499):
-            sought = Sought((), vector=vectors[target], spaces=ALL, first=20, reach=0)
+            sought = IndexQuery((), vector=vectors[target], spaces=ALL, first=20, reach=0)
             found = _found(parts, sought)
             _check(found, expected(entries, sought))
             assert f"{memory_id(target)}#0" in {row[0] for row in found.rows}
@@ -211,7 +211,7 @@ def test_common_words_that_need_not_be_read_change_no_candidate(lay, seed, piece
     laid = lay(_spread(entries, pieces, seed))
     for _ in range(4):
         asked = tuple(dict.fromkeys(_by_frequency(dice, 5)))
-        sought = Sought(terms=asked, spaces=ALL, first=first, reach=0, tags=())
+        sought = IndexQuery(terms=asked, spaces=ALL, first=first, reach=0, tags=())
         _check(_found(laid, sought), expected(entries, sought))
 
 
@@ -235,7 +235,7 @@ def test_common_words_are_not_read_where_rare_ones_suffice_and_are_where_they_do
         ]
         segment = build(entries, killed=NOBODY, dimensions=0)
         part = Part(segment, np.ones(segment.rows, np.bool_))
-        search([part], Sought(terms=("common", "rare"), spaces=ALL, first=4))
+        search([part], IndexQuery(terms=("common", "rare"), spaces=ALL, first=4))
 
     asked(of_rare=0)
     assert read == [1]
@@ -250,7 +250,7 @@ def test_a_guess_where_the_first_pass_ends_changes_no_candidate(lay, monkeypatch
     dice = random.Random(seed)
     entries = [entry(number, vector=vector(*(dice.gauss(0, 1) for _ in range(DIMENSIONS)))) for number in range(600)]
     laid = lay(_spread(entries, pieces, seed))
-    sought = Sought(terms=(), vector=vector(*(dice.gauss(0, 1) for _ in range(DIMENSIONS))), spaces=ALL, first=10)
+    sought = IndexQuery(terms=(), vector=vector(*(dice.gauss(0, 1) for _ in range(DIMENSIONS))), spaces=ALL, first=10)
     with monkeypatch.context() as patched:
         patched.setattr(vector_distance, "_FIRST_PASS", 100)
         found = []
@@ -266,7 +266,7 @@ def test_a_nearest_passage_that_a_filter_leaves_out_takes_nobodys_place(lay):
     entries = [entry(number, kind="notice", vector=near) for number in range(1_000)]
     entries += [entry(2_000 + number, vector=far, terms={"apple": 1}) for number in range(3)]
     parts = lay(_spread(entries, 3))
-    sought = Sought(("apple",), vector=near, spaces=ALL, without=frozenset({"notice"}), first=5, reach=0)
+    sought = IndexQuery(("apple",), vector=near, spaces=ALL, without=frozenset({"notice"}), first=5, reach=0)
     found = _found(parts, sought)
     assert {row[0] for row in found.rows} == {f"{memory_id(2_000 + number)}#0" for number in range(3)}
     # And yet they are counted: how rare a term is does not depend on the question.
@@ -286,7 +286,7 @@ def test_rough_sums_leave_out_nobody_who_is_among_the_nearest(seed, spread):
     ]
     part = Part(built := build(entries, killed=NOBODY, dimensions=DIMENSIONS), np.ones(400, np.bool_))
     asked = vector(*middle)
-    sought = Sought(terms=(), vector=asked, spaces=ALL, first=dice.choice([1, 7, 40]), reach=0)
+    sought = IndexQuery(terms=(), vector=asked, spaces=ALL, first=dice.choice([1, 7, 40]), reach=0)
     found = answer(search([part], sought, exactly=True), sought)
     cosines = vector_distance.cosines(built.vectors, asked)
     best = np.lexsort((built.thread, ~built.order, -cosines))[: sought.first]
@@ -298,7 +298,7 @@ def test_a_long_memory_whose_parts_are_all_nearest_leaves_room_for_others_among_
     entries = [entry(1, position=at, vector=near) for at in range(300)]
     entries += [entry(2 + number, vector=less) for number in range(300)]
     built = build(entries, killed=NOBODY, dimensions=DIMENSIONS)
-    sought = Sought(terms=(), vector=near, spaces=ALL, first=10, reach=0)
+    sought = IndexQuery(terms=(), vector=near, spaces=ALL, first=10, reach=0)
     found = answer(search([Part(built, np.ones(600, np.bool_))], sought, exactly=True), sought)
     assert len({row[1] for row in found.rows}) == 1 + 10 - index_search.PARTS_OF_ONE
 
@@ -310,7 +310,9 @@ def _names(found: Answer) -> set[object]:
     return {row[0] for row in found.rows}
 
 
-@pytest.mark.parametrize("asked", [Sought(("apple",)), Sought((), vector=vector(1, 1))], ids=["by words", "by vector"])
+@pytest.mark.parametrize(
+    "asked", [IndexQuery(("apple",)), IndexQuery((), vector=vector(1, 1))], ids=["by words", "by vector"]
+)
 @pytest.mark.parametrize("pieces", [1, 5])
 def test_a_long_memory_takes_nobodys_place(lay, asked, pieces):
     """Three of its parts are candidates, however many would do; what else is there is found beside them."""
@@ -327,19 +329,19 @@ def test_a_long_memory_takes_nobodys_place(lay, asked, pieces):
 def test_the_best_parts_of_a_memory_are_its_candidates(lay):
     terms = [{"apple": 1}, {"apple": 1, "brook": 1}, {"apple": 1}, {"apple": 1, "brook": 1}, {"apple": 1}]
     entries = [entry(1, position=50 * at, terms=said) for at, said in enumerate(terms)] + [entry(2)]
-    found = _found(lay(_spread(entries)), Sought(("apple", "brook"), spaces=ALL, reach=0))
+    found = _found(lay(_spread(entries)), IndexQuery(("apple", "brook"), spaces=ALL, reach=0))
     assert {row[4] for row in found.rows} == {0, 50, 150}
 
 
 def test_every_message_of_a_talk_may_be_a_candidate(lay):
     entries = [entry(1, position=50 * at, terms={"apple": 1}, flags=IS_CHAT) for at in range(20)]
-    assert len(_found(lay(_spread(entries)), Sought(("apple",), spaces=ALL, reach=0)).rows) == 20
+    assert len(_found(lay(_spread(entries)), IndexQuery(("apple",), spaces=ALL, reach=0)).rows) == 20
 
 
 def test_parts_of_one_thread_are_a_few_also_when_they_lie_in_several_segments(lay):
     entries = [entry(number, thread="shared", position=50 * number, terms={"apple": 1}) for number in range(1, 9)]
     for pieces in (1, 3, 8):
-        found = _found(lay(_spread(entries, pieces)), Sought(("apple",), spaces=ALL, reach=0))
+        found = _found(lay(_spread(entries, pieces)), IndexQuery(("apple",), spaces=ALL, reach=0))
         assert _names(found) == {f"{memory_id(number)}#{50 * number}" for number in (6, 7, 8)}
 
 
@@ -352,7 +354,7 @@ def test_neighbours_within_reach_may_be_found_and_theirs_only_count(lay):
         for position in range(41)
     ]
     for parts in (lay(_spread(entries)), lay(_spread(entries, 3))):
-        found = parts.search(Sought(("apple",), spaces=ALL, reach=4))
+        found = parts.search(IndexQuery(("apple",), spaces=ALL, reach=4))
         assert found.pool.positions.tolist() == list(range(12, 29))
         assert found.pool.positions[found.pool.eligible].tolist() == list(range(16, 25))
 
@@ -362,7 +364,7 @@ def test_neighbours_are_found_across_segments_and_in_one_thread_alone(lay):
     entries = [one._replace(terms={"apple": 1} if one.position == 5 else {}) for one in entries]
     entries += [entry(100 + number, thread="another", position=number) for number in range(10)]
     for pieces in (1, 3, 10):
-        found = lay(_spread(entries, pieces)).search(Sought(("apple",), spaces=ALL, reach=2))
+        found = lay(_spread(entries, pieces)).search(IndexQuery(("apple",), spaces=ALL, reach=2))
         assert [found.pool.name(row)[1] for row in range(9)] == [memory_id(number) for number in range(1, 10)]
         assert len(found.pool.positions) == 9
 
@@ -381,7 +383,7 @@ def test_two_threads_whose_hashes_begin_alike_stay_apart(lay, monkeypatch):
         for position in range(20)
     ]
     entries = [one._replace(terms={"apple": 1}) if one.passage == f"{memory_id(210)}#10" else one for one in entries]
-    sought = Sought(("apple",), spaces=ALL, reach=3)
+    sought = IndexQuery(("apple",), spaces=ALL, reach=3)
     for pieces in (1, 3, 10):
         _check(_found(lay(_spread(entries, pieces)), sought), expected(entries, sought))
     monkeypatch.setattr(mapped_index, "_FEW", 2)
@@ -392,7 +394,7 @@ def test_a_thread_at_the_end_of_all_hashes_has_its_neighbours(lay, monkeypatch):
     real = hashed
     monkeypatch.setattr(segments, "hashed", lambda text: 2**64 - 1 if text == "last" else real(text))
     entries = [entry(number, thread="last", position=number, terms={"apple": 1}) for number in range(8)]
-    sought = Sought(("apple",), spaces=ALL, first=1, reach=4)
+    sought = IndexQuery(("apple",), spaces=ALL, first=1, reach=4)
     _check(_found(lay(_spread(entries, 3)), sought), expected(entries, sought))
 
 
@@ -415,7 +417,7 @@ def _rows(segment: Segment, alive: Any = None) -> Counter[tuple[object, ...]]:
     return found
 
 
-def _told(one: Entry) -> tuple[object, ...]:
+def _told(one: IndexedPassage) -> tuple[object, ...]:
     """Return what a segment must say of a passage."""
     rounded, scale = quantise((one.vector if one.vector is not None else vector())[None, :])
     flags = one.flags | NOWHERE * (not one.memory)
@@ -497,13 +499,13 @@ def test_whoever_was_deleted_stays_deleted_through_any_merges(lay, monkeypatch, 
     monkeypatch.setattr(mapped_index, "_FEW", few)
     monkeypatch.setattr(overlay, "_FEW", few)
     monkeypatch.setattr(mapped_index, "_SMALLEST", 1)
-    many = Layer(tuple(entry(number, terms={"apple": 1}) for number in range(1, 101)))
+    many = Delta(tuple(entry(number, terms={"apple": 1}) for number in range(1, 101)))
     gone, back = memory_id(1), memory_id(2)
-    layers = [many, Layer((), frozenset({gone, back})), Layer((entry(2, terms={"brook": 1}),))]
-    layers += [Layer((entry(200 + at),)) for at in range(9)]
+    layers = [many, Delta((), frozenset({gone, back})), Delta((entry(2, terms={"brook": 1}),))]
+    layers += [Delta((entry(200 + at),)) for at in range(9)]
     for upto in range(2, len(layers) + 1):
         parts = lay(layers[:upto])
-        found = parts.search(Sought(("apple", "brook"), spaces=ALL, first=200))
+        found = parts.search(IndexQuery(("apple", "brook"), spaces=ALL, first=200))
         names = [found.pool.name(row)[1] for row in range(len(found.pool.positions))]
         assert gone not in names
         assert found.having == ((98, 0) if upto < 3 else (98, 1))
@@ -515,18 +517,18 @@ def _rows_kept(laid: Laid) -> int:
 
 
 def test_a_segment_that_is_worn_is_written_anew_without_what_is_dead(lay):
-    many = Layer(tuple(entry(number) for number in range(1_000)))
-    assert _rows_kept(lay([many, Layer((), frozenset(memory_id(number) for number in range(299)))])) == 1_000
-    assert _rows_kept(lay([many, Layer((), frozenset(memory_id(number) for number in range(301)))])) == 699
+    many = Delta(tuple(entry(number) for number in range(1_000)))
+    assert _rows_kept(lay([many, Delta((), frozenset(memory_id(number) for number in range(299)))])) == 1_000
+    assert _rows_kept(lay([many, Delta((), frozenset(memory_id(number) for number in range(301)))])) == 699
 
 
 def test_a_segment_that_is_written_anew_goes_on_killing_in_older_ones(lay):
-    old = Layer(tuple(entry(number, terms={"apple": 1}) for number in range(1_000)))
-    edited = Layer(tuple(entry(number, terms={"brook": 1}) for number in range(300)))
-    deleted = Layer((), frozenset(memory_id(number) for number in range(100)))
+    old = Delta(tuple(entry(number, terms={"apple": 1}) for number in range(1_000)))
+    edited = Delta(tuple(entry(number, terms={"brook": 1}) for number in range(300)))
+    deleted = Delta((), frozenset(memory_id(number) for number in range(100)))
     laid = lay([old, edited, deleted])
     assert _rows_kept(laid) == 1_200, "nothing was written anew, so this proves nothing"
-    assert laid.search(Sought(("apple", "brook"), spaces=ALL)).having == (700, 200)
+    assert laid.search(IndexQuery(("apple", "brook"), spaces=ALL)).having == (700, 200)
 
 
 # --- odd input
@@ -535,8 +537,8 @@ def test_a_segment_that_is_written_anew_goes_on_killing_in_older_ones(lay):
 @pytest.mark.parametrize("asked", [None, vector(1)], ids=["by words", "by vector"])
 @pytest.mark.parametrize("empty", [0, 1, 3])
 def test_where_there_is_nothing_nothing_is_found(lay, asked, empty):
-    layers = [Layer()] * empty
-    sought = Sought(("apple",), near=("brook",), vector=asked, spaces=ALL, tags=("red",), as_of=5)
+    layers = [Delta()] * empty
+    sought = IndexQuery(("apple",), near=("brook",), vector=asked, spaces=ALL, tags=("red",), as_of=5)
     for unwritten in range(empty + 1):
         laid = lay(layers, unwritten=unwritten)
         found = laid.search(sought)
@@ -544,16 +546,16 @@ def test_where_there_is_nothing_nothing_is_found(lay, asked, empty):
         assert found.pool.eligible.dtype == np.bool_
         assert [len(column) for column in found.pool.entries] == [0, 0, 0]
     beside = [entry(1, terms={"apple": 1}, tags=("red",), vector=vector(1))]
-    _check(_found(lay([*layers, Layer(tuple(beside))]), sought), expected(beside, sought))
+    _check(_found(lay([*layers, Delta(tuple(beside))]), sought), expected(beside, sought))
 
 
 def test_an_empty_segment_is_searched_and_merged_as_any_other():
     empty = build((), killed=NOBODY, dimensions=DIMENSIONS)
     parts = [Part(empty, np.zeros(0, np.bool_))] * 2
     for asked in (None, vector(1)):
-        found = search(parts, Sought(("apple",), near=("brook",), vector=asked, spaces=ALL, tags=("red",), as_of=5))
+        found = search(parts, IndexQuery(("apple",), near=("brook",), vector=asked, spaces=ALL, tags=("red",), as_of=5))
         assert (found.total, found.having, len(found.pool.positions)) == (0, (0,), 0)
-        found = search((), Sought(("apple",), vector=asked, spaces=ALL))
+        found = search((), IndexQuery(("apple",), vector=asked, spaces=ALL))
         assert (found.total, found.having, len(found.pool.positions)) == (0, (0,), 0)
     assert merge(parts, killed=NOBODY).rows == 0
 
@@ -578,18 +580,18 @@ def test_odd_passages_are_kept_and_found_as_they_are(lay):
         parts = lay(_spread(odd, pieces))
         for terms in ((long, "", "語"), ("apple", "brook", "cedar"), ("nothing",), ()):
             for asked in (None, vector(1), vector(-1, -1)):
-                sought = Sought(terms, vector=asked, spaces=ALL, reach=2)
+                sought = IndexQuery(terms, vector=asked, spaces=ALL, reach=2)
                 _check(_found(parts, sought), expected(odd, sought))
-        by_tag = Sought(("語",), spaces=ALL, tags=("", "ü"))
+        by_tag = IndexQuery(("語",), spaces=ALL, tags=("", "ü"))
         _check(_found(parts, by_tag), expected(odd, by_tag))
 
 
 def test_a_tag_is_no_word_and_a_word_is_no_tag(lay):
     entries = [entry(1, terms={"red": 1}), entry(2, tags=("red",))]
     for pieces in (1, 3):
-        found = lay(_spread(entries, pieces)).search(Sought(("red",), spaces=ALL))
+        found = lay(_spread(entries, pieces)).search(IndexQuery(("red",), spaces=ALL))
         assert found.having == (1,)
-        found = lay(_spread(entries, pieces)).search(Sought((), spaces=ALL, tags=("red",), vector=vector(1)))
+        found = lay(_spread(entries, pieces)).search(IndexQuery((), spaces=ALL, tags=("red",), vector=vector(1)))
         assert len(found.pool.positions) == 0
 
 
@@ -628,7 +630,7 @@ def test_of_passages_with_one_time_in_their_ids_the_same_are_candidates_in_any_l
         entry(1, passage=f"{memory}#0", memory=memory, owner=memory, thread=memory, terms={"apple": 1})
         for memory in (f"00000001-0000-7000-8000-{number:012x}" for number in range(30))
     ]
-    sought = Sought(("apple",), spaces=ALL, first=5, reach=0)
+    sought = IndexQuery(("apple",), spaces=ALL, first=5, reach=0)
     found = [_found(lay(_spread(entries, pieces, seed)), sought).rows for pieces in (1, 3, 10) for seed in range(3)]
     assert all(one == found[0] for one in found)
 
@@ -644,7 +646,7 @@ def test_far_down_a_long_thread_neighbours_are_still_those_within_reach(lay):
     """Beyond 2**24 all places share a key: the position itself has to decide."""
     far = 2**24 - 3
     entries = [entry(1, position=far + at, terms={"apple": 1} if at == 30 else {}) for at in range(60)]
-    sought = Sought(("apple",), spaces=ALL, reach=4)
+    sought = IndexQuery(("apple",), spaces=ALL, reach=4)
     for pieces in (1, 3):
         _check(_found(lay(_spread(entries, pieces)), sought), expected(entries, sought))
 
@@ -653,20 +655,20 @@ def test_a_memory_whose_id_is_all_zeros_is_named(lay):
     """A person may write such an id into a file, and it is taken: `00000000-…` is not the lack of a memory."""
     nil = "00000000-0000-0000-0000-000000000000"
     one = entry(1, passage=f"{nil}#0", memory=nil, owner=nil, thread=nil, terms={"apple": 1})
-    found = lay([Layer((one,))]).search(Sought(("apple",), spaces=ALL))
+    found = lay([Delta((one,))]).search(IndexQuery(("apple",), spaces=ALL))
     assert found.pool.name(0) == (f"{nil}#0", nil)
 
 
 def test_nothing_is_near_to_a_vector_that_says_nothing(lay):
     """The words of `the of and` have no vector: a cosine with it is no number, and numpy warns."""
-    found = lay([Layer((entry(1, vector=vector(1)),))]).search(Sought((), vector=vector(), spaces=ALL))
+    found = lay([Delta((entry(1, vector=vector(1)),))]).search(IndexQuery((), vector=vector(), spaces=ALL))
     assert len(found.pool.positions) == 0
 
 
 @pytest.mark.parametrize("length", [1, 64, DIMENSIONS - 1, DIMENSIONS + 1, 256])
 def test_a_vector_of_another_length_is_not_compared(lay, length):
-    laid = lay([Layer((entry(1, terms={"apple": 1}, vector=vector(1)), entry(2, vector=vector(1))))])
-    found = laid.search(Sought(("apple",), vector=np.ones(length, np.float32), spaces=ALL))
+    laid = lay([Delta((entry(1, terms={"apple": 1}, vector=vector(1)), entry(2, vector=vector(1))))])
+    found = laid.search(IndexQuery(("apple",), vector=np.ones(length, np.float32), spaces=ALL))
     assert [found.pool.name(row)[1] for row in range(len(found.pool.positions))] == [memory_id(1)]
     assert found.pool.vectors is None
 
@@ -679,7 +681,7 @@ def test_passages_without_vectors_are_found_by_their_words(beside):
     assert all(widened(one, 8) is one for one in others)
     every = [widened(bare, DIMENSIONS) if beside else bare, *others]
     parts = [Part(one, np.ones(one.rows, np.bool_)) for one in every]
-    found = search(parts, Sought(("apple",), vector=vector(1), spaces=ALL))
+    found = search(parts, IndexQuery(("apple",), vector=vector(1), spaces=ALL))
     names = {found.pool.name(row)[1] for row in range(len(found.pool.positions))}
     assert names == {memory_id(number) for number in range(1, 2 + beside)}
     assert merge(parts, killed=NOBODY).scales.tolist().count(0) == 1
@@ -704,13 +706,13 @@ def test_there_are_never_many_segments_nor_is_everything_written_again_and_again
     for at in range(120):
         index = mapped_index.MappedIndex(str(tmp_path / "index"))
         with index.writing(wait=5) as writer:
-            writer.add(Layer(tuple(entry(100 * at + number) for number in range(20))))
+            writer.add(Delta(tuple(entry(100 * at + number) for number in range(20))))
             writer.commit(MARKER)
         there = {path.name: path.stat().st_size for path in (tmp_path / "index").glob("*.segment")}
         written += sum(size for name, size in there.items() if name not in names)
         names |= there.keys()
         assert len(there) <= 16
-    found = index.view().search(Sought((), spaces=ALL), ())
+    found = index.view().search(IndexQuery((), spaces=ALL), ())
     assert found.total == 2_400
     assert written < 5 * sum(there.values()), "small segments were merged into large ones again and again"
 
@@ -731,7 +733,7 @@ def test_how_often_a_row_is_written_grows_as_slowly_as_the_logarithm_of_all(tmp_
         merged = 0
         with mapped_index.MappedIndex(str(tmp_path / "index")).writing(wait=5) as writer:
             for at in range(0, rows, at_once):
-                writer.add(Layer(tuple(entry(at + number) for number in range(at_once))))
+                writer.add(Delta(tuple(entry(at + number) for number in range(at_once))))
         return merged / rows
 
     # Eight times as many are one more tier, in which each is written once more.

@@ -11,7 +11,7 @@ import pytest
 
 import commonbook
 from commonbook.book.book import Book
-from commonbook.model.session import Sent
+from commonbook.model.session import NewMessage
 from tests.support.statements import recorded
 
 HOLD = "SELECT 1 FROM log_head WHERE space = (SELECT id FROM space WHERE name = 'green') FOR UPDATE"
@@ -23,13 +23,13 @@ def book(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Ite
     address, keys = postgres_book
     monkeypatch.setenv("COMMONBOOK_KEYS", keys)
     with commonbook.open(address) as opened:
-        opened.append("talk", [Sent("Good morning.", client_id="0")], space="green")
+        opened.append("talk", [NewMessage("Good morning.", client_id="0")], space="green")
         yield opened
 
 
 def test_an_append_is_nine_statements(book, monkeypatch):
     with recorded(monkeypatch) as statements:
-        book.append("talk", [Sent("The bell rings at noon.", client_id="1")])
+        book.append("talk", [NewMessage("The bell rings at noon.", client_id="1")])
     assert len(statements) == 9
     assert next(one for one in statements if "log_head" in one and "FOR UPDATE" in one).endswith("SKIP LOCKED")
     assert "INSERT INTO message" in statements[-2]
@@ -41,7 +41,7 @@ def test_who_finds_a_space_taken_stores_its_rows_before_it_waits(book, postgres_
     with recorded(monkeypatch) as statements, ThreadPoolExecutor(1) as pool:
         with psycopg.connect(address) as other, psycopg.connect(address, autocommit=True) as looking:
             other.execute(HOLD)
-            appended = pool.submit(book.append, "talk", [Sent("The bell rings at noon.", client_id="1")])
+            appended = pool.submit(book.append, "talk", [NewMessage("The bell rings at noon.", client_id="1")])
             until = time.monotonic() + 60
             while looking.execute(WAITING).fetchone() is None:
                 assert time.monotonic() < until, "nobody waits"
@@ -54,7 +54,7 @@ def test_who_finds_a_space_taken_stores_its_rows_before_it_waits(book, postgres_
     assert any("log_head" in later and later.endswith("FOR UPDATE") for later in sent[stored + 1 :])
     assert not any("INSERT INTO log_entry" in one or "INTO change" in one for one in sent)
     assert book.verify_log().findings == ()
-    assert not book.append("talk", [Sent("The bell rings at noon.", client_id="1")]).messages[0].new
+    assert not book.append("talk", [NewMessage("The bell rings at noon.", client_id="1")]).messages[0].new
 
 
 def test_changes_are_numbered_without_gaps_however_many_at_once(book, postgres_book):

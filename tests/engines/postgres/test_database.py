@@ -21,8 +21,8 @@ import pytest
 from commonbook.engines.postgres import database, retry
 from commonbook.engines.postgres.database import PostgresDatabase, PostgresTransaction
 from commonbook.engines.postgres.migrations import MIGRATIONS
-from commonbook.engines.postgres.pipeline import Pipe
-from commonbook.engines.postgres.sql_dialect import translated
+from commonbook.engines.postgres.pipeline import Pipeline
+from commonbook.engines.postgres.sql_dialect import translate
 from commonbook.engines.process.clock import SystemClock
 from commonbook.errors import (
     BadInput,
@@ -34,7 +34,7 @@ from commonbook.errors import (
     NotReplicated,
     ServerLost,
 )
-from commonbook.ports.database import Overtaken, Transaction
+from commonbook.ports.database import RetryTransaction, Transaction
 from tests.support.postgres_server import TEMPLATE, Server
 
 KEPT = "CREATE TABLE kept (a BIGINT PRIMARY KEY, b BIGINT NOT NULL DEFAULT 0)"
@@ -74,7 +74,7 @@ def everything(db: PostgresDatabase) -> list[tuple[Any, ...]]:
     ],
 )
 def test_parameters_are_written_as_the_driver_wants_them(ours, theirs):
-    assert translated(ours) == theirs
+    assert translate(ours) == theirs
 
 
 def test_what_is_in_quotes_is_told_from_what_is_a_parameter(db):
@@ -127,7 +127,7 @@ def test_a_story_that_was_overtaken_is_told_again_from_the_beginning(db):
     def operation(tx):
         told.append(tx.run("INSERT INTO kept (a) VALUES (1)"))
         if len(told) < 3:
-            raise Overtaken
+            raise RetryTransaction
         return len(told)
 
     assert db.write(operation) == 3
@@ -324,14 +324,14 @@ class Commits:
 
     def __init__(self, monkeypatch, *fates):
         self.fates = list(fates)
-        ask = Pipe.ask
+        ask = Pipeline.ask
 
         def asking(pipe, statement, *arguments, **options):
             if statement == "COMMIT" and self.fates:
                 self.fates.pop(0)(pipe.connection, lambda: ask(pipe, "COMMIT").count())
             return ask(pipe, statement, *arguments, **options)
 
-        monkeypatch.setattr(Pipe, "ask", asking)
+        monkeypatch.setattr(Pipeline, "ask", asking)
 
 
 def answer_lost(connection, commit):
@@ -540,7 +540,7 @@ def test_a_commit_that_only_one_server_has_is_not_acknowledged(blow, proving):
 
     def operation(tx: Transaction) -> None:
         if proving:
-            tx.proof = lambda later: later.row("SELECT 1 FROM home WHERE name = 'a'") is not None
+            tx.commit_check = lambda later: later.row("SELECT 1 FROM home WHERE name = 'a'") is not None
         tx.run("INSERT INTO home (name, value) VALUES ('a', 'b')")
 
     with Server.started(fsync="on") as server:
@@ -794,13 +794,13 @@ def test_a_pooler_that_lends_one_connection_to_several_is_named(postgres_book):
 
 def test_a_line_that_was_interrupted_between_two_transactions_is_not_used_again(db, monkeypatch):
     with monkeypatch.context() as patched:
-        enter = Pipe.__enter__
+        enter = Pipeline.__enter__
 
-        def interrupted(pipe: Pipe) -> Pipe:
+        def interrupted(pipe: Pipeline) -> Pipeline:
             enter(pipe)
             raise KeyboardInterrupt
 
-        patched.setattr(Pipe, "__enter__", interrupted)
+        patched.setattr(Pipeline, "__enter__", interrupted)
         with pytest.raises(KeyboardInterrupt), db.reading():
             pass
     # This is asked outside of a pipeline, which a line that is still in one does not take.

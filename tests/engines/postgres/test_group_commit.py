@@ -15,12 +15,12 @@ import pytest
 
 import commonbook
 from commonbook.book.book import Book
-from commonbook.engines.postgres.connections import Line
+from commonbook.engines.postgres.connections import PooledConnection
 from commonbook.engines.postgres.database import PostgresDatabase
-from commonbook.engines.postgres.pipeline import Pipe
+from commonbook.engines.postgres.pipeline import Pipeline
 from commonbook.errors import Busy, NotFound, NotReplicated
 from commonbook.sessions.append import Appender
-from commonbook.sessions.group_commit import LATER, Apart, Together
+from commonbook.sessions.group_commit import DEFERRED, GroupCommit, RetryAlone
 from tests.support.crowds import Crowd, crowding, said, told, until
 from tests.support.statements import recorded
 
@@ -83,11 +83,11 @@ def gathered(monkeypatch: pytest.MonkeyPatch, books: Mapping[str, Book]) -> Call
     """Return what appends a message to each of these sessions at once, each by its own book."""
     asked: list[Any] = []
 
-    def go(_together: Together, _place: str, one: object, _do: object, **_named: object) -> None:
+    def go(_together: GroupCommit, _place: str, one: object, _do: object, **_named: object) -> None:
         asked.append(one)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Together, "go", go)
+        patched.setattr(GroupCommit, "go", go)
         for name, book in books.items():
             book.append(name, ["It rains."])
     return partial(book._appender._append_all, asked, alone=False)
@@ -101,7 +101,7 @@ def wait_for_waiting(address: str, number: int) -> None:
 
 def test_who_finds_everything_taken_commits_nothing(crowd, book, address, monkeypatch):
     do = gathered(monkeypatch, {"a": book, "b": book})
-    with held(address, HOLD_HEAD, "room/0"), recorded(monkeypatch) as statements, pytest.raises(Apart):
+    with held(address, HOLD_HEAD, "room/0"), recorded(monkeypatch) as statements, pytest.raises(RetryAlone):
         do(patient=False)
     assert "COMMIT" not in statements
     assert [said(book, name)[1:] for name in "ab"] == [[], []]
@@ -123,7 +123,7 @@ def test_who_is_patient_waits_for_no_session_unless_it_is_alone(crowd, book, add
     do = gathered(monkeypatch, {"a": book, "b": book})
     with held(address, HOLD_SESSION, "a"):
         first, second = do(patient=True)
-        assert first is LATER
+        assert first is DEFERRED
         assert second.messages[0].seq == 2
 
 
@@ -131,7 +131,7 @@ def test_what_is_held_for_one_who_comes_later_is_not_asked_for_again(crowd, book
     do = gathered(monkeypatch, {"a": book, "c": book})
     with held(address, HOLD_SESSION, "a"), recorded(monkeypatch) as statements:
         first, second = do(patient=False)
-    assert first is LATER
+    assert first is DEFERRED
     assert second.messages[0].seq == 2
     assert ["SKIP LOCKED" in one for one in statements if "FROM log_head" in one] == [True]
 
@@ -142,7 +142,7 @@ def test_a_session_is_not_looked_for_where_another_is(crowd, book, address, monk
     do = gathered(monkeypatch, dict.fromkeys("abe", book))
     with held(address, HOLD_HEAD, "room/0"):
         first, second, third = do(patient=False)
-    assert first is second is LATER
+    assert first is second is DEFERRED
     assert third.messages[0].seq == 2
 
 
@@ -160,7 +160,7 @@ def test_nobody_is_stored_with_others_behind_a_rename_that_took_the_space_out_of
             waiting = pool.submit(do, patient=True)
             wait_for_waiting(address, 2)
         renamed.result(60)
-        with pytest.raises(Apart):
+        with pytest.raises(RetryAlone):
             waiting.result(60)
     assert [said(book, name)[1:] for name in "ab"] == [[], []]
 
@@ -256,10 +256,10 @@ def test_whose_right_is_taken_while_it_writes_is_refused_and_the_others_are_stor
 
 
 def test_a_connection_that_is_lost_in_the_commit_stores_all_of_them_once(crowd, book, address, monkeypatch):
-    finish = Pipe._finish
+    finish = Pipeline._finish
     blows: list[int] = []
 
-    def cut(pipe: Pipe) -> None:
+    def cut(pipe: Pipeline) -> None:
         if threading.current_thread() is not threading.main_thread() and not blows and crowd.transactions == 3:
             blows.append(pipe.connection.info.backend_pid)
             with psycopg.connect(address, autocommit=True) as other:
@@ -268,7 +268,7 @@ def test_a_connection_that_is_lost_in_the_commit_stores_all_of_them_once(crowd, 
         finish(pipe)
 
     futures = crowd.keep_two() + [crowd.append(name, "It rains.") for name in "abcdef"]
-    monkeypatch.setattr(Pipe, "_finish", cut)
+    monkeypatch.setattr(Pipeline, "_finish", cut)
     crowd.go_on()
     assert told(futures)[2:] == [(name, 2, True) for name in "abcdef"]
     assert len(blows) == 1
@@ -279,7 +279,7 @@ def test_a_connection_that_is_lost_in_the_commit_stores_all_of_them_once(crowd, 
 def test_who_is_not_stored_yet_is_not_told_that_another_is_on_one_server_alone(crowd, book, address, monkeypatch):
     tell = PostgresDatabase._tell
 
-    def warned(self: PostgresDatabase, line: Line, *given: Any, **named: Any) -> object:
+    def warned(self: PostgresDatabase, line: PooledConnection, *given: Any, **named: Any) -> object:
         answer = tell(self, line, *given, **named)
         if crowd.transactions == 3 and threading.current_thread() is not threading.main_thread():
             raise NotReplicated("the change was made, but may be on one server alone", fix="look")

@@ -19,9 +19,9 @@ import commonbook
 from commonbook.engines.postgres import hnsw
 from commonbook.engines.postgres.hnsw import _planned
 from commonbook.engines.postgres.passage_rows import signed
-from commonbook.engines.postgres.pipeline import Pipe, _numbered
+from commonbook.engines.postgres.pipeline import Pipeline, _numbered
 from commonbook.model.memory import Draft
-from commonbook.ports.index import Entry, Layer, Sought
+from commonbook.ports.index import Delta, IndexedPassage, IndexQuery
 from tests.support.crashing import environment
 from tests.support.index_worlds import answer, entry, hang_up, marker, memory_id, opened
 
@@ -85,15 +85,17 @@ def directions(number: int, *, seed: int = 1, dimensions: int = DIMENSIONS) -> A
     return near.astype(np.float32)
 
 
-def passages(vectors: Any, *, first: int = 1, **given: Any) -> tuple[Entry, ...]:
+def passages(vectors: Any, *, first: int = 1, **given: Any) -> tuple[IndexedPassage, ...]:
     return tuple(entry(first + at, vector=vector, **given) for at, vector in enumerate(vectors))
 
 
-def add(index: Any, entries: Sequence[Entry] = (), gone: frozenset[str] = frozenset(), *, anew: bool = False) -> None:
+def add(
+    index: Any, entries: Sequence[IndexedPassage] = (), gone: frozenset[str] = frozenset(), *, anew: bool = False
+) -> None:
     with index.writing(wait=10) as writer:
         if anew:
             writer.clear()
-        writer.add(Layer(tuple(entries), gone))
+        writer.add(Delta(tuple(entries), gone))
         writer.commit(marker(1))
 
 
@@ -118,13 +120,13 @@ def large(index: Any, graphs: Callable[[], dict[str, bool]]) -> Any:
     return index
 
 
-def names(index: Any, sought: Sought, tail: Sequence[Layer] = ()) -> set[str]:
+def names(index: Any, sought: IndexQuery, tail: Sequence[Delta] = ()) -> set[str]:
     pool = index.view().search(sought, tuple(tail)).pool
     return {pool.name(row)[1] for row in range(len(pool.positions)) if pool.eligible[row]}
 
 
-def near(vector: Any, **given: Any) -> Sought:
-    return Sought((), vector=vector, **{"spaces": OURS, "first": 60, "reach": 0, **given})
+def near(vector: Any, **given: Any) -> IndexQuery:
+    return IndexQuery((), vector=vector, **{"spaces": OURS, "first": 60, "reach": 0, **given})
 
 
 @pytest.fixture
@@ -141,14 +143,14 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def _noted(monkeypatch: pytest.MonkeyPatch, words: str) -> list[str]:
     asked: list[str] = []
-    ask = Pipe.ask
+    ask = Pipeline.ask
 
-    def asking(pipe: Pipe, statement: str, *arguments: Any, **options: Any) -> Any:
+    def asking(pipe: Pipeline, statement: str, *arguments: Any, **options: Any) -> Any:
         if words in statement:
             asked.append(_numbered(statement)[0].decode())
         return ask(pipe, statement, *arguments, **options)
 
-    monkeypatch.setattr(Pipe, "ask", asking)
+    monkeypatch.setattr(Pipeline, "ask", asking)
     return asked
 
 
@@ -242,7 +244,7 @@ def test_what_a_tail_replaces_takes_nobodys_place(large, exact):
     vectors = directions(2_000)
     asked = near(vectors[0])
     replaced = names(exact, near(vectors[0], first=300))
-    tail = [Layer((), frozenset(replaced))]
+    tail = [Delta((), frozenset(replaced))]
     found = names(large, asked, tail)
     assert len(found) == 60
     assert found.isdisjoint(replaced)
@@ -272,9 +274,9 @@ def test_a_graph_search_leaves_no_setting_and_no_prepared_statement_behind(large
         connection.execute("LOAD 'vector'")
         before = connection.execute(lasting).fetchone()
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        with Pipe(connection) as pipe:
+        with Pipeline(connection) as pipe:
             search = hnsw.Nearest
-            asked = hnsw.Asked(
+            asked = hnsw.GraphQuery(
                 {"vector": str(directions(1)[0].tolist()), "embedder": "made up"}, "v", DIMENSIONS, "true", "", 60
             )
             prepared = []
@@ -454,7 +456,7 @@ def test_an_index_made_anew_with_other_vectors_has_a_graph_of_them(large, statem
     with large.writing(wait=10) as writer:
         writer.clear()
         assert graphs() == {}, "new rows would be put into it one by one"
-        writer.add(Layer(passages(vectors)))
+        writer.add(Delta(passages(vectors)))
         writer.commit(marker(1))
     eventually(graphs, {name_of("ours", 64): True})
     assert names(large, near(vectors[0])) == names(exact, near(vectors[0]))

@@ -23,10 +23,10 @@ from commonbook.book.book import Book
 from commonbook.compose import book as compose_book
 from commonbook.engines.postgres import index_schema
 from commonbook.engines.postgres.passage_rows import signed
-from commonbook.engines.postgres.pipeline import Pipe
+from commonbook.engines.postgres.pipeline import Pipeline
 from commonbook.errors import Busy, DatabaseUnreachable, HomeIsNewer
 from commonbook.model.memory import Draft
-from commonbook.ports.index import Layer, Sought
+from commonbook.ports.index import Delta, IndexQuery
 from tests.engines.index import test_segments
 from tests.support.index_contract import IndexContract, check_readers_while_writing, kill_a_writer, number_of
 from tests.support.index_worlds import (
@@ -128,14 +128,14 @@ def lay(schemas: Callable[[], str]) -> Lay:
     places: list[Any] = []
     turns = count()
 
-    def lay_out(layers: Sequence[Layer], unwritten: int = 0) -> Laid:
+    def lay_out(layers: Sequence[Delta], unwritten: int = 0) -> Laid:
         turn = next(turns) % 8
         if turn == len(places):
             places.append(opened(schemas()))
         index, written = places[turn], len(layers) - unwritten
         with index.writing(wait=5) as writer:
             writer.clear()
-            for layer in (Layer((ELSEWHERE,)), *layers[:written]):
+            for layer in (Delta((ELSEWHERE,)), *layers[:written]):
                 writer.add(layer)
             writer.commit(MARKER)
         return _Often(index.view(), tuple(layers[written:]))
@@ -146,7 +146,7 @@ def lay(schemas: Callable[[], str]) -> Lay:
 class _Often(Laid):
     """An index that is asked again and again: at first by questions, then more and more from what is kept."""
 
-    def search(self, sought: Sought) -> Any:
+    def search(self, sought: IndexQuery) -> Any:
         kept = vars(self.view)["_at_hand"].kept
         kept.clear()
         found = super().search(sought)
@@ -215,7 +215,7 @@ class TestPostgresIndex(IndexContract):
 class _Moment(NamedTuple):
     """A reading of the book, as far as an index knows of it."""
 
-    pipe: Pipe
+    pipe: Pipeline
 
     def rows(self, sql: str, /, **params: object) -> list[Any]:
         raise NotImplementedError
@@ -228,7 +228,7 @@ class _Moment(NamedTuple):
 def _moment(place: str) -> Iterator[_Moment]:
     with psycopg.connect(place, autocommit=True) as connection:
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT 1")
-        with Pipe(connection) as pipe:
+        with Pipeline(connection) as pipe:
             yield _Moment(pipe)
         connection.execute("ROLLBACK")
 
@@ -262,10 +262,10 @@ def test_vectors_of_another_embedder_are_not_compared_though_the_index_changed_i
     view = index.view()
     with index.writing(wait=5) as writer:
         writer.clear()
-        writer.add(Layer((entry(1, terms={"apple": 1}, vector=np.ones(8, np.float32)), entry(2))))
+        writer.add(Delta((entry(1, terms={"apple": 1}, vector=np.ones(8, np.float32)), entry(2))))
         writer.commit(marker(2)._replace(embedder="another"))
     with _moment(place) as tx:
-        found = view.search(Sought(("apple",), vector=vector(1), spaces=ALL), (), tx)
+        found = view.search(IndexQuery(("apple",), vector=vector(1), spaces=ALL), (), tx)
         assert [found.pool.name(row)[1] for row in range(len(found.pool.positions))] == [memory_id(1)]
         assert found.pool.vectors is None
 
@@ -277,7 +277,7 @@ def test_a_commit_that_begins_anew_keeps_nothing_of_before(place, index, stateme
         assert number_of(writer.marker) == 4
         writer.clear()
         assert writer.marker is None
-        writer.add(Layer((entry(900, vector=vector(1)),)))
+        writer.add(Delta((entry(900, vector=vector(1)),)))
         writer.commit(marker(9))
     assert index.view().search(ASKED, ()).total == opened(place).view().search(ASKED, ()).total == 1
     assert statements.execute("SELECT count(*) FROM recall_passage").fetchone() == (1,)
@@ -358,7 +358,7 @@ def test_what_is_broken_is_named_and_written_anew(place, index, statements, brea
     assert any(named in one for one in index.damage())
     with index.writing(wait=5) as writer:
         writer.clear()
-        writer.add(Layer(tuple(one for layer in map(step, range(1, 5)) for one in layer.entries)))
+        writer.add(Delta(tuple(one for layer in map(step, range(1, 5)) for one in layer.entries)))
         writer.commit(marker(5))
     assert index.damage() == []
 
@@ -397,7 +397,7 @@ def test_what_a_large_commit_adds_is_soon_found_without_a_look_into_the_table(pl
     for number in range(40):
         time.sleep(min(2.0, 0.1 * number))
         added = range(1_500 * number, 1_500 * number + 1_500)
-        many = Layer(tuple(entry(number, terms={"apple": 1}, vector=vector(1, number)) for number in added))
+        many = Delta(tuple(entry(number, terms={"apple": 1}, vector=vector(1, number)) for number in added))
         with index.writing(wait=5) as writer, _moment(place):
             writer.add(many)
             writer.commit(marker(1))
@@ -411,9 +411,9 @@ def test_a_vector_too_long_for_an_index_of_the_database_is_found(place, index):
     dice = np.random.default_rng(1)
     vectors = dice.standard_normal((60, 3_072)).astype(np.float32)
     with index.writing(wait=5) as writer:
-        writer.add(Layer(tuple(entry(number, vector=one) for number, one in enumerate(vectors))))
+        writer.add(Delta(tuple(entry(number, vector=one) for number, one in enumerate(vectors))))
         writer.commit(marker(1))
-    found = index.view().search(Sought((), vector=vectors[7], spaces=ALL, first=1, reach=0), ())
+    found = index.view().search(IndexQuery((), vector=vectors[7], spaces=ALL, first=1, reach=0), ())
     assert [found.pool.name(row)[1] for row in range(len(found.pool.positions))] == [memory_id(7)]
     assert found.pool.vectors is not None
     assert found.pool.vectors.shape == (1, 3_072)
@@ -430,13 +430,13 @@ def test_over_a_thousand_matches_answers_are_the_same_with_and_without_others_an
         for at, one in enumerate(ours)
     ]
     gone = [entry(9_000 + at, terms={"apple": 1, "brook": 1}, vector=maker.directions[0]) for at in range(1_200)]
-    alone = lay([Layer(tuple(ours))])
+    alone = lay([Delta(tuple(ours))])
     beside = lay(
-        [Layer(tuple(ours)), Layer((*others, *gone)), Layer((), frozenset(one.owner for one in gone))], unwritten=1
+        [Delta(tuple(ours)), Delta((*others, *gone)), Delta((), frozenset(one.owner for one in gone))], unwritten=1
     )
-    deleted = lay([Layer((*ours, *gone)), Layer((), frozenset(one.owner for one in gone))])
+    deleted = lay([Delta((*ours, *gone)), Delta((), frozenset(one.owner for one in gone))])
     for asked in (("apple",), ("apple", "brook"), ()):
-        sought = Sought(asked, vector=maker.directions[2], spaces=frozenset({"ours"}), first=50)
+        sought = IndexQuery(asked, vector=maker.directions[2], spaces=frozenset({"ours"}), first=50)
         wanted = answer(alone.search(sought), sought)
         assert answer(beside.search(sought), sought) == wanted
         assert answer(deleted.search(sought), sought) == wanted
@@ -456,9 +456,9 @@ def test_five_hundred_spaces_are_asked_at_once(place, index):
         for at in range(4)
     ]
     with index.writing(wait=5) as writer:
-        writer.add(Layer((*entries, ELSEWHERE)))
+        writer.add(Delta((*entries, ELSEWHERE)))
         writer.commit(marker(1))
-    sought = Sought(("apple", "rare"), vector=vector(1, 250, 1), spaces=frozenset(spaces), first=50)
+    sought = IndexQuery(("apple", "rare"), vector=vector(1, 250, 1), spaces=frozenset(spaces), first=50)
     found, wanted = answer(index.view().search(sought, ()), sought), expected(entries, sought)
     assert (found.total, found.having) == (2_000, (2_000, 1))
     assert found.rows == wanted.rows
@@ -474,9 +474,9 @@ def test_a_long_question_to_very_many_spaces_is_asked_by_its_rarest_terms(place,
         for number, space in enumerate(spaces)
     ]
     with index.writing(wait=5) as writer:
-        writer.add(Layer(tuple(entries)))
+        writer.add(Delta(tuple(entries)))
         writer.commit(marker(1))
-    sought = Sought((*common, "rare"), spaces=frozenset(spaces), first=1, reach=0)
+    sought = IndexQuery((*common, "rare"), spaces=frozenset(spaces), first=1, reach=0)
     found = index.view().search(sought, ())
     assert [found.pool.name(row)[1] for row in range(len(found.pool.positions))] == [memory_id(318)]
     assert found.total == 600

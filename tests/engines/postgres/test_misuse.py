@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import commonbook
-from commonbook.compose.migration import make_keys, move_book
+from commonbook.compose.migration import make_keys, migrate_book
 from commonbook.engines.postgres import database
 from commonbook.errors import (
     BadInput,
@@ -89,13 +89,13 @@ def test_a_password_that_must_be_written_otherwise_is_not_taken_for_a_host(refus
     assert "half" not in str(error)
     assert "ot" not in error.message.replace("not", "")
     with pytest.raises(BadInput, match="the address to move to"):
-        move_book(Settings.load(home), address)
+        migrate_book(Settings.load(home), address)
 
 
 @pytest.mark.parametrize("address", ["postgre://alice:secret@host/book", "PostgreSQL://alice:secret@host/book"])
 def test_an_address_that_is_misspelt_is_not_taken_for_a_folder_to_move_to(home, tmp_path, address):
     with pytest.raises(BadInput) as caught:
-        move_book(Settings.load(home), address)
+        migrate_book(Settings.load(home), address)
     assert "secret" not in str(caught.value)
     assert not any("secret" in str(path) for path in tmp_path.rglob("*"))
 

@@ -13,7 +13,7 @@ import commonbook
 from commonbook.book.book import Book
 from commonbook.engines.index.segments import Segment, build
 from commonbook.engines.postgres import passage_cache
-from commonbook.engines.postgres.passage_cache import EMPTY, Kept, Known, part_of
+from commonbook.engines.postgres.passage_cache import EMPTY, CachedVersion, PassageCache, part_of
 from commonbook.engines.postgres.passage_rows import signed
 from commonbook.errors import NotAllowed
 from commonbook.model.memory import Draft
@@ -38,96 +38,96 @@ ROOM = size_of(ONE)
 
 
 def test_what_is_kept_is_given_for_its_own_version_alone():
-    kept = Kept(10 * ROOM)
+    kept = PassageCache(10 * ROOM)
     kept.keep(1, 7, ONE)
-    assert kept.of([1], {1: Known(1, 7)}) == [ONE]
-    assert kept.of([1], {1: Known(1, 8)}) == []
+    assert kept.of([1], {1: CachedVersion(1, 7)}) == [ONE]
+    assert kept.of([1], {1: CachedVersion(1, 8)}) == []
     assert not kept.has([1]), "what is of another version is of no use any more"
 
 
 def test_a_space_that_is_gone_from_the_index_is_not_given():
-    kept = Kept(10 * ROOM)
+    kept = PassageCache(10 * ROOM)
     kept.keep(1, 7, ONE)
     assert kept.of([1], {}) == []
 
 
 def test_a_space_without_passages_is_kept_as_one_until_it_has_some():
-    kept = Kept(10 * ROOM)
+    kept = PassageCache(10 * ROOM)
     empty = laid()
     kept.keep(1, EMPTY.version, empty)
     assert kept.of([1], {}) == [empty]
-    assert kept.of([1], {1: Known(0, EMPTY.version)}) == [empty]
-    assert kept.of([1], {1: Known(1, 5)}) == []
+    assert kept.of([1], {1: CachedVersion(0, EMPTY.version)}) == [empty]
+    assert kept.of([1], {1: CachedVersion(1, 5)}) == []
 
 
 def test_for_want_of_room_what_was_not_asked_for_the_longest_goes():
-    kept = Kept(2 * ROOM)
+    kept = PassageCache(2 * ROOM)
     for space in (1, 2):
         kept.keep(space, 7, ONE)
-    kept.of([1], {1: Known(1, 7)})
+    kept.of([1], {1: CachedVersion(1, 7)})
     kept.keep(3, 7, ONE)
     assert kept.has([1, 2, 3]) == {1, 3}
 
 
 @pytest.mark.parametrize("most", [0, ROOM - 1])
 def test_what_there_is_no_room_for_is_not_kept(most):
-    kept = Kept(most)
+    kept = PassageCache(most)
     kept.keep(1, 7, ONE)
     assert not kept.has([1])
 
 
 def test_a_space_is_worth_reading_when_it_is_asked_for_a_second_time():
-    kept = Kept(10 * ROOM)
+    kept = PassageCache(10 * ROOM)
     assert kept.worth_reading([1, 2]) is None
-    kept.note([1], {1: Known(10, 7)})
+    kept.note([1], {1: CachedVersion(10, 7)})
     assert kept.worth_reading([2, 1]) == 1
 
 
 def test_a_large_space_is_never_worth_reading():
-    kept = Kept(10 * ROOM)
+    kept = PassageCache(10 * ROOM)
     for _ in range(5):
-        kept.note([1, 2], {1: Known(passage_cache.SMALL, 7), 2: Known(passage_cache.SMALL + 1, 7)})
+        kept.note([1, 2], {1: CachedVersion(passage_cache.SMALL, 7), 2: CachedVersion(passage_cache.SMALL + 1, 7)})
     assert kept.worth_reading([2]) is None
     assert kept.worth_reading([2, 1]) == 1
 
 
 def test_who_may_keep_nothing_reads_nothing():
-    kept = Kept(0)
+    kept = PassageCache(0)
     for _ in range(5):
-        kept.note([1], {1: Known(10, 7)})
+        kept.note([1], {1: CachedVersion(10, 7)})
     assert kept.worth_reading([1]) is None
 
 
-def _asked_until_worth(kept: Kept, space: int) -> int:
+def _asked_until_worth(kept: PassageCache, space: int) -> int:
     for times in range(1, 1_000):
         if kept.worth_reading([space]) == space:
             return times
-        kept.note([space], {space: Known(10, 7)})
+        kept.note([space], {space: CachedVersion(10, 7)})
     raise AssertionError("it is never worth it")
 
 
 def test_what_was_let_go_before_it_was_of_use_must_be_asked_for_more_often():
     """A space that changes all the time, or more spaces than there is room for, would be read for nothing."""
-    kept = Kept(10 * ROOM)
+    kept = PassageCache(10 * ROOM)
     waited = []
     for version in range(4):
         waited.append(_asked_until_worth(kept, 1))
         kept.keep(1, version, ONE)
-        kept.of([1], {1: Known(1, version + 1)})
+        kept.of([1], {1: CachedVersion(1, version + 1)})
     assert waited == [2, 4, 8, 16]
     # And as soon as it is of use again, sooner.
     for version in range(4):
         _asked_until_worth(kept, 1)
         kept.keep(1, version, ONE)
         for _ in range(10):
-            assert kept.of([1], {1: Known(1, version)})
-        kept.of([1], {1: Known(1, version + 1)})
+            assert kept.of([1], {1: CachedVersion(1, version)})
+        kept.of([1], {1: CachedVersion(1, version + 1)})
     assert _asked_until_worth(kept, 1) == 2
 
 
 def test_notes_do_not_grow_without_end(monkeypatch):
     monkeypatch.setattr(passage_cache, "_NOTED", 10)
-    kept = Kept(10 * ROOM)
+    kept = PassageCache(10 * ROOM)
     kept.note(range(100), {})
     assert kept.worth_reading([89]) is None
     assert kept.worth_reading([90]) == 90
@@ -142,7 +142,7 @@ def test_what_a_tail_replaces_does_not_count():
 
 
 def test_many_threads_keep_and_ask_at_once():
-    kept = Kept(5 * ROOM)
+    kept = PassageCache(5 * ROOM)
     failed: list[BaseException] = []
 
     def work(seed: int) -> None:
@@ -150,7 +150,7 @@ def test_many_threads_keep_and_ask_at_once():
         try:
             for _ in range(2_000):
                 space = int(dice.integers(12))
-                known = {space: Known(1, int(dice.integers(2)))}
+                known = {space: CachedVersion(1, int(dice.integers(2)))}
                 kept.note([space], known)
                 kept.keep(space, known[space].version, ONE)
                 assert kept.of([space], known) in ([], [ONE])

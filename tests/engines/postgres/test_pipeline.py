@@ -13,23 +13,23 @@ from psycopg import errors as pg
 from psycopg.pq import TransactionStatus
 
 from commonbook.engines.postgres import pipeline
-from commonbook.engines.postgres.pipeline import Binary, Pipe
+from commonbook.engines.postgres.pipeline import Binary, Pipeline
 
 
 @pytest.fixture
-def pipe(postgres_book: tuple[str, str]) -> Iterator[Pipe]:
+def pipe(postgres_book: tuple[str, str]) -> Iterator[Pipeline]:
     with psycopg.connect(postgres_book[0], autocommit=True, prepare_threshold=None) as connection:
-        yield Pipe(connection)
+        yield Pipeline(connection)
 
 
-def sent(pipe: Pipe, *statements: str) -> None:
+def sent(pipe: Pipeline, *statements: str) -> None:
     """Send statements, the parameter of each being 0, and wait for all of them at the end."""
     with pipe:
         for statement in statements:
             pipe.ask(statement, {"a": 0})
 
 
-def known(pipe: Pipe) -> int:
+def known(pipe: Pipeline) -> int:
     """How many statements the server has prepared for this connection."""
     found = pipe.connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()
     assert found is not None

@@ -6,8 +6,8 @@ import psycopg
 import pytest
 
 import commonbook
-from commonbook.engines.postgres.pipeline import Pipe, _numbered
-from commonbook.model.session import Sent
+from commonbook.engines.postgres.pipeline import Pipeline, _numbered
+from commonbook.model.session import NewMessage
 
 MANY = 20_000
 FILL = """
@@ -21,13 +21,13 @@ FILL = """
 def asked(monkeypatch):
     """The statements that are sent through a pipe, as the server gets them."""
     statements: dict[str, None] = {}
-    ask = Pipe.ask
+    ask = Pipeline.ask
 
     def asking(pipe, statement, *arguments, **options):
         statements[_numbered(statement)[0].decode()] = None
         return ask(pipe, statement, *arguments, **options)
 
-    monkeypatch.setattr(Pipe, "ask", asking)
+    monkeypatch.setattr(Pipeline, "ask", asking)
     return statements
 
 
@@ -43,7 +43,7 @@ def test_nothing_reads_all_messages_of_a_long_session(postgres_book, monkeypatch
             connection.execute("ANALYZE")
         asked.clear()
         for size in (1, 30):
-            book.append("long", [Sent(f"a heron {at}", client_id=f"{size}-{at}") for at in range(size)])
+            book.append("long", [NewMessage(f"a heron {at}", client_id=f"{size}-{at}") for at in range(size)])
         book.settle("long")
         book.recall("heron", spaces=["team"])
         book.recall("", spaces=["team"])

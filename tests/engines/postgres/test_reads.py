@@ -9,9 +9,9 @@ import pytest
 
 import commonbook
 from commonbook.book.book import Book
-from commonbook.engines.postgres.pipeline import Answer, Pipe
+from commonbook.engines.postgres.pipeline import Pipeline, PipelineResult
 from commonbook.errors import NotFound
-from commonbook.model.session import Sent
+from commonbook.model.session import NewMessage
 
 
 @pytest.fixture
@@ -26,9 +26,9 @@ def book(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Ite
 def losing(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
     """Let the line be lost when somebody waits for the n-th time; the list is empty when that has happened."""
     left: list[int] = []
-    wait_for = Pipe.wait_for
+    wait_for = Pipeline.wait_for
 
-    def waiting(pipe: Pipe, answer: Answer) -> None:
+    def waiting(pipe: Pipeline, answer: PipelineResult) -> None:
         if left:
             left[0] -= 1
             if not left[0]:
@@ -37,7 +37,7 @@ def losing(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> C
                     other.execute("SELECT pg_terminate_backend(%s, 5000)", (pipe.connection.info.backend_pid,))
         wait_for(pipe, answer)
 
-    monkeypatch.setattr(Pipe, "wait_for", waiting)
+    monkeypatch.setattr(Pipeline, "wait_for", waiting)
 
     def lose(nth: int) -> list[int]:
         left[:] = [nth]
@@ -75,7 +75,7 @@ VERBS: dict[str, Callable[[Book, str], object]] = {
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_server_that_is_lost_at_any_point_of_an_answer_is_asked_again(book, losing, verb):
     id_ = book.remember("The ledger is kept in the tower.", space="team").id
-    book.append("chat", [Sent("Where is the ledger?")], space="team")
+    book.append("chat", [NewMessage("Where is the ledger?")], space="team")
     book.reindex()
     wanted = VERBS[verb](book, id_)
     for nth in range(1, 50):
@@ -102,7 +102,7 @@ def test_every_verb_that_only_asks_is_asked_again():
 def test_a_server_that_is_lost_while_a_settling_is_planned_is_asked_again(book, losing, verb):
     for nth in range(1, 60):
         session = f"chat-{nth}"
-        book.append(session, [Sent("Where is the ledger?"), Sent("In the tower.")], space="team")
+        book.append(session, [NewMessage("Where is the ledger?"), NewMessage("In the tower.")], space="team")
         left = losing(nth)
         if verb == "settle":
             book.settle(session)

@@ -7,7 +7,7 @@ import pytest
 
 from commonbook.engines.postgres.database import PostgresDatabase
 from commonbook.engines.postgres.migrations import MIGRATIONS
-from commonbook.engines.postgres.sql_dialect import Unsent
+from commonbook.engines.postgres.sql_dialect import PendingStatements
 from commonbook.engines.process.clock import SystemClock
 from commonbook.errors import CommonbookError
 from tests.support.statements import recorded
@@ -115,7 +115,7 @@ def test_what_goes_wrong_in_one_of_them_undoes_all(db):
     ],
 )
 def test_only_statements_that_do_not_see_each_other_go_together(first, second, together):
-    unsent = Unsent()
+    unsent = PendingStatements()
     assert unsent.takes(first)
     unsent.add(first, {})
     assert unsent.takes(second) is together

@@ -22,12 +22,12 @@ from psycopg.conninfo import conninfo_to_dict
 
 import commonbook
 from commonbook.book.book import Book
-from commonbook.engines.postgres.pipeline import Pipe
-from commonbook.engines.postgres.retry import Attempts, Patience
+from commonbook.engines.postgres.pipeline import Pipeline
+from commonbook.engines.postgres.retry import Backoff, TransactionRetry
 from commonbook.errors import Busy, DatabaseUnreachable
 from commonbook.model.memory import Filter
-from commonbook.model.session import Sent
-from commonbook.ports.database import Overtaken, Transaction
+from commonbook.model.session import NewMessage
+from commonbook.ports.database import RetryTransaction, Transaction
 
 
 class Wire:
@@ -121,19 +121,19 @@ def book(wire: Wire) -> Iterator[Book]:
 def cut(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Let the next commit of something durable be cut off, and arrive so many seconds later."""
     armed: list[float] = []
-    ask = Pipe.ask
+    ask = Pipeline.ask
 
-    def asking(pipe: Pipe, statement: str, *arguments: object, **options: bool) -> object:
+    def asking(pipe: Pipeline, statement: str, *arguments: object, **options: bool) -> object:
         if statement == "COMMIT" and armed:
             wire.late = armed.pop()
         return ask(pipe, statement, *arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Pipe, "ask", asking)
+    monkeypatch.setattr(Pipeline, "ask", asking)
     return armed.append
 
 
 def append(book: Book) -> None:
-    book.append("chat", [Sent("It is said once.")], space="team")
+    book.append("chat", [NewMessage("It is said once.")], space="team")
 
 
 def remember(book: Book) -> None:
@@ -153,7 +153,7 @@ def counted(book: Book) -> tuple[int, int]:
 @pytest.mark.parametrize("late", [0.0, 0.2, 1.0])
 @pytest.mark.parametrize(("change", "wanted"), [(append, (1, 0)), (remember, (0, 1)), (remember_elsewhere, (0, 1))])
 def test_what_was_sent_with_a_lost_commit_is_made_once_whenever_it_arrives(book, wire, cut, late, change, wanted):
-    book.append("chat", [Sent("Good morning.")], space="team")
+    book.append("chat", [NewMessage("Good morning.")], space="team")
     # A second time, so that the place of the session is known.
     cut(late)
     change(book)
@@ -164,10 +164,10 @@ def test_what_was_sent_with_a_lost_commit_is_made_once_whenever_it_arrives(book,
 
 
 def test_one_after_the_other_each_is_made_once(book, wire, cut):
-    book.append("chat", [Sent("Good morning.")], space="team")
+    book.append("chat", [NewMessage("Good morning.")], space="team")
     for number in range(4):
         cut(0.1 * number)
-        book.append("chat", [Sent(f"Message {number}.")], space="team")
+        book.append("chat", [NewMessage(f"Message {number}.")], space="team")
         assert wire.delivered.wait(10)
         wire.delivered.clear()
     assert [message.text for message in book.messages("chat").items[1:]] == [f"Message {n}." for n in range(4)]
@@ -175,7 +175,7 @@ def test_one_after_the_other_each_is_made_once(book, wire, cut):
 
 
 def test_most_changes_leave_no_mark_beside_their_entry_in_the_log(book, postgres_book):
-    book.append("chat", [Sent("Good morning.")], space="team")
+    book.append("chat", [NewMessage("Good morning.")], space="team")
     with psycopg.connect(postgres_book[0], autocommit=True) as connection:
         before = connection.execute("SELECT count(*) FROM committed").fetchone()
         append(book)
@@ -184,11 +184,11 @@ def test_most_changes_leave_no_mark_beside_their_entry_in_the_log(book, postgres
 
 
 def test_who_gives_up_among_others_says_so_when_nobody_knows_what_became_of_a_commit():
-    attempts = Attempts(lambda tx: "told", durable=True)
+    attempts = TransactionRetry(lambda tx: "told", durable=True)
     attempts.begin()
     with pytest.raises(Busy, match="others change the same things"):
-        Patience(-1).collide(Overtaken(), attempts.explained)
+        Backoff(-1).collide(RetryTransaction(), attempts.explained)
     attempts.tell(cast("Transaction", SimpleNamespace(proof=lambda tx: True)))
     attempts.lose()
     with pytest.raises(DatabaseUnreachable, match=r"may have been made or not: others change the same things"):
-        Patience(-1).collide(Overtaken(), attempts.explained)
+        Backoff(-1).collide(RetryTransaction(), attempts.explained)

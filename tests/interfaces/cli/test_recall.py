@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from commonbook.book.book import Book
-from commonbook.model.recall import Recalled
+from commonbook.model.recall import RecallResult
 from tests.interfaces.cli.test_cli import INSTANT, Cli, Said, cli
 from tests.interfaces.cli.test_terminal import environ, pipe, terminal
 
@@ -97,9 +97,9 @@ def test_nothing_found_is_an_answer(cli):
 def test_words_are_joined_and_options_may_stand_between_them(cli, monkeypatch):
     asked = []
 
-    def recall(_book: Book, query: str, **_options: object) -> Recalled:
+    def recall(_book: Book, query: str, **_options: object) -> RecallResult:
         asked.append(query)
-        return Recalled((), 0.0)
+        return RecallResult((), 0.0)
 
     monkeypatch.setattr(Book, "recall", recall)
     cli("recall", "who", "-k", "3", "owns", "--json", "billing?")
@@ -310,7 +310,7 @@ def test_explain_shows_what_a_score_is_made_of_and_where_the_time_went(cli):
 
 
 def test_notes_go_beside_the_answer_and_into_the_json(cli, monkeypatch):
-    answer = Recalled((), 1.0, notes=("searched by words only: the service \x1b[31m is down",))
+    answer = RecallResult((), 1.0, notes=("searched by words only: the service \x1b[31m is down",))
     monkeypatch.setattr(Book, "recall", lambda _book, _query, **_: answer)
     said = cli("recall", "tea")
     assert said.err.splitlines()[-1] == "note: searched by words only: the service ␛[31m is down"

@@ -302,7 +302,7 @@ def _old_messages(count: int) -> bytes:
 def _make_due() -> None:
     """Let every job be due now, as if the hour of silence had passed."""
     with commonbook.open() as book:
-        book._parts.db.write(lambda tx: tx.run("UPDATE job SET due = '2026-01-01T00:00:00.000000Z'"))
+        book._engines.db.write(lambda tx: tx.run("UPDATE job SET due = '2026-01-01T00:00:00.000000Z'"))
 
 
 def test_an_append_that_makes_something_due_takes_a_turn_by_itself(cli):
@@ -389,7 +389,7 @@ def test_work_that_failed_for_good_is_shown_with_its_error_and_can_be_retried(cl
         raise RuntimeError("no \x1b[31mtable")
 
     with monkeypatch.context() as broken:
-        broken.setattr(episode_boundaries, "runs", fails)
+        broken.setattr(episode_boundaries, "segments", fails)
         for _ in range(ATTEMPTS):
             _make_due()
             said = cli("worker", "--once")

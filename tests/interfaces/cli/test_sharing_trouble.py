@@ -24,7 +24,7 @@ import psycopg
 import pytest
 
 from commonbook.book.book import Book
-from commonbook.model.ids import stamp
+from commonbook.model.ids import format_time
 from tests.sharing.test_sharing_races import SEED, many_copies, wrong_with_copies, wrong_with_fan_out
 from tests.support import crashing
 from tests.support.embedding_service import Service, serving
@@ -151,7 +151,7 @@ TABLES = (
 
 def everything(book: Book, place: Path | str) -> object:
     """Return all rows that a share or an edit could leave behind, and all files."""
-    with book._parts.db.reading() as tx:
+    with book._engines.db.reading() as tx:
         rows = {table: sorted(map(repr, tx.rows(f"SELECT * FROM {table}"))) for table in TABLES}
     files: dict[str, bytes] = {}
     if isinstance(place, Path):
@@ -264,7 +264,7 @@ def written(place: Path | str) -> object:
 
 def current(book: Book) -> int:
     """Return how many copies have followed."""
-    with book._parts.db.reading() as tx:
+    with book._engines.db.reading() as tx:
         row = tx.row("SELECT count(*) FROM memory WHERE shared IS NOT NULL AND text = 'the second words'")
     return int(row[0]) if row else 0
 
@@ -281,6 +281,6 @@ def killed_when_done(child: subprocess.Popen[str], book: Book, wanted: int) -> N
 
 def a_minute_later(book: Book) -> None:
     """Let the lease of the dead be over, without waiting for it."""
-    book._parts.db.write(
-        lambda tx: tx.run("UPDATE job SET leased_until = :now WHERE state = 'running'", now=stamp(tx.now))
+    book._engines.db.write(
+        lambda tx: tx.run("UPDATE job SET leased_until = :now WHERE state = 'running'", now=format_time(tx.now))
     )

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from commonbook.adapters.hermes.keeper import LAST_FLUSH_SECONDS, Loaded, Result, Tell, for_outbox
-from commonbook.adapters.hermes.worker_thread import Line, aside
+from commonbook.adapters.hermes.worker_thread import WorkerThread, run_aside
 from commonbook.errors import (
     BadInput,
     Busy,
@@ -28,9 +28,9 @@ from commonbook.errors import (
     Refused,
     Unreachable,
 )
-from commonbook.model.recall import Recalled
-from commonbook.model.session import Message, Sent, Session
-from commonbook.ports.outbox import Context, Entry, Transport
+from commonbook.model.recall import RecallResult
+from commonbook.model.session import Message, NewMessage, Session
+from commonbook.ports.outbox import OutboxEntry, SessionContext, Transport
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book
@@ -64,7 +64,7 @@ class BookKeeper:
         self._chores: Future[int] | None = None
         self._asking = threading.Lock()
         self._asked: Counter[str] = Counter()
-        self._line = Line("commonbook-hermes")
+        self._line = WorkerThread("commonbook-hermes")
         self._first: Future[object] = self._line.put(self._opened)
 
     def opened(self, *, wait: float) -> None:
@@ -81,11 +81,11 @@ class BookKeeper:
 
     def _begin_chores(self) -> None:
         if self._book is not None:
-            self._chores = aside(lambda: self._ready().work(seconds=_CHORES), "commonbook-hermes-chores")
+            self._chores = run_aside(lambda: self._ready().work(seconds=_CHORES), "commonbook-hermes-chores")
 
     # --- messages
 
-    def append(self, session: str, messages: Sequence[Sent], context: Context) -> None:
+    def append(self, session: str, messages: Sequence[NewMessage], context: SessionContext) -> None:
         """Store messages in the book, or beside it behind what is there already."""
         if not self._is_spilling():
             future = self._line.put(lambda: _append(self._opened(), session, messages, context))
@@ -181,7 +181,7 @@ class BookKeeper:
                 if self._asked[session] == number:
                     self._ready().prefetch(session, query, **asked)
 
-        aside(work, "commonbook-hermes-prefetch")
+        run_aside(work, "commonbook-hermes-prefetch")
 
     def _next_asked(self, session: str) -> int:
         with self._asking:
@@ -190,10 +190,10 @@ class BookKeeper:
 
     def prefetched(
         self, session: str, query: str, asked: Mapping[str, Any], *, wait: float, begun: bool
-    ) -> Recalled | None:
+    ) -> RecallResult | None:
         """Return what was begun for just this, or what a recall finds now."""
 
-        def work(book: Book) -> Recalled | None:
+        def work(book: Book) -> RecallResult | None:
             found = book.prefetched(session, query, wait=wait) if begun else None
             if found is None and self._next_asked(session) and book.prefetch(session, query, **asked):
                 found = book.prefetched(session, query, wait=wait)
@@ -206,7 +206,7 @@ class BookKeeper:
 
     def look(self, work: Callable[[Book], Result], *, wait: float) -> Result:
         """Read something from the book beside everything that is written."""
-        future = aside(lambda: work(self._ready()), "commonbook-hermes-recall")
+        future = run_aside(lambda: work(self._ready()), "commonbook-hermes-recall")
         error = _outcome(future, wait)
         if error is not None:
             raise error
@@ -261,7 +261,7 @@ class BookKeeper:
         if self._spill is not None and not self._closed and not self._spill.flush(self._seconds):
             raise Busy("messages that come before are still on their way", fix="try again later")
 
-    def take(self, session: str, messages: Sequence[Sent], context: Context) -> None:
+    def take(self, session: str, messages: Sequence[NewMessage], context: SessionContext) -> None:
         """Put into the book what comes from beside it."""
         if self._book is None:
             self._line.put(self._opened)
@@ -277,11 +277,11 @@ class _IntoTheBook:
         self._keeper = keeper
 
     def append(
-        self, session: str, messages: Sequence[Entry], *, context: Context, timeout: float
+        self, session: str, messages: Sequence[OutboxEntry], *, context: SessionContext, timeout: float
     ) -> Mapping[str, object]:
         """Append as the book does; what it will never take is refused, all else tried again."""
         del timeout  # The book waits as long as it was told to; what is sent twice meanwhile is stored once.
-        sent = [Sent(one.text, one.role, one.author, one.time, one.client_id) for one in messages]
+        sent = [NewMessage(one.text, one.role, one.author, one.time, one.client_id) for one in messages]
         try:
             self._keeper.take(session, sent, context)
         except _REFUSALS as error:
@@ -308,7 +308,7 @@ def _outcome(future: Future[Any], seconds: float) -> BaseException | None:
         return _Late(f"no answer within {seconds:g} seconds", fix="see who holds the home: `commonbook status`")
 
 
-def _append(book: Book, session: str, messages: Sequence[Sent], context: Context) -> None:
+def _append(book: Book, session: str, messages: Sequence[NewMessage], context: SessionContext) -> None:
     try:
         book.append(session, messages, parent=context.parent, tags=context.tags)
     except KeyConflict:

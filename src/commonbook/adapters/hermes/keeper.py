@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
-from commonbook.model.recall import Recalled
-from commonbook.model.session import Message, Sent, Session
-from commonbook.ports.outbox import Context, Entry, OutMessage
+from commonbook.model.recall import RecallResult
+from commonbook.model.session import Message, NewMessage, Session
+from commonbook.ports.outbox import OutboxEntry, OutboxMessage, SessionContext
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book
@@ -24,13 +24,13 @@ class Loaded(NamedTuple):
 
     session: Session | None
     messages: tuple[Message, ...]
-    under_way: tuple[Entry, ...]
+    under_way: tuple[OutboxEntry, ...]
 
 
 class Keeper(Protocol):
     """Keeps what was said. No call waits longer than the keeper's bound."""
 
-    def append(self, session: str, messages: Sequence[Sent], context: Context) -> None:
+    def append(self, session: str, messages: Sequence[NewMessage], context: SessionContext) -> None:
         """Store messages; when this returns they are durable. Raises if they are not."""
         ...
 
@@ -64,7 +64,7 @@ class Keeper(Protocol):
 
     def prefetched(
         self, session: str, query: str, asked: Mapping[str, Any], *, wait: float, begun: bool
-    ) -> Recalled | None:
+    ) -> RecallResult | None:
         """Return a recall for just this, if there is one in time; what was begun before only if it may be used."""
         ...
 
@@ -73,6 +73,6 @@ class Keeper(Protocol):
         ...
 
 
-def for_outbox(messages: Sequence[Sent]) -> list[OutMessage]:
+def for_outbox(messages: Sequence[NewMessage]) -> list[OutboxMessage]:
     """Return messages as an outbox takes them."""
-    return [OutMessage(one.text, one.role, one.author, one.client_id) for one in messages]
+    return [OutboxMessage(one.text, one.role, one.author, one.client_id) for one in messages]

@@ -15,11 +15,11 @@ from typing import Final, NamedTuple
 
 from commonbook.adapters.hermes import transcript_diff
 from commonbook.adapters.hermes.keeper import Keeper, Loaded, Tell
-from commonbook.adapters.hermes.transcript_diff import News, Said
+from commonbook.adapters.hermes.transcript_diff import TranscriptDiff, TranscriptTurn
 from commonbook.errors import Busy
 from commonbook.model.ids import new_id
-from commonbook.model.session import Sent
-from commonbook.ports.outbox import Context
+from commonbook.model.session import NewMessage
+from commonbook.ports.outbox import SessionContext
 
 _MOST_LEDGERS: Final = 64
 _AT_ONCE: Final = 1000
@@ -27,7 +27,7 @@ _MOST_PARENTS: Final = 8
 _CARRIES_ON: Final = ("branch", "compress")
 
 
-class Known(NamedTuple):
+class KnownTurn(NamedTuple):
     """A message that is known: its mark, and its ids if it was said in this session: several if it is huge."""
 
     mark: str
@@ -38,11 +38,11 @@ class Known(NamedTuple):
 class Ledger:
     """What is known of a session."""
 
-    context: Context
+    context: SessionContext
     generation: str
     count: int = 0
     """How many messages it ever had: with the generation, what client ids are made of."""
-    known: list[Known] = field(default_factory=list)
+    known: list[KnownTurn] = field(default_factory=list)
     carried_from: str | None = None
     """The session whose transcript this one goes on with. What is known of it is taken over when something is said
     here: the last turns of the other may still be on their way when Hermes switches."""
@@ -145,13 +145,13 @@ class Recorder:
                 self._keep(session, ledger, found)
                 ledger.ahead += [one.mark for one in found.fresh]
 
-    def _of_turn(self, session: str, ledger: Ledger, told: Sequence[Said], last: list[str]) -> News:
+    def _of_turn(self, session: str, ledger: Ledger, told: Sequence[TranscriptTurn], last: list[str]) -> TranscriptDiff:
         """Return what is new in the transcript of a turn, which a whole transcript may have brought before."""
         marks = [one.mark for one in told]
         whole = last if ledger.more_before else marks
         came_before = all(mark in ledger.ahead for mark in last) and transcript_diff.is_part_of(ledger.marks(), whole)
         if came_before or (self._is_repeat(ledger, marks, last) and not ledger.undone):
-            return News(len(ledger.known), ())
+            return TranscriptDiff(len(ledger.known), ())
         return self._news(session, ledger, told, completes_a_turn=True)
 
     def _is_repeat(self, ledger: Ledger, marks: list[str], last: list[str]) -> bool:
@@ -160,16 +160,18 @@ class Recorder:
         known_last = not told and ledger.marks()[-len(last) :] == last
         return begun == self._begun and bool(last) and (marks == ledger.transcript or told == last or known_last)
 
-    def _without_transcript(self, ledger: Ledger, pair: Sequence[Said], last: list[str]) -> News:
+    def _without_transcript(self, ledger: Ledger, pair: Sequence[TranscriptTurn], last: list[str]) -> TranscriptDiff:
         """Return what is new in a turn by itself; without any word of a beginning, every turn is another."""
         if self._begun and ledger.told == (self._begun, last):
-            return News(len(ledger.known), ())
+            return TranscriptDiff(len(ledger.known), ())
         ahead = list(ledger.ahead)
-        return News(len(ledger.known), tuple(one for one in pair if not _claimed(ahead, one.mark)))
+        return TranscriptDiff(len(ledger.known), tuple(one for one in pair if not _claimed(ahead, one.mark)))
 
-    def _news(self, session: str, ledger: Ledger, told: Sequence[Said], *, completes_a_turn: bool) -> News:
+    def _news(
+        self, session: str, ledger: Ledger, told: Sequence[TranscriptTurn], *, completes_a_turn: bool
+    ) -> TranscriptDiff:
         found = self._undone(session, ledger, told, completes_a_turn=completes_a_turn) if ledger.undone else None
-        return found or transcript_diff.news(
+        return found or transcript_diff.diff(
             ledger.marks(),
             told,
             carried=sum(not one.ids for one in ledger.known),
@@ -177,7 +179,9 @@ class Recorder:
             completes_a_turn=completes_a_turn,
         )
 
-    def _undone(self, session: str, ledger: Ledger, told: Sequence[Said], *, completes_a_turn: bool) -> News | None:
+    def _undone(
+        self, session: str, ledger: Ledger, told: Sequence[TranscriptTurn], *, completes_a_turn: bool
+    ) -> TranscriptDiff | None:
         ledger.undone = False
         self._know_parents(ledger, _MOST_PARENTS)
         known = ledger.marks()
@@ -193,9 +197,9 @@ class Recorder:
         if ledger.parent is not None and most:
             parent, ledger.parent = self._ledger(ledger.parent), None
             self._know_parents(parent, most - 1)
-            ledger.known[:0] = [Known(one.mark) for one in parent.known]
+            ledger.known[:0] = [KnownTurn(one.mark) for one in parent.known]
 
-    def _keep(self, session: str, ledger: Ledger, found: News) -> None:
+    def _keep(self, session: str, ledger: Ledger, found: TranscriptDiff) -> None:
         if found.kept < len(ledger.known):
             self._take_back(session, ledger, found.kept)
         for at in range(0, len(found.fresh), _AT_ONCE):
@@ -210,16 +214,17 @@ class Recorder:
             last = next((one.ids[-1] for one in reversed(ledger.known) if one.ids), None)
             self._keeper.rewind(session, last, gone)
 
-    def _store(self, session: str, ledger: Ledger, fresh: Sequence[Said]) -> None:
+    def _store(self, session: str, ledger: Ledger, fresh: Sequence[TranscriptTurn]) -> None:
         sent, known, count = [], [], ledger.count
         for one in fresh:
             author = self._speakers.user if one.role == "user" else self._speakers.agent
             parts = transcript_diff.pieces(one.text)
             ids = tuple(f"hermes:{ledger.generation}:{count + at}:{one.mark[:12]}" for at in range(1, len(parts) + 1))
             sent += [
-                Sent(part, role=one.role, author=author, client_id=name) for part, name in zip(parts, ids, strict=True)
+                NewMessage(part, role=one.role, author=author, client_id=name)
+                for part, name in zip(parts, ids, strict=True)
             ]
-            known.append(Known(one.mark, ids))
+            known.append(KnownTurn(one.mark, ids))
             count += len(parts)
         self._keeper.append(session, sent, ledger.context)
         # Only what is durable is known: what could not be stored is found again in the next transcript.
@@ -228,18 +233,25 @@ class Recorder:
 
     def delegated(self, session: str, task: str, result: str, child: str) -> None:
         """Store what was delegated and what came back, as a session of its own below this one."""
-        told = [one for one in (transcript_diff.said("user", task), transcript_diff.said("assistant", result)) if one]
+        told = [
+            one
+            for one in (
+                transcript_diff.transcript_turn("user", task),
+                transcript_diff.transcript_turn("assistant", result),
+            )
+            if one
+        ]
         mark = transcript_diff.mark("delegation", "\n".join(one.mark for one in told))[:12]
         name = session_name(child or f"{session}.{mark}")
         author = {"user": self._speakers.agent, "assistant": "agent:subagent"}
         sent = [
-            Sent(piece, role=one.role, author=author[one.role], client_id=f"hermes:delegation:{mark}:{at}:{part}")
+            NewMessage(piece, role=one.role, author=author[one.role], client_id=f"hermes:delegation:{mark}:{at}:{part}")
             for at, one in enumerate(told)
             for part, piece in enumerate(transcript_diff.pieces(one.text))
         ]
         if sent:
             tags = (*self._speakers.tags, "delegation")
-            self._keeper.append(name, sent, Context(parent=session_name(session), tags=tags))
+            self._keeper.append(name, sent, SessionContext(parent=session_name(session), tags=tags))
             self._keeper.settle(name, close=True)
 
     # --- sessions
@@ -265,10 +277,10 @@ class Recorder:
 
     def _begun_after(self, old: str, *, carries_on: bool) -> Ledger:
         """Return the ledger of a new session; if it carries on, its transcripts begin with what was said in the old."""
-        context = Context(parent=old, tags=self._speakers.tags)
+        context = SessionContext(parent=old, tags=self._speakers.tags)
         return Ledger(context, _generation(), carried_from=old if carries_on else None, more_before=carries_on)
 
-    def _take_over(self, ledger: Ledger, told: Sequence[Said]) -> None:
+    def _take_over(self, ledger: Ledger, told: Sequence[TranscriptTurn]) -> None:
         """Know what was said in the session that this one goes on with, and what of it had been undone."""
         if ledger.carried_from is not None:
             name, ledger.carried_from = ledger.carried_from, None
@@ -276,7 +288,7 @@ class Recorder:
             self._take_over(other, told)
             if other.undone and (found := self._undone(name, other, told, completes_a_turn=False)):
                 self._keep(name, other, found._replace(fresh=()))
-            ledger.known[:0] = [Known(one.mark) for one in other.known]
+            ledger.known[:0] = [KnownTurn(one.mark) for one in other.known]
             ledger.parent = other.parent
 
     def end(self, session: str, messages: Iterable[object]) -> None:
@@ -317,22 +329,22 @@ class Recorder:
             self._ledgers.popitem(last=False)
 
     def _read(self, session: str, found: Loaded | None) -> Ledger:
-        context = Context(parent=self._parents.get(session), tags=self._speakers.tags)
+        context = SessionContext(parent=self._parents.get(session), tags=self._speakers.tags)
         told: tuple[int, list[str]] = (self._begun, [])
         if found is None:
             # It may be there or not. Client ids of a generation that nobody else has are never taken for another's.
             return Ledger(context, _generation(), more_before=True, told=told, can_be_read=False)
         known = [
-            Known(transcript_diff.mark(one.role, one.text), (one.client_id or one.id,))
+            KnownTurn(transcript_diff.mark(one.role, one.text), (one.client_id or one.id,))
             for one in found.messages
             if one.taken_back is None
         ]
-        known += [Known(transcript_diff.mark(one.role, one.text), (one.client_id,)) for one in found.under_way]
+        known += [KnownTurn(transcript_diff.mark(one.role, one.text), (one.client_id,)) for one in found.under_way]
         if found.session is None:
             return Ledger(context, "1", count=len(known), known=known, told=told)
         return Ledger(
             # What was fixed when the session began is not said again.
-            Context(tags=context.tags),
+            SessionContext(tags=context.tags),
             str(found.session.generation),
             count=found.session.last + len(found.under_way),
             known=known,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from commonbook.adapters.hermes.keeper import LAST_FLUSH_SECONDS, Loaded, Result, Tell, for_outbox
 from commonbook.errors import BadInput, CommonbookError
-from commonbook.model.recall import Recalled
-from commonbook.model.session import Sent
-from commonbook.ports.outbox import Context
+from commonbook.model.recall import RecallResult
+from commonbook.model.session import NewMessage
+from commonbook.ports.outbox import SessionContext
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book
@@ -25,7 +25,7 @@ class ServerKeeper:
         self._client, self._space, self._tell = client, space, tell
         self._refused = 0
 
-    def append(self, session: str, messages: Sequence[Sent], context: Context) -> None:
+    def append(self, session: str, messages: Sequence[NewMessage], context: SessionContext) -> None:
         """Put messages into the outbox: they are durable there."""
         self._client.append(session, for_outbox(messages), space=self._space, parent=context.parent, tags=context.tags)
         refused = self._client.counts().refused
@@ -64,7 +64,7 @@ class ServerKeeper:
 
     def prefetched(
         self, session: str, query: str, asked: Mapping[str, Any], *, wait: float, begun: bool
-    ) -> Recalled | None:
+    ) -> RecallResult | None:
         """Return nothing."""
         del session, query, asked, wait, begun
         return None

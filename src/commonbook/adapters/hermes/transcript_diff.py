@@ -30,7 +30,7 @@ _EMPTY_SHELL: Final = re.compile(
 )
 
 
-class Said(NamedTuple):
+class TranscriptTurn(NamedTuple):
     """One message: whose, what is to be stored of it, and the mark by which it is known again."""
 
     role: str
@@ -38,11 +38,11 @@ class Said(NamedTuple):
     mark: str
 
 
-class News(NamedTuple):
+class TranscriptDiff(NamedTuple):
     """What a transcript tells: how many of the known messages still stand, and what comes behind them."""
 
     kept: int
-    fresh: tuple[Said, ...]
+    fresh: tuple[TranscriptTurn, ...]
 
 
 def clean(text: str) -> str:
@@ -51,12 +51,12 @@ def clean(text: str) -> str:
     return masking.mask(_EMPTY_SHELL.sub("", recall_fence.unfence(whole))).text.strip()
 
 
-def said(role: str, content: object) -> Said | None:
+def transcript_turn(role: str, content: object) -> TranscriptTurn | None:
     """Return a message as it is to be kept; None if nobody said anything."""
     text = clean(_text(content))
     if role not in ("user", "assistant") or not text or text.startswith(_HERMES_OWN):
         return None
-    return Said(role, text, mark(role, text))
+    return TranscriptTurn(role, text, mark(role, text))
 
 
 def mark(role: str, text: str) -> str:
@@ -64,10 +64,11 @@ def mark(role: str, text: str) -> str:
     return sha256(f"{role}\n{text}".encode("utf-8", "replace")).hexdigest()[:24]
 
 
-def transcript(messages: Iterable[object]) -> list[Said]:
+def transcript(messages: Iterable[object]) -> list[TranscriptTurn]:
     """Return what people and the agent said in messages of Hermes; tools, systems and summaries say nothing."""
     found = (
-        said(str(one.get("role") or ""), one.get("content")) if isinstance(one, Mapping) else None for one in messages
+        transcript_turn(str(one.get("role") or ""), one.get("content")) if isinstance(one, Mapping) else None
+        for one in messages
     )
     return [one for one in found if one is not None]
 
@@ -89,13 +90,13 @@ def pieces(text: str) -> list[str]:
 # --- a turn
 
 
-def turn(told: Sequence[Said], user: str, assistant: str) -> list[Said]:
+def turn(told: Sequence[TranscriptTurn], user: str, assistant: str) -> list[TranscriptTurn]:
     """Return a transcript that ends with this turn, in the words that Hermes gives for it.
 
     A transcript may have a skill's whole text where the user said two words; the marks are those of the transcript, so
     that the same message is known again in the next one.
     """
-    asked, answered = said("user", user), said("assistant", assistant)
+    asked, answered = transcript_turn("user", user), transcript_turn("assistant", assistant)
     found = list(told)
     start = last_turn(found)
     if start == len(found):
@@ -109,7 +110,7 @@ def turn(told: Sequence[Said], user: str, assistant: str) -> list[Said]:
     return found
 
 
-def last_turn(told: Sequence[Said]) -> int:
+def last_turn(told: Sequence[TranscriptTurn]) -> int:
     """Return where the last turn of a transcript begins: at what the user said last."""
     return next((at for at in range(len(told) - 1, -1, -1) if told[at].role == "user"), len(told))
 
@@ -117,9 +118,9 @@ def last_turn(told: Sequence[Said]) -> int:
 # --- what is new
 
 
-def news(
-    known: Sequence[str], told: Sequence[Said], *, carried: int = 0, more_before: bool, completes_a_turn: bool
-) -> News:
+def diff(
+    known: Sequence[str], told: Sequence[TranscriptTurn], *, carried: int = 0, more_before: bool, completes_a_turn: bool
+) -> TranscriptDiff:
     """Return what a transcript tells that is not known.
 
     `carried`: so many of the first that are known were said in another session. `more_before`: it may begin with what
@@ -128,14 +129,14 @@ def news(
     """
     marks = [one.mark for one in told]
     if marks == list(known[: len(marks)]) and (len(marks) > carried or not completes_a_turn):
-        return News(len(known), ())
+        return TranscriptDiff(len(known), ())
     if list(known) == marks[: len(known)] and (known or not more_before):
-        return News(len(known), tuple(told[len(known) :]))
+        return TranscriptDiff(len(known), tuple(told[len(known) :]))
     end = _overlap(known, marks[: len(marks) - completes_a_turn])
     if end:
-        return News(len(known), tuple(told[end:]))
+        return TranscriptDiff(len(known), tuple(told[end:]))
     # Nothing in it is known: of what was said before, nobody can tell whether it was said here.
-    return News(len(known), tuple(told[last_turn(told) :]) if completes_a_turn else ())
+    return TranscriptDiff(len(known), tuple(told[last_turn(told) :]) if completes_a_turn else ())
 
 
 def is_part_of(known: Sequence[str], marks: Sequence[str]) -> bool:
@@ -163,7 +164,9 @@ def _common_end(known: Sequence[str], marks: Sequence[str], end: int) -> int:
     return count
 
 
-def after_undo(known: Sequence[str], told: Sequence[Said], *, more_before: bool, completes_a_turn: bool) -> News | None:
+def after_undo(
+    known: Sequence[str], told: Sequence[TranscriptTurn], *, more_before: bool, completes_a_turn: bool
+) -> TranscriptDiff | None:
     """Return what an undone conversation still has, and what is new in it; None if it cannot be told.
 
     The place is where the longest run of known messages ends in the transcript.
@@ -171,11 +174,11 @@ def after_undo(known: Sequence[str], told: Sequence[Said], *, more_before: bool,
     newest = last_turn(told) if completes_a_turn else len(told)
     marks = [one.mark for one in told[:newest]]
     if not marks and told and not more_before:
-        return News(0, tuple(told))
+        return TranscriptDiff(0, tuple(told))
     length, end, kept = _longest_run(known, marks)
     if not length:
         return None
-    return News(kept, tuple(told[end:]))
+    return TranscriptDiff(kept, tuple(told[end:]))
 
 
 def _longest_run(known: Sequence[str], marks: Sequence[str]) -> tuple[int, int, int]:

@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 _Job = tuple[Future[Any], Callable[[], Any]]
 
 
-class Line:
+class WorkerThread:
     """Does what it is given in the order in which it was given."""
 
     def __init__(self, name: str) -> None:
@@ -38,7 +38,7 @@ class Line:
             _do(*job)
 
 
-def aside(work: Callable[[], Result], name: str) -> Future[Result]:
+def run_aside(work: Callable[[], Result], name: str) -> Future[Result]:
     """Do this now, beside everything else."""
     future: Future[Result] = Future()
     threading.Thread(target=_do, args=(future, work), name=name, daemon=True).start()

@@ -22,13 +22,13 @@ from commonbook.engines.disk.archives import LARGEST, MARKER, MARKER_TEXT, findi
 from commonbook.engines.disk.ignore_file import Ignored
 from commonbook.errors import BadInput, CommonbookError, Conflict, DiskFull, NotFound
 from commonbook.model.reports import Finding
-from commonbook.ports.files import SourceFile, Target
+from commonbook.ports.files import ExportTarget, SourceFile
 
 _IGNORE_FILE: Final = ".commonbookignore"
 _PART: Final = MARKER + ".part"
 
 
-class OutsideHome:
+class ExternalFolder:
     """The Outside port on the local file system."""
 
     def __init__(self, home: str | None) -> None:
@@ -65,7 +65,7 @@ class OutsideHome:
             yield _read(real, os.path.basename(real))
 
     @contextmanager
-    def target(self, place: str) -> Iterator[Target]:
+    def target(self, place: str) -> Iterator[ExportTarget]:
         """Open a folder or, by the ending of the name, an archive to write to."""
         real = os.path.realpath(place)
         if self._is_inside(real):

@@ -22,7 +22,7 @@ from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_o
 import numpy as np
 
 from commonbook.errors import BadInput, EmbedderFailed
-from commonbook.ports.embedding import Said
+from commonbook.ports.embedding import EmbeddingInput
 
 if TYPE_CHECKING:
     from commonbook.ports.arrays import Floats
@@ -101,7 +101,7 @@ class HttpEmbedder:
             self._dimensions = self._ask([_PROBE], patient=True).shape[1]
         return self._dimensions
 
-    def embed(self, texts: Sequence[Said], *, patient: bool = False) -> Floats:
+    def embed(self, texts: Sequence[EmbeddingInput], *, patient: bool = False) -> Floats:
         """Return one row for each text, zeros for an empty one; raises EmbedderFailed when it cannot."""
         # Services refuse an empty text, and the whole request with it.
         telling = [row for row, said in enumerate(texts) if said.text.strip()]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from commonbook.errors import EmbedderFailed
-from commonbook.ports.embedding import Said
+from commonbook.ports.embedding import EmbeddingInput
 
 if TYPE_CHECKING:
     from commonbook.ports.arrays import Floats
@@ -60,7 +60,7 @@ class SentenceModel:
         self._load()
         return self._dimensions
 
-    def embed(self, texts: Sequence[Said], *, patient: bool = False) -> Floats:  # noqa: ARG002 - it has no choice
+    def embed(self, texts: Sequence[EmbeddingInput], *, patient: bool = False) -> Floats:  # noqa: ARG002 - it has no choice
         """Return one row for each text; raises EmbedderFailed when it cannot."""
         self._load()
         if not texts:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from commonbook.errors import CommonbookError
-from commonbook.ports.embedding import Said
+from commonbook.ports.embedding import EmbeddingInput
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 Bytes: TypeAlias = npt.NDArray[np.int8]
@@ -107,7 +107,7 @@ class StaticTable:
         """Not at all: a vector is made faster than it is looked up."""
         return False
 
-    def embed(self, texts: Sequence[Said], *, patient: bool = False) -> Floats:  # noqa: ARG002 - it never waits
+    def embed(self, texts: Sequence[EmbeddingInput], *, patient: bool = False) -> Floats:  # noqa: ARG002 - it never waits
         """Return the sum of each text's word vectors, times their weights; its length says how much the text holds."""
         words = list(dict.fromkeys(word for text in texts for word in text.bag))
         place = {word: at for at, word in enumerate(words)}

@@ -25,14 +25,14 @@ class Damaged(Exception):
     """A file is not what was written: cut short, half copied or overwritten."""
 
 
-class Bundle(NamedTuple):
+class ArrayFile(NamedTuple):
     """What a file holds: arrays by name, and a few words about them."""
 
     arrays: Mapping[str, Array]
     about: Mapping[str, Any]
 
 
-def write(path: str, bundle: Bundle) -> None:
+def write(path: str, bundle: ArrayFile) -> None:
     """Write a file and make it durable; it must not exist yet."""
     places: dict[str, Any] = {}
     offset = 0
@@ -52,7 +52,7 @@ def write(path: str, bundle: Bundle) -> None:
         os.fsync(file.fileno())
 
 
-def read(path: str) -> Bundle:
+def read(path: str) -> ArrayFile:
     """Map a file; raises Damaged when it is not there or not whole, OSError when it cannot be read just now."""
     header, begin, data = _opened(path)
     arrays: dict[str, Array] = {}
@@ -64,7 +64,7 @@ def read(path: str) -> Bundle:
         )
         if count * dtype.itemsize <= _CHECK_UP_TO:
             _check(path, name, arrays[name], check)
-    return Bundle(arrays, header["about"])
+    return ArrayFile(arrays, header["about"])
 
 
 def damage(path: str) -> str | None:

@@ -20,14 +20,14 @@ import numpy as np
 
 from commonbook.engines.index import array_files
 from commonbook.engines.index.array_files import Damaged
-from commonbook.engines.index.overlay import NOBODY, Layers, extended, merged, without
+from commonbook.engines.index.overlay import NOBODY, OverlaidIndex, extended, merged, without
 from commonbook.engines.index.search import Part, search
 from commonbook.engines.index.segments import Segment, widened
 from commonbook.engines.process.fair_lock import FairLock
 from commonbook.errors import DiskFull, HomeReadOnly
 from commonbook.model.ids import new_id
 from commonbook.ports.database import Reading
-from commonbook.ports.index import Applied, Found, Layer, Marker, Sought, Tail
+from commonbook.ports.index import Delta, IndexQuery, IndexResult, IndexState, PendingDeltas, SpacePosition
 
 MANIFEST: Final = "manifest.json"
 FORMAT: Final = 1
@@ -128,7 +128,7 @@ class _View:
     def __init__(
         self,
         stamp: _Stamp | None,
-        marker: Marker | None,
+        marker: IndexState | None,
         names: tuple[str, ...],
         parts: tuple[Part, ...],
     ) -> None:
@@ -136,9 +136,9 @@ class _View:
         self.marker: Final = marker
         self.names: Final = names
         self.parts: Final = parts
-        self._layers: Final = Layers(parts)
+        self._layers: Final = OverlaidIndex(parts)
 
-    def search(self, sought: Sought, tail: Tail, tx: Reading | None = None) -> Found:  # noqa: ARG002 - the port's
+    def search(self, sought: IndexQuery, tail: PendingDeltas, tx: Reading | None = None) -> IndexResult:  # noqa: ARG002 - the port's
         """Search the segments, and the tail as one more."""
         return search(self._layers.under(tail), sought)
 
@@ -154,7 +154,7 @@ class _Writer:
         self._parts = view.parts
 
     @property
-    def marker(self) -> Marker | None:
+    def marker(self) -> IndexState | None:
         """What the index holds before this commit."""
         return self._marker
 
@@ -162,13 +162,13 @@ class _Writer:
         """Begin with nothing."""
         self._marker, self._names, self._parts = None, [], ()
 
-    def add(self, layer: Layer) -> None:
+    def add(self, layer: Delta) -> None:
         """Lay out what is new as one more segment."""
         self._parts = extended(self._parts, layer)
         self._names.append(None)
         self._merge()
 
-    def commit(self, marker: Marker) -> None:
+    def commit(self, marker: IndexState) -> None:
         """Write the segments that are not written yet, then the manifest; take away what is not needed any more."""
         if self._names.count(None) > 1:
             # What one commit adds is one segment: every further one is searched on its own, question by question.
@@ -231,7 +231,7 @@ def _counting(segments: Sequence[Segment]) -> tuple[Part, ...]:
     return tuple(reversed(parts))
 
 
-def _read_manifest(folder: str) -> tuple[Marker, tuple[str, ...]]:
+def _read_manifest(folder: str) -> tuple[IndexState, tuple[str, ...]]:
     """Return what the index holds, and in which segments."""
     with open(os.path.join(folder, MANIFEST), encoding="utf-8") as file:
         try:
@@ -255,7 +255,7 @@ def _check(manifest: Mapping[str, Any]) -> int:
     return zlib.crc32(json.dumps(manifest, sort_keys=True).encode())
 
 
-def _write_manifest(folder: str, marker: Marker, names: Sequence[str]) -> None:
+def _write_manifest(folder: str, marker: IndexState, names: Sequence[str]) -> None:
     path = os.path.join(folder, MANIFEST)
     said = {**marker._asdict(), "format": FORMAT, "segments": names}
     with open(path + ".new", "w", encoding="utf-8") as file:
@@ -270,12 +270,12 @@ def _write_manifest(folder: str, marker: Marker, names: Sequence[str]) -> None:
         os.close(directory)
 
 
-def _marker(manifest: Mapping[str, Any]) -> Marker:
-    applied = {space: Applied(*one) for space, one in manifest["applied"].items()}
-    return Marker(**{**{name: manifest[name] for name in Marker._fields}, "applied": applied})
+def _marker(manifest: Mapping[str, Any]) -> IndexState:
+    applied = {space: SpacePosition(*one) for space, one in manifest["applied"].items()}
+    return IndexState(**{**{name: manifest[name] for name in IndexState._fields}, "applied": applied})
 
 
-def _is_typed(marker: Marker, names: Sequence[object]) -> bool:
+def _is_typed(marker: IndexState, names: Sequence[object]) -> bool:
     applied = marker.applied.values()
     texts = (marker.home, marker.rules, marker.embedder, *(one.hash for one in applied), *names)
     numbers = (marker.unembedded, marker.dimensions, *(number for one in applied for number in (one.number, one.seq)))

@@ -8,7 +8,7 @@ import numpy as np
 
 from commonbook.engines.index.search import Part
 from commonbook.engines.index.segments import Bools, Hashes, Rows, build, hashed, merge, widened
-from commonbook.ports.index import Layer, Tail
+from commonbook.ports.index import Delta, PendingDeltas
 
 NOBODY: Final[Hashes] = np.zeros(0, np.uint64)
 
@@ -16,15 +16,15 @@ _FEW: Final = 8
 """So many layers are searched one by one; more are laid out as one."""
 
 
-class Layers:
+class OverlaidIndex:
     """Some parts, and the last tail over them, kept as it was laid out."""
 
     def __init__(self, parts: tuple[Part, ...] = ()) -> None:
         """Lay tails over these."""
         self._parts: Final = parts
-        self._extended: tuple[Tail, tuple[Part, ...]] = ((), parts)
+        self._extended: tuple[PendingDeltas, tuple[Part, ...]] = ((), parts)
 
-    def under(self, tail: Tail) -> tuple[Part, ...]:
+    def under(self, tail: PendingDeltas) -> tuple[Part, ...]:
         """Return the parts with a tail; only its layers that are new are laid out now."""
         before, laid = self._extended
         if len(before) > len(tail) or any(one is not other for one, other in zip(before, tail, strict=False)):
@@ -37,7 +37,7 @@ class Layers:
         return laid
 
 
-def extended(parts: tuple[Part, ...], layer: Layer) -> tuple[Part, ...]:
+def extended(parts: tuple[Part, ...], layer: Delta) -> tuple[Part, ...]:
     """Return the parts with a layer as one more, and without what it replaces."""
     owners = layer.gone | {entry.owner for entry in layer.entries}
     wanted = np.array(sorted(hashed(owner) for owner in owners), np.uint64)
@@ -52,7 +52,7 @@ def extended(parts: tuple[Part, ...], layer: Layer) -> tuple[Part, ...]:
     return (*wide, Part(newest, np.ones(newest.rows, np.bool_)))
 
 
-def _dimensions(parts: tuple[Part, ...], layer: Layer) -> int:
+def _dimensions(parts: tuple[Part, ...], layer: Delta) -> int:
     """Return how long vectors are here: as those that are there already, else as the first that comes."""
     there = max((part.segment.dimensions for part in parts), default=0)
     return there or next((len(entry.vector) for entry in layer.entries if entry.vector is not None), 0)

@@ -15,7 +15,7 @@ import numpy as np
 from commonbook.engines.index.segments import Bools, Floats, Hashes, Rows, Segment, hashes, tag_term
 from commonbook.engines.index.vector_distance import cosines, embedded, near_by_sketch, rough_cosines, roughness
 from commonbook.model.memory import KINDS
-from commonbook.ports.index import FOREVER, IS_CHAT, Found, Pool, Sought
+from commonbook.ports.index import FOREVER, IS_CHAT, CandidatePool, IndexQuery, IndexResult
 
 _ENOUGH: Final = 2
 """So many times the rows that are needed the rarest terms shall have, before others are left out: some have several."""
@@ -58,13 +58,15 @@ class Counts(NamedTuple):
         return [float(np.log(1 + (self.total - df + 0.5) / (df + 0.5))) for df in self.having]
 
 
-def count(parts: Sequence[Part], sought: Sought) -> Counts:
+def count(parts: Sequence[Part], sought: IndexQuery) -> Counts:
     """Count the live passages of the asked spaces, whether the question may find them or not."""
     opened = [_opened(part, sought) for part in parts]
     return _counted(opened, _postings(opened, sought), sought)
 
 
-def search(parts: Sequence[Part], sought: Sought, counts: Counts | None = None, *, exactly: bool = False) -> Found:
+def search(
+    parts: Sequence[Part], sought: IndexQuery, counts: Counts | None = None, *, exactly: bool = False
+) -> IndexResult:
     """Return the candidates and all that scoring needs to know of them.
 
     `counts` are given where the parts are not everything: then candidates are compared as among all. `exactly`, all
@@ -74,10 +76,10 @@ def search(parts: Sequence[Part], sought: Sought, counts: Counts | None = None, 
     postings = _postings(opened, sought)
     counted = counts or _counted(opened, postings, sought)
     chosen = _chosen(opened, postings, counted, sought, exactly=exactly)
-    return Found(counted.total, counted.having, _pool(opened, chosen, sought))
+    return IndexResult(counted.total, counted.having, _pool(opened, chosen, sought))
 
 
-def candidates(parts: Sequence[Part], sought: Sought, counts: Counts) -> list[tuple[int, int]]:
+def candidates(parts: Sequence[Part], sought: IndexQuery, counts: Counts) -> list[tuple[int, int]]:
     """Return the threads and places of these parts' candidates among all."""
     opened = [_opened(part, sought) for part in parts]
     chosen = _chosen(opened, _postings(opened, sought), counts, sought, exactly=True)
@@ -88,11 +90,11 @@ def candidates(parts: Sequence[Part], sought: Sought, counts: Counts) -> list[tu
     ]
 
 
-def _postings(opened: Sequence[_Open], sought: Sought) -> list[list[Rows]]:
+def _postings(opened: Sequence[_Open], sought: IndexQuery) -> list[list[Rows]]:
     return [one.segment.with_terms(sought.terms) for one in opened]
 
 
-def _counted(opened: Sequence[_Open], postings: Sequence[Sequence[Rows]], sought: Sought) -> Counts:
+def _counted(opened: Sequence[_Open], postings: Sequence[Sequence[Rows]], sought: IndexQuery) -> Counts:
     total, having = 0, [0] * len(sought.terms)
     for one, rows_of in zip(opened, postings, strict=True):
         seen = int(np.count_nonzero(one.visible))
@@ -104,7 +106,7 @@ def _counted(opened: Sequence[_Open], postings: Sequence[Sequence[Rows]], sought
 
 
 def _chosen(
-    opened: Sequence[_Open], postings: Sequence[Sequence[Rows]], counts: Counts, sought: Sought, *, exactly: bool
+    opened: Sequence[_Open], postings: Sequence[Sequence[Rows]], counts: Counts, sought: IndexQuery, *, exactly: bool
 ) -> list[Rows]:
     if sought.newest:
         return _by_time(opened, sought)
@@ -113,7 +115,7 @@ def _chosen(
     return [np.concatenate(both).astype(np.intp) for both in zip(by_terms, by_vector, strict=True)]
 
 
-def _opened(part: Part, sought: Sought) -> _Open:
+def _opened(part: Part, sought: IndexQuery) -> _Open:
     segment, alive = part
     spaces = np.array([space in sought.spaces for space in segment.table("space")], np.bool_)
     if not len(spaces) or not spaces.any():
@@ -126,7 +128,7 @@ def _opened(part: Part, sought: Sought) -> _Open:
     return _Open(segment, visible, wanted)
 
 
-def _conditions(segment: Segment, sought: Sought) -> list[Bools]:
+def _conditions(segment: Segment, sought: IndexQuery) -> list[Bools]:
     """Return what must hold of each row, but for what holds of all."""
     found: list[Any] = []
     if sought.kinds or sought.without:
@@ -155,7 +157,7 @@ def _conditions(segment: Segment, sought: Sought) -> list[Bools]:
 
 
 def _by_terms(
-    opened: Sequence[_Open], postings: Sequence[Sequence[Rows]], weights: Sequence[float], sought: Sought
+    opened: Sequence[_Open], postings: Sequence[Sequence[Rows]], weights: Sequence[float], sought: IndexQuery
 ) -> list[Rows]:
     """Return the rows with the largest sum of the rarity of the terms that they have."""
     kept = []
@@ -205,7 +207,7 @@ def _sums(one: _Open, postings: Sequence[Rows], weights: Sequence[float], few: C
     return found, sums[found]
 
 
-def _by_vector(opened: Sequence[_Open], sought: Sought, *, exactly: bool) -> list[Rows]:
+def _by_vector(opened: Sequence[_Open], sought: IndexQuery, *, exactly: bool) -> list[Rows]:
     """Return the rows that are nearest by vector: first by their sketches, then those exactly; or all of them so."""
     vector = sought.vector
     if vector is None or not vector.any():
@@ -238,7 +240,7 @@ def _nearest(segment: Segment, rows: Rows, vector: Floats, first: int) -> tuple[
         many *= _ROUGHLY
 
 
-def _by_time(opened: Sequence[_Open], sought: Sought) -> list[Rows]:
+def _by_time(opened: Sequence[_Open], sought: IndexQuery) -> list[Rows]:
     """Return the rows of what happened last: messages, and each other memory once. At one moment, the last said."""
     found = [_last_of(one, sought.first) for one in opened]
     if not found:
@@ -346,7 +348,7 @@ def _best(segment: Segment, rows: Rows, scores: Any, first: int) -> tuple[Rows, 
 # --- the pool
 
 
-def _pool(opened: Sequence[_Open], chosen: Sequence[Rows], sought: Sought) -> Pool:
+def _pool(opened: Sequence[_Open], chosen: Sequence[Rows], sought: IndexQuery) -> CandidatePool:
     """Gather the candidates, their neighbours, and the neighbours of those."""
     there = [(one.segment, rows) for one, rows in zip(opened, chosen, strict=True)]
     keys = _end_to_end([_NO_KEYS, *(segment.key[rows] for segment, rows in there)])
@@ -361,7 +363,9 @@ def _pool(opened: Sequence[_Open], chosen: Sequence[Rows], sought: Sought) -> Po
     return _laid_out(opened, rows_of, near, sought)
 
 
-def _laid_out(opened: Sequence[_Open], rows_of: Sequence[Rows], near: Sequence[Bools], sought: Sought) -> Pool:
+def _laid_out(
+    opened: Sequence[_Open], rows_of: Sequence[Rows], near: Sequence[Bools], sought: IndexQuery
+) -> CandidatePool:
     pairs = [(one.segment, rows) for one, rows in zip(opened, rows_of, strict=True)]
     threads = _end_to_end([_NO_KEYS, *(segment.thread[rows] for segment, rows in pairs)])
     positions = _end_to_end([_NO_ROWS, *(segment.position[rows] for segment, rows in pairs)])
@@ -393,7 +397,7 @@ def _laid_out(opened: Sequence[_Open], rows_of: Sequence[Rows], near: Sequence[B
     ]
     asked = sought.vector
     with_vectors = bool(pairs) and asked is not None and all(one.dimensions == len(asked) for one, _ in pairs)
-    return Pool(
+    return CandidatePool(
         name=name,
         speakers=speakers,
         speaker=in_order([_NO_ROWS, *spoken]),
@@ -432,7 +436,7 @@ def _numbered(threads: Hashes) -> Any:  # noqa: ANN401 - an array
     return numbers
 
 
-def _entries(pairs: Sequence[tuple[Segment, Rows]], sorting: Rows | None, sought: Sought) -> tuple[Any, Any, Any]:
+def _entries(pairs: Sequence[tuple[Segment, Rows]], sorting: Rows | None, sought: IndexQuery) -> tuple[Any, Any, Any]:
     terms_asked = hashes(sought.terms + sought.near)
     found = [(_NO_ROWS, _NO_ROWS, _NO_ROWS)]
     before = 0

@@ -17,10 +17,10 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from commonbook.engines.index.array_files import Array, Bundle
+from commonbook.engines.index.array_files import Array, ArrayFile
 from commonbook.model.ids import UUID_PATTERN
 from commonbook.model.memory import KINDS
-from commonbook.ports.index import FOREVER, Entry
+from commonbook.ports.index import FOREVER, IndexedPassage
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Rows: TypeAlias = npt.NDArray[np.intp]
@@ -39,7 +39,7 @@ _CACHED: Final = 200_000
 _HASHES: dict[str, int] = {}
 
 # Row by row, but for terms and vectors: name, type, how to get it from an entry.
-_COLUMNS: Final[tuple[tuple[str, type, Callable[[Entry], object]], ...]] = (
+_COLUMNS: Final[tuple[tuple[str, type, Callable[[IndexedPassage], object]], ...]] = (
     ("thread", np.uint64, lambda entry: hashed(entry.thread)),
     ("position", np.int64, lambda entry: entry.position),
     ("owner", np.uint64, lambda entry: hashed(entry.owner)),
@@ -105,7 +105,7 @@ def sketch(vectors: npt.NDArray[Any]) -> Hashes:
 class Segment:
     """Passages as arrays. `alive` is not part of it: which rows still count depends on what came later."""
 
-    def __init__(self, bundle: Bundle) -> None:
+    def __init__(self, bundle: ArrayFile) -> None:
         """Take what was built, merged, or mapped from a file."""
         self.bundle: Final = bundle
         arrays = bundle.arrays
@@ -224,7 +224,7 @@ class Segment:
         return places, known[places] == terms
 
 
-def build(entries: Iterable[Entry], *, killed: Hashes, dimensions: int) -> Segment:
+def build(entries: Iterable[IndexedPassage], *, killed: Hashes, dimensions: int) -> Segment:
     """Lay out passages; `killed` are the owners whose rows in older segments no longer count."""
     entries = sorted(entries, key=lambda entry: (_key(entry), entry.passage))
     arrays: dict[str, Array] = {"key": np.array([_key(entry) for entry in entries], np.uint64)}
@@ -304,7 +304,7 @@ def _finished(arrays: dict[str, Array], about: dict[str, Any], killed: Hashes) -
     arrays["owner_sorted"] = arrays["owner"][by_owner]
     arrays["sketches"] = sketch(arrays["vectors"])
     arrays["killed"] = killed
-    return Segment(Bundle(arrays, {**about, **_summary(arrays)}))
+    return Segment(ArrayFile(arrays, {**about, **_summary(arrays)}))
 
 
 def _summary(arrays: Mapping[str, Array]) -> dict[str, Any]:
@@ -350,7 +350,7 @@ def _joined(
     return np.concatenate(held)[chosen], _starts(sizes[sorting])
 
 
-def _key(entry: Entry) -> int:
+def _key(entry: IndexedPassage) -> int:
     return hashed(entry.thread) >> SPREAD << SPREAD | min(entry.position, _MOST)
 
 
@@ -417,7 +417,7 @@ def restored(loose: Loose) -> Segment:
     _post(arrays)
     nothing = np.zeros(0, np.uint64)
     arrays |= {"by_owner": nothing, "owner_sorted": nothing, "killed": nothing, "sketches": nothing[None, :]}
-    return Segment(Bundle(arrays, {**loose.tables, **_summary(arrays)}))
+    return Segment(ArrayFile(arrays, {**loose.tables, **_summary(arrays)}))
 
 
 def _runs(held: Array, sizes: Array, sorting: Rows) -> tuple[Array, Array]:

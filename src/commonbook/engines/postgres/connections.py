@@ -18,7 +18,7 @@ from psycopg import errors as pg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import ConnStatus, PipelineStatus, TransactionStatus
 
-from commonbook.engines.postgres.pipeline import Connection, Pipe
+from commonbook.engines.postgres.pipeline import Connection, Pipeline
 from commonbook.engines.process.fork_gate import Gate
 from commonbook.errors import (
     BadInput,
@@ -67,15 +67,15 @@ _PAUSE: Final = 0.05
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 
-class Line(NamedTuple):
+class PooledConnection(NamedTuple):
     """One connection, its pipe, and what the server has said on it beside its answers."""
 
     connection: Connection
-    pipe: Pipe
+    pipe: Pipeline
     warnings: list[str]
 
 
-class Lines:
+class ConnectionPool:
     """The lines of one process to one database: at most so many at a time, each thread with its own."""
 
     def __init__(self, address: str, *, most: int, wait: float) -> None:
@@ -84,12 +84,12 @@ class Lines:
         self._most = most
         self._wait = wait
         self._free = threading.BoundedSemaphore(most)
-        self._idle: list[Line] = []
+        self._idle: list[PooledConnection] = []
         self._closed = False
         self._gate = Gate(self.hang_up)
 
     @contextmanager
-    def line(self) -> Iterator[Line]:
+    def line(self) -> Iterator[PooledConnection]:
         """Use a line; one that is lost meanwhile is told as DatabaseUnreachable, whatever was under way."""
         with self._gate.inside(), self._turn():
             line = self._waiting() or self._connect()
@@ -101,11 +101,11 @@ class Lines:
                 # What lost one line has lost the others too, or they lead to a server that takes no writes any more.
                 self.hang_up()
                 line.connection.close()
-                raise lost(error) from error
+                raise server_lost(error) from error
             finally:
                 self._give_back(line)
 
-    def _waiting(self) -> Line | None:
+    def _waiting(self) -> PooledConnection | None:
         try:
             return self._idle.pop()
         except IndexError:
@@ -123,7 +123,7 @@ class Lines:
         finally:
             self._free.release()
 
-    def _give_back(self, line: Line) -> None:
+    def _give_back(self, line: PooledConnection) -> None:
         """Keep a line for the next; one that was interrupted in the middle of something is of no use to anybody."""
         connection, status = line.connection, line.connection.pgconn.transaction_status
         if connection.pgconn.pipeline_status != PipelineStatus.OFF:
@@ -137,7 +137,7 @@ class Lines:
         else:
             connection.close()
 
-    def _connect(self) -> Line:
+    def _connect(self) -> PooledConnection:
         """Make a line; where the server has none left, wait until it does, or until one of ours is free."""
         until = time.monotonic() + self._wait
         while True:
@@ -150,7 +150,7 @@ class Lines:
             if line := self._waiting():
                 return line
 
-    def _connected(self) -> Line:
+    def _connected(self) -> PooledConnection:
         if self._closed:
             raise HomeError("the book is closed", fix="open it again with commonbook.open()")
         try:
@@ -162,7 +162,7 @@ class Lines:
             connection.execute(_SETTINGS, seconds)
         except psycopg.Error as error:
             raise unconnected(error, self._address) from error
-        return Line(connection, Pipe(connection), warnings)
+        return PooledConnection(connection, Pipeline(connection), warnings)
 
     def hang_up(self) -> None:
         """Let go of every line that nobody uses: after a fork, a failover, or at the end."""
@@ -175,7 +175,7 @@ class Lines:
         self.hang_up()
 
 
-def require_heard(line: Line) -> None:
+def require_heard(line: PooledConnection) -> None:
     """Raise that a server hung up, if it has since the line was last used; nothing is sent for it."""
     connection, wait = line.connection, 0.0
     try:
@@ -250,7 +250,7 @@ def unconnected(error: psycopg.Error, address: str) -> CommonbookError:
     )
 
 
-def is_lost(error: psycopg.Error, line: Line) -> bool:
+def is_lost(error: psycopg.Error, line: PooledConnection) -> bool:
     """Tell whether an error is the line's and not the statement's: the server is gone, or takes no writes any more."""
     if line.connection.closed or isinstance(error, pg.ReadOnlySqlTransaction):
         return True
@@ -275,7 +275,7 @@ def _is_outdated(error: psycopg.Error) -> bool:
     return isinstance(error, pg.InvalidSqlStatementName) or error.diag.source_function == "RevalidateCachedQuery"
 
 
-def lost(error: psycopg.Error) -> ServerLost:
+def server_lost(error: psycopg.Error) -> ServerLost:
     """Say that the line is gone."""
     if isinstance(error, pg.ReadOnlySqlTransaction):
         return ServerLost("the server takes no writes", fix="name the primary in COMMONBOOK_DATABASE")
@@ -292,14 +292,14 @@ def is_collision(error: psycopg.Error) -> bool:
     return isinstance(error, pg.SerializationFailure | pg.DeadlockDetected | pg.UniqueViolation)
 
 
-def foreign(what: str) -> DatabaseUnfit:
+def not_ours(what: str) -> DatabaseUnfit:
     """Say that somebody else's tables are where ours would be."""
     return DatabaseUnfit(
         f"another program has tables in this database: {what}", fix="give the book a database of its own"
     )
 
 
-def typed(error: psycopg.Error) -> CommonbookError:
+def translate_error(error: psycopg.Error) -> CommonbookError:
     """Return our own error for one of the database's, with its fix."""
     if isinstance(error, pg.LockNotAvailable):
         held = Busy("another writer has held what this needs for too long", fix="try again; find out what it does")
@@ -321,7 +321,7 @@ def typed(error: psycopg.Error) -> CommonbookError:
             fix="let the search_path of the database's user begin with a schema that there is, such as public",
         )
     if isinstance(error, pg.DuplicateTable):
-        return foreign(str(error))
+        return not_ours(str(error))
     if isinstance(error, pg.InsufficientPrivilege):
         return DatabaseUnfit(f"the database's user may not do that: {error}", fix="make it the database's owner")
     return HomeDamaged(f"the database refused a statement: {error}", fix="run `commonbook doctor` and report this")

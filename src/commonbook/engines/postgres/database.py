@@ -13,13 +13,13 @@ import psycopg
 from psycopg import errors as pg
 
 from commonbook.engines.postgres import connections
-from commonbook.engines.postgres.connections import Line, Lines
-from commonbook.engines.postgres.pipeline import Answer, Connection, Pipe
-from commonbook.engines.postgres.retry import TIDY, Attempts, Patience
-from commonbook.engines.postgres.sql_dialect import Unsent, translated
+from commonbook.engines.postgres.connections import ConnectionPool, PooledConnection
+from commonbook.engines.postgres.pipeline import Connection, Pipeline, PipelineResult
+from commonbook.engines.postgres.retry import TIDY, Backoff, TransactionRetry
+from commonbook.engines.postgres.sql_dialect import PendingStatements, translate
 from commonbook.errors import CommonbookError, DatabaseUnfit, DatabaseUnreachable, HomeIsNewer, NotReplicated
 from commonbook.model.reports import Change
-from commonbook.ports.database import Overtaken, Row, Told, Transaction
+from commonbook.ports.database import Result, RetryTransaction, Row, Transaction
 from commonbook.ports.keys import Clock
 
 OLDEST: Final = 160000
@@ -50,7 +50,7 @@ class PostgresDatabase:
         connections: int = 20,
     ) -> None:
         """Connect, and bring the schema up to date; whatever stands in the way is said now."""
-        self._lines = Lines(address, most=connections, wait=busy_seconds)
+        self._lines = ConnectionPool(address, most=connections, wait=busy_seconds)
         self._migrations = tuple(migrations)
         self._clock = clock
         self._busy_seconds = busy_seconds
@@ -79,7 +79,7 @@ class PostgresDatabase:
         return int(size)
 
     @contextmanager
-    def line(self) -> Iterator[Line]:
+    def line(self) -> Iterator[PooledConnection]:
         """Lend a line in autocommit mode, for what is not part of the book's own transactions."""
         with _typed(), ExitStack() as lent:
             yield self._line_that_works(lent)
@@ -97,9 +97,9 @@ class PostgresDatabase:
             view.require_begun()
             pipe.ask("ROLLBACK")
 
-    def _line_that_works(self, lent: ExitStack) -> Line:
+    def _line_that_works(self, lent: ExitStack) -> PooledConnection:
         """Return a line that works; what is lost after that, the reader has to ask for again."""
-        patience = Patience(self._busy_seconds)
+        patience = Backoff(self._busy_seconds)
         while True:
             try:
                 with ExitStack() as trying:
@@ -112,10 +112,10 @@ class PostgresDatabase:
 
     # --- writing
 
-    def write(self, operation: Callable[[Transaction], Told], *, durable: bool = True) -> Told:
+    def write(self, operation: Callable[[Transaction], Result], *, durable: bool = True) -> Result:
         """Let a story happen in a writing transaction, told again for as long as others or the network disturb it."""
-        attempts = Attempts(operation, durable=durable)
-        patience = Patience(self._busy_seconds)
+        attempts = TransactionRetry(operation, durable=durable)
+        patience = Backoff(self._busy_seconds)
         while True:
             attempts.begin()
             try:
@@ -125,11 +125,11 @@ class PostgresDatabase:
             except DatabaseUnreachable as error:
                 attempts.lose()
                 patience.reconnect(attempts.explained(error))
-            except Overtaken as error:
+            except RetryTransaction as error:
                 patience.collide(error, attempts.explained)
             except psycopg.Error as error:
                 if not connections.is_collision(error):
-                    raise attempts.explained(connections.typed(error)) from error
+                    raise attempts.explained(connections.translate_error(error)) from error
                 patience.collide(error, attempts.explained)
         self._tidy_now_and_then()
         return told
@@ -144,7 +144,7 @@ class PostgresDatabase:
         finally:
             self._mine.writing = False
 
-    def _tell(self, line: Line, attempts: Attempts[Told], *, durable: bool) -> Told:
+    def _tell(self, line: PooledConnection, attempts: TransactionRetry[Result], *, durable: bool) -> Result:
         now = self._clock.now()
         # In a pipeline nobody waits for the answer to a statement before the next is sent, unless somebody reads it.
         with line.pipe as pipe:
@@ -178,7 +178,7 @@ class PostgresDatabase:
 
     # --- the schema
 
-    def _begun(self, answer: Answer) -> Row:
+    def _begun(self, answer: PipelineResult) -> Row:
         """Wait for the first answer of a transaction; what went wrong behind it may come from another version."""
         return self._require_version(answer.row())
 
@@ -218,9 +218,9 @@ class PostgresDatabase:
         try:
             (version,) = connection.execute(_VERSION).fetchone() or (0,)
         except pg.UndefinedColumn as error:
-            raise connections.foreign("schema_version") from error
+            raise connections.not_ours("schema_version") from error
         if not isinstance(version, int):
-            raise connections.foreign("schema_version")
+            raise connections.not_ours("schema_version")
         return version
 
     def close(self) -> None:
@@ -231,7 +231,7 @@ class PostgresDatabase:
 class PostgresReading:
     """A consistent view, in a pipeline: nobody waits for an answer before it is read."""
 
-    def __init__(self, pipe: Pipe, now: datetime, begun: Callable[[], object] | None = None) -> None:
+    def __init__(self, pipe: Pipeline, now: datetime, begun: Callable[[], object] | None = None) -> None:
         """Read through this pipe; `now` is the one time of everything in it.
 
         `begun` finds out, when the first answer is waited for, whether there is anything here that we understand.
@@ -241,7 +241,7 @@ class PostgresReading:
         self.now = now
 
     @property
-    def pipe(self) -> Pipe:
+    def pipe(self) -> Pipeline:
         """The pipe of the connection whose transaction this is."""
         self.require_begun()
         self.send()
@@ -256,13 +256,13 @@ class PostgresReading:
     def send(self) -> None:
         """Send what waits to be sent."""
 
-    def _sent(self, sql: str, params: Mapping[str, object]) -> Answer:
+    def _sent(self, sql: str, params: Mapping[str, object]) -> PipelineResult:
         self.send()
-        return self._pipe.ask(translated(sql), params)
+        return self._pipe.ask(translate(sql), params)
 
     def rows(self, sql: str, /, **params: object) -> list[Row]:
         """Return all rows of a query."""
-        return self.ask(sql, **params)()
+        return self.defer(sql, **params)()
 
     def row(self, sql: str, /, **params: object) -> Row | None:
         """Return the first row of a query, or None."""
@@ -270,14 +270,14 @@ class PostgresReading:
         self.require_begun()
         return asked.row()
 
-    def ask(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
+    def defer(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
         """Send a query into the pipeline, and return what waits for its rows."""
         asked = self._sent(sql, params)
         if self._begun is None:
             return asked.rows
         return lambda: self._first_rows(asked)
 
-    def _first_rows(self, asked: Answer) -> list[Row]:
+    def _first_rows(self, asked: PipelineResult) -> list[Row]:
         self.require_begun()
         return asked.rows()
 
@@ -285,17 +285,17 @@ class PostgresReading:
 class PostgresTransaction(PostgresReading):
     """The writing transaction."""
 
-    locking = " FOR UPDATE"
-    claiming = " FOR UPDATE SKIP LOCKED"
-    hurrying = ", set_config('lock_timeout', '200ms', true)"
+    for_update = " FOR UPDATE"
+    skip_locked = " FOR UPDATE SKIP LOCKED"
+    no_wait = ", set_config('lock_timeout', '200ms', true)"
 
-    def __init__(self, pipe: Pipe, now: datetime, begun: Callable[[], object] | None) -> None:
+    def __init__(self, pipe: Pipeline, now: datetime, begun: Callable[[], object] | None) -> None:
         """Write through this pipe; `now` is the one time of everything in it."""
         super().__init__(pipe, now, begun)
-        self._unsent = Unsent()
+        self._unsent = PendingStatements()
         self.recorded: list[Change] = []
         self.touched: dict[str, str | None] = {}
-        self.proof: Callable[[Transaction], bool] | None = None
+        self.commit_check: Callable[[Transaction], bool] | None = None
 
     def run(self, sql: str, /, **params: object) -> int:
         """Run one statement and return how many rows it touched."""
@@ -318,7 +318,7 @@ class PostgresTransaction(PostgresReading):
         """Send the statements that were kept to be sent together."""
         if self._unsent.statements:
             statement, params = self._unsent.joined()
-            self._unsent = Unsent()
+            self._unsent = PendingStatements()
             self._pipe.ask(statement, params)
 
     def record(self, change: Change) -> None:
@@ -395,4 +395,4 @@ def _typed() -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        raise connections.typed(error) from error
+        raise connections.translate_error(error) from error

@@ -22,7 +22,7 @@ import psycopg
 from psycopg import errors as pg
 
 from commonbook.engines.postgres.passage_rows import SHORT
-from commonbook.engines.postgres.pipeline import Answer, Connection, Pipe, Row
+from commonbook.engines.postgres.pipeline import Connection, Pipeline, PipelineResult, Row
 
 DEEPEST: Final = 250
 """So many neighbours a graph is good for."""
@@ -74,7 +74,7 @@ _SETTINGS: Final = f"""
 _END: Final = ("ROLLBACK TO SAVEPOINT graph", "RELEASE SAVEPOINT graph")
 
 
-class Asked(NamedTuple):
+class GraphQuery(NamedTuple):
     """What the nearest of one question are asked with."""
 
     given: Mapping[str, object]
@@ -90,11 +90,11 @@ class Nearest:
 
     def __init__(
         self,
-        pipe: Pipe,
-        asked: Asked,
+        pipe: Pipeline,
+        asked: GraphQuery,
         spaces: Collection[int],
         others: Collection[int],
-        compare: Callable[[Collection[int]], Answer],
+        compare: Callable[[Collection[int]], PipelineResult],
     ) -> None:
         """Ask; `compare` asks for the nearest of spaces by comparing all, with their distances."""
         self._asked = asked
@@ -129,7 +129,7 @@ def _nearness(row: Row) -> tuple[float, bytes]:
     return distance, id_
 
 
-def _statement(asked: Asked, space: int) -> str:
+def _statement(asked: GraphQuery, space: int) -> str:
     return _NEAREST.format(
         space=space,
         column=asked.column,
@@ -180,7 +180,7 @@ class _Due(NamedTuple):
         return bool(self.drop or self.make)
 
 
-class Graphs:
+class GraphMaintainer:
     """The graphs of one index, as far as this process knows and tends them."""
 
     def __init__(self, above: int) -> None:

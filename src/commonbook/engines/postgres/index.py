@@ -19,20 +19,20 @@ from typing import Any, Final, Protocol, runtime_checkable
 import psycopg
 from psycopg import errors as pg
 
-from commonbook.engines.index.overlay import Layers
+from commonbook.engines.index.overlay import OverlaidIndex
 from commonbook.engines.index.search import search
-from commonbook.engines.postgres.connections import Line
-from commonbook.engines.postgres.hnsw import Graphs, has_graphs, interrupt, without_graphs
+from commonbook.engines.postgres.connections import PooledConnection
+from commonbook.engines.postgres.hnsw import GraphMaintainer, has_graphs, interrupt, without_graphs
 from commonbook.engines.postgres.index_schema import CREATE, DROP, DROP_ROWS, FORMAT, INDEX, MARKER, TABLES
-from commonbook.engines.postgres.passage_cache import Kept
+from commonbook.engines.postgres.passage_cache import PassageCache
 from commonbook.engines.postgres.passage_rows import PASSAGE, POSTING, packed, signed
-from commonbook.engines.postgres.pipeline import Connection, Pipe
-from commonbook.engines.postgres.search import AtHand, Search
+from commonbook.engines.postgres.pipeline import Connection, Pipeline
+from commonbook.engines.postgres.search import Search, SearchResources
 from commonbook.errors import Busy, HomeDamaged, HomeIsNewer
 from commonbook.ports.database import Reading
-from commonbook.ports.index import Applied, Found, Layer, Marker, Sought, Tail
+from commonbook.ports.index import Delta, IndexQuery, IndexResult, IndexState, PendingDeltas, SpacePosition
 
-Lend = Callable[[], AbstractContextManager[Line]]
+Lend = Callable[[], AbstractContextManager[PooledConnection]]
 """Lends a line in autocommit mode, and turns the database's errors into ours."""
 
 _LARGE: Final = 1_000
@@ -127,7 +127,7 @@ class Piped(Protocol):
     """A reading of the book in the database that the index is in."""
 
     @property
-    def pipe(self) -> Pipe:
+    def pipe(self) -> Pipeline:
         """The pipe of the connection whose transaction it is."""
         ...
 
@@ -142,7 +142,7 @@ class PostgresIndex:
         """
         self._lend = lend
         self._turn = threading.Lock()
-        self._at_hand: Final = AtHand(Kept(kept), Graphs(graph_above))
+        self._at_hand: Final = SearchResources(PassageCache(kept), GraphMaintainer(graph_above))
         self._nothing = _View(self._lend, self._at_hand, 0, None)
         self._view = self._nothing
 
@@ -209,13 +209,18 @@ class _View:
     """What the index held when the marker was read."""
 
     def __init__(
-        self, lend: Lend, at_hand: AtHand, generation: int, marker: Marker | None, layers: Layers | None = None
+        self,
+        lend: Lend,
+        at_hand: SearchResources,
+        generation: int,
+        marker: IndexState | None,
+        layers: OverlaidIndex | None = None,
     ) -> None:
         self.generation: Final = generation
         self.marker: Final = marker
         self._lend = lend
         self._at_hand = at_hand
-        self._layers: Final = Layers() if layers is None else layers
+        self._layers: Final = OverlaidIndex() if layers is None else layers
         self._newest = _LATEST
 
     def as_known(self) -> _View:
@@ -224,7 +229,7 @@ class _View:
         view._newest = self.generation
         return view
 
-    def search(self, sought: Sought, tail: Tail, tx: Reading | None = None) -> Found:
+    def search(self, sought: IndexQuery, tail: PendingDeltas, tx: Reading | None = None) -> IndexResult:
         """Search the database at the moment of a reading that is not older than this view, and the tail."""
         parts = self._layers.under(tail)
         if self.marker is None:
@@ -254,7 +259,7 @@ class _Writer:
     def __init__(self, connection: Connection, wait: float) -> None:
         self._connection = connection
         self._wait = wait
-        self._marker: Marker | None = None
+        self._marker: IndexState | None = None
         self._generation = -1
         self._open = False
         self._bare = self._empty = False
@@ -264,7 +269,7 @@ class _Writer:
         self._written = self._committed = 0
 
     @property
-    def marker(self) -> Marker | None:
+    def marker(self) -> IndexState | None:
         """What the index holds before this commit."""
         return self._marker
 
@@ -311,7 +316,7 @@ class _Writer:
             self._connection.execute(_EMPTY)
         self._marker, self._dimensions, self._empty = None, 0, True
 
-    def add(self, layer: Layer) -> None:
+    def add(self, layer: Delta) -> None:
         """Withdraw what a layer replaces, and copy what is new."""
         self._resume()
         owners = {entry.owner for entry in layer.entries}
@@ -327,7 +332,7 @@ class _Writer:
             self._grown[space] = (size, unembedded)
         self._written += len(layer.entries)
 
-    def commit(self, marker: Marker) -> None:
+    def commit(self, marker: IndexState) -> None:
         """Let everybody see what was added, with the marker, in one step."""
         self._resume()
         if self._bare:
@@ -407,21 +412,21 @@ class _Writer:
             self._connection.execute("SELECT set_config('statement_timeout', %s, false)", (before,))
 
 
-def _followed(space: str, one: Applied) -> dict[str, object]:
+def _followed(space: str, one: SpacePosition) -> dict[str, object]:
     return {"space": signed(space), "name": space, **one._asdict()}
 
 
-def _marker(connection: Connection) -> tuple[int, Marker | None]:
+def _marker(connection: Connection) -> tuple[int, IndexState | None]:
     """Read the marker with everything that it says."""
     rows = connection.execute(_MARKER).fetchall()
     if not rows:
         return 0, None
     first, *_ = rows
     _, generation, home, rules, embedder, dimensions, *_, unembedded = first
-    applied = {name: Applied(number, seq, head) for *_, name, number, seq, head, _ in rows if name is not None}
+    applied = {name: SpacePosition(number, seq, head) for *_, name, number, seq, head, _ in rows if name is not None}
     if home is None:
         return generation, None
-    return generation, Marker(home, rules, embedder, applied, dimensions, unembedded)
+    return generation, IndexState(home, rules, embedder, applied, dimensions, unembedded)
 
 
 def _prepare(connection: Connection) -> None:

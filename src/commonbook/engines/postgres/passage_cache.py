@@ -31,18 +31,18 @@ _MOST_OFTEN: Final = 256
 _NOTED: Final = 10_000
 
 
-class Known(NamedTuple):
+class CachedVersion(NamedTuple):
     """What the index says of a space at one moment: how many passages it has, and in which version."""
 
     passages: int
     version: int
 
 
-EMPTY: Final = Known(0, 0)
+EMPTY: Final = CachedVersion(0, 0)
 """What is known of a space that never had a passage."""
 
 
-class _Held:
+class _CachedSpace:
     """What is kept of one space."""
 
     def __init__(self, version: int, segment: Segment) -> None:
@@ -52,7 +52,7 @@ class _Held:
         self.used = 0
 
 
-class _Noted(NamedTuple):
+class _AdmissionStats(NamedTuple):
     """How often a space was asked for and not kept, from how many times on it is worth it, and how large it was."""
 
     asked: int = 0
@@ -60,15 +60,15 @@ class _Noted(NamedTuple):
     passages: int = 0
 
 
-class Kept:
+class PassageCache:
     """What is kept of several spaces, up to so many bytes: those that were asked for last. For all threads."""
 
     def __init__(self, most: int) -> None:
         """Keep not more than so many bytes."""
         self._most: Final = most
         self._lock = threading.Lock()
-        self._held: OrderedDict[int, _Held] = OrderedDict()
-        self._noted: OrderedDict[int, _Noted] = OrderedDict()
+        self._held: OrderedDict[int, _CachedSpace] = OrderedDict()
+        self._noted: OrderedDict[int, _AdmissionStats] = OrderedDict()
         self._size = 0
 
     def has(self, spaces: Iterable[int]) -> frozenset[int]:
@@ -76,7 +76,7 @@ class Kept:
         with self._lock:
             return frozenset(space for space in spaces if space in self._held)
 
-    def of(self, spaces: Iterable[int], known: Mapping[int, Known]) -> list[Segment]:
+    def of(self, spaces: Iterable[int], known: Mapping[int, CachedVersion]) -> list[Segment]:
         """Return what is kept of these spaces in just these versions; what is of another is let go."""
         found = []
         with self._lock:
@@ -99,18 +99,18 @@ class Kept:
             worth = (space for space, one in noted if one.asked >= one.worth - 1 and one.passages <= SMALL)
             return next(worth, None) if self._most else None
 
-    def note(self, spaces: Iterable[int], known: Mapping[int, Known]) -> None:
+    def note(self, spaces: Iterable[int], known: Mapping[int, CachedVersion]) -> None:
         """Note that these spaces were asked for, and are not kept."""
         with self._lock:
             for space in spaces:
-                before = self._noted.pop(space, _Noted())
+                before = self._noted.pop(space, _AdmissionStats())
                 self._noted[space] = before._replace(asked=before.asked + 1, passages=known.get(space, EMPTY).passages)
             while len(self._noted) > _NOTED:
                 self._noted.popitem(last=False)
 
     def keep(self, space: int, version: int, segment: Segment) -> None:
         """Keep the passages of a space; for want of room, without those that were not asked for the longest."""
-        held = _Held(version, segment)
+        held = _CachedSpace(version, segment)
         with self._lock:
             self._let_go(space)
             self._held[space] = held
@@ -130,7 +130,7 @@ class Kept:
         held = self._held.pop(space, None)
         if held is not None:
             self._size -= held.size
-            before = self._noted.pop(space, _Noted())
+            before = self._noted.pop(space, _AdmissionStats())
             worth = min(before.worth * 2, _MOST_OFTEN) if held.used < _REPAID else max(before.worth // 2, _TWICE)
             self._noted[space] = before._replace(asked=0, worth=worth)
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from commonbook.engines.index.segments import Loose, Segment, build, columns_of_a_row, hashed, hashes, restored
-from commonbook.ports.index import Entry
+from commonbook.ports.index import IndexedPassage
 
 PASSAGE: Final = (
     "space, id, owner, thread, position, kind, flags, time, valid_from, valid_until, superseded, expires,"
@@ -84,7 +84,7 @@ class Passages(NamedTuple):
     """How many passages each space has here, and how many of them have no vector."""
 
 
-def packed(entries: Sequence[Entry], *, dimensions: int) -> Passages:
+def packed(entries: Sequence[IndexedPassage], *, dimensions: int) -> Passages:
     """Take passages apart."""
     segment = build(entries, killed=np.zeros(0, np.uint64), dimensions=dimensions)
     ids = _ids(segment)

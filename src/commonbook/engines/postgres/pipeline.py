@@ -40,12 +40,12 @@ class Binary(NamedTuple):
     said: bytes
 
 
-class Answer:
+class PipelineResult:
     """What the server answers to one statement, waited for when somebody reads it."""
 
     __slots__ = ("_pipe", "result")
 
-    def __init__(self, pipe: Pipe) -> None:
+    def __init__(self, pipe: Pipeline) -> None:
         """Wait on this pipe."""
         self._pipe = pipe
         self.result: pq.abc.PGresult | None = None
@@ -77,14 +77,14 @@ class _Prepared(NamedTuple):
     key: tuple[bytes, tuple[int, ...]]
 
 
-class Pipe:
+class Pipeline:
     """The pipe of one connection; inside `with`, the connection belongs to it alone."""
 
     def __init__(self, connection: Connection) -> None:
         """Send on this connection, which must be idle."""
         self.connection = connection
         self._pgconn = connection.pgconn
-        self._awaited: deque[Answer | _Prepared] = deque()
+        self._awaited: deque[PipelineResult | _Prepared] = deque()
         self._names: dict[tuple[bytes, tuple[int, ...]], bytes] = {}
         self._made = 0
         self._loader = Transformer(connection)
@@ -124,7 +124,7 @@ class Pipe:
         *,
         binary: bool = False,
         once: bool = False,
-    ) -> Answer:
+    ) -> PipelineResult:
         """Send a statement with parameters like `%(name)s`, soon, and return what waits for its answer.
 
         They are given by their names, or in the order in which these come up. One that is asked `once` is planned for
@@ -151,7 +151,7 @@ class Pipe:
             self._pgconn.send_query_params(sql, values, types, formats, form)
         else:
             self._pgconn.send_query_prepared(self._prepared(sql, tuple(types)), values, formats, form)
-        answer = Answer(self)
+        answer = PipelineResult(self)
         self._awaited.append(answer)
         self._unsent = True
         return answer
@@ -164,7 +164,7 @@ class Pipe:
         if len(self._names) >= _MOST_PREPARED:
             oldest = next(iter(self._names))
             self._pgconn.send_query_params(b"DEALLOCATE " + self._names.pop(oldest), None)
-            self._awaited.append(Answer(self))
+            self._awaited.append(PipelineResult(self))
         self._made += 1
         name = self._names[key] = b"commonbook_%d" % self._made
         self._pgconn.send_prepare(name, said, types)
@@ -186,7 +186,7 @@ class Pipe:
         self._loader.set_pgresult(result)
         return self._loader.load_rows(0, there if most is None else min(most, there), tuple)
 
-    def wait_for(self, answer: Answer) -> None:
+    def wait_for(self, answer: PipelineResult) -> None:
         """Receive answers up to one."""
         self.flush()
         while answer.result is None and self._awaited:
@@ -224,7 +224,7 @@ class Pipe:
                 self._names.pop(answered.key, None)
             if status in _BAD:
                 raise error_from_result(result, encoding="utf-8")
-        elif isinstance(answered, Answer):
+        elif isinstance(answered, PipelineResult):
             answered.result = result
 
     def _next(self) -> pq.abc.PGresult | None:

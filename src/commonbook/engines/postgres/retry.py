@@ -18,7 +18,7 @@ from psycopg import errors as pg
 from commonbook.engines.postgres import connections
 from commonbook.errors import Busy, CommonbookError, DatabaseUnreachable
 from commonbook.model.ids import new_id
-from commonbook.ports.database import Overtaken, Told, Transaction
+from commonbook.ports.database import Result, RetryTransaction, Transaction
 
 # By the server's clock: whoever has a clock that is ahead must not take away the marks of others.
 _NOW: Final = """to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
@@ -33,24 +33,24 @@ _COLLISIONS: Final = 50
 _LONGEST_PAUSE: Final = 0.5
 
 
-class _Sent(NamedTuple, Generic[Told]):
+class _Sent(NamedTuple, Generic[Result]):
     """What a story told when its commit was sent, and what shows whether it was made."""
 
-    told: Told
-    proof: Callable[[Transaction], bool] | None
+    told: Result
+    commit_check: Callable[[Transaction], bool] | None
 
 
-class Attempts(Generic[Told]):
+class TransactionRetry(Generic[Result]):
     """What one story told: in this attempt, when its commit was sent, and in an earlier one without an answer."""
 
-    def __init__(self, operation: Callable[[Transaction], Told], *, durable: bool) -> None:
+    def __init__(self, operation: Callable[[Transaction], Result], *, durable: bool) -> None:
         """Begin with none; what is not durable is made again, whatever became of it."""
         self._story = operation
         self._durable = durable
         self._name = ""
         self._marked = False
-        self._sent: _Sent[Told] | None = None
-        self._doubtful: _Sent[Told] | None = None
+        self._sent: _Sent[Result] | None = None
+        self._doubtful: _Sent[Result] | None = None
 
     @property
     def _mark(self) -> str:
@@ -61,7 +61,7 @@ class Attempts(Generic[Told]):
         """Note that nothing was sent yet in this attempt."""
         self._sent, self._marked = None, False
 
-    def tell(self, tx: Transaction) -> Told:
+    def tell(self, tx: Transaction) -> Result:
         """Tell the story, if the attempt without an answer was not made; what is returned is to be committed now."""
         if self._doubtful is not None and self._was_made(tx, self._doubtful):
             # It may have been cut off while it waited for the standby, so this one waits for it: no commit is safe
@@ -70,15 +70,15 @@ class Attempts(Generic[Told]):
             return self._doubtful.told
         self._doubtful = None
         told = self._story(tx)
-        if self._durable and tx.proof is None and not self._marked:
+        if self._durable and tx.commit_check is None and not self._marked:
             tx.run(_LEAVE, mark=self._mark)
-        self._sent = _Sent(told, tx.proof)
+        self._sent = _Sent(told, tx.commit_check)
         return told
 
-    def _was_made(self, tx: Transaction, doubtful: _Sent[Told]) -> bool:
+    def _was_made(self, tx: Transaction, doubtful: _Sent[Result]) -> bool:
         """Tell whether an attempt was made, when it has ended."""
-        if doubtful.proof is not None:
-            return doubtful.proof(tx)
+        if doubtful.commit_check is not None:
+            return doubtful.commit_check(tx)
         # It waits for that of the other attempt, and is not left a second time.
         self._marked = tx.run(_LEAVE, mark=self._mark) == 1
         return not self._marked
@@ -98,7 +98,7 @@ class Attempts(Generic[Told]):
         )
 
 
-class Patience:
+class Backoff:
     """How long to go on when something is in the way, and how long to pause before each new attempt."""
 
     def __init__(self, seconds: float) -> None:
@@ -111,11 +111,11 @@ class Patience:
         self._pause(error)
 
     def collide(
-        self, error: psycopg.Error | Overtaken, explained: Callable[[CommonbookError], CommonbookError]
+        self, error: psycopg.Error | RetryTransaction, explained: Callable[[CommonbookError], CommonbookError]
     ) -> None:
         """Let the others go first, or give up, with an error that says what else is to be said."""
         if isinstance(error, pg.UniqueViolation):
-            final: CommonbookError = connections.typed(error)
+            final: CommonbookError = connections.translate_error(error)
         else:
             final = Busy("others change the same things all the time", fix="try again when less is going on")
         if self._attempts > _COLLISIONS:

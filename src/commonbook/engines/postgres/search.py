@@ -17,13 +17,13 @@ import numpy as np
 
 from commonbook.engines.index.search import PARTS_OF_ONE, Counts, Part, candidates, count, search
 from commonbook.engines.index.segments import Floats, Segment, compact, tag_term, widened
-from commonbook.engines.postgres.hnsw import DEEPEST, WHOLE, Asked, Graphs, Nearest, column_of
-from commonbook.engines.postgres.passage_cache import EMPTY, FEW, Kept, Known, part_of
+from commonbook.engines.postgres.hnsw import DEEPEST, WHOLE, GraphMaintainer, GraphQuery, Nearest, column_of
+from commonbook.engines.postgres.passage_cache import EMPTY, FEW, CachedVersion, PassageCache, part_of
 from commonbook.engines.postgres.passage_rows import FETCHED, ID, ids_of, numbers_of, signed, unpacked
-from commonbook.engines.postgres.pipeline import Answer, Binary, Pipe, Row
+from commonbook.engines.postgres.pipeline import Binary, Pipeline, PipelineResult, Row
 from commonbook.errors import Busy
 from commonbook.model.memory import KINDS
-from commonbook.ports.index import FOREVER, IS_CHAT, Found, Marker, Sought
+from commonbook.ports.index import FOREVER, IS_CHAT, IndexQuery, IndexResult, IndexState
 
 _SPARE: Final = 10
 """So many more than are wanted are looked at first: some are not to be found, or parts of one memory."""
@@ -133,11 +133,11 @@ _WHOLE: Final = f"""
 """
 
 
-class AtHand(NamedTuple):
+class SearchResources(NamedTuple):
     """What a process has for all its searches."""
 
-    kept: Kept
-    graphs: Graphs
+    kept: PassageCache
+    graphs: GraphMaintainer
 
 
 class _First(NamedTuple):
@@ -146,13 +146,13 @@ class _First(NamedTuple):
     generation: int
     embedder: str
     dimensions: int
-    known: dict[int, Known]
+    known: dict[int, CachedVersion]
     postings: list[Row]
     nearest: list[Row]
     replaced: Any
     whole: Segment | None
 
-    def is_as(self, marker: Marker) -> bool:
+    def is_as(self, marker: IndexState) -> bool:
         """Tell whether vectors are as a marker says."""
         return (self.embedder, self.dimensions) == (marker.embedder, marker.dimensions)
 
@@ -161,7 +161,7 @@ class Search:
     """One search in the transaction of one connection: of what that sees, and of a tail."""
 
     def __init__(
-        self, pipe: Pipe, sought: Sought, tail: Sequence[Part], owners: frozenset[str], at_hand: AtHand
+        self, pipe: Pipeline, sought: IndexQuery, tail: Sequence[Part], owners: frozenset[str], at_hand: SearchResources
     ) -> None:
         """Search for this through a pipe; `owners` are those whose passages the tail replaces."""
         self._pipe = pipe
@@ -184,7 +184,7 @@ class Search:
         self._wanted, self._narrow = _wanted(sought, self._given)
         self._others = " AND p.owner <> ALL(%(owners)s::bigint[])" if owners else ""
 
-    def found(self, marker: Marker) -> tuple[int, Found]:
+    def found(self, marker: IndexState) -> tuple[int, IndexResult]:
         """Return the generation of the index in this transaction, and what is found; vectors are as the marker says."""
         first, common, kept = self._asked_first(marker)
         if first.embedder != marker.embedder:
@@ -197,7 +197,7 @@ class Search:
         wide = [Part(widened(part.segment, marker.dimensions), part.alive) for part in parts]
         return first.generation, search(wide, self._sought, counts, exactly=True)
 
-    def _asked_first(self, marker: Marker) -> tuple[_First, dict[str, float], list[Segment]]:
+    def _asked_first(self, marker: IndexState) -> tuple[_First, dict[str, float], list[Segment]]:
         """Ask the first question in those spaces of which nothing is kept; return what is kept of the others."""
         by_graph = self._graphs.of(self._spaces, marker.dimensions)
         # What a graph finds is not always the same as what is found by comparing all: never now one, now the other.
@@ -218,7 +218,7 @@ class Search:
         return first, common, kept
 
     def _asked_then(
-        self, marker: Marker, first: _First, common: Mapping[str, float], parts: Sequence[Part]
+        self, marker: IndexState, first: _First, common: Mapping[str, float], parts: Sequence[Part]
     ) -> tuple[Counts, Segment]:
         """Ask for the best with their neighbours; return how many there are of everything, and what was fetched."""
         passages = sum(first.known.get(space, EMPTY).passages for space in self._asked)
@@ -242,7 +242,9 @@ class Search:
         self._given["terms"] = _array(map(signed, by_rarity[:most]))
         return {term: shares[term][0] / shares[term][1] for term in by_rarity[most:]}
 
-    def _first(self, marker: Marker, asked: Sequence[int], whole: int | None = None) -> tuple[_First, dict[str, float]]:
+    def _first(
+        self, marker: IndexState, asked: Sequence[int], whole: int | None = None
+    ) -> tuple[_First, dict[str, float]]:
         """Ask how many there are, what has the terms, what is nearest, and what the tail replaces; of one space all."""
         self._asked = asked
         self._given["spaces"] = _array(asked)
@@ -269,7 +271,7 @@ class Search:
             generation,
             embedder,
             dimensions,
-            {space: Known(size, version) for space, size, version in zip(spaces, sizes, versions, strict=True)},
+            {space: CachedVersion(size, version) for space, size, version in zip(spaces, sizes, versions, strict=True)},
             postings=postings.rows() if postings else [],
             nearest=nearest.rows() if nearest else [],
             replaced=ids_of(next((ids for (ids,) in replaced.rows()), None) if replaced else None),
@@ -281,12 +283,12 @@ class Search:
         # What leaves out only a few is looked at when the best are known; what leaves out many, before.
         return _FILTERED.format(wanted=self._wanted, others=self._others) if self._narrow else _POSTINGS
 
-    def _nearest(self, depth: int, *, filtered: bool) -> Answer | Nearest:
+    def _nearest(self, depth: int, *, filtered: bool) -> PipelineResult | Nearest:
         if self._sought.newest:
             return self._ask(_NEWEST.format(wanted=self._wanted, others=self._others), depth=depth)
         given = {**self._given, "vector": Binary(_written(self._sought.vector)), "depth": depth}
         wanted = self._wanted if filtered else "true"
-        asked = Asked(given, column_of(self._dimensions), self._dimensions, wanted, self._others, depth)
+        asked = GraphQuery(given, column_of(self._dimensions), self._dimensions, wanted, self._others, depth)
         # What has a tag is found by it, and is mostly little: no graph is as fast.
         by_graph = depth <= DEEPEST and not self._sought.tags
         graphs = self._graphs.of(self._asked, self._dimensions) if by_graph else []
@@ -295,7 +297,9 @@ class Search:
         others = [space for space in self._asked if space not in graphs]
         return Nearest(self._pipe, asked, graphs, others, partial(self._compared, asked))
 
-    def _compared(self, asked: Asked, spaces: Iterable[int] | None = None, *, distance: str = ", distance") -> Answer:
+    def _compared(
+        self, asked: GraphQuery, spaces: Iterable[int] | None = None, *, distance: str = ", distance"
+    ) -> PipelineResult:
         statement = _NEAREST.format(column=asked.column, wanted=asked.wanted, others=asked.others, distance=distance)
         some = {} if spaces is None else {"spaces": _array(spaces)}
         return self._pipe.ask(statement, {**asked.given, **some}, binary=True)
@@ -331,10 +335,10 @@ class Search:
         by_terms, by_vector, *_ = next(iter(rows), (0, 0))
         return by_terms, by_vector, [tuple(columns) for _, _, *columns in rows]
 
-    def _unpacked(self, rows: list[Row], marker: Marker) -> Segment:
+    def _unpacked(self, rows: list[Row], marker: IndexState) -> Segment:
         return compact(unpacked(rows, spaces=self._spaces, terms=None, dimensions=marker.dimensions))
 
-    def _ask(self, statement: str, **given: object) -> Answer:
+    def _ask(self, statement: str, **given: object) -> PipelineResult:
         return self._pipe.ask(statement, {**self._given, **given}, binary=True)
 
 
@@ -430,7 +434,7 @@ def _mixed(ids: Any) -> Any:  # noqa: ANN401 - arrays
 # --- what must hold of a passage
 
 
-def _wanted(sought: Sought, given: dict[str, Any]) -> tuple[str, bool]:
+def _wanted(sought: IndexQuery, given: dict[str, Any]) -> tuple[str, bool]:
     """Return what must hold of a passage, and whether that leaves out more than a few."""
     allowed = [
         at for at, kind in enumerate(KINDS) if (not sought.kinds or kind in sought.kinds) and kind not in sought.without

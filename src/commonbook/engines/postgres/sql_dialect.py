@@ -13,7 +13,7 @@ _TOKEN: Final = re.compile(r"'(?:[^']|'')*'|::|%| IN :([a-z_]+)|:([a-z_]+)")
 
 
 @lru_cache(maxsize=1024)
-def translated(sql: str) -> str:
+def translate(sql: str) -> str:
     """Return the statement with parameters as psycopg writes them."""
     return _TOKEN.sub(_token, sql)
 
@@ -45,7 +45,7 @@ def _tables(sql: str) -> _Tables:
     return _Tables(frozenset(_TABLE.findall(sql)), changing[1] if changing else None)
 
 
-class Unsent:
+class PendingStatements:
     """Statements that nobody waits for, kept until somebody waits for something.
 
     Those of one statement do not see what the others in it do, so only such are taken that mention no table which one
@@ -88,7 +88,7 @@ class _Joined(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def _joined(statements: tuple[str, ...]) -> _Joined:
-    *others, last = (re.sub(r"%\(([a-z_]+)\)s", rf"%(\1_{at})s", translated(sql)) for at, sql in enumerate(statements))
+    *others, last = (re.sub(r"%\(([a-z_]+)\)s", rf"%(\1_{at})s", translate(sql)) for at, sql in enumerate(statements))
     named = ", ".join(f"done_{at} AS ({sql})" for at, sql in enumerate(others))
     sql = f"WITH {named} {last}" if named else last
     names = (name.rpartition("_") for name in dict.fromkeys(re.findall(r"%\(([a-z_0-9]+)\)s", sql)))

@@ -16,7 +16,7 @@ from commonbook.engines.process.fair_lock import FairLock
 from commonbook.engines.process.fork_gate import Gate
 from commonbook.errors import Busy, CommonbookError, DiskFull, HomeDamaged, HomeError, HomeIsNewer, HomeReadOnly
 from commonbook.model.reports import Change
-from commonbook.ports.database import Row, Told, Transaction
+from commonbook.ports.database import Result, Row, Transaction
 from commonbook.ports.keys import Clock
 
 _CLOSING_WAIT: Final = 2.0
@@ -82,7 +82,7 @@ class SqliteDatabase:
 
     # --- writing
 
-    def write(self, operation: Callable[[SqliteTransaction], Told], *, durable: bool = True) -> Told:
+    def write(self, operation: Callable[[SqliteTransaction], Result], *, durable: bool = True) -> Result:
         """Let a story happen in the writing transaction; here nobody can get in its way."""
         with self.writing(durable=durable) as tx:
             return operation(tx)
@@ -226,7 +226,7 @@ class SqliteReading:
         found = self.rows(sql, **params)
         return found[0] if found else None
 
-    def ask(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
+    def defer(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
         """Return what gives the rows of a query; here nobody has to wait for them."""
         found = self.rows(sql, **params)
         return lambda: found
@@ -236,14 +236,14 @@ class SqliteTransaction(SqliteReading):
     """The writing transaction."""
 
     # There is only ever one.
-    locking = claiming = hurrying = ""
+    for_update = skip_locked = no_wait = ""
 
     def __init__(self, connection: sqlite3.Connection, now: datetime) -> None:
         """Write through this connection; `now` is the one time of everything in it."""
         super().__init__(connection, now)
         self.recorded: list[Change] = []
         self.touched: dict[str, str | None] = {}
-        self.proof: Callable[[Transaction], bool] | None = None
+        self.commit_check: Callable[[Transaction], bool] | None = None
 
     def run(self, sql: str, /, **params: object) -> int:
         """Run one statement and return how many rows it touched."""

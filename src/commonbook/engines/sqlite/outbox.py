@@ -27,9 +27,19 @@ from commonbook.errors import (
     NetworkFileSystem,
     NotFound,
 )
-from commonbook.model.ids import stamp
+from commonbook.model.ids import format_time
 from commonbook.ports.keys import Clock
-from commonbook.ports.outbox import REFUSED, WAITING, Context, Counts, Entry, Held, Kept, Parcel, Verdict
+from commonbook.ports.outbox import (
+    REFUSED,
+    WAITING,
+    DeliveryOutcome,
+    EnqueuedMessage,
+    OutboxBatch,
+    OutboxCounts,
+    OutboxEntry,
+    SessionContext,
+    StoredMessage,
+)
 
 _VERSION_1: Final = """
 CREATE TABLE message (
@@ -63,9 +73,9 @@ class _HeldRow(NamedTuple):
     time: str
     masked: int
 
-    def read(self, state: str) -> Held:
+    def read(self, state: str) -> StoredMessage:
         """Return the message that is in this state."""
-        return Held(
+        return StoredMessage(
             id=self.position,
             session=self.session,
             context=outbox_queue.ContextRow(self.space, self.parent, self.tags).read(),
@@ -107,17 +117,19 @@ class OutboxFile:
 
     # --- appending
 
-    def add(self, session: str, entries: Sequence[Entry], *, context: Context) -> tuple[Kept, ...]:
+    def add(
+        self, session: str, entries: Sequence[OutboxEntry], *, context: SessionContext
+    ) -> tuple[EnqueuedMessage, ...]:
         """Keep messages, all or none; on return they are durable."""
         with self._writing(durable=True) as tx:
             kept = tuple(_add(tx, session, entry, context) for entry in entries)
             if any(one.new for one in kept):
-                outbox_queue.open_lane(tx, session)
+                outbox_queue.open_queue(tx, session)
         return kept
 
     # --- sending
 
-    def take(self, token: str, *, lease: float, most: int, most_bytes: int) -> Parcel | None:
+    def take(self, token: str, *, lease: float, most: int, most_bytes: int) -> OutboxBatch | None:
         """Take the next messages of a session that is due and that no other sender has, for `lease` seconds."""
         with self._worded(), self._db.reading() as view:
             # Most looks find nothing, and need no lock for that.
@@ -125,13 +137,13 @@ class OutboxFile:
                 return None
         # A lease need not survive a power cut: whoever had it does not survive it either.
         with self._writing(durable=False) as tx:
-            return outbox_queue.take(tx, token, lease=lease, most=most, most_bytes=most_bytes)
+            return outbox_queue.take_batch(tx, token, lease=lease, most=most, most_bytes=most_bytes)
 
-    def settle(self, parcel: Parcel, verdict: Verdict) -> bool:
+    def settle(self, parcel: OutboxBatch, verdict: DeliveryOutcome) -> bool:
         """Give a parcel back; False, and nothing is changed, when its lease has gone to another sender."""
         # What was sent and is here again after a power cut is sent again, and the server knows its client id.
         with self._writing(durable=bool(verdict.refused)) as tx:
-            return outbox_queue.settle(tx, parcel, verdict)
+            return outbox_queue.record_outcome(tx, parcel, verdict)
 
     def release(self, tokens: Iterable[str]) -> None:
         """Give leases back without a word on their messages."""
@@ -150,7 +162,7 @@ class OutboxFile:
         with self._worded(), self._db.reading() as view:
             return outbox_queue.soonest(view, self._clock.now().timestamp())
 
-    def counts(self, *, session: str | None = None, first: int = 0, last: int | None = None) -> Counts:
+    def counts(self, *, session: str | None = None, first: int = 0, last: int | None = None) -> OutboxCounts:
         """Count what is here: of one session, from one message to another."""
         with self._worded(), self._db.reading() as view:
             found: dict[str, int] = dict(
@@ -162,9 +174,9 @@ class OutboxFile:
                     last=last,
                 )
             )
-        return Counts(found.get(WAITING, 0), found.get(REFUSED, 0))
+        return OutboxCounts(found.get(WAITING, 0), found.get(REFUSED, 0))
 
-    def held(self, state: str, *, limit: int) -> tuple[Held, ...]:
+    def held(self, state: str, *, limit: int) -> tuple[StoredMessage, ...]:
         """Return the first messages in this state."""
         with self._worded(), self._db.reading() as view:
             rows = view.rows(
@@ -180,7 +192,7 @@ class OutboxFile:
         """Let messages that were set aside wait again, at their old place."""
         with self._writing(durable=True) as tx:
             for id_ in dict.fromkeys(ids):
-                outbox_queue.open_lane(tx, _set_aside(tx, id_))
+                outbox_queue.open_queue(tx, _set_aside(tx, id_))
                 tx.run(
                     "UPDATE message SET state = 'waiting', attempts = 0, failures = 0, reason = ''"
                     " WHERE position = :position",
@@ -238,7 +250,7 @@ def _make(path: str) -> None:
 # --- messages
 
 
-def _add(tx: SqliteTransaction, session: str, entry: Entry, context: Context) -> Kept:
+def _add(tx: SqliteTransaction, session: str, entry: OutboxEntry, context: SessionContext) -> EnqueuedMessage:
     there = tx.row(
         "SELECT position, role, author, text FROM message WHERE session = :session AND client_id = :client_id",
         session=session,
@@ -251,17 +263,17 @@ def _add(tx: SqliteTransaction, session: str, entry: Entry, context: Context) ->
                 f"client id {entry.client_id!r} is in the outbox for another message of session {session!r}",
                 fix="give each message a client id of its own, or none",
             )
-        return Kept(position, entry.client_id, new=False, masked=entry.masked)
+        return EnqueuedMessage(position, entry.client_id, new=False, masked=entry.masked)
     tx.run(
         "INSERT INTO message (session, size, space, parent, tags, client_id, role, author, text, time, masked)"
         " VALUES (:session, :size, :space, :parent, :tags, :client_id, :role, :author, :text, :time, :masked)",
         session=session,
         size=len(entry.text.encode()),
         **{**context._asdict(), "tags": json.dumps(context.tags)},
-        **{**entry._asdict(), "time": stamp(entry.time)},
+        **{**entry._asdict(), "time": format_time(entry.time)},
     )
     ((position,),) = tx.rows("SELECT last_insert_rowid()")
-    return Kept(position, entry.client_id, new=True, masked=entry.masked)
+    return EnqueuedMessage(position, entry.client_id, new=True, masked=entry.masked)
 
 
 def _set_aside(tx: SqliteTransaction, id_: int) -> str:

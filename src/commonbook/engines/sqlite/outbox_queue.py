@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from commonbook.engines.sqlite.database import SqliteReading, SqliteTransaction
-from commonbook.model.ids import moment
-from commonbook.ports.outbox import REFUSED, WAITING, Context, Entry, Parcel, Verdict
+from commonbook.model.ids import parse_time
+from commonbook.ports.outbox import REFUSED, WAITING, DeliveryOutcome, OutboxBatch, OutboxEntry, SessionContext
 
 # A pause or lease that begins later than now was made before the clock jumped back: it holds no longer.
 _NEXT: Final = """
@@ -35,9 +35,9 @@ class EntryRow(NamedTuple):
     time: str
     masked: int
 
-    def read(self) -> Entry:
+    def read(self) -> OutboxEntry:
         """Return the entry."""
-        return Entry(self.client_id, self.role, self.author, self.text, moment(self.time), self.masked)
+        return OutboxEntry(self.client_id, self.role, self.author, self.text, parse_time(self.time), self.masked)
 
 
 class ContextRow(NamedTuple):
@@ -47,9 +47,9 @@ class ContextRow(NamedTuple):
     parent: str | None
     tags: str
 
-    def read(self) -> Context:
+    def read(self) -> SessionContext:
         """Return the context."""
-        return Context(self.space, self.parent, tuple(json.loads(self.tags)))
+        return SessionContext(self.space, self.parent, tuple(json.loads(self.tags)))
 
 
 class _Head(NamedTuple):
@@ -66,7 +66,7 @@ _ENTRY: Final = ", ".join(EntryRow._fields)
 _CONTEXT: Final = ", ".join(ContextRow._fields)
 
 
-def open_lane(tx: SqliteTransaction, session: str) -> None:
+def open_queue(tx: SqliteTransaction, session: str) -> None:
     """Let a session be sent; a pause that it has, it keeps."""
     now = tx.now.timestamp()
     tx.run("INSERT OR IGNORE INTO lane (session, since, due) VALUES (:session, :now, :now)", session=session, now=now)
@@ -83,7 +83,7 @@ def soonest(view: SqliteReading, now: float) -> float | None:
     return None if when is None else max(0.0, float(when) - now)
 
 
-def take(tx: SqliteTransaction, token: str, *, lease: float, most: int, most_bytes: int) -> Parcel | None:
+def take_batch(tx: SqliteTransaction, token: str, *, lease: float, most: int, most_bytes: int) -> OutboxBatch | None:
     """Lease the session that has been due for longest, and return its next messages."""
     now = tx.now.timestamp()
     found = tx.row(_NEXT, now=now)
@@ -104,7 +104,7 @@ def take(tx: SqliteTransaction, token: str, *, lease: float, most: int, most_byt
         positions=[head.position for head in heads],
     )
     entries = {position: EntryRow._make(entry).read() for position, *entry in texts}
-    return Parcel(session, token, first.context.read(), entries, tries, failures=first.failures)
+    return OutboxBatch(session, token, first.context.read(), entries, tries, failures=first.failures)
 
 
 def _heads(tx: SqliteTransaction, session: str, most: int) -> list[_Head]:
@@ -133,7 +133,7 @@ def _together(heads: Sequence[_Head], most_bytes: int) -> list[_Head]:
     return together
 
 
-def settle(tx: SqliteTransaction, parcel: Parcel, verdict: Verdict) -> bool:
+def record_outcome(tx: SqliteTransaction, parcel: OutboxBatch, verdict: DeliveryOutcome) -> bool:
     """Give a parcel back, unless its lease has gone to another sender."""
     now = tx.now.timestamp()
     mine = tx.run(

@@ -13,7 +13,7 @@ from commonbook.errors import CommonbookError
 from commonbook.interfaces import json_values
 from commonbook.interfaces.cli.input import text
 from commonbook.interfaces.cli.output import plain
-from commonbook.interfaces.cli.output.progress import Teller
+from commonbook.interfaces.cli.output.progress import ProgressBar
 from commonbook.model.ids import UUID_PATTERN
 from commonbook.settings.settings import Settings
 
@@ -38,7 +38,7 @@ class Call:
         """Read the settings; the book is opened later, if it is needed."""
         self.args = args
         self.settings = Settings.load(args.home, space=args.space)
-        self.progress = Teller(bar=text.is_terminal(sys.stderr) and not args.json)
+        self.progress = ProgressBar(bar=text.is_terminal(sys.stderr) and not args.json)
 
     @cached_property
     def out(self) -> Output:

@@ -12,7 +12,7 @@ from commonbook.model.invalidation import DISMISS, KEEP, RETRACT, SUPERSEDE
 
 if TYPE_CHECKING:
     from commonbook.interfaces.cli.call import Call
-    from commonbook.model.reasoning import Waiting
+    from commonbook.model.reasoning import InboxItem
 
 
 _PAGE: Final = 50
@@ -65,7 +65,7 @@ def _sum_up(call: Call, chosen: Sequence[str]) -> None:
     call.out.note(f"{decided} decided")
 
 
-def _waiting(call: Call) -> Iterator[Waiting]:
+def _waiting(call: Call) -> Iterator[InboxItem]:
     """Yield what waits: all of it, or with --limit one page."""
     args, after = call.args, call.args.after
     while True:
@@ -80,7 +80,7 @@ def _waiting(call: Call) -> Iterator[Waiting]:
             return
 
 
-def _decide(call: Call, said: Waiting) -> str:
+def _decide(call: Call, said: InboxItem) -> str:
     """Ask until there is an answer that the book takes, and return what was chosen."""
     while True:
         choice = _chosen()

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from commonbook.compose.migration import make_keys, move_book
+from commonbook.compose.migration import make_keys, migrate_book
 from commonbook.interfaces import json_values
 from commonbook.interfaces.cli.output import memories
 
@@ -72,7 +72,7 @@ def _make_keys(call: Call) -> int:
 
 def _migrate(call: Call) -> int:
     with call.progress:
-        said = move_book(call.settings, call.args.to, progress=call.progress)
+        said = migrate_book(call.settings, call.args.to, progress=call.progress)
     return call.tell(json_values.moved(said), lambda out: memories.moved(out, said))
 
 

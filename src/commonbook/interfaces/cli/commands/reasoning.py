@@ -11,8 +11,8 @@ from commonbook.interfaces import json_values
 from commonbook.interfaces.cli.commands.inbox import any_expired
 from commonbook.interfaces.cli.input import text as input_text
 from commonbook.interfaces.cli.output import memories, reasoning
-from commonbook.model.ids import stamp
-from commonbook.model.reasoning import Dependent, Inbox, Mention, Superseded, Waiting
+from commonbook.model.ids import format_time
+from commonbook.model.reasoning import Dependent, Inbox, InboxItem, MemoryReference, SupersedeReport
 
 if TYPE_CHECKING:
     from commonbook.interfaces.cli.call import Call, Command
@@ -93,7 +93,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
 # --- as JSON
 
 
-def _reinstated(said: Superseded) -> dict[str, Any]:
+def _reinstated(said: SupersedeReport) -> dict[str, Any]:
     return {**said._asdict(), "by": said.by or None}
 
 
@@ -105,17 +105,17 @@ def _told(said: Inbox) -> dict[str, Any]:
     return {"notices": [_waiting(one) for one in said.items], "next": said.next}
 
 
-def _waiting(said: Waiting) -> dict[str, Any]:
+def _waiting(said: InboxItem) -> dict[str, Any]:
     return {
         **said._asdict(),
         "dependent": _mention(said.dependent),
         "invalidated": _mention(said.invalidated),
         "invalidating": _mention(said.invalidating) if said.invalidating else None,
-        "at": stamp(said.at),
+        "at": format_time(said.at),
         "expires": json_values.time_or_none(said.expires),
         "path": list(said.path),
     }
 
 
-def _mention(said: Mention) -> dict[str, Any]:
+def _mention(said: MemoryReference) -> dict[str, Any]:
     return {**said._asdict(), "deleted": json_values.time_or_none(said.deleted)}

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from commonbook.errors import BadInput
 from commonbook.interfaces import json_values
-from commonbook.model.ids import stamp
-from commonbook.model.sharing import Limit, Pending, Rule
+from commonbook.model.ids import format_time
+from commonbook.model.sharing import RateLimit, ShareRequest, SharingRule
 
 if TYPE_CHECKING:
     from commonbook.interfaces.cli.call import Call, Command
@@ -62,7 +62,7 @@ def _reject(call: Call) -> int:
     return _decide(call, call.book.reject)
 
 
-def _decide(call: Call, verb: Callable[..., Pending]) -> int:
+def _decide(call: Call, verb: Callable[..., ShareRequest]) -> int:
     request_id = _meant(call.args.id, (one.id for one in call.book.pending(decided=True)))
     said = verb(request_id, note=call.args.note)
     into = f": {said.copy} in {said.space}" if said.copy else ""
@@ -120,7 +120,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
 # --- how it is told
 
 
-def _rule(said: Rule) -> dict[str, Any]:
+def _rule(said: SharingRule) -> dict[str, Any]:
     return {
         "id": said.id,
         "space": said.space.name or None,
@@ -131,12 +131,12 @@ def _rule(said: Rule) -> dict[str, Any]:
         "importance": said.importance,
         "approval": said.approval,
         "refresh": said.refresh,
-        "created": stamp(said.created),
+        "created": format_time(said.created),
         "idle": said.idle or None,
     }
 
 
-def _request(said: Pending) -> dict[str, Any]:
+def _request(said: ShareRequest) -> dict[str, Any]:
     told = said._asdict()
     del told["space_id"]
     return {
@@ -146,11 +146,11 @@ def _request(said: Pending) -> dict[str, Any]:
     }
 
 
-def _limit(said: Limit) -> dict[str, Any]:
+def _limit(said: RateLimit) -> dict[str, Any]:
     return {**said._asdict(), "set_at": json_values.time_or_none(said.set_at)}
 
 
-def _show_rules(out: Output, said: Sequence[Rule]) -> None:
+def _show_rules(out: Output, said: Sequence[SharingRule]) -> None:
     rows = [
         (one.id, one.space.name or "?", one.source.name or "?", _meaning(one), one.maker, one.idle or "acting")
         for one in said
@@ -158,13 +158,13 @@ def _show_rules(out: Output, said: Sequence[Rule]) -> None:
     out.table(("id", "space", "takes from", "what", "maker", "state"), rows)
 
 
-def _meaning(rule: Rule) -> str:
+def _meaning(rule: SharingRule) -> str:
     parts = [*rule.kinds, *(f"#{tag}" for tag in rule.tags)]
     parts += [f"importance {rule.importance:g} or more"] if rule.importance is not None else []
     return ", ".join(parts or ["everything"]) + (", after approval" if rule.approval else "")
 
 
-def _show_requests(out: Output, said: Sequence[Pending]) -> None:
+def _show_requests(out: Output, said: Sequence[ShareRequest]) -> None:
     rows = [
         (one.id, one.space, one.title or one.memory, one.asked_by, out.moment(one.asked_at), _state(one))
         for one in said
@@ -172,11 +172,11 @@ def _show_requests(out: Output, said: Sequence[Pending]) -> None:
     out.table(("id", "space", "memory", "asked by", "asked", "state"), rows)
 
 
-def _state(said: Pending) -> str:
+def _state(said: ShareRequest) -> str:
     by = f" by {said.decided_by}" if said.decided_by else ""
     return f"{said.state}{by}{': ' + said.note if said.note else ''}"
 
 
-def _show_limits(out: Output, said: Sequence[Limit]) -> None:
+def _show_limits(out: Output, said: Sequence[RateLimit]) -> None:
     whose = [("everybody else" if one.principal == "*" else one.principal, one) for one in said]
     out.table(("action", "principal", "a minute"), [(one.action, who, str(one.per_minute)) for who, one in whose])

@@ -37,11 +37,11 @@ def _which(call: Call) -> int:
 
 def _depth(call: Call) -> int:
     """Show how deep reflections may go in a space, or set it; `allows` is what holds, as far as one may read."""
-    from commonbook.model.reasoning import cap_of
+    from commonbook.model.reasoning import depth_cap
 
     args = call.args
     said = _named(call, args.name) if args.depth is None else call.book.set_depth(args.name, _read(args.depth))
-    allows = cap_of(said, {one.id: one for one in call.book.spaces()})
+    allows = depth_cap(said, {one.id: one for one in call.book.spaces()})
     where = "" if said.depth else " (as above it, or by default)"
     sentence = f"Reflections in {said.name} may stand {allows} deep{where}"
     return call.tell(

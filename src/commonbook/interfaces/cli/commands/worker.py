@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 from commonbook.errors import Busy, DiskFull
 from commonbook.interfaces import json_values
 from commonbook.interfaces.cli.output import sessions
-from commonbook.model.session import Worked
+from commonbook.model.session import WorkReport
 
 if TYPE_CHECKING:
     from commonbook.interfaces.cli.call import Call, Command
@@ -37,7 +37,7 @@ def work(call: Call) -> int:
 def _once(call: Call) -> int:
     failed: list[str] = []
 
-    def noticed(worked: Worked) -> None:
+    def noticed(worked: WorkReport) -> None:
         _tell(call, worked)
         if worked.error:
             failed.append(worked.settled.session)
@@ -56,7 +56,7 @@ def _turn(call: Call, *, retry: bool) -> int:
         return 0
 
 
-def _tell(call: Call, worked: Worked) -> None:
+def _tell(call: Call, worked: WorkReport) -> None:
     call.tell(json_values.worked(worked), lambda out: sessions.worked(out, worked))
     call.flush()
 

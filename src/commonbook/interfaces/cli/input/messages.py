@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
 from commonbook.errors import BadInput, CommonbookError, TooLarge
 from commonbook.interfaces.cli.input import text as input_text
-from commonbook.model.session import MAX_MESSAGE_BYTES, MAX_MESSAGES, Sent
+from commonbook.model.session import MAX_MESSAGE_BYTES, MAX_MESSAGES, NewMessage
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -26,7 +26,7 @@ _MOST_BYTES: Final = 256 * 1024 * 1024
 class Given(NamedTuple):
     """The messages, and on which lines they stood if they came as lines."""
 
-    messages: list[Sent]
+    messages: list[NewMessage]
     lines: list[int]
 
     def name_line(self, error: CommonbookError) -> None:
@@ -58,7 +58,7 @@ def _refuse_more(args: Namespace) -> None:
 
 def _one(args: Namespace, text: str) -> Given:
     own = {name: getattr(args, name) for name in _OWN}
-    return Given([Sent(text, **{name: value for name, value in own.items() if value is not None})], [])
+    return Given([NewMessage(text, **{name: value for name, value in own.items() if value is not None})], [])
 
 
 def _piped(args: Namespace) -> Given:
@@ -126,7 +126,7 @@ def _line(file: BinaryIO) -> bytes:
         raise BadInput(f"standard input cannot be read: {error.strerror}", fix="send it through a pipe") from error
 
 
-def _message(line: bytes) -> Sent:
+def _message(line: bytes) -> NewMessage:
     """Return the message of a line; what its values may be is for the book to say."""
     if len(line) > _LONGEST_LINE:
         raise TooLarge("it is longer than any message in JSON", fix="send it in parts, or store it as a memory")
@@ -139,7 +139,7 @@ def _message(line: bytes) -> Sent:
     for name, value in told.items():
         if not isinstance(value, str):
             raise BadInput(f"{name} is not a string", fix=f"write {name} as a string")
-    return Sent(**told)
+    return NewMessage(**told)
 
 
 def _nothing() -> BadInput:

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from commonbook.interfaces.cli.output.lineage import standing
 from commonbook.interfaces.cli.output.plain import Output, one_line
-from commonbook.model.recall import Hit, Recalled
+from commonbook.model.recall import Hit, RecallResult
 
 _INDENT: Final = 2
 _BESIDE: Final = 150
@@ -23,7 +23,7 @@ _LONG: Final = 1200
 _Phrase: TypeAlias = tuple[str, str]
 
 
-def recalled(out: Output, said: Recalled, *, where: str, explain: bool) -> None:
+def recalled(out: Output, said: RecallResult, *, where: str, explain: bool) -> None:
     """Show the hits, best first; with `explain`, what each score is made of and where the time went."""
     for at, one in enumerate(said.hits):
         if at:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from commonbook.interfaces.cli.output.plain import Branch, Cell, Output
-from commonbook.model.sharing import Ancestor, CopyOf, Lineage, Sharing
+from commonbook.model.sharing import Ancestor, CopyNode, Lineage, ShareReceipt
 
 _UNREADABLE: Final = "not yours to read"
 _UNKNOWN: Final = "not here, or not yours to read"
@@ -26,13 +26,13 @@ def standing(freshness: str | None) -> tuple[str, str]:
     return freshness or "", _STYLES.get(freshness or "", "")
 
 
-def sharings(out: Output, did: str, said: Iterable[Sharing]) -> None:
+def sharings(out: Output, did: str, said: Iterable[ShareReceipt]) -> None:
     """Show what became of each memory that was to be shared."""
     for one in said:
         out.report(_sentence(out, did, one), [_row(one)], style="red" if one.error else "green")
 
 
-def _sentence(out: Output, did: str, said: Sharing) -> str:
+def _sentence(out: Output, did: str, said: ShareReceipt) -> str:
     if said.error:
         return f"{out.name(said.source)}: {said.error}"
     if said.new:
@@ -41,7 +41,7 @@ def _sentence(out: Output, did: str, said: Sharing) -> str:
     return f"{said.space} has it already: {out.name(said.id)}{as_what}"
 
 
-def _row(said: Sharing) -> tuple[str, ...]:
+def _row(said: ShareReceipt) -> tuple[str, ...]:
     state = said.error or ("new" if said.new else "there before")
     return (said.id, said.source, said.space, said.refresh or "", state)
 
@@ -75,7 +75,7 @@ def _branches(out: Output, said: Lineage) -> Iterator[Branch]:
     yield from _below(out, said.copies)
 
 
-def _below(out: Output, copies: Sequence[CopyOf]) -> Iterator[Branch]:
+def _below(out: Output, copies: Sequence[CopyNode]) -> Iterator[Branch]:
     for one in copies:
         yield Branch(one.depth, _copy(out, one))
         yield from _below(out, one.copies)
@@ -95,7 +95,7 @@ def _ancestor(out: Output, said: Ancestor) -> tuple[Cell, ...]:
     )
 
 
-def _copy(out: Output, said: CopyOf) -> tuple[Cell, ...]:
+def _copy(out: Output, said: CopyNode) -> tuple[Cell, ...]:
     return (
         (out.name(said.id), "cyan"),
         (said.title or "", ""),
@@ -106,7 +106,7 @@ def _copy(out: Output, said: CopyOf) -> tuple[Cell, ...]:
     )
 
 
-def copies(out: Output, said: Sequence[CopyOf]) -> None:
+def copies(out: Output, said: Sequence[CopyNode]) -> None:
     """Show every copy of a memory, and theirs, in a table."""
     if not said:
         out.note("no copies")

@@ -9,7 +9,7 @@ from itertools import pairwise
 from commonbook.interfaces.cli.output.lineage import standing
 from commonbook.interfaces.cli.output.plain import Cell, Output, words
 from commonbook.model.memory import Deleted, Link, Memory, Page, Receipt, Revision
-from commonbook.model.reports import Finding, LogEntry, LogReport, MoveReport, Status, SyncReport, TransferReport
+from commonbook.model.reports import Finding, LogEntry, LogReport, MigrationReport, Status, SyncReport, TransferReport
 from commonbook.model.spaces import Space
 
 
@@ -241,7 +241,7 @@ def _size(count: int) -> str:
     return f"{size:.1f} GB"
 
 
-def moved(out: Output, said: MoveReport) -> None:
+def moved(out: Output, said: MigrationReport) -> None:
     """Where the book is now."""
     out.line(
         f"The book is in {said.to} now: {said.rows:,} rows, {said.files:,} files. Here it is only read from now on."

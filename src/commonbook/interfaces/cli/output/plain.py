@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol, TypeAlias
 
-from commonbook.model.ids import stamp
+from commonbook.model.ids import format_time
 
 Cell: TypeAlias = str | tuple[str, str]
 """A value of a table or a tree: a text, or a text and its style."""
@@ -136,7 +136,7 @@ class Plain:
 
     def moment(self, time: datetime) -> str:
         """Word a time exactly."""
-        return stamp(time)
+        return format_time(time)
 
     def name(self, memory_id: str) -> str:
         """Word an id in full."""

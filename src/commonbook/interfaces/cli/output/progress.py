@@ -16,7 +16,7 @@ _SHORT = 0.7
 _PAUSE = 1.0
 
 
-class Teller:
+class ProgressBar:
     """A Progress on standard error, which must be closed."""
 
     def __init__(self, *, bar: bool) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from commonbook.errors import NotFound
 from commonbook.interfaces.cli.output.plain import Branch, Cell, Output, one_line
-from commonbook.model.invalidation import DELETED, DISMISS, KEEP, RETRACT, SUPERSEDE, Cause, Decision
-from commonbook.model.reasoning import Dependent, Inbox, Mention, Superseded, Triaged, Waiting
+from commonbook.model.invalidation import DELETED, DISMISS, KEEP, RETRACT, SUPERSEDE, Decision, Invalidation
+from commonbook.model.reasoning import Dependent, Inbox, InboxItem, MemoryReference, SupersedeReport, TriageReport
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book
@@ -27,7 +27,7 @@ _DONE: Final = {KEEP: "Kept", RETRACT: "Retracted", SUPERSEDE: "Superseded", DIS
 # --- what was done
 
 
-def superseded(out: Output, said: Superseded) -> None:
+def superseded(out: Output, said: SupersedeReport) -> None:
     """What became of superseding a memory."""
     if said.new:
         told = f"; {said.notified} in doubt now: commonbook inbox" if said.notified else ""
@@ -37,13 +37,13 @@ def superseded(out: Output, said: Superseded) -> None:
     out.report(sentence, [(said.id, said.by, "new" if said.new else "there before", str(said.notified))])
 
 
-def reinstated(out: Output, said: Superseded) -> None:
+def reinstated(out: Output, said: SupersedeReport) -> None:
     """What became of reinstating a memory."""
     by = f": {out.name(said.by)} no longer supersedes it" if said.by else ""
     out.report(f"{out.name(said.id)} holds again{by}", [(said.id, said.by)])
 
 
-def triaged(out: Output, said: Triaged) -> None:
+def triaged(out: Output, said: TriageReport) -> None:
     """What was decided."""
     doubts = f"{said.settled} {'doubt' if said.settled == 1 else 'doubts'} settled"
     out.report(
@@ -100,7 +100,7 @@ def _dependent(out: Output, id_: str | None, said: Dependent | None) -> tuple[Ce
 
 def titles_in(book: Book, memory: Memory) -> dict[str, str]:
     """Return the titles of what a memory's doubts and decisions name, as far as one may read it."""
-    reasons: tuple[Cause | Decision, ...] = (*memory.doubts, *memory.decisions)
+    reasons: tuple[Invalidation | Decision, ...] = (*memory.doubts, *memory.decisions)
     return titles(book, {id_ for one in reasons for id_ in one.key})
 
 
@@ -152,7 +152,7 @@ def nothing(out: Output, *, expired: bool) -> None:
     out.note("no new notices, but some that have expired: --expired" if expired else "nothing is in doubt")
 
 
-def _row(out: Output, said: Waiting) -> tuple[Cell, ...]:
+def _row(out: Output, said: InboxItem) -> tuple[Cell, ...]:
     became = f"superseded by {_mentioned(out, said.invalidating)}" if said.invalidating else "deleted"
     return (
         out.name(said.id),
@@ -166,11 +166,11 @@ def _row(out: Output, said: Waiting) -> tuple[Cell, ...]:
     )
 
 
-def _mentioned(out: Output, said: Mention) -> str:
+def _mentioned(out: Output, said: MemoryReference) -> str:
     return out.name(said.id) if said.title is None else f"{one_line(said.title)} ({out.name(said.id)})"
 
 
-def notice(out: Output, said: Waiting, known: Mapping[str, str]) -> None:
+def notice(out: Output, said: InboxItem, known: Mapping[str, str]) -> None:
     """One notice with everything that is needed to decide about it."""
     out.styled(
         [
@@ -193,7 +193,7 @@ def notice(out: Output, said: Waiting, known: Mapping[str, str]) -> None:
     out.tree(_path(out, said, known))
 
 
-def _path(out: Output, said: Waiting, known: Mapping[str, str]) -> Iterator[Branch]:
+def _path(out: Output, said: InboxItem, known: Mapping[str, str]) -> Iterator[Branch]:
     """Yield the steps from what no longer holds to what is in doubt."""
     named = {**known, said.invalidated.id: said.invalidated.title or "", said.dependent.id: said.dependent.title or ""}
     for depth, id_ in enumerate(said.path):

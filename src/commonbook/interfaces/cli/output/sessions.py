@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
 from commonbook.interfaces.cli.output.plain import Output, one_line
-from commonbook.model.session import Captured, Message, MessagePage, Session, Settled, Worked
+from commonbook.model.session import AppendReceipt, Message, MessagePage, Session, SettleReport, WorkReport
 
 _INDENT: Final = 2
 _VOICES: Final = {"user": "bold cyan", "assistant": "bold green"}
@@ -18,7 +18,7 @@ _OTHER_VOICE: Final = "bold magenta"
 _Phrase: TypeAlias = tuple[str, str]
 
 
-def captured(out: Output, said: Captured) -> None:
+def captured(out: Output, said: AppendReceipt) -> None:
     """What became of the messages that were sent; whatever was not as expected goes beside it."""
     new = [one for one in said.messages if one.new]
     rows = [(said.session, str(one.seq), one.id, "new" if one.new else "repeat") for one in said.messages]
@@ -31,14 +31,14 @@ def captured(out: Output, said: Captured) -> None:
         out.note(f"note: {_counted(len(gone), 'message')} had been taken back and stays so{_numbers(gone)}")
 
 
-def settled(out: Output, did: str, said: Settled) -> None:
+def settled(out: Output, did: str, said: SettleReport) -> None:
     """Which episodes were made of a session, and what is still open."""
     made = f"settled {said.session} into {_counted(len(said.episodes), 'episode')}{_open(said)}"
     sentence = f"{did} {made}" if did else made[:1].upper() + made[1:]
     out.report(sentence, [(said.session, one) for one in said.episodes])
 
 
-def worked(out: Output, said: Worked) -> None:
+def worked(out: Output, said: WorkReport) -> None:
     """What became of a piece of work."""
     session, made = said.settled.session, said.settled.episodes
     if said.error:
@@ -121,7 +121,7 @@ def sessions(out: Output, said: Sequence[Session]) -> None:
     )
 
 
-def _open(said: Settled) -> str:
+def _open(said: SettleReport) -> str:
     return f", {_counted(said.unsettled, 'message')} still open" if said.unsettled else ""
 
 
