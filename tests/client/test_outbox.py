@@ -335,28 +335,28 @@ def test_after_a_fork_parent_and_child_both_append_and_send(folder, server, back
         """
 import os, sys
 from pathlib import Path
-from commonbook.ports.outbox import OutMessage; from tests.support.outbox_child import client
+from commonbook.ports.outbox import OutboxMessage; from tests.support.outbox_child import client
 here = client(Path(sys.argv[1]), background=sys.argv[2] == "True")
-assert here.append("a", [OutMessage("before")], wait=30).sent
-here.append("a", [OutMessage(str(number)) for number in range(20)])
+assert here.append("a", [OutboxMessage("before")], wait=30).sent
+here.append("a", [OutboxMessage(str(number)) for number in range(20)])
 children = []
 for who in "xyz":
     pid = os.fork()
     if not pid:
         for number in range(5):
-            here.append(who, [OutMessage(f"{who}{number}")])
+            here.append(who, [OutboxMessage(f"{who}{number}")])
         assert here.flush(30)
         here.close()
         os._exit(0)
     children.append(pid)
-    here.append("a", [OutMessage(f"after {who}")])
+    here.append("a", [OutboxMessage(f"after {who}")])
 assert all(os.waitpid(pid, 0)[1] == 0 for pid in children)
 assert here.flush(30)
 told, telling = os.pipe()
 pid = os.fork()
 if not pid:
     os.read(told, 1)  # From now on the child is alone.
-    assert here.append("alone", [OutMessage("x")], wait=30).sent
+    assert here.append("alone", [OutboxMessage("x")], wait=30).sent
     os._exit(0)
 here.close()
 os.write(telling, b".")
@@ -374,7 +374,7 @@ FILL_UP = """
 import os, sys
 from pathlib import Path
 from commonbook.errors import CommonbookError
-from commonbook.ports.outbox import OutMessage; from tests.support.outbox_child import Server, client
+from commonbook.ports.outbox import OutboxMessage; from tests.support.outbox_child import Server, client
 
 folder = Path(sys.argv[1])
 Server(folder).be(down=True)
@@ -383,7 +383,7 @@ with client(folder, background=False) as here:
     try:
         for n in range(10_000):
             texts = [f"{n} {part} " + "x" * 20_000 for part in "abc"]
-            here.append("s", [OutMessage(text) for text in texts])
+            here.append("s", [OutboxMessage(text) for text in texts])
             kept += texts
     except CommonbookError as error:
         print(error.type)
@@ -392,7 +392,7 @@ with client(folder, background=False) as here:
     assert [one.entry.text for one in here.pending(limit=10_000)] == kept
     os.remove(folder / "filler")
     Server(folder).be()
-    here.append("s", [OutMessage("room again")])
+    here.append("s", [OutboxMessage("room again")])
     assert here.flush(60)
 assert Server(folder).texts() == [*kept, "room again"]
 """
@@ -905,10 +905,10 @@ def test_a_client_that_is_not_closed_ends_with_its_program(folder, server):
         """
 import sys
 from pathlib import Path
-from commonbook.ports.outbox import OutMessage; from tests.support.outbox_child import client
+from commonbook.ports.outbox import OutboxMessage; from tests.support.outbox_child import client
 here = client(Path(sys.argv[1]))
 for number in range(20):
-    here.append(f"s{number}", [OutMessage("x")])
+    here.append(f"s{number}", [OutboxMessage("x")])
 """,
         folder,
     )

@@ -44,7 +44,7 @@ class Said:
     id: str
     text: str
     client_id: str
-    taken_back: bool = False
+    rewound: bool = False
 
 
 @dataclass
@@ -104,19 +104,19 @@ class Model:
                 own.messages.append(Said(one["id"], sent["text"], sent["client_id"]))
                 own.closed = False
             else:
-                told = (one["id"], one["new"], one["taken_back"])
-                assert told == (known.id, False, known.taken_back), (op, one)
+                told = (one["id"], one["new"], one["rewound"])
+                assert told == (known.id, False, known.rewound), (op, one)
 
     def _rewind(self, op: Op) -> list[int]:
         messages = self.sessions[op["session"]].messages
-        taken = [at for at, said in enumerate(messages, start=1) if at > op["after"] and not said.taken_back]
+        taken = [at for at, said in enumerate(messages, start=1) if at > op["after"] and not said.rewound]
         for at in taken:
-            messages[at - 1].taken_back = True
+            messages[at - 1].rewound = True
         return taken
 
     def _found(self, op: Op, ids: list[str]) -> None:
         said = next(one for one in self.sessions[op["session"]].messages if one.id == op["id"])
-        if said.taken_back:
+        if said.rewound:
             assert said.id not in ids, f"a message that was taken back is recalled: {op}"
         else:
             assert said.id in ids, f"an acknowledged message is not found: {op}"
@@ -172,7 +172,7 @@ class Model:
                     "seq": by_client[sent["client_id"]].seq,
                     "id": by_client[sent["client_id"]].id,
                     "new": sent["client_id"] not in known,
-                    "taken_back": by_client[sent["client_id"]].taken_back is not None,
+                    "rewound": by_client[sent["client_id"]].rewound_at is not None,
                 }
                 for sent in op["messages"]
             ]
@@ -185,7 +185,7 @@ class Model:
 
     def _still_there(self, op: Op) -> list[int]:
         messages = self.sessions[op["session"]].messages
-        return [at for at, said in enumerate(messages, start=1) if at > op["after"] and not said.taken_back]
+        return [at for at, said in enumerate(messages, start=1) if at > op["after"] and not said.rewound]
 
     def _shape(self, op: Op, logs: dict[str, Log]) -> list[Any]:
         return [_shape_of(logs.get(name)) for name in (op["session"], op.get("to")) if name]
@@ -198,7 +198,7 @@ class Model:
         own = self.sessions.get(name)
         if own is None:
             return None
-        messages = [(at, said.id, said.text, said.taken_back) for at, said in enumerate(own.messages, start=1)]
+        messages = [(at, said.id, said.text, said.rewound) for at, said in enumerate(own.messages, start=1)]
         return own.parent, own.closed, messages
 
 
@@ -213,7 +213,7 @@ def _append(session: str, texts: list[str]) -> Op:
 def _shape_of(log: Log | None) -> Any:
     if log is None:
         return None
-    messages = [(one.seq, one.id, one.text, one.taken_back is not None) for one in log.messages]
+    messages = [(one.seq, one.id, one.text, one.rewound_at is not None) for one in log.messages]
     return log.session.parent, log.session.closed is not None, messages
 
 
@@ -308,7 +308,7 @@ def _check_shared(log: Log | None, models: list[Model]) -> None:
     assert not more, f"seed {SEED}: nobody ever sent {more}"
     rewound = [seq for model in models for seq in model.rewound]
     assert len(rewound) == len(set(rewound)), "one message was taken back twice"
-    taken = {one.seq for one in stored.values() if one.taken_back}
+    taken = {one.seq for one in stored.values() if one.rewound_at}
     assert set(rewound) <= taken, f"seed {SEED}: what was taken back is there again"
     lost = [op["after"] for model in models for op in model.perhaps if op["verb"] == "rewind"]
     assert all(seq > min(lost, default=10**9) for seq in taken - set(rewound)), f"seed {SEED}"

@@ -65,7 +65,7 @@ def test_an_episode_that_a_rewind_emptied_may_come_back_as_a_file_but_not_into_r
     for look in (book, open_book()):
         assert found(look, "walrus") == found(look, "") == []
         book.rebuild()
-    assert [one.taken_back is not None for one in book.messages("s").items] == [True]
+    assert [one.rewound_at is not None for one in book.messages("s").items] == [True]
     assert book.append("s", ["the walrus is back"]).messages[0].id in found(book, "walrus")
 
 

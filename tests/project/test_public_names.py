@@ -109,7 +109,7 @@ def test_importing_the_package_alone_loads_nothing_else():
 
 
 def test_importing_a_value_does_not_load_the_book():
-    loaded = modules_loaded_by("from commonbook import NotFound, Sent")
+    loaded = modules_loaded_by("from commonbook import NotFound, NewMessage")
     assert {name for name in loaded if name.startswith("commonbook")} == {
         "commonbook",
         "commonbook.errors",
@@ -239,13 +239,13 @@ def test_the_client_offers_just_this():
     assert public == {"append", "close", "counts", "discard", "flush", "pending", "refused", "retry", "trouble"}
     assert set(client.__all__) == {
         "Client",
-        "Context",
-        "Counts",
-        "Entry",
-        "Held",
-        "Kept",
-        "OutMessage",
+        "EnqueuedMessage",
+        "OutboxCounts",
+        "OutboxEntry",
+        "OutboxMessage",
         "OutboxReceipt",
+        "SessionContext",
+        "StoredMessage",
         "Transport",
     }
 

@@ -225,7 +225,9 @@ def some_of_everything(book: Book) -> None:
 
 
 def seen(book: Book) -> list[tuple[object, ...]]:
-    marked = [(one.id, one.marks, one.superseded_by, one.doubts) for one in book.list(Filter(), limit=1000).items]
+    marked = [
+        (one.id, one.marks, one.superseded_by, one.invalidations) for one in book.list(Filter(), limit=1000).items
+    ]
     return [*sorted(marked), *told(book)]
 
 

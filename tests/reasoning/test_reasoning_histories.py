@@ -62,7 +62,7 @@ class Histories(RuleBasedStateMachine):
         self.model = Model()
         self.said = self.checked = 0
         self.files: dict[str, tuple[Path, bytes]] = {}
-        self.taken_back: list[tuple[Known, Known]] = []
+        self.rewound_at: list[tuple[Known, Known]] = []
         self.book.create_space(self.top)
         self.book.set_depth(self.top, CAP)
         for space in SPACES:
@@ -220,8 +220,8 @@ class Histories(RuleBasedStateMachine):
     @rule(who=WHO, at=AT, by=AT)
     def supersede(self, who: str, at: int, by: int) -> None:
         old, new, actor = self._stood_on(at), self._memory(by), self.people[who]
-        if self.taken_back and at % 4 == 3:
-            old, new = self.taken_back[at % len(self.taken_back)]
+        if self.rewound_at and at % 4 == 3:
+            old, new = self.rewound_at[at % len(self.rewound_at)]
         refused = self._refusal(actor, old) or self._refused_supersession(actor, old, new)
         before = self._notices()
         told = self._do(refused, lambda: self.hands[actor].supersede(old.id, new.id, reason="because"))
@@ -250,7 +250,7 @@ class Histories(RuleBasedStateMachine):
         if self._do(refused, lambda: self.hands[actor].reinstate(old.id, by=by)):
             for id_ in [by] if by else ended:
                 del self.model.known[id_].links["supersedes", old.id]
-                self.taken_back.append((old, self.model.known[id_]))
+                self.rewound_at.append((old, self.model.known[id_]))
 
     @rule(who=WHO, at=AT)
     def delete(self, who: str, at: int) -> None:
@@ -305,9 +305,11 @@ class Histories(RuleBasedStateMachine):
 
     def triage_a_memory(self, who: str, at: int, by: int, verdict: str) -> None:
         live = [one for one in self._memories() if not one.deleted]
-        unsure = [one for one in live if self.model.doubts(one.id) or self.model.outdated(one.id)]
+        unsure = [one for one in live if self.model.invalidations(one.id) or self.model.outdated(one.id)]
         memory = self._some(at, unsure, self._memories())
-        self._triage(self.people[who], memory, memory.id, verdict, self._memory(by), self.model.doubts(memory.id))
+        self._triage(
+            self.people[who], memory, memory.id, verdict, self._memory(by), self.model.invalidations(memory.id)
+        )
 
     def triage_a_notice(self, who: str, at: int, by: int, verdict: str) -> None:
         dependent, invalidated, invalidating = self._notice(at)
@@ -466,12 +468,12 @@ class Histories(RuleBasedStateMachine):
             "successor": found.successor,
             "marks": sorted(marks),
             "superseded_by": found.superseded_by,
-            "doubts": sorted(cause.key for cause in found.doubts),
+            "doubts": sorted(cause.key for cause in found.invalidations),
             "decisions": sorted(one.key for one in found.decisions),
         }
 
     def _expected(self, who: str, memory: Known) -> dict[str, Any]:
-        freshness, doubts = self.model.freshness(memory), self.model.doubts(memory.id)
+        freshness, doubts = self.model.freshness(memory), self.model.invalidations(memory.id)
         followed = max(self.model.superseding(memory.source or ""), default=None)
         named = freshness == "source_superseded" and followed and self.model.sees(who, self.model.known[followed])
         successor = self.model.successor(who, memory.id)
@@ -536,7 +538,7 @@ class Histories(RuleBasedStateMachine):
         assert [one.depth for one in told] == sorted(one.depth for one in told)
         for one in told:
             assert (one.suspect, one.source_changed) == (
-                bool(self.model.doubts(one.id)),
+                bool(self.model.invalidations(one.id)),
                 self.model.outdated(one.id),
             )
             for id_ in one.path:

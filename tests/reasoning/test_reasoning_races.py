@@ -163,7 +163,7 @@ def decide_and_supersede(ring: Ring) -> None:
     )
     memory = ring.book.get(dependent)
     open_ = sum(times for key, times in told(ring.book).items() if key[0] == dependent)
-    assert open_ == len(memory.doubts), SEED
+    assert open_ == len(memory.invalidations), SEED
     assert len(memory.decisions) <= 1
 
 
@@ -208,7 +208,7 @@ def test_whatever_happens_at_once_everybody_concerned_is_told_exactly_once(place
 CRASH = """
 import os, signal, sys
 import commonbook
-from commonbook.write.context import Desk
+from commonbook.write.context import WriteContext
 from commonbook.engines.disk.home_folder import HomeFolder
 place, old, new, where, point = *sys.argv[1:5], int(sys.argv[5])
 done = 0
@@ -221,7 +221,7 @@ def counted(real):
         return real(*args, **named)
     return instead
 if where == "rows":
-    Desk.log_memory = counted(Desk.log_memory)
+    WriteContext.log_memory = counted(WriteContext.log_memory)
 if where == "files":
     HomeFolder.put = counted(HomeFolder.put)
 commonbook.open(place).supersede(old, new, reason="the new price list")

@@ -301,7 +301,12 @@ def test_readers_see_the_notice_and_the_superseder_learns_nothing_of_what_it_may
     assert {one[0] for one in told(alice)} == {shown, through}
     assert {one[0] for one in told(bob)} == {hidden}
     assert {one.id for one in alice.dependents(old)} == {shown, through}
-    seen = (alice.dependents(old), alice.inbox(), alice.get(through).doubts, alice.log(space="team/_invalidations"))
+    seen = (
+        alice.dependents(old),
+        alice.inbox(),
+        alice.get(through).invalidations,
+        alice.log(space="team/_invalidations"),
+    )
     assert not [one for one in seen if hidden in str(one)]
     assert [one.path for one in alice.inbox().items if one.dependent.id == through] == [(old, None, through)]
     notices = alice.list(Filter(space="team/_invalidations")).items

@@ -192,7 +192,7 @@ def vector(text: str) -> Floats:
     return np.asarray(TABLE.embed([embedding_input(text)])[0])
 
 
-def likeness(before: Sequence[str], after: Sequence[str]) -> float:
+def similarity(before: Sequence[str], after: Sequence[str]) -> float:
     """The cosine between two windows, each the sum of its messages."""
     one, other = (np.sum([vector(text) for text in window], axis=0) for window in (before, after))
     return float(one @ other / max(np.linalg.norm(one) * np.linalg.norm(other), 1e-9))
@@ -211,13 +211,13 @@ def in_sessions(gap: timedelta) -> list[Message]:
 def test_sessions_that_are_days_apart_fall_as_they_were_held():
     messages = in_sessions(timedelta(days=3))
     held = [(1, 22, "gap"), (23, 44, "gap")]
-    assert cut(messages, likeness=likeness) == held
-    assert cut(messages, likeness=likeness, flush=True) == [*held, (45, 66, "flush")]
-    assert cut(messages, likeness=likeness, wait=timedelta(days=1)) == [*held, (45, 66, "gap")]
+    assert cut(messages, similarity=similarity) == held
+    assert cut(messages, similarity=similarity, flush=True) == [*held, (45, 66, "flush")]
+    assert cut(messages, similarity=similarity, wait=timedelta(days=1)) == [*held, (45, 66, "gap")]
 
 
 def test_without_their_gaps_they_fall_where_the_topic_shifts():
-    found = cut(in_sessions(timedelta(0)), likeness=likeness, flush=True)
+    found = cut(in_sessions(timedelta(0)), similarity=similarity, flush=True)
     assert [reason for *_, reason in found] == ["topic", "topic", "flush"]
     assert all(abs(last - seam) <= 2 for (_, last, _), seam in zip(found, (22, 44), strict=False))
     assert cut(in_sessions(timedelta(0)), flush=True) == [(1, 60, "size"), (61, 66, "flush")]
@@ -225,7 +225,7 @@ def test_without_their_gaps_they_fall_where_the_topic_shifts():
 
 def test_a_run_that_is_too_long_is_cut_at_its_weakest_seam():
     # A shift too faint to end a run by itself.
-    found = cut(in_sessions(timedelta(0)), likeness=likeness, flush=True, limits=Limits(messages=40, shift=0.9))
+    found = cut(in_sessions(timedelta(0)), similarity=similarity, flush=True, limits=Limits(messages=40, shift=0.9))
     assert [reason for *_, reason in found] == ["size", "size", "flush"]
     assert abs(found[0][1] - 22) <= 2
 
@@ -272,7 +272,7 @@ def test_runs_are_in_order_and_hold_each_message_once(said_so, limits, alike, wa
     for flush in (False, True):
         held = [
             seq
-            for run in segments(messages, now=now, likeness=alike, limits=limits, flush=flush)
+            for run in segments(messages, now=now, similarity=alike, limits=limits, flush=flush)
             for seq in seqs
             if run.first <= seq <= run.last
         ]
@@ -280,7 +280,7 @@ def test_runs_are_in_order_and_hold_each_message_once(said_so, limits, alike, wa
     assert held == seqs
     if wait == LATER:
         assert all(
-            run.reason != "flush" for run in segments(messages, now=now, likeness=alike, limits=limits, flush=True)
+            run.reason != "flush" for run in segments(messages, now=now, similarity=alike, limits=limits, flush=True)
         )
 
 
@@ -289,18 +289,18 @@ def test_runs_are_in_order_and_hold_each_message_once(said_so, limits, alike, wa
 def test_it_does_not_matter_in_how_many_steps_a_session_is_settled(said_so, limits, alike, data):
     messages = told(said_so)
     end = messages[-1].time if messages else START
-    once = segments(messages, now=end + LATER, likeness=alike, limits=limits)
+    once = segments(messages, now=end + LATER, similarity=alike, limits=limits)
     settled: list[Segment] = []
     for there in sorted(data.draw(st.lists(st.integers(1, max(len(messages), 1)), max_size=6))):
         known = messages[:there]
         # Any moment before the next message comes.
         now = messages[there].time if there < len(messages) else end
-        decided = segments(known, now=now, likeness=alike, limits=limits)
+        decided = segments(known, now=now, similarity=alike, limits=limits)
         assert decided == once[: len(decided)]
         unsettled = [message for message in known if not settled or message.seq > settled[-1].last]
-        settled += segments(unsettled, now=now, likeness=alike, limits=limits)
+        settled += segments(unsettled, now=now, similarity=alike, limits=limits)
     unsettled = [message for message in messages if not settled or message.seq > settled[-1].last]
-    assert settled + segments(unsettled, now=end + LATER, likeness=alike, limits=limits) == once
+    assert settled + segments(unsettled, now=end + LATER, similarity=alike, limits=limits) == once
 
 
 @given(CHATS, LIMITS, LIKENESSES)
@@ -308,7 +308,7 @@ def test_it_does_not_matter_in_how_many_steps_a_session_is_settled(said_so, limi
 def test_no_run_is_too_large_and_none_parts_what_belongs_together(said_so, limits, alike):
     messages = told(said_so)
     place = {message.seq: at for at, message in enumerate(messages)}
-    for run in segments(messages, now=START, likeness=alike, limits=limits, flush=True):
+    for run in segments(messages, now=START, similarity=alike, limits=limits, flush=True):
         first, after = place[run.first], place[run.last] + 1
         sizes = [tokens(message.text) for message in messages[first:after]]
         assert len(sizes) == 1 or (len(sizes) <= limits.messages and sum(sizes) <= limits.tokens)

@@ -130,7 +130,7 @@ class World:
         live = {
             one.id
             for one in messages
-            if not one.taken_back and (not one.episode or one.id in lines.get(one.episode, ()))
+            if not one.rewound_at and (not one.episode or one.id in lines.get(one.episode, ()))
         }
         for query in ("common word", ""):
             one, other = (book.recall(query, spaces="/", k=200, min_score=0).hits for book in self.books)

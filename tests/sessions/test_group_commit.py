@@ -19,7 +19,7 @@ from commonbook.errors import BadInput, Busy, DatabaseUnreachable
 from commonbook.sessions.group_commit import DEFERRED, Deferred, GroupCommit, RetryAlone
 
 
-class Desk:
+class Workplace:
     """Does what is asked for by answering with it; where it is stopped, it waits to be let go on."""
 
     def __init__(self) -> None:
@@ -70,14 +70,14 @@ def together() -> GroupCommit:
 
 
 @pytest.fixture
-def ctx() -> Iterator[Desk]:
-    made = Desk()
+def ctx() -> Iterator[Workplace]:
+    made = Workplace()
     yield made
     made.go_on()
 
 
 @pytest.fixture
-def going(together: GroupCommit, ctx: Desk) -> Iterator[Going]:
+def going(together: GroupCommit, ctx: Workplace) -> Iterator[Going]:
     """Let threads go, each when the one before has come to wait."""
     with ThreadPoolExecutor(50) as pool:
 
@@ -94,7 +94,7 @@ def going(together: GroupCommit, ctx: Desk) -> Iterator[Going]:
         ctx.go_on()
 
 
-def held(going: Going, ctx: Desk, *, place: str = "here") -> list[Future[str]]:
+def held(going: Going, ctx: Workplace, *, place: str = "here") -> list[Future[str]]:
     """Keep as many at it as go at once: two."""
     ctx.stop()
     futures = [going(name, place=place) for name in ("first", "second")]
@@ -316,8 +316,8 @@ def test_who_waits_behind_what_failed_goes_by_itself(going, ctx):
 
 
 def test_who_waits_for_what_is_taken_itself_keeps_nobody_from_the_same_place(together, going, ctx):
-    place: Desk = ctx
-    ctx.locked_session.add("stuck")
+    place: Workplace = ctx
+    ctx.held.add("stuck")
     reached, go_on = threading.Event(), threading.Event()
 
     def do(asked: Sequence[str], /, *, patient: bool, alone: bool) -> Sequence[str | Deferred]:

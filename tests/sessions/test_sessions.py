@@ -362,7 +362,7 @@ def test_what_is_taken_back_leaves_recall_and_episodes_and_the_log_keeps_it(plac
     assert len(book.history(episode)) == 2
     stored = book.messages("s").items
     assert [one.id for one in stored] == ids
-    assert [one.taken_back is not None for one in stored] == [False, True, True, True]
+    assert [one.rewound_at is not None for one in stored] == [False, True, True, True]
     assert book.settle("s").episodes == ()
     book.close()
     assert wrong_with(place) == []
@@ -376,7 +376,7 @@ def test_a_session_goes_on_after_a_rewind_with_the_next_number(place, open_book)
     book.append("s", batch[2:])
     book.rewind("s", 1)
     again = book.append("s", batch)
-    assert [(one.seq, one.new, one.taken_back) for one in again.messages] == [
+    assert [(one.seq, one.new, one.rewound) for one in again.messages] == [
         (1, False, False),
         (2, False, True),
         (3, False, True),
@@ -397,7 +397,7 @@ def test_a_rewind_is_told_by_number_or_by_id_and_twice_changes_nothing_more(plac
     assert [one.seq for one in book.rewind("s", 1)] == [2, 3]
     assert book.rewind("s", 1) == ()
     assert book.rewind("s", ids[3]) == ()
-    assert [one.taken_back is not None for one in book.messages("s").items] == [False, True, True, True]
+    assert [one.rewound_at is not None for one in book.messages("s").items] == [False, True, True, True]
     book.close()
     assert wrong_with(place) == []
 
@@ -430,7 +430,7 @@ def test_a_rewind_behind_the_end_or_to_a_strange_message_is_refused(book):
     with pytest.raises(NotFound):
         book.rewind("nobody", 0)
     assert book.rewind("s", 2) == ()
-    assert not any(one.taken_back for one in book.messages("s").items)
+    assert not any(one.rewound_at for one in book.messages("s").items)
 
 
 def test_a_rewind_takes_in_what_a_person_has_just_typed(home, open_book):
@@ -468,7 +468,7 @@ def test_a_rewind_of_an_episode_that_was_removed_by_hand_marks_the_messages(home
     (episode,) = book.settle("s").episodes
     file_of(book, episode).unlink()
     assert len(book.rewind("s", 1)) == 1
-    assert [one.taken_back is not None for one in book.messages("s").items] == [False, True]
+    assert [one.rewound_at is not None for one in book.messages("s").items] == [False, True]
 
 
 def test_a_rewind_over_several_episodes_leaves_those_before_it_alone(place, open_book, folder):

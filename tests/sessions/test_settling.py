@@ -436,7 +436,7 @@ def test_settling_goes_on_and_nothing_is_lost_when_topics_cannot_be_compared(tim
     def nonsense(_some, _others):
         raise RuntimeError("no vectors today")
 
-    monkeypatch.setattr(timed, "_likeness", nonsense)
+    monkeypatch.setattr(timed, "_similarity", nonsense)
     ids = [one.id for one in timed.append("s", [f"message {number}" for number in range(50)]).messages]
     clock.forward(hours=13)
     timed.work()

@@ -323,16 +323,16 @@ def wrong_with_fan_out(book: Book, source: str, copies: list[str], text: str) ->
 CRASH = """
 import os, signal, sys
 import commonbook
-from commonbook.sharing import propagate as following
+from commonbook.sharing import propagate
 place, source, point = sys.argv[1], sys.argv[2], int(sys.argv[3])
-real, done = following.taken_over, 0
-def taken_over(*args):
+real, done = propagate.overwrite_copy, 0
+def overwrite_copy(*args):
     global done
     done += 1
     if done == point:
         os.kill(os.getpid(), signal.SIGKILL)
     return real(*args)
-following.taken_over = taken_over
+propagate.overwrite_copy = overwrite_copy
 book = commonbook.open(place)
 book.edit(source, text="the second words")
 book.work()

@@ -174,7 +174,7 @@ class Log(NamedTuple):
 
     @property
     def live(self) -> list[Message]:
-        return [one for one in self.messages if one.taken_back is None]
+        return [one for one in self.messages if one.rewound_at is None]
 
 
 def logs_of(book: Book) -> dict[str, Log]:
@@ -218,7 +218,7 @@ def wrong_with(home: Path | str) -> list[str]:
     if len({id_ for _, id_ in held}) != len(held):
         wrong.append("a message stands in two episodes, or twice in one")
     for episode, id_ in held:
-        if id_ not in marked or marked[id_].episode != episode or marked[id_].taken_back:
+        if id_ not in marked or marked[id_].episode != episode or marked[id_].rewound_at:
             wrong.append(f"the episode {episode} tells {id_}, which it does not hold")
     # The index is made when somebody recalls: it has its own tests.
     return wrong + [one for one in crashing.look_at(home).wrong if ".commonbook/index" not in one]
@@ -254,7 +254,7 @@ def shape_of(home: Path | str) -> dict[str, Any]:
             "closed": session.closed is not None,
             "generation": session.generation,
             "messages": [
-                (one.text, one.taken_back is not None, order.index(one.episode) if one.episode else None)
+                (one.text, one.rewound_at is not None, order.index(one.episode) if one.episode else None)
                 for one in messages
             ],
         }

@@ -187,7 +187,7 @@ def everything(book: Book) -> dict[str, tuple[Session, list[Message]]]:
     found = {}
     for session in book.sessions(limit=1000):
         page = book.messages(session.id, limit=1000)
-        found[session.id] = (page.session, [one for one in page.items if one.taken_back is None])
+        found[session.id] = (page.session, [one for one in page.items if one.rewound_at is None])
     return found
 
 

@@ -122,10 +122,10 @@ class Model:
             return {}
         return {key: depth for key, depth in self.causes(id_).items() if key not in memory.decisions}
 
-    def doubts(self, id_: str) -> set[Key]:
+    def invalidations(self, id_: str) -> set[Key]:
         """What a memory is suspect for: by its own links, and by those of what it is a copy of."""
         memory = self.known[id_]
-        inherited = self.doubts(memory.source or "") if memory.tied else set()
+        inherited = self.invalidations(memory.source or "") if memory.tied else set()
         # Whoever supersedes something has nothing to fear from that itself.
         inherited = {key for key in inherited if key[1] != id_}
         return (set(self.causes(id_)) | inherited) - memory.decisions

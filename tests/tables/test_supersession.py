@@ -10,7 +10,7 @@ def answers(book: Book, old: str, copy: str, dependent: str) -> tuple[object, ..
     marked, copied = book.get(old), book.get(copy)
     recalled = {hit.memory for hit in book.recall("oil", spaces=["facts"]).hits}
     assert (marked.superseded_by is not None) == ("superseded" in marked.marks)
-    doubts = {cause.invalidating for cause in book.get(dependent).doubts}
+    doubts = {cause.invalidating for cause in book.get(dependent).invalidations}
     return marked.superseded_by, old in recalled, copied.freshness, copied.successor, doubts
 
 

@@ -57,6 +57,6 @@ class BookBase:
         """The space that is meant when none is named: asked for, of the project, or `personal`."""
         return settings_default_space.default_space(self._settings)
 
-    def _likeness(self, before: Sequence[str], after: Sequence[str]) -> float:
+    def _similarity(self, before: Sequence[str], after: Sequence[str]) -> float:
         """Compare two runs of texts; whoever has nothing to compare need not wait until recall is loaded."""
-        return self._recalls.likeness(before, after)
+        return self._recalls.similarity(before, after)

@@ -74,7 +74,7 @@ class SessionVerbs(BookBase):
         self._prefetcher.drop(old)
         context = self._context(space, None, tags)
         return sessions_switch.switch(
-            self._engines, self._actor, old, new, reason=reason, context=context, likeness=self._likeness
+            self._engines, self._actor, old, new, reason=reason, context=context, similarity=self._similarity
         )
 
     def rewind(self, session: str, after: int | str) -> tuple[Message, ...]:
@@ -85,11 +85,11 @@ class SessionVerbs(BookBase):
     def settle(self, session: str) -> SettleReport:
         """Make episodes of everything in a session that none holds yet."""
         read.require_readable(self._engines, self._actor, session)
-        return settling.settle(self._engines, self._actor, session, flush=True, likeness=self._likeness)
+        return settling.settle(self._engines, self._actor, session, flush=True, similarity=self._similarity)
 
     def close_session(self, session: str) -> SettleReport:
         """Settle everything and close a session; a later append opens it again."""
-        return sessions_switch.close(self._engines, self._actor, session, likeness=self._likeness)
+        return sessions_switch.close(self._engines, self._actor, session, similarity=self._similarity)
 
     def work(
         self,
@@ -105,7 +105,7 @@ class SessionVerbs(BookBase):
         if retry:
             worker.retry(self._engines, self._actor)
         until = None if seconds is None else self._engines.clock.now() + timedelta(seconds=seconds)
-        return worker.work(self._engines, self._actor, likeness=self._likeness, until=until, noticed=noticed)
+        return worker.work(self._engines, self._actor, similarity=self._similarity, until=until, noticed=noticed)
 
     @contextmanager
     def working(self, *, every: float = 1.0) -> Iterator[None]:

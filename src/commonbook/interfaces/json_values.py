@@ -89,7 +89,7 @@ def memory(said: Memory) -> dict[str, Any]:
         "freshness": said.freshness,
         "successor": said.successor,
         "shared": _shared(said.shared, said.source),
-        "doubts": [{**one._asdict(), "path": list(one.path)} for one in said.doubts],
+        "invalidations": [{**one._asdict(), "path": list(one.path)} for one in said.invalidations],
         "decisions": [{**one._asdict(), "at": format_time(one.at)} for one in said.decisions],
         "notice": _notice(said.notice),
     }
@@ -211,7 +211,7 @@ def captured(said: AppendReceipt) -> dict[str, Any]:
 
 def _appended(said: MessageReceipt) -> dict[str, Any]:
     told: dict[str, Any] = {"id": said.id, "seq": said.seq, "new": said.new, "masked": said.masked}
-    return {**told, "taken_back": True} if said.taken_back else told
+    return {**told, "rewound": True} if said.rewound else told
 
 
 def session(said: Session) -> dict[str, Any]:
@@ -246,7 +246,7 @@ def message(said: Message) -> dict[str, Any]:
         "client_id": said.client_id,
         "masked": said.masked,
         "episode": said.episode,
-        "taken_back": time_or_none(said.taken_back),
+        "rewound_at": time_or_none(said.rewound_at),
     }
 
 
@@ -262,7 +262,7 @@ def settled(said: SettleReport) -> dict[str, Any]:
 
 def rewound(session_id: str, taken: Iterable[Message]) -> dict[str, Any]:
     """Which messages were taken back."""
-    return {"session": session_id, "taken_back": [{"id": one.id, "seq": one.seq} for one in taken]}
+    return {"session": session_id, "rewound": [{"id": one.id, "seq": one.seq} for one in taken]}
 
 
 def worked(said: WorkReport) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class WorkContext(NamedTuple):
 
     engines: Engines
     actor: Actor
-    likeness: Similarity
+    similarity: Similarity
     out_of_time: Callable[[], bool]
     """A handler of long jobs asks this between steps; it must make progress before it stops."""
 
@@ -63,7 +63,7 @@ def work(
     engines: Engines,
     actor: Actor,
     *,
-    likeness: Similarity,
+    similarity: Similarity,
     until: datetime | None = None,
     noticed: Callable[[WorkReport], None] | None = None,
 ) -> int:
@@ -77,7 +77,7 @@ def work(
     def out_of_time() -> bool:
         return until is not None and engines.clock.now() >= until
 
-    context, count = WorkContext(engines, actor, likeness, out_of_time), 0
+    context, count = WorkContext(engines, actor, similarity, out_of_time), 0
     for kinds in _by_priority():
         # In most calls no job is due: this check does not need the write lock, taking a job does.
         if not _is_due(engines, actor, kinds):
@@ -139,7 +139,7 @@ def _record(tx: Transaction, job: Job, outcome: Outcome) -> None:
 
 
 def _settle_session(context: WorkContext, job: Job) -> Outcome:
-    settled = settle.settle(context.engines, context.actor, job.subject, flush=False, likeness=context.likeness)
+    settled = settle.settle(context.engines, context.actor, job.subject, flush=False, similarity=context.similarity)
     again_after = episode_boundaries.LIMITS.gap + _SETTLE_MARGIN if settled.unsettled else None
     return Outcome(again_after, settled)
 

@@ -59,7 +59,7 @@ def document_of(memory: Memory) -> Document:
         invalidated_id=notice.invalidated if notice else None,
         invalidating_id=notice.invalidating if notice else None,
         timestamp=notice.at if notice else None,
-        superseded_because=memory.because,
+        superseded_because=memory.supersede_reasons,
         invalidations_triaged=memory.decisions,
         links=tuple((link.relation, link.target, link.revision) for link in memory.links),
         revision=memory.revision,
@@ -117,7 +117,7 @@ def filled_from_file(memory: Memory, document: Document, *, same_id: bool) -> Me
         revision=document.revision or 1,
         version=document.version or 1,
         notice=notice_of(document),
-        because=document.superseded_because,
+        supersede_reasons=document.superseded_because,
         decisions=document.invalidations_triaged,
     )
 

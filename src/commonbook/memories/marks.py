@@ -45,7 +45,7 @@ def with_marks(
             marks.append("suspect")
         if is_outdated(memory, above.known):
             marks.append("source_changed")
-        said = memory._replace(marks=tuple(marks), superseded_by=successors.get(memory.id), doubts=doubts)
+        said = memory._replace(marks=tuple(marks), superseded_by=successors.get(memory.id), invalidations=doubts)
         shown.append(_standing(tx, allowed, said, stands[memory.id]) if memory.id in stands else said)
     return shown
 

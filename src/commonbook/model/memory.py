@@ -120,8 +120,8 @@ class Memory(NamedTuple):
     successor: str | None = None
     notice: Notice | None = None
     decisions: tuple[Decision, ...] = ()
-    because: tuple[SupersedeReason, ...] = ()
-    doubts: tuple[Invalidation, ...] = ()
+    supersede_reasons: tuple[SupersedeReason, ...] = ()
+    invalidations: tuple[Invalidation, ...] = ()
 
     @property
     def source(self) -> Link | None:

@@ -24,7 +24,7 @@ class NewMessage(NamedTuple):
 class Message(NamedTuple):
     """A message of a session: what was said, by whom, when, and where it is kept besides.
 
-    `episode` is the memory that holds it; None while it is unsettled. `taken_back` says when it was.
+    `episode` is the memory that holds it; None while it is unsettled. `rewound_at` says when a rewind took it back.
     """
 
     id: str
@@ -37,7 +37,7 @@ class Message(NamedTuple):
     client_id: str | None = None
     masked: int = 0
     episode: str | None = None
-    taken_back: datetime | None = None
+    rewound_at: datetime | None = None
 
 
 class Session(NamedTuple):
@@ -61,7 +61,7 @@ class MessageReceipt(NamedTuple):
     seq: int
     new: bool
     masked: int
-    taken_back: bool = False
+    rewound: bool = False
 
 
 class AppendReceipt(NamedTuple):

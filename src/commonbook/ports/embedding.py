@@ -13,7 +13,7 @@ class EmbeddingInput(NamedTuple):
     """A text to be embedded: as it stands, and the words of it that say something, each with its share."""
 
     text: str
-    bag: Mapping[str, float]
+    word_weights: Mapping[str, float]
 
 
 class Embedder(Protocol):

@@ -40,7 +40,7 @@ class RecallService(Protocol):
         """Return the passages that answer a question best; without a question, the newest."""
         ...
 
-    def likeness(self, some: Sequence[str], others: Sequence[str]) -> float:
+    def similarity(self, some: Sequence[str], others: Sequence[str]) -> float:
         """Return how alike two runs of texts are in meaning."""
         ...
 

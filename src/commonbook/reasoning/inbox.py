@@ -72,7 +72,9 @@ def _one(  # noqa: PLR0917 - one value from many
     now: datetime,
 ) -> InboxItem:
     superseding = named.get(said.invalidating)
-    reasons = [one.why for one in superseding.because if one.superseded == said.invalidated] if superseding else []
+    reasons = (
+        [one.why for one in superseding.supersede_reasons if one.superseded == said.invalidated] if superseding else []
+    )
     return InboxItem(
         id=notice.id,
         dependent=_mention(said.dependent, {dependent.id: dependent}, allowed),

@@ -171,7 +171,7 @@ def _reasons(ctx: WriteContext, causes: Iterable[Invalidation]) -> dict[tuple[st
     superseding = memories.get_headers_any_space(
         ctx.tx, ctx.spaces, sorted({cause.invalidating for cause in causes} - {DELETED})
     )
-    return {(one.superseded, memory.id): one.why for memory in superseding.values() for one in memory.because}
+    return {(one.superseded, memory.id): one.why for memory in superseding.values() for one in memory.supersede_reasons}
 
 
 def _notice(ctx: WriteContext, id_: str, memory: Memory, cause: Invalidation, why: str) -> Memory:

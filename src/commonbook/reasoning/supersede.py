@@ -45,8 +45,10 @@ def record_supersession(ctx: WriteContext, old: Memory, new: Memory, why: str) -
         return SupersedeReport(old.id, new.id, new=False, notified=0)
     link = Link(new.id, "supersedes", old.id, old.revision)
     link_checks.require_valid_links(ctx, new, [link])
-    because = tuple(one for one in new.because if one.superseded != old.id)
-    said = new._replace(links=(*new.links, link), because=(*because, SupersedeReason(old.id, why)) if why else because)
+    because = tuple(one for one in new.supersede_reasons if one.superseded != old.id)
+    said = new._replace(
+        links=(*new.links, link), supersede_reasons=(*because, SupersedeReason(old.id, why)) if why else because
+    )
     revise.store_revision(ctx, new, said, ["links"], how="supersede", superseded=old.id)
     if old.space.id != new.space.id:
         ctx.log(old.space, "superseded", (old.id,), by=new.id)
@@ -78,7 +80,7 @@ def _reinstate(ctx: WriteContext, *, old_id: str, by: str | None, looked: bool) 
         new = hand_edits.with_file_changes(ctx.acting_as(FILESYSTEM_ACTOR), outline, looked=looked)
         said = new._replace(
             links=tuple(one for one in new.links if (one.relation, one.target) != ("supersedes", old.id)),
-            because=tuple(one for one in new.because if one.superseded != old.id),
+            supersede_reasons=tuple(one for one in new.supersede_reasons if one.superseded != old.id),
         )
         revise.store_revision(ctx, new, said, ["links"], how="reinstate", superseded=old.id)
     readable = ctx.readable

@@ -222,7 +222,7 @@ class IndexUpdater:
     def _messages(self, tx: Reading, every: SpaceScope, ids: Sequence[str]) -> dict[str, _Made]:
         """Return the passages of those of these messages that no episode holds and nobody took back."""
         found = sessions.get_many(tx, every, ids)
-        open_ = [one for one in found.values() if one[0].episode is None and one[0].taken_back is None]
+        open_ = [one for one in found.values() if one[0].episode is None and one[0].rewound_at is None]
         tags = sessions.tags_of(tx, sorted({message.session for message, _ in open_}))
         known = self._known(tx, (message.text for message, _ in open_))
         return {

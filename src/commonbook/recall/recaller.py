@@ -133,7 +133,7 @@ class Recaller:
             )
         return found
 
-    def likeness(self, some: Sequence[str], others: Sequence[str]) -> float:
+    def similarity(self, some: Sequence[str], others: Sequence[str]) -> float:
         """Return how alike two runs of texts are in meaning: the cosine of what each holds in all."""
         one, other = (np.sum([self._meaning(text) for text in texts], axis=0) for texts in (some, others))
         lengths = float(np.linalg.norm(one) * np.linalg.norm(other))

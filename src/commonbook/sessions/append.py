@@ -205,10 +205,8 @@ def _append(
             error.item = at
             raise error
         settled = settled and message.episode is not None
-        taken_back = message.taken_back is not None
-        receipts.append(
-            MessageReceipt(message.id, message.seq, new=False, masked=message.masked, taken_back=taken_back)
-        )
+        rewound = message.rewound_at is not None
+        receipts.append(MessageReceipt(message.id, message.seq, new=False, masked=message.masked, rewound=rewound))
     if fresh:
         _store(ctx, session, list(fresh.values()))
     return AppendReceipt(session.id, tuple(receipts), settled=settled)

@@ -65,12 +65,12 @@ def segments(
     messages: Sequence[Message],
     *,
     now: datetime,
-    likeness: Likeness | None = None,
+    similarity: Likeness | None = None,
     limits: Limits = LIMITS,
     flush: bool = False,
 ) -> list[Segment]:
     """Return the runs that are decided, in order: all messages with `flush`, else those before the open run."""
-    chat = _Chat(messages, likeness, limits)
+    chat = _Chat(messages, similarity, limits)
     found: list[Segment] = []
     start = 0
     while start < len(messages):
@@ -108,9 +108,9 @@ def _waits(message: Message) -> bool:
 class _Chat:
     """The messages, with what is computed only once for each."""
 
-    def __init__(self, messages: Sequence[Message], likeness: Likeness | None, limits: Limits) -> None:
+    def __init__(self, messages: Sequence[Message], similarity: Likeness | None, limits: Limits) -> None:
         self._messages: Final = messages
-        self._likeness: Final = likeness
+        self._similarity: Final = similarity
         self._limits: Final = limits
         self._tokens: Final = [tokens(message.text) for message in messages]
         self._seams: Final[dict[int, float]] = {}
@@ -153,7 +153,7 @@ class _Chat:
 
     def _shift(self, start: int, end: int) -> int | None:
         """Return the first place where the topic shifts, if there is one."""
-        if self._likeness is None:
+        if self._similarity is None:
             return None
         window, reach = self._limits.window, self._limits.reach
         for at in range(start + window, end - window - reach + 1):
@@ -176,7 +176,7 @@ class _Chat:
         window = self._limits.window
         middle = start + max((end - start) // 2, window)
         seen = [place for place in places_left if middle < place <= end + 1 - window]
-        if self._likeness is None or not seen:
+        if self._similarity is None or not seen:
             return places_left[-1]
         return min(reversed(seen), key=self._seam)
 
@@ -185,9 +185,9 @@ class _Chat:
 
     def _seam(self, at: int) -> float:
         """Return how alike the windows before and after a place are."""
-        if at not in self._seams and self._likeness is not None:
+        if at not in self._seams and self._similarity is not None:
             window = self._limits.window
             before = [message.text for message in self._messages[at - window : at]]
             after = [message.text for message in self._messages[at : at + window]]
-            self._seams[at] = self._likeness(before, after)
+            self._seams[at] = self._similarity(before, after)
         return self._seams[at]

@@ -38,7 +38,7 @@ class _Moved(Exception):
     """Messages came or went after the plan was made."""
 
 
-def settle(engines: Engines, actor: Actor, session_id: str, *, flush: bool, likeness: Similarity) -> SettleReport:
+def settle(engines: Engines, actor: Actor, session_id: str, *, flush: bool, similarity: Similarity) -> SettleReport:
     """Make episodes of what is decided; with `flush`, of everything that is open."""
 
     def operation(ctx: WriteContext, plan: Plan | None) -> SettleReport:
@@ -50,14 +50,14 @@ def settle(engines: Engines, actor: Actor, session_id: str, *, flush: bool, like
         made = make_episodes(ctx, session, plan)
         return SettleReport(session_id, made, sessions.count_open(ctx.tx, session.space.id, session.id))
 
-    return with_plan(engines, actor, session_id, likeness, operation, flush=flush)
+    return with_plan(engines, actor, session_id, similarity, operation, flush=flush)
 
 
 def with_plan(
     engines: Engines,
     actor: Actor,
     session_id: str,
-    likeness: Similarity,
+    similarity: Similarity,
     operation: Callable[[WriteContext, Plan | None], Result],
     *,
     flush: bool,
@@ -73,22 +73,24 @@ def with_plan(
         return operation(ctx, _checked(ctx, session_id, plan, last=last))
 
     for _ in range(_TRIES - 1):
-        plan = _plan(engines, actor, session_id, likeness, flush=flush)
+        plan = _plan(engines, actor, session_id, similarity, flush=flush)
         with suppress(_Moved):
             return write(engines, actor, partial(whole, plan=plan, last=False))
     return write(
-        engines, actor, partial(whole, plan=_plan(engines, actor, session_id, likeness, flush=flush), last=True)
+        engines, actor, partial(whole, plan=_plan(engines, actor, session_id, similarity, flush=flush), last=True)
     )
 
 
 @retry_read
-def _plan(engines: Engines, actor: Actor, session_id: str, likeness: Similarity, *, flush: bool) -> Plan | None:
+def _plan(engines: Engines, actor: Actor, session_id: str, similarity: Similarity, *, flush: bool) -> Plan | None:
     with engines.db.reading() as tx:
         session = sessions.find(tx, permissions.writable(tx, actor, spaces.get_all(tx)), session_id)
         if session is None:
             return None
         found = sessions.unsettled(tx, session)
-    runs = episode_boundaries.segments(_for_boundary(found), now=engines.clock.now(), likeness=likeness, flush=flush)
+    runs = episode_boundaries.segments(
+        _for_boundary(found), now=engines.clock.now(), similarity=similarity, flush=flush
+    )
     return Plan(tuple(runs), tuple(message.seq for message in found) if flush else None)
 
 

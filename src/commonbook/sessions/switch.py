@@ -26,7 +26,7 @@ REASONS: Final[tuple[str, ...]] = get_args(Reason)
 
 
 def switch(
-    engines: Engines, actor: Actor, old: str, new: str, *, reason: str, context: Context, likeness: Similarity
+    engines: Engines, actor: Actor, old: str, new: str, *, reason: str, context: Context, similarity: Similarity
 ) -> SettleReport:
     """Settle what is open in the old session, under its own name, and begin or resume the new one, in one step."""
     old, new = validation.validate_session_id(old), validation.validate_session_id(new)
@@ -46,7 +46,7 @@ def switch(
         ctx.log(before.space, "session.switch", (), session=old, to=new, reason=reason)
         return SettleReport(old, made, sessions.count_open(ctx.tx, before.space.id, old))
 
-    return settle.with_plan(engines, actor, old, likeness, operation, flush=True, also=(new,))
+    return settle.with_plan(engines, actor, old, similarity, operation, flush=True, also=(new,))
 
 
 def _inherited(context: Context, before: Session) -> Context:
@@ -123,7 +123,7 @@ def _leave_episode(ctx: WriteContext, episode: str, gone: frozenset[str], *, loo
         revise.delete(ctx, memory, how="rewind")
 
 
-def close(engines: Engines, actor: Actor, session_id: str, *, likeness: Similarity) -> SettleReport:
+def close(engines: Engines, actor: Actor, session_id: str, *, similarity: Similarity) -> SettleReport:
     """Settle what is open, and close the session; a later append opens it again."""
 
     def operation(ctx: WriteContext, plan: settle.Plan | None) -> SettleReport:
@@ -134,4 +134,6 @@ def close(engines: Engines, actor: Actor, session_id: str, *, likeness: Similari
             ctx.log(session.space, "session.close", (), session=session.id)
         return SettleReport(session.id, made, sessions.count_open(ctx.tx, session.space.id, session.id))
 
-    return settle.with_plan(engines, actor, validation.validate_session_id(session_id), likeness, operation, flush=True)
+    return settle.with_plan(
+        engines, actor, validation.validate_session_id(session_id), similarity, operation, flush=True
+    )

@@ -64,7 +64,7 @@ def _copy(ctx: WriteContext, source: Memory, to: Space, refresh: str) -> Memory:
         session=None,
         shared=CopyInfo(refresh, source.root, ctx.actor.principal, ctx.tx.now, own=1),
         decisions=(),
-        because=(),
+        supersede_reasons=(),
     )
 
 

@@ -417,11 +417,11 @@ def _values(memory: Memory) -> dict[str, object]:
 
 def _judged(memory: Memory) -> str | None:
     """Write what a memory says of doubts, as its file does; most say nothing."""
-    if memory.notice is None and not memory.decisions and not memory.because:
+    if memory.notice is None and not memory.decisions and not memory.supersede_reasons:
         return None
     notice = [*memory.notice[:3], format_time(memory.notice.at)] if memory.notice else None
     decisions = [front_matter.decision_line(one) for one in memory.decisions]
-    return json.dumps([notice, decisions, memory.because], ensure_ascii=False)
+    return json.dumps([notice, decisions, memory.supersede_reasons], ensure_ascii=False)
 
 
 def _memory(row: Row, spaces: SpaceScope) -> Memory:
@@ -465,7 +465,7 @@ def _memory(row: Row, spaces: SpaceScope) -> Memory:
     return memory._replace(
         notice=Notice(notice[0], notice[1], notice[2], parse_time(notice[3])) if notice else None,
         decisions=tuple(front_matter.decision_of(line) for line in decisions),
-        because=tuple(SupersedeReason(*one) for one in because),
+        supersede_reasons=tuple(SupersedeReason(*one) for one in because),
     )
 
 

@@ -403,7 +403,7 @@ def rewind(tx: Transaction, session: Session, *, after: int) -> list[Message]:
         session=session.id,
         after=after,
     )
-    return [_message(row)._replace(taken_back=tx.now) for row in rows]
+    return [_message(row)._replace(rewound_at=tx.now) for row in rows]
 
 
 # --- rows and values
@@ -438,5 +438,5 @@ def _message(row: Sequence[Any]) -> Message:
         client_id=client_id,
         masked=masked,
         episode=episode,
-        taken_back=parse_time(taken_back) if taken_back else None,
+        rewound_at=parse_time(taken_back) if taken_back else None,
     )

@@ -66,7 +66,9 @@ def delete(ctx: WriteContext, memory: Memory, *, how: str) -> None:
 def _with_reasons(memory: Memory) -> Memory:
     """Return a memory without reasons for superseding what it supersedes no longer."""
     superseded = {link.target for link in memory.links if link.relation == "supersedes"}
-    return memory._replace(because=tuple(one for one in memory.because if one.superseded in superseded))
+    return memory._replace(
+        supersede_reasons=tuple(one for one in memory.supersede_reasons if one.superseded in superseded)
+    )
 
 
 def _tied(ctx: WriteContext, old: Memory, new: Memory) -> Memory:

@@ -226,14 +226,14 @@ import sys
 from commonbook.engines.process.clock import SystemClock
 from commonbook.engines.postgres.database import PostgresDatabase
 from commonbook.engines.postgres.migrations import MIGRATIONS
-from commonbook.engines.postgres.pipeline import Pipe
-from commonbook.engines.postgres.sql_dialect import translated
+from commonbook.engines.postgres.pipeline import Pipeline
+from commonbook.engines.postgres.sql_dialect import translate
 
-def story(tx):
+def operation(tx):
     tx.run_many("INSERT INTO kept (a) VALUES (:a)", [{"a": 1}, {"a": 1}])
     raise SystemExit(3)
 
-PostgresDatabase(sys.argv[1], migrations=MIGRATIONS, clock=SystemClock(), busy_seconds=5).write(story)
+PostgresDatabase(sys.argv[1], migrations=MIGRATIONS, clock=SystemClock(), busy_seconds=5).write(operation)
 """
 
 

@@ -400,7 +400,7 @@ def test_a_process_that_ends_leaves_a_graph_to_the_server(place, graphs, exact):
     program = (
         "import sys; from tests.support.index_worlds import *; from tests.engines.postgres.test_hnsw import *\n"
         "index = opened(sys.argv[1], graph_above=300); add(index, [entry(8_000)])\n"
-        "there = lambda: len(psycopg.connect(sys.argv[1], autocommit=True).execute(postgres_graph._ANY).fetchall())\n"
+        "there = lambda: len(psycopg.connect(sys.argv[1], autocommit=True).execute(hnsw._ANY).fetchall())\n"
         "eventually(there, 1)\n"
     )
     with reader(place):

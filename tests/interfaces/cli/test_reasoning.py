@@ -114,7 +114,7 @@ def test_a_reflection_is_a_memory_that_names_what_it_is_on(cli):
         ("reflects_on", one),
         ("reflects_on", two),
     ]
-    assert (shown["doubts"], shown["decisions"], shown["notice"]) == ([], [], None)
+    assert (shown["invalidations"], shown["decisions"], shown["notice"]) == ([], [], None)
     assert cli("reflect", "read", "--on", one, "-", "--json", stdin=b"").code == 2
     read = cli("reflect", "-", "--on", one, "--json", stdin="gelesen 🍵".encode()).json["id"]
     assert cli("show", read, "--json").json["text"] == "gelesen 🍵"
@@ -232,7 +232,7 @@ def test_two_successors_are_two_causes(world, cli):
     supersede(cli, world.r1, world.r2)
     supersede(cli, world.r1, other)
     assert told(cli) == {world.m1: 2, world.m2: 2}
-    doubts = cli("show", world.m1, "--json").json["doubts"]
+    doubts = cli("show", world.m1, "--json").json["invalidations"]
     assert {one["invalidating"] for one in doubts} == {world.r2, other}
 
 
@@ -252,7 +252,7 @@ def test_a_deletion_tells_too(world, cli):
     (notice,) = inbox(cli, "--space", "a")
     assert (notice["invalidating"], notice["invalidated"]["id"], notice["reason"]) == (None, world.r1, "")
     assert INSTANT.match(notice["invalidated"]["deleted"])
-    assert cli("show", world.m1, "--json").json["doubts"] == [
+    assert cli("show", world.m1, "--json").json["invalidations"] == [
         {"invalidated": world.r1, "invalidating": "deleted", "depth": 1, "path": [world.r1, world.m1]}
     ]
     assert f"{world.r1} was deleted" in cli("show", world.m1).out
@@ -360,7 +360,7 @@ def test_what_was_kept_is_no_longer_in_doubt_and_says_why(world, cli):
         "path": cli("show", world.m1, "--json").json["path"],
     }  # fmt: skip
     shown = cli("show", world.m1, "--json").json
-    assert (shown["marks"], shown["doubts"]) == ([], [])
+    assert (shown["marks"], shown["invalidations"]) == ([], [])
     (decision,) = shown["decisions"]
     assert INSTANT.match(decision.pop("at"))
     assert decision == {
@@ -623,7 +623,7 @@ def test_each_cause_is_decided_by_itself(doubtful, cli, terminal):
     supersede(cli, doubtful.r1, other)
     seen = terminal("inbox", "--space", "a", typed="k\n\nn\n").plain
     assert "1 decided" in seen
-    (left,) = cli("show", doubtful.m1, "--json").json["doubts"]
+    (left,) = cli("show", doubtful.m1, "--json").json["invalidations"]
     assert [one["invalidating"]["id"] for one in inbox(cli) if one["space"] == "a"] == [left["invalidating"]]
 
 

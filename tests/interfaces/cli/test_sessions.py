@@ -20,7 +20,7 @@ from tests.interfaces.cli.test_terminal import terminal
 
 __all__ = ["cli", "terminal"]
 
-MESSAGE = {"id", "seq", "role", "author", "text", "time", "client_id", "masked", "episode", "taken_back"}
+MESSAGE = {"id", "seq", "role", "author", "text", "time", "client_id", "masked", "episode", "rewound_at"}
 SESSION = {"id", "space", "parent", "tags", "created", "closed", "generation", "messages", "unsettled"}
 KEY = "sk-ant-api03-" + "a" * 80
 
@@ -180,7 +180,7 @@ def test_a_repeat_of_what_was_taken_back_says_so(cli):
     cli("session", "append", "s1", "two", "--client-id", "c2")
     cli("session", "rewind", "s1", "1")
     (again,) = cli("session", "append", "s1", "two", "--client-id", "c2", "--json").json["messages"]
-    assert (again["new"], again["taken_back"]) == (False, True)
+    assert (again["new"], again["rewound"]) == (False, True)
     assert "taken back" in cli("session", "append", "s1", "two", "--client-id", "c2").err
 
 
@@ -203,11 +203,11 @@ def test_rewind_takes_back_by_number_and_by_id(cli):
     given = lines(*({"text": f"message {number}"} for number in range(1, 5)))
     ids = [one["id"] for one in cli("session", "append", "s1", "-", "--json", stdin=given).json["messages"]]
     said = cli("session", "rewind", "s1", "3", "--json").json
-    assert said == {"session": "s1", "taken_back": [{"id": ids[3], "seq": 4}]}
+    assert said == {"session": "s1", "rewound": [{"id": ids[3], "seq": 4}]}
     said = cli("session", "rewind", "s1", ids[1].upper(), "--json").json
-    assert [one["seq"] for one in said["taken_back"]] == [3]
+    assert [one["seq"] for one in said["rewound"]] == [3]
     shown = cli("session", "show", "s1", "--json").json["messages"]
-    assert [one["taken_back"] is not None for one in shown] == [False, False, True, True]
+    assert [one["rewound_at"] is not None for one in shown] == [False, False, True, True]
 
 
 def test_flush_and_close_make_episodes_that_show_names(cli):

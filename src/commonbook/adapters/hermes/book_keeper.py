@@ -341,7 +341,7 @@ def _last_kept(book: Book, session: str, after: str | None, gone: Collection[str
     for one in _messages(book, session):
         if after is not None and after in (one.client_id, one.id):
             number, behind = one.seq, []
-        elif one.taken_back is None:
+        elif one.rewound_at is None:
             behind.append(one.client_id or one.id)
     if (after is not None and not number) or not set(behind) <= set(gone):
         raise Conflict("other things were said meanwhile", fix="take it back by hand: `commonbook session rewind`")

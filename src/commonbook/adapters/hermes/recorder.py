@@ -337,7 +337,7 @@ class Recorder:
         known = [
             KnownTurn(transcript_diff.mark(one.role, one.text), (one.client_id or one.id,))
             for one in found.messages
-            if one.taken_back is None
+            if one.rewound_at is None
         ]
         known += [KnownTurn(transcript_diff.mark(one.role, one.text), (one.client_id,)) for one in found.under_way]
         if found.session is None:

@@ -109,14 +109,14 @@ class StaticTable:
 
     def embed(self, texts: Sequence[EmbeddingInput], *, patient: bool = False) -> Floats:  # noqa: ARG002 - it never waits
         """Return the sum of each text's word vectors, times their weights; its length says how much the text holds."""
-        words = list(dict.fromkeys(word for text in texts for word in text.bag))
+        words = list(dict.fromkeys(word for text in texts for word in text.word_weights))
         place = {word: at for at, word in enumerate(words)}
         known = self.vectors(words)
         out = np.zeros((len(texts), self.dimensions), np.float32)
         for row, text in zip(out, texts, strict=True):
-            if text.bag:
-                weights = np.fromiter(text.bag.values(), np.float32, len(text.bag))
-                row[:] = np.einsum("i,ij->j", weights, known[[place[word] for word in text.bag]])
+            if text.word_weights:
+                weights = np.fromiter(text.word_weights.values(), np.float32, len(text.word_weights))
+                row[:] = np.einsum("i,ij->j", weights, known[[place[word] for word in text.word_weights]])
         return out
 
     def near(self, word: str) -> tuple[tuple[str, float], ...]:

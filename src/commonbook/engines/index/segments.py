@@ -242,11 +242,13 @@ def build(entries: Iterable[IndexedPassage], *, killed: Hashes, dimensions: int)
     arrays["ids"] = np.frombuffer(b"".join(ids), np.uint8)
     arrays["id_start"] = _starts([len(one) for one in ids])
     bags = [{**entry.terms, **{tag_term(tag): 1 for tag in entry.tags}} for entry in entries]
-    arrays["entry_start"] = _starts([len(bag) for bag in bags])
-    hashes = np.array([hashed(term) for bag in bags for term in bag], np.uint64)
+    arrays["entry_start"] = _starts([len(word_weights) for word_weights in bags])
+    hashes = np.array([hashed(term) for word_weights in bags for term in word_weights], np.uint64)
     arrays["term"], places_of = np.unique(hashes, return_inverse=True)
     arrays["entry_term"] = places_of.astype(np.uint32)
-    arrays["entry_count"] = np.array([min(count, 65535) for bag in bags for count in bag.values()], np.uint16)
+    arrays["entry_count"] = np.array(
+        [min(count, 65535) for word_weights in bags for count in word_weights.values()], np.uint16
+    )
     vectors = np.zeros((len(entries), dimensions), np.float32)
     for row, entry in zip(vectors, entries, strict=True):
         if entry.vector is not None and len(entry.vector) == dimensions:

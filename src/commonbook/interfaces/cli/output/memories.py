@@ -47,7 +47,7 @@ def _about(
     yield "tags", ", ".join(said.tags)
     yield "marks", (", ".join(said.marks), _colour(said))
     yield "superseded by", said.superseded_by or ""
-    if said.doubts or said.decisions:
+    if said.invalidations or said.decisions:
         from commonbook.interfaces.cli.output import reasoning
 
         yield from reasoning.reasons(out, said, titles)

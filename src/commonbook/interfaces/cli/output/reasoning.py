@@ -100,7 +100,7 @@ def _dependent(out: Output, id_: str | None, said: Dependent | None) -> tuple[Ce
 
 def titles_in(book: Book, memory: Memory) -> dict[str, str]:
     """Return the titles of what a memory's doubts and decisions name, as far as one may read it."""
-    reasons: tuple[Invalidation | Decision, ...] = (*memory.doubts, *memory.decisions)
+    reasons: tuple[Invalidation | Decision, ...] = (*memory.invalidations, *memory.decisions)
     return titles(book, {id_ for one in reasons for id_ in one.key})
 
 
@@ -115,7 +115,7 @@ def titles(book: Book, ids: Iterable[str]) -> dict[str, str]:
 
 def reasons(out: Output, said: Memory, known: Mapping[str, str]) -> Iterator[tuple[str, Cell]]:
     """Yield why a memory is suspect, and what was decided about it before."""
-    for cause in said.doubts:
+    for cause in said.invalidations:
         yield "suspect, since", (_what_happened(out, cause.invalidated, cause.invalidating, known), "red")
         yield "by the path", " <- ".join(out.name(id_) if id_ else "…" for id_ in cause.path)
     for one in said.decisions:

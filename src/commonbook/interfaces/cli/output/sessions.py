@@ -27,7 +27,7 @@ def captured(out: Output, said: AppendReceipt) -> None:
         out.note(f"note: {_counted(repeats, 'message')} had been sent before")
     if masked := sum(one.masked for one in said.messages):
         out.note(f"note: {_counted(masked, 'secret')} {'was' if masked == 1 else 'were'} masked")
-    if gone := [one.seq for one in said.messages if one.taken_back]:
+    if gone := [one.seq for one in said.messages if one.rewound]:
         out.note(f"note: {_counted(len(gone), 'message')} had been taken back and stays so{_numbers(gone)}")
 
 
@@ -61,7 +61,7 @@ def messages(out: Output, said: MessagePage) -> None:
     out.styled(_about(out, said.session))
     kept: str | None = ""
     for one in said.items:
-        if one.taken_back is None and one.episode != kept:
+        if one.rewound_at is None and one.episode != kept:
             kept = one.episode
             out.line("")
             out.line(f"- episode {out.name(kept)}" if kept else "- not in an episode yet", "dim")
@@ -82,19 +82,19 @@ def _about(out: Output, said: Session) -> Iterator[_Phrase]:
 
 
 def _message(out: Output, said: Message) -> None:
-    gone = said.taken_back is not None
+    gone = said.rewound_at is not None
     out.styled(_heading(out, said))
     out.styled([(said.text.strip("\r\n"), "dim" if gone else "")], indent=_INDENT)
 
 
 def _heading(out: Output, said: Message) -> Iterator[_Phrase]:
     voice = _VOICES.get(said.role, _OTHER_VOICE)
-    yield one_line(said.author), "dim" if said.taken_back else voice
+    yield one_line(said.author), "dim" if said.rewound_at else voice
     if said.role not in said.author.split(":"):
         yield f" ({said.role})", "dim"
     yield f"  {out.moment(said.time)}  {said.seq}", "dim"
-    if said.taken_back is not None:
-        yield f"  taken back {out.moment(said.taken_back)}", "yellow"
+    if said.rewound_at is not None:
+        yield f"  taken back {out.moment(said.rewound_at)}", "yellow"
 
 
 def sessions(out: Output, said: Sequence[Session]) -> None:
