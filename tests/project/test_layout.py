@@ -1,0 +1,70 @@
+"""The layout of the packages: no import cycle, and no module or folder that grows without bound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import grimp
+import pytest
+
+import commonbook
+
+ROOT = Path(commonbook.__file__).parent
+MAX_MODULES_IN_A_FOLDER = 20
+MAX_LINES_OF_A_MODULE = 500
+MAX_IMPORTS_OF_A_MODULE = 20
+COMPOSITION_ROOT = "commonbook.compose.book"
+
+
+@pytest.fixture(scope="module")
+def graph() -> grimp.ImportGraph:
+    """Who imports whom, by imports inside functions and for type checkers too."""
+    return grimp.build_graph("commonbook", cache_dir=None)
+
+
+def imports_of(graph: grimp.ImportGraph) -> dict[str, set[str]]:
+    return {module: set(graph.find_modules_directly_imported_by(module)) for module in graph.modules}
+
+
+def without_leaves(imports: dict[str, set[str]]) -> dict[str, set[str]]:
+    """Leave out modules that import nothing that is left, again and again: a rest is a cycle, or leads to one."""
+    left = dict(imports)
+    while leaves := [module for module, imported in left.items() if not imported & left.keys()]:
+        for module in leaves:
+            del left[module]
+    return left
+
+
+def test_no_module_imports_itself_through_others(graph):
+    assert not without_leaves(imports_of(graph))
+
+
+def test_a_cycle_would_be_found(graph):
+    imports = imports_of(graph)
+    imports["commonbook.errors"] = {"commonbook.book.book"}
+    assert {"commonbook.errors", "commonbook.book.book"} <= without_leaves(imports).keys()
+
+
+def test_no_module_but_the_composition_root_imports_more_than_twenty(graph):
+    crowded = {
+        module: len(found) for module, found in imports_of(graph).items() if len(found) > MAX_IMPORTS_OF_A_MODULE
+    }
+    assert crowded.keys() <= {COMPOSITION_ROOT}
+
+
+def test_no_folder_has_more_than_twenty_modules():
+    folders = [folder for folder in (ROOT, *ROOT.rglob("*")) if folder.is_dir()]
+    counts = {str(folder.relative_to(ROOT)): len(list(folder.glob("*.py"))) for folder in folders}
+    assert {folder: count for folder, count in counts.items() if count > MAX_MODULES_IN_A_FOLDER} == {}
+
+
+def test_no_module_has_more_than_five_hundred_lines():
+    lines = {
+        str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in ROOT.rglob("*.py")
+    }
+    assert {path: count for path, count in lines.items() if count > MAX_LINES_OF_A_MODULE} == {}
+
+
+def test_every_package_of_the_source_says_what_it_is_for():
+    packages = list(ROOT.rglob("__init__.py"))
+    assert [path for path in packages if not path.read_text(encoding="utf-8").startswith('"""')] == []
