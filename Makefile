@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEV := $(VENV)/.dev-ready
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest --quiet -n $(WORKERS)
@@ -21,7 +22,7 @@ help:  ## Show the targets
 run: $(READY)  ## Take a guided tour in a temporary home
 	@$(BIN)/python tools/tour.py
 
-test: $(READY)  ## Run every test (ARGS="-k words" for some)
+test: $(DEV)  ## Run every test (ARGS="-k words" for some)
 	@tools/system-packages
 	@$(PYTEST) $(ARGS)
 
@@ -31,18 +32,19 @@ check: lint  ## Lint and the fast tests, on SQLite
 check-models:  ## Test the embedder on sentence-transformers, with torch (1.5 GB, in .venv-models)
 	@tools/check-models $(PYTHON) $(ARGS)
 
-lint: $(READY)  ## Rules, format, types and import arrows
+lint: $(DEV)  ## Rules, format, types, import arrows and words
 	@$(BIN)/ruff check --quiet --output-format concise .
 	@$(BIN)/ruff format --quiet --check . || { echo "make format puts the files right" >&2; exit 1; }
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/python tools/check_style.py
+	@$(BIN)/python tools/check_words.py
 	@out=$$($(BIN)/lint-imports --no-logo 2>&1) || { printf '%s\n' "$$out" >&2; exit 1; }
 
-format: $(READY)  ## Format the code, and mend what ruff can
+format: $(DEV)  ## Format the code, and mend what ruff can
 	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format --quiet .
 
-bench: $(READY)  ## Measure, each figure beside its reference
+bench: $(DEV)  ## Measure, each figure beside its reference
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 constraints:  ## Pin the newest versions that the project allows
@@ -58,5 +60,10 @@ $(READY): pyproject.toml constraints.txt
 	@echo "Making $(VENV), once ..." >&2
 	@$(PYTHON) -m venv --clear $(VENV) || \
 	  { echo "on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@$(PIP) install --root-user-action=ignore --constraint constraints.txt --editable .
+	@touch $@
+
+$(DEV): $(READY)
+	@echo "Adding what the tests and linters need, once ..." >&2
 	@$(PIP) install --root-user-action=ignore --constraint constraints.txt --editable '.[dev]'
 	@touch $@
