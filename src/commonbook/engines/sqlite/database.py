@@ -1,4 +1,7 @@
-"""The embedded database: one file, one writer at a time, any number of readers and processes."""
+"""The Database port on SQLite in WAL mode: one file, one writer at a time, any number of readers and processes.
+
+A fair file lock serializes the writers of all processes before SQLite's own lock.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,14 @@ from commonbook.model.reports import Change
 from commonbook.ports.database import Result, Row, Transaction
 from commonbook.ports.keys import Clock
 
-_CLOSING_WAIT: Final = 2.0
-_NAME: Final = re.compile(r":([a-z_]+)")
+_CLOSE_LOCK_SECONDS: Final = 2.0
+_PARAMETER: Final = re.compile(r":([a-z_]+)")
 
 
 class SqliteDatabase:
-    """The Database port on SQLite in WAL mode, with a lock file before the writing transaction.
+    """The Database port on SQLite in WAL mode, with a lock file before the write transaction.
 
-    SQLite's own lock is neither fair nor patient: sixteen writers of 20 ms give "database is locked".
+    SQLite's own lock is neither fair nor patient: of sixteen writers of 20 ms each, some get "database is locked".
     Behind `write.lock` there is only ever one writer, so SQLite never has to refuse one.
     """
 
@@ -42,11 +45,11 @@ class SqliteDatabase:
         self._readers: list[sqlite3.Connection] = []
         self._writer: sqlite3.Connection | None = None
         self._durable = True
-        self._owner: int | None = None
+        self._owner_thread: int | None = None
         self._closed = False
         self._gate = Gate(self._close_all)
-        with _typed(path):
-            self._prepare()
+        with _translated_errors(path):
+            self._open()
 
     @property
     def schema(self) -> int:
@@ -54,7 +57,7 @@ class SqliteDatabase:
         return len(self._migrations)
 
     def damage(self) -> list[str]:
-        """Return what SQLite itself finds broken."""
+        """Return the faults that SQLite's integrity check reports."""
         with self.reading() as tx:
             return [fault for (fault,) in tx.rows("PRAGMA integrity_check(20)") if fault != "ok"]
 
@@ -62,8 +65,8 @@ class SqliteDatabase:
 
     @contextmanager
     def reading(self) -> Iterator[SqliteReading]:
-        """Open a consistent view of what is committed now."""
-        with _typed(self._path), self._gate.inside():
+        """Open a consistent snapshot of the committed state."""
+        with _translated_errors(self._path), self._gate.inside():
             connection = self._checkout()
             try:
                 connection.execute("BEGIN")
@@ -83,17 +86,17 @@ class SqliteDatabase:
     # --- writing
 
     def write(self, operation: Callable[[SqliteTransaction], Result], *, durable: bool = True) -> Result:
-        """Let a story happen in the writing transaction; here nobody can get in its way."""
+        """Run an operation in the write transaction; there are no concurrent writers, so it is never repeated."""
         with self.writing(durable=durable) as tx:
             return operation(tx)
 
     @contextmanager
     def writing(self, *, durable: bool = True) -> Iterator[SqliteTransaction]:
-        """Open the writing transaction, alone among all processes."""
-        if self._owner == threading.get_ident():
+        """Open the write transaction, exclusive among all processes."""
+        if self._owner_thread == threading.get_ident():
             raise RuntimeError("a writing transaction was opened inside another")
-        with self._lock.hold(self._busy_seconds), self._gate.inside(), _typed(self._path):
-            self._owner = threading.get_ident()
+        with self._lock.hold(self._busy_seconds), self._gate.inside(), _translated_errors(self._path):
+            self._owner_thread = threading.get_ident()
             try:
                 connection = self._writer_for(durable=durable)
                 connection.execute("BEGIN IMMEDIATE")
@@ -105,7 +108,7 @@ class SqliteDatabase:
                     if connection.in_transaction:
                         connection.execute("ROLLBACK")
             finally:
-                self._owner = None
+                self._owner_thread = None
 
     def _writer_for(self, *, durable: bool) -> sqlite3.Connection:
         if self._writer is None:
@@ -133,7 +136,7 @@ class SqliteDatabase:
         connection.execute("PRAGMA checkpoint_fullfsync=ON")
         return connection
 
-    def _prepare(self) -> None:
+    def _open(self) -> None:
         self._refuse_newer()
         connection = self._connect()
         version = self._version(connection)
@@ -143,20 +146,20 @@ class SqliteDatabase:
         self._readers.append(connection)
 
     def _refuse_newer(self) -> None:
-        """Look at the version without writing: even opening and closing would tidy up what a crash left."""
+        """Check the version without writing: even opening and closing would checkpoint the log after a crash."""
         if _is_empty(self._path):
             return
-        looking = sqlite3.connect(self._read_only_address(), uri=True, timeout=self._busy_seconds)
+        connection = sqlite3.connect(self._read_only_address(), uri=True, timeout=self._busy_seconds)
         try:
-            version = self._version(looking)
+            version = self._version(connection)
         finally:
-            looking.close()
+            connection.close()
         if version > len(self._migrations):
-            raise self._newer(version)
+            raise self._newer_error(version)
 
     def _read_only_address(self) -> str:
-        # Without a log there is nothing to share: `immutable` then reads the file and makes none beside it. (Reading it
-        # without SQLite would not do: closing the file would drop the locks of every connection of this process.)
+        # Without a write-ahead log, `immutable` reads the file and creates none beside it. (Reading the file without
+        # SQLite is not possible: closing it would drop the locks of every connection of this process.)
         path = self._path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
         return f"file:{path}?mode=ro" + ("&immutable=1" if _is_empty(self._path + "-wal") else "")
 
@@ -167,9 +170,9 @@ class SqliteDatabase:
         try:
             version = self._version(connection)
             if version > len(self._migrations):
-                raise self._newer(version)
+                raise self._newer_error(version)
             for number, script in enumerate(self._migrations[version:], start=version + 1):
-                for statement in _statements(script):
+                for statement in _split_statements(script):
                     connection.execute(statement)
                 connection.execute(f"PRAGMA user_version={number}")
             connection.execute("COMMIT")
@@ -185,19 +188,19 @@ class SqliteDatabase:
     def _check_schema(self, connection: sqlite3.Connection) -> None:
         version = self._version(connection)
         if version != len(self._migrations):
-            raise self._newer(version)
+            raise self._newer_error(version)
 
-    def _newer(self, version: int) -> HomeIsNewer:
+    def _newer_error(self, version: int) -> HomeIsNewer:
         return HomeIsNewer(
             f"the home has schema {version}, this program knows {len(self._migrations)}",
             fix="update Commonbook and start it again; nothing was changed",
         )
 
     def close(self) -> None:
-        """Close for good; the last to close in any process writes SQLite's log back, so it takes the lock."""
+        """Close for good, holding the lock: the last connection of any process writes SQLite's log back."""
         self._closed = True
         if self._readers or self._writer:
-            with suppress(Busy), self._lock.hold(_CLOSING_WAIT):
+            with suppress(Busy), self._lock.hold(_CLOSE_LOCK_SECONDS):
                 self._close_all()
             self._close_all()
         self._lock.close()
@@ -210,36 +213,36 @@ class SqliteDatabase:
 
 
 class SqliteReading:
-    """A consistent view; every cursor is read to its end."""
+    """A consistent snapshot; every cursor is read to its end."""
 
     def __init__(self, connection: sqlite3.Connection, now: datetime) -> None:
-        """Read through this connection; `now` is the one time of everything in it."""
+        """Read through this connection; `now` is the one time of the whole transaction."""
         self._connection = connection
         self.now = now
 
     def rows(self, sql: str, /, **params: object) -> list[Row]:
         """Return all rows of a query."""
-        return self._connection.execute(*_expanded(sql, params)).fetchall()
+        return self._connection.execute(*_expand_lists(sql, params)).fetchall()
 
     def row(self, sql: str, /, **params: object) -> Row | None:
         """Return the first row of a query, or None."""
-        found = self.rows(sql, **params)
-        return found[0] if found else None
+        rows = self.rows(sql, **params)
+        return rows[0] if rows else None
 
     def defer(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
-        """Return what gives the rows of a query; here nobody has to wait for them."""
-        found = self.rows(sql, **params)
-        return lambda: found
+        """Run a query, and return a function that returns its rows; here there is nothing to wait for."""
+        rows = self.rows(sql, **params)
+        return lambda: rows
 
 
 class SqliteTransaction(SqliteReading):
-    """The writing transaction."""
+    """The write transaction."""
 
-    # There is only ever one.
+    # There is only ever one writer: no row needs a lock.
     for_update = skip_locked = no_wait = ""
 
     def __init__(self, connection: sqlite3.Connection, now: datetime) -> None:
-        """Write through this connection; `now` is the one time of everything in it."""
+        """Write through this connection; `now` is the one time of the whole transaction."""
         super().__init__(connection, now)
         self.recorded: list[Change] = []
         self.touched: dict[str, str | None] = {}
@@ -247,19 +250,19 @@ class SqliteTransaction(SqliteReading):
 
     def run(self, sql: str, /, **params: object) -> int:
         """Run one statement and return how many rows it touched."""
-        return self._connection.execute(*_expanded(sql, params)).rowcount
+        return self._connection.execute(*_expand_lists(sql, params)).rowcount
 
     def run_many(self, sql: str, params: Sequence[Mapping[str, object]], /) -> None:
         """Run one statement for each set of parameters."""
         self._connection.executemany(sql, params)
 
     def record(self, change: Change) -> None:
-        """Note a change for the seal."""
+        """Record a change, to be numbered and logged when the transaction is finalized."""
         self.recorded.append(change)
 
 
-def _expanded(sql: str, params: dict[str, object]) -> tuple[str, dict[str, object]]:
-    """Spread parameters that are sequences over placeholders of their own: `IN :ids`."""
+def _expand_lists(sql: str, params: dict[str, object]) -> tuple[str, dict[str, object]]:
+    """Expand parameters that are sequences into placeholders of their own: `IN :ids`."""
     if " IN :" not in sql:
         return sql, params
     lists = {name: value for name, value in params.items() if isinstance(value, (tuple, list))}
@@ -268,11 +271,11 @@ def _expanded(sql: str, params: dict[str, object]) -> tuple[str, dict[str, objec
     flat = {name: value for name, value in params.items() if name not in lists}
     for name, values in lists.items():
         flat.update({f"{name}_{index}": value for index, value in enumerate(values)})
-    return _spread(sql, tuple((name, len(values)) for name, values in lists.items())), flat
+    return _expand_placeholders(sql, tuple((name, len(values)) for name, values in lists.items())), flat
 
 
 @lru_cache(maxsize=512)
-def _spread(sql: str, lengths: tuple[tuple[str, int], ...]) -> str:
+def _expand_placeholders(sql: str, lengths: tuple[tuple[str, int], ...]) -> str:
     sizes = dict(lengths)
 
     def placeholders(match: re.Match[str]) -> str:
@@ -281,20 +284,20 @@ def _spread(sql: str, lengths: tuple[tuple[str, int], ...]) -> str:
             return match[0]
         return "(" + ", ".join(f":{name}_{index}" for index in range(sizes[name])) + ")"
 
-    return _NAME.sub(placeholders, sql)
+    return _PARAMETER.sub(placeholders, sql)
 
 
 def _is_empty(path: str) -> bool:
     return not os.path.exists(path) or os.path.getsize(path) == 0
 
 
-def _statements(script: str) -> list[str]:
+def _split_statements(script: str) -> list[str]:
     return [statement for statement in script.split(";") if statement.strip()]
 
 
 @contextmanager
-def _typed(path: str) -> Iterator[None]:
-    """Turn SQLite's errors into ours, each with its fix."""
+def _translated_errors(path: str) -> Iterator[None]:
+    """Translate SQLite's errors into ours, each with its fix."""
     try:
         yield
     except sqlite3.DatabaseError as error:
@@ -308,7 +311,7 @@ def _translate(error: sqlite3.DatabaseError, path: str) -> CommonbookError:
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
         return HomeReadOnly(f"{path} cannot be written: {error}", fix="give this user write access to the home")
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return Busy(f"the database is held by a program that is not ours: {error}", fix="close that program")
+        return Busy(f"the database is locked by another program: {error}", fix="close that program")
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
         return HomeDamaged(
             f"{path} is damaged: {error}",

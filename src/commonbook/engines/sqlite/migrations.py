@@ -1,6 +1,6 @@
-"""The schema of the embedded database, version by version: a released version is never edited, only followed.
+"""The SQLite schema as a list of migrations: a released migration is never edited, only followed by another.
 
-Each table has one owner, the module named above it; nobody else writes to it.
+Each table has one owner, the module named above it; no other module writes to it.
 """
 
 from typing import Final
@@ -171,7 +171,7 @@ ALTER TABLE space ADD COLUMN depth INTEGER;
 -- memories
 ALTER TABLE memory ADD COLUMN judged TEXT;
 
--- jobs: whoever rests on what was superseded or deleted before there were notices is told
+-- jobs: notify the dependents of memories that were superseded or deleted before there were notices
 INSERT INTO job (id, space, kind, subject, state, due, attempts, error, created)
   SELECT 'notify ' || min(space) || ' ' || target, min(space), 'notify', target, 'waiting',
     '2026-01-01T00:00:00.000000Z', 0, '', '2026-01-01T00:00:00.000000Z'

@@ -1,6 +1,6 @@
-"""The outbox of a remote client: a durable queue in one SQLite file, which any number of processes share.
+"""The outbox of a remote client: a durable message queue in one SQLite file, shared by any number of processes.
 
-Messages are kept in the order in which they were added, until they are acknowledged, or thrown away by hand.
+Messages are stored in the order in which they were added, until the server acknowledges them or a user discards them.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ CREATE TABLE lane (
 """
 
 
-class _HeldRow(NamedTuple):
-    """A stored message, as it is listed: the fields are the columns, in the order of the SELECT."""
+class _StoredRow(NamedTuple):
+    """A stored message as it is listed: the fields are the columns, in the order of the SELECT."""
 
     position: int
     session: str
@@ -74,7 +74,7 @@ class _HeldRow(NamedTuple):
     masked: int
 
     def read(self, state: str) -> StoredMessage:
-        """Return the message that is in this state."""
+        """Return the message, which is in this state."""
         return StoredMessage(
             id=self.position,
             session=self.session,
@@ -88,7 +88,7 @@ class _HeldRow(NamedTuple):
         )
 
 
-_HELD: Final = ", ".join(_HeldRow._fields)
+_STORED_COLUMNS: Final = ", ".join(_StoredRow._fields)
 
 _FIXES: Final[dict[type[CommonbookError], str]] = {
     HomeDamaged: "keep the file, since it may hold messages that were never sent; move it away to go on with a new one",
@@ -101,17 +101,17 @@ class OutboxFile:
     """The Outbox port on one SQLite file of mode 0600, with its lock files in the same folder."""
 
     def __init__(self, path: str, *, clock: Clock, busy_seconds: float) -> None:
-        """Open the outbox, making it if it is not there."""
+        """Open the outbox, creating it if it does not exist."""
         self._path = os.path.abspath(path)
         self._clock = clock
-        with self._worded():
-            _make(self._path)
+        with self._adapted_errors():
+            _create_file(self._path)
             self._db = SqliteDatabase(
                 self._path,
                 migrations=(_VERSION_1,),
                 clock=clock,
                 busy_seconds=busy_seconds,
-                # A lock of its own: in a home, those who write to the book do not hold up what is appended here.
+                # A lock file of its own: in a home, writers of the book do not delay appends to the outbox.
                 lock=f"{os.path.basename(self._path)}.lock",
             )
 
@@ -120,52 +120,52 @@ class OutboxFile:
     def add(
         self, session: str, entries: Sequence[OutboxEntry], *, context: SessionContext
     ) -> tuple[EnqueuedMessage, ...]:
-        """Keep messages, all or none; on return they are durable."""
+        """Store messages, all or none; on return they are durable."""
         with self._writing(durable=True) as tx:
-            kept = tuple(_add(tx, session, entry, context) for entry in entries)
-            if any(one.new for one in kept):
+            messages = tuple(_add(tx, session, entry, context) for entry in entries)
+            if any(message.new for message in messages):
                 outbox_queue.open_queue(tx, session)
-        return kept
+        return messages
 
     # --- sending
 
     def take(self, token: str, *, lease: float, most: int, most_bytes: int) -> OutboxBatch | None:
-        """Take the next messages of a session that is due and that no other sender has, for `lease` seconds."""
-        with self._worded(), self._db.reading() as view:
-            # Most looks find nothing, and need no lock for that.
+        """Lease the next messages of a session that is due and not leased, for `lease` seconds."""
+        with self._adapted_errors(), self._db.reading() as view:
+            # Most calls find nothing, and need no lock for that.
             if not outbox_queue.is_due(view, self._clock.now().timestamp()):
                 return None
-        # A lease need not survive a power cut: whoever had it does not survive it either.
+        # A lease need not survive a power cut: its owner does not survive it either.
         with self._writing(durable=False) as tx:
             return outbox_queue.take_batch(tx, token, lease=lease, most=most, most_bytes=most_bytes)
 
-    def settle(self, parcel: OutboxBatch, verdict: DeliveryOutcome) -> bool:
-        """Give a parcel back; False, and nothing is changed, when its lease has gone to another sender."""
-        # What was sent and is here again after a power cut is sent again, and the server knows its client id.
-        with self._writing(durable=bool(verdict.refused)) as tx:
-            return outbox_queue.record_outcome(tx, parcel, verdict)
+    def settle(self, batch: OutboxBatch, outcome: DeliveryOutcome) -> bool:
+        """Record the outcome of a batch; return False, and change nothing, if another sender has the lease."""
+        # A sent message that reappears after a power cut is sent again, and the server recognizes its client id.
+        with self._writing(durable=bool(outcome.refused)) as tx:
+            return outbox_queue.record_outcome(tx, batch, outcome)
 
     def release(self, tokens: Iterable[str]) -> None:
-        """Give leases back without a word on their messages."""
+        """End leases without an outcome for their messages."""
         with self._writing(durable=False) as tx:
             tx.run("UPDATE lane SET token = NULL WHERE token IN :tokens", tokens=tuple(tokens))
 
     def hurry(self) -> None:
-        """End every pause that the server did not ask for."""
+        """End every pause that the server did not request."""
         with self._writing(durable=False) as tx:
             tx.run("UPDATE lane SET since = :now, due = :now WHERE asked = 0", now=tx.now.timestamp())
 
-    # --- looking
+    # --- status
 
     def soonest(self) -> float | None:
-        """Return in how many seconds there may be something to take; None when nothing waits."""
-        with self._worded(), self._db.reading() as view:
+        """Return in how many seconds a session may be due; None if no message waits."""
+        with self._adapted_errors(), self._db.reading() as view:
             return outbox_queue.soonest(view, self._clock.now().timestamp())
 
     def counts(self, *, session: str | None = None, first: int = 0, last: int | None = None) -> OutboxCounts:
-        """Count what is here: of one session, from one message to another."""
-        with self._worded(), self._db.reading() as view:
-            found: dict[str, int] = dict(
+        """Count the messages by state: of one session, from one message to another."""
+        with self._adapted_errors(), self._db.reading() as view:
+            by_state: dict[str, int] = dict(
                 view.rows(
                     "SELECT state, count(*) FROM message WHERE (:session IS NULL OR session = :session)"
                     " AND position >= :first AND (:last IS NULL OR position <= :last) GROUP BY state",
@@ -174,25 +174,25 @@ class OutboxFile:
                     last=last,
                 )
             )
-        return OutboxCounts(found.get(WAITING, 0), found.get(REFUSED, 0))
+        return OutboxCounts(by_state.get(WAITING, 0), by_state.get(REFUSED, 0))
 
     def held(self, state: str, *, limit: int) -> tuple[StoredMessage, ...]:
         """Return the first messages in this state."""
-        with self._worded(), self._db.reading() as view:
+        with self._adapted_errors(), self._db.reading() as view:
             rows = view.rows(
-                f"SELECT {_HELD} FROM message WHERE state = :state ORDER BY position LIMIT :limit",
+                f"SELECT {_STORED_COLUMNS} FROM message WHERE state = :state ORDER BY position LIMIT :limit",
                 state=state,
                 limit=limit,
             )
-        return tuple(row.read(state) for row in map(_HeldRow._make, rows))
+        return tuple(row.read(state) for row in map(_StoredRow._make, rows))
 
-    # --- what was set aside
+    # --- refused messages
 
     def retry(self, ids: Sequence[int]) -> None:
-        """Let messages that were set aside wait again, at their old place."""
+        """Let refused messages wait again, at their old position."""
         with self._writing(durable=True) as tx:
             for id_ in dict.fromkeys(ids):
-                outbox_queue.open_queue(tx, _set_aside(tx, id_))
+                outbox_queue.open_queue(tx, _refused_session(tx, id_))
                 tx.run(
                     "UPDATE message SET state = 'waiting', attempts = 0, failures = 0, reason = ''"
                     " WHERE position = :position",
@@ -200,27 +200,27 @@ class OutboxFile:
                 )
 
     def discard(self, ids: Sequence[int]) -> None:
-        """Throw away messages that were set aside."""
+        """Delete refused messages."""
         with self._writing(durable=True) as tx:
             for id_ in dict.fromkeys(ids):
-                _set_aside(tx, id_)
+                _refused_session(tx, id_)
                 tx.run("DELETE FROM message WHERE position = :position", position=id_)
 
     def close(self) -> None:
-        """Let go of everything."""
-        with self._worded():
+        """Close the file."""
+        with self._adapted_errors():
             self._db.close()
 
     # --- the file
 
     @contextmanager
     def _writing(self, *, durable: bool) -> Iterator[SqliteTransaction]:
-        with self._worded(), self._db.writing(durable=durable) as tx:
+        with self._adapted_errors(), self._db.writing(durable=durable) as tx:
             yield tx
 
     @contextmanager
-    def _worded(self) -> Iterator[None]:
-        """Say of the outbox what the database says of a home: the fix is another one."""
+    def _adapted_errors(self) -> Iterator[None]:
+        """Adapt the errors of the database to the outbox: a home has another fix."""
         try:
             yield
         except HomeError as error:
@@ -232,7 +232,7 @@ class OutboxFile:
             raise kind(f"the outbox {self._path} cannot be written: {error.strerror}", fix=fix) from error
 
 
-def _make(path: str) -> None:
+def _create_file(path: str) -> None:
     folder = os.path.dirname(path)
     make_folders(folder, mode=0o700)
     kind = network_file_system(folder)
@@ -240,7 +240,7 @@ def _make(path: str) -> None:
         raise NetworkFileSystem(
             f"it is on a network file system ({kind}), whose locks cannot be trusted", fix="put it on a local disk"
         )
-    # Only ever made, never opened: closing a file drops the locks that SQLite has on it in this process.
+    # Only ever created, never opened: closing a file drops the locks that SQLite has on it in this process.
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     if os.stat(path).st_mode & 0o077:
@@ -251,14 +251,14 @@ def _make(path: str) -> None:
 
 
 def _add(tx: SqliteTransaction, session: str, entry: OutboxEntry, context: SessionContext) -> EnqueuedMessage:
-    there = tx.row(
+    row = tx.row(
         "SELECT position, role, author, text FROM message WHERE session = :session AND client_id = :client_id",
         session=session,
         client_id=entry.client_id,
     )
-    if there is not None:
-        position, *said = there
-        if said != [entry.role, entry.author, entry.text]:
+    if row is not None:
+        position, *stored = row
+        if stored != [entry.role, entry.author, entry.text]:
             raise KeyConflict(
                 f"client id {entry.client_id!r} is in the outbox for another message of session {session!r}",
                 fix="give each message a client id of its own, or none",
@@ -276,10 +276,10 @@ def _add(tx: SqliteTransaction, session: str, entry: OutboxEntry, context: Sessi
     return EnqueuedMessage(position, entry.client_id, new=True, masked=entry.masked)
 
 
-def _set_aside(tx: SqliteTransaction, id_: int) -> str:
-    """Return the session of a message that was set aside."""
-    found = tx.row("SELECT session FROM message WHERE position = :id AND state = 'refused'", id=id_)
-    if found is None:
-        raise NotFound(f"the outbox has set no message {id_} aside", fix="look at what was refused for the numbers")
-    (session,) = found
+def _refused_session(tx: SqliteTransaction, id_: int) -> str:
+    """Return the session of a refused message."""
+    row = tx.row("SELECT session FROM message WHERE position = :id AND state = 'refused'", id=id_)
+    if row is None:
+        raise NotFound(f"the outbox has no refused message {id_}", fix="list the refused messages for their numbers")
+    (session,) = row
     return str(session)

@@ -1,7 +1,7 @@
-"""The lanes of an outbox: which session is sent next, by whom, and what became of it.
+"""Per-session queues of the outbox, each with a lease: which session is sent next, by which sender, with which outcome.
 
-A session has a lane as long as it has waiting messages. A lease is a random token in it; who no longer finds his
-token there can change nothing.
+A session has a row in `lane` as long as it has waiting messages. A lease is a random token in that row, which serves
+as a fencing token: a sender whose token is no longer there can change nothing.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from commonbook.engines.sqlite.database import SqliteReading, SqliteTransaction
 from commonbook.model.ids import parse_time
 from commonbook.ports.outbox import REFUSED, WAITING, DeliveryOutcome, OutboxBatch, OutboxEntry, SessionContext
 
-# A pause or lease that begins later than now was made before the clock jumped back: it holds no longer.
-_NEXT: Final = """
+# A pause or lease that begins later than now is from before the clock was set back: it is no longer valid.
+_NEXT_SESSION: Final = """
 SELECT session, tries FROM lane
 WHERE NOT (since <= :now AND :now < due) AND NOT (token IS NOT NULL AND taken <= :now AND :now < until)
 ORDER BY CASE WHEN since > :now THEN 0 ELSE due END, session LIMIT 1"""
-_SOONEST: Final = """
+_SOONEST_DUE: Final = """
 SELECT min(max(CASE WHEN since <= :now AND :now < due THEN due ELSE 0 END,
                CASE WHEN token IS NOT NULL AND taken <= :now AND :now < until THEN until ELSE 0 END)) FROM lane"""
-_LONGEST_REASON: Final = 500
+_MAX_REASON_CHARS: Final = 500
 
 
 class EntryRow(NamedTuple):
-    """The columns of a stored message that are its entry."""
+    """The columns of a stored message that form its entry."""
 
     client_id: str
     role: str
@@ -41,7 +41,7 @@ class EntryRow(NamedTuple):
 
 
 class ContextRow(NamedTuple):
-    """The columns of a stored message that are its context."""
+    """The columns of a stored message that form its context."""
 
     space: str | None
     parent: str | None
@@ -53,7 +53,7 @@ class ContextRow(NamedTuple):
 
 
 class _Head(NamedTuple):
-    """A stored message without what it says: enough to decide which go together."""
+    """A stored message without its text: enough to decide which ones form a batch."""
 
     position: int
     size: int
@@ -62,34 +62,34 @@ class _Head(NamedTuple):
     context: ContextRow
 
 
-_ENTRY: Final = ", ".join(EntryRow._fields)
-_CONTEXT: Final = ", ".join(ContextRow._fields)
+_ENTRY_COLUMNS: Final = ", ".join(EntryRow._fields)
+_CONTEXT_COLUMNS: Final = ", ".join(ContextRow._fields)
 
 
 def open_queue(tx: SqliteTransaction, session: str) -> None:
-    """Let a session be sent; a pause that it has, it keeps."""
+    """Create the queue of a session; an existing one keeps its pause."""
     now = tx.now.timestamp()
     tx.run("INSERT OR IGNORE INTO lane (session, since, due) VALUES (:session, :now, :now)", session=session, now=now)
 
 
 def is_due(view: SqliteReading, now: float) -> bool:
-    """Tell whether there is a session to take."""
-    return view.row(_NEXT, now=now) is not None
+    """Tell whether a session is due and not leased."""
+    return view.row(_NEXT_SESSION, now=now) is not None
 
 
 def soonest(view: SqliteReading, now: float) -> float | None:
-    """Return in how many seconds there may be a session to take; None when nothing waits."""
-    ((when,),) = view.rows(_SOONEST, now=now)
-    return None if when is None else max(0.0, float(when) - now)
+    """Return in how many seconds a session may be due; None if no message waits."""
+    ((due,),) = view.rows(_SOONEST_DUE, now=now)
+    return None if due is None else max(0.0, float(due) - now)
 
 
 def take_batch(tx: SqliteTransaction, token: str, *, lease: float, most: int, most_bytes: int) -> OutboxBatch | None:
     """Lease the session that has been due for longest, and return its next messages."""
     now = tx.now.timestamp()
-    found = tx.row(_NEXT, now=now)
-    if found is None:
+    row = tx.row(_NEXT_SESSION, now=now)
+    if row is None:
         return None
-    session, tries = found
+    session, tries = row
     tx.run(
         "UPDATE lane SET token = :token, taken = :now, until = :until WHERE session = :session",
         token=token,
@@ -97,10 +97,10 @@ def take_batch(tx: SqliteTransaction, token: str, *, lease: float, most: int, mo
         until=now + lease,
         session=session,
     )
-    heads = _together(_heads(tx, session, most), most_bytes)
+    heads = _form_batch(_heads(tx, session, most), most_bytes)
     first, *_ = heads
     texts = tx.rows(
-        f"SELECT position, {_ENTRY} FROM message WHERE position IN :positions ORDER BY position",
+        f"SELECT position, {_ENTRY_COLUMNS} FROM message WHERE position IN :positions ORDER BY position",
         positions=[head.position for head in heads],
     )
     entries = {position: EntryRow._make(entry).read() for position, *entry in texts}
@@ -109,7 +109,7 @@ def take_batch(tx: SqliteTransaction, token: str, *, lease: float, most: int, mo
 
 def _heads(tx: SqliteTransaction, session: str, most: int) -> list[_Head]:
     rows = tx.rows(
-        f"SELECT position, size, alone, failures, {_CONTEXT} FROM message"
+        f"SELECT position, size, alone, failures, {_CONTEXT_COLUMNS} FROM message"
         " WHERE state = 'waiting' AND session = :session ORDER BY position LIMIT :most",
         session=session,
         most=most,
@@ -120,53 +120,53 @@ def _heads(tx: SqliteTransaction, session: str, most: int) -> list[_Head]:
     ]
 
 
-def _together(heads: Sequence[_Head], most_bytes: int) -> list[_Head]:
-    """Return the messages that go together: of one context, not too large, and who is to go alone goes alone."""
+def _form_batch(heads: Sequence[_Head], most_bytes: int) -> list[_Head]:
+    """Return the messages of one batch: of one context, within the size limit; one marked `alone` is sent alone."""
     first, *others = heads
-    together = [first]
+    batch = [first]
     size = first.size
     for head in others:
         size += head.size
         if size > most_bytes or first.alone or head.alone or head.context != first.context:
             break
-        together.append(head)
-    return together
+        batch.append(head)
+    return batch
 
 
-def record_outcome(tx: SqliteTransaction, parcel: OutboxBatch, verdict: DeliveryOutcome) -> bool:
-    """Give a parcel back, unless its lease has gone to another sender."""
+def record_outcome(tx: SqliteTransaction, batch: OutboxBatch, outcome: DeliveryOutcome) -> bool:
+    """Record the outcome of a batch and end its lease, unless another sender has it."""
     now = tx.now.timestamp()
-    mine = tx.run(
+    has_lease = tx.run(
         "UPDATE lane SET token = NULL, since = :now, due = :due, asked = :asked,"
         " tries = CASE WHEN :pause > 0 THEN tries + 1 ELSE 0 END WHERE session = :session AND token = :token",
         now=now,
-        due=now + verdict.pause,
-        pause=verdict.pause,
-        asked=verdict.asked,
-        session=parcel.session,
-        token=parcel.token,
+        due=now + outcome.pause,
+        pause=outcome.pause,
+        asked=outcome.asked,
+        session=batch.session,
+        token=batch.token,
     )
-    if not mine:
+    if not has_lease:
         return False
-    for position in verdict.sent:
+    for position in outcome.sent:
         tx.run("DELETE FROM message WHERE position = :position", position=position)
-    for position in parcel.entries.keys() - set(verdict.sent):
+    for position in batch.entries.keys() - set(outcome.sent):
         tx.run(
             "UPDATE message SET state = :state, reason = :reason, attempts = attempts + 1,"
             " failures = failures + :failed, alone = max(alone, :alone) WHERE position = :position",
-            state=REFUSED if position in verdict.refused else WAITING,
-            reason=_short(verdict.refused.get(position, verdict.reason)),
-            failed=verdict.failed,
-            alone=verdict.alone,
+            state=REFUSED if position in outcome.refused else WAITING,
+            reason=_truncate(outcome.refused.get(position, outcome.reason)),
+            failed=outcome.failed,
+            alone=outcome.alone,
             position=position,
         )
     tx.run(
         "DELETE FROM lane WHERE session = :session AND NOT EXISTS"
         " (SELECT 1 FROM message WHERE state = 'waiting' AND message.session = lane.session)",
-        session=parcel.session,
+        session=batch.session,
     )
     return True
 
 
-def _short(reason: str) -> str:
-    return reason[:_LONGEST_REASON].encode("utf-8", "replace").decode()
+def _truncate(reason: str) -> str:
+    return reason[:_MAX_REASON_CHARS].encode("utf-8", "replace").decode()
