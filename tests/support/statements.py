@@ -26,5 +26,5 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     with monkeypatch.context() as patched:
         for name in ("execute", "executemany"):
             patched.setattr(psycopg.Cursor, name, noting(getattr(psycopg.Cursor, name)))
-        patched.setattr(Pipeline, "ask", noting(Pipeline.ask))
+        patched.setattr(Pipeline, "send", noting(Pipeline.send))
         yield statements

@@ -1,1 +1,1 @@
-"""The real parts behind the ports: databases, disks, keys. Only `compose` knows them."""
+"""Implementations of the ports: databases, file system, embedders, indexes, locks. Only `compose` imports them."""

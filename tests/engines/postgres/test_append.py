@@ -1,4 +1,4 @@
-"""What an append sends to PostgreSQL, and when: a space is kept from others for as short as can be."""
+"""The statements that an append sends to PostgreSQL, and when: a space is locked for as short a time as possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The database on PostgreSQL: one SQL, transactions that are told again, and commits whose answer was lost."""
+"""The database on PostgreSQL: one SQL, transactions that are retried, and commits whose answer was lost."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def opened(address: str, *, busy_seconds: float = 20, connections: int = 20, mig
 @pytest.fixture
 def db(postgres_book: tuple[str, str]) -> Iterator[PostgresDatabase]:
     database = opened(postgres_book[0])
-    with database.line() as line:
-        line.connection.execute(KEPT)
+    with database.line() as pooled:
+        pooled.connection.execute(KEPT)
     yield database
     database.close()
 
@@ -102,10 +102,10 @@ def test_nothing_is_written_in_a_view(db):
     assert everything(db) == []
 
 
-# --- stories
+# --- operations
 
 
-def test_a_story_that_fails_leaves_nothing(db):
+def test_an_operation_that_fails_leaves_nothing(db):
     def operation(tx):
         tx.run("INSERT INTO kept (a) VALUES (1)")
         raise ValueError("no")
@@ -121,14 +121,14 @@ def test_a_transaction_inside_another_is_a_mistake(db):
     db.write(lambda tx: tx.run("INSERT INTO kept (a) VALUES (1)"))
 
 
-def test_a_story_that_was_overtaken_is_told_again_from_the_beginning(db):
-    told: list[Any] = []
+def test_an_operation_that_was_overtaken_is_run_again_from_the_beginning(db):
+    counts: list[Any] = []
 
     def operation(tx):
-        told.append(tx.run("INSERT INTO kept (a) VALUES (1)"))
-        if len(told) < 3:
+        counts.append(tx.run("INSERT INTO kept (a) VALUES (1)"))
+        if len(counts) < 3:
             raise RetryTransaction
-        return len(told)
+        return len(counts)
 
     assert db.write(operation) == 3
     assert everything(db) == [(1, 0)]
@@ -137,28 +137,28 @@ def test_a_story_that_was_overtaken_is_told_again_from_the_beginning(db):
 def test_two_that_lock_each_other_out_both_come_through(db):
     db.write(lambda tx: tx.run("INSERT INTO kept (a) VALUES (1), (2)"))
     both = threading.Barrier(2, timeout=30)
-    told: list[Any] = []
+    orders: list[Any] = []
 
     def operation(order):
-        def telling(tx):
-            told.append(order)
+        def update_both(tx):
+            orders.append(order)
             tx.run("UPDATE kept SET b = b + 1 WHERE a = :a", a=order[0])
-            if len(told) <= 2:
+            if len(orders) <= 2:
                 both.wait()
             tx.run("UPDATE kept SET b = b + 1 WHERE a = :a", a=order[1])
 
-        return telling
+        return update_both
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(db.write, [operation((1, 2)), operation((2, 1))]))
-    assert len(told) > 2
+    assert len(orders) > 2
     assert everything(db) == [(1, 2), (2, 2)]
 
 
 def test_a_reader_whom_others_lock_out_is_told_to_try_again(postgres_book, db):
     db.write(lambda tx: tx.run("CREATE TABLE other (a BIGINT)"))
     with psycopg.connect(postgres_book[0]) as owner, ThreadPoolExecutor(1) as pool:
-        # So that the reader is the one who finds it out.
+        # So that the reader is the one that detects the deadlock.
         owner.execute("SET deadlock_timeout TO '60s'")
         owner.execute("LOCK TABLE other IN ACCESS EXCLUSIVE MODE")
         waiting = []
@@ -169,7 +169,7 @@ def test_a_reader_whom_others_lock_out_is_told_to_try_again(postgres_book, db):
                 waiting.append(pool.submit(owner.execute, "LOCK TABLE kept IN ACCESS EXCLUSIVE MODE"))
                 tx.rows("SELECT a FROM other")
 
-        with pytest.raises(Busy, match="in the way"):
+        with pytest.raises(Busy, match="collided"):
             read()
         waiting[0].result(timeout=30)
         owner.rollback()
@@ -194,7 +194,7 @@ def test_who_comes_second_to_make_the_same_thing_finds_it_made(db):
 
 
 def test_what_can_never_be_there_twice_ends_in_an_error(db, monkeypatch):
-    monkeypatch.setattr(database, "_COLLISIONS", 3)
+    monkeypatch.setattr(database, "_MAX_CREATE_ATTEMPTS", 3)
     with pytest.raises(HomeDamaged, match="duplicate key"):
         db.write(lambda tx: tx.run("INSERT INTO kept (a) VALUES (1), (1)"))
 
@@ -202,9 +202,9 @@ def test_what_can_never_be_there_twice_ends_in_an_error(db, monkeypatch):
 def test_who_waits_too_long_for_a_lock_is_told_so(postgres_book, db):
     db.write(lambda tx: tx.run("INSERT INTO kept (a) VALUES (1)"))
     impatient = opened(postgres_book[0], busy_seconds=0.2)
-    with db.line() as line, line.connection.transaction():
-        line.connection.execute("UPDATE kept SET b = 5")
-        with pytest.raises(Busy, match="held what this needs"):
+    with db.line() as pooled, pooled.connection.transaction():
+        pooled.connection.execute("UPDATE kept SET b = 5")
+        with pytest.raises(Busy, match="held a lock that this needs"):
             impatient.write(lambda tx: tx.run("UPDATE kept SET b = 6"))
     impatient.write(lambda tx: tx.run("UPDATE kept SET b = b + 1"))
     impatient.close()
@@ -213,9 +213,9 @@ def test_who_waits_too_long_for_a_lock_is_told_so(postgres_book, db):
 
 def test_a_statement_that_takes_too_long_is_ended(postgres_book, monkeypatch):
     impatient = opened(postgres_book[0], busy_seconds=0.2)
-    # Only now, and for the next line: opening may take as long as it takes.
-    monkeypatch.setattr("commonbook.engines.postgres.connections._LONG_STATEMENT", 0.1)
-    impatient._lines.hang_up()
+    # Only now, and for the next connection: opening may take as long as it takes.
+    monkeypatch.setattr("commonbook.engines.postgres.connections._STATEMENT_SECONDS", 0.1)
+    impatient._pool.close_idle()
     with pytest.raises(Busy, match="too long"), impatient.reading() as tx:
         tx.rows("SELECT pg_sleep(10)")
     impatient.close()
@@ -274,64 +274,64 @@ def killing(db: PostgresDatabase) -> Callable[[Any], None]:
 
     def kill(tx) -> None:
         (pid,) = tx.row("SELECT pg_backend_pid()")
-        with db.line() as line:
-            line.connection.execute("SELECT pg_terminate_backend(%s, 5000)", (pid,))
+        with db.line() as pooled:
+            pooled.connection.execute("SELECT pg_terminate_backend(%s, 5000)", (pid,))
 
     return kill
 
 
-def test_a_connection_lost_in_the_middle_of_a_story_is_made_anew(db):
-    kill, told = killing(db), list[int]()
+def test_a_connection_lost_in_the_middle_of_an_operation_is_made_anew(db):
+    kill, counts = killing(db), list[int]()
 
     def operation(tx):
-        told.append(tx.run("INSERT INTO kept (a) VALUES (1)"))
-        if len(told) == 1:
+        counts.append(tx.run("INSERT INTO kept (a) VALUES (1)"))
+        if len(counts) == 1:
             kill(tx)
             tx.row("SELECT 1")
 
     db.write(operation)
-    assert len(told) == 2
+    assert len(counts) == 2
     assert everything(db) == [(1, 0)]
 
 
 def test_a_connection_lost_before_the_commit_is_told_from_one_lost_after_it(db):
-    kill, told = killing(db), list[int]()
+    kill, counts = killing(db), list[int]()
 
     def operation(tx):
-        told.append(tx.run("INSERT INTO kept (a, b) VALUES (1, :b)", b=len(told)))
-        if len(told) == 1:
+        counts.append(tx.run("INSERT INTO kept (a, b) VALUES (1, :b)", b=len(counts)))
+        if len(counts) == 1:
             kill(tx)
-        return len(told)
+        return len(counts)
 
     assert db.write(operation) == 2
     assert everything(db) == [(1, 1)]
 
 
 class Counting:
-    """A story that stores how often it was told before, and tells how often it was told."""
+    """An operation that stores how often it ran before, and returns how often it ran."""
 
     def __init__(self) -> None:
-        self.told = 0
+        self.runs = 0
 
     def __call__(self, tx: Transaction) -> int:
-        tx.run("INSERT INTO kept (a) VALUES (:a)", a=self.told)
-        self.told += 1
-        return self.told
+        tx.run("INSERT INTO kept (a) VALUES (:a)", a=self.runs)
+        self.runs += 1
+        return self.runs
 
 
 class Commits:
-    """What becomes of the commits of this process: each is handed to the next of these, and at last goes through."""
+    """Simulates the fate of the commits of this process: each goes to the next function, later ones succeed."""
 
     def __init__(self, monkeypatch, *fates):
         self.fates = list(fates)
-        ask = Pipeline.ask
+        send = Pipeline.send
 
-        def asking(pipe, statement, *arguments, **options):
+        def sending(pipe, statement, *arguments, **options):
             if statement == "COMMIT" and self.fates:
-                self.fates.pop(0)(pipe.connection, lambda: ask(pipe, "COMMIT").count())
-            return ask(pipe, statement, *arguments, **options)
+                self.fates.pop(0)(pipe.connection, lambda: send(pipe, "COMMIT").count())
+            return send(pipe, statement, *arguments, **options)
 
-        monkeypatch.setattr(Pipeline, "ask", asking)
+        monkeypatch.setattr(Pipeline, "send", sending)
 
 
 def answer_lost(connection, commit):
@@ -352,7 +352,7 @@ def test_a_commit_whose_answer_was_lost_is_not_made_twice(db, monkeypatch):
 
 
 def test_a_line_that_broke_off_inside_the_driver_is_lost_too(db, monkeypatch):
-    """What the driver says of itself then has no code, and it may not know yet that the connection is closed."""
+    """The driver's own errors have no code then, and it may not know yet that the connection is closed."""
 
     def broken(_connection, commit):
         commit()
@@ -377,7 +377,7 @@ def test_a_commit_that_is_still_under_way_is_waited_for(postgres_book, db, monke
 
     def under_way(connection, _commit):
         connection.close()
-        # What the server goes on with alone.
+        # The transaction that the server continues alone.
         twin = psycopg.connect(postgres_book[0])
         twin.execute("INSERT INTO committed (mark, at) VALUES ('the mark', '2026')")
         twin.execute("INSERT INTO kept (a) VALUES (0)")
@@ -401,12 +401,12 @@ def test_a_commit_that_is_still_under_way_is_waited_for(postgres_book, db, monke
 def test_an_error_of_what_was_sent_with_the_commit_is_no_doubt(db, monkeypatch):
     """Nobody waits for what is sent last: its error comes with the commit, and the transaction was not made."""
     db.write(partial(_insert, a=0))
-    told: list[Any] = []
+    runs: list[Any] = []
 
     def operation(tx):
-        told.append(len(told))
-        tx.run_many("INSERT INTO kept (a) VALUES (:a)", [{"a": len(told) // 3}])
-        return len(told)
+        runs.append(len(runs))
+        tx.run_many("INSERT INTO kept (a) VALUES (:a)", [{"a": len(runs) // 3}])
+        return len(runs)
 
     assert db.write(operation) == 3
     assert everything(db) == [(0, 0), (1, 0)]
@@ -450,7 +450,7 @@ def test_a_machine_whose_clock_is_ahead_does_not_take_away_the_marks_of_others(p
 
 
 def test_a_write_is_not_made_again_when_tidying_up_after_it_fails(db, monkeypatch):
-    monkeypatch.setattr(database, "_TIDIED_EVERY", 1)
+    monkeypatch.setattr(database, "_WRITES_PER_TIDY", 1)
     monkeypatch.setattr(PostgresDatabase, "_tidy", lambda *_: (_ for _ in ()).throw(psycopg.OperationalError("lost")))
     for number in range(3):
         db.write(partial(_insert, a=number), durable=False)
@@ -489,8 +489,8 @@ def test_connections_that_a_server_ended_while_nobody_used_them_are_made_anew(po
         end_all()
         assert everything(db) == []
         end_all()
-        with db.line() as line:
-            assert line.connection.execute("SELECT 1").fetchone() == (1,)
+        with db.line() as pooled:
+            assert pooled.connection.execute("SELECT 1").fetchone() == (1,)
 
 
 def test_a_process_may_have_any_number_of_files_open(postgres_book):
@@ -512,8 +512,8 @@ def test_a_server_that_restarts_is_waited_for():
     with Server.started(fsync="on") as server:
         server.make_template()
         db = opened(server.make_database("x", template=TEMPLATE))
-        with db.line() as line:
-            line.connection.execute(KEPT)
+        with db.line() as pooled:
+            pooled.connection.execute(KEPT)
         for number in range(3):
             db.write(partial(_insert, a=number))
             server.kill()
@@ -535,7 +535,8 @@ def test_a_server_that_restarts_is_waited_for():
 def test_a_commit_that_only_one_server_has_is_not_acknowledged(blow, proving):
     """The wait for a standby ends without one: PostgreSQL says so in a warning only, and reports success.
 
-    If the connection, or the server, ended in that wait, the mark or the proof is there although no standby has it.
+    If the connection, or the server, ended in that wait, the mark or the checked row is there although no standby has
+    it.
     """
 
     def operation(tx: Transaction) -> None:
@@ -546,7 +547,7 @@ def test_a_commit_that_only_one_server_has_is_not_acknowledged(blow, proving):
     with Server.started(fsync="on") as server:
         server.make_template()
         place = server.make_database("x", template=TEMPLATE)
-        # Who wants no warnings would never learn of it.
+        # With this setting alone, the warning would never arrive.
         server.run("ALTER DATABASE x SET client_min_messages = 'error'")
         db = opened(place)
         server.configure(synchronous_standby_names="'nobody'")
@@ -561,7 +562,7 @@ def test_a_commit_that_only_one_server_has_is_not_acknowledged(blow, proving):
 
 @contextmanager
 def _meanwhile(work: Callable[[Server, threading.Event], None], server: Server) -> Iterator[None]:
-    """Let this be done to a server by a thread of its own, until the block ends."""
+    """Run this against a server in a thread of its own, until the block ends."""
     stop = threading.Event()
     thread = threading.Thread(target=work, args=(server, stop))
     thread.start()
@@ -574,11 +575,11 @@ def _meanwhile(work: Callable[[Server, threading.Event], None], server: Server) 
 
 def _wait_until_commits_wait(server: Server) -> None:
     """Commit until the server says that it waited: it reads its settings again in its own time."""
-    told: list[str | None] = []
+    warnings: list[str | None] = []
     until = time.monotonic() + 150
     with psycopg.connect(server.address(), autocommit=True) as connection:
-        connection.add_notice_handler(lambda notice: told.append(notice.message_primary))
-        while not any("synchronous replication" in (one or "") for one in told):
+        connection.add_notice_handler(lambda notice: warnings.append(notice.message_primary))
+        while not any("synchronous replication" in (warning or "") for warning in warnings):
             assert time.monotonic() < until, "the server does not wait for a standby"
             connection.execute("SELECT pg_current_xact_id()")
 
@@ -620,8 +621,8 @@ def test_a_server_that_would_not_make_commits_durable_is_overruled(postgres):
     address = postgres.make_database("lazy", template=TEMPLATE)
     postgres.run("ALTER DATABASE lazy SET synchronous_commit = off")
     db = opened(address)
-    with db.line() as line:
-        assert line.connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
+    with db.line() as pooled:
+        assert pooled.connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
     assert db.write(lambda tx: tx.row("SHOW synchronous_commit"), durable=False) == ("off",)
     db.close()
     postgres.drop_database("lazy")
@@ -693,7 +694,7 @@ def test_a_later_migration_is_made_once_and_older_programs_stop(postgres):
 def test_a_migration_may_take_longer_than_any_statement(postgres, monkeypatch):
     address = postgres.make_database("slow", template=TEMPLATE)
     opened(address).close()
-    monkeypatch.setattr("commonbook.engines.postgres.connections._LONG_STATEMENT", 0.5)
+    monkeypatch.setattr("commonbook.engines.postgres.connections._STATEMENT_SECONDS", 0.5)
     slow = opened(address, busy_seconds=0.5, migrations=(*MIGRATIONS, "SELECT pg_sleep(1.5)"))
     with pytest.raises(Busy), slow.reading() as tx:
         tx.rows("SELECT pg_sleep(10)")
@@ -723,7 +724,7 @@ def test_text_is_compared_byte_by_byte_whatever_the_database_does(db):
     assert {row[2] for row in rows} == {"C"}
 
 
-# What finds the space of an id, or belongs to no space.
+# Tables that map an id to its space, or belong to no space.
 _OF_NO_SPACE = {
     "api_key", "committed", "file", "file_journal", "file_left", "home", "kept_vector", "place", "session_place",
     "rate_count", "rate_limit", "space",
@@ -736,9 +737,11 @@ def test_every_key_has_the_space_in_it_so_that_tables_can_be_distributed(db):
             "SELECT indrelid::regclass::text, indexrelid::regclass::text, pg_get_indexdef(indexrelid) FROM pg_index"
             " JOIN pg_class ON pg_class.oid = indrelid WHERE indisunique AND relnamespace = 'public'::regnamespace"
         )
-    ours = [(table, name, said) for table, name, said in keys if table not in {*_OF_NO_SPACE, "kept"}]
+    ours = [(table, name, definition) for table, name, definition in keys if table not in {*_OF_NO_SPACE, "kept"}]
     assert len(ours) > 12
-    assert [name for _, name, said in ours if "space" not in said.partition(" WHERE ")[0].partition("(")[2]] == []
+    assert [
+        name for _, name, definition in ours if "space" not in definition.partition(" WHERE ")[0].partition("(")[2]
+    ] == []
 
 
 def test_what_is_no_address_is_refused_without_being_shown():
@@ -752,40 +755,40 @@ def test_what_is_no_address_is_refused_without_being_shown():
 
 def test_statements_that_somebody_dropped_are_prepared_on_a_new_connection(db):
     db.write(partial(_insert, a=1))
-    with db.line() as line:
-        line.connection.execute("DEALLOCATE ALL")
+    with db.line() as pooled:
+        pooled.connection.execute("DEALLOCATE ALL")
     db.write(partial(_insert, a=2))
-    with db.line() as line:
-        line.connection.execute("DEALLOCATE ALL")
-    with pytest.raises(ServerLost, match="not the one that it was"), db.reading() as tx:
+    with db.line() as pooled:
+        pooled.connection.execute("DEALLOCATE ALL")
+    with pytest.raises(ServerLost, match="lost its prepared statements"), db.reading() as tx:
         tx.row("SELECT 1")
     assert [a for a, _ in everything(db)] == [1, 2]
 
 
 @pytest.mark.parametrize(
-    ("before", "asked", "change"),
+    ("before", "query", "change"),
     [
-        ("SELECT 1", "SELECT b FROM kept WHERE :said <> ''", "ALTER TABLE kept ALTER COLUMN b TYPE TEXT"),
+        ("SELECT 1", "SELECT b FROM kept WHERE :value <> ''", "ALTER TABLE kept ALTER COLUMN b TYPE TEXT"),
         (
             "CREATE TYPE mood AS ENUM ('1')",
-            "SELECT CAST(:said AS mood)",
+            "SELECT CAST(:value AS mood)",
             "DROP TYPE mood; CREATE TYPE mood AS ENUM ('1')",
         ),
     ],
     ids=["column", "type"],
 )
-def test_statements_about_what_was_made_anew_are_prepared_on_a_new_connection(postgres_book, db, before, asked, change):
+def test_statements_about_what_was_made_anew_are_prepared_on_a_new_connection(postgres_book, db, before, query, change):
     with psycopg.connect(postgres_book[0], autocommit=True) as other:
         other.execute(before)
-        db.write(lambda tx: tx.rows(asked, said="1"))
+        db.write(lambda tx: tx.rows(query, value="1"))
         other.execute(change)
-    db.write(lambda tx: tx.rows(asked, said="1"))
+    db.write(lambda tx: tx.rows(query, value="1"))
 
 
 def test_a_pooler_that_lends_one_connection_to_several_is_named(postgres_book):
     database = opened(postgres_book[0])
-    with database.line() as line:
-        line.connection.execute("PREPARE commonbook_1 AS SELECT 1")
+    with database.line() as pooled:
+        pooled.connection.execute("PREPARE commonbook_1 AS SELECT 1")
     with pytest.raises(DatabaseUnfit, match="others use the same connection") as caught:
         database.write(lambda tx: tx.row("SELECT 1"))
     assert "whole session" in caught.value.fix
@@ -803,5 +806,5 @@ def test_a_line_that_was_interrupted_between_two_transactions_is_not_used_again(
         patched.setattr(Pipeline, "__enter__", interrupted)
         with pytest.raises(KeyboardInterrupt), db.reading():
             pass
-    # This is asked outside of a pipeline, which a line that is still in one does not take.
+    # This runs outside of a pipeline, which a connection that is still in pipeline mode does not accept.
     assert db.bytes_used() > 0

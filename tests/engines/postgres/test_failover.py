@@ -27,18 +27,18 @@ from tests.support.postgres_server import TEMPLATE, USER, Server, wait_for_trans
 from tests.support.writers_child import do, operations, start_load
 
 SECONDS = float(os.environ.get("COMMONBOOK_LOAD_SECONDS", "2"))
-_SOME = 6
+_MORE_ANSWERS = 6
 _PATIENCE = 60.0
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180 + 10 * SECONDS)]
 
 
 class Load:
-    """Some processes that write all the time, and what each of them was told."""
+    """Some processes that write all the time, and the answers that each of them got."""
 
     def __init__(self, place: str, names: list[str]) -> None:
         self.children = {name: start_load(place, name) for name in names}
-        self.told: dict[str, list[Any]] = {name: [] for name in names}
+        self.answers: dict[str, list[Any]] = {name: [] for name in names}
         self._readers = [threading.Thread(target=self._read, args=(name,)) for name in names]
         for child in self.children.values():
             assert child.stdout
@@ -54,14 +54,18 @@ class Load:
         assert out
         for line in out:
             if line.endswith(b"\n"):
-                self.told[name].append(json.loads(line))
+                self.answers[name].append(json.loads(line))
 
     def go_on(self) -> None:
-        """Let everybody write for a while, and until each has been told of some more, however slow the machine is."""
-        goal = {name: len(told) + _SOME for name, told in self.told.items() if self.children[name].poll() is None}
+        """Let every process write for a while, and until each has got more answers, however slow the machine is."""
+        goal = {
+            name: len(answers) + _MORE_ANSWERS
+            for name, answers in self.answers.items()
+            if self.children[name].poll() is None
+        }
         time.sleep(SECONDS)
         until = time.monotonic() + _PATIENCE
-        while behind := {name for name, count in goal.items() if len(self.told[name]) < count}:
+        while behind := {name for name, count in goal.items() if len(self.answers[name]) < count}:
             assert time.monotonic() < until, f"not everybody went on: {behind}"
             time.sleep(0.05)
 
@@ -69,7 +73,7 @@ class Load:
         self.children[name].send_signal(signal.SIGKILL)
 
     def end(self) -> None:
-        """Let everybody finish what is under way; all but those who were killed end well."""
+        """Let every process finish its current operation; all but the killed ones exit normally."""
         for child in self.children.values():
             assert child.stdin
             child.stdin.close()
@@ -81,8 +85,8 @@ class Load:
             child.stdout.close()
 
     def under_way(self, name: str) -> Iterator[Any]:
-        """Yield what a process that was killed may or may not have done."""
-        done = len(self.told[name])
+        """Yield the operation that a killed process may or may not have completed."""
+        done = len(self.answers[name])
         rounds = [op for number in range(done // 2, done // 2 + 2) for op in operations(name, number)]
         yield rounds[done % 2]
 
@@ -98,13 +102,13 @@ def loaded(place: str, names: list[str]) -> Iterator[Load]:
 
 
 def _wrong_with_load(place: str, load: Load, killed: list[str]) -> list[str]:
-    """Compare what everybody was told with what there is."""
+    """Compare the acknowledged operations with the contents of the book."""
     wrong = []
     with closing(commonbook.open(place)) as book:
         again = [(op, do(book, op)) for name in killed for op in load.under_way(name)]
-        acknowledged = [(op, answer) for told in load.told.values() for op, answer in told]
+        acknowledged = [(op, answer) for answers in load.answers.values() for op, answer in answers]
         logs = logs_of(book)
-        said = {one.client_id: one for log in logs.values() for one in log.messages}
+        messages = {item.client_id: item for log in logs.values() for item in log.messages}
         memories = {memory.text: memory.id for memory in _every(book)}
         expected = 0
         for (verb, what, more), answer in (*acknowledged, *again):
@@ -113,14 +117,14 @@ def _wrong_with_load(place: str, load: Load, killed: list[str]) -> list[str]:
                 continue
             expected += len(more)
             for (text, client_id), (id_, seq) in zip(more, answer, strict=True):
-                found = said.get(client_id)
+                found = messages.get(client_id)
                 if found is None or (found.text, found.id, found.seq) != (text, id_, seq):
                     wrong.append(f"{text} is lost or another")
         if sum(len(log.messages) for log in logs.values()) != expected:
             wrong.append("there are more messages than were sent")
         if len(memories) != sum(op[0] == "remember" for op, _ in (*acknowledged, *again)):
             wrong.append("there are more memories than were sent")
-        wrong += [str(one) for one in book.verify_log().findings]
+        wrong += [str(item) for item in book.verify_log().findings]
     return wrong + wrong_with(place)
 
 

@@ -1,4 +1,4 @@
-"""Appends of several threads in one transaction on PostgreSQL: who else holds what, and what is lost meanwhile."""
+"""Group commit of appends of several threads on PostgreSQL: with locks of others, and with lost connections."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def crowd(book: Book, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crowd]:
 
 @contextmanager
 def held(address: str, statement: str, name: str) -> Iterator[None]:
-    """Let another hold something until the block ends."""
+    """Let another connection hold a row lock until the block ends."""
     with psycopg.connect(address) as holder:
         assert holder.execute(statement, (name,)).fetchall()
         yield
@@ -80,21 +80,21 @@ def test_who_waits_by_itself_keeps_nobody_else_from_going(crowd, book, address):
 
 
 def gathered(monkeypatch: pytest.MonkeyPatch, books: Mapping[str, Book]) -> Callable[..., Sequence[Any]]:
-    """Return what appends a message to each of these sessions at once, each by its own book."""
-    asked: list[Any] = []
+    """Return a function that appends a message to each of these sessions in one batch, each by its own book."""
+    requests: list[Any] = []
 
-    def go(_together: GroupCommit, _place: str, one: object, _do: object, **_named: object) -> None:
-        asked.append(one)
+    def go(_together: GroupCommit, _place: str, request: object, _do: object, **_named: object) -> None:
+        requests.append(request)
 
     with monkeypatch.context() as patched:
         patched.setattr(GroupCommit, "go", go)
         for name, book in books.items():
             book.append(name, ["It rains."])
-    return partial(book._appender._append_all, asked, alone=False)
+    return partial(book._appender._append_all, requests, alone=False)
 
 
 def wait_for_waiting(address: str, number: int) -> None:
-    """Wait until so many wait for a lock."""
+    """Wait until so many connections wait for a lock."""
     with psycopg.connect(address, autocommit=True) as looking:
         until(lambda: looking.execute(WAITING).fetchone() == (number,))
 
@@ -256,7 +256,7 @@ def test_whose_right_is_taken_while_it_writes_is_refused_and_the_others_are_stor
 
 
 def test_a_connection_that_is_lost_in_the_commit_stores_all_of_them_once(crowd, book, address, monkeypatch):
-    finish = Pipeline._finish
+    drain = Pipeline._drain
     blows: list[int] = []
 
     def cut(pipe: Pipeline) -> None:
@@ -265,10 +265,10 @@ def test_a_connection_that_is_lost_in_the_commit_stores_all_of_them_once(crowd, 
             with psycopg.connect(address, autocommit=True) as other:
                 other.execute("SELECT pg_terminate_backend(%s)", (blows[0],))
             time.sleep(0.1)
-        finish(pipe)
+        drain(pipe)
 
     futures = crowd.keep_two() + [crowd.append(name, "It rains.") for name in "abcdef"]
-    monkeypatch.setattr(Pipeline, "_finish", cut)
+    monkeypatch.setattr(Pipeline, "_drain", cut)
     crowd.go_on()
     assert told(futures)[2:] == [(name, 2, True) for name in "abcdef"]
     assert len(blows) == 1
@@ -277,15 +277,15 @@ def test_a_connection_that_is_lost_in_the_commit_stores_all_of_them_once(crowd, 
 
 
 def test_who_is_not_stored_yet_is_not_told_that_another_is_on_one_server_alone(crowd, book, address, monkeypatch):
-    tell = PostgresDatabase._tell
+    run_attempt = PostgresDatabase._run_attempt
 
-    def warned(self: PostgresDatabase, line: PooledConnection, *given: Any, **named: Any) -> object:
-        answer = tell(self, line, *given, **named)
+    def warned(self: PostgresDatabase, pooled: PooledConnection, *arguments: Any, **options: Any) -> object:
+        answer = run_attempt(self, pooled, *arguments, **options)
         if crowd.transactions == 3 and threading.current_thread() is not threading.main_thread():
-            raise NotReplicated("the change was made, but may be on one server alone", fix="look")
+            raise NotReplicated("the change was made, but may be on one server only", fix="look")
         return answer
 
-    monkeypatch.setattr(PostgresDatabase, "_tell", warned)
+    monkeypatch.setattr(PostgresDatabase, "_run_attempt", warned)
     kept = crowd.keep_two()
     made, taken = crowd.append("a", "It rains."), crowd.append("c", "It snows.")
     with held(address, HOLD_SESSION, "c"):

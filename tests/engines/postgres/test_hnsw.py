@@ -1,4 +1,4 @@
-"""Graphs of neighbours for large spaces, on a real server: made and dropped unseen, and found by them what is there."""
+"""HNSW graphs of large spaces, on a real server: built and dropped in the background, and searches use them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import pytest
 
 import commonbook
 from commonbook.engines.postgres import hnsw
-from commonbook.engines.postgres.hnsw import _planned
+from commonbook.engines.postgres.hnsw import _plan
 from commonbook.engines.postgres.passage_rows import signed
-from commonbook.engines.postgres.pipeline import Pipeline, _numbered
+from commonbook.engines.postgres.pipeline import Pipeline, _number_parameters
 from commonbook.model.memory import Draft
 from commonbook.ports.index import Delta, IndexedPassage, IndexQuery
 from tests.support.crashing import environment
@@ -74,7 +74,7 @@ def exact(place: str) -> Any:
 
 
 def name_of(space: str, dimensions: int = DIMENSIONS) -> str:
-    return hnsw._name(signed(space), dimensions)
+    return hnsw._graph_name(signed(space), dimensions)
 
 
 def directions(number: int, *, seed: int = 1, dimensions: int = DIMENSIONS) -> Any:
@@ -108,7 +108,7 @@ def eventually(there: Callable[[], Any], wanted: Any) -> None:
 
 @pytest.fixture
 def graphs(statements: psycopg.Connection) -> Callable[[], dict[str, bool]]:
-    """Which graphs there are, and whether they are whole."""
+    """Returns the names of the graphs, and whether each is complete."""
     return lambda: dict(statements.execute(_GRAPHS).fetchall())
 
 
@@ -131,27 +131,27 @@ def near(vector: Any, **given: Any) -> IndexQuery:
 
 @pytest.fixture
 def by_graph(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The statements that ask a graph, as the server gets them."""
-    return _noted(monkeypatch, "halfvec(")
+    """The statements that query a graph, as the server gets them."""
+    return _record_statements(monkeypatch, "halfvec(")
 
 
 @pytest.fixture
 def compared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The statements that compare all vectors of spaces."""
-    return _noted(monkeypatch, "v IS NOT NULL")
+    return _record_statements(monkeypatch, "v IS NOT NULL")
 
 
-def _noted(monkeypatch: pytest.MonkeyPatch, words: str) -> list[str]:
-    asked: list[str] = []
-    ask = Pipeline.ask
+def _record_statements(monkeypatch: pytest.MonkeyPatch, words: str) -> list[str]:
+    statements: list[str] = []
+    send = Pipeline.send
 
-    def asking(pipe: Pipeline, statement: str, *arguments: Any, **options: Any) -> Any:
+    def sending(pipe: Pipeline, statement: str, *arguments: Any, **options: Any) -> Any:
         if words in statement:
-            asked.append(_numbered(statement)[0].decode())
-        return ask(pipe, statement, *arguments, **options)
+            statements.append(_number_parameters(statement)[0].decode())
+        return send(pipe, statement, *arguments, **options)
 
-    monkeypatch.setattr(Pipeline, "ask", asking)
-    return asked
+    monkeypatch.setattr(Pipeline, "send", sending)
+    return statements
 
 
 def plan(connection: psycopg.Connection, statement: str, settings: str = hnsw._SETTINGS) -> str:
@@ -179,25 +179,25 @@ def test_a_graph_is_used_also_where_the_database_would_rather_compare_all(index,
     statements.execute("VACUUM ANALYZE recall_passage, recall_posting")
     statements.execute("SET random_page_cost = 10000")
     vector = directions(1)[0]
-    for asked in (near(vector), near(vector, since=0, kinds=frozenset({"note"}))):
-        names(index, asked)
+    for query in (near(vector), near(vector, since=0, kinds=frozenset({"note"}))):
+        names(index, query)
         assert f"Index Scan using {name_of('ours')}" in plan(statements, by_graph[-1])
     assert name_of("ours") not in plan(statements, by_graph[-1], settings="SELECT 1")
 
 
 def test_what_a_graph_finds_is_nearly_always_the_nearest(large, exact, by_graph, compared):
-    asked = [near(vector) for vector in directions(30, seed=3)]
-    wanted = [names(exact, one) for one in asked]
-    names(large, asked[0])
+    queries = [near(vector) for vector in directions(30, seed=3)]
+    wanted = [names(exact, query) for query in queries]
+    names(large, queries[0])
     compared.clear()
-    found = [len(names(large, one) & nearest) / 60 for one, nearest in zip(asked, wanted, strict=True)]
+    found = [len(names(large, query) & nearest) / 60 for query, nearest in zip(queries, wanted, strict=True)]
     assert (len(by_graph), compared) == (31, [])
     assert np.mean(found) >= 0.95
     assert min(found) >= 0.8
 
 
 @pytest.mark.parametrize(
-    ("needle", "asked"),
+    ("needle", "filters"),
     [
         ({"tags": ("red",)}, {"tags": ("red",)}),
         ({"kind": "fact"}, {"kinds": frozenset({"fact"})}),
@@ -205,13 +205,13 @@ def test_what_a_graph_finds_is_nearly_always_the_nearest(large, exact, by_graph,
         ({"valid_from": -100}, {"as_of": -50}),
     ],
 )
-def test_what_a_filter_lets_through_is_found_behind_thousands_that_are_nearer(index, graphs, needle, asked, by_graph):
+def test_what_a_filter_lets_through_is_found_behind_thousands_that_are_nearer(index, graphs, needle, filters, by_graph):
     vectors = directions(1_500)
     far = -vectors[0]
     add(index, (*passages(vectors), *passages([far], first=9_000, **needle)))
     eventually(graphs, {name_of("ours"): True})
-    assert names(index, near(vectors[0], first=5, **asked)) == {memory_id(9_000)}
-    assert bool(by_graph) is ("tags" not in asked)
+    assert names(index, near(vectors[0], first=5, **filters)) == {memory_id(9_000)}
+    assert bool(by_graph) is ("tags" not in filters)
 
 
 def test_half_of_a_space_can_be_filtered_without_losing_neighbours(index, graphs, exact, by_graph, compared):
@@ -219,11 +219,11 @@ def test_half_of_a_space_can_be_filtered_without_losing_neighbours(index, graphs
     kinds = ("note", "fact")
     add(index, [one._replace(kind=kinds[at % 2]) for at, one in enumerate(passages(vectors))])
     eventually(graphs, {name_of("ours"): True})
-    asked = [near(vector, kinds=frozenset({"fact"})) for vector in directions(10, seed=3)]
-    wanted = [names(exact, one) for one in asked]
-    names(index, asked[0])
+    queries = [near(vector, kinds=frozenset({"fact"})) for vector in directions(10, seed=3)]
+    wanted = [names(exact, one) for one in queries]
+    names(index, queries[0])
     compared.clear()
-    found = [len(names(index, one) & nearest) / 60 for one, nearest in zip(asked, wanted, strict=True)]
+    found = [len(names(index, one) & nearest) / 60 for one, nearest in zip(queries, wanted, strict=True)]
     assert (len(by_graph), compared) == (11, [])
     assert np.mean(found) >= 0.95
 
@@ -235,37 +235,37 @@ def test_behind_what_is_superseded_there_are_as_many_as_are_wanted(index, graphs
     gone = set(order[:left_out].tolist())
     add(index, [one._replace(superseded=1) if at in gone else one for at, one in enumerate(passages(vectors))])
     eventually(graphs, {name_of("ours"): True})
-    asked = near(vectors[0])
-    assert len(names(index, asked)) == 60
-    assert len(names(index, asked) & names(exact, asked)) >= 57
+    query = near(vectors[0])
+    assert len(names(index, query)) == 60
+    assert len(names(index, query) & names(exact, query)) >= 57
 
 
 def test_what_a_tail_replaces_takes_nobodys_place(large, exact):
     vectors = directions(2_000)
-    asked = near(vectors[0])
+    query = near(vectors[0])
     replaced = names(exact, near(vectors[0], first=300))
     tail = [Delta((), frozenset(replaced))]
-    found = names(large, asked, tail)
+    found = names(large, query, tail)
     assert len(found) == 60
     assert found.isdisjoint(replaced)
-    assert len(found & names(exact, asked, tail)) >= 57
+    assert len(found & names(exact, query, tail)) >= 57
 
 
 def test_the_nearest_of_a_graph_and_of_other_spaces_are_chosen_together(large, exact):
     for vector in (*directions(5, seed=2), *directions(5)):
-        asked = near(vector, spaces=BOTH, first=30)
-        assert answer(large.view().search(asked, ()), asked) == answer(exact.view().search(asked, ()), asked)
+        query = near(vector, spaces=BOTH, first=30)
+        assert answer(large.view().search(query, ()), query) == answer(exact.view().search(query, ()), query)
 
 
 def test_what_other_spaces_hold_changes_nothing_to_the_last_digit(large, graphs):
-    asked = [near(vector, first=20) for vector in directions(10, seed=3)]
-    before = [answer(large.view().search(one, ()), one) for one in asked]
+    queries = [near(vector, first=20) for vector in directions(10, seed=3)]
+    before = [answer(large.view().search(one, ()), one) for one in queries]
     others = passages(directions(900), first=20_000, space="theirs")
     add(large, (*others, *passages(directions(50), first=30_000, space="other")))
     eventually(graphs, {name_of("ours"): True, name_of("theirs"): True})
-    assert [answer(large.view().search(one, ()), one) for one in asked] == before
+    assert [answer(large.view().search(one, ()), one) for one in queries] == before
     add(large, (), frozenset(one.owner for one in others))
-    assert [answer(large.view().search(one, ()), one) for one in asked] == before
+    assert [answer(large.view().search(one, ()), one) for one in queries] == before
 
 
 def test_a_graph_search_leaves_no_setting_and_no_prepared_statement_behind(large, place):
@@ -275,16 +275,16 @@ def test_a_graph_search_leaves_no_setting_and_no_prepared_statement_behind(large
         before = connection.execute(lasting).fetchone()
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         with Pipeline(connection) as pipe:
-            search = hnsw.Nearest
-            asked = hnsw.GraphQuery(
+            search = hnsw.NearestSearch
+            query = hnsw.GraphQuery(
                 {"vector": str(directions(1)[0].tolist()), "embedder": "made up"}, "v", DIMENSIONS, "true", "", 60
             )
             prepared = []
             for _ in range(3):
                 assert (
-                    len(search(pipe, asked, [signed("ours")], (), lambda _: pytest.fail("not by graph")).rows()) == 60
+                    len(search(pipe, query, [signed("ours")], (), lambda _: pytest.fail("not by graph")).rows()) == 60
                 )
-                prepared.append(len(pipe._names))
+                prepared.append(len(pipe._prepared_names))
         assert connection.execute(lasting).fetchone() == before
         assert prepared == [4, 4, 4]
 
@@ -305,12 +305,12 @@ def test_vectors_that_no_graph_can_hold_are_compared(index, graphs, by_graph):
     assert (graphs(), by_graph) == ({}, [])
 
 
-# --- making and dropping
+# --- building and dropping
 
 
 @contextmanager
 def reader(place: str) -> Iterator[None]:
-    """Look at the database at one moment, for so long that nobody can finish a graph meanwhile."""
+    """Hold a snapshot of the database: meanwhile no graph can be completed."""
     with psycopg.connect(place, autocommit=True) as connection:
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT 1")
         yield
@@ -353,14 +353,14 @@ def test_a_graph_that_somebody_left_half_made_is_made_anew(index, place, stateme
 
 
 def test_two_processes_that_write_at_once_make_one_graph_and_neither_fails(exact, place, statements, graphs):
-    """And the limits of time that the address names break nothing off."""
+    """Short timeouts in the address break nothing off either."""
     add(exact, passages(directions(400)))
     program = (
         "import sys, time; from tests.support.index_worlds import *\n"
         "from tests.engines.postgres.test_hnsw import add, passages\n"
         "index = opened(sys.argv[1], graph_above=300); print('ready', flush=True); sys.stdin.readline()\n"
         "add(index, [entry(int(sys.argv[2]), vector=np.ones(48, np.float32))])\n"
-        "graphs = index._at_hand.graphs; graphs._worker and graphs._worker.join(); print(graphs._not_before)"
+        "graphs = index._resources.graphs; graphs._worker and graphs._worker.join(); print(graphs._not_before)"
     )
     hasty = place.replace("options=", "options=-cstatement_timeout%3D300%20-clock_timeout%3D200%20")
     children = [
@@ -384,7 +384,7 @@ def test_two_processes_that_write_at_once_make_one_graph_and_neither_fails(exact
                 child.stdin.write("go\n")
                 child.stdin.flush()
             eventually(graphs, {name_of("ours"): False})
-            # If both have begun, the database breaks one of them off in the meantime.
+            # If both have begun, the database ends one of them by its deadlock detection meanwhile.
             time.sleep(1.2)
         assert [child.communicate(timeout=60)[0] for child in children] == ["0.0\n", "0.0\n"]
     finally:
@@ -400,7 +400,7 @@ def test_a_process_that_ends_leaves_a_graph_to_the_server(place, graphs, exact):
     program = (
         "import sys; from tests.support.index_worlds import *; from tests.engines.postgres.test_hnsw import *\n"
         "index = opened(sys.argv[1], graph_above=300); add(index, [entry(8_000)])\n"
-        "there = lambda: len(psycopg.connect(sys.argv[1], autocommit=True).execute(hnsw._ANY).fetchall())\n"
+        "there = lambda: len(psycopg.connect(sys.argv[1], autocommit=True).execute(hnsw._GRAPH_NAMES).fetchall())\n"
         "eventually(there, 1)\n"
     )
     with reader(place):
@@ -426,7 +426,7 @@ def test_a_graph_is_dropped_when_its_space_has_shrunk_to_half_of_the_limit(large
 
 
 def _tended(index: Any) -> bool:
-    worker = index._at_hand.graphs._worker
+    worker = index._resources.graphs._worker
     return worker is None or not worker.is_alive()
 
 
@@ -437,14 +437,14 @@ def test_between_half_of_the_limit_and_all_of_it_a_graph_stays(large, graphs):
 
 
 def test_another_limit_drops_and_makes_graphs_at_the_next_write(large, place, graphs, exact, by_graph):
-    asked = near(directions(1)[0], spaces=BOTH)
-    names(large, asked)
+    query = near(directions(1)[0], spaces=BOTH)
+    names(large, query)
     add(exact, [entry(8_000)])
     eventually(graphs, {})
     by_graph.clear()
-    # Who does not know yet that it is gone compares all.
-    assert names(large, asked) == names(exact, asked)
-    assert names(large, asked) == names(exact, asked)
+    # A process that does not know yet that it is gone compares all vectors.
+    assert names(large, query) == names(exact, query)
+    assert names(large, query) == names(exact, query)
     assert len(by_graph) == 1
     lower: Any = opened(place, graph_above=150)
     add(lower, [entry(8_001)])
@@ -463,7 +463,7 @@ def test_an_index_made_anew_with_other_vectors_has_a_graph_of_them(large, statem
     assert large.damage() == []
 
 
-def test_whoever_makes_the_index_anew_does_not_wait_for_a_graph_that_is_being_made(index, place, statements, graphs):
+def test_making_the_index_anew_does_not_wait_for_a_graph_that_is_being_made(index, place, statements, graphs):
     with reader(place):
         add(index, passages(directions(400)))
         eventually(graphs, {name_of("ours"): False})
@@ -476,12 +476,12 @@ def test_whoever_makes_the_index_anew_does_not_wait_for_a_graph_that_is_being_ma
 
 
 def test_at_most_a_hundred_spaces_have_graphs_and_what_is_not_whole_is_of_no_use():
-    large, whole = list(range(200)), [hnsw._name(space, 8) for space in range(150, 300)]
-    due = _planned(8, large, list(range(250)), [*whole, "recall_graph_x"], whole)
+    large, whole = list(range(200)), [hnsw._graph_name(space, 8) for space in range(150, 300)]
+    due = _plan(8, large, list(range(250)), [*whole, "recall_graph_x"], whole)
     assert due.drop == [*whole[100:], "recall_graph_x"]
-    assert due.make == []
-    due = _planned(8, large, large, whole[:3], whole[:2])
-    assert (due.drop, due.make) == (whole[2:3], [*range(98)])
+    assert due.build == []
+    due = _plan(8, large, large, whole[:3], whole[:2])
+    assert (due.drop, due.build) == (whole[2:3], [*range(98)])
 
 
 def test_a_process_that_failed_to_make_a_graph_rests_a_while(index, statements, graphs):
@@ -490,11 +490,11 @@ def test_a_process_that_failed_to_make_a_graph_rests_a_while(index, statements, 
     statements.execute(f"CREATE TABLE {name} (x int)")
     add(index, passages(directions(400)))
     eventually(lambda: _tended(index), True)
-    assert index._at_hand.graphs._not_before > time.monotonic() + 60
+    assert index._resources.graphs._not_before > time.monotonic() + 60
     statements.execute(f"DROP TABLE {name}")
     add(index, [entry(8_000)])
     assert graphs() == {}
-    index._at_hand.graphs._not_before = 0.0
+    index._resources.graphs._not_before = 0.0
     add(index, [entry(8_001)])
     eventually(graphs, {name: True})
 

@@ -1,4 +1,4 @@
-"""The index in PostgreSQL, on a real server: it finds what the embedded one finds, and a commit happens whole.
+"""The index in PostgreSQL, on a real server: it finds the same as the embedded one, and a commit is atomic.
 
 COMMONBOOK_KILLS     how many times the writing process is killed (6; the full setting is 50)
 """
@@ -144,10 +144,10 @@ def lay(schemas: Callable[[], str]) -> Lay:
 
 
 class _Often(Laid):
-    """An index that is asked again and again: at first by questions, then more and more from what is kept."""
+    """An index that is searched again and again: first in the database, then more and more in the cache."""
 
     def search(self, sought: IndexQuery) -> Any:
-        kept = vars(self.view)["_at_hand"].kept
+        kept = vars(self.view)["_resources"].cache
         kept.clear()
         found = super().search(sought)
         for number in range(1, len(sought.spaces) + 1):
@@ -209,13 +209,13 @@ def test_readers_always_see_one_commit_whole_while_a_writer_commits(place, index
 
 
 class TestPostgresIndex(IndexContract):
-    """What holds for every index holds for this one."""
+    """The contract of every index holds for this one."""
 
 
 class _Moment(NamedTuple):
-    """A reading of the book, as far as an index knows of it."""
+    """A read transaction of the book, as far as an index uses it."""
 
-    pipe: Pipeline
+    pipeline: Pipeline
 
     def rows(self, sql: str, /, **params: object) -> list[Any]:
         raise NotImplementedError
@@ -390,10 +390,10 @@ def test_tables_of_an_older_program_are_made_anew_and_those_of_a_newer_one_are_l
 
 
 def test_what_a_large_commit_adds_is_soon_found_without_a_look_into_the_table(place, index, statements):
-    asked = "SELECT relpages, relallvisible FROM pg_class WHERE oid = to_regclass('recall_passage')"
+    query = "SELECT relpages, relallvisible FROM pg_class WHERE oid = to_regclass('recall_passage')"
     seen = []
-    # Who looks at the table just then, as the server itself does now and again, hides what is new until the next time;
-    # on a busy machine that may take a while.
+    # A transaction that reads the table just then, as the server itself does now and again, keeps VACUUM from marking
+    # rows as visible until the next time; on a busy machine that may take a while.
     for number in range(40):
         time.sleep(min(2.0, 0.1 * number))
         added = range(1_500 * number, 1_500 * number + 1_500)
@@ -401,7 +401,7 @@ def test_what_a_large_commit_adds_is_soon_found_without_a_look_into_the_table(pl
         with index.writing(wait=5) as writer, _moment(place):
             writer.add(many)
             writer.commit(marker(1))
-        seen.append(statements.execute(asked).fetchone() or (0, 0))
+        seen.append(statements.execute(query).fetchone() or (0, 0))
         if seen[-1][0] == seen[-1][1] > 0:
             return
     raise AssertionError(seen)
@@ -435,8 +435,8 @@ def test_over_a_thousand_matches_answers_are_the_same_with_and_without_others_an
         [Delta(tuple(ours)), Delta((*others, *gone)), Delta((), frozenset(one.owner for one in gone))], unwritten=1
     )
     deleted = lay([Delta((*ours, *gone)), Delta((), frozenset(one.owner for one in gone))])
-    for asked in (("apple",), ("apple", "brook"), ()):
-        sought = IndexQuery(asked, vector=maker.directions[2], spaces=frozenset({"ours"}), first=50)
+    for terms in (("apple",), ("apple", "brook"), ()):
+        sought = IndexQuery(terms, vector=maker.directions[2], spaces=frozenset({"ours"}), first=50)
         wanted = answer(alone.search(sought), sought)
         assert answer(beside.search(sought), sought) == wanted
         assert answer(deleted.search(sought), sought) == wanted
@@ -489,35 +489,35 @@ def test_a_long_question_to_very_many_spaces_is_asked_by_its_rarest_terms(place,
 
 
 def test_a_book_is_recalled_with_the_same_hits_and_scores_as_from_the_embedded_index(tmp_path, place, monkeypatch):
-    """On a small scale: talks, long notes and edits, some of them not yet written down."""
+    """On a small scale: conversations, long notes and edits, some of them not yet indexed."""
     dice = random.Random(SEED)
     words = ("harbour", "lantern", "orchard", "violin", "glacier", "saddle", "pepper", "window", "thunder", "ribbon")
 
-    def said() -> str:
+    def text() -> str:
         return " ".join(dice.choices(words, k=dice.randrange(4, 30))).capitalize() + dice.choice(".?")
 
     with commonbook.open(tmp_path / "home") as book:
         for at in range(30):
             turns = "\n\n".join(
-                f"### {name} (user) · 2026-03-{1 + at % 28:02}T10:00:{seq:02}.000000Z · {seq} · D{at}:{seq}\n\n{said()}"
+                f"### {name} (user) · 2026-03-{1 + at % 28:02}T10:00:{seq:02}.000000Z · {seq} · D{at}:{seq}\n\n{text()}"
                 for seq, name in zip(range(12), ("user:ann", "user:ben") * 6, strict=True)
             )
             book.remember_many([Draft(turns, space=f"talks/{at % 3}", kind="episode", title=f"Talk {at}")])
-        notes = book.remember_many([Draft("\n\n".join(said() for _ in range(9)), space="notes") for _ in range(60)])
+        notes = book.remember_many([Draft("\n\n".join(text() for _ in range(9)), space="notes") for _ in range(60)])
         book.reindex()
         monkeypatch.setattr(compose_book, "_mapped_index", lambda _hidden: opened(place))
         with commonbook.open(tmp_path / "home") as other:
             other.reindex()
             for at, receipt in enumerate(notes.receipts if hasattr(notes, "receipts") else notes):
                 if at % 10 == 0:
-                    book.edit(receipt.id, text=said())
+                    book.edit(receipt.id, text=text())
             for spaces in ("notes", "talks/", ["notes", "talks/1"]):
                 for _ in range(15):
-                    asked = " ".join(dice.sample(words, k=3)) + dice.choice(("", " ann", " in March"))
+                    question = " ".join(dice.sample(words, k=3)) + dice.choice(("", " ann", " in March"))
                     one, two = (
                         [
                             (hit.id, hit.passage_id, hit.score, hit.parts)
-                            for hit in each.recall(asked, spaces=spaces).hits
+                            for hit in each.recall(question, spaces=spaces).hits
                         ]
                         for each in (book, other)
                     )
@@ -525,7 +525,7 @@ def test_a_book_is_recalled_with_the_same_hits_and_scores_as_from_the_embedded_i
                     assert one
 
 
-# --- how often a recall asks
+# --- statements of a recall
 
 
 @pytest.fixture
@@ -544,7 +544,7 @@ def towers(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> I
 # Begin, version, changes in all, spaces, three of the first question, neighbours, what supersedes, memories, end.
 STATEMENTS = 11
 _OF_A_SEARCH = 3
-"""What has the terms, what is nearest, and the best with their neighbours: not asked where everything is kept."""
+"""Postings, the nearest, and the best with their neighbours: not queried where every space is cached."""
 
 
 @pytest.mark.parametrize("spaces", [["tower/0"], ["tower/1", "tower/2", "tower/3"], ["tower/"], ["/"]])
@@ -566,7 +566,7 @@ def test_spaces_that_are_asked_again_and_again_are_searched_without_a_question(t
     assert len(statements) == STATEMENTS - _OF_A_SEARCH, statements
 
 
-def test_whoever_was_granted_spaces_asks_once_more_however_many_they_are(towers, monkeypatch):
+def test_a_recall_with_grants_takes_one_more_statement_however_many_spaces_are_granted(towers, monkeypatch):
     towers.grant("user:bob", "tower/1", "reader")
     towers.grant("user:bob", "tower/2", "reader")
     bob = towers.acting_as("user:bob")
@@ -590,7 +590,7 @@ def test_an_index_that_another_wrote_meanwhile_is_looked_at_again(towers, postgr
     [
         "DROP TABLE recall_posting",
         "DROP TABLE recall_index",
-        index_schema.DROP,
+        index_schema.DROP_ALL,
         "DELETE FROM recall_index",
         "DROP EXTENSION vector CASCADE; CREATE EXTENSION vector",
     ],

@@ -1,4 +1,4 @@
-"""What an operator gets wrong about PostgreSQL is named, with its fix, and no password is shown."""
+"""Mistakes of an operator with PostgreSQL are named, with a fix, and no password is shown."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_a_database_of_another_encoding(careful, refusal):
 
 
 def test_too_old_a_server(careful, refusal, monkeypatch):
-    monkeypatch.setattr(database, "OLDEST", 990000)
+    monkeypatch.setattr(database, "MIN_SERVER_VERSION", 990000)
     assert "needs 99 or newer" in refusal(careful.address("book"), DatabaseUnfit).message
 
 

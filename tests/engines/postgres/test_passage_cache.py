@@ -1,4 +1,4 @@
-"""What a process keeps of small spaces: never out of date, never more than it may, and missed by nobody."""
+"""The cache of small spaces: never stale, never larger than its limit, and without influence on results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import commonbook
 from commonbook.book.book import Book
 from commonbook.engines.index.segments import Segment, build
 from commonbook.engines.postgres import passage_cache
-from commonbook.engines.postgres.passage_cache import EMPTY, CachedVersion, PassageCache, part_of
+from commonbook.engines.postgres.passage_cache import NO_PASSAGES, PassageCache, SpaceVersion, live_part
 from commonbook.engines.postgres.passage_rows import signed
 from commonbook.errors import NotAllowed
 from commonbook.model.memory import Draft
@@ -34,115 +34,121 @@ ONE = laid(1)
 ROOM = size_of(ONE)
 
 
-# --- what is kept, and how long
+# --- caching and eviction
 
 
 def test_what_is_kept_is_given_for_its_own_version_alone():
-    kept = PassageCache(10 * ROOM)
-    kept.keep(1, 7, ONE)
-    assert kept.of([1], {1: CachedVersion(1, 7)}) == [ONE]
-    assert kept.of([1], {1: CachedVersion(1, 8)}) == []
-    assert not kept.has([1]), "what is of another version is of no use any more"
+    cache = PassageCache(10 * ROOM)
+    cache.put(1, 7, ONE)
+    assert cache.get([1], {1: SpaceVersion(1, 7)}) == [ONE]
+    assert cache.get([1], {1: SpaceVersion(1, 8)}) == []
+    assert not cache.has([1]), "what is of another version is of no use any more"
 
 
 def test_a_space_that_is_gone_from_the_index_is_not_given():
-    kept = PassageCache(10 * ROOM)
-    kept.keep(1, 7, ONE)
-    assert kept.of([1], {}) == []
+    cache = PassageCache(10 * ROOM)
+    cache.put(1, 7, ONE)
+    assert cache.get([1], {}) == []
 
 
 def test_a_space_without_passages_is_kept_as_one_until_it_has_some():
-    kept = PassageCache(10 * ROOM)
+    cache = PassageCache(10 * ROOM)
     empty = laid()
-    kept.keep(1, EMPTY.version, empty)
-    assert kept.of([1], {}) == [empty]
-    assert kept.of([1], {1: CachedVersion(0, EMPTY.version)}) == [empty]
-    assert kept.of([1], {1: CachedVersion(1, 5)}) == []
+    cache.put(1, NO_PASSAGES.version, empty)
+    assert cache.get([1], {}) == [empty]
+    assert cache.get([1], {1: SpaceVersion(0, NO_PASSAGES.version)}) == [empty]
+    assert cache.get([1], {1: SpaceVersion(1, 5)}) == []
 
 
 def test_for_want_of_room_what_was_not_asked_for_the_longest_goes():
-    kept = PassageCache(2 * ROOM)
+    cache = PassageCache(2 * ROOM)
     for space in (1, 2):
-        kept.keep(space, 7, ONE)
-    kept.of([1], {1: CachedVersion(1, 7)})
-    kept.keep(3, 7, ONE)
-    assert kept.has([1, 2, 3]) == {1, 3}
+        cache.put(space, 7, ONE)
+    cache.get([1], {1: SpaceVersion(1, 7)})
+    cache.put(3, 7, ONE)
+    assert cache.has([1, 2, 3]) == {1, 3}
 
 
 @pytest.mark.parametrize("most", [0, ROOM - 1])
 def test_what_there_is_no_room_for_is_not_kept(most):
-    kept = PassageCache(most)
-    kept.keep(1, 7, ONE)
-    assert not kept.has([1])
+    cache = PassageCache(most)
+    cache.put(1, 7, ONE)
+    assert not cache.has([1])
 
 
 def test_a_space_is_worth_reading_when_it_is_asked_for_a_second_time():
-    kept = PassageCache(10 * ROOM)
-    assert kept.worth_reading([1, 2]) is None
-    kept.note([1], {1: CachedVersion(10, 7)})
-    assert kept.worth_reading([2, 1]) == 1
+    cache = PassageCache(10 * ROOM)
+    assert cache.space_to_admit([1, 2]) is None
+    cache.count_misses([1], {1: SpaceVersion(10, 7)})
+    assert cache.space_to_admit([2, 1]) == 1
 
 
 def test_a_large_space_is_never_worth_reading():
-    kept = PassageCache(10 * ROOM)
+    cache = PassageCache(10 * ROOM)
     for _ in range(5):
-        kept.note([1, 2], {1: CachedVersion(passage_cache.SMALL, 7), 2: CachedVersion(passage_cache.SMALL + 1, 7)})
-    assert kept.worth_reading([2]) is None
-    assert kept.worth_reading([2, 1]) == 1
+        cache.count_misses(
+            [1, 2],
+            {
+                1: SpaceVersion(passage_cache.MAX_PASSAGES_PER_SPACE, 7),
+                2: SpaceVersion(passage_cache.MAX_PASSAGES_PER_SPACE + 1, 7),
+            },
+        )
+    assert cache.space_to_admit([2]) is None
+    assert cache.space_to_admit([2, 1]) == 1
 
 
 def test_who_may_keep_nothing_reads_nothing():
-    kept = PassageCache(0)
+    cache = PassageCache(0)
     for _ in range(5):
-        kept.note([1], {1: CachedVersion(10, 7)})
-    assert kept.worth_reading([1]) is None
+        cache.count_misses([1], {1: SpaceVersion(10, 7)})
+    assert cache.space_to_admit([1]) is None
 
 
-def _asked_until_worth(kept: PassageCache, space: int) -> int:
+def _asked_until_worth(cache: PassageCache, space: int) -> int:
     for times in range(1, 1_000):
-        if kept.worth_reading([space]) == space:
+        if cache.space_to_admit([space]) == space:
             return times
-        kept.note([space], {space: CachedVersion(10, 7)})
+        cache.count_misses([space], {space: SpaceVersion(10, 7)})
     raise AssertionError("it is never worth it")
 
 
 def test_what_was_let_go_before_it_was_of_use_must_be_asked_for_more_often():
     """A space that changes all the time, or more spaces than there is room for, would be read for nothing."""
-    kept = PassageCache(10 * ROOM)
+    cache = PassageCache(10 * ROOM)
     waited = []
     for version in range(4):
-        waited.append(_asked_until_worth(kept, 1))
-        kept.keep(1, version, ONE)
-        kept.of([1], {1: CachedVersion(1, version + 1)})
+        waited.append(_asked_until_worth(cache, 1))
+        cache.put(1, version, ONE)
+        cache.get([1], {1: SpaceVersion(1, version + 1)})
     assert waited == [2, 4, 8, 16]
-    # And as soon as it is of use again, sooner.
+    # As soon as it is useful again, it is admitted sooner.
     for version in range(4):
-        _asked_until_worth(kept, 1)
-        kept.keep(1, version, ONE)
+        _asked_until_worth(cache, 1)
+        cache.put(1, version, ONE)
         for _ in range(10):
-            assert kept.of([1], {1: CachedVersion(1, version)})
-        kept.of([1], {1: CachedVersion(1, version + 1)})
-    assert _asked_until_worth(kept, 1) == 2
+            assert cache.get([1], {1: SpaceVersion(1, version)})
+        cache.get([1], {1: SpaceVersion(1, version + 1)})
+    assert _asked_until_worth(cache, 1) == 2
 
 
 def test_notes_do_not_grow_without_end(monkeypatch):
-    monkeypatch.setattr(passage_cache, "_NOTED", 10)
-    kept = PassageCache(10 * ROOM)
-    kept.note(range(100), {})
-    assert kept.worth_reading([89]) is None
-    assert kept.worth_reading([90]) == 90
+    monkeypatch.setattr(passage_cache, "_MAX_STATS", 10)
+    cache = PassageCache(10 * ROOM)
+    cache.count_misses(range(100), {})
+    assert cache.space_to_admit([89]) is None
+    assert cache.space_to_admit([90]) == 90
 
 
 def test_what_a_tail_replaces_does_not_count():
     segment = laid(1, 2, 3)
     one = entry(2).owner
-    part = part_of(segment, {one, "somebody else"})
+    part = live_part(segment, {one, "somebody else"})
     assert [segment.memory(row) for row in np.flatnonzero(~part.alive).tolist()] == [entry(2).memory]
-    assert part_of(segment, ()).alive.all()
+    assert live_part(segment, ()).alive.all()
 
 
 def test_many_threads_keep_and_ask_at_once():
-    kept = PassageCache(5 * ROOM)
+    cache = PassageCache(5 * ROOM)
     failed: list[BaseException] = []
 
     def work(seed: int) -> None:
@@ -150,11 +156,11 @@ def test_many_threads_keep_and_ask_at_once():
         try:
             for _ in range(2_000):
                 space = int(dice.integers(12))
-                known = {space: CachedVersion(1, int(dice.integers(2)))}
-                kept.note([space], known)
-                kept.keep(space, known[space].version, ONE)
-                assert kept.of([space], known) in ([], [ONE])
-                kept.worth_reading(range(12))
+                known = {space: SpaceVersion(1, int(dice.integers(2)))}
+                cache.count_misses([space], known)
+                cache.put(space, known[space].version, ONE)
+                assert cache.get([space], known) in ([], [ONE])
+                cache.space_to_admit(range(12))
         except BaseException as error:  # noqa: BLE001 - told below
             failed.append(error)
 
@@ -164,7 +170,7 @@ def test_many_threads_keep_and_ask_at_once():
     for one in threads:
         one.join()
     assert not failed
-    assert kept._size == sum(held.size for held in kept._held.values()) <= 5 * ROOM
+    assert cache._size == sum(held.size for held in cache._entries.values()) <= 5 * ROOM
 
 
 # --- in a book
@@ -172,7 +178,7 @@ def test_many_threads_keep_and_ask_at_once():
 
 @pytest.fixture
 def book(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Book]:
-    """A book whose index is written, and whose spaces `a` and `b` this process keeps."""
+    """A book whose index is written, and whose spaces `a` and `b` are in this process's cache."""
     address, keys = postgres_book
     monkeypatch.setenv("COMMONBOOK_KEYS", keys)
     with commonbook.open(address) as book:
@@ -182,13 +188,13 @@ def book(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Ite
         book.reindex(anew=True)
         for _ in range(4):
             book.recall("lamp", spaces=["a", "b"])
-        assert kept_by(book) == {"a", "b"}
+        assert cached_by(book) == {"a", "b"}
         yield book
 
 
-def kept_by(book: Book) -> set[str]:
-    kept = vars(book._recalls._index)["_at_hand"].kept  # type: ignore[attr-defined]
-    return {space.name for space in book.spaces() if kept.has([signed(space.id)])}
+def cached_by(book: Book) -> set[str]:
+    cache = vars(book._recalls._index)["_resources"].cache  # type: ignore[attr-defined]
+    return {space.name for space in book.spaces() if cache.has([signed(space.id)])}
 
 
 def hits(book: Book, question: str = "lamp oil", **more: object) -> list[tuple[str, float, str]]:
@@ -196,36 +202,36 @@ def hits(book: Book, question: str = "lamp oil", **more: object) -> list[tuple[s
     return [(hit.id, hit.score, hit.text) for hit in found.hits]
 
 
-def test_whoever_keeps_nothing_finds_the_same(book, postgres_book, monkeypatch):
+def test_a_process_without_a_cache_finds_the_same(book, postgres_book, monkeypatch):
     monkeypatch.setenv("COMMONBOOK_RECALL_MB", "0")
     with commonbook.open(postgres_book[0]) as other:
         for question in ("lamp oil", "pier a", "", "whale oil for the lanterns", "lamp 7"):
             for _ in range(3):
                 assert hits(book, question) == hits(other, question)
-        assert kept_by(other) == set()
+        assert cached_by(other) == set()
 
 
 def test_what_another_process_writes_is_found_at_once_beside_what_is_kept(book, postgres_book):
     with commonbook.open(postgres_book[0]) as other:
-        told = other.remember("Lamp 99 of pier a is electric.", space="a")
+        receipt = other.remember("Lamp 99 of pier a is electric.", space="a")
         gone = other.recall("lamp 7 of pier a", spaces="a").hits[0].memory
         assert gone in [one[0] for one in hits(book)]
-        assert told.id in [one[0] for one in hits(book, "electric lamp")]
+        assert receipt.id in [one[0] for one in hits(book, "electric lamp")]
         other.delete(gone)
-        other.delete(told.id)
-        assert not {gone, told.id} & {one[0] for one in hits(book, "electric lamp")}
-        assert kept_by(book) == {"a", "b"}, "it was not searched from what is kept"
+        other.delete(receipt.id)
+        assert not {gone, receipt.id} & {one[0] for one in hits(book, "electric lamp")}
+        assert cached_by(book) == {"a", "b"}, "it was not searched from what is kept"
 
 
 def test_what_another_process_writes_down_replaces_what_is_kept(book, postgres_book):
     with commonbook.open(postgres_book[0]) as other:
         gone = other.recall("lamp 7 of pier a", spaces="a").hits[0].memory
         other.delete(gone)
-        told = other.remember("Lamp 99 of pier a is electric.", space="a")
+        receipt = other.remember("Lamp 99 of pier a is electric.", space="a")
         other.reindex()
         for _ in range(4):
             found = [one[0].partition("#")[0] for one in hits(book, "electric lamp 7")]
-            assert told.id in found
+            assert receipt.id in found
             assert gone not in found
             assert hits(book) == hits(other)
 
@@ -256,7 +262,7 @@ def test_who_may_no_longer_read_a_space_gets_nothing_of_what_is_kept(book):
 
 
 def test_a_book_that_was_closed_keeps_nothing(book):
-    kept = vars(book._recalls._index)["_at_hand"].kept
+    cache = vars(book._recalls._index)["_resources"].cache
     book.close()
-    assert kept._size == 0
-    assert not kept._held
+    assert cache._size == 0
+    assert not cache._entries

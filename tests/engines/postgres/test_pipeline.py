@@ -1,4 +1,4 @@
-"""The pipe to PostgreSQL: what is sent arrives as it was, answers come in order, and what goes wrong harms nobody."""
+"""The pipeline to PostgreSQL: parameters arrive unchanged, results come in order, and errors do no further harm."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def sent(pipe: Pipeline, *statements: str) -> None:
     """Send statements, the parameter of each being 0, and wait for all of them at the end."""
     with pipe:
         for statement in statements:
-            pipe.ask(statement, {"a": 0})
+            pipe.send(statement, {"a": 0})
 
 
 def known(pipe: Pipeline) -> int:
@@ -60,36 +60,36 @@ def known(pipe: Pipeline) -> int:
 @pytest.mark.parametrize("binary", [False, True])
 def test_what_is_sent_comes_back_as_it_was(pipe, type_, value, binary):
     with pipe:
-        assert pipe.ask(f"SELECT %(value)s::{type_}", {"value": value}, binary=binary).rows() == [(value,)]
+        assert pipe.send(f"SELECT %(value)s::{type_}", {"value": value}, binary=binary).rows() == [(value,)]
 
 
 def test_a_parameter_may_be_given_as_the_database_writes_it(pipe):
     with pipe:
-        asked = pipe.ask("SELECT %(n)s::bigint, %(n)s::bigint + %(one)s", {"n": Binary(b"\0" * 7 + b"\7"), "one": 1})
-        assert asked.row() == (7, 8)
+        result = pipe.send("SELECT %(n)s::bigint, %(n)s::bigint + %(one)s", {"n": Binary(b"\0" * 7 + b"\7"), "one": 1})
+        assert result.row() == (7, 8)
 
 
 def test_a_text_that_the_database_would_cut_is_refused(pipe):
     with pipe:
         with pytest.raises(psycopg.DataError, match="NUL"):
-            pipe.ask("SELECT %(a)s::text", {"a": "before\0after"})
-        assert pipe.ask("SELECT 1").row() == (1,)
+            pipe.send("SELECT %(a)s::text", {"a": "before\0after"})
+        assert pipe.send("SELECT 1").row() == (1,)
 
 
 def test_what_the_database_does_not_keep_is_refused(pipe):
     with pipe, pytest.raises(TypeError, match="object"):
-        pipe.ask("SELECT %(a)s", {"a": object()})
+        pipe.send("SELECT %(a)s", {"a": object()})
 
 
 def test_answers_are_read_in_any_order(pipe):
     with pipe:
-        asked = [pipe.ask("SELECT %(n)s::bigint", {"n": number}) for number in range(5)]
-        assert [one.row() for one in reversed(asked)] == [(4,), (3,), (2,), (1,), (0,)]
+        results = [pipe.send("SELECT %(n)s::bigint", {"n": number}) for number in range(5)]
+        assert [result.row() for result in reversed(results)] == [(4,), (3,), (2,), (1,), (0,)]
 
 
 def test_nobody_waits_before_an_answer_is_read(pipe):
     with pipe:
-        slow, quick = pipe.ask("SELECT pg_sleep(0.05)"), pipe.ask("SELECT 1")
+        slow, quick = pipe.send("SELECT pg_sleep(0.05)"), pipe.send("SELECT 1")
         assert slow.result is quick.result is None
         assert quick.row() == (1,)
         assert slow.result is not None
@@ -98,16 +98,16 @@ def test_nobody_waits_before_an_answer_is_read(pipe):
 def test_a_statement_is_prepared_once(pipe):
     for _ in range(3):
         with pipe:
-            assert pipe.ask("SELECT 'once', %(a)s::text", {"a": "x"}).row() == ("once", "x")
+            assert pipe.send("SELECT 'once', %(a)s::text", {"a": "x"}).row() == ("once", "x")
     assert known(pipe) == 1
 
 
 def test_only_so_many_statements_stay_prepared(pipe, monkeypatch):
-    monkeypatch.setattr(pipeline, "_MOST_PREPARED", 5)
+    monkeypatch.setattr(pipeline, "_MAX_PREPARED", 5)
     for _ in range(2):
         with pipe:
             for number in range(12):
-                assert pipe.ask(f"SELECT {number}").row() == (number,)
+                assert pipe.send(f"SELECT {number}").row() == (number,)
     assert known(pipe) == 5
 
 
@@ -115,20 +115,20 @@ def test_what_stood_behind_something_that_failed_is_prepared_when_it_is_sent_aga
     with pytest.raises(pg.DivisionByZero):
         sent(pipe, "SELECT 1 / %(a)s", "SELECT 'behind it'")
     with pipe:
-        assert pipe.ask("SELECT 'behind it'").row() == ("behind it",)
-        assert pipe.ask("SELECT 1 / %(a)s", {"a": 1}).row() == (1,)
+        assert pipe.send("SELECT 'behind it'").row() == ("behind it",)
+        assert pipe.send("SELECT 1 / %(a)s", {"a": 1}).row() == (1,)
 
 
 def test_what_cannot_be_prepared_fails_each_time_in_the_same_way(pipe):
     for _ in range(2):
         with pytest.raises(pg.UndefinedTable), pipe:
-            pipe.ask("SELECT 1 FROM nowhere").row()
+            pipe.send("SELECT 1 FROM nowhere").row()
 
 
 def test_who_reads_on_after_a_failure_is_told_that_there_is_no_answer(pipe):
     with pipe:
-        pipe.ask("SELECT 1 / %(a)s", {"a": 0})
-        behind = pipe.ask("SELECT 2")
+        pipe.send("SELECT 1 / %(a)s", {"a": 0})
+        behind = pipe.send("SELECT 2")
         with pytest.raises(pg.DivisionByZero):
             behind.row()
         with pytest.raises(psycopg.OperationalError, match="not answered"):
@@ -138,7 +138,7 @@ def test_who_reads_on_after_a_failure_is_told_that_there_is_no_answer(pipe):
 def test_an_error_of_ones_own_goes_before_one_of_the_server(pipe):
     def failing() -> None:
         with pipe:
-            pipe.ask("SELECT 1 / %(a)s", {"a": 0})
+            pipe.send("SELECT 1 / %(a)s", {"a": 0})
             raise ValueError("mine")
 
     with pytest.raises(ValueError, match="mine"):
@@ -152,15 +152,15 @@ def test_a_failed_transaction_leaves_a_connection_that_can_roll_back(pipe):
     assert pipe.connection.info.transaction_status == TransactionStatus.INERROR
     pipe.connection.execute("ROLLBACK")
     with pipe:
-        assert pipe.ask("SELECT 1").row() == (1,)
+        assert pipe.send("SELECT 1").row() == (1,)
 
 
 def test_much_in_both_directions_at_once_does_not_block(pipe):
-    """Neither side listens while it speaks, if it is done badly: more than both buffers hold goes each way."""
+    """A side that does not read while it writes would block: more than both buffers hold goes each way."""
     long = "x" * 100_000
     with pipe:
-        asked = [pipe.ask("SELECT repeat(%(said)s, 3)", {"said": long}) for _ in range(200)]
-        assert [len(one.rows()[0][0]) for one in asked] == [300_000] * 200
+        results = [pipe.send("SELECT repeat(%(text)s, 3)", {"text": long}) for _ in range(200)]
+        assert [len(result.rows()[0][0]) for result in results] == [300_000] * 200
 
 
 def test_a_connection_that_is_lost_is_told(pipe, postgres_book):
@@ -171,13 +171,13 @@ def test_a_connection_that_is_lost_is_told(pipe, postgres_book):
     assert pipe.connection.closed
 
 
-def test_whoever_is_interrupted_waits_for_nobody(pipe, postgres_book):
-    # Whoever runs the tests in the background may have made this process deaf to it.
+def test_an_interrupted_caller_does_not_wait(pipe, postgres_book):
+    # Tests that run in the background may have this signal ignored.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Timer(0.3, _thread.interrupt_main).start()
     try:
         with pytest.raises(KeyboardInterrupt), pipe:
-            pipe.ask("SELECT pg_sleep(60)").row()
+            pipe.send("SELECT pg_sleep(60)").row()
     finally:
         signal.signal(signal.SIGINT, before)
     assert pipe.connection.closed
@@ -189,7 +189,7 @@ def test_whoever_is_interrupted_waits_for_nobody(pipe, postgres_book):
 def test_a_connection_that_is_closed_under_what_was_sent_is_told(pipe):
     def closing() -> None:
         with pipe:
-            pipe.ask("SELECT 1")
+            pipe.send("SELECT 1")
             pipe.connection.close()
 
     with pytest.raises(psycopg.Error):

@@ -1,4 +1,4 @@
-"""Plans on PostgreSQL: made once, for whatever is asked, they look up what is asked for however much there is."""
+"""Generic query plans on PostgreSQL use an index, however many rows there are."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import psycopg
 import pytest
 
 import commonbook
-from commonbook.engines.postgres.pipeline import Pipeline, _numbered
+from commonbook.engines.postgres.pipeline import Pipeline, _number_parameters
 from commonbook.model.session import NewMessage
 
-MANY = 20_000
+MESSAGES = 20_000
 FILL = """
     INSERT INTO message (space, session, seq, id, role, author, text, time, client_id, sent, masked, episode)
     SELECT space, session, n, 'm' || n, role, author, text, time, 'c' || n, sent, masked, 'e' || n / 20
@@ -18,37 +18,37 @@ FILL = """
 
 
 @pytest.fixture
-def asked(monkeypatch):
-    """The statements that are sent through a pipe, as the server gets them."""
+def statements(monkeypatch):
+    """The statements that are sent through a pipeline, as the server gets them."""
     statements: dict[str, None] = {}
-    ask = Pipeline.ask
+    send = Pipeline.send
 
-    def asking(pipe, statement, *arguments, **options):
-        statements[_numbered(statement)[0].decode()] = None
-        return ask(pipe, statement, *arguments, **options)
+    def sending(pipe, statement, *arguments, **options):
+        statements[_number_parameters(statement)[0].decode()] = None
+        return send(pipe, statement, *arguments, **options)
 
-    monkeypatch.setattr(Pipeline, "ask", asking)
+    monkeypatch.setattr(Pipeline, "send", sending)
     return statements
 
 
 @pytest.mark.parametrize("analysed", [False, True])
-def test_nothing_reads_all_messages_of_a_long_session(postgres_book, monkeypatch, asked, analysed):
+def test_nothing_reads_all_messages_of_a_long_session(postgres_book, monkeypatch, statements, analysed):
     address, keys = postgres_book
     monkeypatch.setenv("COMMONBOOK_KEYS", keys)
     with commonbook.open(address) as book, psycopg.connect(address, autocommit=True) as connection:
         book.append("long", ["the first"], space="team")
-        connection.execute(FILL, {"many": MANY})
-        connection.execute("UPDATE session SET last = %s WHERE id = 'long'", (MANY,))
+        connection.execute(FILL, {"many": MESSAGES})
+        connection.execute("UPDATE session SET last = %s WHERE id = 'long'", (MESSAGES,))
         if analysed:
             connection.execute("ANALYZE")
-        asked.clear()
+        statements.clear()
         for size in (1, 30):
             book.append("long", [NewMessage(f"a heron {at}", client_id=f"{size}-{at}") for at in range(size)])
         book.settle("long")
         book.recall("heron", spaces=["team"])
         book.recall("", spaces=["team"])
         book.reindex(anew=True)
-        plans = {sql: _plan(connection, sql) for sql in asked if "message" in sql and sql.startswith("SELECT")}
+        plans = {sql: _plan(connection, sql) for sql in statements if "message" in sql and sql.startswith("SELECT")}
         assert len(plans) > 5
         for sql, plan in plans.items():
             assert "Seq Scan on message" not in plan, sql

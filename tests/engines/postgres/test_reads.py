@@ -1,4 +1,4 @@
-"""Reading from a server that is lost in the middle of an answer: whoever asks does not notice."""
+"""Reads from a server that is lost in the middle of an answer are repeated, unnoticed by the caller."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def book(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Ite
 
 @pytest.fixture
 def losing(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
-    """Let the line be lost when somebody waits for the n-th time; the list is empty when that has happened."""
+    """End the connection at the n-th wait for a result; the list is empty when that has happened."""
     left: list[int] = []
     wait_for = Pipeline.wait_for
 

@@ -1,4 +1,4 @@
-"""Tables can be distributed by space: what docs/SCALING.md says of statements that go across spaces is all there is."""
+"""Tables can be distributed by space: docs/SCALING.md lists all statements that go across spaces."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def everything(book: Book, folder: Path) -> None:
     _granted(book)
     _ruled(book)
     _captured(book)
-    for asked in ("ledger tower", "cellar", ""):
-        book.recall(asked, spaces="/", tags=["keys"] if asked == "cellar" else ())
+    for query in ("ledger tower", "cellar", ""):
+        book.recall(query, spaces="/", tags=["keys"] if query == "cellar" else ())
     book.reindex()
     book.delete(third)
     book.delete_where(Filter(space="red", tags=("keys",)))
@@ -148,8 +148,8 @@ def _ruled(book: Book) -> None:
     book.grant("user:bob", "giving", "writer")
     book.acting_as("user:bob").remember("The drawbridge is up.", space="giving")
     book.grant("user:bob", "careful", "reader")
-    (asked,) = book.pending(space="careful")
-    book.approve(asked.id)
+    (request,) = book.pending(space="careful")
+    book.approve(request.id)
     second = book.acting_as("user:bob").remember("The drawbridge is down.", space="giving").id
     book.reject(book.pending()[0].id)
     book.acting_as("user:bob").request_share(second, "careful")
@@ -201,7 +201,7 @@ def test_every_key_of_the_index_has_the_space_in_it(server, postgres_book):
             " WHERE indisunique AND indrelid::regclass::text LIKE 'recall%%'"
         ).fetchall()
     assert {table for table, _ in keys} == {"recall_index", "recall_space", "recall_passage", "recall_posting"}
-    assert {table for table, said in keys if "(space" not in said} == {"recall_index"}
+    assert {table for table, definition in keys if "(space" not in definition} == {"recall_index"}
 
 
 def test_every_verb_that_asks_the_database_was_tried():

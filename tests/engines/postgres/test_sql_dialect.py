@@ -1,4 +1,4 @@
-"""What becomes of statements on their way to PostgreSQL: lists as arrays, and several that nobody waits for as one."""
+"""Statements on their way to PostgreSQL: lists become arrays, and several without a result are sent as one."""
 
 from collections.abc import Iterator
 
@@ -20,9 +20,9 @@ SEEN = "INSERT INTO seen (a) SELECT count(*) FROM one WHERE a > :a"
 @pytest.fixture
 def db(postgres_book: tuple[str, str]) -> Iterator[PostgresDatabase]:
     database = PostgresDatabase(postgres_book[0], migrations=MIGRATIONS, clock=SystemClock(), busy_seconds=20)
-    with database.line() as line:
-        line.connection.execute("CREATE TABLE one (a BIGINT PRIMARY KEY); CREATE TABLE two (a BIGINT, b BIGINT)")
-        line.connection.execute("CREATE TABLE seen (a BIGINT); INSERT INTO two VALUES (1, 0)")
+    with database.line() as pooled:
+        pooled.connection.execute("CREATE TABLE one (a BIGINT PRIMARY KEY); CREATE TABLE two (a BIGINT, b BIGINT)")
+        pooled.connection.execute("CREATE TABLE seen (a BIGINT); INSERT INTO two VALUES (1, 0)")
     yield database
     database.close()
     with psycopg.connect(postgres_book[0], autocommit=True) as connection:

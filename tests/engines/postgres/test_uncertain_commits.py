@@ -1,7 +1,7 @@
-"""Commits whose answer is lost, with what was sent still on its way: made once, however late it arrives.
+"""Commits whose answer is lost while the statements are still on their way: made once, however late they arrive.
 
-A wire between the book and the server is cut when a commit is sent. What was sent is delivered later, when the book has
-connected anew and begun to ask: the server goes on alone, as after a fault of the network.
+A proxy between the book and the server cuts the connection when a commit is sent. The last bytes are delivered later,
+when the book has connected again: the server goes on alone, as after a fault of the network.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from commonbook.ports.database import RetryTransaction, Transaction
 
 
 class Wire:
-    """Hands on what both sides say, until it is cut: then the server gets the last of it some time later."""
+    """A proxy that forwards both directions until it is cut: then the server gets the last bytes some time later."""
 
     def __init__(self, address: str, folder: Path) -> None:
-        """Listen in a folder for whoever wants to speak to the server at an address."""
-        told = conninfo_to_dict(address)
-        self._server = f"{told['host']}/.s.PGSQL.{told['port']}"
-        self.address = address.replace(quote(str(told["host"]), safe=""), quote(str(folder), safe=""))
+        """Listen in a folder, and forward to the server at an address."""
+        options = conninfo_to_dict(address)
+        self._server = f"{options['host']}/.s.PGSQL.{options['port']}"
+        self.address = address.replace(quote(str(options["host"]), safe=""), quote(str(folder), safe=""))
         assert self.address != address
         self.late: float | None = None
         self.delivered = threading.Event()
         self._listening = socket.socket(socket.AF_UNIX)
-        self._listening.bind(f"{folder}/.s.PGSQL.{told['port']}")
+        self._listening.bind(f"{folder}/.s.PGSQL.{options['port']}")
         self._listening.listen()
         self._sockets = [self._listening]
         self._threads: list[threading.Thread] = []
@@ -59,33 +59,33 @@ class Wire:
                 server = socket.socket(socket.AF_UNIX)
                 self._sockets += [client, server]
                 server.connect(self._server)
-                self._begin(self._answer, server, client)
-                self._begin(self._ask, client, server)
+                self._begin(self._forward_answer, server, client)
+                self._begin(self._forward_request, client, server)
 
-    def _ask(self, client: socket.socket, server: socket.socket) -> None:
+    def _forward_request(self, client: socket.socket, server: socket.socket) -> None:
         with suppress(OSError):
-            while said := client.recv(1 << 20):
+            while data := client.recv(1 << 20):
                 if self.late is not None:
-                    self._cut(client, server, said)
+                    self._cut(client, server, data)
                     return
-                server.sendall(said)
+                server.sendall(data)
         _shut(server)
 
-    def _cut(self, client: socket.socket, server: socket.socket, said: bytes) -> None:
+    def _cut(self, client: socket.socket, server: socket.socket, data: bytes) -> None:
         late, self.late = self.late or 0.0, None
         _shut(client)
         time.sleep(late)
-        server.sendall(said)
-        # The server does all of it before it finds out that nobody listens.
+        server.sendall(data)
+        # The server executes all of it before it notices that the client is gone.
         time.sleep(0.3)
         _shut(server)
         self.delivered.set()
 
     @staticmethod
-    def _answer(server: socket.socket, client: socket.socket) -> None:
+    def _forward_answer(server: socket.socket, client: socket.socket) -> None:
         with suppress(OSError):
-            while said := server.recv(1 << 20):
-                client.sendall(said)
+            while data := server.recv(1 << 20):
+                client.sendall(data)
         _shut(client)
 
     def close(self) -> None:
@@ -119,16 +119,16 @@ def book(wire: Wire) -> Iterator[Book]:
 
 @pytest.fixture
 def cut(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Let the next commit of something durable be cut off, and arrive so many seconds later."""
+    """Cut the connection at the next commit of a durable write, and deliver it so many seconds later."""
     armed: list[float] = []
-    ask = Pipeline.ask
+    send = Pipeline.send
 
-    def asking(pipe: Pipeline, statement: str, *arguments: object, **options: bool) -> object:
+    def sending(pipe: Pipeline, statement: str, *arguments: object, **options: bool) -> object:
         if statement == "COMMIT" and armed:
             wire.late = armed.pop()
-        return ask(pipe, statement, *arguments, **options)  # type: ignore[arg-type]
+        return send(pipe, statement, *arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Pipeline, "ask", asking)
+    monkeypatch.setattr(Pipeline, "send", sending)
     return armed.append
 
 
@@ -186,9 +186,9 @@ def test_most_changes_leave_no_mark_beside_their_entry_in_the_log(book, postgres
 def test_who_gives_up_among_others_says_so_when_nobody_knows_what_became_of_a_commit():
     attempts = TransactionRetry(lambda tx: "told", durable=True)
     attempts.begin()
-    with pytest.raises(Busy, match="others change the same things"):
-        Backoff(-1).collide(RetryTransaction(), attempts.explained)
-    attempts.tell(cast("Transaction", SimpleNamespace(proof=lambda tx: True)))
-    attempts.lose()
-    with pytest.raises(DatabaseUnreachable, match=r"may have been made or not: others change the same things"):
-        Backoff(-1).collide(RetryTransaction(), attempts.explained)
+    with pytest.raises(Busy, match="other transactions keep changing"):
+        Backoff(-1).wait_after_collision(RetryTransaction(), attempts.explain)
+    attempts.run(cast("Transaction", SimpleNamespace(commit_check=lambda tx: True)))
+    attempts.connection_lost()
+    with pytest.raises(DatabaseUnreachable, match=r"may have been made or not: other transactions keep changing"):
+        Backoff(-1).wait_after_collision(RetryTransaction(), attempts.explain)

@@ -1,7 +1,8 @@
-"""Lines to a PostgreSQL server: a few connections that the threads of a process share, and what their errors mean.
+"""Connection pool for a PostgreSQL server, and the translation of its errors.
 
-A line is connected by whoever needs it, not in the background: so a server that is gone, or refuses us, is told to the
-one who asked and at once, and after a failover the next one who asks finds the new server.
+The threads of a process share a few connections. A thread opens a connection when it needs one, and none is opened in
+the background. So a server that is gone or refuses us raises an error in the calling thread at once, and after a
+failover the next caller connects to the new server.
 """
 
 from __future__ import annotations
@@ -36,170 +37,177 @@ from commonbook.errors import (
 _DEFAULTS: Final = {
     "application_name": "commonbook",
     "connect_timeout": "5",
-    # Of several hosts, the one that takes writes; a single one that does not is told to be a standby.
+    # Of several hosts, take the one that accepts writes; a single host that does not is reported as a standby.
     "target_session_attrs": "read-write",
-    # A host that vanished without a word is given up after half a minute, whether we speak or wait for its answer.
+    # A host that vanished silently is given up after half a minute, while sending as well as while waiting.
     "tcp_user_timeout": "30000",
     "keepalives_idle": "10",
     "keepalives_interval": "5",
     "keepalives_count": "4",
 }
-# Any text must come through, whatever the address says.
-_ALWAYS: Final = {"client_encoding": "utf8"}
-_SETTINGS: Final = """
+# Every text must be storable, whatever encoding the address names.
+_REQUIRED: Final = {"client_encoding": "utf8"}
+_SESSION_SETTINGS: Final = """
     SELECT set_config('lock_timeout', %(lock)s, false), set_config('statement_timeout', %(statement)s, false),
-      -- Planning anew costs more than most statements; rows are found by their keys, however many are asked for.
+      -- Planning each time costs more than most statements; rows are found by their keys, whatever the parameters.
       set_config('plan_cache_mode', 'force_generic_plan', false),
-      -- That a commit was not replicated is told as a warning, and nowhere else.
+      -- PostgreSQL reports that a commit was not replicated by a warning only.
       set_config('client_min_messages', 'warning', false),
-      -- A number comes back as it was stored.
+      -- A number is returned exactly as it was stored.
       set_config('extra_float_digits', '1', false),
-      -- What is acknowledged must be durable, whatever the server's default is.
+      -- An acknowledged commit must be durable, whatever the server's default is.
       CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END
 """
-_LONG_STATEMENT: Final = 60.0
-_OPEN: Final = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
-_GOODBYE: Final = 0.05
-_PAUSE: Final = 0.05
+_STATEMENT_SECONDS: Final = 60.0
+_IN_TRANSACTION: Final = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+_CLOSE_REASON_SECONDS: Final = 0.05
+_CONNECT_RETRY_SECONDS: Final = 0.05
 
-# The driver warns of what goes wrong after something has gone wrong already; where nobody has set up logging, that
-# would go to standard error, beside our own answer.
+# The driver logs follow-up warnings after an error. Where logging is not set up, they would be printed to standard
+# error, beside our own error message.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 
 class PooledConnection(NamedTuple):
-    """One connection, its pipe, and what the server has said on it beside its answers."""
+    """One connection, its pipeline, and the warnings that the server has sent beside its results."""
 
     connection: Connection
-    pipe: Pipeline
+    pipeline: Pipeline
     warnings: list[str]
 
 
 class ConnectionPool:
-    """The lines of one process to one database: at most so many at a time, each thread with its own."""
+    """The connections of one process to one database: a bounded number, each used by one thread at a time."""
 
     def __init__(self, address: str, *, most: int, wait: float) -> None:
-        """Connect when a line is first needed; wait so many seconds for one, or for a lock."""
-        self._address = complete(address)
-        self._most = most
-        self._wait = wait
-        self._free = threading.BoundedSemaphore(most)
+        """Open at most `most` connections, each when it is first needed.
+
+        `wait` is how many seconds a caller waits for a free connection, and a statement for a lock.
+        """
+        self._address = complete_address(address)
+        self._max_connections = most
+        self._wait_seconds = wait
+        self._slots = threading.BoundedSemaphore(most)
         self._idle: list[PooledConnection] = []
         self._closed = False
-        self._gate = Gate(self.hang_up)
+        self._gate = Gate(self.close_idle)
 
     @contextmanager
     def line(self) -> Iterator[PooledConnection]:
-        """Use a line; one that is lost meanwhile is told as DatabaseUnreachable, whatever was under way."""
-        with self._gate.inside(), self._turn():
-            line = self._waiting() or self._connect()
+        """Check out a connection; raise ServerLost if it is lost meanwhile, at whatever point."""
+        with self._gate.inside(), self._slot():
+            pooled = self._pop_idle() or self._connect()
             try:
-                yield line
+                yield pooled
             except psycopg.Error as error:
-                if not is_lost(error, line):
+                if not is_connection_lost(error, pooled):
                     raise
-                # What lost one line has lost the others too, or they lead to a server that takes no writes any more.
-                self.hang_up()
-                line.connection.close()
-                raise server_lost(error) from error
+                # The idle connections are lost too, or lead to a server that takes no writes any more.
+                self.close_idle()
+                pooled.connection.close()
+                raise connection_lost_error(error) from error
             finally:
-                self._give_back(line)
+                self._release(pooled)
 
-    def _waiting(self) -> PooledConnection | None:
+    def _pop_idle(self) -> PooledConnection | None:
         try:
             return self._idle.pop()
         except IndexError:
             return None
 
     @contextmanager
-    def _turn(self) -> Iterator[None]:
-        if not self._free.acquire(timeout=self._wait):
+    def _slot(self) -> Iterator[None]:
+        if not self._slots.acquire(timeout=self._wait_seconds):
             raise Busy(
-                f"all {self._most} connections of this process to the database have been in use for {self._wait:g} s",
-                fix="set COMMONBOOK_CONNECTIONS higher, or ask for less at the same time",
+                f"all {self._max_connections} connections of this process to the database"
+                f" have been in use for {self._wait_seconds:g} s",
+                fix="set COMMONBOOK_CONNECTIONS higher, or send fewer requests at a time",
             )
         try:
             yield
         finally:
-            self._free.release()
+            self._slots.release()
 
-    def _give_back(self, line: PooledConnection) -> None:
-        """Keep a line for the next; one that was interrupted in the middle of something is of no use to anybody."""
-        connection, status = line.connection, line.connection.pgconn.transaction_status
+    def _release(self, pooled: PooledConnection) -> None:
+        """Return a connection to the pool; close one that was interrupted in the middle of a statement."""
+        connection, status = pooled.connection, pooled.connection.pgconn.transaction_status
         if connection.pgconn.pipeline_status != PipelineStatus.OFF:
             connection.close()
         with suppress(psycopg.Error):
-            if status in _OPEN and not connection.closed:
+            if status in _IN_TRANSACTION and not connection.closed:
                 connection.execute("ROLLBACK")
                 status = connection.pgconn.transaction_status
         if status == TransactionStatus.IDLE and not self._closed and not connection.closed:
-            self._idle.append(line)
+            self._idle.append(pooled)
         else:
             connection.close()
 
     def _connect(self) -> PooledConnection:
-        """Make a line; where the server has none left, wait until it does, or until one of ours is free."""
-        until = time.monotonic() + self._wait
+        """Open a connection; if the server has none left, wait until it does or one of ours is idle."""
+        until = time.monotonic() + self._wait_seconds
         while True:
             try:
-                return self._connected()
+                return self._open_connection()
             except Busy:
                 if time.monotonic() > until:
                     raise
-            time.sleep(_PAUSE)
-            if line := self._waiting():
-                return line
+            time.sleep(_CONNECT_RETRY_SECONDS)
+            if pooled := self._pop_idle():
+                return pooled
 
-    def _connected(self) -> PooledConnection:
+    def _open_connection(self) -> PooledConnection:
         if self._closed:
             raise HomeError("the book is closed", fix="open it again with commonbook.open()")
         try:
             connection = psycopg.connect(self._address, autocommit=True, prepare_threshold=None)
             warnings: list[str] = []
-            connection.add_notice_handler(lambda told: _note(told, warnings))
-            wait = max(self._wait, 0.001)
-            seconds = {"lock": f"{wait * 1000:.0f}ms", "statement": f"{(wait + _LONG_STATEMENT) * 1000:.0f}ms"}
-            connection.execute(_SETTINGS, seconds)
+            connection.add_notice_handler(lambda notice: _collect_warning(notice, warnings))
+            lock_seconds = max(self._wait_seconds, 0.001)
+            timeouts = {
+                "lock": f"{lock_seconds * 1000:.0f}ms",
+                "statement": f"{(lock_seconds + _STATEMENT_SECONDS) * 1000:.0f}ms",
+            }
+            connection.execute(_SESSION_SETTINGS, timeouts)
         except psycopg.Error as error:
-            raise unconnected(error, self._address) from error
+            raise connect_error(error, self._address) from error
         return PooledConnection(connection, Pipeline(connection), warnings)
 
-    def hang_up(self) -> None:
-        """Let go of every line that nobody uses: after a fork, a failover, or at the end."""
-        while line := self._waiting():
-            line.connection.close()
+    def close_idle(self) -> None:
+        """Close every idle connection: after a fork, after a failover, or at the end."""
+        while pooled := self._pop_idle():
+            pooled.connection.close()
 
     def close(self) -> None:
-        """Let go of everything, for good."""
+        """Close the pool for good."""
         self._closed = True
-        self.hang_up()
+        self.close_idle()
 
 
-def require_heard(line: PooledConnection) -> None:
-    """Raise that a server hung up, if it has since the line was last used; nothing is sent for it."""
-    connection, wait = line.connection, 0.0
+def require_alive(pooled: PooledConnection) -> None:
+    """Raise OperationalError if the server has closed the connection since its last use; nothing is sent."""
+    connection, wait = pooled.connection, 0.0
     try:
-        while line.pipe.has_heard(wait):
+        while pooled.pipeline.has_input(wait):
             connection.pgconn.consume_input()
             if connection.pgconn.status != ConnStatus.OK:
-                raise psycopg.OperationalError("the server hung up")
-            # What it says unasked is mostly why it hangs up: the end comes behind it.
-            wait = _GOODBYE
+                raise psycopg.OperationalError("the server closed the connection")
+            # An unrequested message mostly gives the reason for closing: the end of the connection follows it.
+            wait = _CLOSE_REASON_SECONDS
     except psycopg.OperationalError:
         connection.close()
         raise
 
 
-def _note(told: psycopg.errors.Diagnostic, warnings: list[str]) -> None:
-    if told.severity_nonlocalized == "WARNING":
-        warnings.append(told.message_primary or "")
+def _collect_warning(notice: psycopg.errors.Diagnostic, warnings: list[str]) -> None:
+    if notice.severity_nonlocalized == "WARNING":
+        warnings.append(notice.message_primary or "")
 
 
-def complete(address: str) -> str:
-    """Return an address with what it leaves open; BadInput for what is none, without showing it."""
+def complete_address(address: str) -> str:
+    """Return an address with our default options; raise BadInput, without showing it, if it cannot be parsed."""
     try:
-        said = conninfo_to_dict(address)
-        return make_conninfo("", **{**_DEFAULTS, **said, **_ALWAYS})
+        options = conninfo_to_dict(address)
+        return make_conninfo("", **{**_DEFAULTS, **options, **_REQUIRED})
     except psycopg.ProgrammingError as error:
         raise BadInput(
             "COMMONBOOK_DATABASE is not an address of PostgreSQL",
@@ -207,18 +215,18 @@ def complete(address: str) -> str:
         ) from error
 
 
-def shown(address: str) -> str:
-    """Return where an address leads, without its secrets."""
-    said = conninfo_to_dict(address)
-    hosts, ports = str(said.get("host") or "localhost").split(","), str(said.get("port") or 5432).split(",")
-    places = [f"{host}:{ports[at] if at < len(ports) else ports[-1]}" for at, host in enumerate(hosts)]
-    return f"postgresql://{said.get('user') or ''}@{','.join(places)}/{said.get('dbname') or ''}"
+def redact(address: str) -> str:
+    """Return user, hosts, ports and database name of an address, without its password."""
+    options = conninfo_to_dict(address)
+    hosts, ports = str(options.get("host") or "localhost").split(","), str(options.get("port") or 5432).split(",")
+    servers = [f"{host}:{ports[index] if index < len(ports) else ports[-1]}" for index, host in enumerate(hosts)]
+    return f"postgresql://{options.get('user') or ''}@{','.join(servers)}/{options.get('dbname') or ''}"
 
 
-# --- what errors mean
+# --- translation of errors
 
-# The protocol has no codes for what goes wrong before there is a session: only the words of the server and of libpq.
-_SESSIONS: Final = "let the pooler lend a connection for a whole session, or connect to the server itself"
+# The protocol has no error codes before a session exists: there is only the text of the server and of libpq.
+_SESSION_POOLING_FIX: Final = "let the pooler lend a connection for a whole session, or connect to the server itself"
 _REFUSALS: Final = (
     ("authentication failed", DatabaseRefused, "check user and password in COMMONBOOK_DATABASE"),
     ("no password supplied", DatabaseRefused, "put the password into COMMONBOOK_DATABASE, or into ~/.pgpass"),
@@ -237,91 +245,96 @@ _REFUSALS: Final = (
 )
 
 
-def unconnected(error: psycopg.Error, address: str) -> CommonbookError:
-    """Say why a line could not be had."""
-    said = " ".join(str(error).split())
-    for words, kind, fix in _REFUSALS:
-        if words in said:
-            return kind(f"{shown(address)} does not take us: {said}", fix=fix)
+def connect_error(error: psycopg.Error, address: str) -> CommonbookError:
+    """Return the error that explains why a connection could not be opened."""
+    text = " ".join(str(error).split())
+    for phrase, kind, fix in _REFUSALS:
+        if phrase in text:
+            return kind(f"{redact(address)} refused the connection: {text}", fix=fix)
     return DatabaseUnreachable(
-        f"{shown(address)} cannot be reached: {said}",
-        # A server that speaks another language may have said anything.
+        f"{redact(address)} cannot be reached: {text}",
+        # With messages in another language, none of the phrases above is recognized.
         fix="start the server, or mend COMMONBOOK_DATABASE: host and port, then user, password and name",
     )
 
 
-def is_lost(error: psycopg.Error, line: PooledConnection) -> bool:
-    """Tell whether an error is the line's and not the statement's: the server is gone, or takes no writes any more."""
-    if line.connection.closed or isinstance(error, pg.ReadOnlySqlTransaction):
+def is_connection_lost(error: psycopg.Error, pooled: PooledConnection) -> bool:
+    """Tell whether an error concerns the connection and not the statement: the server is gone, or takes no writes."""
+    if pooled.connection.closed or isinstance(error, pg.ReadOnlySqlTransaction):
         return True
     if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
-        # The server has a code for whatever it says: this is the driver's, whose line has broken off in the middle.
+        # The server gives every error a code: this one is the driver's, whose connection broke off in the middle.
         return True
     return (
         (error.sqlstate or "").startswith("08")
         or isinstance(error, pg.AdminShutdown | pg.CrashShutdown | pg.CannotConnectNow)
-        or _is_outdated(error)
+        or _is_statement_cache_invalid(error)
     )
 
 
-def _is_outdated(error: psycopg.Error) -> bool:
-    """Tell whether what we prepared on a line is gone, or of no use since somebody made a type or a column anew.
+def _is_statement_cache_invalid(error: psycopg.Error) -> bool:
+    """Tell whether the prepared statements of a connection are gone, or invalid since a type or column was recreated.
 
-    A line of which that is so is as good as none: on a new one everything is prepared again.
+    Such a connection is treated as lost: on a new one every statement is prepared again.
     """
     if isinstance(error, pg.InternalError_):
-        # Never translated, and without a code of its own.
+        # This message is never translated, and has no code of its own.
         return "cache lookup failed" in str(error)
     return isinstance(error, pg.InvalidSqlStatementName) or error.diag.source_function == "RevalidateCachedQuery"
 
 
-def server_lost(error: psycopg.Error) -> ServerLost:
-    """Say that the line is gone."""
+def connection_lost_error(error: psycopg.Error) -> ServerLost:
+    """Return the error for a connection that was lost."""
     if isinstance(error, pg.ReadOnlySqlTransaction):
         return ServerLost("the server takes no writes", fix="name the primary in COMMONBOOK_DATABASE")
-    if _is_outdated(error):
-        return ServerLost(f"the connection is not the one that it was: {error}", fix=_SESSIONS)
+    if _is_statement_cache_invalid(error):
+        return ServerLost(f"the connection has lost its prepared statements: {error}", fix=_SESSION_POOLING_FIX)
     return ServerLost(f"the server was lost: {error}", fix="look at the server, then try again")
 
 
 def is_collision(error: psycopg.Error) -> bool:
-    """Tell whether others were in the way, so that the same story may well go through when it is told again.
+    """Tell whether concurrent transactions caused the error, so that the same operation may succeed when repeated.
 
-    What must be there once and is there twice counts: another has made it since it was looked for.
+    A unique violation counts: another transaction has inserted the row since this one looked for it.
     """
     return isinstance(error, pg.SerializationFailure | pg.DeadlockDetected | pg.UniqueViolation)
 
 
-def not_ours(what: str) -> DatabaseUnfit:
-    """Say that somebody else's tables are where ours would be."""
+def foreign_tables_error(tables: str) -> DatabaseUnfit:
+    """Return the error for a database in which another program has tables with our names."""
     return DatabaseUnfit(
-        f"another program has tables in this database: {what}", fix="give the book a database of its own"
+        f"another program has tables in this database: {tables}", fix="give the book a database of its own"
     )
 
 
 def translate_error(error: psycopg.Error) -> CommonbookError:
-    """Return our own error for one of the database's, with its fix."""
+    """Return our own error, with its fix, for an error of the driver."""
     if isinstance(error, pg.LockNotAvailable):
-        held = Busy("another writer has held what this needs for too long", fix="try again; find out what it does")
-        held.one_thing = True
-        return held
+        busy = Busy(
+            "another writer has held a lock that this needs for too long",
+            fix="try again; find out which transaction holds the lock",
+        )
+        busy.one_thing = True
+        return busy
     if isinstance(error, pg.QueryCanceled | pg.DeadlockDetected | pg.SerializationFailure):
-        what = "the database took too long" if isinstance(error, pg.QueryCanceled) else "others were in the way"
-        return Busy(f"{what}: {error}", fix="try again; look at the server's load")
+        reason = (
+            "the database took too long" if isinstance(error, pg.QueryCanceled) else "concurrent transactions collided"
+        )
+        return Busy(f"{reason}: {error}", fix="try again; look at the server's load")
     if isinstance(error, pg.DiskFull):
         return DiskFull("there is no room left for the database", fix="free some space on the server and try again")
     if isinstance(error, pg.DuplicatePreparedStatement):
         return DatabaseUnfit(
             f"others use the same connection to the server: {error}",
-            fix=_SESSIONS,
+            fix=_SESSION_POOLING_FIX,
         )
     if isinstance(error, pg.InvalidSchemaName):
         return DatabaseUnfit(
-            f"the tables of a book have no schema to be in: {error}",
-            fix="let the search_path of the database's user begin with a schema that there is, such as public",
+            f"there is no schema for the tables of a book: {error}",
+            fix="let the search_path of the database's user begin with an existing schema, such as public",
         )
     if isinstance(error, pg.DuplicateTable):
-        return not_ours(str(error))
+        return foreign_tables_error(str(error))
     if isinstance(error, pg.InsufficientPrivilege):
         return DatabaseUnfit(f"the database's user may not do that: {error}", fix="make it the database's owner")
     return HomeDamaged(f"the database refused a statement: {error}", fix="run `commonbook doctor` and report this")

@@ -1,4 +1,8 @@
-"""The database on PostgreSQL: any number of writers, on any number of machines."""
+"""The Database port on PostgreSQL: transactions with retries, for any number of writers on any number of machines.
+
+Reads see one snapshot (REPEATABLE READ). Writes run in READ COMMITTED, and lock the rows that must not change under
+them. Statements go through a pipeline, so that a transaction waits only for the results that it reads.
+"""
 
 from __future__ import annotations
 
@@ -15,29 +19,29 @@ from psycopg import errors as pg
 from commonbook.engines.postgres import connections
 from commonbook.engines.postgres.connections import ConnectionPool, PooledConnection
 from commonbook.engines.postgres.pipeline import Connection, Pipeline, PipelineResult
-from commonbook.engines.postgres.retry import TIDY, Backoff, TransactionRetry
+from commonbook.engines.postgres.retry import DELETE_OLD_MARKS, Backoff, TransactionRetry
 from commonbook.engines.postgres.sql_dialect import PendingStatements, translate
 from commonbook.errors import CommonbookError, DatabaseUnfit, DatabaseUnreachable, HomeIsNewer, NotReplicated
 from commonbook.model.reports import Change
 from commonbook.ports.database import Result, RetryTransaction, Row, Transaction
 from commonbook.ports.keys import Clock
 
-OLDEST: Final = 160000
-"""PostgreSQL 16, as a server counts."""
+MIN_SERVER_VERSION: Final = 160000
+"""PostgreSQL 16, in the notation of `server_version`."""
 
 _READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WRITE: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _VERSION: Final = "SELECT version FROM schema_version"
-_LAZILY: Final = "SET LOCAL synchronous_commit TO off"
-_TIDIED_EVERY: Final = 1000
-_COLLISIONS: Final = 50
+_ASYNCHRONOUS_COMMIT: Final = "SET LOCAL synchronous_commit TO off"
+_WRITES_PER_TIDY: Final = 1000
+_MAX_CREATE_ATTEMPTS: Final = 50
 
 
 class PostgresDatabase:
-    """The Database port on PostgreSQL, in READ COMMITTED; what must hold still is locked row by row.
+    """The Database port on PostgreSQL.
 
-    A story that others got in the way of is told again, and so is one whose connection was lost. If that was in the
-    commit itself, nobody knows whether it went through: `Attempts` finds it out.
+    An operation is run again after a collision with other transactions, and after its connection was lost. If that
+    happened during the commit, `TransactionRetry` finds out whether the transaction was committed.
     """
 
     def __init__(
@@ -49,19 +53,19 @@ class PostgresDatabase:
         busy_seconds: float,
         connections: int = 20,
     ) -> None:
-        """Connect, and bring the schema up to date; whatever stands in the way is said now."""
-        self._lines = ConnectionPool(address, most=connections, wait=busy_seconds)
+        """Connect, check the server, and migrate the schema; whatever is unfit is reported now."""
+        self._pool = ConnectionPool(address, most=connections, wait=busy_seconds)
         self._migrations = tuple(migrations)
         self._clock = clock
         self._busy_seconds = busy_seconds
-        self._mine = threading.local()
+        self._thread_state = threading.local()
         self._writes = 0
-        with ExitStack() as undone:
-            undone.callback(self._lines.close)
-            with _typed(), self._lines.line() as line:
-                _require_fit(line.connection)
-                self._migrate(line.connection)
-            undone.pop_all()
+        with ExitStack() as on_failure:
+            on_failure.callback(self._pool.close)
+            with _translated_errors(), self._pool.line() as pooled:
+                _require_fit(pooled.connection)
+                self._migrate(pooled.connection)
+            on_failure.pop_all()
 
     @property
     def schema(self) -> int:
@@ -69,141 +73,141 @@ class PostgresDatabase:
         return len(self._migrations)
 
     def damage(self) -> list[str]:
-        """Return nothing: a server looks after its own pages."""
+        """Return nothing: a server checks its own pages."""
         return []
 
     def bytes_used(self) -> int:
         """Return the size of the database."""
-        with self.line() as line:
-            (size,) = line.connection.execute("SELECT pg_database_size(current_database())").fetchone() or (0,)
+        with self.line() as pooled:
+            (size,) = pooled.connection.execute("SELECT pg_database_size(current_database())").fetchone() or (0,)
         return int(size)
 
     @contextmanager
     def line(self) -> Iterator[PooledConnection]:
-        """Lend a line in autocommit mode, for what is not part of the book's own transactions."""
-        with _typed(), ExitStack() as lent:
-            yield self._line_that_works(lent)
+        """Check out a connection in autocommit mode, for work outside the book's own transactions."""
+        with _translated_errors(), ExitStack() as checked_out:
+            yield self._live_connection(checked_out)
 
     # --- reading
 
     @contextmanager
     def reading(self) -> Iterator[PostgresReading]:
-        """Open a consistent view of what is committed now."""
-        # Beginning and end travel with the first and behind the last question.
-        with _typed(), ExitStack() as lent, self._line_that_works(lent).pipe as pipe:
-            pipe.ask(_READ)
-            view = PostgresReading(pipe, self._clock.now(), partial(self._begun, pipe.ask(_VERSION)))
+        """Open a consistent snapshot of the committed state."""
+        # BEGIN is sent together with the first query, ROLLBACK after the last.
+        with _translated_errors(), ExitStack() as checked_out, self._live_connection(checked_out).pipeline as pipeline:
+            pipeline.send(_READ)
+            view = PostgresReading(pipeline, self._clock.now(), partial(self._check_version, pipeline.send(_VERSION)))
             yield view
-            view.require_begun()
-            pipe.ask("ROLLBACK")
+            view.require_schema()
+            pipeline.send("ROLLBACK")
 
-    def _line_that_works(self, lent: ExitStack) -> PooledConnection:
-        """Return a line that works; what is lost after that, the reader has to ask for again."""
-        patience = Backoff(self._busy_seconds)
+    def _live_connection(self, checked_out: ExitStack) -> PooledConnection:
+        """Check out a connection that is alive; one that is lost later is for the reader to retry."""
+        backoff = Backoff(self._busy_seconds)
         while True:
             try:
-                with ExitStack() as trying:
-                    line = trying.enter_context(self._lines.line())
-                    connections.require_heard(line)
-                    lent.push(trying.pop_all())
-                    return line
+                with ExitStack() as attempt:
+                    pooled = attempt.enter_context(self._pool.line())
+                    connections.require_alive(pooled)
+                    checked_out.push(attempt.pop_all())
+                    return pooled
             except DatabaseUnreachable as error:
-                patience.reconnect(error)
+                backoff.wait_to_reconnect(error)
 
     # --- writing
 
     def write(self, operation: Callable[[Transaction], Result], *, durable: bool = True) -> Result:
-        """Let a story happen in a writing transaction, told again for as long as others or the network disturb it."""
-        attempts = TransactionRetry(operation, durable=durable)
-        patience = Backoff(self._busy_seconds)
+        """Run an operation in a write transaction; repeat it after collisions and lost connections."""
+        retry = TransactionRetry(operation, durable=durable)
+        backoff = Backoff(self._busy_seconds)
         while True:
-            attempts.begin()
+            retry.begin()
             try:
-                with self._alone(), self._lines.line() as line:
-                    told = self._tell(line, attempts, durable=durable)
+                with self._outermost(), self._pool.line() as pooled:
+                    result = self._run_attempt(pooled, retry, durable=durable)
                 break
             except DatabaseUnreachable as error:
-                attempts.lose()
-                patience.reconnect(attempts.explained(error))
+                retry.connection_lost()
+                backoff.wait_to_reconnect(retry.explain(error))
             except RetryTransaction as error:
-                patience.collide(error, attempts.explained)
+                backoff.wait_after_collision(error, retry.explain)
             except psycopg.Error as error:
                 if not connections.is_collision(error):
-                    raise attempts.explained(connections.translate_error(error)) from error
-                patience.collide(error, attempts.explained)
-        self._tidy_now_and_then()
-        return told
+                    raise retry.explain(connections.translate_error(error)) from error
+                backoff.wait_after_collision(error, retry.explain)
+        self._tidy_sometimes()
+        return result
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        if getattr(self._mine, "writing", False):
+    def _outermost(self) -> Iterator[None]:
+        if getattr(self._thread_state, "writing", False):
             raise RuntimeError("a writing transaction was opened inside another")
         try:
-            self._mine.writing = True
+            self._thread_state.writing = True
             yield
         finally:
-            self._mine.writing = False
+            self._thread_state.writing = False
 
-    def _tell(self, line: PooledConnection, attempts: TransactionRetry[Result], *, durable: bool) -> Result:
+    def _run_attempt(self, pooled: PooledConnection, retry: TransactionRetry[Result], *, durable: bool) -> Result:
         now = self._clock.now()
-        # In a pipeline nobody waits for the answer to a statement before the next is sent, unless somebody reads it.
-        with line.pipe as pipe:
-            pipe.ask(_WRITE)
+        # In a pipeline the next statement is sent before the result of the previous one is there, unless that is read.
+        with pooled.pipeline as pipeline:
+            pipeline.send(_WRITE)
             if not durable:
-                pipe.ask(_LAZILY)
-            tx = PostgresTransaction(pipe, now, partial(self._begun, pipe.ask(_VERSION)))
-            told = attempts.tell(tx)
-            tx.require_begun()
-            tx.send()
-            line.warnings.clear()
-            pipe.ask("COMMIT")
-        if line.warnings:
+                pipeline.send(_ASYNCHRONOUS_COMMIT)
+            tx = PostgresTransaction(pipeline, now, partial(self._check_version, pipeline.send(_VERSION)))
+            result = retry.run(tx)
+            tx.require_schema()
+            tx.flush()
+            pooled.warnings.clear()
+            pipeline.send("COMMIT")
+        if pooled.warnings:
             raise NotReplicated(
-                f"the change was made, but may be on one server alone: {'; '.join(line.warnings)}",
-                fix="look at the standby; then send the same again with its key, or look whether it is there",
+                f"the change was made, but may be on one server only: {'; '.join(pooled.warnings)}",
+                fix="look at the standby; then send the same again with its key, or check whether it is there",
             )
-        return told
+        return result
 
-    def _tidy_now_and_then(self) -> None:
+    def _tidy_sometimes(self) -> None:
         self._writes += 1
-        if self._writes % _TIDIED_EVERY == 0:
-            # What was asked for is done, whatever becomes of this.
-            with suppress(CommonbookError, psycopg.Error), self._lines.line() as line:
-                self._tidy(line.connection)
+        if self._writes % _WRITES_PER_TIDY == 0:
+            # The write itself is committed, whether this succeeds or not.
+            with suppress(CommonbookError, psycopg.Error), self._pool.line() as pooled:
+                self._tidy(pooled.connection)
 
     @staticmethod
     def _tidy(connection: Connection) -> None:
-        """Remove the marks that nobody can be in doubt about any more."""
-        connection.execute(TIDY)
+        """Delete the commit marks that are too old to be uncertain."""
+        connection.execute(DELETE_OLD_MARKS)
 
     # --- the schema
 
-    def _begun(self, answer: PipelineResult) -> Row:
-        """Wait for the first answer of a transaction; what went wrong behind it may come from another version."""
-        return self._require_version(answer.row())
+    def _check_version(self, result: PipelineResult) -> Row:
+        """Check the schema version by the first result of a transaction: later errors may come from another version."""
+        return self._require_version(result.row())
 
-    def _require_version(self, found: Row | None) -> Row:
-        (version,) = found or (0,)
-        if found is None or version != self.schema:
-            raise self._newer(version)
-        return found
+    def _require_version(self, row: Row | None) -> Row:
+        (version,) = row or (0,)
+        if row is None or version != self.schema:
+            raise self._newer_error(version)
+        return row
 
-    def _newer(self, version: int) -> HomeIsNewer:
+    def _newer_error(self, version: int) -> HomeIsNewer:
         return HomeIsNewer(
             f"the database has schema {version}, this program knows {self.schema}",
             fix="update Commonbook and start it again; nothing was changed",
         )
 
     def _migrate(self, connection: Connection) -> None:
-        """Bring the schema up to date; of several who start at once, one does it and the others wait."""
+        """Migrate the schema; of several processes that start at once, one does it and the others wait."""
         if self._version(connection) != self.schema:
             _make_version_table(connection)
             with connection.transaction():
                 connection.execute("LOCK TABLE schema_version IN ACCESS EXCLUSIVE MODE")
                 version = self._version(connection)
                 if version > self.schema:
-                    raise self._newer(version)
-                # However long it takes: what was begun too late each time would never be done.
+                    raise self._newer_error(version)
+                # Without a time limit: a migration that was cut off each time would never be finished.
                 connection.execute("SET LOCAL statement_timeout TO 0")
                 for script in self._migrations[version:]:
                     connection.execute(script)
@@ -218,47 +222,47 @@ class PostgresDatabase:
         try:
             (version,) = connection.execute(_VERSION).fetchone() or (0,)
         except pg.UndefinedColumn as error:
-            raise connections.not_ours("schema_version") from error
+            raise connections.foreign_tables_error("schema_version") from error
         if not isinstance(version, int):
-            raise connections.not_ours("schema_version")
+            raise connections.foreign_tables_error("schema_version")
         return version
 
     def close(self) -> None:
-        """Close for good."""
-        self._lines.close()
+        """Close all connections for good."""
+        self._pool.close()
 
 
 class PostgresReading:
-    """A consistent view, in a pipeline: nobody waits for an answer before it is read."""
+    """A consistent snapshot, read through a pipeline: no result is awaited before it is read."""
 
-    def __init__(self, pipe: Pipeline, now: datetime, begun: Callable[[], object] | None = None) -> None:
-        """Read through this pipe; `now` is the one time of everything in it.
+    def __init__(self, pipeline: Pipeline, now: datetime, check_schema: Callable[[], object] | None = None) -> None:
+        """Read through this pipeline; `now` is the one time of the whole transaction.
 
-        `begun` finds out, when the first answer is waited for, whether there is anything here that we understand.
+        `check_schema` is called when the first result is awaited, and raises if the schema is of another version.
         """
-        self._pipe = pipe
-        self._begun = begun
+        self._pipeline = pipeline
+        self._check_schema = check_schema
         self.now = now
 
     @property
-    def pipe(self) -> Pipeline:
-        """The pipe of the connection whose transaction this is."""
-        self.require_begun()
-        self.send()
-        return self._pipe
+    def pipeline(self) -> Pipeline:
+        """The pipeline of the connection whose transaction this is."""
+        self.require_schema()
+        self.flush()
+        return self._pipeline
 
-    def require_begun(self) -> None:
-        """Wait for the first answer, if nobody has yet: whether there is anything here that we understand."""
-        begun, self._begun = self._begun, None
-        if begun is not None:
-            begun()
+    def require_schema(self) -> None:
+        """Check the schema version, once per transaction."""
+        check_schema, self._check_schema = self._check_schema, None
+        if check_schema is not None:
+            check_schema()
 
-    def send(self) -> None:
-        """Send what waits to be sent."""
+    def flush(self) -> None:
+        """Send the statements that were collected; a reading has none."""
 
-    def _sent(self, sql: str, params: Mapping[str, object]) -> PipelineResult:
-        self.send()
-        return self._pipe.ask(translate(sql), params)
+    def _send_query(self, sql: str, params: Mapping[str, object]) -> PipelineResult:
+        self.flush()
+        return self._pipeline.send(translate(sql), params)
 
     def rows(self, sql: str, /, **params: object) -> list[Row]:
         """Return all rows of a query."""
@@ -266,80 +270,80 @@ class PostgresReading:
 
     def row(self, sql: str, /, **params: object) -> Row | None:
         """Return the first row of a query, or None."""
-        asked = self._sent(sql, params)
-        self.require_begun()
-        return asked.row()
+        result = self._send_query(sql, params)
+        self.require_schema()
+        return result.row()
 
     def defer(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
-        """Send a query into the pipeline, and return what waits for its rows."""
-        asked = self._sent(sql, params)
-        if self._begun is None:
-            return asked.rows
-        return lambda: self._first_rows(asked)
+        """Send a query without waiting, and return the function that awaits its rows."""
+        result = self._send_query(sql, params)
+        if self._check_schema is None:
+            return result.rows
+        return lambda: self._checked_rows(result)
 
-    def _first_rows(self, asked: PipelineResult) -> list[Row]:
-        self.require_begun()
-        return asked.rows()
+    def _checked_rows(self, result: PipelineResult) -> list[Row]:
+        self.require_schema()
+        return result.rows()
 
 
 class PostgresTransaction(PostgresReading):
-    """The writing transaction."""
+    """The write transaction."""
 
     for_update = " FOR UPDATE"
     skip_locked = " FOR UPDATE SKIP LOCKED"
     no_wait = ", set_config('lock_timeout', '200ms', true)"
 
-    def __init__(self, pipe: Pipeline, now: datetime, begun: Callable[[], object] | None) -> None:
-        """Write through this pipe; `now` is the one time of everything in it."""
-        super().__init__(pipe, now, begun)
-        self._unsent = PendingStatements()
+    def __init__(self, pipeline: Pipeline, now: datetime, check_schema: Callable[[], object] | None) -> None:
+        """Write through this pipeline; `now` is the one time of the whole transaction."""
+        super().__init__(pipeline, now, check_schema)
+        self._pending = PendingStatements()
         self.recorded: list[Change] = []
         self.touched: dict[str, str | None] = {}
         self.commit_check: Callable[[Transaction], bool] | None = None
 
     def run(self, sql: str, /, **params: object) -> int:
         """Run one statement and return how many rows it touched."""
-        asked = self._sent(sql, params)
-        self.require_begun()
-        return asked.count()
+        result = self._send_query(sql, params)
+        self.require_schema()
+        return result.count()
 
     def run_many(self, sql: str, params: Sequence[Mapping[str, object]], /) -> None:
-        """Run one statement for each set of parameters, without waiting for the answer."""
+        """Run one statement for each set of parameters, without waiting for the results."""
         if len(params) == 1:
-            # Several that have nothing to do with each other are sent as one, which costs little more than each.
-            if not self._unsent.takes(sql):
-                self.send()
-            self._unsent.add(sql, params[0])
+            # Independent statements are sent as one, which costs little more than each alone.
+            if not self._pending.takes(sql):
+                self.flush()
+            self._pending.add(sql, params[0])
             return
-        for one in params:
-            self._sent(sql, one)
+        for values in params:
+            self._send_query(sql, values)
 
-    def send(self) -> None:
-        """Send the statements that were kept to be sent together."""
-        if self._unsent.statements:
-            statement, params = self._unsent.joined()
-            self._unsent = PendingStatements()
-            self._pipe.ask(statement, params)
+    def flush(self) -> None:
+        """Send the statements that were collected to be sent as one."""
+        if self._pending.statements:
+            statement, params = self._pending.combined()
+            self._pending = PendingStatements()
+            self._pipeline.send(statement, params)
 
     def record(self, change: Change) -> None:
-        """Note a change for the seal."""
+        """Record a change, to be numbered and logged when the transaction is finalized."""
         self.recorded.append(change)
 
 
-# --- what a server must have
+# --- requirements of a server
 
 
 def _make_version_table(connection: Connection) -> None:
-    for _ in range(_COLLISIONS):
+    for _ in range(_MAX_CREATE_ATTEMPTS):
         try:
             connection.execute("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL)")
             return
         except (pg.UniqueViolation, pg.DuplicateTable, pg.DuplicateObject):
-            # Another server is making it at this moment: `IF NOT EXISTS` looks before, and does not wait.
+            # Another process is creating it at this moment: `IF NOT EXISTS` checks before, and does not wait.
             continue
 
 
-_FITNESS: Final = """
+_REQUIREMENTS: Final = """
     SELECT current_setting('server_encoding'),
       (SELECT format('pgvector %s in the schema %s', extversion, extnamespace::regnamespace)
        FROM pg_extension WHERE extname = 'vector'),
@@ -348,25 +352,25 @@ _FITNESS: Final = """
 
 
 def _require_fit(connection: Connection) -> None:
-    """Refuse a server or database that lacks what a book needs."""
+    """Raise DatabaseUnfit for a server or database that lacks a requirement of a book."""
     version = connection.info.server_version
-    if version < OLDEST:
+    if version < MIN_SERVER_VERSION:
         raise DatabaseUnfit(
-            f"the server is PostgreSQL {version // 10000}, and a book needs {OLDEST // 10000} or newer",
+            f"the server is PostgreSQL {version // 10000}, and a book needs {MIN_SERVER_VERSION // 10000} or newer",
             fix="upgrade the server, or name another in COMMONBOOK_DATABASE",
         )
-    found = connection.execute(_FITNESS).fetchone()
-    encoding, there, available, known = found or ("", None, False, False)
+    row = connection.execute(_REQUIREMENTS).fetchone()
+    encoding, installed, available, has_halfvec = row or ("", None, False, False)
     if encoding != "UTF8":
         raise DatabaseUnfit(
             f"the database has the encoding {encoding}, which cannot hold every text",
             fix="create it anew: CREATE DATABASE name ENCODING 'UTF8' TEMPLATE template0",
         )
-    if there is None:
+    if installed is None:
         _add_extension(connection, available=available)
-    elif not known:
+    elif not has_halfvec:
         raise DatabaseUnfit(
-            f"the database has {there}, whose type halfvec is not found",
+            f"the database has {installed}, whose type halfvec is not found",
             fix="put that schema into the search_path of the database's user, or upgrade pgvector to 0.7 or newer",
         )
 
@@ -380,7 +384,7 @@ def _add_extension(connection: Connection, *, available: bool) -> None:
     try:
         connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
     except pg.UniqueViolation:
-        # Another server has made it at this moment.
+        # Another process has just created it.
         return
     except pg.InsufficientPrivilege as error:
         raise DatabaseUnfit(
@@ -390,8 +394,8 @@ def _add_extension(connection: Connection, *, available: bool) -> None:
 
 
 @contextmanager
-def _typed() -> Iterator[None]:
-    """Turn the database's errors into ours, each with its fix."""
+def _translated_errors() -> Iterator[None]:
+    """Translate the errors of the driver into ours, each with its fix."""
     try:
         yield
     except psycopg.Error as error:

@@ -1,11 +1,12 @@
-"""Graphs of neighbours (HNSW) for spaces that are too large to compare all their vectors.
+"""HNSW graphs (pgvector indexes) for spaces that are too large to compare all their vectors.
 
-A space that has grown beyond a limit gets an index of its own, a partial one, so that no other space has a part in it.
-Whoever has written makes and drops them, in the background and without anybody waiting: an index that is not there, or
-not whole yet, means only that all vectors are compared, as they are in every smaller space.
+A space with more passages than a limit gets a partial index of its own, so that no other space influences its results.
+After a write, a background thread builds and drops these indexes; nobody waits for it. While an index is missing or
+still being built, all vectors of the space are compared, as in every smaller space.
 
-A graph finds most of the nearest, not surely all, and it knows of no filters. So it is asked for several times as many
-as are wanted; where filters leave too few of them, all vectors of the space are compared, which is faster then too.
+A graph returns most of the nearest neighbours, not certainly all, and it knows no filters. So it is asked for several
+times as many as are wanted. Where the filters leave too few, all vectors of the space are compared, which is faster in
+that case too.
 """
 
 from __future__ import annotations
@@ -21,38 +22,39 @@ from typing import Any, Final, NamedTuple
 import psycopg
 from psycopg import errors as pg
 
-from commonbook.engines.postgres.passage_rows import SHORT
+from commonbook.engines.postgres.passage_rows import MAX_INDEXED_DIMENSIONS
 from commonbook.engines.postgres.pipeline import Connection, Pipeline, PipelineResult, Row
 
-DEEPEST: Final = 250
-"""So many neighbours a graph is good for."""
+MAX_NEIGHBOURS: Final = 250
+"""The largest number of neighbours that is taken from a graph."""
 
-_MOST: Final = 100
-"""So many graphs there are at most: whoever adds a passage looks at each of them."""
+_MAX_GRAPHS: Final = 100
+"""The largest number of graphs: every insert of a passage checks each of them."""
 
-_LONGEST: Final = 4_000
-"""Vectors of more numbers have no graph in pgvector."""
+_MAX_DIMENSIONS: Final = 4_000
+"""The largest number of dimensions for which pgvector builds a graph."""
 
-_NEVER: Final = 1 << 62
+_UNREACHABLE: Final = 1 << 62
 _PREFIX: Final = "recall_graph_"
-_ATTEMPTS: Final = 5
-_LATER: Final = (0.1, 1.0)
-_PAUSE: Final = 600.0
-"""After a failure, so many seconds pass before this process tries again."""
+_MAX_ATTEMPTS: Final = 5
+_RETRY_SECONDS: Final = (0.1, 1.0)
+_FAILURE_PAUSE_SECONDS: Final = 600.0
+"""The time after a failure before this process tries again."""
 
 _logger: Final = logging.getLogger(__name__)
 
-_OWN: Final = f"""
+_FROM_GRAPHS: Final = f"""
     FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
     WHERE i.indrelid = to_regclass('recall_passage') AND starts_with(c.relname::text, '{_PREFIX}')
 """
 
-WHOLE: Final = f"SELECT string_agg(c.relname::text, ' ') {_OWN} AND i.indisvalid"
-"""The names of the graphs that can be searched, behind one another."""
+VALID_GRAPHS: Final = f"SELECT string_agg(c.relname::text, ' ') {_FROM_GRAPHS} AND i.indisvalid"
+"""Selects the names of the graphs that can be searched, separated by spaces."""
 
-# --- searching
+# --- search
 
-# Not prepared, since each space has its own. The plan must be in the order of the graph: any other would have to sort.
+# Not prepared, since each space has its own statement. The plan must follow the order of the graph: any other would
+# need a sort.
 _NEAREST: Final = """
     SELECT space, uuid_send(id), distance FROM (
       SELECT space, id, owner, kind, time, valid_from, valid_until, superseded, expires,
@@ -62,66 +64,70 @@ _NEAREST: Final = """
       ORDER BY {column}::halfvec({dimensions}) <=> %(vector)s::halfvec LIMIT {most}
     ) p WHERE {wanted}{others}
 """
-_TIMES: Final = 4
-"""So many times as many as are wanted are asked of a graph: if filters leave a quarter of them, that is enough."""
+_OVERSAMPLING: Final = 4
+"""How many times as many neighbours as are wanted a graph returns: enough if filters leave a quarter of them."""
 
-_BEGIN: Final = "SAVEPOINT graph"
+_BEGIN_SETTINGS: Final = "SAVEPOINT graph"
 _SETTINGS: Final = f"""
     SELECT set_config('enable_sort', 'off', true), set_config('jit', 'off', true),
-      set_config('hnsw.ef_search', '{_TIMES * DEEPEST}', true)
+      set_config('hnsw.ef_search', '{_OVERSAMPLING * MAX_NEIGHBOURS}', true)
 """
-# What was set is as before for all other statements of the transaction.
-_END: Final = ("ROLLBACK TO SAVEPOINT graph", "RELEASE SAVEPOINT graph")
+# The rollback restores the settings for all other statements of the transaction.
+_END_SETTINGS: Final = ("ROLLBACK TO SAVEPOINT graph", "RELEASE SAVEPOINT graph")
 
 
 class GraphQuery(NamedTuple):
-    """What the nearest of one question are asked with."""
+    """The query for the nearest neighbours of one vector: parameters, column, filters and number of results."""
 
-    given: Mapping[str, object]
+    params: Mapping[str, object]
     column: str
     dimensions: int
-    wanted: str
-    others: str
+    filters: str
+    exclusion: str
     depth: int
 
 
-class Nearest:
-    """The nearest of some spaces by their graphs, and of the others by comparing all."""
+class NearestSearch:
+    """A search for the nearest neighbours: by graph in the spaces that have one, by full comparison in the others."""
 
     def __init__(
         self,
-        pipe: Pipeline,
-        asked: GraphQuery,
+        pipeline: Pipeline,
+        query: GraphQuery,
         spaces: Collection[int],
         others: Collection[int],
         compare: Callable[[Collection[int]], PipelineResult],
     ) -> None:
-        """Ask; `compare` asks for the nearest of spaces by comparing all, with their distances."""
-        self._asked = asked
+        """Send the queries; `compare` sends a full comparison of the given spaces, with distances.
+
+        `others` are the spaces without a graph.
+        """
+        self._query = query
         self._compare = compare
-        pipe.ask(_BEGIN)
-        pipe.ask(_SETTINGS)
-        self._by_graph: Final = {
-            space: pipe.ask(_statement(asked, space), asked.given, binary=True, once=True) for space in spaces
+        pipeline.send(_BEGIN_SETTINGS)
+        pipeline.send(_SETTINGS)
+        self._graph_results: Final = {
+            space: pipeline.send(_statement(query, space), query.params, binary=True, unprepared=True)
+            for space in spaces
         }
-        for statement in _END:
-            pipe.ask(statement)
-        self._compared: Final = compare(others) if others else None
+        for statement in _END_SETTINGS:
+            pipeline.send(statement)
+        self._compared_result: Final = compare(others) if others else None
 
     def rows(self) -> list[Row]:
-        """Return space and id of the nearest; of equally near ones those whose ids come first."""
-        found = self._compared.rows() if self._compared else []
-        short = []
-        for space, answer in self._by_graph.items():
-            some = answer.rows()
-            if len(some) < self._asked.depth:
-                short.append(space)
+        """Return space and id of the nearest passages; equal distances are ordered by id."""
+        nearest = self._compared_result.rows() if self._compared_result else []
+        incomplete = []
+        for space, result in self._graph_results.items():
+            rows = result.rows()
+            if len(rows) < self._query.depth:
+                incomplete.append(space)
             else:
-                found += some
-        if short:
-            found += self._compare(short).rows()
-        found.sort(key=_nearness)
-        return [(space, id_) for space, id_, _ in found[: self._asked.depth]]
+                nearest += rows
+        if incomplete:
+            nearest += self._compare(incomplete).rows()
+        nearest.sort(key=_nearness)
+        return [(space, id_) for space, id_, _ in nearest[: self._query.depth]]
 
 
 def _nearness(row: Row) -> tuple[float, bytes]:
@@ -129,94 +135,98 @@ def _nearness(row: Row) -> tuple[float, bytes]:
     return distance, id_
 
 
-def _statement(asked: GraphQuery, space: int) -> str:
+def _statement(query: GraphQuery, space: int) -> str:
     return _NEAREST.format(
         space=space,
-        column=asked.column,
-        dimensions=asked.dimensions,
-        wanted=asked.wanted,
-        others=asked.others,
-        most=_TIMES * asked.depth,
+        column=query.column,
+        dimensions=query.dimensions,
+        wanted=query.filters,
+        others=query.exclusion,
+        most=_OVERSAMPLING * query.depth,
     )
 
 
-# --- making and dropping
+# --- building and dropping
 
-_DUE: Final = f"""
+_MAINTENANCE: Final = f"""
     SELECT (SELECT count(*) FROM pg_stat_progress_create_index WHERE relid = to_regclass('recall_passage')),
       coalesce(dimensions, 0),
       ARRAY(SELECT space FROM recall_space WHERE passages - unembedded > %(above)s
-        ORDER BY passages DESC, space LIMIT {_MOST}),
+        ORDER BY passages DESC, space LIMIT {_MAX_GRAPHS}),
       ARRAY(SELECT space FROM recall_space WHERE passages - unembedded > %(above)s / 2),
-      ARRAY(SELECT c.relname::text {_OWN} ORDER BY 1), ARRAY(SELECT c.relname::text {_OWN} AND i.indisvalid)
+      ARRAY(SELECT c.relname::text {_FROM_GRAPHS} ORDER BY 1),
+      ARRAY(SELECT c.relname::text {_FROM_GRAPHS} AND i.indisvalid)
     FROM recall_index
 """
-_ANY: Final = f"SELECT c.relname::text {_OWN} ORDER BY 1"
-_MAKE: Final = """
+_GRAPH_NAMES: Final = f"SELECT c.relname::text {_FROM_GRAPHS} ORDER BY 1"
+_BUILD: Final = """
     CREATE INDEX CONCURRENTLY {name} ON recall_passage USING hnsw (({column}::halfvec({dimensions})) halfvec_cosine_ops)
     WHERE space = ({space})::bigint AND vector_dims({column}) = {dimensions}
 """
 _DROP: Final = "DROP INDEX CONCURRENTLY IF EXISTS {name}"
-# However long it takes; not every version has each of them.
-_PATIENT: Final = """
+# No time limits; not every server version has each of these settings.
+_NO_TIMEOUTS: Final = """
     SELECT set_config(name, '0', false) FROM pg_settings
     WHERE name IN ('statement_timeout', 'lock_timeout', 'transaction_timeout', 'idle_session_timeout')
 """
-_NAME: Final = "commonbook-graphs"
-_INTERRUPT: Final = f"""
+_APPLICATION_NAME: Final = "commonbook-graphs"
+_END_BUILDS: Final = f"""
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-    WHERE application_name = '{_NAME}' AND datname = current_database()
+    WHERE application_name = '{_APPLICATION_NAME}' AND datname = current_database()
 """
 
 
-class _Due(NamedTuple):
-    """What is to be done: indexes to drop, then spaces that lack one."""
+class _Maintenance(NamedTuple):
+    """The maintenance that is due: indexes to drop, then spaces whose index is missing."""
 
     dimensions: int
     drop: Sequence[str]
-    make: Sequence[int]
+    build: Sequence[int]
 
     def __bool__(self) -> bool:
-        return bool(self.drop or self.make)
+        return bool(self.drop or self.build)
 
 
 class GraphMaintainer:
-    """The graphs of one index, as far as this process knows and tends them."""
+    """Knows which graphs of one index exist, and builds and drops them in the background."""
 
     def __init__(self, above: int) -> None:
-        """Let spaces of more than so many passages have a graph; none at all if that is 0."""
+        """Give spaces of more than `above` passages a graph; 0 means that no space has one."""
         self._above = above
-        self._names: frozenset[str] = frozenset()
-        self._turn = threading.Lock()
+        self._valid_names: frozenset[str] = frozenset()
+        self._lock = threading.Lock()
         self._worker: threading.Thread | None = None
         self._not_before = 0.0
 
     @property
-    def least(self) -> int:
-        """Spaces that have no more than this together have no graph."""
-        return self._above // 2 if self._above else _NEVER
+    def max_passages_without(self) -> int:
+        """Spaces that together have no more passages than this have no graph."""
+        return self._above // 2 if self._above else _UNREACHABLE
 
-    def of(self, spaces: Iterable[int], dimensions: int) -> list[int]:
-        """Return which of these spaces have one, as far as is known."""
-        names = self._names
-        return [space for space in spaces if _name(space, dimensions) in names] if names else []
+    def with_graph(self, spaces: Iterable[int], dimensions: int) -> list[int]:
+        """Return the spaces among these that have a graph, as far as is known."""
+        names = self._valid_names
+        return [space for space in spaces if _graph_name(space, dimensions) in names] if names else []
 
-    def learn(self, said: str | None, spaces: Collection[int], dimensions: int) -> bool:
-        """Take in which graphs there are, and tell whether that is news of these spaces; None: they have none."""
-        before = self.of(spaces, dimensions)
-        if said is not None:
-            self._names = frozenset(said.split())
+    def update_known(self, names: str | None, spaces: Collection[int], dimensions: int) -> bool:
+        """Store which graphs exist, and tell whether that changes anything for these spaces.
+
+        `names` are those that `VALID_GRAPHS` selects; None means that these spaces have no graph.
+        """
+        before = self.with_graph(spaces, dimensions)
+        if names is not None:
+            self._valid_names = frozenset(names.split())
         elif before:
-            self._names -= {_name(space, dimensions) for space in before}
-        return self.of(spaces, dimensions) != before
+            self._valid_names -= {_graph_name(space, dimensions) for space in before}
+        return self.with_graph(spaces, dimensions) != before
 
-    def tend(self, connection: Connection) -> None:
-        """Let graphs be made that are missing, and dropped that have no use any more, in the background."""
-        with self._turn:
+    def maintain(self, connection: Connection) -> None:
+        """Start a background thread, if graphs are missing or no longer needed and no thread is at work."""
+        with self._lock:
             working = self._worker is not None and self._worker.is_alive()
-            if working or time.monotonic() < self._not_before or not self._due(connection):
+            if working or time.monotonic() < self._not_before or not self._maintenance(connection):
                 return
-            # A connection of its own: others must not wait for those of the process while a graph is made.
+            # A separate connection: the pool must not be short of one while a graph is built.
             address, password = connection.info.dsn, connection.info.password
             self._worker = threading.Thread(
                 target=self._work, args=(address, password), name="commonbook-graph", daemon=True
@@ -226,97 +236,103 @@ class GraphMaintainer:
     def _work(self, address: str, password: str) -> None:
         try:
             with closing(
-                psycopg.connect(address, password=password or None, autocommit=True, application_name=_NAME)
+                psycopg.connect(address, password=password or None, autocommit=True, application_name=_APPLICATION_NAME)
             ) as connection:
-                connection.execute(_PATIENT)
-                self._do_all(connection)
+                connection.execute(_NO_TIMEOUTS)
+                self._maintain_all(connection)
         except (pg.AdminShutdown, pg.UndefinedTable):
-            # Somebody makes everything anew, and will tend the graphs after that.
+            # The index is being recreated; graphs are maintained after that.
             return
         except psycopg.Error as error:
-            # Without a graph all is found as well, only later.
-            self._not_before = time.monotonic() + _PAUSE
-            _logger.info("a graph of neighbours was not made: %s", error)
+            # Without a graph a search returns the same, only more slowly.
+            self._not_before = time.monotonic() + _FAILURE_PAUSE_SECONDS
+            _logger.info("an HNSW graph could not be built: %s", error)
 
-    def _do_all(self, connection: Connection) -> None:
-        for attempt in range(_MOST * 2):
-            due = self._due(connection)
-            if not due:
+    def _maintain_all(self, connection: Connection) -> None:
+        for attempt in range(_MAX_GRAPHS * 2):
+            maintenance = self._maintenance(connection)
+            if not maintenance:
                 return
             try:
-                _do_one(connection, due)
+                _maintain_one(connection, maintenance)
             except (pg.DeadlockDetected, pg.DuplicateTable, pg.UndefinedObject):
-                # Of two that begin at the same moment the second waits for the table, and the first for whatever the
-                # second looks at, until the database breaks one off: a little later, one of them is first.
-                if attempt > _ATTEMPTS:
+                # Of two builds that begin at the same moment, the second waits for the table, and the first for the
+                # snapshot of the second, until the database resolves the deadlock. After a random pause, one is first.
+                if attempt > _MAX_ATTEMPTS:
                     raise
-                time.sleep(random.uniform(*_LATER))  # noqa: S311 - not for keeping a secret
+                time.sleep(random.uniform(*_RETRY_SECONDS))  # noqa: S311 - not for keeping a secret
 
-    def _due(self, connection: Connection) -> _Due:
-        """Return what is to be done."""
+    def _maintenance(self, connection: Connection) -> _Maintenance:
+        """Return the maintenance that is due."""
         with suppress(pg.UndefinedTable):
-            found = connection.execute(_DUE, {"above": self._above}).fetchone()
-            if found:
-                building, dimensions, large, enough, names, whole = found
+            row = connection.execute(_MAINTENANCE, {"above": self._above}).fetchone()
+            if row:
+                building, dimensions, above_limit, above_half, names, valid = row
                 if building:
-                    # What is not whole is another's who works on it; if it was left by somebody, nobody does.
-                    return _Due(0, (), ())
-                able = self._above > 0 and 0 < dimensions <= _LONGEST
-                return _planned(dimensions, large, enough, names, whole) if able else _Due(dimensions, names, ())
-        return _Due(0, (), ())
+                    # Invalid indexes may be those of another process that builds them; after a crash nobody does.
+                    return _Maintenance(0, (), ())
+                enabled = self._above > 0 and 0 < dimensions <= _MAX_DIMENSIONS
+                return (
+                    _plan(dimensions, above_limit, above_half, names, valid)
+                    if enabled
+                    else _Maintenance(dimensions, names, ())
+                )
+        return _Maintenance(0, (), ())
 
 
-def _planned(
-    dimensions: int, large: Sequence[int], enough: Sequence[int], names: Sequence[str], whole: Sequence[str]
-) -> _Due:
-    """Return what is to be done with these names of graphs, of which some are whole."""
-    of_use = {_name(space, dimensions) for space in enough}.intersection(whole)
-    missing = [space for space in large if _name(space, dimensions) not in of_use]
-    return _Due(dimensions, [name for name in names if name not in of_use], missing[: max(_MOST - len(of_use), 0)])
-
-
-def _do_one(connection: Connection, due: _Due) -> None:
-    """Drop one, or make one: what is to be done next may be something else by then."""
-    if due.drop:
-        connection.execute(_said(_DROP.format(name=due.drop[0])))
-        return
-    space, dimensions = due.make[0], due.dimensions
-    column = column_of(dimensions)
-    connection.execute(
-        _said(_MAKE.format(name=_name(space, dimensions), space=space, column=column, dimensions=dimensions))
+def _plan(
+    dimensions: int, above_limit: Sequence[int], above_half: Sequence[int], names: Sequence[str], valid: Sequence[str]
+) -> _Maintenance:
+    """Plan the maintenance, given the names of all graphs and of the valid ones."""
+    needed = {_graph_name(space, dimensions) for space in above_half}.intersection(valid)
+    missing = [space for space in above_limit if _graph_name(space, dimensions) not in needed]
+    return _Maintenance(
+        dimensions, [name for name in names if name not in needed], missing[: max(_MAX_GRAPHS - len(needed), 0)]
     )
 
 
-def without_graphs(connection: Connection) -> None:
-    """Drop all graphs, where everything is about to be deleted: new rows would find their places among the dead.
+def _maintain_one(connection: Connection, maintenance: _Maintenance) -> None:
+    """Drop or build one index: the rest is planned again after it, since it may have changed by then."""
+    if maintenance.drop:
+        connection.execute(_trusted(_DROP.format(name=maintenance.drop[0])))
+        return
+    space, dimensions = maintenance.build[0], maintenance.dimensions
+    column = vector_column(dimensions)
+    connection.execute(
+        _trusted(_BUILD.format(name=_graph_name(space, dimensions), space=space, column=column, dimensions=dimensions))
+    )
 
-    What cannot be dropped in time stays; that takes time, but does no harm.
+
+def drop_graphs(connection: Connection) -> None:
+    """Drop all graphs before all rows are deleted: inserting into a graph of dead rows would be slow.
+
+    Graphs that cannot be locked in time stay; they cost time, but do no harm.
     """
-    interrupt(connection)
+    end_builds(connection)
     with suppress(pg.LockNotAvailable, pg.QueryCanceled, pg.DeadlockDetected):
-        for (name,) in connection.execute(_ANY).fetchall():
-            connection.execute(_said(_DROP.format(name=name)))
+        for (name,) in connection.execute(_GRAPH_NAMES).fetchall():
+            connection.execute(_trusted(_DROP.format(name=name)))
 
 
 def has_graphs(connection: Connection) -> bool:
-    """Tell whether there is any, or may soon be."""
-    return connection.execute(_ANY).fetchone() is not None
+    """Tell whether there is a graph, complete or being built."""
+    return connection.execute(_GRAPH_NAMES).fetchone() is not None
 
 
-def interrupt(connection: Connection) -> None:
-    """Break off whoever makes a graph at this moment, if the database lets us."""
+def end_builds(connection: Connection) -> None:
+    """End the connections that build graphs at this moment, if the user has the privilege."""
     with suppress(pg.InsufficientPrivilege):
-        connection.execute(_INTERRUPT)
+        connection.execute(_END_BUILDS)
 
 
-def column_of(dimensions: int) -> str:
-    """Return the column in which vectors of so many numbers are."""
-    return "w" if dimensions > SHORT else "v"
+def vector_column(dimensions: int) -> str:
+    """Return the column for vectors of so many dimensions."""
+    return "w" if dimensions > MAX_INDEXED_DIMENSIONS else "v"
 
 
-def _name(space: int, dimensions: int) -> str:
+def _graph_name(space: int, dimensions: int) -> str:
     return f"{_PREFIX}{space & ((1 << 64) - 1):016x}_{dimensions}"
 
 
-def _said(statement: str) -> Any:  # noqa: ANN401 - the driver wants text that was written down
+def _trusted(statement: str) -> Any:  # noqa: ANN401 - the driver's types ask for a literal string
     return statement

@@ -1,10 +1,11 @@
-"""The index in PostgreSQL: passages and postings as rows beside the book, seen by every server as soon as one commits.
+"""The recall index in PostgreSQL: passages and postings are rows beside the book, shared by all servers.
 
-Whoever has locked the row of `recall_index` may write; what it adds and the marker are one transaction. Readers never
-wait. A search looks at the moment of the recall's own reading: the index may have gone on since the view was taken, but
-not further than the book in that reading, and a tail covers what it already holds a second time without harm.
+A writer locks the row of `recall_index`; the rows that it adds and the new index state are one transaction. Readers
+never wait. A search uses the snapshot of the recall's own read transaction. The index may be newer there than the view
+that was opened before, but never newer than the book in that snapshot; pending deltas that it already holds are
+applied twice without harm.
 
-Nothing here is the truth: the tables can be dropped at any time, and are made again by whoever writes next.
+The tables are derived data: they can be dropped at any time, and the next writer creates them again.
 """
 
 from __future__ import annotations
@@ -22,38 +23,46 @@ from psycopg import errors as pg
 from commonbook.engines.index.overlay import OverlaidIndex
 from commonbook.engines.index.search import search
 from commonbook.engines.postgres.connections import PooledConnection
-from commonbook.engines.postgres.hnsw import GraphMaintainer, has_graphs, interrupt, without_graphs
-from commonbook.engines.postgres.index_schema import CREATE, DROP, DROP_ROWS, FORMAT, INDEX, MARKER, TABLES
+from commonbook.engines.postgres.hnsw import GraphMaintainer, drop_graphs, end_builds, has_graphs
+from commonbook.engines.postgres.index_schema import (
+    CREATE_ROWS,
+    CREATE_STATE,
+    DROP_ALL,
+    DROP_ROWS,
+    FORMAT,
+    INDEX,
+    TABLES,
+)
 from commonbook.engines.postgres.passage_cache import PassageCache
-from commonbook.engines.postgres.passage_rows import PASSAGE, POSTING, packed, signed
+from commonbook.engines.postgres.passage_rows import PASSAGE_COLUMNS, POSTING_COLUMNS, pack_passages, signed
 from commonbook.engines.postgres.pipeline import Connection, Pipeline
 from commonbook.engines.postgres.search import Search, SearchResources
 from commonbook.errors import Busy, HomeDamaged, HomeIsNewer
 from commonbook.ports.database import Reading
 from commonbook.ports.index import Delta, IndexQuery, IndexResult, IndexState, PendingDeltas, SpacePosition
 
-Lend = Callable[[], AbstractContextManager[PooledConnection]]
-"""Lends a line in autocommit mode, and turns the database's errors into ours."""
+CheckOut = Callable[[], AbstractContextManager[PooledConnection]]
+"""Checks out a connection in autocommit mode, and translates the errors of the driver."""
 
-_LARGE: Final = 1_000
-_LATEST: Final = 1 << 63
-_SHARE: Final = 0.05
-"""A commit of so many passages, and of this share of all, is followed by a clean-up; others wait for the database's."""
+_VACUUM_MIN_PASSAGES: Final = 1_000
+_MAX_GENERATION: Final = 1 << 63
+_VACUUM_MIN_SHARE: Final = 0.05
+"""A commit of at least so many passages and this share of all is followed by VACUUM; others wait for autovacuum."""
 
 _READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WRITE: Final = """
     BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
     SET LOCAL lock_timeout TO {milliseconds};
     SET LOCAL statement_timeout TO 0;
-    -- Whoever hangs with the lock in its hands loses it.
+    -- A writer that hangs while it holds the lock loses it.
     SET LOCAL idle_in_transaction_session_timeout TO '120s';
-    -- What a crash of the server takes is found out again, and nobody waits for a standby.
+    -- Commits that a crash of the server loses are indexed again, and nobody waits for a standby.
     SET LOCAL synchronous_commit TO off;
-    -- Rows are always found by an index here; the table may be new, and nothing known of it yet.
+    -- Rows are always found by an index here; a new table has no statistics yet.
     SET LOCAL enable_seqscan TO off; SET LOCAL enable_hashjoin TO off; SET LOCAL enable_mergejoin TO off
 """
-_ATTEMPTS: Final = 4
-# Who makes the extension anew takes the columns of its types along.
+_MAX_ATTEMPTS: Final = 4
+# Recreating the extension drops the columns of its types.
 _MISSING: Final = """
     SELECT count(*) FILTER (WHERE to_regclass(name) IS NULL), 2 - (
       SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('recall_passage') AND attname IN ('v', 'w'))
@@ -63,19 +72,19 @@ _GENERATION: Final = """
     SELECT format, generation FROM recall_index
     WHERE to_regclass('recall_passage') IS NOT NULL AND to_regclass('recall_posting') IS NOT NULL
 """
-_MARKER: Final = """
+_STATE: Final = """
     SELECT format, generation, home, rules, embedder, dimensions, s.name, s.number, s.seq, s.head,
       (SELECT coalesce(sum(unembedded), 0)::bigint FROM recall_space)
     FROM recall_index LEFT JOIN recall_space s ON s.number IS NOT NULL
 """
 _LOCK: Final = "SELECT format, generation FROM recall_index FOR UPDATE"
-_HOLDER: Final = """
+_LOCK_HOLDER: Final = """
     SELECT pid, application_name, coalesce(client_addr::text, 'this machine') FROM pg_stat_activity
     WHERE pid IN (
       SELECT pid FROM pg_locks WHERE relation = to_regclass('recall_index') AND mode = 'RowShareLock' AND granted)
     ORDER BY xact_start LIMIT 1
 """
-_WITHDRAW: Final = """
+_DELETE_OWNERS: Final = """
     WITH gone AS (
       DELETE FROM recall_passage WHERE owner = ANY(%(owners)s::bigint[])
       RETURNING space, id, terms, v IS NULL AND w IS NULL AS bare
@@ -85,37 +94,37 @@ _WITHDRAW: Final = """
     )
     SELECT space, count(*), count(*) FILTER (WHERE bare) FROM gone GROUP BY space
 """
-_SHRINK: Final = """
+_SUBTRACT_COUNTS: Final = """
     UPDATE recall_space SET passages = passages - %(passages)s, unembedded = unembedded - %(unembedded)s,
       version = %(version)s
     WHERE space = %(space)s
 """
-_GROW: Final = """
+_ADD_COUNTS: Final = """
     INSERT INTO recall_space (space, name, passages, unembedded, version)
     VALUES (%(space)s, %(name)s, %(passages)s, %(unembedded)s, %(version)s)
     ON CONFLICT (space) DO UPDATE SET
       passages = recall_space.passages + excluded.passages, unembedded = recall_space.unembedded + excluded.unembedded,
       version = excluded.version
 """
-_FOLLOW: Final = """
+_SET_POSITION: Final = """
     INSERT INTO recall_space (space, name, passages, unembedded, version, number, seq, head)
     VALUES (%(space)s, %(name)s, 0, 0, 0, %(number)s, %(seq)s, %(hash)s)
     ON CONFLICT (space) DO UPDATE SET number = excluded.number, seq = excluded.seq, head = excluded.head
 """
-_COMMIT: Final = """
+_SET_STATE: Final = """
     UPDATE recall_index SET format = %(format)s, generation = %(generation)s, home = %(home)s, rules = %(rules)s,
       embedder = %(embedder)s, dimensions = %(dimensions)s
 """
-_EMPTY: Final = "DELETE FROM recall_posting; DELETE FROM recall_passage; DELETE FROM recall_space"
+_DELETE_ALL: Final = "DELETE FROM recall_posting; DELETE FROM recall_passage; DELETE FROM recall_space"
 _CHECKS: Final = {
-    "recall_space counts other passages than there are": """
+    "recall_space counts differ from the passages": """
         SELECT count(*) FROM (
           SELECT space, count(*) AS n, count(*) FILTER (WHERE v IS NULL AND w IS NULL) AS bare
           FROM recall_passage GROUP BY space
         ) p FULL JOIN (SELECT * FROM recall_space WHERE passages <> 0) s USING (space)
         WHERE n IS DISTINCT FROM passages OR bare IS DISTINCT FROM unembedded
     """,
-    "recall_posting lacks terms that passages have, or has others": """
+    "recall_posting differs from the terms of the passages": """
         SELECT count(*) FROM (SELECT space, id, unnest(terms) AS term FROM recall_passage) p
         FULL JOIN recall_posting o USING (space, id, term) WHERE p.id IS NULL OR o.id IS NULL
     """,
@@ -123,134 +132,134 @@ _CHECKS: Final = {
 
 
 @runtime_checkable
-class Piped(Protocol):
-    """A reading of the book in the database that the index is in."""
+class HasPipeline(Protocol):
+    """A read transaction in the database that the index is in."""
 
     @property
-    def pipe(self) -> Pipeline:
-        """The pipe of the connection whose transaction it is."""
+    def pipeline(self) -> Pipeline:
+        """The pipeline of the connection whose transaction it is."""
         ...
 
 
 class PostgresIndex:
     """The Index port in the database that the book is in."""
 
-    def __init__(self, lend: Lend, *, kept: int, graph_above: int) -> None:
-        """Use connections as they are lent, and so many bytes for small spaces; nothing is made before it is needed.
+    def __init__(self, check_out: CheckOut, *, kept: int, graph_above: int) -> None:
+        """Use connections from `check_out`, and up to `kept` bytes as a cache; the first write creates the tables.
 
-        A space of more than so many passages has a graph; if that is 0, none has.
+        A space of more than `graph_above` passages gets an HNSW graph; 0 means that none does.
         """
-        self._lend = lend
-        self._turn = threading.Lock()
-        self._at_hand: Final = SearchResources(PassageCache(kept), GraphMaintainer(graph_above))
-        self._nothing = _View(self._lend, self._at_hand, 0, None)
-        self._view = self._nothing
+        self._check_out = check_out
+        self._thread_lock = threading.Lock()
+        self._resources: Final = SearchResources(PassageCache(kept), GraphMaintainer(graph_above))
+        self._empty_view = _View(self._check_out, self._resources, 0, None)
+        self._view = self._empty_view
 
     def known(self) -> _View:
-        """Return what was last seen, without a look; in a reading, its search finds out whether that is still so."""
+        """Return the last view without a query; a search in a read transaction checks whether it is current."""
         return self._view.as_known()
 
     def nothing(self) -> _View:
-        """Return a view of no index at all."""
-        return self._nothing
+        """Return a view of an empty index."""
+        return self._empty_view
 
     def view(self) -> _View:
-        """Look at the marker, and read all of it if it is another one than before."""
-        with self._lend() as line:
+        """Query the generation, and read the whole index state if it has changed."""
+        with self._check_out() as pooled:
             try:
-                format_, generation = line.connection.execute(_GENERATION).fetchone() or (None, None)
+                format_, generation = pooled.connection.execute(_GENERATION).fetchone() or (None, None)
                 if format_ != FORMAT:
-                    self._view = self._nothing
+                    self._view = self._empty_view
                 elif generation != self._view.generation:
-                    self._view = _View(self._lend, self._at_hand, *_marker(line.connection))
+                    self._view = _View(self._check_out, self._resources, *_read_state(pooled.connection))
             except pg.UndefinedTable:
-                self._view = self._nothing
+                self._view = self._empty_view
             return self._view
 
     @contextmanager
     def writing(self, *, wait: float) -> Iterator[_Writer]:
-        """Hold the index's lock."""
-        # One thread of a process waits in the database, so that the others leave it connections.
-        if not self._turn.acquire(timeout=wait):
-            raise _busy("another thread of this process")
+        """Lock the index for writing."""
+        # Only one thread of a process waits in the database, so that connections remain for the others.
+        if not self._thread_lock.acquire(timeout=wait):
+            raise _busy_error("another thread of this process")
         try:
-            with self._lend() as line:
-                _prepare(line.connection)
-                writer = _Writer(line.connection, wait)
+            with self._check_out() as pooled:
+                _ensure_tables(pooled.connection)
+                writer = _Writer(pooled.connection, wait)
                 try:
                     writer.begin()
                     yield writer
                 finally:
                     writer.end()
-                # Only now: whoever wrote has read the book meanwhile, and an open reading hides what is new from it.
-                writer.tidy()
-                self._at_hand.graphs.tend(line.connection)
+                # Only after the block: in it, the caller's open snapshot of the book hides the new rows from VACUUM.
+                writer.vacuum()
+                self._resources.graphs.maintain(pooled.connection)
         finally:
-            self._turn.release()
+            self._thread_lock.release()
 
     def damage(self) -> list[str]:
-        """Read everything and return what is broken."""
+        """Check all rows, and return the inconsistencies."""
         if self.view().marker is None:
             return []
-        with self._lend() as line, line.pipe as pipe:
-            pipe.ask(_READ)
-            asked = {what: pipe.ask(check) for what, check in _CHECKS.items()}
-            found = [(what, count) for what, answer in asked.items() for (count,) in answer.rows()]
-            pipe.ask("ROLLBACK")
-        return [f"{what}: {rows} rows" for what, rows in found if rows]
+        with self._check_out() as pooled, pooled.pipeline as pipeline:
+            pipeline.send(_READ)
+            results = {problem: pipeline.send(check) for problem, check in _CHECKS.items()}
+            counts = [(problem, count) for problem, result in results.items() for (count,) in result.rows()]
+            pipeline.send("ROLLBACK")
+        return [f"{problem}: {rows} rows" for problem, rows in counts if rows]
 
     def close(self) -> None:
-        """Let go of what was seen; connections belong to whoever lent them."""
-        self._view = self._nothing
-        self._at_hand.kept.clear()
+        """Forget the last view and the cache; connections belong to the pool."""
+        self._view = self._empty_view
+        self._resources.cache.clear()
 
 
 class _View:
-    """What the index held when the marker was read."""
+    """The contents of the index when its state was read."""
 
     def __init__(
         self,
-        lend: Lend,
-        at_hand: SearchResources,
+        check_out: CheckOut,
+        resources: SearchResources,
         generation: int,
-        marker: IndexState | None,
-        layers: OverlaidIndex | None = None,
+        state: IndexState | None,
+        overlay: OverlaidIndex | None = None,
     ) -> None:
         self.generation: Final = generation
-        self.marker: Final = marker
-        self._lend = lend
-        self._at_hand = at_hand
-        self._layers: Final = OverlaidIndex() if layers is None else layers
-        self._newest = _LATEST
+        self.marker: Final = state
+        self._check_out = check_out
+        self._resources = resources
+        self._overlay: Final = OverlaidIndex() if overlay is None else overlay
+        self._max_generation = _MAX_GENERATION
 
     def as_known(self) -> _View:
-        """Return the same, but for a search of no other index than just this one."""
-        view = _View(self._lend, self._at_hand, self.generation, self.marker, self._layers)
-        view._newest = self.generation
+        """Return a copy whose search accepts exactly this generation."""
+        view = _View(self._check_out, self._resources, self.generation, self.marker, self._overlay)
+        view._max_generation = self.generation
         return view
 
-    def search(self, sought: IndexQuery, tail: PendingDeltas, tx: Reading | None = None) -> IndexResult:
-        """Search the database at the moment of a reading that is not older than this view, and the tail."""
-        parts = self._layers.under(tail)
+    def search(self, query: IndexQuery, pending: PendingDeltas, tx: Reading | None = None) -> IndexResult:
+        """Search the pending deltas, and the database in a snapshot that is not older than this view."""
+        parts = self._overlay.under(pending)
         if self.marker is None:
-            return search(parts, sought)
-        owners = frozenset(owner for layer in tail for owner in layer.gone)
-        owners |= {entry.owner for layer in tail for entry in layer.entries}
-        if isinstance(tx, Piped):
+            return search(parts, query)
+        owners = frozenset(owner for delta in pending for owner in delta.gone)
+        owners |= {passage.owner for delta in pending for passage in delta.entries}
+        if isinstance(tx, HasPipeline):
             try:
-                generation, found = Search(tx.pipe, sought, parts, owners, self._at_hand).found(self.marker)
+                generation, result = Search(tx.pipeline, query, parts, owners, self._resources).run(self.marker)
             except (pg.UndefinedTable, pg.UndefinedColumn, pg.DeadlockDetected) as error:
-                raise _moved() from error
-            if not self.generation <= generation <= self._newest:
-                raise _moved()
-            return found
-        with self._lend() as line, line.pipe as pipe:
-            pipe.ask(_READ)
-            generation, found = Search(pipe, sought, parts, owners, self._at_hand).found(self.marker)
-            pipe.ask("ROLLBACK")
+                raise _changed_error() from error
+            if not self.generation <= generation <= self._max_generation:
+                raise _changed_error()
+            return result
+        with self._check_out() as pooled, pooled.pipeline as pipeline:
+            pipeline.send(_READ)
+            generation, result = Search(pipeline, query, parts, owners, self._resources).run(self.marker)
+            pipeline.send("ROLLBACK")
         if generation != self.generation:
-            raise _moved()
-        return found
+            raise _changed_error()
+        return result
 
 
 class _Writer:
@@ -258,128 +267,133 @@ class _Writer:
 
     def __init__(self, connection: Connection, wait: float) -> None:
         self._connection = connection
-        self._wait = wait
-        self._marker: IndexState | None = None
+        self._wait_seconds = wait
+        self._state: IndexState | None = None
         self._generation = -1
         self._open = False
-        self._bare = self._empty = False
+        self._unindexed = self._empty = False
         self._dimensions = self._version = 0
-        self._added: set[str] = set()
-        self._grown: dict[str, tuple[int, int]] = {}
-        self._written = self._committed = 0
+        self._added_owners: set[str] = set()
+        self._uncounted: dict[str, tuple[int, int]] = {}
+        self._added_count = self._committed_count = 0
 
     @property
     def marker(self) -> IndexState | None:
-        """What the index holds before this commit."""
-        return self._marker
+        """The state of the index before this commit."""
+        return self._state
 
     def begin(self) -> None:
-        """Take the lock."""
-        self._connection.execute(_WRITE.format(milliseconds=max(int(self._wait * 1000), 1)))
+        """Begin a transaction and lock the index."""
+        self._connection.execute(_WRITE.format(milliseconds=max(int(self._wait_seconds * 1000), 1)))
         self._open = True
-        # By chance: a number that was counted could come again after a restored back-up, for something else.
+        # Random: a counted version could come again after a restored back-up, for other contents.
         self._version = secrets.randbits(62)
         try:
             format_, generation = self._connection.execute(_LOCK).fetchone() or (None, None)
         except pg.LockNotAvailable as error:
             self.end()
-            holder = self._connection.execute(_HOLDER).fetchone()
-            raise _busy("connection {} of {} from {}".format(*holder) if holder else "another server") from error
+            holder = self._connection.execute(_LOCK_HOLDER).fetchone()
+            raise _busy_error("connection {} of {} from {}".format(*holder) if holder else "another server") from error
         if format_ != FORMAT:
-            raise HomeDamaged("recall_index is not as it was made", fix="drop the tables recall_*; they are made again")
+            raise HomeDamaged(
+                "the row of recall_index is missing or of another format",
+                fix="drop the tables recall_*; they are created again",
+            )
         if self._generation not in (-1, generation):
-            raise Busy("another has written the index between two commits", fix="try again")
-        self._generation, self._marker = _marker(self._connection)
-        self._dimensions = self._marker.dimensions if self._marker else 0
+            raise Busy("another process has written the index between two commits", fix="try again")
+        self._generation, self._state = _read_state(self._connection)
+        self._dimensions = self._state.dimensions if self._state else 0
 
     def end(self) -> None:
-        """Let go of the lock; what was not committed never was."""
+        """Release the lock, rolling back what was not committed."""
         if self._open and not self._connection.closed:
             self._connection.execute("ROLLBACK")
         self._open = False
 
     def clear(self) -> None:
-        """Begin with nothing."""
+        """Empty the index."""
         if not self._open:
             self.begin()
-        self._grown, self._added = {}, set()
-        if self._marker is None:
-            # Nobody reads what has no marker: new tables are filled without indexes, which is several times as fast.
+        self._uncounted, self._added_owners = {}, set()
+        if self._state is None:
+            # Nobody reads an index without a state: new tables are indexed when they are full, several times as fast.
             self._connection.execute("DELETE FROM recall_space")
-            self._connection.execute(f"{DROP_ROWS}; {CREATE}")
-            self._bare = True
+            self._connection.execute(f"{DROP_ROWS}; {CREATE_ROWS}")
+            self._unindexed = True
         else:
             if has_graphs(self._connection):
                 self.end()
-                without_graphs(self._connection)
+                drop_graphs(self._connection)
                 self.begin()
-            self._connection.execute(_EMPTY)
-        self._marker, self._dimensions, self._empty = None, 0, True
+            self._connection.execute(_DELETE_ALL)
+        self._state, self._dimensions, self._empty = None, 0, True
 
-    def add(self, layer: Delta) -> None:
-        """Withdraw what a layer replaces, and copy what is new."""
-        self._resume()
-        owners = {entry.owner for entry in layer.entries}
-        self._withdraw(layer.gone | owners)
-        self._added |= owners
-        given = (len(entry.vector) for entry in layer.entries if entry.vector is not None)
-        self._dimensions = self._dimensions or next(given, 0)
-        passages = packed(layer.entries, dimensions=self._dimensions)
-        self._copy(f"recall_passage ({PASSAGE})", passages.rows)
-        self._copy(f"recall_posting ({POSTING})", passages.postings)
+    def add(self, delta: Delta) -> None:
+        """Delete the owners that a delta replaces, and copy its passages."""
+        self._ensure_begun()
+        owners = {passage.owner for passage in delta.entries}
+        self._delete_owners(delta.gone | owners)
+        self._added_owners |= owners
+        lengths = (len(passage.vector) for passage in delta.entries if passage.vector is not None)
+        self._dimensions = self._dimensions or next(lengths, 0)
+        passages = pack_passages(delta.entries, dimensions=self._dimensions)
+        self._copy(f"recall_passage ({PASSAGE_COLUMNS})", passages.rows)
+        self._copy(f"recall_posting ({POSTING_COLUMNS})", passages.postings)
         for space, sizes in passages.spaces.items():
-            size, unembedded = (a + b for a, b in zip(sizes, self._grown.get(space, (0, 0)), strict=True))
-            self._grown[space] = (size, unembedded)
-        self._written += len(layer.entries)
+            size, unembedded = (a + b for a, b in zip(sizes, self._uncounted.get(space, (0, 0)), strict=True))
+            self._uncounted[space] = (size, unembedded)
+        self._added_count += len(delta.entries)
 
-    def commit(self, marker: IndexState) -> None:
-        """Let everybody see what was added, with the marker, in one step."""
-        self._resume()
-        if self._bare:
+    def commit(self, state: IndexState) -> None:
+        """Commit the added passages and the new index state in one step."""
+        self._ensure_begun()
+        if self._unindexed:
             self._connection.execute(INDEX)
         with self._connection.cursor() as cursor:
-            self._count_in(cursor)
-            before = self._marker.applied if self._marker else {}
-            changed = {space: one for space, one in marker.applied.items() if before.get(space) != one}
-            cursor.executemany(_FOLLOW, [_followed(space, one) for space, one in changed.items()])
+            self._add_counts(cursor)
+            before = self._state.applied if self._state else {}
+            changed = {space: position for space, position in state.applied.items() if before.get(space) != position}
+            cursor.executemany(
+                _SET_POSITION, [_position_params(space, position) for space, position in changed.items()]
+            )
         self._generation = max(self._generation + 1, time.time_ns() // 1000)
-        said = {**marker._asdict(), "dimensions": self._dimensions, "format": FORMAT, "generation": self._generation}
-        self._connection.execute(_COMMIT, said)
+        params = {**state._asdict(), "dimensions": self._dimensions, "format": FORMAT, "generation": self._generation}
+        self._connection.execute(_SET_STATE, params)
         self._connection.execute("COMMIT")
         self._open = False
-        self._marker = marker._replace(dimensions=self._dimensions)
-        self._bare, self._empty, self._grown, self._added = False, False, {}, set()
-        self._committed += self._written
-        self._written = 0
+        self._state = state._replace(dimensions=self._dimensions)
+        self._unindexed, self._empty, self._uncounted, self._added_owners = False, False, {}, set()
+        self._committed_count += self._added_count
+        self._added_count = 0
 
-    def _resume(self) -> None:
-        """Go on after a commit, or begin anew where there is nothing whole to go on with."""
+    def _ensure_begun(self) -> None:
+        """Begin a transaction if none is open, and clear an index that is incomplete."""
         if not self._open:
             self.begin()
-        if self._marker is None and not self._empty:
+        if self._state is None and not self._empty:
             self.clear()
 
-    def _withdraw(self, owners: frozenset[str]) -> None:
-        if self._empty and owners.isdisjoint(self._added):
+    def _delete_owners(self, owners: frozenset[str]) -> None:
+        if self._empty and owners.isdisjoint(self._added_owners):
             return
-        if self._bare:
+        if self._unindexed:
             self._connection.execute(INDEX)
-            self._bare = False
-        given = {"owners": [signed(owner) for owner in owners]}
-        gone = self._connection.execute(_WITHDRAW, given).fetchall()
+            self._unindexed = False
+        params = {"owners": [signed(owner) for owner in owners]}
+        deleted = self._connection.execute(_DELETE_OWNERS, params).fetchall()
         with self._connection.cursor() as cursor:
-            # What this transaction has added itself is not counted yet.
-            self._count_in(cursor)
+            # Passages that this transaction has added itself are not counted yet.
+            self._add_counts(cursor)
             cursor.executemany(
-                _SHRINK,
+                _SUBTRACT_COUNTS,
                 [
-                    {"space": space, "passages": size, "unembedded": bare, "version": self._version}
-                    for space, size, bare in gone
+                    {"space": space, "passages": size, "unembedded": unembedded, "version": self._version}
+                    for space, size, unembedded in deleted
                 ],
             )
 
-    def _count_in(self, cursor: psycopg.Cursor[tuple[Any, ...]]) -> None:
-        grown = [
+    def _add_counts(self, cursor: psycopg.Cursor[tuple[Any, ...]]) -> None:
+        counts = [
             {
                 "space": signed(space),
                 "name": space,
@@ -387,38 +401,38 @@ class _Writer:
                 "unembedded": unembedded,
                 "version": self._version,
             }
-            for space, (size, unembedded) in self._grown.items()
+            for space, (size, unembedded) in self._uncounted.items()
         ]
-        cursor.executemany(_GROW, grown)
-        self._grown = {}
+        cursor.executemany(_ADD_COUNTS, counts)
+        self._uncounted = {}
 
     def _copy(self, target: str, data: bytes) -> None:
         with self._connection.cursor() as cursor, cursor.copy(f"COPY {target} FROM STDIN (FORMAT BINARY)") as copy:
             copy.write(data)
 
-    def tidy(self) -> None:
-        """Let the database know its new rows; until it does, each is looked up in its table as well."""
-        if self._committed < _LARGE:
+    def vacuum(self) -> None:
+        """Run VACUUM after a large commit; until then, index-only scans read the table for each new row."""
+        if self._committed_count < _VACUUM_MIN_PASSAGES:
             return
-        (all_,) = self._connection.execute("SELECT coalesce(sum(passages), 0) FROM recall_space").fetchone() or (0,)
-        if self._committed < _SHARE * int(all_):
+        (passages,) = self._connection.execute("SELECT coalesce(sum(passages), 0) FROM recall_space").fetchone() or (0,)
+        if self._committed_count < _VACUUM_MIN_SHARE * int(passages):
             return
-        (before,) = self._connection.execute("SELECT current_setting('statement_timeout')").fetchone() or ("0",)
+        (timeout,) = self._connection.execute("SELECT current_setting('statement_timeout')").fetchone() or ("0",)
         try:
             self._connection.execute("SET statement_timeout TO 0")
-            # What another cleans up at this moment is left to it.
+            # Tables that another process vacuums at this moment are skipped.
             self._connection.execute("VACUUM (ANALYZE, SKIP_LOCKED) recall_passage, recall_posting, recall_space")
         finally:
-            self._connection.execute("SELECT set_config('statement_timeout', %s, false)", (before,))
+            self._connection.execute("SELECT set_config('statement_timeout', %s, false)", (timeout,))
 
 
-def _followed(space: str, one: SpacePosition) -> dict[str, object]:
-    return {"space": signed(space), "name": space, **one._asdict()}
+def _position_params(space: str, position: SpacePosition) -> dict[str, object]:
+    return {"space": signed(space), "name": space, **position._asdict()}
 
 
-def _marker(connection: Connection) -> tuple[int, IndexState | None]:
-    """Read the marker with everything that it says."""
-    rows = connection.execute(_MARKER).fetchall()
+def _read_state(connection: Connection) -> tuple[int, IndexState | None]:
+    """Read the generation and the state of the index."""
+    rows = connection.execute(_STATE).fetchall()
     if not rows:
         return 0, None
     first, *_ = rows
@@ -429,40 +443,40 @@ def _marker(connection: Connection) -> tuple[int, IndexState | None]:
     return generation, IndexState(home, rules, embedder, applied, dimensions, unembedded)
 
 
-def _prepare(connection: Connection) -> None:
-    """Make the tables if there are none, or not all, or only those of an older program."""
-    for _ in range(_ATTEMPTS):
-        # Of several who begin at the same moment, one makes them; the others look again.
+def _ensure_tables(connection: Connection) -> None:
+    """Create the tables if they are missing, incomplete, or of an older format."""
+    for _ in range(_MAX_ATTEMPTS):
+        # Of several processes that begin at the same moment, one creates the tables; the others check again.
         with suppress(
             pg.UniqueViolation, pg.DuplicateTable, pg.DuplicateObject, pg.UndefinedTable, pg.LockNotAvailable
         ):
             missing, lost = connection.execute(_MISSING, {"tables": list(TABLES)}).fetchone() or (0, 0)
             if missing == len(TABLES):
                 with connection.transaction():
-                    connection.execute(f"{MARKER}; {CREATE}; {INDEX}")
+                    connection.execute(f"{CREATE_STATE}; {CREATE_ROWS}; {INDEX}")
             elif not missing and not lost and not _is_older(connection, "SELECT format FROM recall_index"):
                 return
             else:
-                interrupt(connection)
+                end_builds(connection)
                 with connection.transaction():
                     if missing or lost or _is_older(connection, "SELECT format FROM recall_index FOR UPDATE"):
-                        connection.execute(f"{DROP}; {MARKER}; {CREATE}; {INDEX}")
-    raise _busy("others who make it anew")
+                        connection.execute(f"{DROP_ALL}; {CREATE_STATE}; {CREATE_ROWS}; {INDEX}")
+    raise _busy_error("other processes that create it again")
 
 
 def _is_older(connection: Connection, statement: str) -> bool:
-    (found,) = connection.execute(statement).fetchone() or (0,)
-    if found > FORMAT:
+    (format_,) = connection.execute(statement).fetchone() or (0,)
+    if format_ > FORMAT:
         raise HomeIsNewer(
-            f"the index has format {found}, this program knows {FORMAT}",
+            f"the index has format {format_}, this program knows {FORMAT}",
             fix="update Commonbook and start it again; nothing was changed",
         )
-    return bool(found < FORMAT)
+    return bool(format_ < FORMAT)
 
 
-def _moved() -> Busy:
-    return Busy("the index was written between two looks at it", fix="ask again")
+def _changed_error() -> Busy:
+    return Busy("the index was changed during the search", fix="search again")
 
 
-def _busy(holder: str) -> Busy:
+def _busy_error(holder: str) -> Busy:
     return Busy(f"the index is being written by {holder}", fix="try again in a moment")

@@ -1,9 +1,8 @@
-"""The tables of the index in PostgreSQL.
+"""The tables of the recall index in PostgreSQL.
 
-They are no part of the book and have no migrations: tables of an older format are dropped and filled anew. Spaces,
-owners, threads and terms stand there as numbers, the hashes that the embedded index keeps too, so no word of a passage
-does. All keys begin with the space; `recall_index` alone is one row for everything: the marker, and the lock of whoever
-writes.
+They are not part of the book and have no migrations: tables of an older format are dropped and filled again. Spaces,
+owners, threads and terms are stored as 64-bit hashes, the same as in the embedded index, so the tables contain no word
+of a passage. All keys begin with the space. Only `recall_index` is a single row: the index state, which a writer locks.
 """
 
 from __future__ import annotations
@@ -11,18 +10,18 @@ from __future__ import annotations
 from typing import Final
 
 FORMAT: Final = 4
-"""Changes with every change of the tables, or of what stands in them."""
+"""Changes with every change of the tables, or of the meaning of their contents."""
 
 TABLES: Final = ("recall_index", "recall_space", "recall_passage", "recall_posting")
 DROP_ROWS: Final = "DROP TABLE IF EXISTS recall_posting; DROP TABLE IF EXISTS recall_passage"
-DROP: Final = "; ".join(f"DROP TABLE IF EXISTS {table}" for table in reversed(TABLES))
+DROP_ALL: Final = "; ".join(f"DROP TABLE IF EXISTS {table}" for table in reversed(TABLES))
 
-MARKER: Final = f"""
+CREATE_STATE: Final = f"""
     CREATE TABLE recall_index (
       one        smallint PRIMARY KEY CHECK (one = 1),
       format     integer NOT NULL,
       generation bigint NOT NULL,
-      home       text,      -- none while nothing is whole
+      home       text,      -- NULL while the index is incomplete
       rules      text,
       embedder   text,
       dimensions integer
@@ -33,20 +32,20 @@ MARKER: Final = f"""
       name       text NOT NULL,
       passages   bigint NOT NULL,
       unembedded bigint NOT NULL,
-      version    bigint NOT NULL,  -- another whenever a passage comes or goes
-      number     bigint,    -- none for a space that the marker does not name
+      version    bigint NOT NULL,  -- changes whenever a passage is added or removed
+      number     bigint,    -- NULL for a space without a recorded position
       seq        bigint,
       head       text
     )
 """
 
-# What is added is soon known to be visible to all, so that searches need not look into the tables for it.
+# New rows are soon marked as visible to all, so that index-only scans need not read the tables for them.
 _VACUUM: Final = "autovacuum_vacuum_insert_scale_factor = 0.02, autovacuum_vacuum_scale_factor = 0.05"
 
-CREATE: Final = f"""
+CREATE_ROWS: Final = f"""
     CREATE TABLE recall_passage (
       space       bigint NOT NULL,
-      id          uuid NOT NULL,   -- in the order in which passages of one score are chosen
+      id          uuid NOT NULL,   -- orders passages of equal score
       owner       bigint NOT NULL,
       thread      bigint NOT NULL,
       position    bigint NOT NULL,
@@ -58,17 +57,17 @@ CREATE: Final = f"""
       superseded  bigint NOT NULL,
       expires     bigint NOT NULL,
       terms       bigint[] NOT NULL,
-      columns     bytea NOT NULL,  -- from here on what scoring reads, as the embedded index has it
+      columns     bytea NOT NULL,  -- from here on the data for scoring, as in the embedded index
       entries     bytea NOT NULL,
       name        bytea NOT NULL,
       speaker     bytea NOT NULL,
       vector      bytea,
-      v           halfvec,         -- the same, as the database compares it, if an index has room for it
-      w           halfvec          -- if it has not
+      v           halfvec,         -- the same as halfvec, if it fits into an index row
+      w           halfvec          -- if it does not
     ) WITH ({_VACUUM});
     CREATE TABLE recall_posting (space bigint NOT NULL, term bigint NOT NULL, id uuid NOT NULL) WITH ({_VACUUM})
 """
-# What must hold of a candidate, and where its neighbours are, stands in the index of ids: it is not looked up twice.
+# The filter columns and the position among neighbours are in the primary key's index: no second look-up is needed.
 INDEX: Final = """
     ALTER TABLE recall_passage ADD PRIMARY KEY (space, id)
       INCLUDE (thread, position, kind, flags, time, valid_from, valid_until, superseded, expires);

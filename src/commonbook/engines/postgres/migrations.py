@@ -1,8 +1,8 @@
-"""The schema on PostgreSQL, version by version: a released version is never edited, only followed.
+"""The schema on PostgreSQL as a list of migrations: a released migration is never edited, only followed by another.
 
-The tables are those of `migrations`, each with the same owner. Every key has the space in it, so that the tables can be
-distributed by it, but for the few that find the space of an id, or belong to no space. Text is compared byte by byte,
-as SQLite does. The tables about files stay empty: here rows are the truth.
+The tables are those of the SQLite schema, each with the same owner. Every key contains the space, so that the tables
+can be distributed by it, except for the few that map an id to its space or belong to no space. Text is compared byte by
+byte, as in SQLite. The tables about files stay empty: here the rows are authoritative.
 """
 
 from typing import Final
@@ -11,7 +11,7 @@ VERSION_1: Final = """
 -- home
 CREATE TABLE home (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL);
 
--- the engine: which transactions were committed, for whoever lost the answer
+-- the engine: marks of committed transactions, for the commit check after a lost answer
 CREATE TABLE committed (mark TEXT NOT NULL PRIMARY KEY, at TEXT NOT NULL);
 CREATE INDEX committed_by_time ON committed (at);
 
@@ -165,7 +165,7 @@ ALTER TABLE space ADD COLUMN depth BIGINT;
 -- memories
 ALTER TABLE memory ADD COLUMN judged TEXT;
 
--- jobs: whoever rests on what was superseded or deleted before there were notices is told
+-- jobs: notify the dependents of memories that were superseded or deleted before there were notices
 INSERT INTO job (id, space, kind, subject, state, due, attempts, error, created)
   SELECT 'notify ' || min(space) || ' ' || target, min(space), 'notify', target, 'waiting',
     '2026-01-01T00:00:00.000000Z', 0, '', '2026-01-01T00:00:00.000000Z'

@@ -1,8 +1,8 @@
-"""Passages of small spaces that this process has read, to be searched again without reading them again.
+"""Cache of the passages of small spaces, kept in process memory and validated by the version of the space.
 
-Whoever asks, asks in the same few spaces all day. What is kept of a space was read at one version of it, which the
-index changes whenever it adds or withdraws something there; a search learns the version of its own moment, and leaves
-aside what is of another. So nothing here is ever out of date, and nobody misses it when it is gone.
+Most clients search the same few spaces all day. A cached space was read at one version, which the index changes
+whenever it adds or removes a passage there. A search learns the version of its own snapshot, and ignores a cached space
+of another one. So a cache entry is never stale, and it can be evicted at any time.
 """
 
 from __future__ import annotations
@@ -17,126 +17,136 @@ import numpy as np
 from commonbook.engines.index.search import Part
 from commonbook.engines.index.segments import Segment, hashes
 
-FEW: Final = 16
-"""In more spaces at a time the database searches by itself: here, each would be gone through one by one."""
+MAX_SPACES: Final = 16
+"""A search in more spaces than this bypasses the cache: each cached space is searched one by one."""
 
-SMALL: Final = 5_000
-"""A space of more passages is read anew for each search: to read all of it at once would take too long."""
+MAX_PASSAGES_PER_SPACE: Final = 5_000
+"""A space of more passages is not cached: reading all of it at once would take too long."""
 
-_TWICE: Final = 2
-_REPAID: Final = 4
-"""What was kept and used less often than this was not worth reading: next time it must be asked for more often."""
+_MIN_THRESHOLD: Final = 2
+_MIN_USES: Final = 4
+"""An entry with fewer uses was not worth reading: its space needs more misses before it is admitted again."""
 
-_MOST_OFTEN: Final = 256
-_NOTED: Final = 10_000
+_MAX_THRESHOLD: Final = 256
+_MAX_STATS: Final = 10_000
 
 
-class CachedVersion(NamedTuple):
-    """What the index says of a space at one moment: how many passages it has, and in which version."""
+class SpaceVersion(NamedTuple):
+    """The number of passages of a space and its version, in one snapshot of the index."""
 
     passages: int
     version: int
 
 
-EMPTY: Final = CachedVersion(0, 0)
-"""What is known of a space that never had a passage."""
+NO_PASSAGES: Final = SpaceVersion(0, 0)
+"""The version of a space that never had a passage."""
 
 
 class _CachedSpace:
-    """What is kept of one space."""
+    """The cached passages of one space."""
 
     def __init__(self, version: int, segment: Segment) -> None:
         self.version: Final = version
         self.segment: Final = segment
         self.size: Final = sum(array.nbytes for array in segment.bundle.arrays.values())
-        self.used = 0
+        self.uses = 0
 
 
 class _AdmissionStats(NamedTuple):
-    """How often a space was asked for and not kept, from how many times on it is worth it, and how large it was."""
+    """Admission of one space: its misses, the misses that it needs to be admitted, and its size."""
 
-    asked: int = 0
-    worth: int = _TWICE
+    misses: int = 0
+    threshold: int = _MIN_THRESHOLD
     passages: int = 0
 
 
 class PassageCache:
-    """What is kept of several spaces, up to so many bytes: those that were asked for last. For all threads."""
+    """Cache of whole spaces with least-recently-used eviction, limited in bytes; safe for threads."""
 
-    def __init__(self, most: int) -> None:
-        """Keep not more than so many bytes."""
-        self._most: Final = most
+    def __init__(self, max_bytes: int) -> None:
+        """Limit the cache to so many bytes; 0 disables it."""
+        self._max_bytes: Final = max_bytes
         self._lock = threading.Lock()
-        self._held: OrderedDict[int, _CachedSpace] = OrderedDict()
-        self._noted: OrderedDict[int, _AdmissionStats] = OrderedDict()
+        self._entries: OrderedDict[int, _CachedSpace] = OrderedDict()
+        self._stats: OrderedDict[int, _AdmissionStats] = OrderedDict()
         self._size = 0
 
     def has(self, spaces: Iterable[int]) -> frozenset[int]:
-        """Return of which of these spaces something is kept, in whichever version."""
+        """Return the spaces among these that are cached, in any version."""
         with self._lock:
-            return frozenset(space for space in spaces if space in self._held)
+            return frozenset(space for space in spaces if space in self._entries)
 
-    def of(self, spaces: Iterable[int], known: Mapping[int, CachedVersion]) -> list[Segment]:
-        """Return what is kept of these spaces in just these versions; what is of another is let go."""
-        found = []
+    def get(self, spaces: Iterable[int], versions: Mapping[int, SpaceVersion]) -> list[Segment]:
+        """Return the cached segments of these spaces in exactly these versions; evict those of other versions."""
+        segments = []
         with self._lock:
             for space in spaces:
-                held = self._held.get(space)
-                if held is None:
+                entry = self._entries.get(space)
+                if entry is None:
                     continue
-                if known.get(space, EMPTY).version == held.version:
-                    held.used += 1
-                    found.append(held.segment)
-                    self._held.move_to_end(space)
+                if versions.get(space, NO_PASSAGES).version == entry.version:
+                    entry.uses += 1
+                    segments.append(entry.segment)
+                    self._entries.move_to_end(space)
                 else:
-                    self._let_go(space)
-        return found
+                    self._evict(space)
+        return segments
 
-    def worth_reading(self, spaces: Iterable[int]) -> int | None:
-        """Return one of these spaces that is, by now, worth being read as a whole and kept."""
+    def space_to_admit(self, spaces: Iterable[int]) -> int | None:
+        """Return one of these spaces that should now be read as a whole and cached."""
         with self._lock:
-            noted = ((space, self._noted[space]) for space in spaces if space in self._noted)
-            worth = (space for space, one in noted if one.asked >= one.worth - 1 and one.passages <= SMALL)
-            return next(worth, None) if self._most else None
+            stats = ((space, self._stats[space]) for space in spaces if space in self._stats)
+            admissible = (
+                space
+                for space, space_stats in stats
+                if space_stats.misses >= space_stats.threshold - 1 and space_stats.passages <= MAX_PASSAGES_PER_SPACE
+            )
+            return next(admissible, None) if self._max_bytes else None
 
-    def note(self, spaces: Iterable[int], known: Mapping[int, CachedVersion]) -> None:
-        """Note that these spaces were asked for, and are not kept."""
+    def count_misses(self, spaces: Iterable[int], versions: Mapping[int, SpaceVersion]) -> None:
+        """Count a miss for each of these spaces."""
         with self._lock:
             for space in spaces:
-                before = self._noted.pop(space, _AdmissionStats())
-                self._noted[space] = before._replace(asked=before.asked + 1, passages=known.get(space, EMPTY).passages)
-            while len(self._noted) > _NOTED:
-                self._noted.popitem(last=False)
+                before = self._stats.pop(space, _AdmissionStats())
+                self._stats[space] = before._replace(
+                    misses=before.misses + 1, passages=versions.get(space, NO_PASSAGES).passages
+                )
+            while len(self._stats) > _MAX_STATS:
+                self._stats.popitem(last=False)
 
-    def keep(self, space: int, version: int, segment: Segment) -> None:
-        """Keep the passages of a space; for want of room, without those that were not asked for the longest."""
-        held = _CachedSpace(version, segment)
+    def put(self, space: int, version: int, segment: Segment) -> None:
+        """Cache the passages of a space, evicting the least recently used spaces for room."""
+        entry = _CachedSpace(version, segment)
         with self._lock:
-            self._let_go(space)
-            self._held[space] = held
-            self._size += held.size
-            while self._size > self._most:
-                self._let_go(next(iter(self._held)))
+            self._evict(space)
+            self._entries[space] = entry
+            self._size += entry.size
+            while self._size > self._max_bytes:
+                self._evict(next(iter(self._entries)))
 
     def clear(self) -> None:
-        """Let go of everything."""
+        """Empty the cache."""
         with self._lock:
-            self._held.clear()
-            self._noted.clear()
+            self._entries.clear()
+            self._stats.clear()
             self._size = 0
 
-    def _let_go(self, space: int) -> None:
-        """Let go of a space, and judge by its use how soon it is worth being kept again."""
-        held = self._held.pop(space, None)
-        if held is not None:
-            self._size -= held.size
-            before = self._noted.pop(space, _AdmissionStats())
-            worth = min(before.worth * 2, _MOST_OFTEN) if held.used < _REPAID else max(before.worth // 2, _TWICE)
-            self._noted[space] = before._replace(asked=0, worth=worth)
+    def _evict(self, space: int) -> None:
+        """Evict a space, and adapt its admission threshold to its use."""
+        entry = self._entries.pop(space, None)
+        if entry is not None:
+            self._size -= entry.size
+            before = self._stats.pop(space, _AdmissionStats())
+            threshold = (
+                min(before.threshold * 2, _MAX_THRESHOLD)
+                if entry.uses < _MIN_USES
+                else max(before.threshold // 2, _MIN_THRESHOLD)
+            )
+            self._stats[space] = before._replace(misses=0, threshold=threshold)
 
 
-def part_of(segment: Segment, owners: Iterable[str]) -> Part:
-    """Return the passages of a space, without those of owners that a tail replaces."""
+def live_part(segment: Segment, owners: Iterable[str]) -> Part:
+    """Return the passages of a cached space, without those of owners that a pending delta replaces."""
     replaced = hashes(tuple(owners))
     if not len(replaced):
         return Part(segment, np.ones(segment.rows, np.bool_))

@@ -1,8 +1,8 @@
-"""Statements on one connection, sent together and answered in order: nobody waits for an answer before it is read.
+"""Pipeline mode of one connection: statements are sent without waiting, and results are read in order when needed.
 
-The driver's own pipeline sends each statement by itself and looks for answers each time, which costs as much as most
-statements do. Here they are handed to libpq, which the driver wraps, and go off when somebody reads; what is sent twice
-is prepared, whatever was rolled back meanwhile.
+The driver's own pipeline sends each statement by itself and polls for results each time, which costs as much as most
+statements do. Here statements are handed to libpq, which the driver wraps, and are sent when a result is read. Every
+statement is prepared on its first use, and stays prepared even if its transaction is rolled back.
 """
 
 from __future__ import annotations
@@ -24,232 +24,232 @@ from psycopg.errors import error_from_result
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 Row: TypeAlias = tuple[Any, ...]
 
-_MOST_PREPARED: Final = 300
-_BOOL, _BYTES, _INTEGER, _FLOAT = 16, 17, 20, 701
-_BAD: Final = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE)
-_A_WHILE: Final = 100
-"""So many milliseconds at a time are waited: a signal that another thread gets interrupts no wait."""
+_MAX_PREPARED: Final = 300
+_BOOL, _BYTEA, _INTEGER, _FLOAT = 16, 17, 20, 701
+_ERROR_STATUSES: Final = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE)
+_POLL_MILLISECONDS: Final = 100
+"""Upper limit of one poll: a signal that another thread receives interrupts no poll."""
 
-_READ: Final = select.POLLIN
-_READ_OR_WRITE: Final = select.POLLIN | select.POLLOUT
+_POLL_READ: Final = select.POLLIN
+_POLL_READ_WRITE: Final = select.POLLIN | select.POLLOUT
 
 
 class Binary(NamedTuple):
-    """A parameter as the database itself writes it; the statement says of which type it is."""
+    """A parameter in the binary format of the database; the statement casts it to its type."""
 
-    said: bytes
+    data: bytes
 
 
 class PipelineResult:
-    """What the server answers to one statement, waited for when somebody reads it."""
+    """The result of one statement; the server's answer is awaited when it is first read."""
 
-    __slots__ = ("_pipe", "result")
+    __slots__ = ("_pipeline", "result")
 
-    def __init__(self, pipe: Pipeline) -> None:
-        """Wait on this pipe."""
-        self._pipe = pipe
+    def __init__(self, pipeline: Pipeline) -> None:
+        """Create the pending result of a statement of this pipeline."""
+        self._pipeline = pipeline
         self.result: pq.abc.PGresult | None = None
 
     def rows(self) -> list[Row]:
         """Return all rows."""
-        return self._pipe.rows(self._waited())
+        return self._pipeline.rows(self._wait())
 
     def row(self) -> Row | None:
         """Return the first row, or None."""
-        found = self._pipe.rows(self._waited(), most=1)
-        return found[0] if found else None
+        rows = self._pipeline.rows(self._wait(), limit=1)
+        return rows[0] if rows else None
 
     def count(self) -> int:
         """Return how many rows the statement touched."""
-        return self._waited().command_tuples or 0
+        return self._wait().command_tuples or 0
 
-    def _waited(self) -> pq.abc.PGresult:
+    def _wait(self) -> pq.abc.PGresult:
         if self.result is None:
-            self._pipe.wait_for(self)
+            self._pipeline.wait_for(self)
         if self.result is None:
             raise psycopg.OperationalError("the server has not answered a statement")
         return self.result
 
 
-class _Prepared(NamedTuple):
-    """A statement that the server is asked to prepare."""
+class _PendingPrepare(NamedTuple):
+    """A PREPARE that was sent, and whose confirmation is awaited."""
 
     key: tuple[bytes, tuple[int, ...]]
 
 
 class Pipeline:
-    """The pipe of one connection; inside `with`, the connection belongs to it alone."""
+    """The pipeline of one connection; inside `with`, nothing else may use the connection."""
 
     def __init__(self, connection: Connection) -> None:
         """Send on this connection, which must be idle."""
         self.connection = connection
         self._pgconn = connection.pgconn
-        self._awaited: deque[PipelineResult | _Prepared] = deque()
-        self._names: dict[tuple[bytes, tuple[int, ...]], bytes] = {}
-        self._made = 0
+        self._awaited: deque[PipelineResult | _PendingPrepare] = deque()
+        self._prepared_names: dict[tuple[bytes, tuple[int, ...]], bytes] = {}
+        self._prepared_count = 0
         self._loader = Transformer(connection)
-        self._poll = select.poll()
-        self._poll.register(self._pgconn.socket, _READ)
-        self._unsent = self._synced = False
+        self._poller = select.poll()
+        self._poller.register(self._pgconn.socket, _POLL_READ)
+        self._has_unsent = self._synced = False
 
     def __enter__(self) -> Self:
-        """Begin to send without waiting."""
+        """Enter pipeline mode."""
         self._awaited.clear()
-        self._unsent = False
+        self._has_unsent = False
         self._pgconn.enter_pipeline_mode()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        """Wait for what was not answered yet; what went wrong with it is told, unless something else did before."""
+        """Wait for all outstanding results; raise their first error, unless the block has raised one itself."""
         if error is not None and not isinstance(error, Exception):
-            # Interrupted: nobody waits for the server any more.
+            # Interrupted: the result is of no use to anybody any more.
             with suppress(psycopg.Error):
                 self.connection.cancel_safe(timeout=5)
             self.connection.close()
             return
         try:
-            self._finish()
+            self._drain()
         except psycopg.Error:
             if error is None:
                 raise
 
-    def has_heard(self, wait: float) -> bool:
-        """Tell whether the server says something, or hangs up, within so many seconds."""
-        return bool(self._poll.poll(wait * 1000))
+    def has_input(self, wait: float) -> bool:
+        """Tell whether the server sends something, or closes the connection, within so many seconds."""
+        return bool(self._poller.poll(wait * 1000))
 
-    def ask(
+    def send(
         self,
         statement: str,
         params: Mapping[str, object] | Sequence[object] | None = None,
         *,
         binary: bool = False,
-        once: bool = False,
+        unprepared: bool = False,
     ) -> PipelineResult:
-        """Send a statement with parameters like `%(name)s`, soon, and return what waits for its answer.
+        """Queue a statement with parameters like `%(name)s`, and return its pending result.
 
-        They are given by their names, or in the order in which these come up. One that is asked `once` is planned for
-        itself, and not kept: prepared ones are limited in number.
+        Parameters are given by name, or as a sequence in the order of their first use. An `unprepared` statement is
+        planned for this use alone and not kept: the number of prepared statements is limited.
         """
-        sql, names = _numbered(statement)
+        sql, names = _number_parameters(statement)
         values: list[bytes | None] = []
         types: list[int] = []
         formats: list[pq.Format] | None = None
         for value in [params[name] for name in names] if isinstance(params, Mapping) else params or ():
-            if type(value) is str and (said := value.encode()).find(0) < 0:
-                # Most are texts.
-                values.append(said)
+            if type(value) is str and (text := value.encode()).find(0) < 0:
+                # The fast path: most parameters are texts.
+                values.append(text)
                 types.append(0)
                 continue
-            written = _written(value)
-            values.append(written.value)
-            types.append(written.type)
-            if written.is_binary:
+            parameter = _encode(value)
+            values.append(parameter.value)
+            types.append(parameter.type)
+            if parameter.is_binary:
                 formats = [pq.Format.TEXT] * len(names) if formats is None else formats
                 formats[len(values) - 1] = pq.Format.BINARY
-        form = pq.Format.BINARY if binary else pq.Format.TEXT
-        if once:
-            self._pgconn.send_query_params(sql, values, types, formats, form)
+        result_format = pq.Format.BINARY if binary else pq.Format.TEXT
+        if unprepared:
+            self._pgconn.send_query_params(sql, values, types, formats, result_format)
         else:
-            self._pgconn.send_query_prepared(self._prepared(sql, tuple(types)), values, formats, form)
-        answer = PipelineResult(self)
-        self._awaited.append(answer)
-        self._unsent = True
-        return answer
+            self._pgconn.send_query_prepared(self._prepare(sql, tuple(types)), values, formats, result_format)
+        result = PipelineResult(self)
+        self._awaited.append(result)
+        self._has_unsent = True
+        return result
 
-    def _prepared(self, said: bytes, types: tuple[int, ...]) -> bytes:
-        """Return the name under which the server knows a statement, once it has come to it."""
-        key = (said, types)
-        if key in self._names:
-            return self._names[key]
-        if len(self._names) >= _MOST_PREPARED:
-            oldest = next(iter(self._names))
-            self._pgconn.send_query_params(b"DEALLOCATE " + self._names.pop(oldest), None)
+    def _prepare(self, sql: bytes, types: tuple[int, ...]) -> bytes:
+        """Return the name of a prepared statement, sending its PREPARE first if it is new."""
+        key = (sql, types)
+        if key in self._prepared_names:
+            return self._prepared_names[key]
+        if len(self._prepared_names) >= _MAX_PREPARED:
+            oldest = next(iter(self._prepared_names))
+            self._pgconn.send_query_params(b"DEALLOCATE " + self._prepared_names.pop(oldest), None)
             self._awaited.append(PipelineResult(self))
-        self._made += 1
-        name = self._names[key] = b"commonbook_%d" % self._made
-        self._pgconn.send_prepare(name, said, types)
-        self._awaited.append(_Prepared(key))
+        self._prepared_count += 1
+        name = self._prepared_names[key] = b"commonbook_%d" % self._prepared_count
+        self._pgconn.send_prepare(name, sql, types)
+        self._awaited.append(_PendingPrepare(key))
         return name
 
     def flush(self) -> None:
-        """Send what waits to be sent, and let the server answer it at once."""
-        if self._unsent:
+        """Send all queued statements, and let the server answer them at once."""
+        if self._has_unsent:
             self._pgconn.send_flush_request()
-            self._send()
-            self._unsent = False
+            self._write_output()
+            self._has_unsent = False
 
-    def rows(self, result: pq.abc.PGresult, *, most: int | None = None) -> list[Row]:
-        """Return the rows of an answer."""
-        there = result.ntuples
-        if not there:
+    def rows(self, result: pq.abc.PGresult, *, limit: int | None = None) -> list[Row]:
+        """Return the rows of a result."""
+        available = result.ntuples
+        if not available:
             return []
         self._loader.set_pgresult(result)
-        return self._loader.load_rows(0, there if most is None else min(most, there), tuple)
+        return self._loader.load_rows(0, available if limit is None else min(limit, available), tuple)
 
-    def wait_for(self, answer: PipelineResult) -> None:
-        """Receive answers up to one."""
+    def wait_for(self, result: PipelineResult) -> None:
+        """Receive results up to this one."""
         self.flush()
-        while answer.result is None and self._awaited:
+        while result.result is None and self._awaited:
             self._receive()
 
     # --- the connection
 
-    def _send(self) -> None:
+    def _write_output(self) -> None:
         while self._pgconn.flush():
-            # Whoever does not listen meanwhile is not listened to.
-            self._poll.modify(self._pgconn.socket, _READ_OR_WRITE)
+            # Read while writing: if both sides only write, both buffers fill up and neither goes on.
+            self._poller.modify(self._pgconn.socket, _POLL_READ_WRITE)
             try:
-                self._poll.poll(_A_WHILE)
+                self._poller.poll(_POLL_MILLISECONDS)
             finally:
-                self._poll.modify(self._pgconn.socket, _READ)
+                self._poller.modify(self._pgconn.socket, _POLL_READ)
             self._pgconn.consume_input()
 
     def _receive(self) -> None:
-        """Receive the next answer; raise what went wrong, once."""
+        """Receive the next result; raise its error, once."""
         pgconn = self._pgconn
-        # Each answer ends with nothing: that of the one before comes first.
+        # The results of each statement end with None: that of the previous statement comes first.
         result = None if pgconn.is_busy() else pgconn.get_result()
-        result = result or self._next() or self._next()
+        result = result or self._next_result() or self._next_result()
         if result is None:
             self.connection.close()
-            raise psycopg.OperationalError("the server has nothing more to say")
+            raise psycopg.OperationalError("the server sends no more results")
         status = result.status
         if status == pq.ExecStatus.PIPELINE_SYNC:
             self._synced = True
             return
-        answered = self._awaited.popleft() if self._awaited else None
-        if status in _BAD or status == pq.ExecStatus.PIPELINE_ABORTED:
-            if isinstance(answered, _Prepared):
-                # Behind something that failed nothing is prepared.
-                self._names.pop(answered.key, None)
-            if status in _BAD:
+        pending = self._awaited.popleft() if self._awaited else None
+        if status in _ERROR_STATUSES or status == pq.ExecStatus.PIPELINE_ABORTED:
+            if isinstance(pending, _PendingPrepare):
+                # After an error in the pipeline the server prepares nothing.
+                self._prepared_names.pop(pending.key, None)
+            if status in _ERROR_STATUSES:
                 raise error_from_result(result, encoding="utf-8")
-        elif isinstance(answered, PipelineResult):
-            answered.result = result
+        elif isinstance(pending, PipelineResult):
+            pending.result = result
 
-    def _next(self) -> pq.abc.PGresult | None:
+    def _next_result(self) -> pq.abc.PGresult | None:
         pgconn = self._pgconn
         while pgconn.is_busy():
-            self._poll.poll(_A_WHILE)
+            self._poller.poll(_POLL_MILLISECONDS)
             pgconn.consume_input()
         return pgconn.get_result()
 
-    def _finish(self) -> None:
-        """Receive everything, and leave the connection as it was."""
-        failed: psycopg.Error | None = None
+    def _drain(self) -> None:
+        """Receive all outstanding results, and leave pipeline mode."""
+        first_error: psycopg.Error | None = None
         self._synced = False
         self._pgconn.pipeline_sync()
-        self._send()
+        self._write_output()
         while not self._synced:
             try:
                 self._receive()
             except psycopg.Error as error:
-                failed = failed or error
+                first_error = first_error or error
                 if self.connection.closed:
-                    raise failed from None
+                    raise first_error from None
         self._pgconn.exit_pipeline_mode()
-        if failed is not None:
-            raise failed
+        if first_error is not None:
+            raise first_error
 
 
 # --- statements and parameters
@@ -258,62 +258,62 @@ _PARAMETER: Final = re.compile(r"%\(([a-z_0-9]+)\)s|%%")
 
 
 @lru_cache(maxsize=2048)
-def _numbered(statement: str) -> tuple[bytes, tuple[str, ...]]:
-    """Return a statement with its parameters by number, and their names in that order."""
+def _number_parameters(statement: str) -> tuple[bytes, tuple[str, ...]]:
+    """Return a statement with numbered parameters, and their names in that order."""
     names: dict[str, int] = {}
 
     def number(match: re.Match[str]) -> str:
         return f"${names.setdefault(match[1], len(names) + 1)}" if match[1] else "%"
 
-    said = _PARAMETER.sub(number, statement)
-    return said.encode(), tuple(names)
+    numbered = _PARAMETER.sub(number, statement)
+    return numbered.encode(), tuple(names)
 
 
-class _Written(NamedTuple):
-    """A parameter as it is sent: what, of which type, if we say that, and in which form."""
+class _Parameter(NamedTuple):
+    """A parameter as it is sent: its value, its type if we state it, and its format."""
 
     value: bytes | None
     type: int = 0
     is_binary: bool = False
 
 
-_NOTHING: Final = _Written(None)
+_NULL: Final = _Parameter(None)
 
 
-def _written(value: object) -> _Written:
-    """Return a parameter as the server reads it."""
+def _encode(value: object) -> _Parameter:
+    """Return a parameter in the form that the server reads."""
     if value is None:
-        return _NOTHING
+        return _NULL
     if isinstance(value, bool):
-        return _Written(b"t" if value else b"f", _BOOL)
+        return _Parameter(b"t" if value else b"f", _BOOL)
     if isinstance(value, int):
-        return _Written(b"%d" % value, _INTEGER)
+        return _Parameter(b"%d" % value, _INTEGER)
     if isinstance(value, float):
-        return _Written(repr(value).encode(), _FLOAT)
+        return _Parameter(repr(value).encode(), _FLOAT)
     if isinstance(value, str):
-        return _Written(_text(value))
+        return _Parameter(_encode_text(value))
     if isinstance(value, Binary):
-        return _Written(value.said, is_binary=True)
+        return _Parameter(value.data, is_binary=True)
     if isinstance(value, bytes):
-        return _Written(value, _BYTES, is_binary=True)
+        return _Parameter(value, _BYTEA, is_binary=True)
     if isinstance(value, list | tuple):
-        return _Written(_text(_array(value)))
-    raise TypeError(f"a {type(value).__name__} is nothing that the database keeps")
+        return _Parameter(_encode_text(_array_literal(value)))
+    raise TypeError(f"a {type(value).__name__} cannot be stored in the database")
 
 
-def _text(value: str) -> bytes:
-    said = value.encode()
-    if b"\0" in said:
+def _encode_text(value: str) -> bytes:
+    encoded = value.encode()
+    if b"\0" in encoded:
         raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
-    return said
+    return encoded
 
 
-def _array(values: Sequence[object]) -> str:
-    """Return a list as the database reads an array."""
-    return "{" + ",".join(map(_item, values)) + "}"
+def _array_literal(values: Sequence[object]) -> str:
+    """Return a list as an array literal of PostgreSQL."""
+    return "{" + ",".join(map(_array_item, values)) + "}"
 
 
-def _item(value: object) -> str:
+def _array_item(value: object) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, str):

@@ -1,8 +1,8 @@
-"""Attempts at a transaction on PostgreSQL: how often a story is told, and whether one without an answer was committed.
+"""Retries of a transaction with exponential back-off, and the commit check after a lost answer.
 
-When a connection is lost in the commit itself, nobody knows whether it went through. So the next attempt finds out
-first: by the proof that the story left, if it did, else by a mark under a name of its own. Both are held before the
-commit is sent, so that whoever looks for them waits until the first attempt has ended.
+When a connection is lost during the commit, it is unknown whether the transaction was committed. The next attempt finds
+out first: by the commit check of the operation, if it set one, else by a row with a random mark in `committed`. Both
+concern a row that the first attempt locked before its commit was sent, so the check waits until that attempt has ended.
 """
 
 from __future__ import annotations
@@ -20,112 +20,118 @@ from commonbook.errors import Busy, CommonbookError, DatabaseUnreachable
 from commonbook.model.ids import new_id
 from commonbook.ports.database import Result, RetryTransaction, Transaction
 
-# By the server's clock: whoever has a clock that is ahead must not take away the marks of others.
+# By the server's clock: a client whose clock is ahead must not delete the marks of others.
 _NOW: Final = """to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
-_LONG_AGO: Final = "(now() - interval '1 hour')"
-_MARK: Final = f"INSERT INTO committed (mark, at) VALUES (:mark, {_NOW}) ON CONFLICT"
-_LEAVE: Final = f"{_MARK} DO NOTHING"
-_KEEP: Final = f"{_MARK} (mark) DO UPDATE SET at = excluded.at"
-TIDY: Final = f"DELETE FROM committed WHERE at < {_NOW.replace('now()', _LONG_AGO)}"
-"""Removes the marks that nobody can be in doubt about any more."""
+_ONE_HOUR_AGO: Final = "(now() - interval '1 hour')"
+_INSERT_MARK: Final = f"INSERT INTO committed (mark, at) VALUES (:mark, {_NOW}) ON CONFLICT"
+_WRITE_MARK: Final = f"{_INSERT_MARK} DO NOTHING"
+_REFRESH_MARK: Final = f"{_INSERT_MARK} (mark) DO UPDATE SET at = excluded.at"
+DELETE_OLD_MARKS: Final = f"DELETE FROM committed WHERE at < {_NOW.replace('now()', _ONE_HOUR_AGO)}"
+"""Deletes the marks of commits that are too old to be uncertain."""
 
-_COLLISIONS: Final = 50
-_LONGEST_PAUSE: Final = 0.5
+_MAX_COLLISIONS: Final = 50
+_MAX_PAUSE_SECONDS: Final = 0.5
 
 
-class _Sent(NamedTuple, Generic[Result]):
-    """What a story told when its commit was sent, and what shows whether it was made."""
+class _SentCommit(NamedTuple, Generic[Result]):
+    """The result of an attempt whose commit was sent, and the check that shows whether it was committed."""
 
-    told: Result
+    result: Result
     commit_check: Callable[[Transaction], bool] | None
 
 
 class TransactionRetry(Generic[Result]):
-    """What one story told: in this attempt, when its commit was sent, and in an earlier one without an answer."""
+    """The state of one operation over several attempts.
+
+    It has the result of the current attempt, once its commit is about to be sent, and that of an earlier attempt whose
+    commit had no answer.
+    """
 
     def __init__(self, operation: Callable[[Transaction], Result], *, durable: bool) -> None:
-        """Begin with none; what is not durable is made again, whatever became of it."""
-        self._story = operation
+        """Prepare to run this operation; one that is not durable is repeated without a commit check."""
+        self._operation = operation
         self._durable = durable
-        self._name = ""
-        self._marked = False
-        self._sent: _Sent[Result] | None = None
-        self._doubtful: _Sent[Result] | None = None
+        self._mark_value = ""
+        self._has_mark = False
+        self._sent: _SentCommit[Result] | None = None
+        self._uncertain: _SentCommit[Result] | None = None
 
     @property
     def _mark(self) -> str:
-        self._name = self._name or new_id()
-        return self._name
+        self._mark_value = self._mark_value or new_id()
+        return self._mark_value
 
     def begin(self) -> None:
-        """Note that nothing was sent yet in this attempt."""
-        self._sent, self._marked = None, False
+        """Start an attempt: no commit was sent in it yet."""
+        self._sent, self._has_mark = None, False
 
-    def tell(self, tx: Transaction) -> Result:
-        """Tell the story, if the attempt without an answer was not made; what is returned is to be committed now."""
-        if self._doubtful is not None and self._was_made(tx, self._doubtful):
-            # It may have been cut off while it waited for the standby, so this one waits for it: no commit is safe
-            # before those that it follows.
-            tx.run(_KEEP, mark=self._mark)
-            return self._doubtful.told
-        self._doubtful = None
-        told = self._story(tx)
-        if self._durable and tx.commit_check is None and not self._marked:
-            tx.run(_LEAVE, mark=self._mark)
-        self._sent = _Sent(told, tx.commit_check)
-        return told
+    def run(self, tx: Transaction) -> Result:
+        """Run the operation, unless the uncertain attempt was committed; the caller commits next."""
+        if self._uncertain is not None and self._was_committed(tx, self._uncertain):
+            # The commit may have been cut off while it waited for a standby. This one writes too, and so waits for the
+            # standby: no commit is replicated before those that it follows.
+            tx.run(_REFRESH_MARK, mark=self._mark)
+            return self._uncertain.result
+        self._uncertain = None
+        result = self._operation(tx)
+        if self._durable and tx.commit_check is None and not self._has_mark:
+            tx.run(_WRITE_MARK, mark=self._mark)
+        self._sent = _SentCommit(result, tx.commit_check)
+        return result
 
-    def _was_made(self, tx: Transaction, doubtful: _Sent[Result]) -> bool:
-        """Tell whether an attempt was made, when it has ended."""
-        if doubtful.commit_check is not None:
-            return doubtful.commit_check(tx)
-        # It waits for that of the other attempt, and is not left a second time.
-        self._marked = tx.run(_LEAVE, mark=self._mark) == 1
-        return not self._marked
+    def _was_committed(self, tx: Transaction, attempt: _SentCommit[Result]) -> bool:
+        """Tell whether an attempt was committed; this waits until it has ended."""
+        if attempt.commit_check is not None:
+            return attempt.commit_check(tx)
+        # The insert waits for the other attempt's insert of the same mark, and does nothing if that was committed.
+        self._has_mark = tx.run(_WRITE_MARK, mark=self._mark) == 1
+        return not self._has_mark
 
-    def lose(self) -> None:
-        """Note that the connection was lost: if the commit was sent, it may have been made or not."""
+    def connection_lost(self) -> None:
+        """Note that the connection was lost: if the commit was sent, its outcome is uncertain."""
         if self._durable and self._sent is not None:
-            self._doubtful = self._sent
+            self._uncertain = self._sent
 
-    def explained(self, error: CommonbookError) -> CommonbookError:
-        """Say in the error that nobody knows, where nobody does."""
-        if self._doubtful is None:
+    def explain(self, error: CommonbookError) -> CommonbookError:
+        """Return an error that says so if the outcome of a commit is unknown, else the error itself."""
+        if self._uncertain is None:
             return error
         return DatabaseUnreachable(
             f"the answer to a commit was lost, so the change may have been made or not: {error.message}",
-            fix="send the same again with its key, or look whether it is there",
+            fix="send the same again with its key, or check whether it is there",
         )
 
 
 class Backoff:
-    """How long to go on when something is in the way, and how long to pause before each new attempt."""
+    """Exponential back-off with a deadline and a limit of collisions."""
 
     def __init__(self, seconds: float) -> None:
-        """Go on for so many seconds."""
-        self._until = time.monotonic() + seconds
+        """Give up after so many seconds."""
+        self._deadline = time.monotonic() + seconds
         self._attempts = 0
 
-    def reconnect(self, error: CommonbookError) -> None:
-        """Pause until a server may be there again, or give up."""
+    def wait_to_reconnect(self, error: CommonbookError) -> None:
+        """Pause before the next attempt to connect, or raise the error."""
         self._pause(error)
 
-    def collide(
-        self, error: psycopg.Error | RetryTransaction, explained: Callable[[CommonbookError], CommonbookError]
+    def wait_after_collision(
+        self, error: psycopg.Error | RetryTransaction, explain: Callable[[CommonbookError], CommonbookError]
     ) -> None:
-        """Let the others go first, or give up, with an error that says what else is to be said."""
+        """Pause after a collision with other transactions, or raise an error, passed through `explain`."""
         if isinstance(error, pg.UniqueViolation):
-            final: CommonbookError = connections.translate_error(error)
+            give_up_error: CommonbookError = connections.translate_error(error)
         else:
-            final = Busy("others change the same things all the time", fix="try again when less is going on")
-        if self._attempts > _COLLISIONS:
-            raise explained(final) from error
-        self._pause(explained(final))
+            give_up_error = Busy(
+                "other transactions keep changing the same rows", fix="try again when there is less load"
+            )
+        if self._attempts > _MAX_COLLISIONS:
+            raise explain(give_up_error) from error
+        self._pause(explain(give_up_error))
 
-    def _pause(self, final: CommonbookError) -> None:
-        if time.monotonic() > self._until:
-            raise final
-        pause = min(_LONGEST_PAUSE, 0.005 * 2**self._attempts)
-        # Two that collided must not come back at the same moment.
+    def _pause(self, give_up_error: CommonbookError) -> None:
+        if time.monotonic() > self._deadline:
+            raise give_up_error
+        pause = min(_MAX_PAUSE_SECONDS, 0.005 * 2**self._attempts)
+        # Jitter: two transactions that collided must not come back at the same moment.
         time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - nothing to be guessed
         self._attempts += 1

@@ -1,9 +1,9 @@
-"""Searching in PostgreSQL: two questions to the database, and the rest as the embedded index does it.
+"""A search of the recall index in PostgreSQL: two rounds of queries, then the same ranking as in the embedded index.
 
-The first brings, for each term, the ids of the passages that have it, and the ids of the nearest by vector; how many
-there are of each is counted on the way. The second brings the best of them with their neighbours, which are laid out as
-a segment beside the tail's and searched as segments are. So both engines choose and gather by the same code. Spaces
-that are kept in this process are such segments already, and neither question asks for them.
+The first round returns, for each term, the ids of the passages that have it, and the ids of the nearest by vector; it
+also counts the passages for each. The second round fetches the best candidates with their neighbours. They form a
+segment beside those of the pending deltas, and all are searched as segments. So both engines choose candidates by the
+same code. Spaces in the cache of this process are segments already, and are not queried.
 """
 
 from __future__ import annotations
@@ -17,33 +17,46 @@ import numpy as np
 
 from commonbook.engines.index.search import PARTS_OF_ONE, Counts, Part, candidates, count, search
 from commonbook.engines.index.segments import Floats, Segment, compact, tag_term, widened
-from commonbook.engines.postgres.hnsw import DEEPEST, WHOLE, GraphMaintainer, GraphQuery, Nearest, column_of
-from commonbook.engines.postgres.passage_cache import EMPTY, FEW, CachedVersion, PassageCache, part_of
-from commonbook.engines.postgres.passage_rows import FETCHED, ID, ids_of, numbers_of, signed, unpacked
+from commonbook.engines.postgres import hnsw
+from commonbook.engines.postgres.passage_cache import (
+    MAX_SPACES,
+    NO_PASSAGES,
+    PassageCache,
+    SpaceVersion,
+    live_part,
+)
+from commonbook.engines.postgres.passage_rows import (
+    FETCHED,
+    ID_TYPE,
+    decode_ids,
+    decode_ints,
+    signed,
+    unpack_rows,
+)
 from commonbook.engines.postgres.pipeline import Binary, Pipeline, PipelineResult, Row
 from commonbook.errors import Busy
 from commonbook.model.memory import KINDS
 from commonbook.ports.index import FOREVER, IS_CHAT, IndexQuery, IndexResult, IndexState
 
-_SPARE: Final = 10
-"""So many more than are wanted are looked at first: some are not to be found, or parts of one memory."""
+_EXTRA_CANDIDATES: Final = 10
+"""So many more candidates than wanted are taken at first: some are filtered out, or parts of one memory."""
 
-_DEEPER: Final = 4
+_DEPTH_FACTOR: Final = 4
 
-_LOOK_UPS: Final = 10_000
-"""So many times a term is looked up in a space for one question; beyond that, only the rarest terms are."""
+_MAX_LOOKUPS: Final = 10_000
+"""The largest number of look-ups of a term in a space per query; beyond it, only the rarest terms are looked up."""
 
-_FEWEST: Final = 4
-_TOGETHER: Final = 8
-"""So many candidates come in one row, with their neighbours: all in one would be moved about in memory too often."""
+_MIN_TERMS: Final = 4
+_CANDIDATES_PER_ROW: Final = 8
+"""Candidates, with their neighbours, that are aggregated into one row: a larger row is copied in memory too often."""
 
-_MANY: Final = 64
-_SAMPLE: Final = 16
+_PASSAGES_PER_ROW: Final = 64
+_SAMPLE_SPACES: Final = 16
 
-# Which graphs there are is looked up only where there may be one.
-_ABOUT: Final = f"""
+# The existing graphs are looked up only where there may be one.
+_STATE: Final = f"""
     SELECT generation, embedder, coalesce(dimensions, 0), array_send(spaces), array_send(sizes), array_send(versions),
-      CASE WHEN passages > %(least)s THEN ({WHOLE}) END
+      CASE WHEN passages > %(least)s THEN ({hnsw.VALID_GRAPHS}) END
     FROM recall_index CROSS JOIN (
       SELECT array_agg(space) AS spaces, array_agg(passages) AS sizes, array_agg(version) AS versions,
         coalesce(sum(passages), 0)::bigint AS passages
@@ -58,21 +71,21 @@ _POSTINGS: Final = """
     SELECT space, term, array_send(array_agg(id)), NULL::bigint FROM recall_posting
     WHERE space = ANY(%(spaces)s::bigint[]) AND term = ANY(%(terms)s::bigint[]) GROUP BY space, term
 """
-_FILTERED: Final = """
+_FILTERED_POSTINGS: Final = """
     SELECT o.space, o.term, array_send(array_agg(o.id) FILTER (WHERE {wanted})), count(*)
     FROM recall_posting o JOIN recall_passage p USING (space, id)
     WHERE o.space = ANY(%(spaces)s::bigint[]) AND o.term = ANY(%(terms)s::bigint[]){others} GROUP BY o.space, o.term
 """
-# How common the terms are in the largest of the asked spaces.
-_COMMON: Final = f"""
+# Frequencies of the terms in the largest of the queried spaces.
+_TERM_FREQUENCIES: Final = f"""
     WITH largest AS MATERIALIZED (
       SELECT space, passages FROM recall_space WHERE space = ANY(%(spaces)s::bigint[])
-      ORDER BY passages DESC, space LIMIT {_SAMPLE}
+      ORDER BY passages DESC, space LIMIT {_SAMPLE_SPACES}
     )
     SELECT term, count(*), (SELECT sum(passages)::bigint FROM largest) FROM recall_posting
     WHERE space IN (SELECT space FROM largest) AND term = ANY(%(terms)s::bigint[]) GROUP BY term
 """
-# Vectors of another embedder than the question's are not even looked at.
+# Vectors of another embedder than the query's are not compared.
 _NEAREST: Final = """
     SELECT space, uuid_send(id){distance} FROM (
       SELECT space, id, {column} <=> %(vector)s::halfvec AS distance FROM recall_passage p
@@ -81,8 +94,8 @@ _NEAREST: Final = """
       ORDER BY distance, id LIMIT %(depth)s
     ) nearest
 """
-# Without a question: messages, and each other memory once. The newest of each space, as its index has them in order:
-# of several spaces at once, all would be read.
+# For an empty query: messages, and each other memory once. The newest of each space are read in the order of its
+# index; a query of several spaces at once would read all rows.
 _NEWEST: Final = f"""
     SELECT space, uuid_send(id) FROM unnest(%(spaces)s::bigint[]) AS asked CROSS JOIN LATERAL (
       SELECT space, id, time, position FROM recall_passage p
@@ -91,8 +104,8 @@ _NEWEST: Final = f"""
     ) p
     ORDER BY time DESC, position DESC, id LIMIT %(depth)s
 """
-# What is asked for by its key is looked up by it, however many the database believes that to be: hence the OFFSETs.
-_AROUND: Final = f"""
+# Rows are looked up by key, however many the planner expects: hence the OFFSETs, which keep it from joining.
+_NEIGHBOURS: Final = f"""
     WITH asked AS (
       SELECT * FROM unnest(%(which)s::smallint[], %(of)s::bigint[], %(ids)s::uuid[])
         WITH ORDINALITY AS a (which, space, id, place)
@@ -112,7 +125,7 @@ _AROUND: Final = f"""
     ), spans AS (
       SELECT thread, position + %(far)s AS last, greatest(
         position - %(far)s, lag(position) OVER (PARTITION BY thread ORDER BY position) + %(far)s + 1) AS first,
-        row_number() OVER (ORDER BY thread, position) / {_TOGETHER} AS few
+        row_number() OVER (ORDER BY thread, position) / {_CANDIDATES_PER_ROW} AS few
       FROM places
     )
     SELECT (SELECT count(*) FROM few WHERE which = 0), (SELECT count(*) FROM few WHERE which = 1), {FETCHED}
@@ -124,242 +137,255 @@ _AROUND: Final = f"""
     GROUP BY s.few
 """
 
-# All of one space, to be kept.
-_WHOLE: Final = f"""
+# All of one space, for the cache.
+_WHOLE_SPACE: Final = f"""
     SELECT {FETCHED} FROM (
-      SELECT columns, entries, name, speaker, vector, row_number() OVER () / {_MANY} AS few
+      SELECT columns, entries, name, speaker, vector, row_number() OVER () / {_PASSAGES_PER_ROW} AS few
       FROM recall_passage WHERE space = %(space)s
     ) p GROUP BY few
 """
 
 
 class SearchResources(NamedTuple):
-    """What a process has for all its searches."""
+    """The cache and the graphs that all searches of a process share."""
 
-    kept: PassageCache
-    graphs: GraphMaintainer
+    cache: PassageCache
+    graphs: hnsw.GraphMaintainer
 
 
-class _First(NamedTuple):
-    """What the first question brings: which index it is, how much it has, and what may be an answer."""
+class _FirstRound(NamedTuple):
+    """The result of the first round: the generation and sizes of the index, and the possible candidates."""
 
     generation: int
     embedder: str
     dimensions: int
-    known: dict[int, CachedVersion]
+    versions: dict[int, SpaceVersion]
     postings: list[Row]
     nearest: list[Row]
     replaced: Any
     whole: Segment | None
 
-    def is_as(self, marker: IndexState) -> bool:
-        """Tell whether vectors are as a marker says."""
-        return (self.embedder, self.dimensions) == (marker.embedder, marker.dimensions)
+    def has_vectors_of(self, state: IndexState) -> bool:
+        """Tell whether the vectors are those of an index state."""
+        return (self.embedder, self.dimensions) == (state.embedder, state.dimensions)
 
 
 class Search:
-    """One search in the transaction of one connection: of what that sees, and of a tail."""
+    """One search in the transaction of one connection: of its snapshot and of the pending deltas."""
 
     def __init__(
-        self, pipe: Pipeline, sought: IndexQuery, tail: Sequence[Part], owners: frozenset[str], at_hand: SearchResources
+        self,
+        pipeline: Pipeline,
+        query: IndexQuery,
+        pending: Sequence[Part],
+        owners: frozenset[str],
+        resources: SearchResources,
     ) -> None:
-        """Search for this through a pipe; `owners` are those whose passages the tail replaces."""
-        self._pipe = pipe
-        self._kept, self._graphs = at_hand
-        self._sought = sought
-        self._tail = tail
+        """Prepare a search; `owners` are those whose passages the pending deltas replace."""
+        self._pipeline = pipeline
+        self._cache, self._graphs = resources
+        self._query = query
+        self._pending = pending
         self._owners = owners
-        self._spaces: Final = {signed(space): space for space in sought.spaces}
-        self._asked: Sequence[int] = ()
-        self._given: Final[dict[str, Any]] = {
-            "every": _array(self._spaces),
-            "terms": _array(map(signed, sought.terms)),
-            "owners": _array(map(signed, owners)),
-            "first": sought.first,
-            "far": 2 * sought.reach,
-            "newest": sought.newest,
-            "least": self._graphs.least,
+        self._spaces: Final = {signed(space): space for space in query.spaces}
+        self._queried: Sequence[int] = ()
+        self._params: Final[dict[str, Any]] = {
+            "every": _array_literal(self._spaces),
+            "terms": _array_literal(map(signed, query.terms)),
+            "owners": _array_literal(map(signed, owners)),
+            "first": query.first,
+            "far": 2 * query.reach,
+            "newest": query.newest,
+            "least": self._graphs.max_passages_without,
         }
         self._dimensions = 0
-        self._wanted, self._narrow = _wanted(sought, self._given)
-        self._others = " AND p.owner <> ALL(%(owners)s::bigint[])" if owners else ""
+        self._filters, self._selective = _filter_condition(query, self._params)
+        self._exclusion = " AND p.owner <> ALL(%(owners)s::bigint[])" if owners else ""
 
-    def found(self, marker: IndexState) -> tuple[int, IndexResult]:
-        """Return the generation of the index in this transaction, and what is found; vectors are as the marker says."""
-        first, common, kept = self._asked_first(marker)
-        if first.embedder != marker.embedder:
-            self._sought = self._sought._replace(vector=None)
-        parts = [*self._tail, *(part_of(segment, self._owners) for segment in kept)]
+    def run(self, state: IndexState) -> tuple[int, IndexResult]:
+        """Return the generation of the index in this transaction, and the result for the vectors of this state."""
+        first, term_shares, cached = self._run_first_round(state)
+        if first.embedder != state.embedder:
+            self._query = self._query._replace(vector=None)
+        parts = [*self._pending, *(live_part(segment, self._owners) for segment in cached)]
         counts = None
-        if self._asked:
-            counts, fetched = self._asked_then(marker, first, common, parts)
+        if self._queried:
+            counts, fetched = self._run_second_round(state, first, term_shares, parts)
             parts = [Part(fetched, np.ones(fetched.rows, np.bool_)), *parts]
-        wide = [Part(widened(part.segment, marker.dimensions), part.alive) for part in parts]
-        return first.generation, search(wide, self._sought, counts, exactly=True)
+        wide = [Part(widened(part.segment, state.dimensions), part.alive) for part in parts]
+        return first.generation, search(wide, self._query, counts, exactly=True)
 
-    def _asked_first(self, marker: IndexState) -> tuple[_First, dict[str, float], list[Segment]]:
-        """Ask the first question in those spaces of which nothing is kept; return what is kept of the others."""
-        by_graph = self._graphs.of(self._spaces, marker.dimensions)
-        # What a graph finds is not always the same as what is found by comparing all: never now one, now the other.
-        few = [space for space in self._spaces if space not in by_graph] if len(self._spaces) <= FEW else []
-        expected = self._kept.has(few)
-        worth = self._kept.worth_reading(space for space in few if space not in expected)
-        first, common = self._first(marker, [space for space in self._spaces if space not in {*expected, worth}], worth)
-        kept = self._kept.of(expected, first.known)
-        if len(kept) < len(expected):
-            # Something that was kept is of another moment: then all of it is asked for, this time.
-            first, common = self._first(marker, tuple(self._spaces))
-            kept = []
-        elif first.whole is not None and worth is not None:
-            kept.append(first.whole)
-            if first.is_as(marker):
-                self._kept.keep(worth, first.known.get(worth, EMPTY).version, first.whole)
-        self._kept.note((space for space in few if space in self._asked), first.known)
-        return first, common, kept
+    def _run_first_round(self, state: IndexState) -> tuple[_FirstRound, dict[str, float], list[Segment]]:
+        """Run the first round in the spaces that are not cached; return also the cached segments."""
+        with_graph = self._graphs.with_graph(self._spaces, state.dimensions)
+        # Not those with a graph: it may return other neighbours than a full comparison, and results must not alternate.
+        few = self._spaces if len(self._spaces) <= MAX_SPACES else ()
+        cacheable = [space for space in few if space not in with_graph]
+        cached = self._cache.has(cacheable)
+        admitted = self._cache.space_to_admit(space for space in cacheable if space not in cached)
+        queried = [space for space in self._spaces if space not in {*cached, admitted}]
+        first, term_shares = self._query_first_round(state, queried, admitted)
+        segments = self._cache.get(cached, first.versions)
+        if len(segments) < len(cached):
+            # A cached space is of another version: this time all spaces are queried.
+            first, term_shares = self._query_first_round(state, tuple(self._spaces))
+            segments = []
+        elif first.whole is not None and admitted is not None:
+            segments.append(first.whole)
+            if first.has_vectors_of(state):
+                self._cache.put(admitted, first.versions.get(admitted, NO_PASSAGES).version, first.whole)
+        self._cache.count_misses((space for space in cacheable if space in self._queried), first.versions)
+        return first, term_shares, segments
 
-    def _asked_then(
-        self, marker: IndexState, first: _First, common: Mapping[str, float], parts: Sequence[Part]
+    def _run_second_round(
+        self, state: IndexState, first: _FirstRound, term_shares: Mapping[str, float], parts: Sequence[Part]
     ) -> tuple[Counts, Segment]:
-        """Ask for the best with their neighbours; return how many there are of everything, and what was fetched."""
-        passages = sum(first.known.get(space, EMPTY).passages for space in self._asked)
-        matched = _matched(self._sought.terms, first.postings, first.replaced)
-        matched = matched.supposing([round(passages * common.get(term, 0)) for term in self._sought.terms])
-        here = count(parts, self._sought)
-        having = tuple(map(sum, zip(matched.having, here.having, strict=True)))
-        counts = Counts(passages - len(first.replaced) + here.total, having)
-        rows = self._fetched(matched.weighed(counts.weights), first.nearest, counts, parts)
-        said = (*self._sought.terms, *self._sought.near, *map(tag_term, self._sought.tags))
-        return counts, unpacked(rows, spaces=self._spaces, terms=said, dimensions=marker.dimensions)
+        """Fetch the best candidates with their neighbours; return the counts of all, and the fetched segment."""
+        passages = sum(first.versions.get(space, NO_PASSAGES).passages for space in self._queried)
+        matched = _match_terms(self._query.terms, first.postings, first.replaced)
+        matched = matched.with_estimates([round(passages * term_shares.get(term, 0)) for term in self._query.terms])
+        local = count(parts, self._query)
+        having = tuple(map(sum, zip(matched.having, local.having, strict=True)))
+        counts = Counts(passages - len(first.replaced) + local.total, having)
+        rows = self._fetch_best(matched.weigh(counts.weights), first.nearest, counts, parts)
+        terms = (*self._query.terms, *self._query.near, *map(tag_term, self._query.tags))
+        return counts, unpack_rows(rows, spaces=self._spaces, terms=terms, dimensions=state.dimensions)
 
-    def _common(self) -> dict[str, float]:
-        """Leave out terms that are common, where all would be too many; return the share that may have each."""
-        most = max(_LOOK_UPS // max(len(self._asked), 1), _FEWEST)
-        if len(self._sought.terms) <= most:
+    def _drop_common_terms(self) -> dict[str, float]:
+        """Leave out common terms where the look-ups would be too many; return the estimated share that has each."""
+        max_terms = max(_MAX_LOOKUPS // max(len(self._queried), 1), _MIN_TERMS)
+        if len(self._query.terms) <= max_terms:
             return {}
-        counted = {term: (having, passages) for term, having, passages in self._ask(_COMMON).rows()}
-        shares = {term: counted.get(signed(term), (0, 1)) for term in self._sought.terms}
-        by_rarity = sorted(self._sought.terms, key=lambda term: shares[term][0])
-        self._given["terms"] = _array(map(signed, by_rarity[:most]))
-        return {term: shares[term][0] / shares[term][1] for term in by_rarity[most:]}
+        frequencies = {term: (having, passages) for term, having, passages in self._send(_TERM_FREQUENCIES).rows()}
+        shares = {term: frequencies.get(signed(term), (0, 1)) for term in self._query.terms}
+        by_rarity = sorted(self._query.terms, key=lambda term: shares[term][0])
+        self._params["terms"] = _array_literal(map(signed, by_rarity[:max_terms]))
+        return {term: shares[term][0] / shares[term][1] for term in by_rarity[max_terms:]}
 
-    def _first(
-        self, marker: IndexState, asked: Sequence[int], whole: int | None = None
-    ) -> tuple[_First, dict[str, float]]:
-        """Ask how many there are, what has the terms, what is nearest, and what the tail replaces; of one space all."""
-        self._asked = asked
-        self._given["spaces"] = _array(asked)
-        self._given["embedder"] = marker.embedder
-        self._dimensions = marker.dimensions
-        vector = self._sought.vector
-        near = vector is not None and len(vector) == marker.dimensions and bool(vector.any())
-        near = near or self._sought.newest
-        common = self._common()
-        about = self._ask(_ABOUT)
-        postings = self._ask(self._postings()) if asked and self._sought.terms else None
-        nearest = self._nearest(self._sought.first + _SPARE, filtered=self._narrow) if asked and near else None
-        replaced = self._ask(_REPLACED) if asked and self._others else None
-        all_ = self._ask(_WHOLE, space=whole) if whole is not None else None
-        said = about.row()
-        if said is None:
-            raise Busy("the index is gone", fix="ask again")
-        generation, embedder, dimensions, *arrays, graphs = said
-        spaces, sizes, versions = map(numbers_of, arrays)
-        if self._graphs.learn(graphs, self._spaces, self._dimensions) and nearest:
-            # Another server has made one, or dropped it: from now on it is known here too.
-            nearest = self._nearest(self._sought.first + _SPARE, filtered=self._narrow)
-        first = _First(
+    def _query_first_round(
+        self, state: IndexState, spaces: Sequence[int], whole: int | None = None
+    ) -> tuple[_FirstRound, dict[str, float]]:
+        """Query the counts, postings, nearest and replaced passages of these spaces, and all passages of `whole`."""
+        self._queried = spaces
+        self._params["spaces"] = _array_literal(spaces)
+        self._params["embedder"] = state.embedder
+        self._dimensions = state.dimensions
+        vector = self._query.vector
+        by_distance = vector is not None and len(vector) == state.dimensions and bool(vector.any())
+        by_distance = by_distance or self._query.newest
+        term_shares = self._drop_common_terms()
+        state_result = self._send(_STATE)
+        postings = self._send(self._postings_statement()) if spaces and self._query.terms else None
+        depth = self._query.first + _EXTRA_CANDIDATES
+        nearest = self._query_nearest(depth, filtered=self._selective) if spaces and by_distance else None
+        replaced = self._send(_REPLACED) if spaces and self._exclusion else None
+        whole_result = self._send(_WHOLE_SPACE, space=whole) if whole is not None else None
+        row = state_result.row()
+        if row is None:
+            raise Busy("the index was dropped during the search", fix="search again")
+        generation, embedder, dimensions, *arrays, graphs = row
+        numbers, sizes, versions = map(decode_ints, arrays)
+        if self._graphs.update_known(graphs, self._spaces, self._dimensions) and nearest:
+            # Another server has built or dropped a graph, which is known from now on.
+            nearest = self._query_nearest(depth, filtered=self._selective)
+        first = _FirstRound(
             generation,
             embedder,
             dimensions,
-            {space: CachedVersion(size, version) for space, size, version in zip(spaces, sizes, versions, strict=True)},
+            {space: SpaceVersion(size, version) for space, size, version in zip(numbers, sizes, versions, strict=True)},
             postings=postings.rows() if postings else [],
             nearest=nearest.rows() if nearest else [],
-            replaced=ids_of(next((ids for (ids,) in replaced.rows()), None) if replaced else None),
-            whole=None if all_ is None else self._unpacked(all_.rows(), marker),
+            replaced=decode_ids(next((ids for (ids,) in replaced.rows()), None) if replaced else None),
+            whole=None if whole_result is None else self._unpack_space(whole_result.rows(), state),
         )
-        return first, common
+        return first, term_shares
 
-    def _postings(self) -> str:
-        # What leaves out only a few is looked at when the best are known; what leaves out many, before.
-        return _FILTERED.format(wanted=self._wanted, others=self._others) if self._narrow else _POSTINGS
+    def _postings_statement(self) -> str:
+        # Filters that exclude few passages are applied to the best candidates, others before.
+        return _FILTERED_POSTINGS.format(wanted=self._filters, others=self._exclusion) if self._selective else _POSTINGS
 
-    def _nearest(self, depth: int, *, filtered: bool) -> PipelineResult | Nearest:
-        if self._sought.newest:
-            return self._ask(_NEWEST.format(wanted=self._wanted, others=self._others), depth=depth)
-        given = {**self._given, "vector": Binary(_written(self._sought.vector)), "depth": depth}
-        wanted = self._wanted if filtered else "true"
-        asked = GraphQuery(given, column_of(self._dimensions), self._dimensions, wanted, self._others, depth)
-        # What has a tag is found by it, and is mostly little: no graph is as fast.
-        by_graph = depth <= DEEPEST and not self._sought.tags
-        graphs = self._graphs.of(self._asked, self._dimensions) if by_graph else []
-        if not graphs:
-            return self._compared(asked, distance="")
-        others = [space for space in self._asked if space not in graphs]
-        return Nearest(self._pipe, asked, graphs, others, partial(self._compared, asked))
+    def _query_nearest(self, depth: int, *, filtered: bool) -> PipelineResult | hnsw.NearestSearch:
+        if self._query.newest:
+            return self._send(_NEWEST.format(wanted=self._filters, others=self._exclusion), depth=depth)
+        params = {**self._params, "vector": Binary(_encode_halfvec(self._query.vector)), "depth": depth}
+        filters = self._filters if filtered else "true"
+        query = hnsw.GraphQuery(
+            params, hnsw.vector_column(self._dimensions), self._dimensions, filters, self._exclusion, depth
+        )
+        # Passages with a tag are found by its postings and are mostly few: no graph is as fast.
+        by_graph = depth <= hnsw.MAX_NEIGHBOURS and not self._query.tags
+        with_graph = self._graphs.with_graph(self._queried, self._dimensions) if by_graph else []
+        if not with_graph:
+            return self._compare_all(query, distance="")
+        others = [space for space in self._queried if space not in with_graph]
+        compare = partial(self._compare_all, query)
+        return hnsw.NearestSearch(self._pipeline, query, with_graph, others, compare)
 
-    def _compared(
-        self, asked: GraphQuery, spaces: Iterable[int] | None = None, *, distance: str = ", distance"
+    def _compare_all(
+        self, query: hnsw.GraphQuery, spaces: Iterable[int] | None = None, *, distance: str = ", distance"
     ) -> PipelineResult:
-        statement = _NEAREST.format(column=asked.column, wanted=asked.wanted, others=asked.others, distance=distance)
-        some = {} if spaces is None else {"spaces": _array(spaces)}
-        return self._pipe.ask(statement, {**asked.given, **some}, binary=True)
+        statement = _NEAREST.format(
+            column=query.column, wanted=query.filters, others=query.exclusion, distance=distance
+        )
+        override = {} if spaces is None else {"spaces": _array_literal(spaces)}
+        return self._pipeline.send(statement, {**query.params, **override}, binary=True)
 
-    def _fetched(self, matched: _Weighed, nearest: list[Row], counts: Counts, parts: Sequence[Part]) -> list[Row]:
+    def _fetch_best(self, matched: _Weighted, nearest: list[Row], counts: Counts, parts: Sequence[Part]) -> list[Row]:
         """Return the best by terms and by vector with their neighbours, and those of the candidates of other parts."""
-        first, depth = self._sought.first, self._sought.first + _SPARE
-        beside = candidates(parts, self._sought, counts)
+        first, depth = self._query.first, self._query.first + _EXTRA_CANDIDATES
+        local = candidates(parts, self._query, counts)
         while True:
-            chosen = matched.best(depth)
-            by_terms, by_vector, rows = self._around(chosen, nearest, beside)
-            short = by_terms < first and len(chosen) < matched.size
-            far = by_vector < first and len(nearest) == depth
-            if not short and not far:
+            best = matched.best(depth)
+            by_terms, by_vector, rows = self._fetch_neighbours(best, nearest, local)
+            needs_more_terms = by_terms < first and len(best) < matched.size
+            needs_more_nearest = by_vector < first and len(nearest) == depth
+            if not needs_more_terms and not needs_more_nearest:
                 return rows
-            # Much of it is not to be found, or parts of a long memory: look further down.
-            depth *= _DEEPER
-            nearest = self._nearest(depth, filtered=True).rows() if nearest else []
+            # Many candidates are filtered out, or parts of a long memory: take more.
+            depth *= _DEPTH_FACTOR
+            nearest = self._query_nearest(depth, filtered=True).rows() if nearest else []
 
-    def _around(
-        self, chosen: list[Row], nearest: list[Row], beside: Sequence[tuple[int, int]]
+    def _fetch_neighbours(
+        self, best: list[Row], nearest: list[Row], local: Sequence[tuple[int, int]]
     ) -> tuple[int, int, list[Row]]:
-        found = [*chosen, *nearest]
-        ids = b"".join([id_ for _, id_ in found]).hex()
-        rows = self._ask(
-            _AROUND.format(wanted=self._wanted, others=self._others),
-            which=_array([0] * len(chosen) + [1] * len(nearest)),
-            of=_array([space for space, _ in found]),
-            ids=_array([ids[at : at + 32] for at in range(0, len(ids), 32)]),
-            threads=_array(thread - (1 << 64) if thread >= 1 << 63 else thread for thread, _ in beside),
-            positions=_array(position for _, position in beside),
+        passages = [*best, *nearest]
+        ids = b"".join([id_ for _, id_ in passages]).hex()
+        rows = self._send(
+            _NEIGHBOURS.format(wanted=self._filters, others=self._exclusion),
+            which=_array_literal([0] * len(best) + [1] * len(nearest)),
+            of=_array_literal([space for space, _ in passages]),
+            ids=_array_literal([ids[start : start + 32] for start in range(0, len(ids), 32)]),
+            threads=_array_literal(thread - (1 << 64) if thread >= 1 << 63 else thread for thread, _ in local),
+            positions=_array_literal(position for _, position in local),
         ).rows()
         by_terms, by_vector, *_ = next(iter(rows), (0, 0))
         return by_terms, by_vector, [tuple(columns) for _, _, *columns in rows]
 
-    def _unpacked(self, rows: list[Row], marker: IndexState) -> Segment:
-        return compact(unpacked(rows, spaces=self._spaces, terms=None, dimensions=marker.dimensions))
+    def _unpack_space(self, rows: list[Row], state: IndexState) -> Segment:
+        return compact(unpack_rows(rows, spaces=self._spaces, terms=None, dimensions=state.dimensions))
 
-    def _ask(self, statement: str, **given: object) -> PipelineResult:
-        return self._pipe.ask(statement, {**self._given, **given}, binary=True)
+    def _send(self, statement: str, **params: object) -> PipelineResult:
+        return self._pipeline.send(statement, {**self._params, **params}, binary=True)
 
 
-def _array(items: Iterable[object]) -> str:
-    """Return numbers or ids as the database reads an array, which is many times as fast as by its driver."""
+def _array_literal(items: Iterable[object]) -> str:
+    """Return numbers or ids as an array literal, which is many times as fast as adaptation by the driver."""
     return "{" + ",".join(map(str, items)) + "}"
 
 
-def _written(vector: Floats | None) -> bytes:
-    """Return a vector as the database keeps it; only its direction counts."""
+def _encode_halfvec(vector: Floats | None) -> bytes:
+    """Return a vector in the binary format of halfvec, scaled, since only its direction counts."""
     if vector is None:
         return b""
     halves: bytes = (vector / np.abs(vector).max()).astype(">f2").tobytes()
     return struct.pack("!HH", len(vector), 0) + halves
 
 
-# --- what has the terms
+# --- passages that have the terms
 
 
-class _Weighed(NamedTuple):
-    """Passages, each once, and the sum of the rarity of the terms that they have."""
+class _Weighted(NamedTuple):
+    """Distinct passages, and for each the sum of the weights of the terms that it has."""
 
     spaces: Any
     ids: Any
@@ -369,100 +395,103 @@ class _Weighed(NamedTuple):
     def size(self) -> int:
         return len(self.sums)
 
-    def best(self, most: int) -> list[Row]:
-        """Return space and id of the best; of equal ones those whose ids come first."""
+    def best(self, limit: int) -> list[Row]:
+        """Return space and id of the best; equal sums are ordered by id."""
         rows = np.arange(self.size)
-        if self.size > most:
-            least = -np.partition(-self.sums, most - 1)[most - 1]
-            rows = np.flatnonzero(self.sums >= least)
+        if self.size > limit:
+            threshold = -np.partition(-self.sums, limit - 1)[limit - 1]
+            rows = np.flatnonzero(self.sums >= threshold)
         ids = self.ids[rows]
-        best = rows[np.lexsort((ids["rest"], ids["newest"], -self.sums[rows]))[:most]]
-        said = self.ids[best].astype(ID).tobytes()
-        own = (said[at : at + ID.itemsize] for at in range(0, len(said), ID.itemsize))
-        return list(zip(self.spaces[best].tolist(), own, strict=True))
+        best = rows[np.lexsort((ids["rest"], ids["newest"], -self.sums[rows]))[:limit]]
+        packed = self.ids[best].astype(ID_TYPE).tobytes()
+        chosen_ids = (packed[start : start + ID_TYPE.itemsize] for start in range(0, len(packed), ID_TYPE.itemsize))
+        return list(zip(self.spaces[best].tolist(), chosen_ids, strict=True))
 
 
-class _Matched(NamedTuple):
-    """Which passages have which terms, one after the other in the order of the terms."""
+class _TermMatches(NamedTuple):
+    """Pairs of terms and passages that have them, in the order of the terms."""
 
     having: tuple[int, ...]
     terms: Any
     spaces: Any
     ids: Any
 
-    def supposing(self, having: Sequence[int]) -> _Matched:
-        """Return this with how many may have the terms that were not looked up."""
-        return self._replace(having=tuple(map(sum, zip(self.having, having, strict=True))))
+    def with_estimates(self, estimates: Sequence[int]) -> _TermMatches:
+        """Return this with the estimated counts of the terms that were not looked up."""
+        return self._replace(having=tuple(map(sum, zip(self.having, estimates, strict=True))))
 
-    def weighed(self, weights: Sequence[float]) -> _Weighed:
-        """Sum up for each passage what its terms weigh, in their order: so the sums are the same everywhere."""
-        _, first, places = np.unique(_mixed(self.ids), return_index=True, return_inverse=True)
-        sums = np.bincount(places, np.array(weights)[self.terms]) if len(places) else np.zeros(0)
-        return _Weighed(self.spaces[first], self.ids[first], sums)
+    def weigh(self, weights: Sequence[float]) -> _Weighted:
+        """Sum the weights of each passage in the order of the terms, so that sums are identical everywhere."""
+        _, first, numbers = np.unique(_hash_ids(self.ids), return_index=True, return_inverse=True)
+        sums = np.bincount(numbers, np.array(weights)[self.terms]) if len(numbers) else np.zeros(0)
+        return _Weighted(self.spaces[first], self.ids[first], sums)
 
 
-def _matched(terms: Sequence[str], postings: Sequence[Row], replaced: Any) -> _Matched:  # noqa: ANN401 - ids
-    """Take apart what has each term, without what is replaced."""
-    place = {signed(term): at for at, term in enumerate(terms)}
+def _match_terms(terms: Sequence[str], postings: Sequence[Row], replaced: Any) -> _TermMatches:  # noqa: ANN401 - ids
+    """Decode the postings of each term, without the passages that are replaced."""
+    term_index = {signed(term): index for index, term in enumerate(terms)}
     runs = sorted(
-        ((place[term], space, ids_of(ids), size) for space, term, ids, size in postings), key=lambda run: run[0]
+        ((term_index[term], space, decode_ids(ids), size) for space, term, ids, size in postings),
+        key=lambda run: run[0],
     )
     lengths = [len(ids) for _, _, ids, _ in runs]
-    found = _Matched(
+    matches = _TermMatches(
         (),
-        np.repeat(np.array([at for at, _, _, _ in runs], np.intp), lengths),
+        np.repeat(np.array([index for index, _, _, _ in runs], np.intp), lengths),
         np.repeat(np.array([space for _, space, _, _ in runs], np.int64), lengths),
-        np.concatenate([ids_of(None), *(ids for _, _, ids, _ in runs)]),
+        np.concatenate([decode_ids(None), *(ids for _, _, ids, _ in runs)]),
     )
     if len(replaced):
-        kept = ~np.isin(_mixed(found.ids), _mixed(replaced))
-        found = _Matched((), found.terms[kept], found.spaces[kept], found.ids[kept])
-    having = np.bincount(found.terms, minlength=len(terms))
-    for at, _, _, size in runs:
-        # Where only some of them may be found, they were counted apart.
-        having[at] = 0 if size is not None else having[at]
-    for at, _, _, size in runs:
-        having[at] += size or 0
-    return found._replace(having=tuple(having.tolist()))
+        live = ~np.isin(_hash_ids(matches.ids), _hash_ids(replaced))
+        matches = _TermMatches((), matches.terms[live], matches.spaces[live], matches.ids[live])
+    having = np.bincount(matches.terms, minlength=len(terms))
+    for index, _, _, size in runs:
+        # Where filters apply, the passages with the term were counted separately.
+        having[index] = 0 if size is not None else having[index]
+    for index, _, _, size in runs:
+        having[index] += size or 0
+    return matches._replace(having=tuple(having.tolist()))
 
 
-def _mixed(ids: Any) -> Any:  # noqa: ANN401 - arrays
-    """Return one number for each id, of as many bits as tell them apart."""
+def _hash_ids(ids: Any) -> Any:  # noqa: ANN401 - arrays
+    """Return a 64-bit hash of each id, enough to tell ids apart."""
     return ids["newest"].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) ^ ids["rest"].astype(np.uint64)
 
 
-# --- what must hold of a passage
+# --- filters
 
 
-def _wanted(sought: IndexQuery, given: dict[str, Any]) -> tuple[str, bool]:
-    """Return what must hold of a passage, and whether that leaves out more than a few."""
+def _filter_condition(query: IndexQuery, params: dict[str, Any]) -> tuple[str, bool]:
+    """Return the filter condition of a query, and whether it excludes more than a few passages."""
     allowed = [
-        at for at, kind in enumerate(KINDS) if (not sought.kinds or kind in sought.kinds) and kind not in sought.without
+        index
+        for index, kind in enumerate(KINDS)
+        if (not query.kinds or kind in query.kinds) and kind not in query.without
     ]
-    found, narrow = [], bool(sought.kinds or sought.tags)
+    conditions, selective = [], bool(query.kinds or query.tags)
     if len(allowed) < len(KINDS):
-        found.append("p.kind = ANY(%(kinds)s::smallint[])")
-        given["kinds"] = _array(allowed)
-    for at, tag in enumerate(sought.tags):
-        found.append(
+        conditions.append("p.kind = ANY(%(kinds)s::smallint[])")
+        params["kinds"] = _array_literal(allowed)
+    for index, tag in enumerate(query.tags):
+        conditions.append(
             "EXISTS (SELECT FROM recall_posting t WHERE t.space = p.space AND t.id = p.id"
-            f" AND t.term = %(tag{at})s::bigint)"
+            f" AND t.term = %(tag{index})s::bigint)"
         )
-        given[f"tag{at}"] = signed(tag_term(tag))
+        params[f"tag{index}"] = signed(tag_term(tag))
     bounds = (
-        ("time", ">=", "since", sought.since, sought.since > -FOREVER),
-        ("time", "<=", "until", sought.until, sought.until < FOREVER),
-        ("valid_from", "<=", "as_of", sought.as_of, sought.as_of is not None),
-        ("valid_until", ">", "as_of", sought.as_of, sought.as_of is not None),
+        ("time", ">=", "since", query.since, query.since > -FOREVER),
+        ("time", "<=", "until", query.until, query.until < FOREVER),
+        ("valid_from", "<=", "as_of", query.as_of, query.as_of is not None),
+        ("valid_until", ">", "as_of", query.as_of, query.as_of is not None),
     )
-    for column, how, name, value, applies in bounds:
+    for column, operator, name, value, applies in bounds:
         if applies:
-            found.append(f"p.{column} {how} %({name})s::bigint")
-            given[name], narrow = value, True
-    if sought.alive_at > -FOREVER:
-        found.append("p.expires > %(alive_at)s::bigint")
-        given["alive_at"] = sought.alive_at
-    if not sought.superseded:
-        found.append("p.superseded > %(superseded)s::bigint")
-        given["superseded"] = FOREVER - 1 if sought.as_of is None else sought.as_of
-    return " AND ".join(found) or "true", narrow
+            conditions.append(f"p.{column} {operator} %({name})s::bigint")
+            params[name], selective = value, True
+    if query.alive_at > -FOREVER:
+        conditions.append("p.expires > %(alive_at)s::bigint")
+        params["alive_at"] = query.alive_at
+    if not query.superseded:
+        conditions.append("p.superseded > %(superseded)s::bigint")
+        params["superseded"] = FOREVER - 1 if query.as_of is None else query.as_of
+    return " AND ".join(conditions) or "true", selective
