@@ -1,4 +1,4 @@
-"""What is acknowledged is stored once, in one order, whatever dies when.
+"""Appends: every acknowledged message is stored once, in one order, whatever process dies when.
 
 COMMONBOOK_APPENDS   how many messages each of 4 processes appends (40; the full setting is 250)
 COMMONBOOK_KILLS     how many times the process that appends and settles is killed (6; the full setting is 50)
@@ -174,10 +174,10 @@ def test_a_hundred_tasks_append_the_same_words_in_the_same_millisecond(place, op
     book = open_book()
     receipts = []
     how(lambda: receipts.append(book.append("s", [NewMessage("the same words", time=NOON)])))
-    told = [one for receipt in receipts for one in receipt.messages]
-    assert sorted(one.seq for one in told) == list(range(1, 101))
+    acknowledged = [message for receipt in receipts for message in receipt.messages]
+    assert sorted(message.seq for message in acknowledged) == list(range(1, 101))
     stored = book.messages("s", limit=200).items
-    assert {(one.id, one.seq) for one in told} == {(one.id, one.seq) for one in stored}
+    assert {(one.id, one.seq) for one in acknowledged} == {(one.id, one.seq) for one in stored}
     assert {(one.text, one.time) for one in stored} == {("the same words", NOON)}
     book.close()
     assert wrong_with(place) == []
@@ -185,9 +185,9 @@ def test_a_hundred_tasks_append_the_same_words_in_the_same_millisecond(place, op
 
 @pytest.mark.timeout(120 + 2 * APPENDS)
 def test_four_processes_append_to_one_session_in_one_order(place):
-    told = capture_child.run("many", place, 4, APPENDS, deadline=60 + 2 * APPENDS)
-    assert [one["error"] for one in told] == [None] * 4
-    acknowledged = {(seq, id_, text) for one in told for id_, seq, text in one["told"]}
+    reports = capture_child.run("many", place, 4, APPENDS, deadline=60 + 2 * APPENDS)
+    assert [report["error"] for report in reports] == [None] * 4
+    acknowledged = {(seq, id_, text) for report in reports for id_, seq, text in report["told"]}
     assert len(acknowledged) == 4 * APPENDS
     with closing(commonbook.open(place)) as book:
         stored = logs_of(book)["shared"].messages
@@ -247,16 +247,16 @@ def test_a_client_id_is_its_sessions_own(book):
 
 def test_twenty_threads_that_send_the_same_client_id_store_it_once(open_book):
     books = [open_book() for _ in range(4)]
-    told = []
+    receipts = []
     ready = threading.Barrier(20)
 
     def send(at):
         ready.wait()
-        told.append(books[at % 4].append("s", [NewMessage("once", client_id="c")]).messages[0])
+        receipts.append(books[at % 4].append("s", [NewMessage("once", client_id="c")]).messages[0])
 
     _together([threading.Thread(target=send, args=(at,)) for at in range(20)])
-    assert Counter(one.new for one in told) == {True: 1, False: 19}
-    assert len({(one.id, one.seq) for one in told}) == 1
+    assert Counter(receipt.new for receipt in receipts) == {True: 1, False: 19}
+    assert len({(receipt.id, receipt.seq) for receipt in receipts}) == 1
     assert texts(books[0], "s") == ["once"]
 
 
@@ -270,9 +270,9 @@ def test_every_acknowledged_message_survives_kill_minus_nine_once(place):
     stored: list[tuple[int, str, str]] = []
     acknowledged = 0
     for round_ in range(KILLS):
-        told, under_way = _until_killed(place, dice, f"{SEED[-6:]}.{round_}")
-        stored += told
-        acknowledged += len(told)
+        receipts, under_way = _until_killed(place, dice, f"{SEED[-6:]}.{round_}")
+        stored += receipts
+        acknowledged += len(receipts)
         stored += _what_happened_after_all(place, stored, under_way)
         assert wrong_with(place) == [], f"seed {SEED}, round {round_}"
     assert acknowledged >= KILLS, "the child never got far enough to prove anything"
@@ -281,14 +281,14 @@ def test_every_acknowledged_message_survives_kill_minus_nine_once(place):
 def _until_killed(home: Path | str, dice: random.Random, token: str) -> tuple[list[tuple[int, str, str]], list[str]]:
     """Let a child append and settle until a random moment; return what it acknowledged, and what was under way."""
     child = capture_child.start("serve", home)
-    told: list[tuple[int, str, str]] = []
+    receipts: list[tuple[int, str, str]] = []
     batch: list[str] = []
     try:
         assert dice.random() < 0.1 or capture_child.answer(child) == "ready"
         for number in range(dice.randrange(1, 25)):
             batch = [f"{token}.{number}.{at} " + "words " * dice.choice([1, 500]) for at in range(dice.randint(1, 4))]
             batch = [text.strip() for text in batch]
-            told += _appended(child, batch)
+            receipts += _appended(child, batch)
             if dice.random() < 0.3:
                 capture_child.ask(child, {"verb": dice.choice(["settle", "close", "work"]), "session": "s"})
                 capture_child.answer(child)
@@ -299,12 +299,12 @@ def _until_killed(home: Path | str, dice: random.Random, token: str) -> tuple[li
         child.send_signal(signal.SIGKILL)
         while (answer := capture_child.answer(child)) is not None:
             if "messages" in answer:
-                told += _receipts(answer, batch)
+                receipts += _receipts(answer, batch)
                 batch = []
     finally:
         child.kill()
         child.communicate()
-    return told, batch
+    return receipts, batch
 
 
 def _op(verb: str, batch: list[str]) -> dict[str, Any]:
@@ -399,10 +399,10 @@ def test_what_was_acknowledged_is_there_when_the_power_goes(tmp_path):
         {"verb": "switch", "session": "s", "to": "t"},
     ]
     trace = tmp_path / "trace"
-    said = b"".join(json.dumps(op).encode() + b"\n" for op in ops)
+    requests = b"".join(json.dumps(op).encode() + b"\n" for op in ops)
     subprocess.run(
         [*_STRACE, "-e", f"trace={CALLS}", "-o", trace, *capture_child.command("serve", home)],
-        input=said,
+        input=requests,
         stdout=subprocess.PIPE,
         cwd=Path(__file__).resolve().parents[2],
         env=crashing.environment(COMMONBOOK_SPACE="personal"),
@@ -411,16 +411,16 @@ def test_what_was_acknowledged_is_there_when_the_power_goes(tmp_path):
     )
     calls = read_trace(trace)
     disk, dice = Disk(home), random.Random(SEED)
-    told = [at for at, _ in acknowledgements(calls)][1:]
-    assert len(told) == len(ops)
+    acknowledged = [at for at, _ in acknowledgements(calls)][1:]
+    assert len(acknowledged) == len(ops)
     whole = [["one", "two"], ["one", "two"], ["one", "two", "three"], ["one"], ["one", "four"], ["one", "four"]]
-    tried = {*told, *dice.sample(range(told[0], told[-1]), 12)}
-    for at, call in enumerate(calls[: told[-1] + 1]):
+    tried = {*acknowledged, *dice.sample(range(acknowledged[0], acknowledged[-1]), 12)}
+    for at, call in enumerate(calls[: acknowledged[-1] + 1]):
         disk.feed(call)
         if at in tried:
-            done = sum(point <= at for point in told)
+            done = sum(point <= at for point in acknowledged)
             left = tmp_path / f"left-{at}"
-            disk.cut(left, None if at in told else dice)
+            disk.cut(left, None if at in acknowledged else dice)
             with closing(commonbook.open(left)) as book:
                 live = [one.text.split()[0] for one in logs_of(book)["s"].live]
             assert live in whole[done - 1 : done + 1], f"the power went after call {at} (seed {SEED}): {live}"

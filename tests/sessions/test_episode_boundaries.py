@@ -49,12 +49,12 @@ def test_a_silence_ends_a_run_and_the_last_one_stays_open():
 
 
 def test_a_question_waits_longer_for_its_answer():
-    asked = chat("Hello.", "Hello.", "Is the report done?")
-    assert cut(asked, wait=timedelta(hours=11)) == []
-    assert cut(asked, wait=timedelta(hours=12)) == [(1, 3, "gap")]
-    answered = chat("It is.", role="assistant", every=timedelta(hours=3), after=asked)
+    question = chat("Hello.", "Hello.", "Is the report done?")
+    assert cut(question, wait=timedelta(hours=11)) == []
+    assert cut(question, wait=timedelta(hours=12)) == [(1, 3, "gap")]
+    answered = chat("It is.", role="assistant", every=timedelta(hours=3), after=question)
     assert cut(answered, wait=timedelta(hours=1)) == [(1, 4, "gap")]
-    called = [*asked[:2], Message(3, "tool_call", START + 2 * MINUTE, "run the tests")]
+    called = [*question[:2], Message(3, "tool_call", START + 2 * MINUTE, "run the tests")]
     result = [*called, Message(4, "tool", START + timedelta(hours=4), "all passed")]
     assert cut(result, wait=timedelta(hours=1)) == [(1, 4, "gap")]
 
@@ -253,26 +253,26 @@ def overlap(before: Sequence[str], after: Sequence[str]) -> float:
     return len(one & other) / max(len(one | other), 1)
 
 
-LIKENESSES = st.sampled_from([overlap, None])
+SIMILARITIES = st.sampled_from([overlap, None])
 
 
-def told(said_so: list[tuple[str, str, timedelta]]) -> list[Message]:
+def messages_of(turns: list[tuple[str, str, timedelta]]) -> list[Message]:
     now, messages = START, []
-    for at, (role, text, step) in enumerate(said_so):
+    for at, (role, text, step) in enumerate(turns):
         now += step
         messages.append(Message(10 + 3 * at, role, now, text))
     return messages
 
 
-@given(CHATS, LIMITS, LIKENESSES, st.sampled_from([timedelta(0), timedelta(hours=2), LATER]))
-def test_runs_are_in_order_and_hold_each_message_once(said_so, limits, alike, wait):
-    messages = told(said_so)
+@given(CHATS, LIMITS, SIMILARITIES, st.sampled_from([timedelta(0), timedelta(hours=2), LATER]))
+def test_runs_are_in_order_and_hold_each_message_once(turns, limits, similarity, wait):
+    messages = messages_of(turns)
     now = messages[-1].time + wait if messages else START
     seqs = [message.seq for message in messages]
     for flush in (False, True):
         held = [
             seq
-            for run in segments(messages, now=now, similarity=alike, limits=limits, flush=flush)
+            for run in segments(messages, now=now, similarity=similarity, limits=limits, flush=flush)
             for seq in seqs
             if run.first <= seq <= run.last
         ]
@@ -280,35 +280,36 @@ def test_runs_are_in_order_and_hold_each_message_once(said_so, limits, alike, wa
     assert held == seqs
     if wait == LATER:
         assert all(
-            run.reason != "flush" for run in segments(messages, now=now, similarity=alike, limits=limits, flush=True)
+            run.reason != "flush"
+            for run in segments(messages, now=now, similarity=similarity, limits=limits, flush=True)
         )
 
 
-@given(CHATS, LIMITS, LIKENESSES, st.data())
+@given(CHATS, LIMITS, SIMILARITIES, st.data())
 @settings(max_examples=300)
-def test_it_does_not_matter_in_how_many_steps_a_session_is_settled(said_so, limits, alike, data):
-    messages = told(said_so)
+def test_it_does_not_matter_in_how_many_steps_a_session_is_settled(turns, limits, similarity, data):
+    messages = messages_of(turns)
     end = messages[-1].time if messages else START
-    once = segments(messages, now=end + LATER, similarity=alike, limits=limits)
+    once = segments(messages, now=end + LATER, similarity=similarity, limits=limits)
     settled: list[Segment] = []
     for there in sorted(data.draw(st.lists(st.integers(1, max(len(messages), 1)), max_size=6))):
         known = messages[:there]
         # Any moment before the next message comes.
         now = messages[there].time if there < len(messages) else end
-        decided = segments(known, now=now, similarity=alike, limits=limits)
+        decided = segments(known, now=now, similarity=similarity, limits=limits)
         assert decided == once[: len(decided)]
         unsettled = [message for message in known if not settled or message.seq > settled[-1].last]
-        settled += segments(unsettled, now=now, similarity=alike, limits=limits)
+        settled += segments(unsettled, now=now, similarity=similarity, limits=limits)
     unsettled = [message for message in messages if not settled or message.seq > settled[-1].last]
-    assert settled + segments(unsettled, now=end + LATER, similarity=alike, limits=limits) == once
+    assert settled + segments(unsettled, now=end + LATER, similarity=similarity, limits=limits) == once
 
 
-@given(CHATS, LIMITS, LIKENESSES)
+@given(CHATS, LIMITS, SIMILARITIES)
 @settings(max_examples=300)
-def test_no_run_is_too_large_and_none_parts_what_belongs_together(said_so, limits, alike):
-    messages = told(said_so)
+def test_no_run_is_too_large_and_none_parts_what_belongs_together(turns, limits, similarity):
+    messages = messages_of(turns)
     place = {message.seq: at for at, message in enumerate(messages)}
-    for run in segments(messages, now=START, similarity=alike, limits=limits, flush=True):
+    for run in segments(messages, now=START, similarity=similarity, limits=limits, flush=True):
         first, after = place[run.first], place[run.last] + 1
         sizes = [tokens(message.text) for message in messages[first:after]]
         assert len(sizes) == 1 or (len(sizes) <= limits.messages and sum(sizes) <= limits.tokens)
@@ -316,8 +317,8 @@ def test_no_run_is_too_large_and_none_parts_what_belongs_together(said_so, limit
             assert cohesion(*messages[after - 1 : after + 1]) == 0
         elif run.reason == "gap":
             silence = messages[after].time - messages[after - 1].time
-            asked = messages[after - 1].role in ("user", "tool_call") and messages[after].role in ("assistant", "tool")
-            assert silence >= (limits.answer_gap if asked else limits.gap)
+            reply = messages[after - 1].role in ("user", "tool_call") and messages[after].role in ("assistant", "tool")
+            assert silence >= (limits.answer_gap if reply else limits.gap)
         elif run.reason == "size" and after < len(messages):
             alone = max(sizes[-1], tokens(messages[after].text)) > limits.tokens
             parted = [cohesion(*messages[at - 1 : at + 1]) for at in range(first + 1, after + 1)]

@@ -36,7 +36,7 @@ class World:
     def __init__(self, books: list[Book], dice: random.Random) -> None:
         self.books, self.dice = books, dice
         self.saved: dict[str, str] = {}
-        self.said = 0
+        self.sent = 0
 
     @property
     def book(self) -> Book:
@@ -44,12 +44,12 @@ class World:
 
     def step(self) -> None:
         """Do something; what cannot be done now is refused with an error of ours."""
-        said: list[Callable[[], None]] = [self.speak, self.speak, self.settle, self.rewind, self.switch]
+        of_sessions: list[Callable[[], None]] = [self.speak, self.speak, self.settle, self.rewind, self.switch]
         typed: list[Callable[[Memory, Path], None]] = [self.stale, self.move, self.carry, self.cut, self.copy]
         typed += [self.stale, self.remove, self.rename]
         with suppress(CommonbookError):
             if self.dice.random() < 0.6:
-                self.dice.choice(said)()
+                self.dice.choice(of_sessions)()
             else:
                 self._on_an_episode(self.dice.choice(typed))
         for episode in self.episodes():
@@ -69,9 +69,9 @@ class World:
             self.book.sync()
 
     def speak(self) -> None:
-        self.said += 3
+        self.sent += 3
         sent = [
-            NewMessage(f"common word {number}", client_id=str(number)) for number in range(self.said - 3, self.said)
+            NewMessage(f"common word {number}", client_id=str(number)) for number in range(self.sent - 3, self.sent)
         ]
         self.book.append(self.dice.choice(SESSIONS), sent[: self.dice.randrange(1, 4)])
 
@@ -106,7 +106,7 @@ class World:
 
     def copy(self, episode: Memory, path: Path) -> None:
         if self.dice.random() < 0.3:
-            path.with_name(f"copy-{self.said}.md").write_text(
+            path.with_name(f"copy-{self.sent}.md").write_text(
                 path.read_text().replace("session_id: s", "session_id: x")
             )
 
@@ -126,7 +126,7 @@ class World:
     def check(self) -> None:
         """Compare what both books recall with what the logs and the present episodes say."""
         messages = [one for session in self.books[0].sessions() for one in self.books[0].messages(session.id).items]
-        lines = {one.id: {told.id for told in transcript.parse(one.text).messages} for one in self.episodes()}
+        lines = {one.id: {message.id for message in transcript.parse(one.text).messages} for one in self.episodes()}
         live = {
             one.id
             for one in messages

@@ -1,4 +1,4 @@
-"""Appends of several threads that go in one transaction: each is stored once, in its order, and answered for itself."""
+"""Group commit of appends: each append of a shared transaction is stored once, in order, with its own receipt."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ def test_who_sends_by_itself_what_cannot_be_is_refused_at_once(crowd, book):
 def test_what_is_damaged_for_one_is_told_to_it_alone(crowd, book, monkeypatch):
     append = Appender._append
 
-    def damaged(self, ctx, parcel, taking=None):
-        if parcel.session_id == "b":
+    def damaged(self, ctx, request, locked=None):
+        if request.session_id == "b":
             raise HomeDamaged("the session cannot be read", fix="restore it")
-        return append(self, ctx, parcel, taking)
+        return append(self, ctx, request, locked)
 
     monkeypatch.setattr(Appender, "_append", damaged)
     futures = crowd.keep_two() + [crowd.append(name, "It rains.") for name in "abc"]
@@ -142,7 +142,7 @@ def test_a_group_commit_checks_each_append_with_the_limits_of_its_own_key(crowd,
 
 
 def test_how_many_messages_go_together_is_limited(crowd, book, monkeypatch):
-    monkeypatch.setattr("commonbook.sessions.group_commit._LARGEST", 5)
+    monkeypatch.setattr("commonbook.sessions.group_commit._MAX_BATCH_SIZE", 5)
     futures = crowd.keep_two()
     for name in "abc":
         futures.append(crowd._pool.submit(book.append, name, ["It rains.", "It pours."]))

@@ -22,8 +22,8 @@ def texts(book, session):
     return [one.text for one in book.messages(session, limit=1000).items]
 
 
-def found(book, query, **asked):
-    return [hit.id for hit in book.recall(query, **asked).hits]
+def found(book, query, **options):
+    return [hit.id for hit in book.recall(query, **options).hits]
 
 
 def session_of(book, name):
@@ -175,8 +175,8 @@ def test_the_log_tells_when_a_session_begins_ends_and_is_opened_again(book):
     book.append("s", ["two"])
     book.switch("s", "t")
     book.switch("t", "s", reason="resume")
-    told = [entry.action for entry in book.log(space="personal") if entry.action.startswith("session.")]
-    assert told == [
+    actions = [entry.action for entry in book.log(space="personal") if entry.action.startswith("session.")]
+    assert actions == [
         "session.begin",
         "session.close",
         "session.open",
@@ -238,8 +238,8 @@ def test_a_switch_while_work_is_queued_settles_in_the_order_of_the_messages(plac
     go_on.set()
     worker.join()
     assert len(episodes) >= 2
-    told = [[number for number, _ in episodes_of(book)[episode]] for episode in episodes]
-    assert [number for one in told for number in one] == list(range(1, 71))
+    numbers = [[number for number, _ in episodes_of(book)[episode]] for episode in episodes]
+    assert [number for episode in numbers for number in episode] == list(range(1, 71))
     assert set(episodes_of(book)) == set(episodes)
     book.close()
     other.close()
@@ -257,7 +257,7 @@ def test_end_then_switch_then_shutdown_stores_each_of_23_turns_once(place, open_
     stored = logs_of(book)["old"].messages
     assert [one.text for one in stored] == [one.text for one in turns(23)]
     assert all(one.episode for one in stored)
-    lines = [id_ for told in episodes_of(book).values() for _, id_ in told]
+    lines = [id_ for episode in episodes_of(book).values() for _, id_ in episode]
     assert sorted(lines) == sorted(one.id for one in stored)
     book.close()
     assert wrong_with(place) == []

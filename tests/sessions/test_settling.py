@@ -55,16 +55,16 @@ def timed(chosen, clock):
         yield book
 
 
-def told(book, **asked):
-    """What a recall tells of each message, all but where it is kept."""
+def recalled_hits(book, **options):
+    """Return all fields of the recalled messages but where they are kept."""
     fields = ("id", "type", "session", "seq", "kind", "space", "text", "passage", "before", "after", "author")
     values = (*fields, "score", "parts", "occurred", "matched")
-    hits = {query: book.recall(query, explain=True, **asked).hits for query in QUERIES}
+    hits = {query: book.recall(query, explain=True, **options).hits for query in QUERIES}
     return {query: [[getattr(hit, name) for name in values] for hit in found] for query, found in hits.items()}
 
 
-def found(book, query, **asked):
-    return [hit.id for hit in book.recall(query, **asked).hits]
+def found(book, query, **options):
+    return [hit.id for hit in book.recall(query, **options).hits]
 
 
 def file_of(book, episode):
@@ -83,15 +83,15 @@ def test_recall_tells_the_same_before_and_after_settling_to_the_last_digit(open_
     book, other = open_book(), open_book()
     book.remember("A note about another mill and its wheel.", space="personal")
     book.append("s", CHAT)
-    before = told(book)
+    before = recalled_hits(book)
     assert all(before.values())
-    assert told(other) == before
+    assert recalled_hits(other) == before
     book.settle("s")
-    assert told(book) == before
-    assert told(other) == before
-    assert told(open_book()) == before
+    assert recalled_hits(book) == before
+    assert recalled_hits(other) == before
+    assert recalled_hits(open_book()) == before
     book.reindex(anew=True)
-    assert told(book) == before
+    assert recalled_hits(book) == before
 
 
 def test_a_message_is_found_at_once_from_another_process(place, open_book):
@@ -265,11 +265,11 @@ def test_an_episode_moved_to_another_space_is_read_there_alone(place, open_book)
 def test_after_a_rebuild_every_message_is_as_it_was(place, chosen, open_book):
     book = open_book()
     _a_full_book(book)
-    before, recalled = logs_of(book), told(book)
+    before, recalled = logs_of(book), recalled_hits(book)
     shutil.rmtree(Path(chosen.home) / ".commonbook" / "index", ignore_errors=True)
     book.rebuild()
     assert logs_of(book) == before
-    assert told(book) == recalled
+    assert recalled_hits(book) == recalled
     book.close()
     assert logs_of(open_book()) == before
     assert wrong_with(place) == []
@@ -289,7 +289,7 @@ def _a_full_book(book):
 def test_with_the_database_lost_every_settled_message_comes_back_from_its_file(home, open_book):
     book = open_book()
     _a_full_book(book)
-    before, recalled, there = logs_of(book), told(book), told(book, spaces="team")
+    before, recalled, there = logs_of(book), recalled_hits(book), recalled_hits(book, spaces="team")
     book.close()
     lose_the_database(home)
     book = open_book()
@@ -300,8 +300,8 @@ def test_with_the_database_lost_every_settled_message_comes_back_from_its_file(h
         assert after[name].session.space.name == log.session.space.name
         assert after[name].session.tags == log.session.tags
         assert after[name].session.unsettled == 0
-    assert told(book) == recalled
-    assert told(book, spaces="team") == there
+    assert recalled_hits(book) == recalled
+    assert recalled_hits(book, spaces="team") == there
     assert book.append("s", ["and on it goes"]).messages[0].seq == 6
     assert book.doctor() == ()
     assert book.verify_log().ok
@@ -310,7 +310,7 @@ def test_with_the_database_lost_every_settled_message_comes_back_from_its_file(h
 def test_an_exported_folder_brings_its_messages_into_another_home(place, tmp_path):
     with closing(commonbook.open(place)) as book:
         _a_full_book(book)
-        before, recalled = logs_of(book), told(book)
+        before, recalled = logs_of(book), recalled_hits(book)
         book.export(str(tmp_path / "exported"))
     with closing(commonbook.open(tmp_path / "other")) as other:
         for _ in range(2):
@@ -323,7 +323,7 @@ def test_an_exported_folder_brings_its_messages_into_another_home(place, tmp_pat
                 name: [(one.id, one.seq, one.text, one.author, one.time) for one in log.live]
                 for name, log in before.items()
             }
-        assert told(other) == recalled
+        assert recalled_hits(other) == recalled
     assert wrong_with(tmp_path / "other") == []
 
 
@@ -469,13 +469,13 @@ def test_what_is_said_while_the_rest_is_settled_is_settled_later(chosen, timed, 
     with closing(compose_book(chosen, clock=clock)) as other:
         timed.append("s", [NewMessage("said", role="assistant"), NewMessage("said again", role="assistant")])
         clock.forward(hours=2)
-        begun, carry_out = threading.Event(), settle.make_episodes
+        begun, make_episodes = threading.Event(), settle.make_episodes
 
         def slowly(*given):
             begun.set()
             # Who appends now waits for the session.
             threading.Event().wait(0.5)
-            return carry_out(*given)
+            return make_episodes(*given)
 
         monkeypatch.setattr(settle, "make_episodes", slowly)
         worker = threading.Thread(target=timed.work)

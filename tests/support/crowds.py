@@ -32,7 +32,7 @@ class Crowd:
 
         monkeypatch.setattr(book._engines.db, "write", counted)
         # Nobody who is kept at it is taken for stuck.
-        monkeypatch.setattr("commonbook.sessions.group_commit._LONG", 60.0)
+        monkeypatch.setattr("commonbook.sessions.group_commit._STUCK_SECONDS", 60.0)
 
     def keep_two(self) -> list[Future[AppendReceipt]]:
         """Begin to append to two sessions that nobody else means."""

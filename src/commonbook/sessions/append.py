@@ -1,4 +1,7 @@
-"""Capture: messages into sessions, and sessions switched, taken back and closed. Nothing is held only in memory."""
+"""Appends messages to sessions: validated, masked, recognized as repeats by their client ids, and group-committed.
+
+An append is durable when it returns: no message is held only in memory.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +17,21 @@ from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
 from commonbook.sessions import episode_boundaries, settle
 from commonbook.sessions.find_or_create import Context, find_or_create, reopen
-from commonbook.sessions.group_commit import DEFERRED, Deferred, GroupCommit, RetryAlone, one_error_each
+from commonbook.sessions.group_commit import DEFERRED, Deferred, GroupCommit, RetryAlone, error_for_each
 from commonbook.tables import jobs, sessions
 from commonbook.text import masking, validation
 from commonbook.write.context import WriteContext
 from commonbook.write.transaction import lock_early, write, write_all
 
-# So many open messages may have a boundary among them; fewer wait until the session falls silent.
-_MANY: Final = 40
+_MIN_MESSAGES_FOR_BOUNDARY: Final = 40
+"""With fewer unsettled messages, no boundary is looked for until the session falls silent."""
 _SILENCE: Final = timedelta(hours=1)
-_NOW_AND_THEN: Final = 8
-_PLACES: Final = 10_000
+_MESSAGES_PER_SETTLE_JOB: Final = 8
+_MAX_SESSION_HINTS: Final = 10_000
 
 
 class _MaskedMessage(NamedTuple):
-    """A message as it will be stored, and a hash of it as it was sent."""
+    """A message as it was sent, with the text as it will be stored and how many secrets were masked."""
 
     sent: NewMessage
     text: str
@@ -37,18 +40,18 @@ class _MaskedMessage(NamedTuple):
 
 
 class _AppendRequest(NamedTuple):
-    """What somebody sends to a session at once."""
+    """The messages of one append, and the session that they go to."""
 
     actor: Actor
     session_id: str
-    place: str
-    """The space where it was last seen to be, or nothing."""
-    cleaned: Sequence[_MaskedMessage]
+    space_hint: str
+    """The space in which the session was last seen; empty if this process does not know the session."""
+    messages: Sequence[_MaskedMessage]
     context: Context
 
     @property
     def client_ids(self) -> tuple[str, ...]:
-        return tuple(one.sent.client_id for one in self.cleaned if one.sent.client_id)
+        return tuple(message.sent.client_id for message in self.messages if message.sent.client_id)
 
 
 # --- append
@@ -68,7 +71,7 @@ class Appender:
         self.group_commit = GroupCommit()
 
     def append(self, actor: Actor, session_id: str, messages: Sequence[NewMessage], context: Context) -> AppendReceipt:
-        """Store messages in the order given, all or none; one that was sent before under its client id is a repeat."""
+        """Store messages in the order given, all or none; a client id that was sent before marks a repeat."""
         session_id = validation.validate_session_id(session_id)
         if not messages:
             raise BadInput("there is no message to append", fix="give at least one")
@@ -76,98 +79,100 @@ class Appender:
             raise TooLarge(
                 f"{len(messages):,} messages are too many at once", fix=f"send at most {MAX_MESSAGES:,} at a time"
             )
-        cleaned = []
-        for at, message in enumerate(messages):
-            with validation.error_item(at):
-                cleaned.append(_cleaned(message))
+        masked = []
+        for index, message in enumerate(messages):
+            with validation.error_item(index):
+                masked.append(_mask(message))
         # Looked up once: another thread may clear the hints meanwhile.
-        place = self.session_spaces.get(session_id, "")
-        parcel = _AppendRequest(actor, session_id, place, cleaned, context)
-        if not place:
-            return write(self._engines, actor, partial(self._append, parcel=parcel))
-        return self.group_commit.go(place, parcel, self._append_all, key=session_id, size=len(messages))
+        space_hint = self.session_spaces.get(session_id, "")
+        request = _AppendRequest(actor, session_id, space_hint, masked, context)
+        if not space_hint:
+            return write(self._engines, actor, partial(self._append, request=request))
+        return self.group_commit.submit(space_hint, request, self._append_all, key=session_id, size=len(messages))
 
     def _append_all(
-        self, parcels: Sequence[_AppendRequest], /, *, patient: bool, alone: bool
+        self, requests: Sequence[_AppendRequest], /, *, patient: bool, alone: bool
     ) -> Sequence[AppendReceipt | Deferred | CommonbookError]:
-        """Append what several send, in one transaction.
+        """Run several appends in one transaction, as a `BatchOperation`.
 
-        Who is patient waits for others who write to the same space, who is alone for those who write to its session
-        too.
+        With `patient`, it waits for other writers of the same spaces; with `alone`, for those of the session too.
         """
-        places = sorted({parcel.place for parcel in parcels})
-        how = self._append_one if alone else partial(self._append_free, patient=patient)
-        answers: Sequence[AppendReceipt | Deferred] = ()
+        spaces = sorted({request.space_hint for request in requests})
+        append = self._append_alone if alone else partial(self._append_unlocked, patient=patient)
+        outcomes: Sequence[AppendReceipt | Deferred] = ()
 
         def operation(contexts: Sequence[WriteContext]) -> Sequence[AppendReceipt | Deferred]:
-            nonlocal answers
-            answers = how(contexts, parcels, places)
-            return answers
+            nonlocal outcomes
+            outcomes = append(contexts, requests, spaces)
+            return outcomes
 
         try:
-            return write_all(self._engines, [parcel.actor for parcel in parcels], operation, expecting=places)
+            return write_all(self._engines, [request.actor for request in requests], operation, expecting=spaces)
         except Busy as error:
             if patient or not error.one_thing:
                 raise
             raise RetryAlone from error
         except HomeError as error:
-            if DEFERRED not in answers:
+            if DEFERRED not in outcomes:
                 raise
-            # What was perhaps made, or is not on every server, is not of those for whom nothing was done.
-            each = one_error_each(error, len(parcels))
-            return [DEFERRED if answer is DEFERRED else mine for answer, mine in zip(answers, each, strict=True)]
+            # The error says that the commit is uncertain or incomplete. A deferred append was no part of it.
+            errors = error_for_each(error, len(requests))
+            return [DEFERRED if outcome is DEFERRED else own for outcome, own in zip(outcomes, errors, strict=True)]
 
-    def _append_one(
-        self, contexts: Sequence[WriteContext], parcels: Sequence[_AppendRequest], places: Sequence[str]
+    def _append_alone(
+        self, contexts: Sequence[WriteContext], requests: Sequence[_AppendRequest], spaces: Sequence[str]
     ) -> Sequence[AppendReceipt | Deferred]:
-        """Append what one sends, which waits for its session and its space."""
-        ((ctx, parcel),) = zip(contexts, parcels, strict=True)
-        taking = sessions.LockedSession(ctx.tx, parcel.session_id, parcel.client_ids)
-        lock_early(ctx, places)
-        return [self._append(ctx, parcel, taking)]
+        """Run the only append of a batch, and wait for the locks of its session and its space."""
+        ((ctx, request),) = zip(contexts, requests, strict=True)
+        locked = sessions.LockedSession(ctx.tx, request.session_id, request.client_ids)
+        lock_early(ctx, spaces)
+        return [self._append(ctx, request, locked)]
 
-    def _append_free(
+    def _append_unlocked(
         self,
         contexts: Sequence[WriteContext],
-        parcels: Sequence[_AppendRequest],
-        places: Sequence[str],
+        requests: Sequence[_AppendRequest],
+        spaces: Sequence[str],
         *,
         patient: bool,
     ) -> Sequence[AppendReceipt | Deferred]:
-        """Append what goes to sessions that nobody holds; who is patient still waits for its space."""
-        wanted = {parcel.session_id: parcel.client_ids for parcel in parcels}
-        asked = sessions.lock_free(contexts[0].tx, places, wanted, patient=patient)
-        held = lock_early(contexts[0], places)
-        taken, free = asked(), places if patient else held()
-        takings = [taken.get((parcel.place, parcel.session_id)) if parcel.place in free else None for parcel in parcels]
-        if not any(takings):
+        """Run the appends whose sessions no other transaction has locked; with `patient`, wait for their spaces."""
+        client_ids = {request.session_id: request.client_ids for request in requests}
+        locked_sessions = sessions.lock_free(contexts[0].tx, spaces, client_ids, patient=patient)
+        locked_spaces = lock_early(contexts[0], spaces)
+        by_space_and_id, free = locked_sessions(), spaces if patient else locked_spaces()
+        locks = [
+            by_space_and_id.get((request.space_hint, request.session_id)) if request.space_hint in free else None
+            for request in requests
+        ]
+        if not any(locks):
             raise RetryAlone
         try:
             return [
-                self._append(ctx, parcel, taking) if taking else DEFERRED
-                for ctx, parcel, taking in zip(contexts, parcels, takings, strict=True)
+                self._append(ctx, request, locked) if locked else DEFERRED
+                for ctx, request, locked in zip(contexts, requests, locks, strict=True)
             ]
         except CommonbookError as error:
-            if len(parcels) == 1:
+            if len(requests) == 1:
                 raise
             raise RetryAlone from error
 
     def _append(
-        self, ctx: WriteContext, parcel: _AppendRequest, taking: sessions.LockedSession | None = None
+        self, ctx: WriteContext, request: _AppendRequest, locked: sessions.LockedSession | None = None
     ) -> AppendReceipt:
-        taking = taking or sessions.LockedSession(ctx.tx, parcel.session_id, parcel.client_ids)
-        session = find_or_create(ctx, parcel.session_id, parcel.context, taking)
+        locked = locked or sessions.LockedSession(ctx.tx, request.session_id, request.client_ids)
+        session = find_or_create(ctx, request.session_id, request.context, locked)
         self._note_space(session)
-        return _append(ctx, session, parcel.cleaned, taking)
+        return _append(ctx, session, request.messages, locked)
 
     def _note_space(self, session: Session) -> None:
-        if len(self.session_spaces) >= _PLACES and session.id not in self.session_spaces:
+        if len(self.session_spaces) >= _MAX_SESSION_HINTS and session.id not in self.session_spaces:
             self.session_spaces.clear()
         self.session_spaces[session.id] = session.space.id
 
 
-def _cleaned(sent: NewMessage) -> _MaskedMessage:
-    """Check a message and take out what must not be stored: recalled text that came back, and secrets."""
+def _mask(sent: NewMessage) -> _MaskedMessage:
+    """Validate a message and remove text that must not be stored: recalled text that came back, and secrets."""
     if not isinstance(sent, NewMessage):
         raise BadText("a message is neither a text nor a message", fix="send strings, or messages with a text")
     validation.validate_message(sent.text, role=sent.role, author=sent.author, client_id=sent.client_id)
@@ -178,71 +183,75 @@ def _cleaned(sent: NewMessage) -> _MaskedMessage:
 
 
 def _append(
-    ctx: WriteContext, session: Session, cleaned: Sequence[_MaskedMessage], taking: sessions.LockedSession
+    ctx: WriteContext, session: Session, masked: Sequence[_MaskedMessage], locked: sessions.LockedSession
 ) -> AppendReceipt:
-    known = taking.repeated()
+    known = locked.repeated()
     receipts: list[MessageReceipt] = []
-    fresh: dict[str, tuple[Message, str | None]] = {}
+    new: dict[str, tuple[Message, str | None]] = {}
     settled = True
-    for at, one in enumerate(cleaned):
-        hash_ = ctx.engines.keys.keyed_hash(one.role, one.sent.text) if one.sent.client_id else None
-        before = known.get(one.sent.client_id or "")
-        if before is None:
-            with validation.error_item(at):
-                message = _message(ctx, session, one, session.last + len(fresh) + 1)
-            fresh[message.id] = (message, hash_)
+    for index, item in enumerate(masked):
+        hash_ = ctx.engines.keys.keyed_hash(item.role, item.sent.text) if item.sent.client_id else None
+        repeated = known.get(item.sent.client_id or "")
+        if repeated is None:
+            with validation.error_item(index):
+                message = _message(ctx, session, item, session.last + len(new) + 1)
+            new[message.id] = (message, hash_)
             if message.client_id and hash_:
                 known[message.client_id] = (message, hash_)
             receipts.append(MessageReceipt(message.id, message.seq, new=True, masked=message.masked))
             settled = False
             continue
-        message, first_hash = before
+        message, first_hash = repeated
         if first_hash != hash_:
             error = KeyConflict(
-                f"the client id {one.sent.client_id!r} was used before in this session for another message",
+                f"the client id {item.sent.client_id!r} was used before in this session for another message",
                 fix="give every message a client id of its own; the same one only to send the same message again",
             )
-            error.item = at
+            error.item = index
             raise error
         settled = settled and message.episode is not None
         rewound = message.rewound_at is not None
         receipts.append(MessageReceipt(message.id, message.seq, new=False, masked=message.masked, rewound=rewound))
-    if fresh:
-        _store(ctx, session, list(fresh.values()))
+    if new:
+        _store(ctx, session, list(new.values()))
     return AppendReceipt(session.id, tuple(receipts), settled=settled)
 
 
-def _store(ctx: WriteContext, session: Session, fresh: Sequence[tuple[Message, str | None]]) -> None:
-    sessions.append(ctx.tx, session, fresh)
+def _store(ctx: WriteContext, session: Session, new: Sequence[tuple[Message, str | None]]) -> None:
+    sessions.append(ctx.tx, session, new)
     reopen(ctx, session)
-    ctx.touch(session.space, (message.id for message, _ in fresh))
+    ctx.touch(session.space, (message.id for message, _ in new))
     ctx.log(
         session.space,
         "append",
         (),
         session=session.id,
-        first=fresh[0][0].seq,
-        last=fresh[-1][0].seq,
-        said=ctx.engines.keys.keyed_hash(*(message.text for message, _ in fresh)),
+        first=new[0][0].seq,
+        last=new[-1][0].seq,
+        said=ctx.engines.keys.keyed_hash(*(message.text for message, _ in new)),
     )
-    # Looked at where a boundary may first be found, and whenever the size alone makes one: not at every message.
-    now_open = session.unsettled + len(fresh)
-    many = session.unsettled < _MANY <= now_open or now_open >= episode_boundaries.LIMITS.messages
-    due = ctx.tx.now if many else ctx.tx.now + _SILENCE
-    # Where something is unsettled, somebody has asked already; if that came to nothing, it is asked for now and then.
-    if many or not session.unsettled or session.last // _NOW_AND_THEN < fresh[-1][0].seq // _NOW_AND_THEN:
+    # A settle job runs at once when the first boundary may exist, and whenever the size alone makes one; not at every
+    # message.
+    unsettled = session.unsettled + len(new)
+    due_now = (
+        session.unsettled < _MIN_MESSAGES_FOR_BOUNDARY <= unsettled or unsettled >= episode_boundaries.LIMITS.messages
+    )
+    due = ctx.tx.now if due_now else ctx.tx.now + _SILENCE
+    # While messages are unsettled, a job is queued already. It is queued again at intervals, in case it was lost.
+    again = session.last // _MESSAGES_PER_SETTLE_JOB < new[-1][0].seq // _MESSAGES_PER_SETTLE_JOB
+    if due_now or not session.unsettled or again:
         jobs.enqueue(ctx.tx, space=session.space.id, kind=settle.SETTLE_JOB, subject=session.id, due=due)
 
 
-def _message(ctx: WriteContext, session: Session, one: _MaskedMessage, seq: int) -> Message:
+def _message(ctx: WriteContext, session: Session, masked: _MaskedMessage, seq: int) -> Message:
     return Message(
         id=new_id(),
         session=session.id,
         seq=seq,
-        role=one.role,
-        author=one.sent.author or (ctx.actor.principal if one.role == "user" else f"agent:{one.role}"),
-        text=one.text,
-        time=ctx.parse_time("time", one.sent.time) or ctx.tx.now,
-        client_id=one.sent.client_id,
-        masked=one.masked,
+        role=masked.role,
+        author=masked.sent.author or (ctx.actor.principal if masked.role == "user" else f"agent:{masked.role}"),
+        text=masked.text,
+        time=ctx.parse_time("time", masked.sent.time) or ctx.tx.now,
+        client_id=masked.sent.client_id,
+        masked=masked.masked,
     )

@@ -1,4 +1,4 @@
-"""Find a session for an append or a switch, or create it."""
+"""Finds the session of an append or a switch, locked for the transaction, or creates it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from commonbook.write.context import WriteContext
 
 
 class Context(NamedTuple):
-    """Where a session belongs, if it is new: its space, the session that it goes on from, its tags."""
+    """The properties of a session if it is new: its space, the session that it continues (parent), its tags."""
 
     space: str
     named: bool = False
+    """Whether the caller has named the space; if not, an existing session may be in another."""
     parent: str | None = None
     tags: tuple[str, ...] = ()
 
@@ -32,13 +33,13 @@ def reopen(ctx: WriteContext, session: Session) -> None:
 
 
 def find_or_create(
-    ctx: WriteContext, session_id: str, context: Context, taking: sessions.LockedSession | None = None
+    ctx: WriteContext, session_id: str, context: Context, locked: sessions.LockedSession | None = None
 ) -> Session:
-    """Return the session, made now if there is none; what was fixed when it was made does not change."""
-    session = ctx.locked_session(taking or sessions.LockedSession(ctx.tx, session_id))
+    """Return the session, created if it does not exist; the space and parent of an existing one cannot be changed."""
+    session = ctx.locked_session(locked or sessions.LockedSession(ctx.tx, session_id))
     if session is None:
         _require_new(ctx, session_id)
-        _require_no_circle(ctx.tx, session_id, context.parent)
+        _require_no_cycle(ctx.tx, session_id, context.parent)
         session = Session(
             id=session_id,
             space=ctx.space(context.space),
@@ -54,7 +55,7 @@ def find_or_create(
         return session
     if session.space.id not in ctx.writable:
         raise permissions.refusal(ctx.actor, session.space.name)
-    if context.named and not _is_called(ctx.tx, session.space, context.space):
+    if context.named and not _has_or_had_name(ctx.tx, session.space, context.space):
         raise Conflict(
             f"the session {session_id} is in the space {session.space.name}, not in {context.space}",
             fix=f"append to it in {session.space.name}, or use another session",
@@ -67,13 +68,13 @@ def find_or_create(
     return session
 
 
-def _is_called(tx: Reading, space: Space, name: str) -> bool:
-    """Tell whether a space has this name, or had it: an outbox that has not heard of the new one goes on."""
+def _has_or_had_name(tx: Reading, space: Space, name: str) -> bool:
+    """Tell whether a space has this name, or had it: a client's outbox may still use the name before a rename."""
     return space.name == name or chain.had_name(tx, space.id, name)
 
 
-def _require_no_circle(tx: Reading, session_id: str, parent: str | None) -> None:
-    """Refuse a parent that goes on from the session itself: it may have been named before it was there."""
+def _require_no_cycle(tx: Reading, session_id: str, parent: str | None) -> None:
+    """Refuse a parent that descends from the session itself: a session may name a parent that does not exist yet."""
     if parent is not None and sessions.descends_from(tx, parent, session_id):
         raise BadInput(
             f"the session {session_id} cannot go on from {parent}, which goes on from it", fix="name another parent"
@@ -81,17 +82,17 @@ def _require_no_circle(tx: Reading, session_id: str, parent: str | None) -> None
 
 
 def _require_new(ctx: WriteContext, session_id: str) -> None:
-    """Refuse a session that is there and may not be used; one that is there only now is looked at again."""
-    place = sessions.space_of(ctx.tx, session_id)
-    if place is None:
+    """Refuse a session that exists but may not be read; retry if another transaction has just created it."""
+    space_id = sessions.space_of(ctx.tx, session_id)
+    if space_id is None:
         return
-    if place in ctx.spaces and place not in ctx.readable:
+    if space_id in ctx.spaces and space_id not in ctx.readable:
         raise no_session(session_id)
     raise RetryTransaction
 
 
 def require_writable(ctx: WriteContext, session_id: str) -> Session:
-    """Return a session that the actor may write to, held for it; one that it may not even read is not found."""
+    """Return a session that the actor may write to, locked; a session that it may not read is not found."""
     ctx.lock_sessions(session_id)
     session = require(ctx.tx, ctx.readable, session_id)
     if session.space.id not in ctx.writable:

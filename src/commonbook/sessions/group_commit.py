@@ -1,11 +1,16 @@
-"""Callers that come while others are at it go together: one of them does it for all who wait.
+"""Group commit: concurrent appends of one process share a transaction; the first waiter of a batch is its leader.
 
-What each asks for is about one thing, its key, in one place, which only one may be at. A quick party is about any
-places, and waits for none of them: whoever finds its place taken is told to come later. Then it goes with those who
-wait for the same place, and for nothing else: whose own thing is taken waits for that by itself, behind those who want
-the same. So whatever is the matter with a place or with one thing in it, nobody waits for it who does not ask for it,
-and of those who do, one at a time asks the database. And nobody waits for others to come: whoever finds few at it goes
-at once.
+Each request concerns one key (a session) in one space. The leader runs the operation for its whole batch and hands each
+waiter its own result. No request waits for others to arrive: it starts at once if at most one other is running.
+
+A request passes through up to three queues:
+1. The quick queue mixes spaces and waits for no lock. A request whose space or session is locked is deferred.
+2. The queue of its space waits for the lock of that space, but for no session. A request whose session is locked is
+   deferred again.
+3. The queue of its session waits for every lock that it needs, one request at a time.
+
+So a locked space or session delays only the requests that need it, and of those, one at a time occupies a database
+connection.
 """
 
 from __future__ import annotations
@@ -21,300 +26,312 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 from commonbook.errors import Busy, CommonbookError, HomeError
 from commonbook.runtime.fork_safety import renewed_in_child
 
-Asked = TypeVar("Asked")
-Told = TypeVar("Told")
-Asked_contra = TypeVar("Asked_contra", contravariant=True)
-Told_co = TypeVar("Told_co", covariant=True)
-Failed = TypeVar("Failed", bound=CommonbookError)
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+Request_contra = TypeVar("Request_contra", contravariant=True)
+Response_co = TypeVar("Response_co", covariant=True)
+Error = TypeVar("Error", bound=CommonbookError)
 
-_QUICK: Final = ""
-_MOST: Final = 32
-_LARGEST: Final = 200
-_LONG: Final = 1.0
-"""After so many seconds nobody waits for a quick party any more: its connection may be stuck."""
-_CROWDED: Final = 1.0
-"""For so many seconds whoever asks for a place that was taken joins those who wait for it at once."""
-_MOST_CROWDED: Final = 10_000
+_QUICK_QUEUE: Final = ""
+_MAX_BATCH_REQUESTS: Final = 32
+_MAX_BATCH_SIZE: Final = 200
+_STUCK_SECONDS: Final = 1.0
+"""A quick batch that runs for longer is not waited for any more: its connection may be stuck."""
+_CONTENDED_SECONDS: Final = 1.0
+"""For so long after a space was found locked, requests for it skip the quick queue."""
+_MAX_CONTENDED_SPACES: Final = 10_000
 
 
 class Deferred:
-    """What somebody is told whose place is taken, or who cannot do it with the others: nothing was done for it."""
+    """The outcome of a request for which nothing was done, since it needs a locked row or failed with its batch."""
 
 
 DEFERRED: Final = Deferred()
 
 
 class RetryAlone(Exception):
-    """Nothing was done for anybody: each is to come later, by itself if need be."""
+    """Nothing was done for any request of the batch: each is to be tried in its next queue, in the end by itself."""
 
 
-class BatchOperation(Protocol[Asked_contra, Told_co]):
-    """Does what several ask for at once, and says what each is told; what is raised is told to all of them.
+class BatchOperation(Protocol[Request_contra, Response_co]):
+    """Runs several requests in one transaction and returns an outcome for each; an error that it raises is for all.
 
-    Who is `patient` waits for its place. Who is `alone` waits for whatever it needs, and is told something.
+    With `patient`, it waits for the lock of the space. With `alone`, it has one request, waits for every lock that it
+    needs, and does not defer it.
     """
 
     def __call__(
-        self, asked: Sequence[Asked_contra], /, *, patient: bool, alone: bool
-    ) -> Sequence[Told_co | Deferred | CommonbookError]:
-        """Do it."""
+        self, requests: Sequence[Request_contra], /, *, patient: bool, alone: bool
+    ) -> Sequence[Response_co | Deferred | CommonbookError]:
+        """Run the requests."""
 
 
-_Does: TypeAlias = Callable[[Sequence[Asked]], Sequence[Told | Deferred | CommonbookError]]
+_BatchCall: TypeAlias = Callable[[Sequence[Request]], Sequence[Response | Deferred | CommonbookError]]
 
 
 class GroupCommit:
-    """Where the callers of one process wait for each other."""
+    """Batches the concurrent requests of one process."""
 
     def __init__(self) -> None:
-        """Begin with nobody."""
+        """Begin with empty queues."""
         self.begin_anew()
         renewed_in_child(self)
 
     def begin_anew(self) -> None:
-        """Forget everybody: of all threads only the one that forked is here."""
+        """Empty the queues: in a forked child, only the thread that forked exists."""
         self._lock = threading.Lock()
         self._queues: dict[str, _Queue] = {}
-        self._crowded: dict[str, float] = {}
+        self._contended_until: dict[str, float] = {}
 
-    def go(self, place: str, asked: Asked, do: BatchOperation[Asked, Told], *, key: str, size: int = 1) -> Told:
-        """Do it, with others who wait; of those with the same `key`, one at a time.
+    def submit(
+        self, space: str, request: Request, operation: BatchOperation[Request, Response], *, key: str, size: int = 1
+    ) -> Response:
+        """Run a request, in a batch with others that wait; of requests with the same `key`, one at a time.
 
-        A party is limited in number, and in the `size` of all of them. Who is larger by itself goes alone, so that
-        nobody waits for it. So does the main thread: a signal may interrupt it, and nobody is to be interrupted with
-        it.
+        A batch is limited in the number of its requests and in the sum of their `size`. A request that is larger by
+        itself runs alone, so that no other waits for it. So does a request of the main thread: a signal may interrupt
+        that thread, and must not interrupt the requests of others.
         """
-        if size <= _LARGEST and threading.current_thread() is not threading.main_thread():
-            for queue, patient, alone in ((_QUICK, False, False), (place, True, False), (f"{place} {key}", True, True)):
-                if not patient and self._is_crowded(place):
+        if size <= _MAX_BATCH_SIZE and threading.current_thread() is not threading.main_thread():
+            queues = ((_QUICK_QUEUE, False, False), (space, True, False), (f"{space} {key}", True, True))
+            for queue, patient, alone in queues:
+                if not patient and self._is_contended(space):
                     continue
-                joined = self._join(queue, _Waiter(asked, key, size), partial(do, patient=patient, alone=alone))
-                if not isinstance(joined, Deferred):
-                    return joined
-                self._note_crowd(place)
-        (told,) = do((asked,), patient=True, alone=True)
-        if isinstance(told, CommonbookError):
-            raise told
-        if isinstance(told, Deferred):
-            raise TypeError("who is alone must be told something")
-        return told
+                waiter: _Waiter[Request, Response] = _Waiter(request, key, size)
+                outcome = self._join(queue, waiter, partial(operation, patient=patient, alone=alone))
+                if not isinstance(outcome, Deferred):
+                    return outcome
+                self._mark_contended(space)
+        (response,) = operation((request,), patient=True, alone=True)
+        if isinstance(response, CommonbookError):
+            raise response
+        if isinstance(response, Deferred):
+            raise TypeError("an operation that runs alone must return a result")
+        return response
 
-    def waiting(self, place: str = _QUICK) -> int:
-        """Return how many wait for a place, or to go with a quick party."""
+    def waiting(self, space: str = _QUICK_QUEUE) -> int:
+        """Return how many requests wait in the queue of a space, or in the quick queue."""
         with self._lock:
-            return len(self._queues[place].waiting) if place in self._queues else 0
+            return len(self._queues[space].waiting) if space in self._queues else 0
 
-    # --- places
+    # --- contended spaces
 
-    def _is_crowded(self, place: str) -> bool:
-        until = self._crowded.get(place)
+    def _is_contended(self, space: str) -> bool:
+        until = self._contended_until.get(space)
         return until is not None and time.monotonic() < until
 
-    def _note_crowd(self, place: str) -> None:
-        if len(self._crowded) >= _MOST_CROWDED:
-            self._crowded.clear()
-        self._crowded[place] = time.monotonic() + _CROWDED
+    def _mark_contended(self, space: str) -> None:
+        if len(self._contended_until) >= _MAX_CONTENDED_SPACES:
+            self._contended_until.clear()
+        self._contended_until[space] = time.monotonic() + _CONTENDED_SECONDS
 
-    # --- parties
+    # --- batches
 
-    def _join(self, name: str, seat: _Waiter[Asked, Told], do: _Does[Asked, Told]) -> Told | Deferred:
-        """Go at once if few are at it, else with those who wait."""
+    def _join(
+        self, name: str, waiter: _Waiter[Request, Response], operation: _BatchCall[Request, Response]
+    ) -> Response | Deferred:
+        """Start at once if the queue allows it; otherwise wait for a leader's outcome, or to become a leader."""
         try:
             with self._lock:
-                queue = self._queues.setdefault(name, _Queue(quick=name == _QUICK))
-                if queue.has_room():
-                    queue.let_go([seat])
+                queue = self._queues.setdefault(name, _Queue(quick=name == _QUICK_QUEUE))
+                if queue.can_start_now():
+                    queue.start([waiter])
                 else:
-                    queue.waiting.append(seat)
-            while not seat.party and not seat.wait(_LONG):
-                self._look_after(name)
-            if seat.party:
-                self._lead(name, seat, do)
+                    queue.waiting.append(waiter)
+            while not waiter.batch and not waiter.wait(_STUCK_SECONDS):
+                self._bypass_stuck_batches(name)
+            if waiter.batch:
+                self._run_batch(name, waiter, operation)
         except BaseException:
-            self._quit(name, seat)
+            self._abandon(name, waiter)
             raise
-        if isinstance(seat.outcome, BaseException):
-            raise seat.outcome
-        return seat.outcome
+        if isinstance(waiter.outcome, BaseException):
+            raise waiter.outcome
+        return waiter.outcome
 
-    def _lead(self, name: str, leader: _Waiter[Asked, Told], do: _Does[Asked, Told]) -> None:
-        """Do it for a party, let the next go, and tell each what came of it."""
-        party = leader.party
-        outcomes: Sequence[Told | Deferred | BaseException] = [_interrupted() for _ in party]
+    def _run_batch(
+        self, name: str, leader: _Waiter[Request, Response], operation: _BatchCall[Request, Response]
+    ) -> None:
+        """Run the operation for a batch, start the next batch, and hand each waiter its outcome."""
+        batch = leader.batch
+        outcomes: Sequence[Response | Deferred | BaseException] = [_interrupted() for _ in batch]
         began = time.monotonic()
-        dismissed: _Dismissed = _nobody
+        early_outcome: _EarlyOutcome = _keep_waiting
         try:
             leader.began = True
-            outcomes = do([seat.asked for seat in party])
+            outcomes = operation([waiter.request for waiter in batch])
         except RetryAlone:
-            outcomes = [DEFERRED] * len(party)
+            outcomes = [DEFERRED] * len(batch)
         except Busy as error:
-            # It concerns all of them; and whoever has waited for the same about as long does not wait for it again.
-            outcomes = one_error_each(error, len(party))
-            dismissed = partial(_too_late, error, (began + time.monotonic()) / 2)
+            # It concerns the whole batch. A waiter that has waited about as long for the same lock fails with it.
+            outcomes = error_for_each(error, len(batch))
+            early_outcome = partial(_fail_if_older, error, (began + time.monotonic()) / 2)
         except HomeError as error:
-            # It concerns all of them, and perhaps those who wait: each finds out for itself.
-            outcomes = one_error_each(error, len(party))
-            dismissed = _later
-        except Exception as error:  # noqa: BLE001 - raised by the one whom it concerns, who does it again alone
-            outcomes = [error] if len(party) == 1 else [DEFERRED] * len(party)
+            # It concerns the whole batch, and perhaps those who wait: each of them finds out by its own attempt.
+            outcomes = error_for_each(error, len(batch))
+            early_outcome = _defer
+        except Exception as error:  # noqa: BLE001 - raised in the thread that caused it, which tries again alone
+            outcomes = [error] if len(batch) == 1 else [DEFERRED] * len(batch)
         finally:
-            self._end(name, leader, outcomes, dismissed)
+            self._finish(name, leader, outcomes, early_outcome)
 
-    def _quit(self, name: str, seat: _Waiter[Any, Any]) -> None:
-        """Leave no gap where a thread is interrupted from outside, wherever that was: others count on it."""
+    def _abandon(self, name: str, waiter: _Waiter[Any, Any]) -> None:
+        """Withdraw a thread that was interrupted at any point, so that no other waits for it for ever."""
         with self._lock:
             queue = self._queues.get(name)
-            if queue is not None and seat in queue.waiting:
-                queue.waiting.remove(seat)
-        self._end(name, seat, [_interrupted() if seat.began else DEFERRED for _ in seat.party], _nobody)
+            if queue is not None and waiter in queue.waiting:
+                queue.waiting.remove(waiter)
+        self._finish(name, waiter, [_interrupted() if waiter.began else DEFERRED for _ in waiter.batch], _keep_waiting)
 
-    def _end(self, name: str, leader: _Waiter[Any, Any], outcomes: Sequence[object], dismissed: _Dismissed) -> None:
-        """Let the next go, and tell each of a party what came of it, unless that was done already."""
-        if leader.party and leader.next is None:
-            self._leave(name, leader, dismissed)
-        for seat in leader.next or ():
-            seat.call()
-        for seat, outcome in zip(leader.party, outcomes, strict=True):
-            if not seat.told:
-                seat.outcome = outcome
-                if seat is not leader:
-                    seat.call()
-                seat.told = True
+    def _finish(
+        self, name: str, leader: _Waiter[Any, Any], outcomes: Sequence[object], early_outcome: _EarlyOutcome
+    ) -> None:
+        """Start the next batch and hand each waiter of this one its outcome, unless that was done already."""
+        if leader.batch and leader.to_wake is None:
+            self._start_next(name, leader, early_outcome)
+        for waiter in leader.to_wake or ():
+            waiter.wake()
+        for waiter, outcome in zip(leader.batch, outcomes, strict=True):
+            if not waiter.answered:
+                waiter.outcome = outcome
+                if waiter is not leader:
+                    waiter.wake()
+                waiter.answered = True
 
-    def _leave(self, name: str, leader: _Waiter[Any, Any], dismissed: _Dismissed) -> None:
-        """Let a party go; of those who wait, tell some what they are told, and let the next of the others lead."""
+    def _start_next(self, name: str, leader: _Waiter[Any, Any], early_outcome: _EarlyOutcome) -> None:
+        """Remove a batch that has ended, give waiters their early outcomes, and start the next batch of the rest."""
         with self._lock:
             queue = self._queues[name]
-            queue.under_way.remove(leader)
-            called = leader.next = queue.dismiss(dismissed)
-            if party := queue.next_party():
-                called += party[:1]
-                queue.let_go(party)
-            if not queue.under_way:
+            queue.running.remove(leader)
+            to_wake = leader.to_wake = queue.remove_early(early_outcome)
+            if batch := queue.next_batch():
+                to_wake += batch[:1]
+                queue.start(batch)
+            if not queue.running:
                 del self._queues[name]
 
-    def _look_after(self, name: str) -> None:
-        """Let the next go where those who are at it have been so for too long to be waited for."""
+    def _bypass_stuck_batches(self, name: str) -> None:
+        """Start the next batch if all running ones have run for too long to be waited for."""
         with self._lock:
             queue = self._queues.get(name)
-            party = queue.next_party() if queue is not None and not queue.soon_done() else []
-            if queue is not None and party:
-                queue.let_go(party)
-        for seat in party[:1]:
-            seat.call()
+            batch = queue.next_batch() if queue is not None and not queue.responsive_leaders() else []
+            if queue is not None and batch:
+                queue.start(batch)
+        for leader in batch[:1]:
+            leader.wake()
 
 
-class _Waiter(Generic[Asked, Told]):
-    """Somebody who waits, until it is told something or is to lead a party."""
+class _Waiter(Generic[Request, Response]):
+    """A thread with a request, which waits until it gets an outcome or becomes the leader of a batch."""
 
-    def __init__(self, asked: Asked, key: str, size: int) -> None:
-        self.asked, self.key, self.size = asked, key, size
-        self.party: Sequence[_Waiter[Asked, Told]] = ()
-        self.outcome: Told | Deferred | BaseException = DEFERRED
-        self.since = time.monotonic()
-        self.went = 0.0
-        self.began = self.told = False
-        self.next: list[_Waiter[Any, Any]] | None = None
-        """Whom it has let go, if it led a party that has gone."""
-        self._called = threading.Lock()
-        self._called.acquire()
+    def __init__(self, request: Request, key: str, size: int) -> None:
+        self.request, self.key, self.size = request, key, size
+        self.batch: Sequence[_Waiter[Request, Response]] = ()
+        """The batch that it leads, itself first; empty if it leads none."""
+        self.outcome: Response | Deferred | BaseException = DEFERRED
+        self.joined_at = time.monotonic()
+        self.started_at = 0.0
+        self.began = self.answered = False
+        self.to_wake: list[_Waiter[Any, Any]] | None = None
+        """The waiters to wake when its batch has ended; None until then."""
+        self._wakeup = threading.Lock()
+        self._wakeup.acquire()
 
     def wait(self, seconds: float) -> bool:
-        return self._called.acquire(timeout=seconds)
+        return self._wakeup.acquire(timeout=seconds)
 
-    def call(self) -> None:
-        # Called a second time it goes on as well.
+    def wake(self) -> None:
+        # Waking it a second time is harmless.
         with suppress(RuntimeError):
-            self._called.release()
+            self._wakeup.release()
 
 
-_Dismissed: TypeAlias = Callable[[_Waiter[Any, Any]], Deferred | Busy | None]
-"""Says what somebody is told who waits behind what has failed; nothing to whoever goes on waiting."""
+_EarlyOutcome: TypeAlias = Callable[[_Waiter[Any, Any]], Deferred | Busy | None]
+"""Returns the outcome of a waiter whose request need not be tried after a failed batch; None if it goes on waiting."""
 
 
 class _Queue:
-    """Those who wait, and the leaders of the parties that are under way."""
+    """The waiters of one queue in order of arrival, and the leaders of its running batches."""
 
     def __init__(self, *, quick: bool) -> None:
         self._quick = quick
         self.waiting: deque[_Waiter[Any, Any]] = deque()
-        self.under_way: list[_Waiter[Any, Any]] = []
+        self.running: list[_Waiter[Any, Any]] = []
 
-    def has_room(self) -> bool:
-        """Tell whether another may go at once: where two come now and then, they do not wait for each other."""
-        sizes = [len(leader.party) for leader in self.soon_done()]
+    def can_start_now(self) -> bool:
+        """Tell whether a new request may start at once; two quick requests do not wait for each other."""
+        sizes = [len(leader.batch) for leader in self.responsive_leaders()]
         return not sizes or (self._quick and sizes == [1] and not self.waiting)
 
-    def soon_done(self) -> list[_Waiter[Any, Any]]:
-        """Return the leaders who are worth waiting for: a quick party that takes long is stuck, and nobody else is."""
+    def responsive_leaders(self) -> list[_Waiter[Any, Any]]:
+        """Return the leaders worth waiting for: a quick batch that takes long is stuck, a patient one never is."""
         if not self._quick:
-            return self.under_way
-        since = time.monotonic() - _LONG
-        return [leader for leader in self.under_way if leader.went > since]
+            return self.running
+        since = time.monotonic() - _STUCK_SECONDS
+        return [leader for leader in self.running if leader.started_at > since]
 
-    def let_go(self, party: list[_Waiter[Any, Any]]) -> None:
-        """Let the first of a party lead it."""
-        self.under_way.append(party[0])
-        party[0].went = time.monotonic()
-        party[0].party = party
+    def start(self, batch: list[_Waiter[Any, Any]]) -> None:
+        """Make the first waiter of a batch its leader."""
+        self.running.append(batch[0])
+        batch[0].started_at = time.monotonic()
+        batch[0].batch = batch
 
-    def dismiss(self, dismissed: _Dismissed) -> list[_Waiter[Any, Any]]:
-        """Take those off who are told something now, and return them."""
-        told = [(seat, outcome) for seat in self.waiting if (outcome := dismissed(seat)) is not None]
-        for seat, outcome in told:
-            seat.outcome = outcome
-            self.waiting.remove(seat)
-        return [seat for seat, _ in told]
+    def remove_early(self, early_outcome: _EarlyOutcome) -> list[_Waiter[Any, Any]]:
+        """Give waiters their early outcomes; remove these waiters and return them."""
+        outcomes = [(waiter, outcome) for waiter in self.waiting if (outcome := early_outcome(waiter)) is not None]
+        for waiter, outcome in outcomes:
+            waiter.outcome = outcome
+            self.waiting.remove(waiter)
+        return [waiter for waiter, _ in outcomes]
 
-    def next_party(self) -> list[_Waiter[Any, Any]]:
-        """Take those off who go together next, in the order in which they came."""
-        if self.soon_done() and len(self.waiting) > 1:
-            # The more go together the better: whoever is still at it lets them go.
+    def next_batch(self) -> list[_Waiter[Any, Any]]:
+        """Remove the waiters of the next batch, in order of arrival and one of each key, and return them."""
+        if self.responsive_leaders() and len(self.waiting) > 1:
+            # The larger the batch the better: the leader that is still running starts it.
             return []
-        party: list[_Waiter[Any, Any]] = []
+        batch: list[_Waiter[Any, Any]] = []
         keys: set[str] = set()
         size = 0
-        for seat in list(self.waiting):
-            if seat.key in keys:
+        for waiter in list(self.waiting):
+            if waiter.key in keys:
                 continue
-            size += seat.size
-            if party and (len(party) == _MOST or size > _LARGEST):
+            size += waiter.size
+            if batch and (len(batch) == _MAX_BATCH_REQUESTS or size > _MAX_BATCH_SIZE):
                 break
-            keys.add(seat.key)
-            party.append(seat)
-        for seat in party:
-            self.waiting.remove(seat)
-        return party
+            keys.add(waiter.key)
+            batch.append(waiter)
+        for waiter in batch:
+            self.waiting.remove(waiter)
+        return batch
 
 
-def _nobody(_: _Waiter[Any, Any]) -> None:
+def _keep_waiting(_: _Waiter[Any, Any]) -> None:
     return None
 
 
-def _later(_: _Waiter[Any, Any]) -> Deferred:
+def _defer(_: _Waiter[Any, Any]) -> Deferred:
     return DEFERRED
 
 
-def _too_late(error: Busy, since: float, seat: _Waiter[Any, Any]) -> Busy | None:
-    return _copied(error) if seat.since <= since else None
+def _fail_if_older(error: Busy, than: float, waiter: _Waiter[Any, Any]) -> Busy | None:
+    return _copy_error(error) if waiter.joined_at <= than else None
 
 
-def one_error_each(error: Failed, count: int) -> list[Failed]:
-    """Return an error for each of several threads to raise."""
-    return [error, *(_copied(error) for _ in range(count - 1))]
+def error_for_each(error: Error, count: int) -> list[Error]:
+    """Return an error object for each of several threads to raise."""
+    return [error, *(_copy_error(error) for _ in range(count - 1))]
 
 
-def _copied(error: Failed) -> Failed:
-    """Return an error for another thread to raise: each notes where it was raised."""
-    copied = type(error).__new__(type(error), *error.args)
-    copied.__dict__.update(error.__dict__)
-    copied.__cause__ = error
-    return copied
+def _copy_error(error: Error) -> Error:
+    """Return a copy of an error for another thread to raise: each copy gets its own traceback."""
+    copy = type(error).__new__(type(error), *error.args)
+    copy.__dict__.update(error.__dict__)
+    copy.__cause__ = error
+    return copy
 
 
 def _interrupted() -> Busy:
     return Busy(
-        "whoever wrote for several at once was interrupted, so this may have been made or not",
+        "the thread that wrote this batch was interrupted, so this may have been made or not",
         fix="send the same again with its key, or look whether it is there",
     )

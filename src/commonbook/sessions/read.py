@@ -1,4 +1,4 @@
-"""List sessions and read their messages."""
+"""Lists sessions and reads their messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def no_session(session_id: str) -> NotFound:
 
 
 def require(tx: Reading, allowed: SpaceScope, session_id: str) -> Session:
-    """Return a session that may be used; one that may not even be read is not found."""
+    """Return a session of these spaces, or raise `NotFound`."""
     session = sessions.find(tx, allowed, validation.validate_session_id(session_id))
     if session is None:
         raise no_session(session_id)
@@ -29,19 +29,19 @@ def require(tx: Reading, allowed: SpaceScope, session_id: str) -> Session:
 
 @retry_read
 def require_readable(engines: Engines, actor: Actor, session_id: str) -> None:
-    """Refuse a session that is not there, or that may not be read."""
+    """Refuse a session that does not exist or may not be read."""
     with engines.db.reading() as tx:
         require(tx, scope.readable(tx, actor), session_id)
 
 
 def list_messages(engines: Engines, actor: Actor, session_id: str, *, after: int, limit: int) -> MessagePage:
-    """Return messages of a session behind a number, in order."""
+    """Return the messages of a session after a sequence number, in order."""
     validation.require_page_limit(limit)
     with engines.db.reading() as tx:
         session = require(tx, scope.readable(tx, actor), session_id)
-        found = sessions.messages(tx, session, after=min(max(0, after), session.last), limit=limit + 1)
-    following = found[limit - 1].seq if len(found) > limit else None
-    return MessagePage(session, tuple(found[:limit]), following)
+        messages = sessions.messages(tx, session, after=min(max(0, after), session.last), limit=limit + 1)
+    following = messages[limit - 1].seq if len(messages) > limit else None
+    return MessagePage(session, tuple(messages[:limit]), following)
 
 
 def list_sessions(engines: Engines, actor: Actor, *, space: str | None, limit: int) -> tuple[Session, ...]:
@@ -53,7 +53,7 @@ def list_sessions(engines: Engines, actor: Actor, *, space: str | None, limit: i
 
 @retry_read
 def generation(engines: Engines, actor: Actor, session_id: str) -> int:
-    """Return the generation of a session, which its first message does not change."""
+    """Return the generation of a session: it grows by each switch and rewind; a new session has the first one."""
     with engines.db.reading() as tx:
-        found = sessions.find(tx, scope.readable(tx, actor), validation.validate_session_id(session_id))
-    return found.generation if found else sessions.FIRST_GENERATION
+        session = sessions.find(tx, scope.readable(tx, actor), validation.validate_session_id(session_id))
+    return session.generation if session else sessions.FIRST_GENERATION

@@ -1,4 +1,8 @@
-"""Settling: runs of messages become episodes, each in one transaction with the marks on its messages."""
+"""Settles sessions: each segment of messages becomes an episode, in one transaction with the marks on its messages.
+
+Boundaries are planned outside the transaction, since comparing topics is slow. The transaction checks that the plan
+still holds (optimistic concurrency), and is tried again with a new plan if it does not.
+"""
 
 from __future__ import annotations
 
@@ -24,22 +28,23 @@ from commonbook.write.transaction import write
 
 SETTLE_JOB: Final = "settle"
 
-_TRIES: Final = 5
+_MAX_ATTEMPTS: Final = 5
 
 
 class Plan(NamedTuple):
-    """Which runs become episodes, as decided outside the transaction; if all, of which messages that was decided."""
+    """The segments that become episodes, decided outside the transaction."""
 
-    runs: tuple[episode_boundaries.Segment, ...]
-    open: tuple[int, ...] | None
+    segments: tuple[episode_boundaries.Segment, ...]
+    open_seqs: tuple[int, ...] | None
+    """The `seq`s of all unsettled messages when the plan was made, if it is to cover them all."""
 
 
-class _Moved(Exception):
+class _PlanOutdated(Exception):
     """Messages came or went after the plan was made."""
 
 
 def settle(engines: Engines, actor: Actor, session_id: str, *, flush: bool, similarity: Similarity) -> SettleReport:
-    """Make episodes of what is decided; with `flush`, of everything that is open."""
+    """Make episodes of the decided segments; with `flush`, of all unsettled messages."""
 
     def operation(ctx: WriteContext, plan: Plan | None) -> SettleReport:
         session = sessions.find(ctx.tx, ctx.spaces, session_id)
@@ -47,8 +52,8 @@ def settle(engines: Engines, actor: Actor, session_id: str, *, flush: bool, simi
             raise permissions.refusal(actor, session.space.name)
         if session is None or plan is None:
             return SettleReport(session_id, (), 0)
-        made = make_episodes(ctx, session, plan)
-        return SettleReport(session_id, made, sessions.count_open(ctx.tx, session.space.id, session.id))
+        episodes = make_episodes(ctx, session, plan)
+        return SettleReport(session_id, episodes, sessions.count_open(ctx.tx, session.space.id, session.id))
 
     return with_plan(engines, actor, session_id, similarity, operation, flush=flush)
 
@@ -63,21 +68,21 @@ def with_plan(
     flush: bool,
     also: Sequence[str] = (),
 ) -> Result:
-    """Let a story happen with a plan that still holds then: boundaries are not looked for in the transaction.
+    """Run an operation with a plan that still holds in its transaction, where no boundaries are looked for.
 
-    `also` are other sessions that the story changes.
+    `also` are other sessions that the operation changes.
     """
 
-    def whole(ctx: WriteContext, plan: Plan | None, *, last: bool) -> Result:
+    def with_lock(ctx: WriteContext, plan: Plan | None, *, last: bool) -> Result:
         ctx.lock_sessions(session_id, *also)
-        return operation(ctx, _checked(ctx, session_id, plan, last=last))
+        return operation(ctx, _current_plan(ctx, session_id, plan, last=last))
 
-    for _ in range(_TRIES - 1):
+    for _ in range(_MAX_ATTEMPTS - 1):
         plan = _plan(engines, actor, session_id, similarity, flush=flush)
-        with suppress(_Moved):
-            return write(engines, actor, partial(whole, plan=plan, last=False))
+        with suppress(_PlanOutdated):
+            return write(engines, actor, partial(with_lock, plan=plan, last=False))
     return write(
-        engines, actor, partial(whole, plan=_plan(engines, actor, session_id, similarity, flush=flush), last=True)
+        engines, actor, partial(with_lock, plan=_plan(engines, actor, session_id, similarity, flush=flush), last=True)
     )
 
 
@@ -87,40 +92,41 @@ def _plan(engines: Engines, actor: Actor, session_id: str, similarity: Similarit
         session = sessions.find(tx, permissions.writable(tx, actor, spaces.get_all(tx)), session_id)
         if session is None:
             return None
-        found = sessions.unsettled(tx, session)
-    runs = episode_boundaries.segments(
-        _for_boundary(found), now=engines.clock.now(), similarity=similarity, flush=flush
+        unsettled = sessions.unsettled(tx, session)
+    segments = episode_boundaries.segments(
+        _boundary_inputs(unsettled), now=engines.clock.now(), similarity=similarity, flush=flush
     )
-    return Plan(tuple(runs), tuple(message.seq for message in found) if flush else None)
+    return Plan(tuple(segments), tuple(message.seq for message in unsettled) if flush else None)
 
 
-def _checked(ctx: WriteContext, session_id: str, plan: Plan | None, *, last: bool) -> Plan | None:
-    """Return the plan if it still holds; with others writing all the time, one that asks nobody about topics."""
+def _current_plan(ctx: WriteContext, session_id: str, plan: Plan | None, *, last: bool) -> Plan | None:
+    """Return the plan if it still holds; in the `last` attempt, else one made here, without comparing topics."""
     session = sessions.find(ctx.tx, ctx.writable, session_id)
-    if session is None or (plan is not None and plan.open is None):
+    if session is None or (plan is not None and plan.open_seqs is None):
         return plan
-    found = sessions.unsettled(ctx.tx, session)
-    open_now = tuple(message.seq for message in found)
-    if plan is not None and plan.open == open_now:
+    unsettled = sessions.unsettled(ctx.tx, session)
+    seqs_now = tuple(message.seq for message in unsettled)
+    if plan is not None and plan.open_seqs == seqs_now:
         return plan
     if not last:
-        raise _Moved
-    return Plan(tuple(episode_boundaries.segments(_for_boundary(found), now=ctx.tx.now, flush=True)), open_now)
+        raise _PlanOutdated
+    segments = episode_boundaries.segments(_boundary_inputs(unsettled), now=ctx.tx.now, flush=True)
+    return Plan(tuple(segments), seqs_now)
 
 
-def _for_boundary(found: Sequence[Message]) -> list[episode_boundaries.Message]:
-    return [episode_boundaries.Message(message.seq, message.role, message.time, message.text) for message in found]
+def _boundary_inputs(messages: Sequence[Message]) -> list[episode_boundaries.Message]:
+    return [episode_boundaries.Message(message.seq, message.role, message.time, message.text) for message in messages]
 
 
 def make_episodes(ctx: WriteContext, session: Session, plan: Plan) -> tuple[str, ...]:
-    """Make the episodes of a plan; what was settled or taken back meanwhile is left out."""
-    made = []
-    there = sessions.unsettled(ctx.tx, session)
-    for run in plan.runs:
-        messages = [message for message in there if run.first <= message.seq <= run.last]
+    """Make the episodes of a plan; messages that were settled or rewound meanwhile are left out."""
+    episodes = []
+    unsettled = sessions.unsettled(ctx.tx, session)
+    for segment in plan.segments:
+        messages = [message for message in unsettled if segment.first <= message.seq <= segment.last]
         if messages:
-            made.append(_episode(ctx, session, messages, run.reason))
-    return tuple(made)
+            episodes.append(_episode(ctx, session, messages, segment.reason))
+    return tuple(episodes)
 
 
 def _episode(ctx: WriteContext, session: Session, messages: Sequence[Message], reason: str) -> str:
@@ -134,15 +140,18 @@ def _episode(ctx: WriteContext, session: Session, messages: Sequence[Message], r
 
 
 def _memory(ctx: WriteContext, session: Session, messages: Sequence[Message]) -> Memory:
-    told = [transcript.TranscriptMessage(one.id, one.seq, one.author, one.role, one.time, one.text) for one in messages]
+    lines = [
+        transcript.TranscriptMessage(message.id, message.seq, message.author, message.role, message.time, message.text)
+        for message in messages
+    ]
     return new_memory(
         ctx,
         space=session.space,
         how="settle",
         kind="episode",
-        title=titles.title_from(next((one.text for one in messages if one.text.strip()), session.id)),
-        text=transcript.render(told),
+        title=titles.title_from(next((message.text for message in messages if message.text.strip()), session.id)),
+        text=transcript.render(lines),
         tags=session.tags,
-        occurred=min(one.time for one in messages),
+        occurred=min(message.time for message in messages),
         session=session.id,
     )

@@ -1,4 +1,4 @@
-"""Switch, rewind and close sessions."""
+"""Switches between sessions, rewinds and closes them; each is one transaction with the episodes that it settles."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REASONS: Final[tuple[str, ...]] = get_args(Reason)
 def switch(
     engines: Engines, actor: Actor, old: str, new: str, *, reason: str, context: Context, similarity: Similarity
 ) -> SettleReport:
-    """Settle what is open in the old session, under its own name, and begin or resume the new one, in one step."""
+    """Settle the unsettled messages of the old session and begin or resume the new one, in one transaction."""
     old, new = validation.validate_session_id(old), validation.validate_session_id(new)
     if reason not in REASONS:
         raise BadInput(f"{reason!r} is no reason to switch", fix=f"use one of {', '.join(REASONS)}")
@@ -36,23 +36,23 @@ def switch(
         raise BadInput("a session cannot be switched to itself", fix="name another session")
 
     def operation(ctx: WriteContext, plan: settle.Plan | None) -> SettleReport:
-        # One that was never heard of begins here, and ends: what was fetched for it in advance is void all the same.
-        before = find_or_create(ctx, old, context._replace(named=False))
-        made = settle.make_episodes(ctx, before, plan) if plan else ()
-        sessions.next_generation(ctx.tx, before)
+        # An unknown session is created and closed here, so that its new generation voids what was prefetched for it.
+        previous = find_or_create(ctx, old, context._replace(named=False))
+        episodes = settle.make_episodes(ctx, previous, plan) if plan else ()
+        sessions.next_generation(ctx.tx, previous)
         if reason != "branch":
-            sessions.close(ctx.tx, before, ctx.tx.now)
-        _switch_to(ctx, new, old, reason, _inherited(context, before))
-        ctx.log(before.space, "session.switch", (), session=old, to=new, reason=reason)
-        return SettleReport(old, made, sessions.count_open(ctx.tx, before.space.id, old))
+            sessions.close(ctx.tx, previous, ctx.tx.now)
+        _switch_to(ctx, new, old, reason, _inherit_context(context, previous))
+        ctx.log(previous.space, "session.switch", (), session=old, to=new, reason=reason)
+        return SettleReport(old, episodes, sessions.count_open(ctx.tx, previous.space.id, old))
 
     return settle.with_plan(engines, actor, old, similarity, operation, flush=True, also=(new,))
 
 
-def _inherited(context: Context, before: Session) -> Context:
-    """Return where a session belongs that follows another: to the same space and tags, unless others are named."""
-    space = context.space if context.named else before.space.name
-    return context._replace(space=space, tags=context.tags or before.tags)
+def _inherit_context(context: Context, previous: Session) -> Context:
+    """Return the context of a session that follows another: the same space and tags, unless others are named."""
+    space = context.space if context.named else previous.space.name
+    return context._replace(space=space, tags=context.tags or previous.tags)
 
 
 def _switch_to(ctx: WriteContext, new: str, old: str, reason: str, context: Context) -> None:
@@ -66,19 +66,19 @@ def _switch_to(ctx: WriteContext, new: str, old: str, reason: str, context: Cont
 
 
 def rewind(engines: Engines, actor: Actor, session_id: str, after: int | str) -> tuple[Message, ...]:
-    """Take back every message behind one, by its number or id: they leave recall and episodes, the log keeps them."""
+    """Rewind a session: remove all messages after one (its number or id) from recall and episodes, not from the log."""
     session_id = validation.validate_session_id(session_id)
 
     def operation(ctx: WriteContext, *, looked: bool) -> tuple[Message, ...]:
         session = require_writable(ctx, session_id)
-        taken = sessions.rewind(ctx.tx, session, after=_seq(ctx, session, after))
-        for episode in dict.fromkeys(message.episode for message in taken if message.episode):
-            gone = frozenset(message.id for message in taken if message.episode == episode)
-            _leave_episode(ctx, episode, gone, looked=looked)
+        rewound = sessions.rewind(ctx.tx, session, after=_seq(ctx, session, after))
+        for episode in dict.fromkeys(message.episode for message in rewound if message.episode):
+            removed = frozenset(message.id for message in rewound if message.episode == episode)
+            _remove_from_episode(ctx, episode, removed, looked=looked)
         sessions.next_generation(ctx.tx, session)
-        ctx.touch(session.space, (message.id for message in taken))
-        ctx.log(session.space, "session.rewind", (), session=session.id, seqs=[message.seq for message in taken])
-        return tuple(taken)
+        ctx.touch(session.space, (message.id for message in rewound))
+        ctx.log(session.space, "session.rewind", (), session=session.id, seqs=[message.seq for message in rewound])
+        return tuple(rewound)
 
     return scan.write_with_scan(engines, actor, operation)
 
@@ -90,18 +90,19 @@ def _seq(ctx: WriteContext, session: Session, after: int | str) -> int:
                 f"the session {session.id} has no message {after}", fix=f"give a number from 0 to {session.last}"
             )
         return after
-    said: object = after
-    named = [after] if isinstance(said, str) and validation.is_unicode(said) and "\0" not in said else []
-    found = sessions.get_many(ctx.tx, {session.space.id: session.space}, named).get(after)
-    if found is None or found[0].session != session.id:
+    message_id: object = after
+    is_valid = isinstance(message_id, str) and validation.is_unicode(message_id) and "\0" not in message_id
+    ids = [after] if is_valid else []
+    row = sessions.get_many(ctx.tx, {session.space.id: session.space}, ids).get(after)
+    if row is None or row[0].session != session.id:
         raise NotFound(
             f"the session {session.id} has no message {after}", fix="`commonbook session show` lists its messages"
         )
-    return found[0].seq
+    return row[0].seq
 
 
-def _leave_episode(ctx: WriteContext, episode: str, gone: frozenset[str], *, looked: bool) -> None:
-    """Take messages out of an episode by a new revision; an episode without messages goes."""
+def _remove_from_episode(ctx: WriteContext, episode: str, removed: frozenset[str], *, looked: bool) -> None:
+    """Remove messages from an episode by a new revision; an episode without messages is deleted."""
     ctx.lock([episode])
     memory = memories.find(ctx.tx, ctx.spaces, episode)
     if memory is None or memory.deleted is not None:
@@ -109,30 +110,30 @@ def _leave_episode(ctx: WriteContext, episode: str, gone: frozenset[str], *, loo
     try:
         memory = hand_edits.with_file_changes(ctx, memory, looked=looked)
     except FileInTheWay:
-        # A person is mending the file, and we do not write over it. Recall goes by the log, whatever the file says.
+        # A person is editing the file, which is not overwritten. Recall goes by the stored messages all the same.
         ctx.touch(memory.space, [memory.id])
         return
-    told = transcript.parse(memory.text)
-    kept = [message for message in told.messages if message.id not in gone]
-    if len(kept) == len(told.messages):
+    parsed = transcript.parse(memory.text)
+    remaining = [message for message in parsed.messages if message.id not in removed]
+    if len(remaining) == len(parsed.messages):
         return
-    if kept:
-        said = memory._replace(text=transcript.render(kept, introduction=told.introduction))
-        revise.store_revision(ctx, memory, said, ["text"], how="rewind")
+    if remaining:
+        revised = memory._replace(text=transcript.render(remaining, introduction=parsed.introduction))
+        revise.store_revision(ctx, memory, revised, ["text"], how="rewind")
     else:
         revise.delete(ctx, memory, how="rewind")
 
 
 def close(engines: Engines, actor: Actor, session_id: str, *, similarity: Similarity) -> SettleReport:
-    """Settle what is open, and close the session; a later append opens it again."""
+    """Settle the unsettled messages of a session and close it; a later append opens it again."""
 
     def operation(ctx: WriteContext, plan: settle.Plan | None) -> SettleReport:
         session = require_writable(ctx, session_id)
-        made = settle.make_episodes(ctx, session, plan) if plan else ()
+        episodes = settle.make_episodes(ctx, session, plan) if plan else ()
         if session.closed is None:
             sessions.close(ctx.tx, session, ctx.tx.now)
             ctx.log(session.space, "session.close", (), session=session.id)
-        return SettleReport(session.id, made, sessions.count_open(ctx.tx, session.space.id, session.id))
+        return SettleReport(session.id, episodes, sessions.count_open(ctx.tx, session.space.id, session.id))
 
     return settle.with_plan(
         engines, actor, validation.validate_session_id(session_id), similarity, operation, flush=True

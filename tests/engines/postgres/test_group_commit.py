@@ -83,11 +83,11 @@ def gathered(monkeypatch: pytest.MonkeyPatch, books: Mapping[str, Book]) -> Call
     """Return a function that appends a message to each of these sessions in one batch, each by its own book."""
     requests: list[Any] = []
 
-    def go(_together: GroupCommit, _place: str, request: object, _do: object, **_named: object) -> None:
+    def submit(_group_commit: GroupCommit, _space: str, request: object, _operation: object, **_named: object) -> None:
         requests.append(request)
 
     with monkeypatch.context() as patched:
-        patched.setattr(GroupCommit, "go", go)
+        patched.setattr(GroupCommit, "submit", submit)
         for name, book in books.items():
             book.append(name, ["It rains."])
     return partial(book._appender._append_all, requests, alone=False)
@@ -231,9 +231,9 @@ def test_whose_right_is_taken_while_it_writes_is_refused_and_the_others_are_stor
     first = threading.Lock()
     append = Appender._append
 
-    def revoking(self, ctx, parcel, taking=None):
-        answer = append(self, ctx, parcel, taking)
-        if parcel.actor.principal == "agent:ada" and first.acquire(blocking=False):
+    def revoking(self, ctx, request, locked=None):
+        answer = append(self, ctx, request, locked)
+        if request.actor.principal == "agent:ada" and first.acquire(blocking=False):
             with ThreadPoolExecutor(1) as pool, commonbook.open(address) as other:
                 if how == "grant":
                     pool.submit(other.revoke, "agent:ada", "room").result(60)
