@@ -32,7 +32,7 @@ SAID = [
 
 
 class ToBook:
-    """The way to a book in the same process, as a server would take messages for it."""
+    """A transport to a book in the same process, in place of a server."""
 
     def __init__(self, book: Book) -> None:
         self._book = book
@@ -42,10 +42,10 @@ class ToBook:
     ) -> Mapping[str, object]:
         sent = [NewMessage(one.text, one.role, one.author, one.time, one.client_id) for one in messages]
         try:
-            told = self._book.append(session, sent, space=context.space, parent=context.parent, tags=context.tags)
+            receipt = self._book.append(session, sent, space=context.space, parent=context.parent, tags=context.tags)
         except KeyConflict as error:
             raise Refused(error.message, client_ids=[sent[error.item or 0].client_id or ""]) from error
-        return dict(zip([one.client_id for one in messages], told.messages, strict=True))
+        return dict(zip([one.client_id for one in messages], receipt.messages, strict=True))
 
 
 @pytest.fixture
@@ -80,10 +80,10 @@ def test_what_is_appended_is_on_the_disk_of_the_home_without_secrets_or_recalled
     server.be(down=True)
     here = opening(Loopback(server), background=False)
     assert [one.masked for one in here.append("s", [OutboxMessage(text) for text in SAID]).messages] == [1, 1, 0]
-    said = on_disk(home)
-    assert b"the password=[masked:" in said
+    content = on_disk(home)
+    assert b"the password=[masked:" in content
     for gone in (SECRET, "my diary", "walrus"):
-        assert gone.encode() not in said
+        assert gone.encode() not in content
     assert os.stat(home / ".commonbook" / "outbox.db").st_mode & 0o777 == 0o600
 
 

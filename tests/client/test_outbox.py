@@ -1,4 +1,4 @@
-"""The client's outbox: what was appended arrives once and in order, or is shown.
+"""The client's outbox: every appended message arrives once and in order, or is listed as refused.
 
 COMMONBOOK_KILLS     how many rounds of 4 killed processes (3; the full setting is 50)
 COMMONBOOK_SEED      what the random moments follow from (another one in every run; a failure prints it)
@@ -94,11 +94,11 @@ def opening(folder: Path, server: Server) -> Iterator[Opening]:
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sender, "_FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(sender, "_LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr(sender, "_FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(sender, "_MAX_PAUSE_SECONDS", 0.1)
 
 
-def said(*texts: str) -> list[OutboxMessage]:
+def outbox_messages(*texts: str) -> list[OutboxMessage]:
     return [OutboxMessage(text) for text in texts]
 
 
@@ -112,7 +112,7 @@ def numbers(start: int, end: int) -> list[str]:
 def test_an_append_is_kept_while_the_server_is_down_and_sent_by_whoever_comes_next(opening, server):
     server.be(down=True)
     first = opening()
-    receipt = first.append("a", said("one", "two"))
+    receipt = first.append("a", outbox_messages("one", "two"))
     assert receipt.durable
     assert not receipt.sent
     assert [one.new for one in receipt.messages] == [True, True]
@@ -127,21 +127,21 @@ def test_an_append_is_kept_while_the_server_is_down_and_sent_by_whoever_comes_ne
 
 def test_an_append_may_wait_a_moment_for_the_server(opening, server):
     here = opening()
-    assert here.append("a", said("one"), wait=DEADLINE).sent
+    assert here.append("a", outbox_messages("one"), wait=DEADLINE).sent
     server.be(down=True)
     begun = time.monotonic()
-    assert not here.append("a", said("two"), wait=0.2).sent
+    assert not here.append("a", outbox_messages("two"), wait=0.2).sent
     assert time.monotonic() - begun < DEADLINE / 2
     server.be(refuse=["three"])
-    assert not here.append("b", said("three"), wait=DEADLINE).sent
+    assert not here.append("b", outbox_messages("three"), wait=DEADLINE).sent
 
 
 def test_an_append_is_sent_at_once_by_a_thread_that_had_nothing_to_do(opening, server, monkeypatch):
-    monkeypatch.setattr(sender, "_LOOK_AGAIN", 10 * DEADLINE)
+    monkeypatch.setattr(sender, "_MAX_IDLE_SECONDS", 10 * DEADLINE)
     here = opening()
     for number in range(5):
         time.sleep(0.02)
-        here.append("a", said(str(number)))
+        here.append("a", outbox_messages(str(number)))
         end = time.monotonic() + DEADLINE
         while here.counts().waiting and time.monotonic() < end:
             time.sleep(0.001)
@@ -151,13 +151,13 @@ def test_an_append_is_sent_at_once_by_a_thread_that_had_nothing_to_do(opening, s
 def test_without_a_thread_nothing_is_sent_until_somebody_waits(opening, server):
     threads = set(threading.enumerate())
     here = opening(background=False)
-    here.append("a", said("one"))
+    here.append("a", outbox_messages("one"))
     assert set(threading.enumerate()) <= threads
     assert [one.entry.text for one in here.pending()] == ["one"]
     assert server.asked() == []
-    assert here.append("a", said("two"), wait=DEADLINE).sent
+    assert here.append("a", outbox_messages("two"), wait=DEADLINE).sent
     assert server.texts() == ["one", "two"]
-    here.append("b", said("three"))
+    here.append("b", outbox_messages("three"))
     assert here.flush(DEADLINE)
     assert server.texts("b") == ["three"]
 
@@ -165,11 +165,11 @@ def test_without_a_thread_nothing_is_sent_until_somebody_waits(opening, server):
 def test_many_messages_go_in_batches_and_in_order(opening, server):
     here = opening()
     for start in range(0, 250, 50):
-        here.append("a", said(*numbers(start, start + 50)))
-    here.append("b", said("x" * 700_000, "y" * 700_000, "z"))
+        here.append("a", outbox_messages(*numbers(start, start + 50)))
+    here.append("b", outbox_messages("x" * 700_000, "y" * 700_000, "z"))
     server.be(down=True)
-    here.append("c", said("1"), space="team/x", tags=["t"])
-    here.append("c", said("2"), space="team/x", tags=["t"], parent="b")
+    here.append("c", outbox_messages("1"), space="team/x", tags=["t"])
+    here.append("c", outbox_messages("2"), space="team/x", tags=["t"], parent="b")
     server.be()
     assert here.flush(DEADLINE)
     assert server.texts("a") == numbers(0, 250)
@@ -190,8 +190,8 @@ def test_a_lost_answer_does_not_store_a_message_twice(opening, server):
             raise Unreachable("the answer was lost")
 
     here = opening(transport=Loopback(server, after=after))
-    here.append("a", said("one", "two"))
-    here.append("a", said("three"))
+    here.append("a", outbox_messages("one", "two"))
+    here.append("a", outbox_messages("three"))
     assert here.flush(DEADLINE)
     assert server.texts() == ["one", "two", "three"]
     assert len(server.asked()) >= 4
@@ -201,9 +201,9 @@ def test_sessions_do_not_wait_for_each_other(opening, server):
     go_on = threading.Event()
     here = opening(transport=Loopback(server, before=lambda session: session == "slow" and go_on.wait(DEADLINE)))
     try:
-        here.append("slow", said("one"))
-        assert here.append("quick", said("two"), wait=DEADLINE).sent
-        assert here.append("quick", said("three"), wait=DEADLINE).sent
+        here.append("slow", outbox_messages("one"))
+        assert here.append("quick", outbox_messages("two"), wait=DEADLINE).sent
+        assert here.append("quick", outbox_messages("three"), wait=DEADLINE).sent
         assert server.stored() == [("quick", "two"), ("quick", "three")]
     finally:
         go_on.set()
@@ -225,7 +225,7 @@ def test_only_one_sender_at_a_time_is_at_work_for_a_session(opening, server):
 
     clients = [opening(transport=Loopback(server, before=before, after=after)) for _ in range(2)]
     for number in range(40):
-        clients[number % 2].append(f"s{number % 3}", said(str(number)))
+        clients[number % 2].append(f"s{number % 3}", outbox_messages(str(number)))
     assert all(one.flush(DEADLINE) for one in clients)
     for session in range(3):
         assert server.texts(f"s{session}") == [str(n) for n in range(40) if n % 3 == session]
@@ -296,17 +296,17 @@ def _kill_at_random(children: dict[str, subprocess.Popen[bytes]], dice: random.R
         assert child.stdout
         lines[who] += child.stdout.readlines()
         assert child.wait(DEADLINE) == -signal.SIGKILL
-    return {who: [json.loads(line) for line in told if line.endswith(b"\n")] for who, told in lines.items()}
+    return {who: [json.loads(line) for line in output if line.endswith(b"\n")] for who, output in lines.items()}
 
 
 @pytest.mark.parametrize(("point", "there"), [("before", []), ("after", ["one", "two"])])
 def test_a_crash_around_the_servers_answer_neither_loses_nor_doubles(folder, server, opening, started, point, there):
-    opening(background=False).append("a", said("one", "two"))
+    opening(background=False).append("a", outbox_messages("one", "two"))
     assert started("send", folder, point, "SIGKILL").wait(DEADLINE) == -signal.SIGKILL
     assert server.texts() == there
     here = opening(background=False)
     assert here.counts() == OutboxCounts(2, 0)
-    here.append("a", said("three"))
+    here.append("a", outbox_messages("three"))
     assert here.flush(DEADLINE)
     assert server.texts() == ["one", "two", "three"]
 
@@ -314,14 +314,14 @@ def test_a_crash_around_the_servers_answer_neither_loses_nor_doubles(folder, ser
 @pytest.mark.parametrize("point", ["before", "after"])
 def test_a_sender_that_was_stopped_for_longer_than_its_lease_changes_nothing(folder, server, opening, started, point):
     here = opening(background=False, answer_seconds=0.2)
-    here.append("a", said("one", "two"))
+    here.append("a", outbox_messages("one", "two"))
     child = started("send", folder, point, "SIGSTOP")
     crashing.wait_until_stopped(child)
-    here.append("a", said("three"))
+    here.append("a", outbox_messages("three"))
     assert here.flush(DEADLINE), "nobody took over"
     assert server.texts() == ["one", "two", "three"]
     server.be(refuse=["four"])
-    here.append("a", said("four", "five"))
+    here.append("a", outbox_messages("four", "five"))
     assert here.flush(DEADLINE)
     child.send_signal(signal.SIGCONT)
     assert crashing.finish(child) == [True]
@@ -426,7 +426,7 @@ def test_on_a_full_disk_an_append_is_refused_whole_and_nothing_before_it_is_lost
 def test_a_refused_message_steps_aside_with_the_reason_and_its_session_goes_on(opening, server, unnamed):
     server.be(refuse=["bad"], unnamed=unnamed)
     here = opening()
-    here.append("a", said("one", "bad two", "three", "bad four", "five"))
+    here.append("a", outbox_messages("one", "bad two", "three", "bad four", "five"))
     assert here.flush(DEADLINE)
     assert server.texts() == ["one", "three", "five"]
     assert here.counts() == OutboxCounts(0, 2)
@@ -439,7 +439,7 @@ def test_a_refused_message_steps_aside_with_the_reason_and_its_session_goes_on(o
     assert here.pending() == ()
     first, second = (one.id for one in here.refused())
     server.be()
-    here.append("a", said("six"))
+    here.append("a", outbox_messages("six"))
     here.retry([first])
     assert here.flush(DEADLINE)
     assert sorted(server.texts()) == ["bad two", "five", "one", "six", "three"]
@@ -450,7 +450,7 @@ def test_a_refused_message_steps_aside_with_the_reason_and_its_session_goes_on(o
 def test_only_what_was_set_aside_can_be_tried_again_or_thrown_away(opening, server):
     server.be(down=True)
     here = opening(background=False)
-    (kept,) = here.append("a", said("one")).messages
+    (kept,) = here.append("a", outbox_messages("one")).messages
     for verb in (here.retry, here.discard):
         with pytest.raises(NotFound):
             verb([kept.id])
@@ -460,10 +460,10 @@ def test_only_what_was_set_aside_can_be_tried_again_or_thrown_away(opening, serv
 
 
 def test_a_message_on_which_the_server_always_fails_steps_aside_in_the_end(opening, server, monkeypatch):
-    monkeypatch.setattr(sender, "MOST_FAILURES", 3)
+    monkeypatch.setattr(sender, "MAX_FAILURES", 3)
     server.be(fail=["poison"])
     here = opening(background=False)
-    here.append("a", said("one", "poison", "two"))
+    here.append("a", outbox_messages("one", "poison", "two"))
     assert here.flush(DEADLINE)
     assert server.texts() == ["one", "two"]
     (aside,) = here.refused()
@@ -474,9 +474,9 @@ def test_a_message_on_which_the_server_always_fails_steps_aside_in_the_end(openi
 
 @pytest.mark.slow
 def test_a_server_that_is_down_or_busy_sets_nothing_aside_however_often(opening, server, monkeypatch):
-    monkeypatch.setattr(sender, "MOST_FAILURES", 2)
+    monkeypatch.setattr(sender, "MAX_FAILURES", 2)
     here = opening(background=False)
-    here.append("a", said("one"))
+    here.append("a", outbox_messages("one"))
     server.be(down=True)
     assert not here.flush(0.5)
     (waits,) = here.pending()
@@ -490,10 +490,10 @@ def test_a_server_that_is_down_or_busy_sets_nothing_aside_however_often(opening,
 
 
 def test_a_flush_does_not_wait_for_a_pause_of_our_own_to_end(opening, server, monkeypatch):
-    monkeypatch.setattr(sender, "_FIRST_PAUSE", 10_000.0)
-    monkeypatch.setattr(sender, "_LONGEST_PAUSE", 10_000.0)
+    monkeypatch.setattr(sender, "_FIRST_PAUSE_SECONDS", 10_000.0)
+    monkeypatch.setattr(sender, "_MAX_PAUSE_SECONDS", 10_000.0)
     here = opening(background=False)
-    here.append("a", said("one"))
+    here.append("a", outbox_messages("one"))
     server.be(down=True)
     assert not here.flush(0.2)
     server.be()
@@ -503,7 +503,7 @@ def test_a_flush_does_not_wait_for_a_pause_of_our_own_to_end(opening, server, mo
 def test_a_server_that_asks_for_a_pause_gets_it(opening, server):
     clock = HandClock()
     here = opening(background=False, clock=clock)
-    here.append("a", said("one"))
+    here.append("a", outbox_messages("one"))
     server.be(busy=900)
     assert not here.flush(0.2)
     server.be()
@@ -514,7 +514,7 @@ def test_a_server_that_asks_for_a_pause_gets_it(opening, server):
 
 
 def test_a_server_that_takes_only_some_gets_the_rest_again(opening, server, monkeypatch):
-    monkeypatch.setattr(sender, "MOST_FAILURES", 2)
+    monkeypatch.setattr(sender, "MAX_FAILURES", 2)
 
     class Forgetful(Loopback):
         def append(self, session, messages, *, context, timeout):
@@ -522,7 +522,7 @@ def test_a_server_that_takes_only_some_gets_the_rest_again(opening, server, monk
             return {} if messages[0].text == "three" else answer
 
     here = opening(background=False, transport=Forgetful(server))
-    here.append("a", said("one", "two", "three", "four"))
+    here.append("a", outbox_messages("one", "two", "three", "four"))
     assert here.flush(DEADLINE)
     assert server.texts() == ["one", "two", "three", "four"]
     assert [one.entry.text for one in here.refused()] == ["three"]
@@ -536,7 +536,7 @@ def test_a_transport_with_a_mistake_in_it_is_loud_and_loses_nothing(opening, ser
             raise mistakes.pop()
 
     here = opening(background=False, transport=Loopback(server, before=before))
-    here.append("a", said("one"))
+    here.append("a", outbox_messages("one"))
     for kind in (KeyboardInterrupt, ValueError):
         with pytest.raises(kind):
             here.flush(DEADLINE)
@@ -554,7 +554,7 @@ def test_a_thread_that_dies_of_a_mistake_is_followed_by_another(opening, server)
             raise mistakes.pop()
 
     here = opening(transport=Loopback(server, before=before), senders=1)
-    assert here.append("a", said("one"), wait=DEADLINE).sent
+    assert here.append("a", outbox_messages("one"), wait=DEADLINE).sent
 
 
 # --- leases and clocks
@@ -592,12 +592,12 @@ def test_who_has_lost_the_lease_can_change_nothing(box, clock):
     assert second is not None
     assert list(second.entries) == list(first.entries)
     everything = box.held("waiting", limit=10)
-    for verdict in (
+    for outcome in (
         DeliveryOutcome(sent=tuple(first.entries)),
         DeliveryOutcome(refused=dict.fromkeys(first.entries, "no")),
         DeliveryOutcome(reason="later", pause=100, failed=True, alone=True),
     ):
-        assert not box.settle(first, verdict)
+        assert not box.settle(first, outcome)
     assert box.held("waiting", limit=10) == everything
     assert take(box) is None
     assert box.settle(second, DeliveryOutcome(sent=tuple(second.entries)))
@@ -612,9 +612,9 @@ def test_who_has_lost_the_lease_can_change_nothing(box, clock):
 
 def test_a_lease_that_ended_but_that_nobody_took_is_still_good(box, clock):
     put(box, "a", "one")
-    parcel = take(box)
+    batch = take(box)
     clock.ahead += timedelta(seconds=61)
-    assert box.settle(parcel, DeliveryOutcome(sent=tuple(parcel.entries)))
+    assert box.settle(batch, DeliveryOutcome(sent=tuple(batch.entries)))
     assert box.counts() == OutboxCounts(0, 0)
 
 
@@ -622,8 +622,8 @@ def test_a_lease_that_ended_but_that_nobody_took_is_still_good(box, clock):
 def test_a_clock_that_jumps_back_holds_nothing_up(box, clock, back):
     clock.ahead = timedelta(days=1)
     put(box, "paused", "one")
-    parcel = take(box)
-    assert box.settle(parcel, DeliveryOutcome(reason="down", pause=60))
+    batch = take(box)
+    assert box.settle(batch, DeliveryOutcome(reason="down", pause=60))
     put(box, "leased", "two")
     assert take(box)
     put(box, "new", "three")
@@ -640,7 +640,7 @@ def test_a_clock_that_jumps_keeps_the_order_of_a_session(opening, server):
     here = opening(clock=clock, background=False)
     for number, ahead in enumerate([0, -1000, 500, -100_000]):
         clock.ahead = timedelta(seconds=ahead)
-        here.append("a", said(str(number)))
+        here.append("a", outbox_messages(str(number)))
         here.flush(0.02)
     server.be()
     assert here.flush(DEADLINE)
@@ -650,14 +650,14 @@ def test_a_clock_that_jumps_keeps_the_order_of_a_session(opening, server):
 def test_tries_in_a_row_are_counted_until_one_succeeds(box, clock):
     put(box, "a", "one", "two")
     for tries in range(3):
-        parcel = take(box)
-        assert parcel.tries == tries
+        batch = take(box)
+        assert batch.tries == tries
         assert take(box) is None
-        box.settle(parcel, DeliveryOutcome(reason="down", pause=10))
+        box.settle(batch, DeliveryOutcome(reason="down", pause=10))
         assert take(box) is None
         clock.ahead += timedelta(seconds=11)
-    parcel = take(box)
-    box.settle(parcel, DeliveryOutcome(sent=tuple(parcel.entries)[:1]))
+    batch = take(box)
+    box.settle(batch, DeliveryOutcome(sent=tuple(batch.entries)[:1]))
     assert take(box).tries == 0
 
 
@@ -668,39 +668,39 @@ def test_the_session_that_waited_longest_is_taken_first(box, clock):
     order = []
     for _ in range(6):
         clock.ahead += timedelta(seconds=1)
-        parcel = box.take(new_id(), lease=60, most=1, most_bytes=1000)
-        order.append(parcel.session)
-        box.settle(parcel, DeliveryOutcome(sent=tuple(parcel.entries)))
+        batch = box.take(new_id(), lease=60, most=1, most_bytes=1000)
+        order.append(batch.session)
+        box.settle(batch, DeliveryOutcome(sent=tuple(batch.entries)))
     assert order == ["c", "a", "b", "c", "a", "b"]
 
 
-def parcel_of(*ids: str, tries: int = 0, failures: int = 0) -> OutboxBatch:
+def batch_of(*ids: str, tries: int = 0, failures: int = 0) -> OutboxBatch:
     entries = {number: OutboxEntry(id_, "user", None, "text", datetime.now(UTC)) for number, id_ in enumerate(ids)}
     return OutboxBatch("a", "token", SessionContext(), entries, tries, failures)
 
 
 def test_pauses_grow_with_jitter_up_to_a_cap(monkeypatch):
     monkeypatch.undo()
-    pauses = [sender.outcome_of(parcel_of("x", tries=n), Unreachable("down"), share=1.0).pause for n in range(40)]
+    pauses = [sender.outcome_of(batch_of("x", tries=n), Unreachable("down"), share=1.0).pause for n in range(40)]
     assert pauses[:4] == [0.25, 0.5, 1.0, 2.0]
     assert pauses[-1] == max(pauses) == 60.0
-    assert sender.outcome_of(parcel_of("x"), Unreachable("down"), share=0.0).pause == 0.125
+    assert sender.outcome_of(batch_of("x"), Unreachable("down"), share=0.0).pause == 0.125
 
 
 @pytest.mark.parametrize(
-    ("asked", "given"), [(5.0, 5.0), (0.0, 0.25), (-1.0, 0.25), (float("nan"), 0.25), (float("inf"), 3600.0)]
+    ("retry_after", "pause"), [(5.0, 5.0), (0.0, 0.25), (-1.0, 0.25), (float("nan"), 0.25), (float("inf"), 3600.0)]
 )
-def test_a_pause_that_the_server_asks_for_is_given_within_reason(monkeypatch, asked, given):
+def test_a_pause_that_the_server_asks_for_is_given_within_reason(monkeypatch, retry_after, pause):
     monkeypatch.undo()
-    verdict = sender.outcome_of(parcel_of("x"), ServerBusy("later", retry_after=asked), share=1.0)
-    assert verdict == DeliveryOutcome(reason="later", pause=given, asked=True)
+    outcome = sender.outcome_of(batch_of("x"), ServerBusy("later", retry_after=retry_after), share=1.0)
+    assert outcome == DeliveryOutcome(reason="later", pause=pause, asked=True)
 
 
 def test_a_refusal_that_names_nobody_here_is_looked_into():
     refusal = Refused("no", client_ids=["other"])
-    assert sender.outcome_of(parcel_of("x", "y"), refusal, share=0.5) == DeliveryOutcome(reason="no", alone=True)
-    assert sender.outcome_of(parcel_of("x"), refusal, share=0.5).refused == {0: "no"}
-    failed = sender.outcome_of(parcel_of("x", "y", failures=10_000), ServerFailed("oh"), share=0.5)
+    assert sender.outcome_of(batch_of("x", "y"), refusal, share=0.5) == DeliveryOutcome(reason="no", alone=True)
+    assert sender.outcome_of(batch_of("x"), refusal, share=0.5).refused == {0: "no"}
+    failed = sender.outcome_of(batch_of("x", "y", failures=10_000), ServerFailed("oh"), share=0.5)
     assert failed.alone
     assert not failed.refused
 
@@ -737,14 +737,14 @@ ODD = [
 
 def test_odd_texts_arrive_as_given(opening, server):
     here = opening()
-    here.append("séance👋", said(*ODD))
+    here.append("séance👋", outbox_messages(*ODD))
     assert here.flush(DEADLINE)
     assert server.texts("séance👋") == ODD
 
 
 def test_ten_thousand_messages_in_one_call_are_kept_whole(opening, server):
     here = opening()
-    here.append("a", said(*numbers(0, 10_000)))
+    here.append("a", outbox_messages(*numbers(0, 10_000)))
     assert here.flush(DEADLINE)
     assert server.texts("a") == numbers(0, 10_000)
 
@@ -752,22 +752,22 @@ def test_ten_thousand_messages_in_one_call_are_kept_whole(opening, server):
 @pytest.mark.parametrize(
     ("session", "messages", "options", "error"),
     [
-        ("", said("x"), {}, BadInput),
-        ("  ", said("x"), {}, BadInput),
-        (None, said("x"), {}, BadInput),
-        (7, said("x"), {}, BadInput),
-        ("a\nb", said("x"), {}, BadInput),
-        ("a\ud800", said("x"), {}, BadInput),
-        ("x" * 201, said("x"), {}, BadInput),
-        ("a b", said("x"), {}, BadInput),
+        ("", outbox_messages("x"), {}, BadInput),
+        ("  ", outbox_messages("x"), {}, BadInput),
+        (None, outbox_messages("x"), {}, BadInput),
+        (7, outbox_messages("x"), {}, BadInput),
+        ("a\nb", outbox_messages("x"), {}, BadInput),
+        ("a\ud800", outbox_messages("x"), {}, BadInput),
+        ("x" * 201, outbox_messages("x"), {}, BadInput),
+        ("a b", outbox_messages("x"), {}, BadInput),
         ("a", "letters", {}, BadInput),
         ("a", OutboxMessage("alone"), {}, BadInput),
         ("a", ["text"], {}, BadInput),
         ("a", [OutboxMessage(None)], {}, BadInput),  # type: ignore[arg-type]
         ("a", [OutboxMessage(b"bytes")], {}, BadInput),  # type: ignore[arg-type]
-        ("a", said("lone \udc00"), {}, BadText),
-        ("a", said("nul \0"), {}, BadText),
-        ("a", said("é" * (MAX_MESSAGE_BYTES // 2 + 1)), {}, TooLarge),
+        ("a", outbox_messages("lone \udc00"), {}, BadText),
+        ("a", outbox_messages("nul \0"), {}, BadText),
+        ("a", outbox_messages("é" * (MAX_MESSAGE_BYTES // 2 + 1)), {}, TooLarge),
         ("a", [OutboxMessage("x", role="")], {}, BadInput),
         ("a", [OutboxMessage("x", role="The User")], {}, BadInput),
         ("a", [OutboxMessage("x", client_id=7)], {}, BadInput),  # type: ignore[arg-type]
@@ -776,11 +776,11 @@ def test_ten_thousand_messages_in_one_call_are_kept_whole(opening, server):
         ("a", [OutboxMessage("x", time=datetime(2026, 1, 1))], {}, BadTime),  # noqa: DTZ001 - it is to be refused
         ("a", [OutboxMessage("x", time="now")], {}, BadTime),  # type: ignore[arg-type]
         ("a", [OutboxMessage("x", time=datetime.min.replace(tzinfo=timezone(timedelta(hours=3))))], {}, BadTime),
-        ("a", said("x"), {"space": "No Such"}, BadSpaceName),
-        ("a", said("x"), {"space": 7}, BadInput),
-        ("a", said("x"), {"parent": ""}, BadInput),
-        ("a", said("x"), {"tags": "letters"}, BadInput),
-        ("a", said("x"), {"tags": [7]}, BadInput),
+        ("a", outbox_messages("x"), {"space": "No Such"}, BadSpaceName),
+        ("a", outbox_messages("x"), {"space": 7}, BadInput),
+        ("a", outbox_messages("x"), {"parent": ""}, BadInput),
+        ("a", outbox_messages("x"), {"tags": "letters"}, BadInput),
+        ("a", outbox_messages("x"), {"tags": [7]}, BadInput),
     ],
 )
 def test_what_cannot_be_stored_is_refused_whole_with_a_fix(opening, server, session, messages, options, error):
@@ -790,7 +790,7 @@ def test_what_cannot_be_stored_is_refused_whole_with_a_fix(opening, server, sess
     assert caught.value.fix
     if isinstance(messages, list) and error is not BadSpaceName:
         with pytest.raises(error) as caught:
-            here.append(session, [*said("good", "too"), *messages], **options)
+            here.append(session, [*outbox_messages("good", "too"), *messages], **options)
         assert caught.value.item in {None, 2}
     assert here.counts() == OutboxCounts(0, 0)
     assert here.append("a", []).messages == ()
@@ -813,7 +813,7 @@ def test_secrets_are_masked_before_they_reach_the_disk(folder, opening, server):
 def test_a_message_that_masking_makes_too_long_for_a_server_is_refused_at_once(opening, server):
     here = opening(background=False, mask=lambda text: (text.replace("x", "[masked: secret]"), 1))
     with pytest.raises(TooLarge) as caught:
-        here.append("a", said("fine", "x" * (MAX_MESSAGE_BYTES // 8)))
+        here.append("a", outbox_messages("fine", "x" * (MAX_MESSAGE_BYTES // 8)))
     assert caught.value.item == 1
     assert here.counts() == OutboxCounts(0, 0)
 
@@ -827,7 +827,7 @@ def test_a_mask_must_be_handed_in_and_its_failure_stores_nothing(opening, server
 
     here = opening(mask=broken)
     with pytest.raises(RuntimeError, match="mask"):
-        here.append("a", said("x"))
+        here.append("a", outbox_messages("x"))
     assert here.counts() == OutboxCounts(0, 0)
 
 
@@ -842,7 +842,7 @@ def test_only_the_owner_can_read_the_outbox(folder, opening, server, monkeypatch
     else:
         # Not even for a moment.
         monkeypatch.setattr(os, "chmod", lambda *_: pytest.fail("it was open to others"))
-    opening(background=False).append("a", said("x"))
+    opening(background=False).append("a", outbox_messages("x"))
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (folder / "box").iterdir()}
     assert set(modes.values()) == {0o600}, modes
     assert {"outbox.db", "outbox.db-wal"} <= modes.keys()
@@ -861,12 +861,12 @@ def test_what_is_kept_or_set_aside_is_synced_to_the_disk(opening, server, monkey
     server.be(refuse=["bad"])
     here = opening(background=False)
     for verb, synced in (
-        (lambda: here.append("a", said("bad")), True),
+        (lambda: here.append("a", outbox_messages("bad")), True),
         (lambda: here.flush(DEADLINE), True),
         (lambda: here.retry([one.id for one in here.refused()]), True),
         (lambda: here.flush(DEADLINE), True),
         (lambda: here.discard([one.id for one in here.refused()]), True),
-        (lambda: here.append("a", said("good")), True),
+        (lambda: here.append("a", outbox_messages("good")), True),
         (lambda: here.flush(DEADLINE), False),
     ):
         durable.clear()
@@ -883,14 +883,14 @@ def test_closing_returns_soon_whatever_the_network_does_and_loses_nothing(openin
         go_on.wait(DEADLINE)
 
     here = opening(transport=Loopback(server, before=before), answer_seconds=10_000)
-    here.append("a", said("one"))
+    here.append("a", outbox_messages("one"))
     assert stuck.wait(DEADLINE)
     begun = time.monotonic()
     here.close()
     assert time.monotonic() - begun < DEADLINE / 2
     here.close()
     with pytest.raises(HomeError, match="closed"):
-        here.append("a", said("two"))
+        here.append("a", outbox_messages("two"))
     with pytest.raises(HomeError, match="closed"):
         here.flush(1)
     # The next need not wait for the lease to end.
@@ -943,18 +943,18 @@ def test_a_place_that_cannot_be_written_is_named(folder, opening, server):
 
 
 def test_trouble_with_the_file_is_shown_and_sending_goes_on_after_it(opening, server, monkeypatch):
-    monkeypatch.setattr(sender, "_LOOK_AGAIN", 0.01)
+    monkeypatch.setattr(sender, "_MAX_IDLE_SECONDS", 0.01)
     real, seen = OutboxFile.settle, threading.Event()
 
-    def settle(self, parcel, verdict):
+    def settle(self, batch, outcome):
         # It is shown until the next look, which is soon here: there is trouble until somebody has seen it.
         if not seen.is_set():
             raise HomeError("no room")
-        return real(self, parcel, verdict)
+        return real(self, batch, outcome)
 
     monkeypatch.setattr(OutboxFile, "settle", settle)
     here = opening(answer_seconds=0.1)
-    here.append("a", said("one"))
+    here.append("a", outbox_messages("one"))
     end = time.monotonic() + DEADLINE
     while (trouble := here.trouble) is None and time.monotonic() < end:
         time.sleep(0.001)

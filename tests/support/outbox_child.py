@@ -206,7 +206,7 @@ def append_and_die(folder: str, home: str) -> None:
 def send_home(folder: str, home: str) -> None:
     """Send what the outbox of a home holds."""
     # A killed sender's lease lasts as long as two answers may take, and many lost answers make long pauses.
-    sender._LONGEST_PAUSE = 0.1  # type: ignore[misc]
+    sender._MAX_PAUSE_SECONDS = 0.1  # type: ignore[misc]
     with open_client(Settings.load(home), Loopback(Server(Path(folder))), answer_seconds=0.5) as here:
         tell(here.flush(60))
 

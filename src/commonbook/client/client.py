@@ -1,6 +1,7 @@
-"""The remote client: what it appends is on this machine's disk when the call returns, and goes to the server in order.
+"""The remote client: appends to a durable outbox on this machine, whose messages are sent to the server in order.
 
-The outbox is the truth, the threads only hurry: whatever dies, the next process that opens the outbox sends the rest.
+An append is durable when it returns. The outbox alone holds the state, the threads only send: after any crash, the next
+process that opens the outbox sends the rest.
 """
 
 from __future__ import annotations
@@ -43,11 +44,14 @@ __all__ = [
 ]
 
 Mask = Callable[[str], tuple[str, int]]
-"""Returns a text without its secrets, and how many there were."""
+"""Returns a text with its secrets masked, and how many there were."""
 
 
 class Client:
-    """Appends to sessions of a server that may be down. Use it from any thread; close it, or use it in `with`."""
+    """Appends to sessions of a server that may be down; safe to use from any thread.
+
+    Close it, or use it in a `with` statement.
+    """
 
     def __init__(
         self,
@@ -60,9 +64,10 @@ class Client:
         senders: int = 4,
         answer_seconds: float = 15.0,
     ) -> None:
-        """Send what the outbox holds, in threads, or without `background` only while a call waits for it.
+        """Send the messages of the outbox in threads, or without `background` only while a call waits for it.
 
-        The outbox becomes the client's own, and is closed with it.
+        At most `senders` threads send at once. The server has `answer_seconds` for each answer. The client owns the
+        outbox and closes it.
         """
         self._outbox, self._mask, self._clock = outbox, mask, clock
         self._sender = Sender(transport, outbox, background=background, threads=senders, answer_seconds=answer_seconds)
@@ -70,7 +75,7 @@ class Client:
 
     @property
     def trouble(self) -> CommonbookError | None:
-        """Why the last thread that tried could not read or write the outbox, if it could not."""
+        """The error of the last attempt of a thread to read or write the outbox; None if it succeeded."""
         return self._sender.trouble
 
     # --- verbs
@@ -85,49 +90,54 @@ class Client:
         tags: Iterable[str] = (),
         wait: float = 0.0,
     ) -> OutboxReceipt:
-        """Keep messages for a session, all or none, and return when they are durable.
+        """Store messages for a session in the outbox, all or none, and return when they are durable.
 
-        With `wait`, stay for at most so many seconds until the server has them too.
+        `space`, `parent` and `tags` are for a session that the server does not have yet. With `wait`, also wait up to
+        so many seconds until the server has acknowledged the messages; the receipt's `sent` says whether it has.
         """
         self._require_open()
         validation.validate_session_id(session)
         context = _context(space, parent, tags)
         validation.require_message_list(messages)
         entries = [self._entry(message, item) for item, message in enumerate(messages)]
-        kept = self._outbox.add(session, entries, context=context) if entries else ()
+        stored = self._outbox.add(session, entries, context=context) if entries else ()
         self._sender.wake()
-        return OutboxReceipt(session, kept, durable=True, sent=wait > 0 and self._sent(session, kept, wait))
+        sent = wait > 0 and self._wait_until_sent(session, stored, wait)
+        return OutboxReceipt(session, stored, durable=True, sent=sent)
 
     def flush(self, timeout: float) -> bool:
-        """Try everything now; tell whether nothing waits any more. What was set aside does not wait."""
+        """Send all waiting messages now, for at most `timeout` seconds; return whether none waits any more.
+
+        Messages that the server has refused do not count as waiting.
+        """
         self._require_open()
         self._outbox.hurry()
         self._sender.wake()
         return self._sender.until(lambda: self._outbox.soonest() is None, timeout)
 
     def pending(self, *, limit: int = 1000) -> tuple[StoredMessage, ...]:
-        """Return the first messages that wait, in order."""
+        """Return the first messages that wait to be sent, in order."""
         return self._outbox.held(WAITING, limit=limit)
 
     def refused(self, *, limit: int = 1000) -> tuple[StoredMessage, ...]:
-        """Return the first messages that were set aside, with the reasons."""
+        """Return the first messages that the server has refused, each with its reason."""
         return self._outbox.held(REFUSED, limit=limit)
 
     def counts(self) -> OutboxCounts:
-        """Count both."""
+        """Count the waiting and the refused messages."""
         return self._outbox.counts()
 
     def retry(self, ids: Sequence[int]) -> None:
-        """Send messages that were set aside once more."""
+        """Send refused messages once more."""
         self._outbox.retry(ids)
         self._sender.wake()
 
     def discard(self, ids: Sequence[int]) -> None:
-        """Throw away messages that were set aside; nothing else ever does."""
+        """Delete refused messages; nothing else ever deletes a message that was not sent."""
         self._outbox.discard(ids)
 
     def close(self) -> None:
-        """Stop, soon, whatever the network does. What was not acknowledged stays in the outbox."""
+        """Stop within about half a second, whatever the network does; messages not acknowledged stay in the outbox."""
         if not self._sender.closed:
             self._sender.close()
             self._outbox.close()
@@ -138,15 +148,16 @@ class Client:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _sent(self, session: str, kept: Sequence[EnqueuedMessage], seconds: float) -> bool:
-        """Wait for these messages to be acknowledged; no trouble here takes back that they are durable."""
-        first, last = min((one.id for one in kept), default=0), max((one.id for one in kept), default=0)
+    def _wait_until_sent(self, session: str, stored: Sequence[EnqueuedMessage], seconds: float) -> bool:
+        """Wait for the server to acknowledge these messages; an error here is not raised, since they are durable."""
+        ids = [message.id for message in stored]
+        first, last = min(ids, default=0), max(ids, default=0)
 
-        def left() -> OutboxCounts:
+        def remaining() -> OutboxCounts:
             return self._outbox.counts(session=session, first=first, last=last)
 
         with suppress(CommonbookError):
-            return self._sender.until(lambda: not left().waiting, seconds) and not left().refused
+            return self._sender.until(lambda: not remaining().waiting, seconds) and not remaining().refused
         return False
 
     # --- messages
@@ -159,17 +170,17 @@ class Client:
         with validation.error_item(item):
             _check(message)
             text, masked = self._mask(message.text)
-            # What stands for a secret may be longer than the secret.
+            # The replacement of a secret may be longer than the secret.
             _check(message._replace(text=text))
-        # The id is made before the message is written: a resend after a lost answer has the same one.
+        # The id is made before the message is stored: a resend after a lost answer has the same one.
         client_id = new_id() if message.client_id is None else message.client_id
         return OutboxEntry(client_id, message.role, message.author, text, message.time or self._clock.now(), masked)
 
 
 def _check(message: object) -> None:
-    """Refuse here what the server would refuse for ever."""
+    """Refuse a message that the server would always refuse."""
     if not isinstance(message, OutboxMessage):
-        raise BadInput("a message is not an OutMessage", fix="make it with OutMessage(text)")
+        raise BadInput("a message is not an OutboxMessage", fix="make it with OutboxMessage(text)")
     validation.validate_message(message.text, role=message.role, author=message.author, client_id=message.client_id)
     if message.client_id is not None:
         validation.validate_key(message.client_id)
@@ -192,12 +203,12 @@ def _context(space: str | None, parent: str | None, tags: Iterable[str]) -> Sess
         space_paths.require_space_name(space)
     if parent is not None:
         validation.validate_session_id(parent)
-    listed = validation.validate_list(tags, "tags")
-    for tag in listed:
+    tag_list = validation.validate_list(tags, "tags")
+    for tag in tag_list:
         _require_text(tag, "tag")
-    return SessionContext(space, parent, validation.validate_tags(listed))
+    return SessionContext(space, parent, validation.validate_tags(tag_list))
 
 
-def _require_text(value: object, what: str) -> None:
+def _require_text(value: object, name: str) -> None:
     if not isinstance(value, str):
-        raise BadInput(f"the {what} is no text", fix="give a string")
+        raise BadInput(f"the {name} is no text", fix="give a string")

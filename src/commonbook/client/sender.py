@@ -1,4 +1,8 @@
-"""Sends what is in an outbox: who looks when, what the server's answer means, and when to try again."""
+"""Sends the messages of an outbox, in order for each session, with retries: exponential back-off and jitter.
+
+A sender leases a batch of one session, so that several threads and processes do not send the same session at once. A
+message that the server refuses, or on which it fails too often, is set aside so that the others go on.
+"""
 
 from __future__ import annotations
 
@@ -14,24 +18,24 @@ from commonbook.model.ids import new_id
 from commonbook.ports.outbox import DeliveryOutcome, Outbox, OutboxBatch, Transport
 from commonbook.runtime.fork_safety import renewed_in_child
 
-MOST_FAILURES: Final = 500
-"""How often a server may fail on a message before the message steps aside: some hours of tries."""
+MAX_FAILURES: Final = 500
+"""How often the server may fail on a message before it is set aside: some hours of attempts."""
 
-_FIRST_PAUSE: Final = 0.25
-_LONGEST_PAUSE: Final = 60.0
-_LONGEST_ASKED: Final = 3600.0
-_MOST: Final = 100
-_MOST_BYTES: Final = 1024 * 1024
-_GLANCE: Final = 0.2
-_LOOK_AGAIN: Final = 5.0
-_GOODBYE: Final = 0.5
-_DICE: Final = random.SystemRandom()  # A forked child does not throw its parent's numbers.
+_FIRST_PAUSE_SECONDS: Final = 0.25
+_MAX_PAUSE_SECONDS: Final = 60.0
+_MAX_RETRY_AFTER_SECONDS: Final = 3600.0
+_MAX_BATCH_MESSAGES: Final = 100
+_MAX_BATCH_BYTES: Final = 1024 * 1024
+_POLL_SECONDS: Final = 0.2
+_MAX_IDLE_SECONDS: Final = 5.0
+_CLOSE_SECONDS: Final = 0.5
+_RANDOM: Final = random.SystemRandom()  # A forked child does not repeat the numbers of its parent.
 
 
 class Sender:
-    """Sends in threads, or without `background` only while somebody waits for it.
+    """Sends in threads, or without `background` only while a caller waits for it.
 
-    What one sender has taken, another may take after twice the time that the server has for an answer.
+    The lease of a batch lasts twice as long as the server has for an answer; then another sender may take the batch.
     """
 
     def __init__(
@@ -39,50 +43,50 @@ class Sender:
     ) -> None:
         """Begin with no thread; `wake` starts one."""
         self._transport, self._outbox = transport, outbox
-        self._background, self._most_threads = background, threads
+        self._background, self._max_threads = background, threads
         self._answer_seconds = answer_seconds
         self.closed = False
         self.begin_anew()
         renewed_in_child(self)
 
     def begin_anew(self) -> None:
-        """Have no thread, at first and in a forked child: those of the parent are not here."""
+        """Begin without threads, also in a forked child, where those of the parent do not exist."""
         self._changed = threading.Condition()
-        self._news = 0
+        self._version = 0
         self._threads: set[threading.Thread] = set()
         self._idle = 0
         self._leases: set[str] = set()
         self.trouble: CommonbookError | None = None
 
     def wake(self) -> None:
-        """Look at the outbox now."""
+        """Make a thread look at the outbox now."""
         if self._background:
-            self._watch()
-        self._tell()
+            self._ensure_idle_thread()
+        self._notify()
 
     def until(self, done: Callable[[], bool], seconds: float) -> bool:
-        """Send, or let the threads send, until something is so; tell whether it was in time."""
+        """Send, or let the threads send, until `done`; return whether that was in time."""
         end = time.monotonic() + seconds
         while True:
-            seen = self._news
+            version = self._version
             if done():
                 return True
             left = end - time.monotonic()
             if left <= 0 or self.closed:
                 return False
-            # Other processes send too, and do not tell: so look now and then.
+            # Other processes send too, and cannot notify this one: so poll.
             if self._background or not self._send(min(left, self._answer_seconds)):
-                self._rest(seen, min(left, _GLANCE, self._outbox.soonest() or _GLANCE))
+                self._wait(version, min(left, _POLL_SECONDS, self._outbox.soonest() or _POLL_SECONDS))
 
     def close(self) -> None:
-        """Stop, soon, whatever the network does."""
+        """Stop within about half a second, whatever the network does."""
         with self._changed:
             self.closed = True
             self._changed.notify_all()
-            threads, end = list(self._threads), time.monotonic() + _GOODBYE
+            threads, end = list(self._threads), time.monotonic() + _CLOSE_SECONDS
         for thread in threads:
             thread.join(max(0.0, end - time.monotonic()))
-        # Who still waits for an answer will not use it: the next process need not wait for the leases to end.
+        # A thread that still waits for an answer ignores it: the next process need not wait for its lease to end.
         if leases := list(self._leases):
             with suppress(CommonbookError):
                 self._outbox.release(leases)
@@ -90,100 +94,103 @@ class Sender:
     # --- sending
 
     def _send(self, seconds: float) -> bool:
-        """Send the next messages of some session; tell whether there were any."""
+        """Send the next batch of any session; return whether there was one."""
         token = new_id()
-        # Known before it is taken: a client that is closed at that moment gives it back.
+        # Recorded before the batch is leased: a client that is closed at that moment releases it.
         self._leases.add(token)
         try:
-            parcel = self._outbox.take(token, lease=2 * self._answer_seconds, most=_MOST, most_bytes=_MOST_BYTES)
-            if parcel is None:
+            batch = self._outbox.take(
+                token, lease=2 * self._answer_seconds, most=_MAX_BATCH_MESSAGES, most_bytes=_MAX_BATCH_BYTES
+            )
+            if batch is None:
                 return False
             if self.closed:
                 self._outbox.release([token])
                 return False
-            with self._away():
-                self._outbox.settle(parcel, self._deliver(parcel, seconds))
+            with self._waiting_for_server():
+                self._outbox.settle(batch, self._deliver(batch, seconds))
         finally:
             self._leases.discard(token)
-        self._tell()
+        self._notify()
         return True
 
-    def _deliver(self, parcel: OutboxBatch, seconds: float) -> DeliveryOutcome:
-        entries = tuple(parcel.entries.values())
+    def _deliver(self, batch: OutboxBatch, seconds: float) -> DeliveryOutcome:
+        entries = tuple(batch.entries.values())
         try:
-            answer = self._transport.append(parcel.session, entries, context=parcel.context, timeout=seconds)
+            answer = self._transport.append(batch.session, entries, context=batch.context, timeout=seconds)
         except TransportError as error:
-            return outcome_of(parcel, error, share=_DICE.random())
+            return outcome_of(batch, error, share=_RANDOM.random())
         except BaseException as error:
-            # A transport with a mistake in it, or a person who interrupts: put off, and then as loud as it came.
-            mistake = ServerFailed(f"the transport raised {type(error).__name__}")
-            at_fault = isinstance(error, Exception)
+            # A bug in the transport, or an interrupt: the batch is put off or released, and the error goes on.
+            failure = ServerFailed(f"the transport raised {type(error).__name__}")
+            is_bug = isinstance(error, Exception)
             self._outbox.settle(
-                parcel, outcome_of(parcel, mistake, share=_DICE.random()) if at_fault else DeliveryOutcome()
+                batch, outcome_of(batch, failure, share=_RANDOM.random()) if is_bug else DeliveryOutcome()
             )
             raise
-        sent = tuple(position for position, entry in parcel.entries.items() if entry.client_id in answer)
+        sent = tuple(id_ for id_, entry in batch.entries.items() if entry.client_id in answer)
         return (
             DeliveryOutcome(sent)
             if sent
-            else outcome_of(parcel, ServerFailed("the server took none"), share=_DICE.random())
+            else outcome_of(batch, ServerFailed("the server took none"), share=_RANDOM.random())
         )
 
     # --- threads
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         with self._changed:
-            self._news += 1
+            self._version += 1
             self._changed.notify_all()
 
-    def _watch(self) -> None:
-        """See to it that somebody looks at the outbox while others wait for the server."""
+    def _ensure_idle_thread(self) -> None:
+        """Start a thread if none looks at the outbox, since all wait for the server, and another is allowed."""
         with self._changed:
-            if not self._idle and len(self._threads) < self._most_threads and not self.closed:
+            if not self._idle and len(self._threads) < self._max_threads and not self.closed:
                 self._idle += 1
                 thread = threading.Thread(target=self._work, name="commonbook-outbox", daemon=True)
                 self._threads.add(thread)
                 try:
                     thread.start()
                 except RuntimeError:
-                    # No more threads, or the interpreter ends: what is in the outbox is sent later.
+                    # No more threads can be made, or the interpreter ends: the messages are sent later.
                     self._idle -= 1
                     self._threads.discard(thread)
 
     def _work(self) -> None:
         try:
             while not self.closed:
-                self._look()
+                self._send_or_wait()
         finally:
-            # A thread that an error ended, which Python has then printed, is followed by another.
+            # If an unexpected error ended this thread (Python prints it), another takes its place.
             with self._changed:
                 self._idle -= 1
                 self._threads.discard(threading.current_thread())
             if not self.closed:
-                self._watch()
+                self._ensure_idle_thread()
 
-    def _look(self) -> None:
-        seen = self._news
+    def _send_or_wait(self) -> None:
+        version = self._version
         try:
             if self._send(self._answer_seconds):
                 return
             pause, self.trouble = self._outbox.soonest(), None
         except CommonbookError as error:
-            # A full disk, say: what was acknowledged and could not be struck off is sent again, and known by its id.
+            # A full disk, say. An acknowledged message that could not be removed is sent again, and known by its id.
             pause, self.trouble = None, error
-        self._rest(seen, _LOOK_AGAIN if pause is None else min(pause, _LOOK_AGAIN))
+        self._wait(version, _MAX_IDLE_SECONDS if pause is None else min(pause, _MAX_IDLE_SECONDS))
 
-    def _rest(self, seen: int, seconds: float) -> None:
+    def _wait(self, version: int, seconds: float) -> None:
+        """Wait for a notification after this version, for at most so many seconds."""
         with self._changed:
-            self._changed.wait_for(lambda: self._news != seen or self.closed, timeout=seconds)
+            self._changed.wait_for(lambda: self._version != version or self.closed, timeout=seconds)
 
     @contextmanager
-    def _away(self) -> Iterator[None]:
-        """Wait for the server, while another thread looks at the outbox."""
+    def _waiting_for_server(self) -> Iterator[None]:
+        """Let another thread look at the outbox while this one waits for the server."""
         with self._changed:
             self._idle -= 1
         if self._background:
-            self._watch()
+            self._ensure_idle_thread()
         try:
             yield
         finally:
@@ -194,21 +201,21 @@ class Sender:
 # --- decisions
 
 
-def outcome_of(parcel: OutboxBatch, error: TransportError, *, share: float) -> DeliveryOutcome:
-    """Decide what becomes of messages that were not acknowledged; `share`, from 0 to 1, is the jitter."""
-    pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(parcel.tries, 20)) * (1 + share) / 2
-    single = len(parcel.entries) == 1
+def outcome_of(batch: OutboxBatch, error: TransportError, *, share: float) -> DeliveryOutcome:
+    """Decide about a batch that was not acknowledged; `share`, from 0 to 1, is the random part of the pause."""
+    pause = min(_MAX_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2.0 ** min(batch.tries, 20)) * (1 + share) / 2
+    single = len(batch.entries) == 1
     match error:
         case Refused():
-            named = [at for at, entry in parcel.entries.items() if single or entry.client_id in error.client_ids]
+            named = [id_ for id_, entry in batch.entries.items() if single or entry.client_id in error.client_ids]
             return DeliveryOutcome(refused=dict.fromkeys(named, error.message), reason=error.message, alone=not named)
-        case ServerFailed() if single and parcel.failures + 1 >= MOST_FAILURES:
-            reason = f"the server failed on it {MOST_FAILURES} times, at last with: {error.message}"
-            return DeliveryOutcome(refused=dict.fromkeys(parcel.entries, reason))
+        case ServerFailed() if single and batch.failures + 1 >= MAX_FAILURES:
+            reason = f"the server failed on it {MAX_FAILURES} times, at last with: {error.message}"
+            return DeliveryOutcome(refused=dict.fromkeys(batch.entries, reason))
         case ServerFailed():
-            # Which message it was, nobody knows: each goes alone, so that one does not hold up the others for ever.
+            # The failing message is unknown: each is sent alone, so that one does not hold up the others for ever.
             return DeliveryOutcome(reason=error.message, pause=pause, failed=True, alone=True)
         case ServerBusy():
-            asked = min(error.retry_after, _LONGEST_ASKED)
-            return DeliveryOutcome(reason=error.message, pause=max(pause, asked), asked=True)
+            retry_after = min(error.retry_after, _MAX_RETRY_AFTER_SECONDS)
+            return DeliveryOutcome(reason=error.message, pause=max(pause, retry_after), asked=True)
     return DeliveryOutcome(reason=error.message, pause=pause)
