@@ -1,1 +1,1 @@
-"""Verbs on memories: remember, edit, read."""
+"""Memories: remember, edit, read, and the marks that readers see."""

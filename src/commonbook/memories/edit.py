@@ -1,4 +1,8 @@
-"""Edit, move, link, unlink and delete memories."""
+"""Edits, moves, links, unlinks and deletes memories, each in one transaction.
+
+A caller may give the version that it expects (optimistic locking). A change that a person made to the file is applied
+first, so that no write overwrites it.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +27,12 @@ from commonbook.write.transaction import logging_refusal
 
 
 def edit(engines: Engines, actor: Actor, memory_id: str, changes: Changes, *, expected_version: int | None) -> Receipt:
-    """Change fields of a memory; an edit that changes nothing leaves the version as it is."""
+    """Change fields of a memory; an edit that changes nothing keeps the version."""
 
     def operation(ctx: WriteContext, memory: Memory) -> Memory:
-        said = _edited(ctx, memory, changes)
-        changed = [name for name in Changes._fields if getattr(said, name) != getattr(memory, name)]
-        return revise.store_revision(ctx, memory, said, changed, how="edit") if changed else memory
+        edited = _apply_changes(ctx, memory, changes)
+        changed = [name for name in Changes._fields if getattr(edited, name) != getattr(memory, name)]
+        return revise.store_revision(ctx, memory, edited, changed, how="edit") if changed else memory
 
     return _change(engines, actor, memory_id, operation, expected_version=expected_version)
 
@@ -51,44 +55,44 @@ def move(engines: Engines, actor: Actor, memory_id: str, to: str, *, expected_ve
 
 
 def link(engines: Engines, actor: Actor, source: str, relation: str, target: str) -> Receipt:
-    """Link a memory to another; a link that is there already is left as it is."""
+    """Link a memory to another; a link that exists already is kept as it is."""
     validation.validate_new_relation(relation)
     target = validation.validate_memory_id(target)
 
     def operation(ctx: WriteContext, memory: Memory) -> Memory:
         if target == memory.id:
             raise BadInput("a memory cannot be linked to itself", fix="name another memory")
-        if any((one.relation, one.target) == (relation, target) for one in memory.links):
+        if any((link_.relation, link_.target) == (relation, target) for link_ in memory.links):
             return memory
         _require_own_link(memory, relation)
         added = resolve_links(ctx, memory.id, [(relation, target)])
         link_checks.require_valid_links(ctx, memory, added)
-        said = memory._replace(links=(*memory.links, *added))
-        return revise.store_revision(ctx, memory, said, ["links"], how="link")
+        linked = memory._replace(links=(*memory.links, *added))
+        return revise.store_revision(ctx, memory, linked, ["links"], how="link")
 
     with logging_refusal(engines, actor, "supersede", [target] if relation == "supersedes" else []):
         return _change(engines, actor, source, operation, also=target)
 
 
 def unlink(engines: Engines, actor: Actor, source: str, relation: str, target: str) -> Receipt:
-    """Take a link away."""
+    """Remove a link."""
     validation.validate_relation(relation)
     target = validation.validate_memory_id(target)
 
     def operation(ctx: WriteContext, memory: Memory) -> Memory:
         _require_own_link(memory, relation)
-        rest = tuple(one for one in memory.links if (one.relation, one.target) != (relation, target))
-        if len(rest) == len(memory.links):
+        remaining = tuple(link_ for link_ in memory.links if (link_.relation, link_.target) != (relation, target))
+        if len(remaining) == len(memory.links):
             raise NotFound(
                 f"memory {memory.id} has no link {relation} to {target}", fix="`commonbook show` lists its links"
             )
-        return revise.store_revision(ctx, memory, memory._replace(links=rest), ["links"], how="unlink")
+        return revise.store_revision(ctx, memory, memory._replace(links=remaining), ["links"], how="unlink")
 
     return _change(engines, actor, source, operation)
 
 
 def _require_own_link(memory: Memory, relation: str) -> None:
-    """Refuse to change where a copy came from, or what a notice is about."""
+    """Refuse to change the link from a copy to its source, or from a notice to its subject."""
     if memory.notice is not None:
         raise BadInput("a notice has the one link to what it is about", fix="link that memory, or `triage` the notice")
     if relation == "shared_from" and memory.shared is not None:
@@ -101,17 +105,17 @@ def _require_own_link(memory: Memory, relation: str) -> None:
 def delete(
     engines: Engines, actor: Actor, ids: Sequence[str], *, expected_version: int | None = None, dry_run: bool = False
 ) -> Deleted:
-    """Delete memories, all or none: files go, tombstones and history stay."""
-    wanted = tuple(dict.fromkeys(validation.validate_memory_id(memory_id) for memory_id in ids))
+    """Delete memories, all or none; files are removed, tombstones and history are kept."""
+    unique = tuple(dict.fromkeys(validation.validate_memory_id(memory_id) for memory_id in ids))
 
     def operation(ctx: WriteContext, *, looked: bool) -> Deleted:
-        ctx.lock(wanted)
-        for memory_id in wanted:
+        ctx.lock(unique)
+        for memory_id in unique:
             memory = hand_edits.with_file_changes(ctx, ctx.require(memory_id), looked=looked)
             _require_version(memory, expected_version)
             if not dry_run:
                 revise.delete(ctx, memory, how="delete")
-        return Deleted(ids=wanted, dry_run=dry_run)
+        return Deleted(ids=unique, dry_run=dry_run)
 
     return scan.write_with_scan(engines, actor, operation)
 
@@ -125,18 +129,19 @@ def _change(
     expected_version: int | None = None,
     also: str | None = None,
 ) -> Receipt:
+    """Run an operation on a locked memory, checked for its version; `also` is another memory to lock."""
     memory_id = validation.validate_memory_id(memory_id)
 
-    def whole(ctx: WriteContext, *, looked: bool) -> Receipt:
-        ctx.lock(one for one in (memory_id, also) if one)
+    def locked_change(ctx: WriteContext, *, looked: bool) -> Receipt:
+        ctx.lock(id_ for id_ in (memory_id, also) if id_)
         memory = hand_edits.with_file_changes(ctx, ctx.require(memory_id), looked=looked)
         _require_version(memory, expected_version)
         receipt = receipt_of(operation(ctx, memory), new=False)
-        followed = propagate.propagate_to_copies(ctx)
-        readable = ctx.readable if followed else {}
-        return receipt._replace(copies=sum(copy.space.id in readable for copy in followed))
+        updated = propagate.propagate_to_copies(ctx)
+        readable = ctx.readable if updated else {}
+        return receipt._replace(copies=sum(copy.space.id in readable for copy in updated))
 
-    return scan.write_with_scan(engines, actor, whole)
+    return scan.write_with_scan(engines, actor, locked_change)
 
 
 def _require_version(memory: Memory, expected: int | None) -> None:
@@ -144,41 +149,41 @@ def _require_version(memory: Memory, expected: int | None) -> None:
         raise VersionConflict(memory=memory.id, expected=expected, found=memory.version)
 
 
-def _edited(ctx: WriteContext, memory: Memory, changes: Changes) -> Memory:
-    said = memory
+def _apply_changes(ctx: WriteContext, memory: Memory, changes: Changes) -> Memory:
+    edited = memory
     if changes.text is not UNSET:
-        said = said._replace(text=validation.validate_text(changes.text))
+        edited = edited._replace(text=validation.validate_text(changes.text))
         if memory.title == titles.title_from(memory.text):
-            # A title that was only ever the text's first line goes on being that.
-            said = said._replace(title=titles.title_from(said.text))
+            # A title that was derived from the text follows it.
+            edited = edited._replace(title=titles.title_from(edited.text))
     if changes.title is not UNSET:
         title = validation.validate_title(changes.title) if changes.title else ""
-        said = said._replace(title=title or titles.title_from(said.text))
+        edited = edited._replace(title=title or titles.title_from(edited.text))
     if changes.kind is not UNSET:
         if memory.notice is not None:
             raise BadInput("a notice stays one", fix="`triage` it, or `delete` it to dismiss it")
-        said = said._replace(kind=validation.validate_kind(changes.kind))
+        edited = edited._replace(kind=validation.validate_kind(changes.kind))
     if changes.tags is not UNSET:
-        said = said._replace(tags=validation.validate_tags(changes.tags))
+        edited = edited._replace(tags=validation.validate_tags(changes.tags))
     if changes.importance is not UNSET:
-        said = said._replace(importance=validation.validate_importance(changes.importance))
-    return require_ordered_times(_timed(ctx, said, changes))
+        edited = edited._replace(importance=validation.validate_importance(changes.importance))
+    return require_ordered_times(_apply_times(ctx, edited, changes))
 
 
-def _timed(ctx: WriteContext, said: Memory, changes: Changes) -> Memory:
+def _apply_times(ctx: WriteContext, edited: Memory, changes: Changes) -> Memory:
     if changes.occurred is not UNSET:
-        said = said._replace(occurred=ctx.parse_time("occurred", changes.occurred))
+        edited = edited._replace(occurred=ctx.parse_time("occurred", changes.occurred))
     if changes.valid_from is not UNSET:
-        said = said._replace(valid_from=ctx.parse_time("valid_from", changes.valid_from))
+        edited = edited._replace(valid_from=ctx.parse_time("valid_from", changes.valid_from))
     if changes.valid_until is not UNSET:
-        said = said._replace(valid_until=ctx.parse_time("valid_until", changes.valid_until))
+        edited = edited._replace(valid_until=ctx.parse_time("valid_until", changes.valid_until))
     if changes.expires is not UNSET:
-        said = said._replace(expires=ctx.parse_time("expires", changes.expires))
-    return said
+        edited = edited._replace(expires=ctx.parse_time("expires", changes.expires))
+    return edited
 
 
 def delete_where(engines: Engines, actor: Actor, chosen: Filter, *, dry_run: bool) -> Deleted:
-    """Delete every memory that a filter lets through; a filter that lets everything through is refused."""
+    """Delete every memory that matches a filter; an empty filter is refused."""
     if chosen == Filter():
         raise BadInput("nothing says which memories to delete", fix="give ids, a tag, a kind, a space or a time")
     ids: list[str] = []

@@ -1,4 +1,4 @@
-"""Marks of a memory as it is served: expired, superseded, suspect, malformed, and the freshness of a copy."""
+"""Computes the marks of memories when they are read: expired, superseded, suspect, malformed, freshness of a copy."""
 
 from __future__ import annotations
 
@@ -19,43 +19,49 @@ def with_marks(
     engines: Engines,
     tx: Reading,
     allowed: SpaceScope,
-    found: Sequence[Memory],
+    unmarked: Sequence[Memory],
     now: datetime,
     *,
     superseded: Callable[[], list[Link]] | None = None,
 ) -> list[Memory]:
-    """Return the memories with what supersedes them and what is to be said of them.
+    """Return the memories with their marks, successors and open invalidations.
 
-    `superseded` is what `supersession.request_links` returned, where somebody has asked for those already.
+    `superseded` is the result of `supersession.request_links`, if the caller has requested these links already.
     """
-    ids = tuple(memory.id for memory in found)
-    resting = [memory for memory in found if graph.has_sources(memory)]
-    every = spaces.get_all(tx) if resting else {}
-    above = graph.ancestors_of(tx, every, resting) if resting else graph.Ancestors({}, {})
+    ids = tuple(memory.id for memory in unmarked)
+    derived = [memory for memory in unmarked if graph.has_sources(memory)]
+    all_spaces = spaces.get_all(tx) if derived else {}
+    ancestors = graph.ancestors_of(tx, all_spaces, derived) if derived else graph.Ancestors({}, {})
     successors = supersession.newest(supersession.superseding(tx, allowed, ids, requested=superseded))
     troubles = files.troubles_of(tx, ids) if engines.folder.keeps_files else {}
-    stands = freshness.states_of(tx, every, found)
-    shown = []
-    for memory in found:
+    copy_states = freshness.states_of(tx, all_spaces, unmarked)
+    marked = []
+    for memory in unmarked:
         trouble = troubles.get((memory.id, memory.path))
         marks = list(_marks(memory, now, trouble, superseded=memory.id in successors))
-        doubts = graph.open_invalidations(memory, above) if memory.id in above.known else ()
-        doubts = tuple(graph.visible_invalidation(cause, above.known, allowed) for cause in doubts)
-        if doubts:
+        invalidations = graph.open_invalidations(memory, ancestors) if memory.id in ancestors.known else ()
+        invalidations = tuple(
+            graph.visible_invalidation(invalidation, ancestors.known, allowed) for invalidation in invalidations
+        )
+        if invalidations:
             marks.append("suspect")
-        if is_outdated(memory, above.known):
+        if is_outdated(memory, ancestors.known):
             marks.append("source_changed")
-        said = memory._replace(marks=tuple(marks), superseded_by=successors.get(memory.id), invalidations=doubts)
-        shown.append(_standing(tx, allowed, said, stands[memory.id]) if memory.id in stands else said)
-    return shown
+        served = memory._replace(
+            marks=tuple(marks), superseded_by=successors.get(memory.id), invalidations=invalidations
+        )
+        if memory.id in copy_states:
+            served = _with_freshness(tx, allowed, served, copy_states[memory.id])
+        marked.append(served)
+    return marked
 
 
-def _standing(tx: Reading, allowed: SpaceScope, copy: Memory, stands: freshness.CopyState) -> Memory:
-    """Return a copy with how it stands to its source; a successor that may not be read is not named."""
+def _with_freshness(tx: Reading, allowed: SpaceScope, copy: Memory, state: freshness.CopyState) -> Memory:
+    """Return a copy with its freshness; a successor of its source that may not be read is not named."""
     successor = (
-        stands.successor if stands.successor and stands.successor in live_ids(tx, allowed, [stands.successor]) else None
+        state.successor if state.successor and state.successor in live_ids(tx, allowed, [state.successor]) else None
     )
-    return copy._replace(freshness=stands.freshness, successor=successor)
+    return copy._replace(freshness=state.freshness, successor=successor)
 
 
 def _marks(memory: Memory, now: datetime, trouble: str | None, *, superseded: bool) -> Iterable[str]:
@@ -74,6 +80,6 @@ def _marks(memory: Memory, now: datetime, trouble: str | None, *, superseded: bo
 
 
 def live_ids(tx: Reading, allowed: SpaceScope, ids: Sequence[str]) -> frozenset[str]:
-    """Return those of the ids whose memories are in these spaces and not deleted."""
-    found = memories.get_many(tx, allowed, tuple(dict.fromkeys(ids)))
-    return frozenset(id_ for id_, memory in found.items() if memory.deleted is None)
+    """Return the ids of memories that are in these spaces and not deleted."""
+    by_id = memories.get_many(tx, allowed, tuple(dict.fromkeys(ids)))
+    return frozenset(id_ for id_, memory in by_id.items() if memory.deleted is None)

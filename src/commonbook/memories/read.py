@@ -1,4 +1,7 @@
-"""Looking things up: nothing here changes anything."""
+"""Reads memories: by id, by a part of the id, in pages, with their history and links.
+
+The one write here is the refresh of a stale lazy copy before it is returned.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +28,14 @@ from commonbook.write.context import no_memory
 
 
 def get(engines: Engines, actor: Actor, memory_id: str) -> Memory:
-    """Return one memory; a lazy copy that is stale takes over what its source says first, if it may."""
+    """Return one memory; a stale lazy copy is first refreshed from its source, if that is allowed."""
     memory = get_stored(engines, actor, memory_id)
     if memory.shared is None or memory.shared.mode != LAZY or memory.freshness != STALE:
         return memory
     with engines.db.reading() as tx:
         if not freshness.can_follow(tx, spaces.get_all(tx), [memory]):
             return memory
-    # A home that is full or busy keeps nobody from reading: the copy is told as it is, and said to be stale.
+    # A full or busy home must not prevent reading: the copy is returned as it is, marked as stale.
     with suppress(CommonbookError):
         refresh.refresh_lazy(engines, memory.id)
     return get_stored(engines, actor, memory_id)
@@ -43,65 +46,67 @@ def get_stored(engines: Engines, actor: Actor, memory_id: str) -> Memory:
     memory_id = validation.validate_memory_id(memory_id)
     with engines.db.reading() as tx:
         allowed = readable(tx, actor)
-        found = memories.find(tx, allowed, memory_id)
-        if found is None or found.deleted is not None:
+        memory = memories.find(tx, allowed, memory_id)
+        if memory is None or memory.deleted is not None:
             raise no_memory(memory_id)
-        return with_marks(engines, tx, allowed, [found], engines.clock.now())[0]
+        return with_marks(engines, tx, allowed, [memory], engines.clock.now())[0]
 
 
 def find_id(engines: Engines, actor: Actor, part: str) -> str:
-    """Return the id that begins or ends with these digits, or the one whose file this is."""
+    """Return the id of the memory that is meant by the first or last digits of its id, or by the path of its file."""
     name = part.strip().lower()
-    tail = re.search(r"--([0-9a-f]{8,12})\.md\Z", name)
-    digits = tail[1] if tail else name
+    file_suffix = re.search(r"--([0-9a-f]{8,12})\.md\Z", name)
+    digits = file_suffix[1] if file_suffix else name
     if not validation.is_unicode(part) or "\0" in part:
         return validation.validate_memory_id(part)
     with engines.db.reading() as tx:
         allowed = readable(tx, actor)
-        whole = name if validation.is_memory_id(name) else memories.at_path(tx, posixpath.normpath(part.strip()))
-        if whole is not None and memories.find(tx, allowed, whole) is not None:
-            return whole
+        memory_id = name if validation.is_memory_id(name) else memories.at_path(tx, posixpath.normpath(part.strip()))
+        if memory_id is not None and memories.find(tx, allowed, memory_id) is not None:
+            return memory_id
         if not re.fullmatch(r"[0-9a-f-]{4,36}", digits):
             return validation.validate_memory_id(part)
-        found = memories.find_by_digits(tx, allowed, digits, limit=3)
-    if not found:
+        ids = memories.find_by_digits(tx, allowed, digits, limit=3)
+    if not ids:
         raise no_memory(part)
-    if len(found) > 1:
-        raise BadInput(f"{part!r} means several memories: {', '.join(found)} …", fix="give more digits of the id")
-    return found[0]
+    if len(ids) > 1:
+        raise BadInput(f"{part!r} means several memories: {', '.join(ids)} …", fix="give more digits of the id")
+    return ids[0]
 
 
 def list_page(engines: Engines, actor: Actor, chosen: Filter, *, limit: int, after: str | None) -> Page:
-    """Return the newest memories that the filter lets through, and the cursor of the next page."""
+    """Return a page of the memories that match a filter, newest first, with the cursor of the next page."""
     validation.require_page_limit(limit)
     validate_kinds(chosen.kinds)
-    behind = read_cursor(after) if after else None
-    chosen = chosen._replace(tags=validation.validate_tags(chosen.tags), kinds=chosen.kinds or _usual(chosen.space))
+    cursor = read_cursor(after) if after else None
+    chosen = chosen._replace(
+        tags=validation.validate_tags(chosen.tags), kinds=chosen.kinds or _default_kinds(chosen.space)
+    )
     with engines.db.reading() as tx:
         allowed = readable(tx, actor, chosen.space)
-        found = memories.page(
+        rows = memories.page(
             tx,
             allowed,
             chosen,
-            since=_time(engines, "since", chosen.since),
-            until=_time(engines, "until", chosen.until),
-            after=behind,
+            since=_parse_time(engines, "since", chosen.since),
+            until=_parse_time(engines, "until", chosen.until),
+            after=cursor,
             limit=limit + 1,
         )
-        items = with_marks(engines, tx, readable(tx, actor), found[:limit], engines.clock.now())
-    following = page_cursor(items[-1]) if len(found) > limit else None
+        items = with_marks(engines, tx, readable(tx, actor), rows[:limit], engines.clock.now())
+    following = page_cursor(items[-1]) if len(rows) > limit else None
     return Page(tuple(items), following)
 
 
-def _usual(space: str | None) -> tuple[str, ...]:
-    """Return the kinds that are meant where none is named: notices only where nothing else is."""
+def _default_kinds(space: str | None) -> tuple[str, ...]:
+    """Return the kinds of a filter that names none: all but notices, except in a space that holds only notices."""
     if space is not None and space.removesuffix("/").rpartition("/")[2] == space_paths.INVALIDATIONS:
         return ()
     return tuple(kind for kind in KINDS if kind != "notice")
 
 
 def history(engines: Engines, actor: Actor, memory_id: str) -> tuple[Revision, ...]:
-    """Return every title and text that a memory had, oldest first; a deleted memory has its history still."""
+    """Return every title and text that a memory has had, oldest first; a deleted memory keeps its history."""
     memory_id = validation.validate_memory_id(memory_id)
     with engines.db.reading() as tx:
         memory = memories.find(tx, readable(tx, actor), memory_id)
@@ -121,7 +126,7 @@ def history(engines: Engines, actor: Actor, memory_id: str) -> tuple[Revision, .
 
 
 def list_links(engines: Engines, actor: Actor, memory_id: str) -> tuple[Link, ...]:
-    """Return the links of a memory in both directions, those that go out first."""
+    """Return the links of a memory in both directions, outgoing links first."""
     memory = get_stored(engines, actor, memory_id)
     with engines.db.reading() as tx:
         incoming = links.incoming(tx, readable(tx, actor), [memory.id])
@@ -129,7 +134,7 @@ def list_links(engines: Engines, actor: Actor, memory_id: str) -> tuple[Link, ..
     return (*memory.links, *(link for link in incoming if link.source in live))
 
 
-def _time(engines: Engines, name: str, value: datetime | str | None) -> datetime | None:
+def _parse_time(engines: Engines, name: str, value: datetime | str | None) -> datetime | None:
     if value is None:
         return None
     return dates.read_time(value, zone=engines.zone, edge=dates.field_edge(name), now=engines.clock.now())

@@ -1,4 +1,7 @@
-"""Remembering, editing, moving, linking and deleting memories: each a story in one transaction."""
+"""Stores new memories and reflections, all or none of a batch, in one transaction.
+
+An idempotency key makes a retry safe: a draft whose key was used before gets its first receipt again.
+"""
 
 from __future__ import annotations
 
@@ -23,27 +26,27 @@ from commonbook.write.transaction import logging_refusal, write
 
 
 def reflect(engines: Engines, actor: Actor, draft: Draft, *, on: Sequence[str]) -> Receipt:
-    """Store a reflection on some memories."""
+    """Store a reflection, with a `reflects_on` link to each memory that it was reasoned from."""
     if not on:
         raise BadInput("a reflection is on something", fix="name the memories that it was reasoned from")
-    linked = tuple(("reflects_on", memory_id) for memory_id in on)
-    return remember(engines, actor, [draft._replace(kind="reflection", links=(*draft.links, *linked))])[0]
+    reflected = tuple(("reflects_on", memory_id) for memory_id in on)
+    return remember(engines, actor, [draft._replace(kind="reflection", links=(*draft.links, *reflected))])[0]
 
 
-_COMPARED: Final = 50
-"""The receipts of so many memories at once name near duplicates; larger batches are imports, and nobody reads them."""
+_MAX_COMPARED_DRAFTS: Final = 50
+"""Receipts name near duplicates in batches up to this size; larger batches are imports, whose receipts nobody reads."""
 
-_TIMES: Final = ("occurred", "valid_from", "valid_until", "expires")
+_TIME_FIELDS: Final = ("occurred", "valid_from", "valid_until", "expires")
 
 # --- remember
 
 
 def remember(engines: Engines, actor: Actor, drafts: Sequence[Draft]) -> list[Receipt]:
-    """Store new memories, all or none; a draft whose key was used before gets its first receipt again."""
+    """Store new memories, all or none, and return their receipts in the same order."""
     checked = []
-    for at, draft in enumerate(drafts):
-        with validation.error_item(at):
-            checked.append(_checked(draft))
+    for index, draft in enumerate(drafts):
+        with validation.error_item(index):
+            checked.append(_validate(draft))
     with logging_refusal(engines, actor, "supersede", (old for draft in checked for old in _superseded(draft))):
         return write(engines, actor, lambda ctx: _remember_all(ctx, checked))
 
@@ -53,8 +56,8 @@ def _superseded(draft: Draft) -> list[str]:
     return [*named, draft.replaces] if draft.replaces else named
 
 
-def _checked(draft: Draft) -> Draft:
-    """Return the draft with everything that can be decided without the book, or refuse it."""
+def _validate(draft: Draft) -> Draft:
+    """Return the draft normalized, or refuse it, as far as that needs no data of the book."""
     text = validation.validate_text(draft.text)
     title = validation.validate_title(draft.title) if draft.title else ""
     if not title and not text.strip():
@@ -78,14 +81,14 @@ def _checked(draft: Draft) -> Draft:
 def _remember_all(ctx: WriteContext, drafts: Sequence[Draft]) -> list[Receipt]:
     receipts: list[Receipt] = []
     added: list[Memory] = []
-    few = len(drafts) <= _COMPARED
-    # Spaces are made in one order, so that no two who make the same ones wait for each other.
-    for at in sorted(range(len(drafts)), key=lambda one: drafts[one].space or ""):
-        with validation.error_item(at):
-            ctx.space(drafts[at].space or space_paths.PERSONAL)
-    for at, draft in enumerate(drafts):
-        with validation.error_item(at):
-            receipt, memory = _remember_one(ctx, draft, compare=few)
+    compare = len(drafts) <= _MAX_COMPARED_DRAFTS
+    # Spaces are created in a fixed order, so that two transactions that create the same ones cannot deadlock.
+    for index in sorted(range(len(drafts)), key=lambda index: drafts[index].space or ""):
+        with validation.error_item(index):
+            ctx.space(drafts[index].space or space_paths.PERSONAL)
+    for index, draft in enumerate(drafts):
+        with validation.error_item(index):
+            receipt, memory = _remember_one(ctx, draft, compare=compare)
         receipts.append(receipt)
         if memory is not None:
             added.append(memory)
@@ -94,21 +97,21 @@ def _remember_all(ctx: WriteContext, drafts: Sequence[Draft]) -> list[Receipt]:
 
 
 def _remember_one(ctx: WriteContext, draft: Draft, *, compare: bool) -> tuple[Receipt, Memory | None]:
-    """Store one memory, its file aside; or return the first receipt of its key and no memory."""
+    """Store one memory without its file; or return the first receipt of its key and no memory."""
     space = ctx.space(draft.space or space_paths.PERSONAL)
     if draft.key is None:
         return _store(ctx, draft, space, compare=compare)
-    asked = {
+    request = {
         "space": space.id,
         "principal": ctx.actor.principal,
         "key": draft.key,
         "content": _fingerprint(ctx, draft),
     }
-    answer = idempotency.first_answer(ctx.tx, **asked)
+    answer = idempotency.first_answer(ctx.tx, **request)
     if answer is not None:
         return _receipt_from(answer)._replace(new=False), None
     receipt, memory = _store(ctx, draft, space, compare=compare)
-    idempotency.claim(ctx.tx, **asked, answer=json.dumps(receipt._asdict()))
+    idempotency.claim(ctx.tx, **request, answer=json.dumps(receipt._asdict()))
     return receipt, memory
 
 
@@ -154,18 +157,18 @@ def require_ordered_times(memory: Memory) -> Memory:
 
 
 def resolve_links(ctx: WriteContext, source: str, wanted: Iterable[tuple[str, str]]) -> tuple[Link, ...]:
-    """Return links to memories that are there, with the revision that they have now."""
+    """Return links to existing memories, with the current revision of each target."""
     wanted = tuple(wanted)
     ctx.lock((target for _, target in wanted))
-    found = {}
+    resolved = {}
     for relation, target in wanted:
         memory = memories.find(ctx.tx, ctx.readable, target)
         if memory is None or memory.deleted is not None:
             raise no_memory(target)
         if relation == "supersedes" and memory.space.id not in ctx.writable:
             raise no_memory(target)
-        found[relation, target] = Link(source, relation, target, memory.revision)
-    return tuple(found.values())
+        resolved[relation, target] = Link(source, relation, target, memory.revision)
+    return tuple(resolved.values())
 
 
 def _logged_links(memory: Memory) -> dict[str, object]:
@@ -173,21 +176,21 @@ def _logged_links(memory: Memory) -> dict[str, object]:
 
 
 def _fingerprint(ctx: WriteContext, draft: Draft) -> str:
-    """Return a keyed hash of everything that was asked, so that a repeat is known and nothing can be guessed.
+    """Return a keyed hash of the draft: it recognizes a repeat, and the text cannot be guessed from it.
 
-    What stands at its default is left out, so that a field that comes later changes no hash of today. The space is
-    part of the key already, by its id, which a rename does not change.
+    Fields with their default value are left out, so that a field added in a later version changes no stored hash. The
+    space is part of the idempotency key already, by its id, which a rename does not change.
     """
-    times = {name: _spelled(ctx, name, getattr(draft, name)) for name in _TIMES}
+    times = {name: _normalize_time(ctx, name, getattr(draft, name)) for name in _TIME_FIELDS}
     title = None if draft.title == titles.title_from(draft.text) else draft.title
-    asked = {**draft._asdict(), "title": title, **times}
+    fields = {**draft._asdict(), "title": title, **times}
     default = Draft("")._asdict()
-    said = {name: asked[name] for name in asked if name not in ("key", "space") and asked[name] != default[name]}
-    return ctx.engines.keys.keyed_hash(json.dumps(said, sort_keys=True))
+    hashed = {name: fields[name] for name in fields if name not in ("key", "space") and fields[name] != default[name]}
+    return ctx.engines.keys.keyed_hash(json.dumps(hashed, sort_keys=True))
 
 
-def _spelled(ctx: WriteContext, name: str, value: datetime | str | None) -> str | None:
-    """Return one spelling for all of a moment; words such as `yesterday` stay words, since a repeat comes later."""
+def _normalize_time(ctx: WriteContext, name: str, value: datetime | str | None) -> str | None:
+    """Return one spelling of a time; relative words such as `yesterday` stay, since a repeat comes later."""
     if value is None:
         return None
     try:
@@ -197,5 +200,5 @@ def _spelled(ctx: WriteContext, name: str, value: datetime | str | None) -> str 
 
 
 def _receipt_from(answer: str) -> Receipt:
-    said = json.loads(answer)
-    return Receipt(**{**said, "near": tuple(said["near"])})
+    fields = json.loads(answer)
+    return Receipt(**{**fields, "near": tuple(fields["near"])})
