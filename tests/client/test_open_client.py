@@ -141,10 +141,10 @@ def test_status_and_doctor_count_what_was_not_sent_and_name_what_was_refused(ope
         book._engines,
         book._settings,
         actor=Actor("agent:stranger"),
-        transfers=book._transfers,
-        recalls=book._recalls,
+        transfer_service=book._transfer_service,
+        recall_service=book._recall_service,
         appender=book._appender,
-        unsent=book._unsent,
+        outbox_status=book._outbox_status,
     )
     assert (stranger.status().refused, stranger.status().wrong) == (0, ())
     here.discard([here.refused()[0].id])

@@ -404,8 +404,8 @@ def test_an_actor_without_grants_sees_and_changes_nothing(book: Book):
         book._engines,
         book._settings,
         actor=Actor("agent:stranger"),
-        transfers=book._transfers,
-        recalls=book._recalls,
+        transfer_service=book._transfer_service,
+        recall_service=book._recall_service,
         appender=book._appender,
     )
     assert stranger.list().items == ()

@@ -79,8 +79,8 @@ def _with_index(book: Book, index: MappedIndex) -> Book:
         book._engines,
         book._settings,
         actor=OWNER_ACTOR,
-        transfers=book._transfers,
-        recalls=recaller,
+        transfer_service=book._transfer_service,
+        recall_service=recaller,
         appender=book._appender,
     )
 

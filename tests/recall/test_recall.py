@@ -984,7 +984,7 @@ def test_a_write_is_acknowledged_while_somebody_else_holds_the_index(book: Book,
         told.set()
 
     writer = threading.Thread(target=remember)
-    recalls: Any = other._recalls
+    recalls: Any = other._recall_service
     with recalls._index.writing(wait=10):
         writer.start()
         in_time = told.wait(30)

@@ -1,1 +1,1 @@
-"""The facade: class Book, with every public verb."""
+"""The facade of the library: class `Book`, whose methods are all public verbs."""

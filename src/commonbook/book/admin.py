@@ -1,4 +1,4 @@
-"""Verbs of a book for administration: spaces, grants, API keys."""
+"""Verbs of a book for administration: spaces, grants and API keys."""
 
 from __future__ import annotations
 
@@ -29,28 +29,34 @@ class AdminVerbs(BookBase):
 
     @retry_read
     def spaces(self) -> tuple[Space, ...]:
-        """Return the spaces, by name."""
+        """Return the spaces that you may read, ordered by name."""
         return admin_spaces.list_spaces(self._engines, self._actor)
 
     def create_space(self, name: str) -> Space:
-        """Make a space."""
+        """Create a space, such as `team/backend`; an existing one is a conflict (`SpaceExists`).
+
+        Verbs that write to a space create it on their own, if you may.
+        """
         return admin_spaces.create(self._engines, self._actor, name)
 
     def rename_space(self, old: str, new: str) -> Space:
-        """Give a space, and everything below it, another name; ids stay."""
+        """Rename a space and everything below it, with the files; ids stay."""
         return admin_spaces.rename(self._engines, self._actor, old, new)
 
     def grant(self, principal: str, space: str, role: str, *, expires: datetime | str | None = None) -> Grant:
-        """Let a principal be reader, writer or admin of a space and everything below it, until it expires."""
+        """Grant a principal the role `reader`, `writer` or `admin` on a space and everything below it.
+
+        A new grant replaces the one that the principal has on the same space. Without `expires` it does not end.
+        """
         return admin_grants.grant(self._engines, self._actor, principal, space, role, expires=expires)
 
     def revoke(self, principal: str, space: str) -> None:
-        """Take a grant away."""
+        """Revoke the grant of a principal on a space; a grant on a space above it stays."""
         admin_grants.revoke(self._engines, self._actor, principal, space)
 
     @retry_read
     def grants(self, *, space: str | None = None) -> tuple[Grant, ...]:
-        """Return the grants on the spaces that one administers, and one's own."""
+        """Return the grants on the spaces that you administer, and your own; or those on one space."""
         return admin_grants.list_grants(self._engines, self._actor, space=space)
 
     def create_key(
@@ -61,14 +67,18 @@ class AdminVerbs(BookBase):
         limits: Iterable[tuple[str, str]] | None = None,
         expires: datetime | str | None = None,
     ) -> NewKey:
-        """Make an API key; its secret is in the answer, and nowhere else. `limits`: pairs of a space and a role."""
+        """Create an API key for a principal: the owner for anybody, others for themselves.
+
+        The secret is in the result and stored nowhere. `limits` are pairs of a space and a role: the key opens these
+        spaces only, with at most these roles. Without `limits` it has all permissions of the principal.
+        """
         return api_keys.create_key(self._engines, self._actor, principal, label=label, limits=limits, expires=expires)
 
     @retry_read
     def keys(self) -> tuple[ApiKey, ...]:
-        """Return the keys that there are, or one's own."""
+        """Return all API keys, without their secrets, if you own the book; otherwise your own."""
         return api_keys.list_keys(self._engines, self._actor)
 
     def revoke_key(self, key_id: str) -> ApiKey:
-        """Let a key open nothing from now on."""
+        """Revoke an API key; it opens nothing from now on."""
         return api_keys.revoke_key(self._engines, self._actor, key_id)

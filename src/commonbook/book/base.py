@@ -1,4 +1,4 @@
-"""A book in the hands of a principal: what its verbs act on, and in whose name."""
+"""The state that all verbs of a book share: its engines, its services, and the actor that the verbs act for."""
 
 from __future__ import annotations
 
@@ -18,45 +18,46 @@ if TYPE_CHECKING:
 
 
 class BookBase:
-    """What all verbs of a book have in common."""
+    """The base of all groups of verbs."""
 
     def __init__(
         self,
         engines: Engines,
-        chosen: Settings,
+        settings: Settings,
         *,
         actor: Actor,
-        transfers: TransferService,
-        recalls: RecallService,
+        transfer_service: TransferService,
+        recall_service: RecallService,
         appender: Appender,
-        unsent: Callable[[], OutboxStatus] = OutboxStatus,
+        outbox_status: Callable[[], OutboxStatus] = OutboxStatus,
     ) -> None:
-        """Act on these parts in the name of the actor; `commonbook.open` makes one."""
+        """Use these engines and services for the actor. Call `commonbook.open` to get a book."""
         self._engines = engines
-        self._transfers = transfers
-        self._recalls = recalls
+        self._transfer_service = transfer_service
+        self._recall_service = recall_service
         self._appender = appender
         self._prefetcher = prefetch.Prefetcher()
-        self._settings = chosen
+        self._settings = settings
         self._actor = actor
-        self._lent = False
-        self._unsent = unsent if permissions.is_owner(actor) else OutboxStatus
+        self._borrowed = False
+        # The outbox of this machine belongs to the owner alone.
+        self._outbox_status = outbox_status if permissions.is_owner(actor) else OutboxStatus
 
     @property
     def home(self) -> str:
-        """The folder with the Markdown; for a book on a server, where that is."""
+        """The folder of the Markdown files, or for a book on a database server the place of that database."""
         return self._settings.database.place if self._settings.database else self._settings.home
 
     @property
     def actor(self) -> str:
-        """The principal in whose name this book acts."""
+        """The principal that this book acts for, such as `user:ana` or `agent:helper`."""
         return self._actor.principal
 
     @property
     def default_space(self) -> str:
-        """The space that is meant when none is named: asked for, of the project, or `personal`."""
+        """The space of calls that name none: as configured, as the project says, or `personal`."""
         return settings_default_space.default_space(self._settings)
 
     def _similarity(self, before: Sequence[str], after: Sequence[str]) -> float:
-        """Compare two runs of texts; whoever has nothing to compare need not wait until recall is loaded."""
-        return self._recalls.similarity(before, after)
+        """Compare two windows of texts; recall is loaded only when there is something to compare."""
+        return self._recall_service.similarity(before, after)

@@ -1,4 +1,4 @@
-"""The facade: every public verb of a book, each one line into a flow."""
+"""The class `Book`: all groups of verbs in one, and the views of a book for other principals."""
 
 from __future__ import annotations
 
@@ -26,35 +26,45 @@ else:
 
 
 class Book(MemoryVerbs, SessionVerbs, SharingVerbs, SharingRuleVerbs, ReasoningVerbs, AdminVerbs, MaintenanceVerbs):
-    """A book of memories. Use it from any thread; close it, or use it in a `with` statement."""
+    """A book of memories: the long-term memory that agents and people share. `commonbook.open` opens one.
+
+    Every method acts for one principal, with its permissions. A book is safe to use from any thread. Close it, or use
+    it in a `with` statement. Every error is a `CommonbookError`, with a message and a proposed fix.
+    """
 
     def acting_as(self, principal: str) -> Book:
-        """Return this book in the hands of a principal, who may do what was granted to it. Only the owner lends it."""
+        """Return a view of this book that acts for another principal, such as `agent:helper`, with its grants only.
+
+        Only the owner may do this. Closing the view does not close the book.
+        """
         permissions.require_owner(self._actor, "act in another's name")
-        return self._in_hands_of(Actor(authentication.principal_name(principal)))
+        return self._as_actor(Actor(authentication.principal_name(principal)))
 
     def with_key(self, secret: str) -> Book:
-        """Return this book in the hands of whoever a key was made for, within the limits of the key."""
-        return self._in_hands_of(authentication.with_key(self._engines, secret))
+        """Return a view of this book that acts for the principal of an API key, within the limits of the key.
 
-    def _in_hands_of(self, actor: Actor) -> Book:
+        Closing the view does not close the book.
+        """
+        return self._as_actor(authentication.with_key(self._engines, secret))
+
+    def _as_actor(self, actor: Actor) -> Book:
         book = Book(
             self._engines,
             self._settings,
             actor=actor,
-            transfers=self._transfers,
-            recalls=self._recalls,
+            transfer_service=self._transfer_service,
+            recall_service=self._recall_service,
             appender=self._appender,
         )
-        # Closing what was lent closes nothing of the book itself.
-        book._lent = True
+        # Closing a borrowed view must not close the engines, which the book owns.
+        book._borrowed = True
         return book
 
     def close(self) -> None:
-        """Let go of everything; nothing is held that a crash could take."""
-        if self._lent:
+        """Close the database, the index and the files. Nothing is lost without it: all writes are durable already."""
+        if self._borrowed:
             return
-        self._recalls.close()
+        self._recall_service.close()
         self._engines.db.close()
         self._engines.folder.close()
 

@@ -1,4 +1,4 @@
-"""Verbs of a book on the whole of it: files, import, export, rebuild, status, doctor, the log."""
+"""Verbs that maintain a whole book: files, import, export, rebuild, status, doctor, the signed log."""
 
 from __future__ import annotations
 
@@ -36,25 +36,31 @@ else:
 
 
 class MaintenanceVerbs(RecallVerbs):
-    """Look after the files, the log and the derived data of a book."""
+    """Maintain the files, the log and the derived data of a book."""
 
     def sync(self, *, progress: Progress = no_progress) -> SyncReport:
-        """Carry out what is pending and take in what people did to the files."""
+        """Write out pending files and apply changes that people made to the Markdown files.
+
+        Opening a book does this too. Only the owner may call it.
+        """
         permissions.require_owner(self._actor, "look at the files of the home")
         return scan.scan(self._engines, progress=progress)
 
     @contextmanager
     def watching(self, noticed: Callable[[SyncReport], None] | None = None) -> Iterator[None]:
-        """Take in what people do to the files, as it happens, for as long as the block lasts."""
+        """Apply changes that people make to the files as they happen, while the `with` block runs.
+
+        `noticed` is called with a report of each scan. Only the owner may call it.
+        """
         permissions.require_owner(self._actor, "look at the files of the home")
         stop = threading.Event()
-        ended: list[CommonbookError] = []
+        errors: list[CommonbookError] = []
 
         def watch() -> None:
             try:
                 scan.watch(self._engines, stop, noticed or (lambda _report: None))
             except CommonbookError as error:
-                ended.append(error)
+                errors.append(error)
 
         watcher = threading.Thread(target=watch, name="commonbook-watch")
         watcher.start()
@@ -63,51 +69,58 @@ class MaintenanceVerbs(RecallVerbs):
         finally:
             stop.set()
             watcher.join()
-        if ended:
-            raise ended[0]
+        if errors:
+            raise errors[0]
 
     def import_folder(
         self, folder: str, *, space: str | None = None, dry_run: bool = False, progress: Progress = no_progress
     ) -> TransferReport:
-        """Take in a folder of Markdown, as if it lay in the home or in a space's folder; again changes nothing."""
-        return self._transfers.import_folder(
+        """Import a folder of Markdown (such as an Obsidian vault), one file, or an archive.
+
+        It is read as if it were in the home, or in the folder of `space`. Importing the same again changes nothing.
+        With `dry_run`, only report.
+        """
+        return self._transfer_service.import_folder(
             self._engines, self._actor, folder, space=space, dry_run=dry_run, progress=progress
         )
 
     def export(self, target: str, *, space: str | None = None, progress: Progress = no_progress) -> TransferReport:
-        """Write a space or all of them as a folder of Markdown, or as an archive (.zip, .tar.gz)."""
-        return self._transfers.export(self._engines, self._actor, target, space=space, progress=progress)
+        """Export a space, or all of them, to a folder of Markdown or an archive (`.zip`, `.tar.gz`)."""
+        return self._transfer_service.export(self._engines, self._actor, target, space=space, progress=progress)
 
     def rebuild(self, *, progress: Progress = no_progress) -> SyncReport:
-        """Make anew everything that only serves search, from files and rows."""
+        """Derive all derived data again, including the search index, from the files and the database."""
         permissions.require_owner(self._actor, "rebuild the home")
         report = rebuilding.rebuild(self._engines, progress=progress)
         self.reindex(anew=True, progress=progress)
         return report
 
     def accept_deletions(self) -> int:
-        """Delete the memories whose files are gone and were kept back for a person to agree; return how many."""
+        """Delete the memories whose files are gone; return how many.
+
+        When many files vanish at once, `sync` does not delete their memories until a person agrees by this call.
+        """
         permissions.require_owner(self._actor, "agree to deletions")
         return scan.accept_deletions(self._engines)
 
     @retry_read
     def status(self) -> Status:
-        """Return numbers, what is pending and what is wrong."""
-        return health.status(self._engines, self._actor, self.home, self._unsent())
+        """Return counts, pending work, and known problems. It is fast; `doctor` looks closer."""
+        return health.status(self._engines, self._actor, self.home, self._outbox_status())
 
     @retry_read
     def doctor(self, *, progress: Progress = no_progress) -> tuple[Finding, ...]:
-        """Look at everything and return what is wrong, each with its fix."""
+        """Check the whole book and return the problems, each with its fix. Only the owner may."""
         permissions.require_owner(self._actor, "look at everything")
-        found = health.doctor(self._engines, self._actor, progress=progress)
-        return (*found, *self._recalls.findings(), *self._unsent().findings)
+        findings = health.doctor(self._engines, self._actor, progress=progress)
+        return (*findings, *self._recall_service.findings(), *self._outbox_status().findings)
 
     @retry_read
     def verify_log(self, *, space: str | None = None, progress: Progress = no_progress) -> LogReport:
-        """Walk the signed log and name the first bad entry of each space."""
+        """Verify the signed log, a hash chain for each space; report the first bad entry of each."""
         return audit.verify_log(self._engines, self._actor, space, progress=progress)
 
     @retry_read
     def log(self, *, space: str, after: int = 0, limit: int = 100) -> tuple[LogEntry, ...]:
-        """Return entries of a space's log, in order."""
+        """Return the entries of the log of a space after a number, in order."""
         return audit.list_entries(self._engines, self._actor, space, after=after, limit=limit)

@@ -1,4 +1,4 @@
-"""Verbs of a book on memories: remember, get, edit, move, delete, list, history, link."""
+"""Verbs of a book for memories: remember, get, edit, move, delete, list, history, link."""
 
 from __future__ import annotations
 
@@ -46,7 +46,18 @@ class MemoryVerbs(BookBase):
         replaces: str | None = None,
         key: str | None = None,
     ) -> Receipt:
-        """Store a new memory; with a `key` used before, return the first receipt and store nothing."""
+        """Store a new memory and return its receipt; it is durable and searchable when this returns.
+
+        - `kind`: `note`, `fact`, `preference`, `decision`, `procedure`, `episode` or `reflection`.
+        - `title`: by default the first line of the text.
+        - `importance`: a number from 0 to 1.
+        - `occurred`, `valid_from`, `valid_until`, `expires`: a datetime, or a text such as `2026-03-01` or `yesterday`.
+        - `links`: pairs of a relation (such as `related_to` or `derived_from`) and the id of another memory.
+        - `replaces`: the id of a memory that this one supersedes.
+        - `key`: an idempotency key. If you have used it before, the first receipt is returned and nothing is stored.
+
+        The receipt names memories with the same text (`duplicate_of`) or a similar one (`near`).
+        """
         draft = Draft(
             text=text,
             space=space,
@@ -65,19 +76,19 @@ class MemoryVerbs(BookBase):
         return self.remember_many([draft])[0]
 
     def remember_many(self, drafts: Sequence[Draft]) -> list[Receipt]:
-        """Store many memories in one transaction, all or none."""
+        """Store many memories in one transaction, all or none; return their receipts in the same order."""
         space = "" if all(draft.space for draft in drafts) else self.default_space
-        asked = [draft if draft.space else draft._replace(space=space) for draft in drafts]
-        return memories_remember.remember(self._engines, self._actor, asked)
+        with_spaces = [draft if draft.space else draft._replace(space=space) for draft in drafts]
+        return memories_remember.remember(self._engines, self._actor, with_spaces)
 
     @retry_read
     def get(self, memory_id: str) -> Memory:
-        """Return one memory; a lazy copy that is stale takes over what its source says before."""
+        """Return a memory with its links and marks; a stale lazy copy is refreshed from its source first."""
         return read.get(self._engines, self._actor, memory_id)
 
     @retry_read
     def find_id(self, part: str) -> str:
-        """Return the id that begins or ends with these digits, or of the memory whose file this is."""
+        """Return the full id of a memory, from its first or last digits (at least 4) or the path of its file."""
         return read.find_id(self._engines, self._actor, part)
 
     def edit(
@@ -95,7 +106,10 @@ class MemoryVerbs(BookBase):
         expires: datetime | str | None | Unset = UNSET,
         expected_version: int | None = None,
     ) -> Receipt:
-        """Change what is given; None takes a value away. With `expected_version`, only that version."""
+        """Change the fields that are given; None clears a field. The old title and text stay in the history.
+
+        With `expected_version` (optimistic locking), raise `VersionConflict` if the memory is at another version.
+        """
         changes = Changes(
             text=text,
             title=title,
@@ -110,36 +124,39 @@ class MemoryVerbs(BookBase):
         return memories_edit.edit(self._engines, self._actor, memory_id, changes, expected_version=expected_version)
 
     def move(self, memory_id: str, space: str, *, expected_version: int | None = None) -> Receipt:
-        """Move a memory into another space, with its file and its history."""
+        """Move a memory to another space, with its file and its history; its id stays."""
         return memories_edit.move(self._engines, self._actor, memory_id, space, expected_version=expected_version)
 
     def delete(self, *ids: str, expected_version: int | None = None, dry_run: bool = False) -> Deleted:
-        """Delete memories, all or none; tombstones and history stay."""
+        """Delete memories, all or none; a tombstone and the history of each are kept. With `dry_run`, only report."""
         return memories_edit.delete(self._engines, self._actor, ids, expected_version=expected_version, dry_run=dry_run)
 
     def delete_where(self, chosen: Filter, *, dry_run: bool = False) -> Deleted:
-        """Delete every memory that the filter lets through, all or none."""
+        """Delete every memory that matches a filter, all or none; an empty filter is refused."""
         return memories_edit.delete_where(self._engines, self._actor, chosen, dry_run=dry_run)
 
     @retry_read
     def list(self, chosen: Filter | None = None, *, limit: int = 50, after: str | None = None) -> Page:
-        """Return memories, newest first, of all spaces or as the filter says."""
+        """Return a page of memories, newest first, of all readable spaces or by a filter.
+
+        Give the `next` of a page as `after` to get the following one.
+        """
         return read.list_page(self._engines, self._actor, chosen or Filter(), limit=limit, after=after)
 
     @retry_read
     def history(self, memory_id: str) -> tuple[Revision, ...]:
-        """Return every title and text that a memory had, oldest first, also of a deleted one."""
+        """Return every title and text that a memory has had, oldest first; also of a deleted memory."""
         return read.history(self._engines, self._actor, memory_id)
 
     def link(self, source: str, relation: str, target: str) -> Receipt:
-        """Link a memory to another."""
+        """Link a memory to another, such as `related_to`, `derived_from`, `contradicts` or `supersedes`."""
         return memories_edit.link(self._engines, self._actor, source, relation, target)
 
     def unlink(self, source: str, relation: str, target: str) -> Receipt:
-        """Take a link away."""
+        """Remove a link; raise `NotFound` if the memory does not have it."""
         return memories_edit.unlink(self._engines, self._actor, source, relation, target)
 
     @retry_read
     def links(self, memory_id: str) -> tuple[Link, ...]:
-        """Return the links of a memory in both directions, those that go out first."""
+        """Return the links of a memory in both directions, outgoing links first."""
         return read.list_links(self._engines, self._actor, memory_id)

@@ -1,4 +1,4 @@
-"""The verbs of a book about what rests on what: reflecting, superseding, and deciding about what is in doubt."""
+"""Verbs of a book for reasoning: reflect, supersede, and triage the memories that this invalidates."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ else:
 
 
 class ReasoningVerbs(BookBase):
-    """Reflect, supersede, and settle what that puts in doubt."""
+    """Reflect on memories, supersede them, and decide about memories that depend on superseded ones."""
 
     def reflect(
         self,
@@ -47,7 +47,11 @@ class ReasoningVerbs(BookBase):
         occurred: datetime | str | None = None,
         key: str | None = None,
     ) -> Receipt:
-        """Store a reflection on some memories; it is told when one of them is superseded or deleted."""
+        """Store a reflection: a memory that was reasoned from others, whose ids are in `on`.
+
+        When one of them is superseded or deleted, the reflection is marked `suspect` and a notice comes to the inbox.
+        The other parameters are those of `remember`.
+        """
         draft = Draft(
             text=text,
             space=space or self.default_space,
@@ -60,29 +64,43 @@ class ReasoningVerbs(BookBase):
         return remember.reflect(self._engines, self._actor, draft, on=validation.validate_list(on, "ids"))
 
     def supersede(self, old: str, by: str, *, reason: str = "") -> SupersedeReport:
-        """Let a memory supersede another: everybody who rests on the old one is told, with the reason."""
+        """Mark a memory as superseded by another; memories that depend on the old one get a notice with the reason."""
         return reasoning_supersede.supersede(self._engines, self._actor, old, by=by, reason=reason)
 
     def reinstate(self, old: str, *, by: str | None = None) -> SupersedeReport:
-        """Take back that a memory was superseded, by all that did or by one."""
+        """Undo that a memory was superseded: by all memories that do, or by the one in `by`."""
         return reasoning_supersede.reinstate(self._engines, self._actor, old, by=by)
 
     @retry_read
     def dependents(self, memory_id: str) -> tuple[Dependent, ...]:
-        """Return every memory that rests on one or on a copy of it, the nearest first."""
+        """Return every memory that depends on a memory or on a copy of it, the nearest first."""
         return reasoning_dependents.dependents(self._engines, self._actor, memory_id)
 
     @retry_read
     def inbox(
         self, *, space: str | None = None, expired: bool = False, limit: int = 100, after: str | None = None
     ) -> Inbox:
-        """Return the notices about memories that one may read, newest first; with `expired`, also those."""
+        """Return the notices about memories that you may read, newest first; with `expired`, also expired ones.
+
+        A notice asks for a decision about a memory that depends on a superseded or deleted one: see `triage`.
+        """
         return reasoning_inbox.inbox(self._engines, self._actor, space=space, expired=expired, limit=limit, after=after)
 
     def triage(self, memory_id: str, verdict: str, *, note: str = "", by: str | None = None) -> TriageReport:
-        """Decide about a notice, or all doubts of a memory: `keep`, `retract`, `supersede` (`by`) or `dismiss`."""
+        """Decide about a notice, or about all open invalidations of a memory; the verdict is one of:
+
+        - `keep`: the memory still holds.
+        - `retract`: it holds no longer, and expires now.
+        - `supersede`: the memory in `by` holds in its place.
+        - `dismiss`: the notice does not matter for the memory.
+
+        The decision and its `note` stay with the memory; the notices are removed.
+        """
         return reasoning_triage.triage(self._engines, self._actor, memory_id, verdict, note=note, by=by)
 
     def set_depth(self, space: str, depth: int | None) -> Space:
-        """Set how deep reflections may stand on each other in a space and below it; None: as above it."""
+        """Limit how many reflections may build on each other in a space and below it (1 to 10).
+
+        None removes the limit of this space, so that the one of the space above applies.
+        """
         return spaces.set_depth(self._engines, self._actor, space, depth)

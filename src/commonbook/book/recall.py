@@ -30,7 +30,7 @@ else:
 
 
 class RecallVerbs(BookBase):
-    """Recall passages, and keep the index."""
+    """Recall passages, and maintain the index."""
 
     @retry_read
     def recall(
@@ -50,12 +50,22 @@ class RecallVerbs(BookBase):
         explain: bool = False,
         progress: Progress = no_progress,
     ) -> RecallResult:
-        """Return the passages that answer a question best, of the space meant and `personal` if none is named.
+        """Return the passages of memories and messages that answer a query best; without a query, the newest.
 
-        Without a question, the newest. `as_of` asks for what was valid then; `include` for what is left out otherwise.
+        - `spaces`: a name or several; by default the default space and `personal`.
+        - `k`: the maximum number of hits.
+        - `kinds`, `tags`: only memories of one of these kinds, with all of these tags.
+        - `since`, `until`: only what happened, or else was created, in this period.
+        - `as_of`: only what was valid at this time.
+        - `min_score`: only hits with at least this score, from 0 to 2.
+        - `budget_tokens`: only as many hits as fit into a prompt of so many tokens.
+        - `include`: also `superseded` or `expired` memories, or `notices`, which are left out by default.
+        - `explain`: also return the parts of each score and the duration of each step.
+
+        Every restriction applies before the best hits are chosen.
         """
         named = (spaces,) if isinstance(spaces, str) else tuple(spaces or ())
-        asked = RecallRequest(
+        request = RecallRequest(
             query=query,
             spaces=named or tuple(dict.fromkeys((self.default_space, PERSONAL))),
             k=k,
@@ -69,26 +79,32 @@ class RecallVerbs(BookBase):
             include=validation.validate_list(include, "include"),
             explain=explain,
         )
-        return self._recalls.recall(self._engines, self._actor, asked, progress=progress)
+        return self._recall_service.recall(self._engines, self._actor, request, progress=progress)
 
-    def prefetch(self, session: str, query: str, **asked: Any) -> bool:  # noqa: ANN401 - as for `recall`
-        """Begin a recall for a session in the background; take it with `prefetched`."""
+    def prefetch(self, session: str, query: str, **options: Any) -> bool:  # noqa: ANN401 - as for `recall`
+        """Begin a recall for a session in the background, to be fetched with `prefetched`.
+
+        `options` are the parameters of `recall`. Return False if too many are running, and this one is not begun.
+        """
         generation = sessions_read.generation(self._engines, self._actor, session)
-        return self._prefetcher.begin(session, generation, query, lambda: self.recall(query, **asked))
+        return self._prefetcher.begin(session, generation, query, lambda: self.recall(query, **options))
 
     def prefetched(self, session: str, query: str, *, wait: float = 0.0) -> RecallResult | None:
-        """Return what was fetched for just this session and query, once; None if it is not there in time."""
+        """Return the prefetched result of this session and query, once; None if it is not ready within `wait` seconds.
+
+        A switch or a rewind of the session discards the result.
+        """
         generation = sessions_read.generation(self._engines, self._actor, session)
-        found = self._prefetcher.take(session, generation, query, wait=wait)
-        # Somebody may have switched while this waited, in another process too, or taken a right away since.
-        if found is None or sessions_read.generation(self._engines, self._actor, session) != generation:
+        result = self._prefetcher.take(session, generation, query, wait=wait)
+        # Another process may have switched the session, or revoked a permission, while this waited.
+        if result is None or sessions_read.generation(self._engines, self._actor, session) != generation:
             return None
-        return found if recall_prefetch.may_read_hits(self._engines, self._actor, found.hits) else None
+        return result if recall_prefetch.may_read_hits(self._engines, self._actor, result.hits) else None
 
     def reindex(self, *, anew: bool = False, progress: Progress = no_progress) -> int:
-        """Bring vectors and index up to the book now, also after a change of embedder; `anew`, from nothing.
+        """Update vectors and index now, also after a change of the embedder; with `anew`, build them from nothing.
 
-        Return how many memories were written down.
+        Return how many memories were indexed. Only the owner may call it.
         """
         permissions.require_owner(self._actor, "make the index anew")
-        return self._recalls.reindex(self._engines, anew=anew, progress=progress)
+        return self._recall_service.reindex(self._engines, anew=anew, progress=progress)

@@ -1,4 +1,4 @@
-"""The verbs of a book that are about sessions: what is said, and what it settles into."""
+"""Verbs of a book for sessions: append messages, switch, rewind, and settle them into episodes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ else:
 
 
 class SessionVerbs(BookBase):
-    """Append, switch, rewind and settle."""
+    """Append to sessions, switch, rewind, settle and close them."""
 
     def append(
         self,
@@ -43,9 +43,10 @@ class SessionVerbs(BookBase):
         parent: str | None = None,
         tags: Iterable[str] = (),
     ) -> AppendReceipt:
-        """Store messages of a session in order, all or none; a client id that was sent before is a repeat.
+        """Append messages to a session in order, all or none; they are durable and searchable when this returns.
 
-        Space, parent and tags are those of a new session.
+        A session is created by its first message; `space`, `parent` and `tags` are for a new one. Secrets are masked
+        before they are stored. A message whose `client_id` was sent before is a repeat, and not stored again.
         """
         validation.require_message_list(messages)
         sent = [NewMessage(message) if isinstance(message, str) else message for message in messages]
@@ -53,12 +54,15 @@ class SessionVerbs(BookBase):
 
     @retry_read
     def messages(self, session: str, *, after: int = 0, limit: int = 100) -> MessagePage:
-        """Return the messages of a session behind a number, in order, those that were taken back too."""
+        """Return a page of the messages of a session after a number, in order; rewound messages are included.
+
+        Give the `next` of a page as `after` to get the following one.
+        """
         return read.list_messages(self._engines, self._actor, session, after=after, limit=limit)
 
     @retry_read
     def sessions(self, *, space: str | None = None, limit: int = 50) -> tuple[Session, ...]:
-        """Return the newest sessions."""
+        """Return the newest sessions, of all readable spaces or of one."""
         return read.list_sessions(self._engines, self._actor, space=space, limit=limit)
 
     def switch(
@@ -70,7 +74,12 @@ class SessionVerbs(BookBase):
         space: str | None = None,
         tags: Iterable[str] = (),
     ) -> SettleReport:
-        """Settle what is open in the old session and begin the new one, whose parent it is, in one step."""
+        """Settle the old session and begin or resume the new one, in one transaction.
+
+        The `reason` is `new`, `reset`, `resume`, `branch` or `compress`. The old session is closed, except for
+        `branch`, and is the parent of a new one, except for `resume`. A new session has the space and the tags of the
+        old one, unless others are given.
+        """
         self._prefetcher.drop(old)
         context = self._context(space, None, tags)
         return sessions_switch.switch(
@@ -78,17 +87,20 @@ class SessionVerbs(BookBase):
         )
 
     def rewind(self, session: str, after: int | str) -> tuple[Message, ...]:
-        """Take back every message behind one (its number or id): they leave recall and episodes, the log keeps them."""
+        """Remove every message after one, given by its number or id, from recall and episodes; return the removed ones.
+
+        The log of the session keeps them, marked as rewound. `after=0` rewinds all.
+        """
         self._prefetcher.drop(session)
         return sessions_switch.rewind(self._engines, self._actor, session, after)
 
     def settle(self, session: str) -> SettleReport:
-        """Make episodes of everything in a session that none holds yet."""
+        """Make episodes of all unsettled messages of a session now; otherwise a worker does so in time."""
         read.require_readable(self._engines, self._actor, session)
         return settling.settle(self._engines, self._actor, session, flush=True, similarity=self._similarity)
 
     def close_session(self, session: str) -> SettleReport:
-        """Settle everything and close a session; a later append opens it again."""
+        """Settle all messages of a session and close it; a later append opens it again."""
         return sessions_switch.close(self._engines, self._actor, session, similarity=self._similarity)
 
     def work(
@@ -98,9 +110,10 @@ class SessionVerbs(BookBase):
         retry: bool = False,
         noticed: Callable[[WorkReport], None] | None = None,
     ) -> int:
-        """Settle what is due, for at most so many seconds; return how many sessions were looked at.
+        """Run the background jobs that are due, such as settling, for at most so many seconds; return how many ran.
 
-        With `retry`, what has failed for good is tried again too. `noticed` is told of each session.
+        With `retry`, jobs that have failed for good are tried again too. `noticed` is called with a report of each
+        session that was settled, or could not be.
         """
         if retry:
             worker.retry(self._engines, self._actor)
@@ -109,12 +122,15 @@ class SessionVerbs(BookBase):
 
     @contextmanager
     def working(self, *, every: float = 1.0) -> Iterator[None]:
-        """Settle what becomes due, in the background, for as long as the block lasts."""
+        """Run the jobs that become due in a background thread, while the `with` block runs.
+
+        The thread looks for jobs every so many seconds.
+        """
         stop = threading.Event()
 
         def work_until_stopped() -> None:
             while not stop.is_set():
-                # A worker outlives a home that is busy or full for a while: what is due stays due.
+                # A home that is busy or full for a while does not end the worker: due jobs stay due.
                 try:
                     self.work(seconds=every)
                 except HomeIsNewer:

@@ -1,4 +1,4 @@
-"""Verbs of a book for sharing: copies in other spaces, and where they come from."""
+"""Verbs of a book for sharing: copies of memories in other spaces, and their lineage."""
 
 from __future__ import annotations
 
@@ -23,46 +23,53 @@ else:
 
 
 class SharingVerbs(BookBase):
-    """Share memories, and look after the copies."""
+    """Share memories and manage the copies."""
 
     def share(self, memory_id: str, to: str, *, refresh: str = "live") -> ShareReceipt:
-        """Copy a memory into a space, tied to its source: `live`, `lazy` or a `snapshot`."""
+        """Copy a memory into a space; the copy stays bound to its source.
+
+        With `refresh="live"` it follows the source at once, with `lazy` when it is read, and a `snapshot` never. If the
+        space has a copy already, that one is returned, unchanged.
+        """
         return sharing_share.share(self._engines, self._actor, memory_id, to, refresh=refresh)
 
     def pull(self, memory_id: str, to: str | None = None, *, refresh: str = "live") -> ShareReceipt:
-        """Copy a memory that one may read into a space of one's own, tied to its source."""
+        """Copy a memory that you may read into a space of yours (by default the default space); see `share`."""
         return sharing_share.share(self._engines, self._actor, memory_id, to or self.default_space, refresh=refresh)
 
     def share_many(self, ids: Sequence[str], to: str, *, refresh: str = "live") -> tuple[ShareReceipt, ...]:
-        """Share several memories into a space, each for itself, and tell what became of each."""
+        """Share several memories into a space, each in a transaction of its own; a failed one has an `error`."""
         return sharing_share.share_many(self._engines, self._actor, ids, to, refresh=refresh)
 
     def share_with(self, memory_id: str, principal: str, *, refresh: str = "live") -> ShareReceipt:
-        """Share a memory with one principal alone."""
+        """Share a memory with one principal: into a space that only the two of you can read."""
         return sharing_share.share_with(self._engines, self._actor, memory_id, principal, refresh=refresh)
 
     def unshare(self, copy_id: str) -> Receipt:
-        """Remove a copy."""
+        """Delete a copy; copies that were made from it stay."""
         return manage_copy.unshare(self._engines, self._actor, copy_id)
 
     def refresh(self, copy_id: str) -> Receipt:
-        """Let a copy take over what its source says now."""
+        """Update a copy from its source now."""
         return manage_copy.refresh(self._engines, self._actor, copy_id)
 
     def detach(self, copy_id: str) -> Receipt:
-        """End the tie between a copy and its source."""
+        """Unbind a copy from its source, which it no longer follows; its origin stays known."""
         return manage_copy.detach(self._engines, self._actor, copy_id)
 
     def adopt(self, copy_id: str) -> Receipt:
-        """Let a copy that was edited here say what its source says again."""
+        """Overwrite a copy that was edited here with its source; the edited text stays in its history.
+
+        An imported copy follows its source from then on, by your permissions.
+        """
         return manage_copy.adopt(self._engines, self._actor, copy_id)
 
     @retry_read
     def lineage(self, memory_id: str, *, depth: int = 32) -> Lineage:
-        """Return where a memory came from and what was copied from it, at most so deep each way."""
+        """Return the sources of a memory and the copies made from it, at most `depth` steps each way."""
         return lineages.lineage(self._engines, self._actor, memory_id, depth=depth)
 
     @retry_read
     def copies(self, memory_id: str) -> tuple[CopyNode, ...]:
-        """Return every copy of a memory, and theirs."""
+        """Return every copy of a memory, and the copies of these, as a tree."""
         return lineages.all_copies(self._engines, self._actor, memory_id)

@@ -1,4 +1,4 @@
-"""The verbs of a book by which spaces take in from each other: rules, requests and their decisions, limits."""
+"""Verbs of a book for governed sharing: sharing rules, share requests with approval, and rate limits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ else:
 
 
 class SharingRuleVerbs(BookBase):
-    """Make rules, ask, decide and limit."""
+    """Manage sharing rules, decide about share requests, and set rate limits."""
 
     def add_rule(
         self,
@@ -35,44 +35,52 @@ class SharingRuleVerbs(BookBase):
         approval: bool = False,
         refresh: str = "live",
     ) -> SharingRule:
-        """Let a space take in from now on what another writes of these kinds, with all tags, at least so important.
+        """Add a rule that shares memories from one space into another as they are written from now on.
 
-        With `approval`, what is meant waits until somebody who administers the space agrees.
+        It matches memories of one of the `kinds`, with all `tags`, and at least this `importance`. With `approval`, a
+        match waits as a request until an admin of the space approves it. The rule acts with your permissions.
         """
-        what = sharing_rules.parse_choice(kinds, tags, importance, refresh, approval=approval)
-        return sharing_rules.add(self._engines, self._actor, space, from_space, what)
+        choice = sharing_rules.parse_choice(kinds, tags, importance, refresh, approval=approval)
+        return sharing_rules.add(self._engines, self._actor, space, from_space, choice)
 
     @retry_read
     def rules(self, *, space: str | None = None) -> tuple[SharingRule, ...]:
-        """Return the rules that take into and from the spaces that one administers."""
+        """Return the sharing rules into and from the spaces that you administer; or those of one space."""
         return sharing_rules.list_rules(self._engines, self._actor, space=space)
 
     def remove_rule(self, rule_id: str) -> SharingRule:
-        """Remove a rule, and what waits because of it; what it took in stays."""
+        """Remove a sharing rule and its waiting requests; the copies that it made stay."""
         return sharing_rules.remove(self._engines, self._actor, rule_id)
 
     def request_share(self, memory_id: str, to: str, *, refresh: str = "live") -> ShareRequest:
-        """Ask those who administer a space that one may read, and perhaps not write to, to take a memory in."""
+        """Ask the admins of a space, which you can read but need not be able to write to, to accept a memory.
+
+        Asking again while the request waits returns the same request.
+        """
         return requests.request(self._engines, self._actor, memory_id, to, refresh=refresh)
 
     @retry_read
     def pending(self, *, space: str | None = None, decided: bool = False) -> tuple[ShareRequest, ...]:
-        """Return what waits for one's decision and what one asked for oneself, or with it what was decided."""
+        """Return the requests that wait for your decision, and your own; with `decided`, also the decided ones."""
         return requests.list_requests(self._engines, self._actor, space=space, decided=decided)
 
     def approve(self, request_id: str, *, note: str = "") -> ShareRequest:
-        """Agree to a request: the memory is shared. Whoever asked cannot."""
+        """Approve a request: the memory is shared now. You cannot approve your own request."""
         return requests.approve(self._engines, self._actor, request_id, note=note)
 
     def reject(self, request_id: str, *, note: str = "") -> ShareRequest:
-        """Refuse a request, or take one's own back."""
+        """Reject a request, or withdraw your own."""
         return requests.reject(self._engines, self._actor, request_id, note=note)
 
     def set_limit(self, action: str, per_minute: int | None, *, principal: str | None = None) -> RateLimit:
-        """Set how often a minute a principal may `share` or `request`, or everybody without a limit of its own."""
+        """Limit how often in a minute a principal may `share` or `request`.
+
+        Without `principal`, the limit is for everybody who has none of their own. None as `per_minute` removes a limit.
+        Only the owner may call it.
+        """
         return rate_limits.set_limit(self._engines, self._actor, action, per_minute, principal=principal)
 
     @retry_read
     def limits(self) -> tuple[RateLimit, ...]:
-        """Return the limits that there are, or one's own."""
+        """Return all rate limits if you own the book; otherwise your own."""
         return rate_limits.list_limits(self._engines, self._actor)

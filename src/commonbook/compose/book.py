@@ -1,6 +1,6 @@
-"""The one place that knows every engine: it wires a book, or a remote client, from settings.
+"""The composition root of a book: wires engines and services from settings, over a folder or on PostgreSQL.
 
-What is slow to import (cryptography, YAML, the watcher) is imported when it is first used.
+Modules that are slow to import (cryptography, YAML, the watcher) are imported at first use.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ else:
     write_steps = LazyModule("commonbook.compose.write_steps")
 
 
-_OURS: Final = "the keys of this book"
+_KEYS_CHECK_TEXT: Final = "the keys of this book"
+"""Its keyed hash is recorded when a book is made, to recognize the keys of the book. It must never change."""
 
 
 def _run_steps_before_seal(context: object, /) -> None:
@@ -56,36 +57,36 @@ def _run_step_after_commit(engines: Engines, contents: Mapping[str, bytes | None
 
 
 def open_book(settings: Settings, *, clock: Clock | None = None, progress: Progress = no_progress) -> Book:
-    """Open the book that the settings name, making it if it is not there, and look at what changed in it."""
+    """Open the book that the settings name, create it if it does not exist, and apply changes made to its files."""
     clock = clock or SystemClock()
-    parts, recalls = wire_server(settings, clock) if settings.database else wire_home(settings, clock)
+    engines, make_recall = wire_server(settings, clock) if settings.database else wire_home(settings, clock)
     book = Book(
-        parts,
+        engines,
         settings,
         actor=OWNER_ACTOR,
-        transfers=cast("TransferService", Lazy(_transfers)),
-        recalls=cast("RecallService", LazyRecall(recalls)),
-        appender=_appender(parts),
-        unsent=lambda: unsent_messages(settings, clock),
+        transfer_service=cast("TransferService", Lazy(_transfer_service)),
+        recall_service=cast("RecallService", LazyRecall(make_recall)),
+        appender=_appender(engines),
+        outbox_status=lambda: unsent_messages(settings, clock),
     )
-    # What was moved away is still read; nothing is taken in any more.
+    # A book that was migrated away can still be read, but applies no more changes.
     with suppress(Moved):
         book.sync(progress=progress)
     return book
 
 
 def wire_home(settings: Settings, clock: Clock) -> tuple[Engines, Callable[[], RecallService]]:
-    """Wire a book over a folder of Markdown."""
+    """Wire a book over a folder of Markdown; the second value makes recall when it is first used."""
     hidden = prepare_home(settings.home)
     database = SqliteDatabase(
         os.path.join(hidden, "state.db"), migrations=MIGRATIONS, clock=clock, busy_seconds=settings.busy_seconds
     )
-    keys = _later_keys(os.path.join(hidden, "keys"))
-    parts = Engines(
+    keys = _lazy_keys(os.path.join(hidden, "keys"))
+    engines = Engines(
         db=database,
         folder=HomeFolder(settings.home),
         watcher=cast("Watcher", Lazy(lambda: _watcher(settings.home))),
-        outside=cast("ExternalFiles", Lazy(lambda: _outside(settings.home))),
+        outside=cast("ExternalFiles", Lazy(lambda: _external_files(settings.home))),
         keys=keys,
         yaml=cast("Yaml", Lazy(_yaml)),
         clock=clock,
@@ -93,25 +94,25 @@ def wire_home(settings: Settings, clock: Clock) -> tuple[Engines, Callable[[], R
         before_seal=(_run_steps_before_seal,),
         after_commit=_run_step_after_commit,
     )
-    return parts, lambda: _recalls(settings, lambda: _mapped_index(hidden))
+    return engines, lambda: _recall_service(settings, lambda: _mapped_index(hidden))
 
 
 def wire_server(settings: Settings, clock: Clock) -> tuple[Engines, Callable[[], RecallService]]:
-    """Wire a book on PostgreSQL: no files, and keys that every server is given."""
+    """Wire a book on PostgreSQL: without files, and with keys that every server is given."""
     from commonbook.engines.disk.no_files import NoFiles
 
     keys = _server_keys(settings)
     database = _postgres(settings, clock)
-    nothing = NoFiles(database.bytes_used)
-    with ExitStack() as undone:
-        undone.callback(database.close)
+    no_files = NoFiles(database.bytes_used)
+    with ExitStack() as on_error:
+        on_error.callback(database.close)
         zone = dates.zone_named(_zone(database, settings, keys))
-        undone.pop_all()
-    parts = Engines(
+        on_error.pop_all()
+    engines = Engines(
         db=database,
-        folder=nothing,
-        watcher=nothing,
-        outside=cast("ExternalFiles", Lazy(lambda: _outside(None))),
+        folder=no_files,
+        watcher=no_files,
+        outside=cast("ExternalFiles", Lazy(lambda: _external_files(None))),
         keys=keys,
         yaml=cast("Yaml", Lazy(_yaml)),
         clock=clock,
@@ -119,19 +120,19 @@ def wire_server(settings: Settings, clock: Clock) -> tuple[Engines, Callable[[],
         before_seal=(_run_steps_before_seal,),
         after_commit=_run_step_after_commit,
     )
-    return parts, lambda: _recalls(settings, lambda: _postgres_index(settings, database))
+    return engines, lambda: _recall_service(settings, lambda: _postgres_index(settings, database))
 
 
 def _postgres(settings: Settings, clock: Clock) -> PostgresDatabase:
     with needing_driver():
         from commonbook.engines.postgres.database import PostgresDatabase
-        from commonbook.engines.postgres.migrations import MIGRATIONS as ON_POSTGRES
+        from commonbook.engines.postgres.migrations import MIGRATIONS as POSTGRES_MIGRATIONS
     chosen = settings.database
     if chosen is None:
         raise ValueError("no server was chosen")
     return PostgresDatabase(
         chosen.address,
-        migrations=ON_POSTGRES,
+        migrations=POSTGRES_MIGRATIONS,
         clock=clock,
         busy_seconds=settings.busy_seconds,
         connections=chosen.connections,
@@ -140,7 +141,7 @@ def _postgres(settings: Settings, clock: Clock) -> PostgresDatabase:
 
 @contextmanager
 def needing_driver() -> Iterator[None]:
-    """Say what to install, where it is not."""
+    """Turn a missing PostgreSQL driver into an error that says what to install."""
     try:
         yield
     except ImportError as error:
@@ -151,7 +152,7 @@ def needing_driver() -> Iterator[None]:
 
 
 def _server_keys(settings: Settings) -> Keys:
-    """Return the keys of a server: read now, and never made, since every server must have the same."""
+    """Read the keys of a server now; they are never created here, since every server must have the same."""
     from commonbook.engines.disk.signing_keys import KeyFiles
 
     folder = settings.database.keys if settings.database else None
@@ -167,9 +168,9 @@ def _server_keys(settings: Settings) -> Keys:
 
 
 def prepare_home(folder: str) -> str:
-    """Make the folders of a home where they are not there, or say why that cannot be."""
+    """Create the missing folders of a home and return its hidden folder, or raise the reason why that is impossible."""
     hidden = os.path.join(folder, HIDDEN)
-    kind = network_file_system(_existing(folder))
+    kind = network_file_system(_nearest_existing(folder))
     if kind is not None:
         raise NetworkFileSystem(
             f"{folder} is on a network file system ({kind}), whose locks cannot be trusted",
@@ -188,62 +189,62 @@ def prepare_home(folder: str) -> str:
     return hidden
 
 
-def _existing(folder: str) -> str:
+def _nearest_existing(folder: str) -> str:
     while not os.path.exists(folder) and folder != os.path.dirname(folder):
         folder = os.path.dirname(folder)
     return folder
 
 
 def _zone(database: Database, settings: Settings, keys: Keys) -> str:
-    """Return the home's zone: as chosen, else as recorded when the home was made, which may be now."""
+    """Return the time zone of the book: as set, else as recorded when it was made; record a new book now."""
     with database.reading() as tx:
-        known = home.facts(tx)
-    if "id" not in known:
-        # The keys come first: only a home without a log may make them, and from here on it may have one.
+        facts = home.facts(tx)
+    if "id" not in facts:
+        # The keys come first: only a home without a log may create keys, and from here on it may have a log.
         keys.load(create=settings.database is None)
         zone = settings.zone or dates.local_zone(settings.system_zone)
         dates.zone_named(zone)
-        known = database.write(partial(_record, zone=zone, keys=keys.keyed_hash(_OURS)))
-    if settings.database is not None and known.get("keys") != keys.keyed_hash(_OURS):
+        facts = database.write(partial(_record_book, zone=zone, keys=keys.keyed_hash(_KEYS_CHECK_TEXT)))
+    if settings.database is not None and facts.get("keys") != keys.keyed_hash(_KEYS_CHECK_TEXT):
         raise KeyMissing(
             f"the keys in {settings.database.keys} are not those that this book was made with",
             fix="set COMMONBOOK_KEYS to the folder that the other servers of this database have",
         )
-    return settings.zone or known["zone"]
+    return settings.zone or facts["zone"]
 
 
-def _record(tx: Transaction, zone: str, keys: str) -> dict[str, str]:
+def _record_book(tx: Transaction, zone: str, keys: str) -> dict[str, str]:
     home.record(tx, id=new_id(), created=format_time(tx.now), zone=zone, keys=keys)
     return home.facts(tx)
 
 
-def _later_keys(folder: str) -> Keys:
-    made: list[Keys] = []
+def _lazy_keys(folder: str) -> Keys:
+    instances: list[Keys] = []
 
     def make() -> Keys:
-        if not made:
+        if not instances:
             from commonbook.engines.disk.signing_keys import KeyFiles
 
-            made.append(KeyFiles(folder))
-        return made[0]
+            instances.append(KeyFiles(folder))
+        return instances[0]
 
     return cast("Keys", Lazy(make))
 
 
 def _appender(engines: Engines) -> Appender:
-    made: list[Appender] = []
+    instances: list[Appender] = []
 
     def make() -> Appender:
-        if not made:
+        if not instances:
             from commonbook.sessions.append import Appender
 
-            made.append(Appender(engines))
-        return made[0]
+            instances.append(Appender(engines))
+        return instances[0]
 
     return cast("Appender", Lazy(make))
 
 
-def _transfers() -> object:
+def _transfer_service() -> object:
     from commonbook import transfer
 
     return transfer
@@ -262,7 +263,7 @@ def _postgres_index(settings: Settings, database: PostgresDatabase) -> Index:
     return PostgresIndex(database.line, kept=chosen.recall_mb << 20, graph_above=chosen.graph_above)
 
 
-def _recalls(settings: Settings, index: Callable[[], Index]) -> RecallService:
+def _recall_service(settings: Settings, index: Callable[[], Index]) -> RecallService:
     from commonbook.engines.embedders.registry import embedder_for
     from commonbook.engines.embedders.static_table import StaticTable
     from commonbook.recall.recaller import Recaller
@@ -284,7 +285,7 @@ def _watcher(folder: str) -> Watcher:
     return HomeWatcher(folder)
 
 
-def _outside(folder: str | None) -> ExternalFiles:
+def _external_files(folder: str | None) -> ExternalFiles:
     from commonbook.engines.disk.import_export import ExternalFolder
 
     return ExternalFolder(folder)

@@ -1,4 +1,4 @@
-"""Wiring of the remote client and its outbox."""
+"""The composition root of the remote client: wires a client to the outbox file of this machine."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from commonbook.ports.outbox import Transport
 
 
-_NAMED: Final = 20
-"""So many refused messages are named; all are counted."""
+_MAX_NAMED_MESSAGES: Final = 20
+"""At most so many refused messages become findings; all are counted."""
 
 
 def open_client(
@@ -31,7 +31,7 @@ def open_client(
     senders: int = 4,
     answer_seconds: float = 15.0,
 ) -> Client:
-    """Make a client that sends through this transport; what it appends is cleaned, and kept in the outbox first."""
+    """Make a client that sends through this transport; messages are masked and stored in the outbox first."""
     from commonbook.text.masking import cleaned
 
     return open_outbox(
@@ -53,24 +53,24 @@ def _outbox(settings: Settings, clock: Clock) -> OutboxFile:
 
 
 def unsent_messages(settings: Settings, clock: Clock) -> OutboxStatus:
-    """Look what clients of this machine have in their outbox, if there is one; its trouble is told, not raised."""
+    """Return the status of this machine's outbox, if there is one; an error becomes a finding and is not raised."""
     if not os.path.exists(settings.outbox):
         return OutboxStatus()
     from commonbook.ports.outbox import REFUSED
 
     try:
         with closing(_outbox(settings, clock)) as outbox:
-            counts, refused = outbox.counts(), outbox.held(REFUSED, limit=_NAMED)
+            counts, refused = outbox.counts(), outbox.held(REFUSED, limit=_MAX_NAMED_MESSAGES)
     except CommonbookError as error:
         return OutboxStatus(findings=(Finding("outbox", settings.outbox, error.message, error.fix),))
     findings = [
         Finding(
             what="refused message",
-            where=f"message {one.id} of the outbox, session {one.session}",
-            why=one.reason,
-            fix="mend what it names, then let the client `retry` it, or `discard` it",
+            where=f"message {message.id} of the outbox, session {message.session}",
+            why=message.reason,
+            fix="correct the cause, then let the client `retry` it, or `discard` it",
         )
-        for one in refused
+        for message in refused
     ]
     return OutboxStatus(*counts, tuple(findings))
 
@@ -86,7 +86,7 @@ def open_outbox(
     senders: int = 4,
     answer_seconds: float = 15.0,
 ) -> Client:
-    """Make a client whose outbox is this file, which is made if it is not there, and send what it holds."""
+    """Make a client whose outbox is this file, created if it does not exist, and send its messages."""
     from commonbook.client.client import Client
     from commonbook.engines.sqlite.outbox import OutboxFile
 

@@ -1,4 +1,4 @@
-"""Engines and subjects that are loaded at first use."""
+"""Lazy proxies: stand in for engines and services that are made at their first use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from commonbook.runtime.lazy_modules import loading
 
 
 class Lazy:
-    """Stands in for an engine until it is first used."""
+    """A proxy that makes its engine at the first access to an attribute; methods are cached."""
 
     def __init__(self, make: Callable[[], object]) -> None:
         """Make nothing yet."""
@@ -20,13 +20,13 @@ class Lazy:
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the engine has under that name
         with loading():
-            found = getattr(self._make(), name)
-        setattr(self, name, found) if callable(found) else None
-        return found
+            value = getattr(self._make(), name)
+        setattr(self, name, value) if callable(value) else None
+        return value
 
 
 class LazyRecall:
-    """Stands in for recall until it is first used; then there is one for all threads."""
+    """A proxy that makes the recall service at its first use, once for all threads."""
 
     def __init__(self, make: Callable[[], RecallService]) -> None:
         """Make nothing yet."""
@@ -35,18 +35,18 @@ class LazyRecall:
         renewed_in_child(self)
 
     def begin_anew(self) -> None:
-        """Begin anew: in a forked child, what another thread was about to do is never done."""
-        self._made: RecallService | None = None
-        self._making = threading.Lock()
+        """Forget the service and the lock: in a forked child, the thread that held the lock does not exist."""
+        self._service: RecallService | None = None
+        self._lock = threading.Lock()
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever recall has under that name
-        with self._making:
-            if self._made is None:
+        with self._lock:
+            if self._service is None:
                 with loading():
-                    self._made = self._make()
-        return getattr(self._made, name)
+                    self._service = self._make()
+        return getattr(self._service, name)
 
     def close(self) -> None:
-        """Close recall, if it was ever used."""
-        if self._made is not None:
-            self._made.close()
+        """Close the recall service, if it was made."""
+        if self._service is not None:
+            self._service.close()

@@ -1,4 +1,4 @@
-"""Wiring of a migration between a home and a database server."""
+"""The composition root of a migration between a home and a database server: wires both books."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from commonbook.settings.settings import DatabaseChoice, Settings, checked_addre
 
 
 def make_keys(folder: str) -> str:
-    """Make the keys for a book on a server, if the folder has none; return the id of the signing key."""
+    """Create the keys of a book on a server, if the folder has none; return the id of the signing key."""
     from commonbook.engines.disk.signing_keys import KeyFiles
 
     keys = KeyFiles(folder)
@@ -26,32 +26,33 @@ def make_keys(folder: str) -> str:
 
 
 def migrate_book(settings: Settings, to: str, *, progress: Progress = no_progress) -> MigrationReport:
-    """Move the book that the settings name to a database server or into a home, and leave it for good."""
+    """Move the book that the settings name to a database server or into a home; the old one becomes read-only."""
     from commonbook.transfer import migrate
 
     clock = SystemClock()
     with open_book(settings, progress=progress):
-        # What people did to the files is taken in first.
+        # Opening applies the changes that people made to the files.
         pass
     with ExitStack() as opened:
-        old, _ = _wired(settings, clock, opened)
-        goal = _goal(settings, to)
-        new, _ = _wired(goal, clock, opened)
-        return migrate.migrate(old, new, to=goal.database.place if goal.database else goal.home, progress=progress)
+        old, _ = _wire(settings, clock, opened)
+        target = _target_settings(settings, to)
+        new, _ = _wire(target, clock, opened)
+        place = target.database.place if target.database else target.home
+        return migrate.migrate(old, new, to=place, progress=progress)
 
 
-def _wired(settings: Settings, clock: Clock, opened: ExitStack) -> tuple[Engines, Callable[[], RecallService]]:
-    parts, recalls = wire_server(settings, clock) if settings.database else wire_home(settings, clock)
-    opened.callback(parts.folder.close)
-    opened.callback(parts.db.close)
-    return parts, recalls
+def _wire(settings: Settings, clock: Clock, opened: ExitStack) -> tuple[Engines, Callable[[], RecallService]]:
+    engines, make_recall = wire_server(settings, clock) if settings.database else wire_home(settings, clock)
+    opened.callback(engines.folder.close)
+    opened.callback(engines.db.close)
+    return engines, make_recall
 
 
-def _goal(settings: Settings, to: str) -> Settings:
+def _target_settings(settings: Settings, to: str) -> Settings:
     """Return the settings of the new book, which has the keys of the old one."""
     keys = settings.database.keys if settings.database else os.path.join(settings.home, HIDDEN, "keys")
     if "://" in to:
-        # Whatever is no address of ours is none of a folder either, and may hold a password.
+        # An address that we do not support is no folder either, and may hold a password.
         return settings._replace(database=DatabaseChoice(checked_address(to, "the address to move to"), keys))
     home = os.path.realpath(os.path.join(settings.cwd, os.path.expanduser(to)))
     if keys:

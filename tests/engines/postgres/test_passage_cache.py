@@ -193,7 +193,7 @@ def book(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 def cached_by(book: Book) -> set[str]:
-    cache = vars(book._recalls._index)["_resources"].cache  # type: ignore[attr-defined]
+    cache = vars(book._recall_service._index)["_resources"].cache  # type: ignore[attr-defined]
     return {space.name for space in book.spaces() if cache.has([signed(space.id)])}
 
 
@@ -262,7 +262,7 @@ def test_who_may_no_longer_read_a_space_gets_nothing_of_what_is_kept(book):
 
 
 def test_a_book_that_was_closed_keeps_nothing(book):
-    cache = vars(book._recalls._index)["_resources"].cache
+    cache = vars(book._recall_service._index)["_resources"].cache
     book.close()
     assert cache._size == 0
     assert not cache._entries
