@@ -25,17 +25,17 @@ CODES = [sha256(str(number).encode()).hexdigest()[:6] for number in range(210)]
 
 
 def turns() -> list[str]:
-    """What is said: the everyday memories, and many more that begin as one of them and end as another."""
-    said = [*(memory for memory, _ in ASKED), *OTHERS]
-    words = [one.rstrip(".").split() for one in said]
+    """Return the turns: the everyday memories, and many more that begin as one of them and end as another."""
+    memories = [*(memory for memory, _ in ASKED), *OTHERS]
+    words = [one.rstrip(".").split() for one in memories]
     begun, ended = [one[: len(one) // 2] for one in words], [one[len(one) // 2 :] for one in words]
     mixed = [" ".join([*begun[at - far], *ended[at]]) for far in (1, 7, 13, 19, 29) for at in range(len(words))]
-    return [*mixed[:150], *said, *mixed[150:], *(f"Parcel {code} was sent to the shop" for code in CODES)]
+    return [*mixed[:150], *memories, *mixed[150:], *(f"Parcel {code} was sent to the shop" for code in CODES)]
 
 
 def questions() -> list[tuple[str, str]]:
-    """What was said and who asks for it: by its meaning alone, by two of its words, or by a word that nobody knows."""
-    by_words = [(said, f"What about {said.split()[1]} and {said.rstrip('.').split()[-1]}?") for said in OTHERS]
+    """Return turns and questions for them: by meaning alone, by two of the words, or by a word that nobody knows."""
+    by_words = [(turn, f"What about {turn.split()[1]} and {turn.rstrip('.').split()[-1]}?") for turn in OTHERS]
     by_code = [(f"Parcel {code} was sent to the shop", f"Where is {code}?") for code in CODES[::7]]
     return [*ASKED, *by_words, *by_code]
 
@@ -44,15 +44,15 @@ def chats(file: Path) -> Path:
     """Write a chat of two people in the shape of LoCoMo's: more turns than an engine brings for a question."""
     conversation: dict[str, Any] = {"speaker_a": "Ann", "speaker_b": "Ben"}
     where: dict[str, str] = {}
-    said = turns()
-    for day, start in enumerate(range(0, len(said), A_SESSION), 1):
-        named = [(f"D{day}:{at}", text) for at, text in enumerate(said[start : start + A_SESSION], 1)]
+    all_turns = turns()
+    for day, start in enumerate(range(0, len(all_turns), A_SESSION), 1):
+        named = [(f"D{day}:{at}", text) for at, text in enumerate(all_turns[start : start + A_SESSION], 1)]
         where |= {text: turn for turn, text in named}
         conversation[f"session_{day}_date_time"] = f"1:56 pm on {day} May, 2023"
         conversation[f"session_{day}"] = [
             {"speaker": ("Ann", "Ben")[at % 2], "dia_id": turn, "text": text} for at, (turn, text) in enumerate(named)
         ]
-    asking = [{"question": asked, "category": 1, "evidence": [where[said]]} for said, asked in questions()]
+    asking = [{"question": question, "category": 1, "evidence": [where[turn]]} for turn, question in questions()]
     file.write_text(json.dumps([{"conversation": conversation, "qa": asking}]))
     return file
 

@@ -34,7 +34,7 @@ from commonbook.model.memory import Draft
 from commonbook.model.recall import RecallResult
 from commonbook.model.spaces import OWNER_ACTOR
 from commonbook.recall import index_updater
-from commonbook.recall.index_updater import FEW_CHANGES
+from commonbook.recall.index_updater import MAX_PENDING
 from commonbook.recall.recaller import Recaller
 from tests.support.crashing import save
 from tests.support.index_worlds import start
@@ -89,25 +89,25 @@ def _plain(recalled: RecallResult) -> list[dict[str, Any]]:
     return [hit._asdict() for hit in recalled.hits]
 
 
-def _answers(book: Book, asked: Sequence[int] = (0, 2, 5)) -> Answers:
+def _answers(book: Book, questions: Sequence[int] = (0, 2, 5)) -> Answers:
     """Return what a book answers to some of the questions."""
-    there = [space.name for space in book.spaces()]
-    return [_plain(book.recall(spaces=there, **QUESTIONS[at])) for at in asked] if there else []
+    spaces = [space.name for space in book.spaces()]
+    return [_plain(book.recall(spaces=spaces, **QUESTIONS[at])) for at in questions] if spaces else []
 
 
 @pytest.fixture
 def true(tmp_path: Path) -> Callable[..., Answers]:
-    """What a book must answer: what it answers without any index, and with one made anew, which have to agree."""
+    """Return the answers that a book must give: those without any index, and with a rebuilt one, have to agree."""
     places = (tmp_path / "true" / str(number) for number in range(10**6))
 
-    def answering(book: Book, asked: Sequence[int] = (0, 2, 5)) -> Answers:
+    def answering(book: Book, questions: Sequence[int] = (0, 2, 5)) -> Answers:
         place = next(places)
         (place / "none").mkdir(parents=True)
-        wanted = _answers(_with_index(book, _NoIndex(str(place / "none" / "index"))), asked)
+        wanted = _answers(_with_index(book, _NoIndex(str(place / "none" / "index"))), questions)
         index = MappedIndex(str(place / "index"))
         new = _with_index(book, index)
         new.reindex(anew=True)
-        assert _answers(new, asked) == wanted, "an index made anew answers otherwise than none"
+        assert _answers(new, questions) == wanted, "an index made anew answers otherwise than none"
         assert index.view().marker is not None
         index.close()
         shutil.rmtree(place)
@@ -192,7 +192,7 @@ def _name(trouble: Callable[..., object]) -> str:
 TROUBLES = (shutil.rmtree, _half, _without_one, _emptied, _a_file, _another_homes, _another_homes_segments)
 
 
-@pytest.mark.parametrize("number", [20, FEW_CHANGES + 2], ids=["few", "many"])
+@pytest.mark.parametrize("number", [20, MAX_PENDING + 2], ids=["few", "many"])
 @pytest.mark.parametrize("trouble", TROUBLES, ids=_name)
 def test_whatever_becomes_of_the_index_recall_is_right(home, open_book, true, trouble, number):
     _fill(home, number)
@@ -202,7 +202,7 @@ def test_whatever_becomes_of_the_index_recall_is_right(home, open_book, true, tr
     book.remember_many(_drafts(random.Random(7), 20))
     with closing(commonbook.open(home)) as another:
         assert _answers(book) == _answers(another) == true(book)
-        another.remember_many(_drafts(random.Random(8), FEW_CHANGES + 2 if number > FEW_CHANGES else 2))
+        another.remember_many(_drafts(random.Random(8), MAX_PENDING + 2 if number > MAX_PENDING else 2))
         wanted = true(book)
         assert _answers(book) == _answers(another) == wanted
         assert any(wanted)
@@ -211,7 +211,7 @@ def test_whatever_becomes_of_the_index_recall_is_right(home, open_book, true, tr
 @pytest.mark.parametrize("trouble", [shutil.rmtree, _half, _another_homes], ids=_name)
 def test_trouble_under_an_open_book_does_not_reach_its_answers(home, book, true, trouble):
     """Files are exchanged, not cut short in place: what an open book has mapped stays as it was."""
-    book.remember_many(_drafts(random.Random(SEED), FEW_CHANGES + 20))
+    book.remember_many(_drafts(random.Random(SEED), MAX_PENDING + 20))
     before = _answers(book)
     copy = home.parent / "aside"
     shutil.copytree(_index(home), copy / "index")
@@ -235,7 +235,7 @@ def test_where_the_index_cannot_be_written_recall_is_right_and_a_reindex_says_wh
 
     now = 1_000.0
     monkeypatch.setattr(index_updater, "time", SimpleNamespace(monotonic=lambda: now))
-    book.remember_many(_drafts(random.Random(SEED), FEW_CHANGES + 20))
+    book.remember_many(_drafts(random.Random(SEED), MAX_PENDING + 20))
     with monkeypatch.context() as patched:
         patched.setattr(array_files, "write", refused)
         directly = _answers(_with_index(book, _NoIndex(str(home / "none"))))
@@ -273,7 +273,7 @@ def _put_back(home: Path, backup: Path, *, whole: bool) -> None:
 
 
 # With `few`, nothing is written down: the index that is not believed stays where it is, and must count in no score.
-@pytest.mark.parametrize("number", [FEW_CHANGES + 30, 20], ids=["many", "few"])
+@pytest.mark.parametrize("number", [MAX_PENDING + 30, 20], ids=["many", "few"])
 @pytest.mark.parametrize("whole", [True, False], ids=["all but the index", "state.db alone"])
 def test_an_index_that_is_newer_than_the_book_is_not_believed(home, open_book, true, tmp_path, number, whole):
     _fill(home, number)
@@ -300,11 +300,11 @@ def test_an_index_that_is_newer_than_the_book_is_not_believed(home, open_book, t
     book.remember_many(_drafts(dice, 40))
     assert _answers(book) == true(book)
     with closing(commonbook.open(home)) as another:
-        another.remember_many(_drafts(dice, FEW_CHANGES + 10))
+        another.remember_many(_drafts(dice, MAX_PENDING + 10))
         assert _answers(another) == _answers(book) == true(book)
 
 
-@pytest.mark.parametrize("number", [FEW_CHANGES + 30, 20], ids=["many", "few"])
+@pytest.mark.parametrize("number", [MAX_PENDING + 30, 20], ids=["many", "few"])
 def test_the_index_of_a_copy_that_went_its_own_way_is_not_believed(home, tmp_path, true, number):
     """A copied home has the same id and the same spaces: only the log tells the two apart."""
     _fill(home, number)
@@ -362,11 +362,11 @@ class _Life:
         return "remembered"
 
     def transcribed(self, live: list[str]) -> str:
-        said = "\n\n".join(
+        transcript = "\n\n".join(
             _HEADING.format(who, day, self.dice.randrange(10**9)) + _text(self.dice)
             for who, day in (("Alice", "2026-01-01"), ("Bob", "2026-01-02"), ("Alice", "2026-02-03"))
         )
-        self.book.remember(said, space=self.dice.choice(self.spaces), kind="episode", title="Talk")
+        self.book.remember(transcript, space=self.dice.choice(self.spaces), kind="episode", title="Talk")
         return "transcribed"
 
     def edited(self, live: list[str]) -> str:
@@ -466,11 +466,11 @@ def test_after_every_step_of_a_long_history_recall_is_as_if_the_index_were_new(p
     happened = []
     for at in range(45):
         happened.append(life.happen())
-        asked = (at % 7, (at + 3) % 7)
-        wanted = true(book, asked)
-        assert _answers(book, asked) == wanted, happened
+        questions = (at % 7, (at + 3) % 7)
+        wanted = true(book, questions)
+        assert _answers(book, questions) == wanted, happened
         if life.dice.random() < 0.2:
-            assert _answers(beside, asked) == wanted, f"another process answers otherwise: {happened}"
+            assert _answers(beside, questions) == wanted, f"another process answers otherwise: {happened}"
     wanted = true(book)
     assert any(wanted)
     assert len(set(happened)) > 12, happened
@@ -485,10 +485,10 @@ def test_whether_a_memory_is_superseded_follows_from_its_successor_at_every_step
     old = book.remember("the kettle is blue", space="alpha", valid_from="2019-01-01").id
     new = book.remember("the kettle is red", space="beta", valid_from="2020-01-01").id
 
-    def found(**asked: Any) -> set[str]:
+    def found(**filters: Any) -> set[str]:
         if written:
             book.reindex()
-        return {hit.id for hit in book.recall("kettle", spaces=("alpha", "beta"), **asked).hits}
+        return {hit.id for hit in book.recall("kettle", spaces=("alpha", "beta"), **filters).hits}
 
     assert found() == {old, new}
     book.link(new, "supersedes", old)
@@ -511,20 +511,20 @@ def test_more_changes_than_a_tail_holds_are_written_down_and_fewer_are_not(home,
         return sum(one.number for one in seen.applied.values()) if seen else 0
 
     dice = random.Random(SEED)
-    book.remember_many(_drafts(dice, FEW_CHANGES))
+    book.remember_many(_drafts(dice, MAX_PENDING))
     assert _answers(book) == true(book)
     assert written() == 0, "so few should have been searched directly"
     book.remember_many(_drafts(dice, 1))
     assert _answers(book) == true(book)
-    assert written() == FEW_CHANGES + 1
+    assert written() == MAX_PENDING + 1
     ids = [memory.id for memory in book.list(limit=200).items]
     for at, id_ in enumerate(ids[:70]):
         book.edit(id_, text=_text(dice)) if at % 2 else book.delete(id_)
     assert _answers(book) == true(book)
-    assert written() == FEW_CHANGES + 1
+    assert written() == MAX_PENDING + 1
     book.delete(*ids[70:])
     assert _answers(book) == true(book)
-    assert written() > FEW_CHANGES + 1
+    assert written() > MAX_PENDING + 1
 
 
 # --- several processes and threads
@@ -545,7 +545,7 @@ class _Reader:
     def ask(self, **question: Any) -> None:
         self._in.write(json.dumps(question).encode() + b"\n")
 
-    def told(self) -> list[Any]:
+    def answer(self) -> list[Any]:
         line = self._out.readline()
         assert line, "the reader is dead"
         found: list[Any] = json.loads(line)
@@ -570,11 +570,11 @@ def reader(place: Path | str) -> Iterator[Callable[[], _Reader]]:
 
 
 def test_what_one_process_wrote_another_finds_in_its_very_next_recall(book, reader):
-    """An acknowledged write is found by whoever asks next, in whatever process."""
+    """An acknowledged write is found by the next recall, in any process."""
     other = reader()
     other.ready()
     # On the way it becomes too much to be searched directly, and is written down.
-    book.remember_many(_drafts(random.Random(SEED), FEW_CHANGES - 20))
+    book.remember_many(_drafts(random.Random(SEED), MAX_PENDING - 20))
     ids: list[str] = []
     for at in range(50):
         word = "samovar"
@@ -587,15 +587,15 @@ def test_what_one_process_wrote_another_finds_in_its_very_next_recall(book, read
             id_ = book.remember_many([Draft(text="the samovar is on", space="alpha")])[0].id
             ids.append(id_)
         other.ask(query=word, spaces="alpha", k=1)
-        assert other.told()[0][0] == id_, f"step {at}"
+        assert other.answer()[0][0] == id_, f"step {at}"
         if at % 10 == 9:
             book.delete(ids.pop(ids.index(id_)))
             other.ask(query=word, spaces="alpha", k=200, min_score=0)
-            assert id_ not in [hit[0] for hit in other.told()], f"step {at}"
+            assert id_ not in [hit[0] for hit in other.answer()], f"step {at}"
 
 
 def test_four_processes_that_catch_up_at_once_all_answer_right(book, reader, true):
-    book.remember_many(_drafts(random.Random(SEED), 3 * FEW_CHANGES))
+    book.remember_many(_drafts(random.Random(SEED), 3 * MAX_PENDING))
     readers = [reader() for _ in range(4)]
     for one in readers:
         one.ready()
@@ -604,12 +604,12 @@ def test_four_processes_that_catch_up_at_once_all_answer_right(book, reader, tru
         assert wanted
         for one in readers:
             one.ask(**QUESTIONS[0], spaces=SPACES)
-        assert [one.told() for one in readers] == [wanted] * 4
-        book.remember_many(_drafts(random.Random(round_), FEW_CHANGES + 1))
+        assert [one.answer() for one in readers] == [wanted] * 4
+        book.remember_many(_drafts(random.Random(round_), MAX_PENDING + 1))
 
 
 def test_threads_of_one_book_find_what_they_just_wrote(book, true):
-    book.remember_many(_drafts(random.Random(SEED), FEW_CHANGES - 20))
+    book.remember_many(_drafts(random.Random(SEED), MAX_PENDING - 20))
     missing: list[str] = []
 
     def work(who: int) -> None:
@@ -656,9 +656,9 @@ def test_a_memory_whose_id_is_all_zeros_is_recalled(tmp_path, book):
 def test_a_manifest_without_segments_keeps_nobody_from_remembering(home, open_book):
     _fill(home, 20)
     manifest = _index(home) / "manifest.json"
-    said = json.loads(manifest.read_text())
-    del said["segments"]
-    manifest.write_text(json.dumps(said))
+    content = json.loads(manifest.read_text())
+    del content["segments"]
+    manifest.write_text(json.dumps(content))
     book = open_book()
     assert book.remember("the kettle is on", space="alpha").new
     assert book.recall("kettle", spaces="alpha").hits
@@ -668,7 +668,7 @@ def test_an_index_that_begins_with_what_is_deleted_has_all_vectors(home, book, t
     """500 changes are laid out at once: where these are all deletions, the index thinks that vectors have no length."""
     ids = [one.id for one in book.remember_many([Draft(text=f"note {at}", space="alpha") for at in range(510)])]
     book.delete(*ids)
-    book.remember_many(_drafts(random.Random(SEED), FEW_CHANGES + 10))
+    book.remember_many(_drafts(random.Random(SEED), MAX_PENDING + 10))
     book.reindex(anew=True)
     assert MappedIndex(str(_index(home))).view().marker is not None, "the index that was just made cannot be read back"
     assert _answers(book) == true(book)
@@ -690,7 +690,7 @@ def test_a_recall_does_not_wait_for_whoever_writes_the_index(home, book, monkeyp
         waited.append(wait)
         raise Busy("somebody writes", fix="wait")
 
-    book.remember_many(_drafts(random.Random(SEED), FEW_CHANGES + 10))
+    book.remember_many(_drafts(random.Random(SEED), MAX_PENDING + 10))
     monkeypatch.setattr(FairLock, "hold", busy)
     assert book.recall("kettle", spaces=SPACES).hits
     assert waited, "nobody wanted to write, so this proves nothing"
@@ -698,6 +698,6 @@ def test_a_recall_does_not_wait_for_whoever_writes_the_index(home, book, monkeyp
 
 
 def test_a_lock_that_cannot_be_opened_does_not_stop_recall(home, book):
-    book.remember_many(_drafts(random.Random(SEED), FEW_CHANGES + 10))
+    book.remember_many(_drafts(random.Random(SEED), MAX_PENDING + 10))
     (home / ".commonbook" / "index.lock").mkdir()
     assert book.recall("kettle", spaces=SPACES).hits

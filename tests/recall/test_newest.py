@@ -10,19 +10,19 @@ from commonbook.model.session import NewMessage
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DIFFERENT = {"memory", "title", "source"}
-"""What tells of the episode that holds a message; all the rest of a hit is the message's own."""
+"""The fields of a hit that tell of a message's episode; all others are the message's own."""
 
 
 def at(minute):
     return NOON + timedelta(minutes=minute)
 
 
-def told(hits):
+def own_fields(hits):
     return [{name: value for name, value in hit._asdict().items() if name not in DIFFERENT} for hit in hits]
 
 
-def texts(book, **asked):
-    return [hit.text for hit in book.recall("", **asked).hits]
+def texts(book, **filters):
+    return [hit.text for hit in book.recall("", **filters).hits]
 
 
 @pytest.fixture
@@ -39,11 +39,11 @@ def test_messages_are_among_the_newest_before_and_after_settling(mixed):
     before = mixed.recall("").hits
     assert [hit.text for hit in before] == ["six", "five", "four", "three", "two", "one"]
     mixed.settle("s")
-    assert told(mixed.recall("").hits) == told(before)
+    assert own_fields(mixed.recall("").hits) == own_fields(before)
     mixed.settle("t")
-    assert told(mixed.recall("").hits) == told(before)
+    assert own_fields(mixed.recall("").hits) == own_fields(before)
     mixed.rebuild()
-    assert told(mixed.recall("").hits) == told(before)
+    assert own_fields(mixed.recall("").hits) == own_fields(before)
     assert [hit.type for hit in mixed.recall("").hits] == [
         "message",
         "memory",
@@ -80,7 +80,7 @@ def test_of_messages_found_by_a_question_tags_and_times_do_not_change_with_settl
     assert (before.tags, before.created, before.occurred) == (("x", "y"), at(1), at(1))
     book.settle("s")
     (after,) = book.recall("walrus", tags=["y"]).hits
-    assert told([after]) == told([before])
+    assert own_fields([after]) == own_fields([before])
 
 
 def test_a_message_leaves_the_newest_with_its_line_its_episode_or_a_rewind(book):

@@ -21,11 +21,11 @@ class Slow:
         self.begun, self.go_on, self.ended = threading.Semaphore(0), threading.Event(), threading.Semaphore(0)
         real = book.recall
 
-        def recall(query, **asked):
+        def recall(query, **options):
             self.begun.release()
             assert self.go_on.wait(60)
             try:
-                return real(query, **asked)
+                return real(query, **options)
             finally:
                 self.ended.release()
 
@@ -61,19 +61,19 @@ def at_once(call):
 
 
 @pytest.fixture
-def said(book):
+def sent(book):
     return [one.id for one in book.append("s", ["the heron nests", "the otter swims"]).messages]
 
 
-def test_a_prefetched_recall_is_what_a_recall_would_have_been(book, said):
+def test_a_prefetched_recall_is_what_a_recall_would_have_been(book, sent):
     assert book.prefetch("s", "heron", k=1)
     fetched = book.prefetched("s", "heron", wait=30)
     assert fetched is not None
     assert fetched.hits == book.recall("heron", k=1).hits
-    assert fetched.hits[0].id == said[0]
+    assert fetched.hits[0].id == sent[0]
 
 
-def test_a_consumed_prefetch_is_not_handed_out_twice(book, said):
+def test_a_consumed_prefetch_is_not_handed_out_twice(book, sent):
     book.prefetch("s", "heron")
     assert book.prefetched("s", "heron", wait=30) is not None
     assert book.prefetched("s", "heron") is None
@@ -92,7 +92,7 @@ def test_two_who_ask_at_once_do_not_both_get_it(book, slow):
     assert len([one for one in got if one is not None]) == 1
 
 
-def test_a_prefetch_for_one_query_is_not_handed_to_another(book, said):
+def test_a_prefetch_for_one_query_is_not_handed_to_another(book, sent):
     book.prefetch("s", "heron")
     assert book.prefetched("s", "otter", wait=30) is None
     assert book.prefetched("t", "heron", wait=30) is None
@@ -165,17 +165,17 @@ def test_a_shutdown_waits_for_no_recall(book, slow):
 
 
 def test_too_many_at_once_are_left_out_and_there_is_room_again_afterwards(book, slow):
-    began = [book.prefetch(f"s{number}", "heron") for number in range(prefetch._AT_ONCE + 2)]
-    assert began == [True] * prefetch._AT_ONCE + [False] * 2
-    for _ in range(prefetch._AT_ONCE):
+    began = [book.prefetch(f"s{number}", "heron") for number in range(prefetch._MAX_RUNNING + 2)]
+    assert began == [True] * prefetch._MAX_RUNNING + [False] * 2
+    for _ in range(prefetch._MAX_RUNNING):
         slow.wait_begun()
     slow.finish()
     assert book.prefetch("s", "otter")
     assert book.prefetched("s", "otter", wait=30) is not None
 
 
-def test_a_recall_that_fails_gives_nothing_and_leaves_room(book, said):
-    for _ in range(prefetch._AT_ONCE + 1):
+def test_a_recall_that_fails_gives_nothing_and_leaves_room(book, sent):
+    for _ in range(prefetch._MAX_RUNNING + 1):
         assert book.prefetch("s", "heron", k=0)
         assert book.prefetched("s", "heron", wait=30) is None
     with pytest.raises(BadInput):
@@ -184,7 +184,7 @@ def test_a_recall_that_fails_gives_nothing_and_leaves_room(book, said):
     assert book.prefetched("s", "heron", wait=30) is not None
 
 
-def test_nothing_is_fetched_that_is_not_good_enough(book, said):
+def test_nothing_is_fetched_that_is_not_good_enough(book, sent):
     book.prefetch("s", "quarterly tax return deadline")
     fetched = book.prefetched("s", "quarterly tax return deadline", wait=30)
     assert fetched is not None
@@ -205,8 +205,8 @@ def test_sessions_do_not_share_what_is_fetched(book, slow):
     assert book.prefetched("s", "heron", wait=1) is None
 
 
-def test_no_more_is_kept_than_there_is_room_for(book, said, monkeypatch):
-    monkeypatch.setattr(prefetch, "_KEPT", 3)
+def test_no_more_is_kept_than_there_is_room_for(book, sent, monkeypatch):
+    monkeypatch.setattr(prefetch, "_MAX_SESSIONS", 3)
     for name in "abcde":
         book.append(name, ["the heron nests"])
         book.prefetch(name, "heron")

@@ -1,4 +1,4 @@
-"""Which passages answer a question best."""
+"""Ranking puts the passages that answer a question best first."""
 
 from __future__ import annotations
 
@@ -11,10 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commonbook.ports.index import BY_USER, IS_CHAT, IS_QUESTION, TELLS_TIME, CandidatePool
-from commonbook.recall.ranking import PARTS, Near, Question, Scores, idf, is_short_question, rank, share, word_weights
+from commonbook.recall.ranking import (
+    PARTS,
+    ExpandedTerm,
+    Question,
+    Scores,
+    idf,
+    is_short_question,
+    rank,
+    share,
+    word_weights,
+)
 
 TERMS = ("bill", "alic")
-"""What is asked for; near terms get the places behind them."""
+"""The query terms; expansion terms get the places behind them."""
 
 BILLING = Question(idf=[2.0, 1.0])
 
@@ -51,12 +61,12 @@ def pool_of(passages: Sequence[Passage], near: Sequence[str] = ()) -> tuple[Cand
     rows = sorted(passages, key=lambda one: (one.thread, one.position))
     threads = sorted({one.thread for one in rows})
     speakers = sorted({one.speaker for one in rows})
-    asked = [*TERMS, *near]
+    terms = [*TERMS, *near]
     entries = [
-        (row, asked.index(word), one.words.count(word))
+        (row, terms.index(word), one.words.count(word))
         for row, one in enumerate(rows)
         for word in dict.fromkeys(one.words)
-        if word in asked
+        if word in terms
     ]
     columns = np.array(entries, np.int64).reshape(-1, 3)
     size = max((len(one.vector) for one in rows if one.vector), default=0)
@@ -91,9 +101,9 @@ def pool_of(passages: Sequence[Passage], near: Sequence[str] = ()) -> tuple[Cand
 def ranked(question: Question, *passages: Passage, near: Sequence[tuple[str, str, float]] = ()) -> Ranked:
     others = list(dict.fromkeys(other for _, other, _ in near))
     pool, rows = pool_of(passages, others)
-    asked = [*TERMS, *others]
-    pairs: list[Near] = [(asked.index(own), asked.index(other), cosine) for own, other, cosine in near]
-    best, scores = rank(question, pool, near=pairs, dates=np.array([one.date for one in rows]))
+    terms = [*TERMS, *others]
+    pairs: list[ExpandedTerm] = [(terms.index(own), terms.index(other), cosine) for own, other, cosine in near]
+    best, scores = rank(question, pool, expansions=pairs, date_matches=np.array([one.date for one in rows]))
     assert isinstance(scores, Scores)
     return Ranked(
         order=[rows[row].name for row in best.tolist()],

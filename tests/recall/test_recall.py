@@ -45,7 +45,7 @@ def untimed(found: RecallResult) -> tuple[object, ...]:
     return found.hits, tuple(found.steps), found.notes
 
 
-def said(number: int, text: str, *, author: str = "user:alice", role: str = "user", day: int = 7) -> TranscriptMessage:
+def turn(number: int, text: str, *, author: str = "user:alice", role: str = "user", day: int = 7) -> TranscriptMessage:
     time = datetime(2026, 5, day, 10, number, tzinfo=UTC)
     return TranscriptMessage(f"0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c{number:02x}", number, author, role, time, text)
 
@@ -281,7 +281,7 @@ def test_since_and_until_go_by_when_it_happened_else_by_when_it_was_written_down
 
 
 def test_since_and_until_go_by_the_time_of_each_message(book: Book, settle):
-    talk = [said(1, "The walrus swims", day=7), said(2, "The walrus sleeps", day=9)]
+    talk = [turn(1, "The walrus swims", day=7), turn(2, "The walrus sleeps", day=9)]
     book.remember(render(talk), kind="episode", title="Talk", occurred="2026-01-01")
     settle()
     assert ids(book.recall("walrus", since="2026-05-08", until="2026-05-10")) == [talk[1].id]
@@ -511,9 +511,9 @@ def test_notices_are_left_out_unless_asked_for(book: Book, settle):
     book.supersede(old, by=book.remember("Bob feeds it").id, reason="the walrus changed hands")
     settle()
     for query in ("walrus", ""):
-        told = book.recall(query, spaces=["personal/"]).hits
-        assert told
-        assert "notice" not in {hit.kind for hit in told}
+        hits = book.recall(query, spaces=["personal/"]).hits
+        assert hits
+        assert "notice" not in {hit.kind for hit in hits}
         everything = book.recall(query, spaces=["personal/"], include=["notices"]).hits
         assert [hit.kind for hit in everything].count("notice") == 1
         (notice,) = book.recall(query, spaces=["personal/"], kinds=["notice"], include=["notices"]).hits
@@ -589,10 +589,10 @@ def test_a_long_memory_whose_every_passage_matches_crowds_nobody_out(book: Book,
 
 def test_a_message_of_an_episode_is_a_hit_of_its_own(book: Book, settle):
     talk = [
-        said(3, "Shall we feed the animals?"),
-        said(4, "The walrus wants herring.\n\nA lot of it.", author="agent:keeper", role="assistant"),
-        said(5, ""),
-        said(6, "Then buy some."),
+        turn(3, "Shall we feed the animals?"),
+        turn(4, "The walrus wants herring.\n\nA lot of it.", author="agent:keeper", role="assistant"),
+        turn(5, ""),
+        turn(6, "Then buy some."),
     ]
     receipt = book.remember(render(talk, introduction="At the zoo"), kind="episode", title="Zoo talk", tags=["zoo"])
     settle()
@@ -609,7 +609,7 @@ def test_a_message_of_an_episode_is_a_hit_of_its_own(book: Book, settle):
 
 
 def test_messages_of_one_episode_are_several_hits_and_its_introduction_is_one(book: Book, settle):
-    talk = [said(n, f"The walrus said {n}") for n in range(3)]
+    talk = [turn(n, f"The walrus said {n}") for n in range(3)]
     receipt = book.remember(render(talk, introduction="All about a walrus"), kind="episode", title="Talk")
     settle()
     hits = book.recall("walrus").hits
@@ -618,8 +618,8 @@ def test_messages_of_one_episode_are_several_hits_and_its_introduction_is_one(bo
 
 
 def test_a_speaker_who_is_named_is_preferred(book: Book, settle):
-    alice = said(1, "I like herring best.", author="user:alice")
-    bob = said(21, "I like herring best.", author="user:bob")
+    alice = turn(1, "I like herring best.", author="user:alice")
+    bob = turn(21, "I like herring best.", author="user:bob")
     book.remember_many([Draft(text=render([one]), kind="episode", title=one.author) for one in (alice, bob)])
     settle()
     assert book.recall("What does Alice like best?").hits[0].id == alice.id
@@ -755,25 +755,25 @@ WRONG_TYPES: list[dict[str, Any]] = [
 def test_bad_input_is_refused_with_a_fix_and_changes_nothing(book: Book, engine: str):
     book.remember("The walrus is fed")
     before = _state(book, engine)
-    for asked, error in BAD:
+    for arguments, error in BAD:
         for query in ("walrus", ""):
             with pytest.raises(error) as refused:
-                book.recall(**{"query": query, **asked})
-            assert refused.value.fix, ascii(asked)
+                book.recall(**{"query": query, **arguments})
+            assert refused.value.fix, ascii(arguments)
     assert _state(book, engine) == before
     assert len(book.recall("walrus").hits) == 1
 
 
 def test_a_value_of_another_type_is_refused_as_bad_input(book: Book):
     taken = []
-    for asked in WRONG_TYPES:
+    for arguments in WRONG_TYPES:
         try:
-            book.recall(**{"query": "walrus", **asked})
-            taken.append(f"{asked}: taken")
+            book.recall(**{"query": "walrus", **arguments})
+            taken.append(f"{arguments}: taken")
         except BadInput:
             pass
         except (TypeError, AttributeError) as error:
-            taken.append(f"{asked}: {error!r}")
+            taken.append(f"{arguments}: {error!r}")
     assert taken == []
 
 
@@ -977,17 +977,17 @@ def test_a_write_is_acknowledged_while_somebody_else_holds_the_index(book: Book,
     other = open_book()
     other.reindex()
     book.remember_many([Draft(text=f"filler {n}") for n in range(140)])
-    told = threading.Event()
+    acknowledged = threading.Event()
 
     def remember() -> None:
         book.remember("The walrus is fed")
-        told.set()
+        acknowledged.set()
 
     writer = threading.Thread(target=remember)
     recalls: Any = other._recall_service
     with recalls._index.writing(wait=10):
         writer.start()
-        in_time = told.wait(30)
+        in_time = acknowledged.wait(30)
     writer.join(60)
     assert in_time
 
@@ -1012,8 +1012,8 @@ def test_every_moment_is_matched_by_its_day_in_the_homes_zone(zone):
     moments += [datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)]
     times = np.array([indexed_passages.micros(moment) for moment in moments])
     parts: Any = SimpleNamespace(zone=ZoneInfo(zone))
-    for asked in ("in May 1937", "in December", "on the 1st of January 2026", "in 2026"):
-        named = time_expressions.named_dates(asked)
+    for question in ("in May 1937", "in December", "on the 1st of January 2026", "in 2026"):
+        named = time_expressions.named_dates(question)
         assert named
-        one_by_one = [named.match(scoring._day(parts, at)) for at in times.tolist()]
-        assert scoring.matching_days(parts, named, times).tolist() == one_by_one
+        one_by_one = [named.match(scoring._local_day(parts, at)) for at in times.tolist()]
+        assert scoring.match_days(parts, named, times).tolist() == one_by_one

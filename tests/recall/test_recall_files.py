@@ -189,7 +189,7 @@ def fill(book: Book, *, many: int = 60) -> None:
 
 def answers(book: Book) -> list[Answer]:
     """Ask many questions, and return everything of the answers but the time that they took."""
-    asked: list[tuple[str, dict[str, Any]]] = [
+    questions: list[tuple[str, dict[str, Any]]] = [
         ("walrus", {}),
         ("Where did the otter meet Alice?", {"spaces": ["team/", "personal"], "k": 50}),
         ("billing invoice number 7", {"spaces": "team/a", "explain": True}),
@@ -203,7 +203,7 @@ def answers(book: Book) -> list[Answer]:
         ("nothing like it", {}),
     ]
     found: list[Answer] = []
-    for query, more in asked:
+    for query, more in questions:
         recalled = book.recall(query, **more)
         found.append((query, recalled.hits, tuple(recalled.steps), recalled.notes))
     assert sum(len(hits) for _, hits, _, _ in found) > 80

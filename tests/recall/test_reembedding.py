@@ -82,9 +82,9 @@ def test_what_is_written_meanwhile_waits_for_its_vector_and_is_found_by_words(op
     with open_book() as book:
         book.remember_many([Draft(text) for text in TEXTS])
         book.reindex()
-        asked = len(service.asked)
+        requests = len(service.asked)
         memory = book.remember("a pelican")
-        assert len(service.asked) == asked, "no write waits for a model"
+        assert len(service.asked) == requests, "no write waits for a model"
         first = book.recall("pelican").hits[0]
         assert (first.id, first.parts["meaning"]) == (memory.id, 0)
         assert book.reindex() == 1

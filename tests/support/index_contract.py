@@ -27,8 +27,8 @@ from tests.support.index_worlds import (
     opened,
     start,
     step,
-    told,
     vector,
+    written_state,
     wrong_with,
 )
 
@@ -75,7 +75,7 @@ class IndexContract:
             writer.commit(written)
         for seen in (index.view().marker, opened(place).view().marker):
             assert seen is not None
-            assert told(seen) == told(written)
+            assert written_state(seen) == written_state(written)
             assert (seen.unembedded, seen.dimensions) == (1, len(vector()))
 
     def test_what_was_added_without_a_commit_is_seen_by_nobody(self, place, index):
@@ -100,7 +100,7 @@ class IndexContract:
 
 
 def kill_a_writer(place: str, dice: random.Random, last: int, *, longest_pause: float) -> int:
-    """Let a child commit until a random moment, and kill it; return the last step that it told."""
+    """Let a child commit until a random moment, and kill it; return the last step that it reported."""
     child = start("commits", place)
     assert child.stdout
     lines = []
@@ -113,8 +113,8 @@ def kill_a_writer(place: str, dice: random.Random, last: int, *, longest_pause: 
     finally:
         child.kill()
         child.communicate()
-    told_of = [int(json.loads(line)) for line in lines if line.endswith(b"\n")]
-    return max([last, *told_of])
+    reported = [int(json.loads(line)) for line in lines if line.endswith(b"\n")]
+    return max([last, *reported])
 
 
 def check_readers_while_writing(place: str, index: Index) -> None:

@@ -1,4 +1,4 @@
-"""What the index tests share: made-up passages, histories that lead to them, and what a search of them must find.
+"""The index tests share made-up passages, histories that lead to them, and a model of what a search must find.
 
 The model of a search is plain Python over a list of entries. Nothing in it knows of segments, rows or hashes; it takes
 from the program only how a vector is rounded and how an id or a thread orders, which have tests of their own.
@@ -121,12 +121,12 @@ class Maker:
 
     def _passage(self, number: int, thread: str, position: int, space: str) -> IndexedPassage:
         dice = self.dice
-        said = f"{memory_id(number)}#{position}"
+        passage_id = f"{memory_id(number)}#{position}"
         return entry(
             number,
             position=position,
             # One in four is named by an id that is no UUID.
-            passage=said if dice.random() < 0.75 else f"ñ·{number}·{position}",
+            passage=passage_id if dice.random() < 0.75 else f"ñ·{number}·{position}",
             thread=thread,
             space=space,
             kind=dice.choice(KINDS),
@@ -171,13 +171,13 @@ class Maker:
         return layers
 
     def sought(self, **given: Any) -> IndexQuery:
-        """Return some question."""
+        """Return a random query."""
         dice = self.dice
 
         def some(texts: Sequence[str], share: float = 0.5) -> list[str]:
             return [text for text in texts if dice.random() < share]
 
-        asked = IndexQuery(
+        query = IndexQuery(
             terms=tuple(dice.sample(WORDS, k=dice.randrange(4))),
             vector=dice.choice((None, vector(), *self.directions)),
             spaces=frozenset(some(SPACES, 0.7)),
@@ -192,8 +192,8 @@ class Maker:
             first=dice.choice((1, 3, 10, 50)),
             reach=dice.choice((0, 1, 4)),
         )
-        asked = asked._replace(near=tuple(word for word in some(WORDS) if word not in asked.terms))
-        return asked._replace(**given)
+        query = query._replace(near=tuple(word for word in some(WORDS) if word not in query.terms))
+        return query._replace(**given)
 
 
 MARKER: Final = IndexState(home="home", rules="1", embedder="made up", applied={"space": SpacePosition(1, 1, "hash")})
@@ -256,8 +256,8 @@ def answer(found: IndexResult, sought: IndexQuery) -> Answer:
 
 def _columns(pool: CandidatePool, row: int) -> tuple[object, ...]:
     columns = (pool.positions, pool.orders, pool.starts, pool.ends, pool.seqs, pool.times, pool.flags, pool.lengths)
-    said = (int(column[row]) for column in columns)
-    return (*pool.name(row), bool(pool.eligible[row]), pool.speakers[pool.speaker[row]], *said)
+    numbers = (int(column[row]) for column in columns)
+    return (*pool.name(row), bool(pool.eligible[row]), pool.speakers[pool.speaker[row]], *numbers)
 
 
 def _vector(pool: CandidatePool, row: int) -> tuple[object, ...]:
@@ -334,15 +334,15 @@ def _by_terms(
 
 
 def _by_time(wanted: Sequence[IndexedPassage], sought: IndexQuery) -> list[IndexedPassage]:
-    told = [one for one in wanted if one.flags & IS_CHAT or one.position == 0]
-    told.sort(key=lambda one: (one.time, one.position, order_of(one.passage)), reverse=True)
-    return told[: sought.first]
+    listed = [one for one in wanted if one.flags & IS_CHAT or one.position == 0]
+    listed.sort(key=lambda one: (one.time, one.position, order_of(one.passage)), reverse=True)
+    return listed[: sought.first]
 
 
 def _by_vector(wanted: Sequence[IndexedPassage], sought: IndexQuery) -> list[IndexedPassage]:
     if sought.vector is None or not any(sought.vector):
         return []
-    asked = [float(number) for number in sought.vector]
+    query_vector = [float(number) for number in sought.vector]
     signs = [number > 0 for number in _rounded(sought.vector)[0]]
     near = []
     for one in wanted:
@@ -350,17 +350,17 @@ def _by_vector(wanted: Sequence[IndexedPassage], sought: IndexQuery) -> list[Ind
             rounded = _rounded(one.vector)[0]
             differing = sum((number > 0) != sign for number, sign in zip(rounded, signs, strict=True))
             near.append((differing, rounded, one))
-    near.sort(key=lambda said: said[0])
+    near.sort(key=lambda candidate: candidate[0])
     limit = near[_FIRST_PASS - 1][0] if len(near) >= _FIRST_PASS else DIMENSIONS
-    scored = [(round(_cosine(rounded, asked), 9), one) for differing, rounded, one in near if differing <= limit]
+    scored = [(round(_cosine(rounded, query_vector), 9), one) for differing, rounded, one in near if differing <= limit]
     return _first(scored, sought.first)
 
 
 def _first(scored: Sequence[tuple[float, IndexedPassage]], first: int) -> list[IndexedPassage]:
     """Return the best, and of equal ones the newest; of one memory, unless it is a talk, a few parts at most."""
 
-    def place(said: tuple[float, IndexedPassage]) -> tuple[float, int, int, int]:
-        score, one = said
+    def place(candidate: tuple[float, IndexedPassage]) -> tuple[float, int, int, int]:
+        score, one = candidate
         return -score, -order_of(one.passage), segments.hashed(one.thread), one.position
 
     better: Counter[str] = Counter()
@@ -411,13 +411,13 @@ def step(number: int) -> Delta:
     """Return what the step of this number changes: one owner says something else, and sometimes another goes."""
     owner = number % 17
     gone = frozenset({memory_id((number * 5) % 17)} if number % 7 == 0 else ())
-    said = tuple(
+    passages = tuple(
         entry(
             owner, position=at, terms={"apple": 1, WORDS[(number + at) % 6]: number}, start=number, vector=vector(1, at)
         )
         for at in range(1 + number % 3)
     )
-    return Delta(said, gone - {memory_id(owner)})
+    return Delta(passages, gone - {memory_id(owner)})
 
 
 def after(number: int) -> list[IndexedPassage]:
@@ -440,8 +440,8 @@ def marker(number: int) -> IndexState:
     return MARKER._replace(applied={"space": SpacePosition(number, number, f"hash {number}")})
 
 
-def told(seen: IndexState) -> tuple[object, ...]:
-    """Return what a writer says in a marker, without what the index itself counts."""
+def written_state(seen: IndexState) -> tuple[object, ...]:
+    """Return what a writer gave in a state, without what the index itself counts."""
     return seen.home, seen.rules, seen.embedder, seen.applied
 
 
@@ -482,7 +482,7 @@ def wrong_with(view: IndexView) -> str | None:
     if view.marker is None:
         return "there is nothing whole"
     number = view.marker.applied["space"].number
-    if told(view.marker) != told(marker(number)):
+    if written_state(view.marker) != written_state(marker(number)):
         return f"the marker is mixed: {view.marker}"
     found, wanted = answer(view.search(ASKED, ()), ASKED), expected(after(number), ASKED)
     if found._replace(places=[]) != wanted._replace(places=[]) or not same_places(found.places, wanted.places):
@@ -535,8 +535,8 @@ def _answers(home: str) -> None:
             _tell([[hit.id, hit.passage_id, hit.score] for hit in book.recall(**json.loads(line)).hits])
 
 
-def _tell(said: object) -> None:
-    sys.stdout.write(json.dumps(said) + "\n")
+def _tell(report: object) -> None:
+    sys.stdout.write(json.dumps(report) + "\n")
     sys.stdout.flush()
 
 

@@ -1,4 +1,4 @@
-"""Embedding what a slow embedder has not seen yet: some passages at a time, outside every transaction."""
+"""Embed the passages that a slow embedder has not embedded yet, in batches and outside of transactions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _BATCH: Final = 64
 
 
 def embed_missing(engines: Engines, embedder: Embedder, *, progress: Progress) -> tuple[str, ...]:
-    """Make and keep the vectors that are missing; return the memories that have new ones.
+    """Make and store the missing vectors; return the ids of the memories that got new ones.
 
-    What was made stays when this is interrupted: the next run goes on where it stopped. When all are there, the
-    vectors of other embedders are dropped.
+    Each batch is stored when it is made, so an interrupted run continues where it stopped. When no vector is missing,
+    the vectors of other embedders are dropped.
     """
     fingerprint = embedder.fingerprint
     with engines.db.reading() as tx:
@@ -37,31 +37,32 @@ def embed_missing(engines: Engines, embedder: Embedder, *, progress: Progress) -
 
 
 def _batches(engines: Engines) -> Iterator[list[Memory]]:
+    """Yield the live memories of all spaces, each batch read in a transaction of its own."""
     with engines.db.reading() as tx:
-        every = spaces.get_all(tx)
-    for space in every:
+        all_spaces = spaces.get_all(tx)
+    for space in all_spaces:
         after = ""
         while True:
             with engines.db.reading() as tx:
-                found = memories.in_space(tx, spaces.get_all(tx), space, after=after, limit=_BATCH)
-            if not found:
+                batch = memories.in_space(tx, spaces.get_all(tx), space, after=after, limit=_BATCH)
+            if not batch:
                 break
-            after = found[-1].id
-            yield [memory for memory in found if memory.deleted is None]
+            after = batch[-1].id
+            yield [memory for memory in batch if memory.deleted is None]
 
 
 def _embed(engines: Engines, embedder: Embedder, fingerprint: str, batch: list[Memory]) -> list[str]:
-    """Make what is missing of some memories; return those that it is of."""
-    said = {
+    """Make and store the vectors that these memories lack; return the ids of the memories that lacked any."""
+    texts_by_memory = {
         memory.id: {vectors.hash_of(text): text for text in indexed_passages.embedded_texts(memory)} for memory in batch
     }
-    texts = {name: text for one in said.values() for name, text in one.items()}
+    text_by_hash = {hash_: text for texts in texts_by_memory.values() for hash_, text in texts.items()}
     with engines.db.reading() as tx:
-        known = vectors.get_many(tx, fingerprint, tuple(texts))
-    missing = [(name, text) for name, text in texts.items() if name not in known]
-    for at in range(0, len(missing), _BATCH):
-        some = missing[at : at + _BATCH]
-        made = embedder.embed([indexed_passages.embedding_input(text) for _, text in some], patient=True)
-        kept = {name: ranking.to_bytes(row) for (name, _), row in zip(some, made, strict=True)}
-        engines.db.write(partial(vectors.put, embedder=fingerprint, made=kept), durable=False)
-    return [memory_id for memory_id, one in said.items() if one.keys() - known.keys()]
+        known = vectors.get_many(tx, fingerprint, tuple(text_by_hash))
+    missing = [(hash_, text) for hash_, text in text_by_hash.items() if hash_ not in known]
+    for start in range(0, len(missing), _BATCH):
+        part = missing[start : start + _BATCH]
+        rows = embedder.embed([indexed_passages.embedding_input(text) for _, text in part], patient=True)
+        vector_by_hash = {hash_: ranking.to_bytes(row) for (hash_, _), row in zip(part, rows, strict=True)}
+        engines.db.write(partial(vectors.put, embedder=fingerprint, made=vector_by_hash), durable=False)
+    return [memory_id for memory_id, texts in texts_by_memory.items() if texts.keys() - known.keys()]

@@ -1,4 +1,8 @@
-"""Telling what was found: the hits of a recall, each with its text, what stands around it, and what is to be known."""
+"""Build the hits of a recall from ranked candidate rows.
+
+A hit has the passage, the passages before and after it, and the memory's marks (suspect, stale, superseded). Penalties
+for suspect memories and outdated copies are applied here, since only the rows that may become hits are read.
+"""
 
 from __future__ import annotations
 
@@ -19,128 +23,132 @@ from commonbook.recall.query import ParsedQuery
 from commonbook.tables import memories, sessions, supersession
 from commonbook.text import terms, titles
 
-_WHOLE: Final = 8_000
-"""A longer text is not repeated in a hit: the passage and what stands around it are."""
+_MAX_TEXT_CHARS: Final = 8_000
+"""Of a longer text, a hit has only the passage and those around it."""
 
-_BEHIND: Final = frozenset({"stale", "source_superseded"})
-"""How a copy stands that says what its source says no longer."""
+_OUTDATED: Final = frozenset({"stale", "source_superseded"})
+"""The freshness of a copy that differs from its source, or whose source was superseded."""
 
 
 class HitBuilder:
-    """Tells hits, one after the other, as long as somebody listens."""
+    """Builds the hits of one recall, lazily and best first."""
 
     def __init__(
         self,
         engines: Engines,
         tx: Reading,
         allowed: SpaceScope,
-        clear: ParsedQuery,
+        query: ParsedQuery,
         pool: CandidatePool,
         scores: ranking.Scores,
         *,
         readable: SpaceScope,
     ) -> None:
-        """Tell from this view of the book what a question found; marks may come from everything that is readable."""
-        self._book = engines
+        """Build hits from this transaction and this pool; `readable` is the scope from which marks may come."""
+        self._engines = engines
         self._tx = tx
         self._allowed = allowed
         self._readable = readable
-        self._clear = clear
+        self._query = query
         self._pool = pool
         self._scores = scores
-        self._terms = frozenset(clear.terms)
+        self._terms = frozenset(query.terms)
         self._memories: dict[str, Memory] = {}
-        self._losing: dict[str, dict[str, float]] = {}
+        self._penalties_by_memory: dict[str, dict[str, float]] = {}
         self._messages: dict[str, tuple[Message, str]] = {}
-        self._names: dict[int, tuple[str, str]] = {}
+        self._ids: dict[int, tuple[str, str]] = {}
         self._tags: dict[str, tuple[str, ...]] = {}
-        # Single numbers are read again and again, which is slow from an array.
+        # Lists: reading single numbers from an array is slow, and these are read many times.
         self._threads: list[int] = pool.threads.tolist()
         self._positions: list[int] = pool.positions.tolist()
 
     def hits(self, rows: Sequence[int]) -> Iterator[Hit]:
-        """Yield the best hits: each message, and each memory once with its best passage."""
-        k = self._clear.asked.k
-        chosen = self._chosen(rows, k)
-        self._look_up(chosen)
-        if any(self._demoted(row) for row in chosen):
-            # What is demoted may have to give way to what comes behind it, and scores more than the last does now.
-            last = min(self._score(row) for row in chosen)
-            behind = [row for row in self._chosen(rows, 2 * k)[k:] if self._score(row) > last]
-            self._look_up(behind)
-            chosen = sorted([*chosen, *behind], key=lambda row: -self._score(row))[:k]
-            chosen = [row for row in chosen if self._score(row) >= self._least]
+        """Yield the best hits: each message by itself, and each memory once with its best passage."""
+        k = self._query.request.k
+        chosen = self._select(rows, k)
+        self._load(chosen)
+        if any(self._penalty(row) for row in chosen):
+            # A row with a penalty may have to give way to one of the next k rows, which then scores higher.
+            lowest = min(self._score(row) for row in chosen)
+            runners_up = [row for row in self._select(rows, 2 * k)[k:] if self._score(row) > lowest]
+            self._load(runners_up)
+            chosen = sorted([*chosen, *runners_up], key=lambda row: -self._score(row))[:k]
+            chosen = [row for row in chosen if self._score(row) >= self._min_score]
         for row in chosen:
-            passage, memory = self._name(row)
+            passage, memory = self._ids_of(row)
             if memory in self._memories:
                 yield self._hit(self._memories[memory], passage, row)
             elif passage in self._messages:
                 yield self._message_hit(*self._messages[passage], row)
 
-    def _chosen(self, rows: Sequence[int], most: int) -> list[int]:
-        """Return the first rows that are told: messages, and the best passage of each other memory."""
+    def _select(self, rows: Sequence[int], limit: int) -> list[int]:
+        """Return the first rows that become hits: messages, and the best passage of each memory."""
         chosen: dict[str, int] = {}
         for row in rows:
-            if len(chosen) == most or self._scores.total[row] < self._least:
+            if len(chosen) == limit or self._scores.total[row] < self._min_score:
                 break
-            passage, memory = self._name(row)
+            passage, memory = self._ids_of(row)
             is_message = bool(self._pool.flags[row] & IS_CHAT)
             chosen.setdefault(passage if is_message else memory, row)
         return list(chosen.values())
 
     @property
-    def _least(self) -> float:
-        asked = self._clear.asked
-        return ranking.LEAST if asked.min_score is None else asked.min_score
+    def _min_score(self) -> float:
+        request = self._query.request
+        return ranking.MIN_SCORE if request.min_score is None else request.min_score
 
-    def _demoted(self, row: int) -> float:
-        """Return what a row loses in all."""
-        return sum(self._lost(row).values())
+    def _penalty(self, row: int) -> float:
+        """Return the sum of a row's penalties."""
+        return sum(self._penalties(row).values())
 
-    def _lost(self, row: int) -> dict[str, float]:
-        """Return what a row loses because it is in doubt, or behind its source; nothing where nothing was asked."""
-        return self._losing.get(self._name(row)[1], {}) if self._losing else {}
+    def _penalties(self, row: int) -> dict[str, float]:
+        """Return the penalties of a row's memory, by feature; none without a query."""
+        return self._penalties_by_memory.get(self._ids_of(row)[1], {}) if self._penalties_by_memory else {}
 
     def _score(self, row: int) -> float:
-        return round(float(self._scores.total[row]) + self._demoted(row), 6)
+        return round(float(self._scores.total[row]) + self._penalty(row), 6)
 
     def _parts(self, row: int) -> dict[str, float]:
         parts = {name: float(part[row]) for name, part in self._scores.parts.items()}
-        return {**parts, **self._lost(row)}
+        return {**parts, **self._penalties(row)}
 
     @property
     def stale(self) -> list[Memory]:
-        """The lazy copies that were told and are stale: somebody should refresh them."""
-        found = self._memories.values()
-        return [one for one in found if one.freshness == "stale" and one.shared and one.shared.mode == LAZY]
+        """The stale lazy copies among the memories that were read: they should be refreshed."""
+        loaded = self._memories.values()
+        return [copy for copy in loaded if copy.freshness == "stale" and copy.shared and copy.shared.mode == LAZY]
 
-    def _name(self, row: int) -> tuple[str, str]:
-        """Return the ids of a passage and of the memory that it is in."""
-        found = self._names.get(row)
-        if found is None:
-            found = self._names[row] = self._pool.name(row)
-        return found
+    def _ids_of(self, row: int) -> tuple[str, str]:
+        """Return the ids of a row's passage and of its memory; the memory's is "" for a message without an episode."""
+        ids = self._ids.get(row)
+        if ids is None:
+            ids = self._ids[row] = self._pool.name(row)
+        return ids
 
-    def _look_up(self, rows: Sequence[int]) -> None:
-        """Read what is told, and what stands beside it, besides what was read before."""
+    def _load(self, rows: Sequence[int]) -> None:
+        """Read the memories and messages of these rows and of their neighbours, in addition to those read before."""
         if not rows:
             return
-        around = {other for row in rows for other in (row - 1, row, row + 1) if self._is_beside(row, other)}
-        names = [self._name(row) for row in sorted(around)]
-        own = {self._name(row)[1] for row in rows}
+        window = {other for row in rows for other in (row - 1, row, row + 1) if self._is_neighbour(row, other)}
+        ids = [self._ids_of(row) for row in sorted(window)]
+        own = {self._ids_of(row)[1] for row in rows}
         superseded = supersession.request_links(self._tx, self._readable, tuple(own - {""}))
-        there = memories.get_many(self._tx, self._allowed, tuple({memory for _, memory in names if memory}))
-        told = [one for one in there.values() if one.id in own]
-        marked = marks.with_marks(self._book, self._tx, self._readable, told, self._clear.now, superseded=superseded)
-        self._memories = {**there, **self._memories, **{one.id: one for one in marked}}
-        if not self._clear.is_empty:
-            self._losing |= {one.id: lost for one in marked if (lost := _lost_by(one))}
-        loose = [passage for passage, memory in names if not memory]
-        self._messages |= sessions.get_many(self._tx, self._allowed, loose)
+        loaded = memories.get_many(self._tx, self._allowed, tuple({memory for _, memory in ids if memory}))
+        unmarked = [memory for memory in loaded.values() if memory.id in own]
+        marked = marks.with_marks(
+            self._engines, self._tx, self._readable, unmarked, self._query.now, superseded=superseded
+        )
+        self._memories = {**loaded, **self._memories, **{memory.id: memory for memory in marked}}
+        if not self._query.is_empty:
+            self._penalties_by_memory |= {
+                memory.id: penalties for memory in marked if (penalties := _penalties_of(memory))
+            }
+        unsettled = [passage for passage, memory in ids if not memory]
+        self._messages |= sessions.get_many(self._tx, self._allowed, unsettled)
         self._tags = sessions.tags_of(self._tx, sorted({message.session for message, _ in self._messages.values()}))
 
     def _message_hit(self, message: Message, space: str, row: int) -> Hit:
-        """Return a message that no episode holds yet."""
+        """Return the hit of a message that is not in an episode yet."""
         return Hit(
             type="message",
             id=message.id,
@@ -153,8 +161,8 @@ class HitBuilder:
             title=titles.title_from(message.text),
             text=message.text,
             passage=message.text,
-            before=self._beside(row, -1),
-            after=self._beside(row, 1),
+            before=self._neighbour_text(row, -1),
+            after=self._neighbour_text(row, 1),
             author=message.author,
             score=self._score(row),
             parts=self._parts(row),
@@ -166,15 +174,16 @@ class HitBuilder:
             tags=self._tags.get(message.session, ()),
             occurred=message.time,
             created=message.time,
-            matched=self._matched(message.text) if self._clear.asked.explain else (),
+            matched=self._matched(message.text) if self._query.request.explain else (),
         )
 
     def _hit(self, memory: Memory, passage: str, row: int) -> Hit:
+        """Return the hit of a passage, or of a message in an episode."""
         pool = self._pool
         is_message = bool(pool.flags[row] & IS_CHAT)
         text = self._text(memory, row)
-        before, after = self._beside(row, -1), self._beside(row, 1)
-        # A message was made when it was said, not when an episode came to hold it.
+        before, after = self._neighbour_text(row, -1), self._neighbour_text(row, 1)
+        # A message has the time at which it was sent, not that of the episode.
         at = indexed_passages.time_of_micros(int(pool.times[row])) if is_message else None
         return memory_hit(memory)._replace(
             type="message" if is_message else "memory",
@@ -182,7 +191,7 @@ class HitBuilder:
             passage_id=passage,
             session=memory.session if is_message else None,
             seq=int(pool.seqs[row]) if is_message else None,
-            text=text if is_message else self._whole(memory, row),
+            text=text if is_message else self._full_text(memory, row),
             passage=text,
             before=before,
             after=after,
@@ -191,7 +200,7 @@ class HitBuilder:
             parts=self._parts(row),
             occurred=at or memory.occurred,
             created=at or memory.created,
-            matched=self._matched(text) if self._clear.asked.explain else (),
+            matched=self._matched(text) if self._query.request.explain else (),
         )
 
     def _text(self, memory: Memory, row: int) -> str:
@@ -200,29 +209,30 @@ class HitBuilder:
             return transcript.message_at(memory.text, start, end)
         return memory.text[start:end]
 
-    def _whole(self, memory: Memory, row: int) -> str:
-        """Return all of a memory; of a long one the passage and those around it, as they stand.
+    def _full_text(self, memory: Memory, row: int) -> str:
+        """Return all of a memory's text; of a long one, the passage and those around it, as they stand.
 
-        What stands above the messages of a transcript is told alone: each of them is found by itself.
+        The introduction of a transcript is returned alone: each message is a passage of its own.
         """
         if memory.kind == "episode" and transcript.is_transcript(memory.text):
             return self._text(memory, row)
-        if len(memory.text) <= _WHOLE:
+        if len(memory.text) <= _MAX_TEXT_CHARS:
             return memory.text
-        around = [other for other in (row - 1, row, row + 1) if self._is_beside(row, other)]
-        return memory.text[int(self._pool.starts[around[0]]) : int(self._pool.ends[around[-1]])]
+        window = [other for other in (row - 1, row, row + 1) if self._is_neighbour(row, other)]
+        return memory.text[int(self._pool.starts[window[0]]) : int(self._pool.ends[window[-1]])]
 
-    def _is_beside(self, row: int, other: int) -> bool:
+    def _is_neighbour(self, row: int, other: int) -> bool:
+        """Tell whether two rows are the same, or next to each other in one thread."""
         if not 0 <= other < len(self._threads) or self._threads[other] != self._threads[row]:
             return False
         return -1 <= self._positions[other] - self._positions[row] <= 1
 
-    def _beside(self, row: int, step: int) -> str:
-        """Return what stands before or after a passage, with its speaker if it is a message."""
+    def _neighbour_text(self, row: int, step: int) -> str:
+        """Return the text of the passage before or after a row, with its speaker if it is a message."""
         pool, other = self._pool, row + step
-        if not self._is_beside(row, other):
+        if not self._is_neighbour(row, other):
             return ""
-        passage, memory = self._name(other)
+        passage, memory = self._ids_of(other)
         speaker = pool.speakers[pool.speaker[other]]
         if memory in self._memories:
             text = self._text(self._memories[memory], other)
@@ -231,18 +241,18 @@ class HitBuilder:
         return f"{speaker}: {text}" if speaker else text
 
     def _matched(self, text: str) -> tuple[str, ...]:
-        """Return the words of a passage that were asked for."""
+        """Return the words of a text whose terms are in the query."""
         return tuple(dict.fromkeys(terms.matching(text, self._terms)))
 
 
-def _lost_by(memory: Memory) -> dict[str, float]:
-    """Return what a memory loses because it is in doubt, or behind its source."""
-    lost = {"suspect": ranking.SUSPECT} if "suspect" in memory.marks else {}
-    return {**lost, "freshness": ranking.BEHIND} if memory.freshness in _BEHIND else lost
+def _penalties_of(memory: Memory) -> dict[str, float]:
+    """Return the penalties of a memory that is suspect, or that is an outdated copy."""
+    penalties = {"suspect": ranking.SUSPECT_PENALTY} if "suspect" in memory.marks else {}
+    return {**penalties, "freshness": ranking.OUTDATED_COPY_PENALTY} if memory.freshness in _OUTDATED else penalties
 
 
 def memory_hit(memory: Memory) -> Hit:
-    """Return a memory as a hit that no question found."""
+    """Return a memory as a hit without a score or neighbours."""
     return Hit(
         type="memory",
         id=memory.id,
@@ -253,8 +263,8 @@ def memory_hit(memory: Memory) -> Hit:
         kind=memory.kind,
         space=memory.space.name,
         title=memory.title,
-        text=memory.text if len(memory.text) <= _WHOLE else memory.text[:_WHOLE],
-        passage=memory.text[:_WHOLE],
+        text=memory.text if len(memory.text) <= _MAX_TEXT_CHARS else memory.text[:_MAX_TEXT_CHARS],
+        passage=memory.text[:_MAX_TEXT_CHARS],
         before="",
         after="",
         author=memory.author,
@@ -275,7 +285,7 @@ def memory_hit(memory: Memory) -> Hit:
 
 
 def within_budget(hits: Iterator[Hit], budget: int | None) -> Iterator[Hit]:
-    """Yield the hits that a prompt has room for; one that is too long is passed over for a shorter one behind it."""
+    """Yield the hits that fit into a budget of tokens; one that is too long is skipped, and a later one may fit."""
     left = budget
     for hit in hits:
         if left is None:
@@ -288,7 +298,7 @@ def within_budget(hits: Iterator[Hit], budget: int | None) -> Iterator[Hit]:
 
 
 def _tokens(hit: Hit) -> int:
-    """Guess how many tokens a hit takes in a prompt: four letters each, or one character of a script without spaces."""
-    said = "\n".join((hit.title, hit.before, hit.passage, hit.after))
-    wide = sum(1 for letter in said if letter > "\u2e7f")
-    return wide + (len(said) - wide + 3) // 4 + 8
+    """Estimate the tokens of a hit in a prompt: one for four letters, or for one character of an unspaced script."""
+    text = "\n".join((hit.title, hit.before, hit.passage, hit.after))
+    wide = sum(1 for letter in text if letter > "\u2e7f")
+    return wide + (len(text) - wide + 3) // 4 + 8

@@ -1,8 +1,8 @@
-"""What the index is told: memories cut into passages, and how far it has followed the book.
+"""The index updater keeps the recall index, a projection of the book, up to date with the log of changes.
 
-The index is a projection: it can be thrown away at any time. What has changed since it was last written is searched
-directly (the *tail*), so that a recall need not wait for the index; when that becomes too much, whoever recalls next
-writes it down for all.
+The index can be deleted and rebuilt at any time. Its state records the position in each space up to which it has
+applied the changes. Later changes form *pending deltas*, which a recall searches directly, so that it need not wait for
+the index. When they become too many, the next recall writes them into the index for all processes.
 """
 
 from __future__ import annotations
@@ -36,106 +36,109 @@ from commonbook.runtime.batches import in_batches
 from commonbook.tables import changes, home, memories, sessions, spaces, supersession, vectors
 
 INDEX_RULES: Final = "2"
-"""Changes whenever the same memory gives other passages or terms than before: an index by other rules is made anew."""
+"""The version of the passage and term rules: an index with another version is rebuilt."""
 
 NO_LIMIT: Final = sys.maxsize
-"""However many have changed."""
+"""Any number of changes."""
 
-FEW_CHANGES: Final = 128
-"""So many changed memories are searched directly; more are written down first."""
+MAX_PENDING: Final = 128
+"""Up to this many changed memories are searched directly; more are written into the index first."""
 
 _BATCH: Final = 500
-_PATIENCE: Final = 60.0
-_IMPATIENCE: Final = 0.5
-"""So many seconds a recall waits for another process that is writing the index, before it searches without it."""
+_LOCK_SECONDS: Final = 60.0
+_RECALL_LOCK_SECONDS: Final = 0.5
+"""A recall waits this long for another process that is writing the index, and then searches without writing."""
 
-_REST: Final = 30.0
-
-
-# --- following the book
+_RETRY_SECONDS: Final = 30.0
+"""After a failed write of the index, recalls do not try again for this long."""
 
 
-class _Made(NamedTuple):
-    """The passages of a memory, and of which version: its own, since when it is superseded, and what it holds."""
+class _OwnerPassages(NamedTuple):
+    """The passages of one owner (a memory or a message), and the version that they were made from.
+
+    The version is the memory's version, the time since which it is superseded, and the messages that it holds.
+    """
 
     version: tuple[int, int, Mapping[str, int | None]]
-    entries: list[IndexedPassage]
+    passages: list[IndexedPassage]
 
 
 class IndexUpdater:
-    """Knows what has changed since the index was written, and writes it down when it is too much to search directly."""
+    """Collects the changes since the last write of the index, and writes them when they are too many to search."""
 
     def __init__(self, index: Index, embedder: Embedder) -> None:
-        """Follow with this index."""
+        """Keep this index up to date, with vectors of this embedder."""
         self._index = index
         self._embedder = embedder
         self._guard = threading.Lock()
         self._trusted: IndexState | None = None
-        self._not_before = 0.0
-        self._tail: PendingDeltas = ()
+        self._no_write_before = 0.0
+        # The pending deltas, the total of changes when they were read, and the index state and positions behind them.
+        self._pending: PendingDeltas = ()
         self._total = -1
-        self._state: tuple[IndexState | None, Mapping[str, int]] | None = None
-        self._made: dict[str, _Made] = {}
+        self._pending_from: tuple[IndexState | None, Mapping[str, int]] | None = None
+        self._cache: dict[str, _OwnerPassages] = {}
 
-    def known(self) -> IndexView | None:
-        """Return the index as it was last seen, if it was believed then."""
+    def last_view(self) -> IndexView | None:
+        """Return the index as it was last seen, if its state was verified then."""
         view = self._index.known()
         return view if view.marker is not None and view.marker == self._trusted else None
 
     def view(self, engines: Engines, progress: Progress = no_progress) -> IndexView:
-        """Return the index as it is, with what has changed written down if that is too much to search directly."""
-        view, changed = self._look(engines)
-        if changed > FEW_CHANGES and self._may_write():
+        """Return the current index, after writing the pending changes if they are too many to search directly."""
+        view, changed = self._inspect(engines)
+        if changed > MAX_PENDING and self._may_write():
             try:
-                self.write(engines, wait=_IMPATIENCE, progress=progress)
+                self.write(engines, wait=_RECALL_LOCK_SECONDS, progress=progress)
             except CommonbookError:
-                # Where the index cannot be written, everything is searched directly: slower, and as right.
-                self._not_before = time.monotonic() + _REST
-            view, _ = self._look(engines)
+                # Without a write all pending changes are searched directly: slower, with the same result.
+                self._no_write_before = time.monotonic() + _RETRY_SECONDS
+            view, _ = self._inspect(engines)
         return view
 
-    def _look(self, engines: Engines) -> tuple[IndexView, int]:
-        """Return the index, or none if it is not to be believed, and how much has changed since."""
+    def _inspect(self, engines: Engines) -> tuple[IndexView, int]:
+        """Return the index, or an empty view if it cannot be trusted, and the number of changes since."""
         view = self._index.view()
         with engines.db.reading() as tx:
-            seen = self._seen(tx, view.marker)
-            changed = len(changes.since(tx, seen, changes.last_numbers(tx)))
-        return (view if seen or view.marker is None else self._index.nothing()), changed
+            positions = self._positions(tx, view.marker)
+            changed = len(changes.since(tx, positions, changes.last_numbers(tx)))
+        return (view if positions or view.marker is None else self._index.nothing()), changed
 
-    def tail(self, tx: Reading, view: IndexView, total: int, *, most: int = NO_LIMIT) -> PendingDeltas:
-        """Return what has changed since this view of the index, as the book tells it, which is looked at later.
+    def pending(self, tx: Reading, view: IndexView, total: int, *, limit: int = NO_LIMIT) -> PendingDeltas:
+        """Return the changes that this transaction sees and this view of the index does not have.
 
-        `total` is how many changes there were in all. Overtaken if more than `most` are not written down, and could be.
+        `total` is the number of all changes in the book: while it stays the same, the last answer is still right.
+        Raises RetryTransaction if more than `limit` changes are pending, and the index may be written.
         """
         with self._guard:
-            known = self._state is not None and self._state[0] == view.marker
-            if known and total == self._total:
-                return self._kept(self._tail, (), most)
-            counts = changes.last_numbers(tx)
-            if self._state is not None and known:
-                before, seen = self._tail, self._state[1]
+            is_same_index = self._pending_from is not None and self._pending_from[0] == view.marker
+            if is_same_index and total == self._total:
+                return self._within_limit(self._pending, (), limit)
+            last_numbers = changes.last_numbers(tx)
+            if self._pending_from is not None and is_same_index:
+                pending, positions = self._pending, self._pending_from[1]
             else:
-                before, seen = (), self._seen(tx, view.marker)
-            fresh = changes.since(tx, seen, counts)
-            self._kept(before, fresh, most)
-            if fresh:
-                made = self._made_for(tx, fresh)
-                self._made = {**self._made, **made} if before else made
-                before = (*before, _layer(made, fresh))
-            self._state, self._tail, self._total = (view.marker, counts), before, total
-            return before
+                pending, positions = (), self._positions(tx, view.marker)
+            changed = changes.since(tx, positions, last_numbers)
+            self._within_limit(pending, changed, limit)
+            if changed:
+                passages = self._passages_of(tx, changed)
+                self._cache = {**self._cache, **passages} if pending else passages
+                pending = (*pending, _delta(passages, changed))
+            self._pending_from, self._pending, self._total = (view.marker, last_numbers), pending, total
+            return pending
 
-    def _kept(self, before: PendingDeltas, fresh: Sequence[str], most: int) -> PendingDeltas:
-        """Return a tail that is not too long, with what is new in it; Overtaken if it is, and could be written down."""
-        if len(frozenset(fresh).union(*(layer.gone for layer in before))) > most and self._may_write():
+    def _within_limit(self, pending: PendingDeltas, changed: Sequence[str], limit: int) -> PendingDeltas:
+        """Return the pending deltas; RetryTransaction if they are too many with these changes, and may be written."""
+        if len(frozenset(changed).union(*(delta.gone for delta in pending))) > limit and self._may_write():
             raise RetryTransaction
-        return before
+        return pending
 
     def _may_write(self) -> bool:
-        return time.monotonic() > self._not_before
+        return time.monotonic() > self._no_write_before
 
-    def compares(self, view: IndexView) -> bool:
-        """Tell whether the index's vectors are this embedder's: those of another are never compared with them."""
+    def has_own_vectors(self, view: IndexView) -> bool:
+        """Tell whether the index's vectors are this embedder's: vectors of two embedders are never compared."""
         return view.marker is None or view.marker.embedder == self._embedder.fingerprint
 
     def write(
@@ -144,20 +147,20 @@ class IndexUpdater:
         *,
         anew: bool = False,
         also: Sequence[str] = (),
-        wait: float = _PATIENCE,
+        wait: float = _LOCK_SECONDS,
         progress: Progress = no_progress,
     ) -> int:
-        """Bring the index up to the book, under its lock; `anew`, from nothing. `also` names what else is new.
+        """Apply all changes to the index, under its lock; return the number of memories written.
 
-        Return how many memories were written down.
+        `anew` rebuilds the index from nothing. `also` names memories to write besides the changed ones.
         """
         with self._index.writing(wait=wait) as writer, engines.db.reading() as tx:
-            seen = {} if anew else self._seen(tx, writer.marker)
-            if not seen:
+            positions = {} if anew else self._positions(tx, writer.marker)
+            if not positions:
                 writer.clear()
-            counts = changes.last_numbers(tx)
-            changed = dict.fromkeys((*changes.since(tx, seen, counts), *also))
-            self._write(tx, writer, tuple(changed), counts, progress)
+            last_numbers = changes.last_numbers(tx)
+            changed = dict.fromkeys((*changes.since(tx, positions, last_numbers), *also))
+            self._write(tx, writer, tuple(changed), last_numbers, progress)
             return len(changed)
 
     def _write(
@@ -165,68 +168,77 @@ class IndexUpdater:
         tx: Reading,
         writer: IndexWriter,
         changed: Sequence[str],
-        counts: Mapping[str, int],
+        last_numbers: Mapping[str, int],
         progress: Progress,
     ) -> None:
-        before = writer.marker
-        ours = before is None or before.embedder == self._embedder.fingerprint
-        for at in range(0, len(changed), _BATCH):
-            progress("indexing", at, len(changed))
-            some = changed[at : at + _BATCH]
-            layer = _layer(self._made_for(tx, some), some)
-            # Beside vectors of another embedder ours have no place: whoever re-embeds makes the index anew.
-            writer.add(layer if ours else _without_vectors(layer))
+        state = writer.marker
+        has_own_vectors = state is None or state.embedder == self._embedder.fingerprint
+        for start in range(0, len(changed), _BATCH):
+            progress("indexing", start, len(changed))
+            batch = changed[start : start + _BATCH]
+            delta = _delta(self._passages_of(tx, batch), batch)
+            # Vectors of two embedders must not be mixed: re-embedding rebuilds the index.
+            writer.add(delta if has_own_vectors else _without_vectors(delta))
         heads = chain.heads(tx)
-        applied = {space: SpacePosition(number, *heads.get(space, (0, ""))) for space, number in counts.items()}
-        embedder = self._embedder.fingerprint if before is None or ours else before.embedder
-        marker = IndexState(home.facts(tx)["id"], INDEX_RULES, embedder, applied)
-        writer.commit(marker)
+        applied = {space: SpacePosition(number, *heads.get(space, (0, ""))) for space, number in last_numbers.items()}
+        embedder = self._embedder.fingerprint if state is None or has_own_vectors else state.embedder
+        new_state = IndexState(home.facts(tx)["id"], INDEX_RULES, embedder, applied)
+        writer.commit(new_state)
         progress("indexing", len(changed), len(changed))
 
-    def _seen(self, tx: Reading, marker: IndexState | None) -> Mapping[str, int]:
-        """Return how far an index has followed each space; nowhere if it is not this book's, or of another past."""
-        if marker is None:
+    def _positions(self, tx: Reading, state: IndexState | None) -> Mapping[str, int]:
+        """Return the number of the last change applied in each space; nothing if the index is not to be trusted.
+
+        It is not to be trusted if it belongs to another home, has other rules, or has applied log entries that this
+        book's hash chains do not contain (a restored backup, for example).
+        """
+        if state is None:
             return {}
-        if marker != self._trusted:
-            if (marker.rules, marker.home) != (INDEX_RULES, home.facts(tx)["id"]):
+        if state != self._trusted:
+            if (state.rules, state.home) != (INDEX_RULES, home.facts(tx)["id"]):
                 return {}
-            if not chain.has(tx, {space: (one.seq, one.hash) for space, one in marker.applied.items() if one.seq}):
+            heads = {space: (position.seq, position.hash) for space, position in state.applied.items() if position.seq}
+            if not chain.has(tx, heads):
                 return {}
-            self._trusted = marker
-        return {space: one.number for space, one in marker.applied.items()}
+            self._trusted = state
+        return {space: position.number for space, position in state.applied.items()}
 
-    def _made_for(self, tx: Reading, ids: Sequence[str]) -> dict[str, _Made]:
-        """Return the passages of those of these memories that there are; what was made before is not made again."""
-        made: dict[str, _Made] = {}
-        every = spaces.get_all(tx)
-        for some in in_batches(ids, _BATCH):
-            there = memories.get_many(tx, every, some)
-            live = [one for one in there.values() if one.deleted is None]
+    def _passages_of(self, tx: Reading, ids: Sequence[str]) -> dict[str, _OwnerPassages]:
+        """Return the passages of these memories and messages, without the deleted; unchanged ones from the cache."""
+        by_owner: dict[str, _OwnerPassages] = {}
+        all_spaces = spaces.get_all(tx)
+        for batch in in_batches(ids, _BATCH):
+            stored = memories.get_many(tx, all_spaces, batch)
+            live = [memory for memory in stored.values() if memory.deleted is None]
             ended = superseded_since(tx, [memory.id for memory in live])
-            known = self._known(tx, (text for memory in live for text in embedded_texts(memory)))
-            held = sessions.messages_of_episodes(tx, [memory.id for memory in live if memory.session])
-            made |= self._messages(tx, every, [one for one in some if one not in there])
+            known = self._known_vectors(tx, (text for memory in live for text in embedded_texts(memory)))
+            messages = sessions.messages_of_episodes(tx, [memory.id for memory in live if memory.session])
+            by_owner |= self._message_passages(tx, all_spaces, [id_ for id_ in batch if id_ not in stored])
             for memory in live:
-                own = held.get(memory.id, {}) if memory.session else None
-                version = (memory.version, ended.get(memory.id, FOREVER), own or {})
-                before = self._made.get(memory.id)
-                if before is not None and before.version == version and not self._embedder.slow:
-                    made[memory.id] = before
+                seq_by_message = messages.get(memory.id, {}) if memory.session else None
+                version = (memory.version, ended.get(memory.id, FOREVER), seq_by_message or {})
+                cached = self._cache.get(memory.id)
+                if cached is not None and cached.version == version and not self._embedder.slow:
+                    by_owner[memory.id] = cached
                 else:
-                    found = indexed_passages(
-                        memory, superseded=version[1], embedder=self._embedder, known=known, held=own
+                    passages = indexed_passages(
+                        memory,
+                        superseded=version[1],
+                        embedder=self._embedder,
+                        known=known,
+                        seq_by_message=seq_by_message,
                     )
-                    made[memory.id] = _Made(version, found)
-        return made
+                    by_owner[memory.id] = _OwnerPassages(version, passages)
+        return by_owner
 
-    def _messages(self, tx: Reading, every: SpaceScope, ids: Sequence[str]) -> dict[str, _Made]:
-        """Return the passages of those of these messages that no episode holds and nobody took back."""
-        found = sessions.get_many(tx, every, ids)
-        open_ = [one for one in found.values() if one[0].episode is None and one[0].rewound_at is None]
-        tags = sessions.tags_of(tx, sorted({message.session for message, _ in open_}))
-        known = self._known(tx, (message.text for message, _ in open_))
+    def _message_passages(self, tx: Reading, scope: SpaceScope, ids: Sequence[str]) -> dict[str, _OwnerPassages]:
+        """Return the passages of those of these messages that are in no episode and were not rewound."""
+        stored = sessions.get_many(tx, scope, ids)
+        unsettled = [pair for pair in stored.values() if pair[0].episode is None and pair[0].rewound_at is None]
+        tags = sessions.tags_of(tx, sorted({message.session for message, _ in unsettled}))
+        known = self._known_vectors(tx, (message.text for message, _ in unsettled))
         return {
-            message.id: _Made(
+            message.id: _OwnerPassages(
                 (0, 0, {}),
                 [
                     indexed_message(
@@ -238,28 +250,29 @@ class IndexUpdater:
                     )
                 ],
             )
-            for message, space in open_
+            for message, space in unsettled
         }
 
-    def _known(self, tx: Reading, texts: Iterable[str]) -> Mapping[str, bytes]:
+    def _known_vectors(self, tx: Reading, texts: Iterable[str]) -> Mapping[str, bytes]:
+        """Return the stored vectors of these texts, by hash; none for a fast embedder, which stores none."""
         if not self._embedder.slow:
             return {}
         hashes = {vectors.hash_of(text) for text in texts}
         return vectors.get_many(tx, self._embedder.fingerprint, sorted(hashes))
 
 
-def _layer(made: Mapping[str, _Made], changed: Iterable[str]) -> Delta:
-    return Delta(tuple(entry for one in made.values() for entry in one.entries), frozenset(changed))
+def _delta(by_owner: Mapping[str, _OwnerPassages], changed: Iterable[str]) -> Delta:
+    return Delta(tuple(passage for owner in by_owner.values() for passage in owner.passages), frozenset(changed))
 
 
-def _without_vectors(layer: Delta) -> Delta:
-    return layer._replace(entries=tuple(entry._replace(vector=None) for entry in layer.entries))
+def _without_vectors(delta: Delta) -> Delta:
+    return delta._replace(entries=tuple(passage._replace(vector=None) for passage in delta.entries))
 
 
 def superseded_since(tx: Reading, ids: Sequence[str]) -> dict[str, int]:
-    """Return since when each of these memories is superseded: since the first of what follows it holds.
+    """Return since when each of these memories is superseded: since the earliest time at which a successor is valid.
 
-    All spaces count, since the index keeps one time for a passage, whoever recalls it.
+    Successors in all spaces count, since the index has one time for a passage, regardless of the reader.
     """
-    found = supersession.superseding(tx, spaces.get_all(tx), ids)
-    return {id_: min(micros(valid_since(one)) for one in sources) for id_, sources in found.items()}
+    successors = supersession.superseding(tx, spaces.get_all(tx), ids)
+    return {id_: min(micros(valid_since(memory)) for memory in sources) for id_, sources in successors.items()}

@@ -1,4 +1,4 @@
-"""Passages as they are indexed: the entries of a memory or message, with terms, times and vectors."""
+"""Cut memories and messages into passages, and give each its terms, times, flags and vector for the index."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def time_of_micros(micros_: int) -> datetime:
-    """Return the moment so many microseconds after 1970 began."""
+    """Return the time that is this many microseconds after the beginning of 1970, in UTC."""
     return _EPOCH + timedelta(microseconds=micros_)
 
 
 def micros(moment: datetime) -> int:
-    """Return a moment as microseconds since 1970."""
+    """Return a time as microseconds since 1970."""
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
@@ -35,7 +35,7 @@ def micros(moment: datetime) -> int:
 
 
 class Passage(NamedTuple):
-    """A passage of a memory: where it stands, what it says, and who says it, if it is a message."""
+    """A passage of a memory: its thread and position, its place in the text, and the message if it is one."""
 
     id: str
     thread: str
@@ -46,69 +46,72 @@ class Passage(NamedTuple):
     message: transcript.TranscriptMessage | None = None
 
 
-def passages_of(memory: Memory, held: Mapping[str, int | None] | None = None) -> list[Passage]:
-    """Cut a memory: a transcript message by message, anything else into parts.
+def passages_of(memory: Memory, seq_by_message: Mapping[str, int | None] | None = None) -> list[Passage]:
+    """Cut a memory: a transcript into its messages, any other text into parts.
 
-    `held` are the messages that the episode holds in its session's log, if it has one: they are found under their own
-    ids and numbers, beside their neighbours in the session. One that was taken back (None) is left out, whoever put its
-    line there again. What else is in it is the memory's own, and so is everything in a copy that was shared.
+    `seq_by_message` maps the episode's messages in its session's log to their sequence numbers, if it has a session.
+    These passages get the message's own id and number, so that they are neighbours of the session's other messages. A
+    rewound message (None) is left out, even if a person put its lines back into the file. All other passages belong to
+    the memory, and so do all passages of a shared copy.
     """
     if memory.kind == "episode" and memory.shared is None and transcript.is_transcript(memory.text):
-        return _lines(memory, held)
-    found = [
+        return _transcript_passages(memory, seq_by_message)
+    parts = [
         Passage(f"{memory.id}#{part.position}", memory.id, part.position, part.start, part.end, part.text)
         for part in passages.parts(memory.text)
     ]
-    return found or [Passage(f"{memory.id}#0", memory.id, 0, 0, 0, "")]
+    return parts or [Passage(f"{memory.id}#0", memory.id, 0, 0, 0, "")]
 
 
-def _lines(memory: Memory, held: Mapping[str, int | None] | None) -> list[Passage]:
-    found: list[Passage] = []
+def _transcript_passages(memory: Memory, seq_by_message: Mapping[str, int | None] | None) -> list[Passage]:
+    pieces: list[Passage] = []
     seen: set[str] = set()
-    taken_back = {message for message, seq in (held or {}).items() if seq is None}
-    for at, block in enumerate(transcript.blocks(memory.text)):
+    rewound = {message for message, seq in (seq_by_message or {}).items() if seq is None}
+    for position, block in enumerate(transcript.blocks(memory.text)):
         if block.message is None:
-            found += _above(memory, block)
-        elif block.message.id not in taken_back:
-            # Two messages of one id are a slip of the hand: the second goes by its place.
-            again = block.message.id in seen
-            found.append(_line(memory, at, block, block.message, {} if again else held))
+            pieces += _introduction(memory, block)
+        elif block.message.id not in rewound:
+            # Two messages of one id are an editing mistake: the second gets an id from its position.
+            is_duplicate = block.message.id in seen
+            pieces.append(
+                _message_passage(memory, position, block, block.message, {} if is_duplicate else seq_by_message)
+            )
             seen.add(block.message.id)
-    return found
+    return pieces
 
 
-def _above(memory: Memory, block: transcript.Block) -> list[Passage]:
-    """Return what stands above the first message, if there is anything."""
-    said = memory.text[block.start : block.end].strip()
-    start = memory.text.index(said, block.start)
-    return [Passage(f"{memory.id}#0", memory.id, 0, start, start + len(said), said)] if said else []
+def _introduction(memory: Memory, block: transcript.Block) -> list[Passage]:
+    """Return the text above the first message as a passage, if there is any."""
+    text = memory.text[block.start : block.end].strip()
+    start = memory.text.index(text, block.start)
+    return [Passage(f"{memory.id}#0", memory.id, 0, start, start + len(text), text)] if text else []
 
 
-def _line(
+def _message_passage(
     memory: Memory,
-    at: int,
+    position: int,
     block: transcript.Block,
-    told: transcript.TranscriptMessage,
-    held: Mapping[str, int | None] | None,
+    message: transcript.TranscriptMessage,
+    seq_by_message: Mapping[str, int | None] | None,
 ) -> Passage:
-    """Return a message: that of a session's log, or the memory's own."""
-    piece = Passage(told.id, memory.id, at, block.start, block.end, block.text, told)
-    seq = held.get(told.id) if held else None
+    """Return the passage of a message: in its session's thread if the log has it, else in the memory's."""
+    piece = Passage(message.id, memory.id, position, block.start, block.end, block.text, message)
+    seq = seq_by_message.get(message.id) if seq_by_message else None
     if memory.session and seq is not None:
-        return piece._replace(thread=memory.session, position=seq, message=told._replace(seq=seq))
-    return piece if held is None else piece._replace(id=f"{memory.id}#{at}")
+        return piece._replace(thread=memory.session, position=seq, message=message._replace(seq=seq))
+    return piece if seq_by_message is None else piece._replace(id=f"{memory.id}#{position}")
 
 
 def indexed_message(
     message: Message, *, space: str, tags: tuple[str, ...], embedder: Embedder, known: Mapping[str, bytes]
 ) -> IndexedPassage:
-    """Return a message that no episode holds yet as the index keeps it."""
-    told = transcript.TranscriptMessage(
+    """Return a message that is not in an episode yet as the index stores it."""
+    transcript_message = transcript.TranscriptMessage(
         message.id, message.seq, message.author, message.role, message.time, message.text
     )
-    piece = Passage(message.id, message.session, message.seq, 0, 0, message.text, told)
-    terms = text_terms.terms(_searched(piece, message.text))
-    at = micros(message.time)
+    piece = Passage(message.id, message.session, message.seq, 0, 0, message.text, transcript_message)
+    terms = text_terms.terms(_searched_text(piece, message.text))
+    sent = micros(message.time)
     return IndexedPassage(
         passage=message.id,
         memory="",
@@ -118,8 +121,8 @@ def indexed_message(
         space=space,
         kind="episode",
         tags=tags,
-        time=at,
-        valid_from=at,
+        time=sent,
+        valid_from=sent,
         valid_until=FOREVER,
         superseded=FOREVER,
         expires=FOREVER,
@@ -140,25 +143,25 @@ def indexed_passages(
     superseded: int,
     embedder: Embedder,
     known: Mapping[str, bytes],
-    held: Mapping[str, int | None] | None = None,
+    seq_by_message: Mapping[str, int | None] | None = None,
 ) -> list[IndexedPassage]:
-    """Return a memory's passages as the index keeps them; `known` holds the vectors of a slow embedder."""
-    found = passages_of(memory, held)
-    texts = embedded_texts(memory, found)
-    made = _vectors(texts, embedder, known)
+    """Return a memory's passages as the index stores them; `known` has the stored vectors of a slow embedder."""
+    pieces = passages_of(memory, seq_by_message)
+    texts = embedded_texts(memory, pieces)
+    passage_vectors = _vectors(texts, embedder, known)
     return [
-        _entry(memory, piece, text_terms.terms(_searched(piece, text)), superseded)._replace(vector=vector)
-        for piece, text, vector in zip(found, texts, made, strict=True)
+        _indexed(memory, piece, text_terms.terms(_searched_text(piece, text)), superseded)._replace(vector=vector)
+        for piece, text, vector in zip(pieces, texts, passage_vectors, strict=True)
     ]
 
 
-def _embedded(piece: Passage, title: str) -> str:
-    """Return the text whose meaning counts: what a message says, or a part with the title above it."""
+def _embedded_text(piece: Passage, title: str) -> str:
+    """Return the text that is embedded: that of a message, or a part with the title above it."""
     return piece.text if piece.message is not None else f"{title}\n{piece.text}".strip()
 
 
-def _searched(piece: Passage, text: str) -> str:
-    """Return the text whose words count: a message's speaker is one of them."""
+def _searched_text(piece: Passage, text: str) -> str:
+    """Return the text whose terms are indexed: a message's with the name of its speaker."""
     return text if piece.message is None else f"{_name(piece.message.author)} {text}"
 
 
@@ -168,17 +171,18 @@ def _name(author: str) -> str:
 
 
 def embedding_input(text: str) -> EmbeddingInput:
-    """Return a text as an embedder takes it."""
+    """Return a text with its word weights, as an embedder takes it."""
     return EmbeddingInput(text, ranking.word_weights(text_terms.words(text), stopwords.ENGLISH))
 
 
 def _vectors(texts: Sequence[str], embedder: Embedder, known: Mapping[str, bytes]) -> Sequence[Vector | None]:
+    """Embed these texts, or look up the stored vectors of a slow embedder; None where there is none yet."""
     if not embedder.slow:
         return list(embedder.embed([embedding_input(text) for text in texts]))
     return [ranking.from_bytes(known.get(vectors.hash_of(text))) for text in texts]
 
 
-def _entry(memory: Memory, piece: Passage, terms: Sequence[str], superseded: int) -> IndexedPassage:
+def _indexed(memory: Memory, piece: Passage, terms: Sequence[str], superseded: int) -> IndexedPassage:
     happened = piece.message.time if piece.message else memory.occurred or memory.created
     return IndexedPassage(
         passage=piece.id,
@@ -206,11 +210,12 @@ def _entry(memory: Memory, piece: Passage, terms: Sequence[str], superseded: int
 
 
 def valid_since(memory: Memory) -> datetime:
-    """Return from when on a memory holds: as it says, else since it happened or was written down."""
+    """Return the time from which a memory is valid: as it states, else since it occurred or was created."""
     return memory.valid_from or min(memory.created, memory.occurred or memory.created)
 
 
 def _flags(piece: Passage, length: int) -> int:
+    """Return the flags that ranking uses; `length` is the number of terms."""
     flags = TELLS_TIME * time_expressions.tells_time(piece.text)
     if piece.message is not None:
         flags |= IS_CHAT | BY_USER * (piece.message.role == "user")
@@ -218,8 +223,8 @@ def _flags(piece: Passage, length: int) -> int:
     return flags
 
 
-def embedded_texts(memory: Memory, found: Sequence[Passage] | None = None) -> list[str]:
-    """Return the texts of a memory's passages whose meaning counts."""
-    titled = "" if memory.title == titles.title_from(memory.text) else memory.title
-    told = passages_of(memory) if found is None else found
-    return [_embedded(piece, memory.title if piece.position else titled) for piece in told]
+def embedded_texts(memory: Memory, pieces: Sequence[Passage] | None = None) -> list[str]:
+    """Return the text of each passage as it is embedded; a title taken from the text is not put above the first."""
+    first_title = "" if memory.title == titles.title_from(memory.text) else memory.title
+    pieces = passages_of(memory) if pieces is None else pieces
+    return [_embedded_text(piece, memory.title if piece.position else first_title) for piece in pieces]

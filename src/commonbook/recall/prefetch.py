@@ -1,7 +1,8 @@
-"""Prefetch: a recall begun before its question is asked, for one session, one generation of it, and one query.
+"""Prefetch: a recall that runs in a background thread before its query is asked.
 
-What comes too late, or for another question, is dropped; what was handed out is not handed out again. Nothing waits
-for a recall that is under way: neither a switch nor a shutdown.
+A prefetched result belongs to one session, one generation of that session and one query. It is handed out at most
+once. A result that comes too late, or for another query, is dropped. Nothing waits for a running recall: neither a
+session switch nor a shutdown.
 """
 
 from __future__ import annotations
@@ -20,19 +21,22 @@ from commonbook.ports.engines import Engines
 from commonbook.runtime.fork_safety import renewed_in_child
 from commonbook.tables import memories, sessions
 
-_AT_ONCE: Final = 8
-_KEPT: Final = 256
+_MAX_RUNNING: Final = 8
+_MAX_SESSIONS: Final = 256
+"""Results are kept for at most this many sessions; the oldest is dropped first."""
 
 
 class _Fetch(NamedTuple):
+    """A background recall; `result` is empty until it succeeds, and stays empty when it fails."""
+
     generation: int
     query: str
     done: threading.Event
-    found: list[RecallResult]
+    result: list[RecallResult]
 
 
 class Prefetcher:
-    """Holds at most one recall for each session: the one that was asked for last."""
+    """Holds at most one recall for each session: the latest one that was requested."""
 
     def __init__(self) -> None:
         """Begin with nothing."""
@@ -40,19 +44,19 @@ class Prefetcher:
         renewed_in_child(self)
 
     def begin_anew(self) -> None:
-        """Have nothing under way, at first and in a forked child: the threads of the parent are not here."""
+        """Reset the state, at first and in a forked child, where the threads of the parent do not run."""
         self._guard = threading.Lock()
         self._fetches: dict[str, _Fetch] = {}
-        self._room = threading.BoundedSemaphore(_AT_ONCE)
+        self._room = threading.BoundedSemaphore(_MAX_RUNNING)
 
     def begin(self, session: str, generation: int, query: str, recall: Callable[[], RecallResult]) -> bool:
-        """Begin a recall in the background; False if too many are under way, and this one is left out."""
+        """Start a recall in the background; return False, without starting it, if too many are running."""
         if not self._room.acquire(blocking=False):
             return False
         fetch = _Fetch(generation, query, threading.Event(), [])
         with self._guard:
             self._fetches.pop(session, None)
-            while len(self._fetches) >= _KEPT:
+            while len(self._fetches) >= _MAX_SESSIONS:
                 self._fetches.pop(next(iter(self._fetches)))
             self._fetches[session] = fetch
         try:
@@ -64,16 +68,16 @@ class Prefetcher:
 
     def _run(self, fetch: _Fetch, recall: Callable[[], RecallResult]) -> None:
         try:
-            fetch.found.append(recall())
+            fetch.result.append(recall())
         except CommonbookError:
-            # Whoever asks in time gets the error from a recall of its own.
+            # A caller that takes this fetch finds no result, recalls by itself, and gets the error from that recall.
             pass
         finally:
             self._room.release()
             fetch.done.set()
 
     def take(self, session: str, generation: int, query: str, *, wait: float) -> RecallResult | None:
-        """Return what was fetched for just this, once, waiting at most so many seconds; None if there is nothing."""
+        """Return the result for exactly these arguments, once, after at most `wait` seconds; None if there is none."""
         with self._guard:
             fetch = self._fetches.get(session)
         if fetch is None or (fetch.generation, fetch.query) != (generation, query):
@@ -83,21 +87,22 @@ class Prefetcher:
             if not fetch.done.is_set() or self._fetches.get(session) is not fetch:
                 return None
             del self._fetches[session]
-        return fetch.found[0] if fetch.found else None
+        return fetch.result[0] if fetch.result else None
 
     def drop(self, session: str) -> None:
-        """Forget what was fetched for a session."""
+        """Discard the fetch of a session."""
         with self._guard:
             self._fetches.pop(session, None)
 
 
 @retry_read
 def may_read_hits(engines: Engines, actor: Actor, hits: Sequence[Hit]) -> bool:
-    """Tell whether an actor may read now where these hits come from, which it could when they were found."""
+    """Tell whether an actor may still read the spaces of these hits; its grants may have changed since the recall."""
     if permissions.is_owner(actor):
         return True
     with engines.db.reading() as tx:
         allowed = readable(tx, actor)
-        found = memories.spaces_of(tx, sorted({hit.memory for hit in hits if hit.memory}))
-        said = {sessions.space_of(tx, id_) for id_ in {hit.session for hit in hits if hit.session and not hit.memory}}
-    return allowed.keys() >= {*found.values(), *said}
+        memory_spaces = memories.spaces_of(tx, sorted({hit.memory for hit in hits if hit.memory}))
+        session_ids = {hit.session for hit in hits if hit.session and not hit.memory}
+        session_spaces = {sessions.space_of(tx, session) for session in session_ids}
+    return allowed.keys() >= {*memory_spaces.values(), *session_spaces}

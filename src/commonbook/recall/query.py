@@ -13,50 +13,51 @@ from commonbook.text import dates, terms, validation
 
 MAX_HITS: Final = 200
 INCLUDE: Final = ("superseded", "expired", "notices")
-"""What is left out unless it is asked for."""
+"""Passages of these kinds are left out unless the request includes them."""
 
 MAX_QUERY_CHARS: Final = 20_000
-_TERMS: Final = 64
+_MAX_TERMS: Final = 64
 
 
-# --- the question
-
-
-def parse(engines: Engines, asked: RecallRequest) -> ParsedQuery:
-    """Check everything that was asked, and read its times and words."""
-    _require_types(asked)
-    if not validation.is_unicode(asked.query):
+def parse(engines: Engines, request: RecallRequest) -> ParsedQuery:
+    """Validate every argument of a request, and parse its times and words."""
+    _require_types(request)
+    if not validation.is_unicode(request.query):
         raise BadInput("the question has characters that are no text", fix="send UTF-8")
-    if not 1 <= asked.k <= MAX_HITS:
-        raise BadInput(f"k {asked.k} is out of range", fix=f"ask for 1 to {MAX_HITS} hits")
-    if asked.budget_tokens is not None and asked.budget_tokens < 1:
-        raise BadInput(f"a budget of {asked.budget_tokens} tokens has room for nothing", fix="give at least 1")
-    for name in asked.include:
+    if not 1 <= request.k <= MAX_HITS:
+        raise BadInput(f"k {request.k} is out of range", fix=f"ask for 1 to {MAX_HITS} hits")
+    if request.budget_tokens is not None and request.budget_tokens < 1:
+        raise BadInput(f"a budget of {request.budget_tokens} tokens has room for nothing", fix="give at least 1")
+    for name in request.include:
         if name not in INCLUDE:
             raise BadInput(f"{name!r} is nothing that is left out", fix=f"include some of {', '.join(INCLUDE)}")
-    if asked.min_score is not None and not 0 <= asked.min_score <= 2:
-        raise BadInput(f"min_score {asked.min_score} is out of range", fix="give a number from 0 to 2")
+    if request.min_score is not None and not 0 <= request.min_score <= 2:
+        raise BadInput(f"min_score {request.min_score} is out of range", fix="give a number from 0 to 2")
     now = engines.clock.now()
-    asked = asked._replace(tags=validation.validate_tags(asked.tags), kinds=validation.validate_kinds(asked.kinds))
-    if not asked.query.strip():
-        asked = asked._replace(min_score=0.0)
+    request = request._replace(
+        tags=validation.validate_tags(request.tags), kinds=validation.validate_kinds(request.kinds)
+    )
+    if not request.query.strip():
+        request = request._replace(min_score=0.0)
     return ParsedQuery(
-        asked=asked,
-        words=_few(terms.query_words(asked.query[:MAX_QUERY_CHARS])),
-        since=_time(engines, "since", asked.since, now),
-        until=_time(engines, "until", asked.until, now),
-        as_of=_time(engines, "as_of", asked.as_of, now),
+        request=request,
+        words=_limit_words(terms.query_words(request.query[:MAX_QUERY_CHARS])),
+        since=_time(engines, "since", request.since, now),
+        until=_time(engines, "until", request.until, now),
+        as_of=_time(engines, "as_of", request.as_of, now),
         now=now,
     )
 
 
-def _require_types(asked: RecallRequest) -> None:
-    """Refuse what is no text or number, before anything stumbles over it."""
-    texts = (asked.query, *asked.spaces, *asked.kinds, *asked.tags, *asked.include)
+def _require_types(request: RecallRequest) -> None:
+    """Refuse arguments of a wrong type, before any code fails on them."""
+    texts = (request.query, *request.spaces, *request.kinds, *request.tags, *request.include)
     if not all(isinstance(text, str) for text in texts):
         raise BadInput("a question, space, kind, tag or include is no text", fix="give strings")
-    numbers: list[object] = [asked.k, *(one for one in (asked.min_score, asked.budget_tokens) if one is not None)]
-    if any(isinstance(one, bool) or not isinstance(one, int | float) for one in numbers) or asked.k != int(asked.k):
+    optional = (request.min_score, request.budget_tokens)
+    numbers: list[object] = [request.k, *(number for number in optional if number is not None)]
+    has_wrong_type = any(isinstance(number, bool) or not isinstance(number, int | float) for number in numbers)
+    if has_wrong_type or request.k != int(request.k):
         raise BadInput("k, min_score or budget_tokens is no number", fix="give numbers")
 
 
@@ -66,17 +67,17 @@ def _time(engines: Engines, name: str, value: datetime | str | None, now: dateti
     return dates.read_time(value, zone=engines.zone, edge=dates.field_edge(name), now=now)
 
 
-def _few(words: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Return the words of a question; of a long one those at its ends, where people say what it is about."""
+def _limit_words(words: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return the distinct words of a query; of a long one those at both ends, where people say what it is about."""
     distinct = list({term: (word, term) for word, term in words}.values())
-    half = _TERMS // 2
-    return tuple(distinct if len(distinct) <= _TERMS else distinct[:half] + distinct[-half:])
+    half = _MAX_TERMS // 2
+    return tuple(distinct if len(distinct) <= _MAX_TERMS else distinct[:half] + distinct[-half:])
 
 
 class ParsedQuery(NamedTuple):
-    """A question with everything in it read and checked."""
+    """A validated request, with its times in UTC and its query as (word, term) pairs."""
 
-    asked: RecallRequest
+    request: RecallRequest
     words: tuple[tuple[str, str], ...]
     since: datetime | None
     until: datetime | None
@@ -85,10 +86,10 @@ class ParsedQuery(NamedTuple):
 
     @property
     def terms(self) -> tuple[str, ...]:
-        """The terms asked for, each once."""
+        """The terms of the query, each once."""
         return tuple(dict.fromkeys(term for _, term in self.words))
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was asked: then the newest are told."""
-        return not self.asked.query.strip()
+        """Whether the query is blank: the recall then returns the newest passages."""
+        return not self.request.query.strip()

@@ -1,4 +1,4 @@
-"""Query expansion: terms near in meaning to those of a question, from the thesaurus."""
+"""Query expansion: the thesaurus adds terms that are near in meaning to those of a query."""
 
 from __future__ import annotations
 
@@ -13,34 +13,38 @@ _CACHE_WORDS: Final = 20_000
 
 
 class QueryExpansion:
-    """Finds near terms, and keeps those of the words that were asked for lately."""
+    """Expands queries, and caches the near stems of recent query words."""
 
     def __init__(self, thesaurus: Thesaurus) -> None:
         """Expand with the near words of this thesaurus."""
         self._thesaurus = thesaurus
-        self._known: dict[str, tuple[tuple[str, float], ...]] = {}
+        self._cache: dict[str, tuple[tuple[str, float], ...]] = {}
 
     def expand(
         self, words: Sequence[tuple[str, str]], terms: tuple[str, ...]
-    ) -> tuple[tuple[str, ...], list[ranking.Near]]:
-        """Return the terms near those asked for, and the pairs of them, for each asked one the nearest first."""
-        places = {term: at for at, term in enumerate(terms)}
-        near = [
-            (places[term], places.setdefault(stem, len(places)), cosine)
+    ) -> tuple[tuple[str, ...], list[ranking.ExpandedTerm]]:
+        """Return the added terms, and their pairs with the query terms: for each query term, the nearest first.
+
+        `words` holds (word, term) pairs; `terms` holds the distinct query terms, in order.
+        """
+        place_of = {term: place for place, term in enumerate(terms)}
+        pairs = [
+            (place_of[term], place_of.setdefault(stem, len(place_of)), cosine)
             for word, term in words
-            for stem, cosine in self._stems_near(word)
+            for stem, cosine in self._near_stems(word)
             if stem != term
         ]
-        return tuple(places)[len(terms) :], near
+        return tuple(place_of)[len(terms) :], pairs
 
-    def _stems_near(self, word: str) -> tuple[tuple[str, float], ...]:
-        found = self._known.get(word)
-        if found is None:
-            if len(self._known) >= _CACHE_WORDS:
-                self._known.clear()
-            near = [one for one in self._thesaurus.near(word) if one[0] not in stopwords.ENGLISH]
+    def _near_stems(self, word: str) -> tuple[tuple[str, float], ...]:
+        """Return the stems of the words near this one, each once with its best cosine, nearest first."""
+        stems = self._cache.get(word)
+        if stems is None:
+            if len(self._cache) >= _CACHE_WORDS:
+                self._cache.clear()
+            near = [pair for pair in self._thesaurus.near(word) if pair[0] not in stopwords.ENGLISH]
             best: dict[str, float] = {}
             for stem, (_, cosine) in zip(terms.stems([other for other, _ in near]), near, strict=True):
                 best.setdefault(stem, cosine)
-            found = self._known[word] = tuple(best.items())
-        return found
+            stems = self._cache[word] = tuple(best.items())
+        return stems

@@ -1,4 +1,8 @@
-"""Recall: from a question to the passages that answer it best, each with what is to be known about it."""
+"""The recaller answers a recall request: parse, embed, search the index, rank, build hits.
+
+It searches a view of the index together with the changes that the index does not have yet. So an answer is always up to
+date, and a missing or damaged index only makes it slower.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +29,17 @@ from commonbook.recall import embed_missing, index_updater, indexed_passages, ra
 from commonbook.recall.hits import HitBuilder, within_budget
 from commonbook.recall.query import ParsedQuery, parse
 from commonbook.recall.query_expansion import QueryExpansion
-from commonbook.recall.scoring import newest_first, ranked
+from commonbook.recall.scoring import newest_first, rank_candidates
 from commonbook.sharing import refresh
 from commonbook.tables import changes
 
-_MEANINGS: Final = 500
-_CANDIDATES: Final = 50
-_LOOKS: Final = 3
+_CACHE_TEXTS: Final = 500
+_MIN_CANDIDATES: Final = 50
+_MAX_ATTEMPTS: Final = 3
 
 
-class _Watch:
-    """Notes how long each step takes, in milliseconds."""
+class _Stopwatch:
+    """Records how long each step takes, in milliseconds."""
 
     def __init__(self) -> None:
         self.steps: dict[str, float] = {}
@@ -52,115 +56,125 @@ class _Watch:
 
 
 class Recaller:
-    """Answers questions to one book; what it keeps between them only saves time."""
+    """Answers recalls of one book; its state between recalls consists of caches only."""
 
     def __init__(self, index: Index, embedder: Embedder, thesaurus: Thesaurus) -> None:
-        """Recall with this index, these vectors and these near words."""
+        """Recall with this index, this embedder and this thesaurus."""
         self._index = index
         self._embedder = embedder
         self._thesaurus = thesaurus
-        self._follower = index_updater.IndexUpdater(index, embedder)
-        self._meanings: dict[str, npt.NDArray[np.float64]] = {}
+        self._updater = index_updater.IndexUpdater(index, embedder)
+        self._text_vectors: dict[str, npt.NDArray[np.float64]] = {}
         self._expansion = QueryExpansion(thesaurus)
 
-    def recall(self, engines: Engines, actor: Actor, asked: RecallRequest, *, progress: Progress) -> RecallResult:
-        """Return the passages that answer a question best; without a question, the newest."""
-        watch = _Watch()
-        clear = parse(engines, asked)
-        # First from what is known of the index already, unless too much has changed since: mostly that is enough.
-        known = self._follower.known()
+    def recall(self, engines: Engines, actor: Actor, request: RecallRequest, *, progress: Progress) -> RecallResult:
+        """Return the passages that answer a query best; without a query, the newest."""
+        watch = _Stopwatch()
+        query = parse(engines, request)
+        # The view of the last recall is enough unless too much has changed since, and costs no look at the index.
+        last_view = self._updater.last_view()
         watch.lap("follow")
-        if known is not None:
+        if last_view is not None:
             with suppress(RetryTransaction):
-                return self._answered(engines, actor, clear, known, watch, most=index_updater.FEW_CHANGES)
-        for _ in range(_LOOKS):
-            view = self._follower.view(engines, progress)
+                return self._answer(engines, actor, query, last_view, watch, limit=index_updater.MAX_PENDING)
+        for _ in range(_MAX_ATTEMPTS):
+            view = self._updater.view(engines, progress)
             watch.lap("follow")
             with suppress(RetryTransaction):
-                return self._answered(engines, actor, clear, view, watch)
-        # Others write the index all the time: without it the answer is the same, and takes longer.
-        return self._answered(engines, actor, clear, self._index.nothing(), watch)
+                return self._answer(engines, actor, query, view, watch)
+        # Other processes rewrite the index all the time: without it the answer is the same, and takes longer.
+        return self._answer(engines, actor, query, self._index.nothing(), watch)
 
-    def _answered(
+    def _answer(
         self,
         engines: Engines,
         actor: Actor,
-        clear: ParsedQuery,
+        query: ParsedQuery,
         view: IndexView,
-        watch: _Watch,
+        watch: _Stopwatch,
         *,
-        most: int = index_updater.NO_LIMIT,
+        limit: int = index_updater.NO_LIMIT,
     ) -> RecallResult:
-        """Answer from one view of the index; Overtaken if that is no longer to be had, or more than `most` changed."""
-        asked, notes = clear.asked, list[str]()
-        vector = None if clear.is_empty else self._vector(asked.query, view, notes)
+        """Answer from one view of the index.
+
+        Raises RetryTransaction if the view is no longer available, or more than `limit` changes are pending.
+        """
+        request, notes = query.request, list[str]()
+        vector = None if query.is_empty else self._query_vector(request.query, view, notes)
         watch.lap("embed")
         with engines.db.reading() as tx:
-            changed = changes.total_deferred(tx)
-            allowed = scope.scope_of(tx, actor, asked.spaces)
-            tail = self._follower.tail(tx, view, changed(), most=most)
+            total_changes = changes.total_deferred(tx)
+            allowed = scope.scope_of(tx, actor, request.spaces)
+            pending = self._updater.pending(tx, view, total_changes(), limit=limit)
             watch.lap("tail")
-            sought, near = self._sought(clear, allowed, vector)
+            index_query, expansions = self._index_query(query, allowed, vector)
             watch.lap("near")
             try:
-                found = view.search(sought, tail, tx)
+                result = view.search(index_query, pending, tx)
             except Busy as error:
                 raise RetryTransaction from error
             watch.lap("search")
-            rows, scores = newest_first(found) if clear.is_empty else ranked(engines, clear, sought, found, near)
+            rows, scores = (
+                newest_first(result)
+                if query.is_empty
+                else rank_candidates(engines, query, index_query, result, expansions)
+            )
             watch.lap("rank")
             readable = scope.LazyScope(partial(scope.readable, tx, actor))
-            teller = HitBuilder(engines, tx, allowed, clear, found.pool, scores, readable=readable)
-            hits = tuple(within_budget(teller.hits(rows), asked.budget_tokens))
+            builder = HitBuilder(engines, tx, allowed, query, result.pool, scores, readable=readable)
+            hits = tuple(within_budget(builder.hits(rows), request.budget_tokens))
             watch.lap("tell")
-        self._renew(engines, teller.stale)
-        return RecallResult(hits, watch.total, watch.steps if asked.explain else {}, tuple(notes))
+        self._request_refresh(engines, builder.stale)
+        return RecallResult(hits, watch.total, watch.steps if request.explain else {}, tuple(notes))
 
-    def _renew(self, engines: Engines, stale: Sequence[Memory]) -> None:
-        """Ask for what was told stale to be refreshed; recall itself changes nothing, and waits for nobody."""
+    def _request_refresh(self, engines: Engines, stale: Sequence[Memory]) -> None:
+        """Enqueue a refresh of stale copies; the recall itself changes no memory and does not wait for the refresh."""
         if stale:
             with suppress(CommonbookError):
                 refresh.enqueue_refresh(engines, stale)
 
-    def _meaning(self, text: str) -> npt.NDArray[np.float64]:
-        """Return the vector of a text; windows of messages overlap, so that each is asked for many times."""
-        found = self._meanings.get(text)
-        if found is None:
-            if len(self._meanings) >= _MEANINGS:
-                self._meanings.clear()
-            found = self._meanings[text] = self._thesaurus.embed([indexed_passages.embedding_input(text)])[0].astype(
-                np.float64
-            )
-        return found
+    def _text_vector(self, text: str) -> npt.NDArray[np.float64]:
+        """Return the thesaurus vector of a text, cached: windows of messages overlap, so each recurs many times."""
+        vector = self._text_vectors.get(text)
+        if vector is None:
+            if len(self._text_vectors) >= _CACHE_TEXTS:
+                self._text_vectors.clear()
+            inputs = [indexed_passages.embedding_input(text)]
+            vector = self._text_vectors[text] = self._thesaurus.embed(inputs)[0].astype(np.float64)
+        return vector
 
     def similarity(self, some: Sequence[str], others: Sequence[str]) -> float:
-        """Return how alike two runs of texts are in meaning: the cosine of what each holds in all."""
-        one, other = (np.sum([self._meaning(text) for text in texts], axis=0) for texts in (some, others))
-        lengths = float(np.linalg.norm(one) * np.linalg.norm(other))
-        return float(one @ other) / lengths if lengths else 1.0
+        """Return the similarity in meaning of two groups of texts: the cosine of the sums of their vectors."""
+        first, second = (np.sum([self._text_vector(text) for text in texts], axis=0) for texts in (some, others))
+        norms = float(np.linalg.norm(first) * np.linalg.norm(second))
+        return float(first @ second) / norms if norms else 1.0
 
     def reindex(self, engines: Engines, *, anew: bool, progress: Progress) -> int:
-        """Bring vectors and index up to the book, while others write and recall; `anew`, from nothing."""
+        """Make missing vectors and update the index, while others write and recall; return the memories written.
+
+        `anew` rebuilds the index from nothing. So does a new embedder, or the first vectors of an index without any.
+        """
         embedded = (
             embed_missing.embed_missing(engines, self._embedder, progress=progress) if self._embedder.slow else ()
         )
         view = self._index.view()
-        without = bool(embedded) and view.marker is not None and not view.marker.dimensions
-        anew = anew or without or not self._follower.compares(view)
-        return self._follower.write(engines, anew=anew, also=embedded, progress=progress)
+        lacks_vectors = bool(embedded) and view.marker is not None and not view.marker.dimensions
+        anew = anew or lacks_vectors or not self._updater.has_own_vectors(view)
+        return self._updater.write(engines, anew=anew, also=embedded, progress=progress)
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return what is wrong with the index; recall is right without it, and slower."""
+        """Return the damage found in the index; recall is right without it, and slower."""
         fix = "run `commonbook reindex --anew`; nothing is lost, the index can be made again at any time"
         return tuple(Finding("index", ".commonbook/index", why, fix) for why in self._index.damage())
 
     def close(self) -> None:
-        """Let go of the index."""
+        """Close the index."""
         self._index.close()
 
-    def _vector(self, query: str, view: IndexView, notes: list[str]) -> indexed_passages.Vector | None:
+    def _query_vector(self, query: str, view: IndexView, notes: list[str]) -> indexed_passages.Vector | None:
+        """Return the vector of a query; None, with a note, if only words can be searched."""
         try:
-            if not self._follower.compares(view):
+            if not self._updater.has_own_vectors(view):
                 notes.append(
                     "searched by words only: the index has another embedder's vectors; run `commonbook reindex`"
                 )
@@ -173,27 +187,29 @@ class Recaller:
             notes.append(f"{view.marker.unembedded} passages wait for their vectors; run `commonbook reindex`")
         return vector
 
-    def _sought(
-        self, clear: ParsedQuery, allowed: SpaceScope, vector: indexed_passages.Vector | None
-    ) -> tuple[IndexQuery, list[ranking.Near]]:
-        terms = clear.terms
-        near_terms, near = self._expansion.expand(clear.words, terms)
-        include = clear.asked.include
-        sought = IndexQuery(
+    def _index_query(
+        self, query: ParsedQuery, allowed: SpaceScope, vector: indexed_passages.Vector | None
+    ) -> tuple[IndexQuery, list[ranking.ExpandedTerm]]:
+        """Return the query to the index, with expansion terms, and the pairs of query and expansion terms."""
+        terms = query.terms
+        expansion_terms, expansions = self._expansion.expand(query.words, terms)
+        include = query.request.include
+        kinds = query.request.kinds
+        index_query = IndexQuery(
             terms=terms,
-            near=near_terms,
+            near=expansion_terms,
             vector=vector,
             spaces=frozenset(allowed),
-            kinds=frozenset(clear.asked.kinds),
-            without=frozenset() if "notices" in include or "notice" in clear.asked.kinds else frozenset({"notice"}),
-            tags=clear.asked.tags,
-            since=indexed_passages.micros(clear.since) if clear.since else -FOREVER,
-            until=indexed_passages.micros(clear.until) if clear.until else FOREVER,
-            as_of=indexed_passages.micros(clear.as_of) if clear.as_of else None,
-            alive_at=-FOREVER if "expired" in include else indexed_passages.micros(clear.now),
+            kinds=frozenset(kinds),
+            without=frozenset() if "notices" in include or "notice" in kinds else frozenset({"notice"}),
+            tags=query.request.tags,
+            since=indexed_passages.micros(query.since) if query.since else -FOREVER,
+            until=indexed_passages.micros(query.until) if query.until else FOREVER,
+            as_of=indexed_passages.micros(query.as_of) if query.as_of else None,
+            alive_at=-FOREVER if "expired" in include else indexed_passages.micros(query.now),
             superseded="superseded" in include,
-            first=max(_CANDIDATES, clear.asked.k),
+            first=max(_MIN_CANDIDATES, query.request.k),
             reach=ranking.REACH,
-            newest=clear.is_empty,
+            newest=query.is_empty,
         )
-        return sought, near
+        return index_query, expansions

@@ -1,4 +1,4 @@
-"""Scores of the candidates of a recall: the ranking of a question, with the days that it names."""
+"""Rank the candidates of a recall: build the ranking's inputs, among them how well each passage's day matches."""
 
 from __future__ import annotations
 
@@ -17,52 +17,56 @@ from commonbook.recall import indexed_passages, ranking
 from commonbook.recall.query import MAX_QUERY_CHARS, ParsedQuery
 from commonbook.text import time_expressions
 
-_DAY: Final = 86_400_000_000
-_FIRST_DAY: Final = date(1970, 1, 1).toordinal()
+_DAY_MICROS: Final = 86_400_000_000
+_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 
 
-def ranked(
-    engines: Engines, clear: ParsedQuery, sought: IndexQuery, found: IndexResult, near: list[ranking.Near]
+def rank_candidates(
+    engines: Engines,
+    query: ParsedQuery,
+    index_query: IndexQuery,
+    result: IndexResult,
+    expansions: list[ranking.ExpandedTerm],
 ) -> tuple[Sequence[int], ranking.Scores]:
-    """Return the candidates of a question, best first, with their scores."""
+    """Return the eligible rows of the candidate pool, best first, and the scores of all rows."""
     question = ranking.Question(
-        idf=[ranking.idf(found.total, having) for having in found.having],
-        words=frozenset(re.findall(r"\w+", clear.asked.query[:MAX_QUERY_CHARS].lower())),
-        asks_when=time_expressions.asks_when(clear.asked.query[:MAX_QUERY_CHARS]),
-        vector=sought.vector,
+        idf=[ranking.idf(result.total, having) for having in result.having],
+        words=frozenset(re.findall(r"\w+", query.request.query[:MAX_QUERY_CHARS].lower())),
+        asks_when=time_expressions.asks_when(query.request.query[:MAX_QUERY_CHARS]),
+        vector=index_query.vector,
     )
-    named = time_expressions.named_dates(clear.asked.query[:MAX_QUERY_CHARS])
-    days = matching_days(engines, named, found.pool.times) if named else None
-    rows, scores = ranking.rank(question, found.pool, near=near, dates=days)
+    named = time_expressions.named_dates(query.request.query[:MAX_QUERY_CHARS])
+    date_matches = match_days(engines, named, result.pool.times) if named else None
+    rows, scores = ranking.rank(question, result.pool, expansions=expansions, date_matches=date_matches)
     return rows.tolist(), scores
 
 
-def matching_days(
+def match_days(
     engines: Engines, named: time_expressions.NamedDates, times: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float64]:
-    """Return how well the day of each moment, in the home's zone, matches the one that is named.
+    """Return how well the day of each time, in the home's zone, matches the dates that the query names.
 
-    No zone is a whole day ahead of UTC or behind it: where three days match alike, so does each moment of the middle
-    one, and need not be told in local time.
+    No zone is a whole day ahead of UTC or behind it. So where a UTC day and both its neighbours match equally, every
+    time of that day has this match in any zone, and need not be converted to local time.
     """
-    days, places = np.unique(times // _DAY, return_inverse=True)
-    alike = np.array([_if_alike(named, _FIRST_DAY + day) for day in days.tolist()])
-    matching: npt.NDArray[np.float64] = alike[places]
-    for at in np.flatnonzero(np.isnan(matching)).tolist():
-        matching[at] = named.match(_day(engines, int(times[at])))
-    return matching
+    days, day_of_row = np.unique(times // _DAY_MICROS, return_inverse=True)
+    match_by_day = np.array([_uniform_match(named, _EPOCH_ORDINAL + day) for day in days.tolist()])
+    matches: npt.NDArray[np.float64] = match_by_day[day_of_row]
+    for row in np.flatnonzero(np.isnan(matches)).tolist():
+        matches[row] = named.match(_local_day(engines, int(times[row])))
+    return matches
 
 
-def _if_alike(named: time_expressions.NamedDates, day: int) -> float:
-    """Return how well a day matches, if those beside it match as well; else no number."""
+def _uniform_match(named: time_expressions.NamedDates, day: int) -> float:
+    """Return how well a day matches, if the days before and after it match equally; else NaN."""
     if not date.min.toordinal() < day < date.max.toordinal():
         return math.nan
-    around = {named.match(date.fromordinal(day + apart)) for apart in (-1, 0, 1)}
-    return around.pop() if len(around) == 1 else math.nan
+    matches = {named.match(date.fromordinal(day + offset)) for offset in (-1, 0, 1)}
+    return matches.pop() if len(matches) == 1 else math.nan
 
 
-def _day(engines: Engines, time: int) -> date:
-    """Return the day of a moment in the home's zone; at the ends of the calendar, in UTC."""
+def _local_day(engines: Engines, time: int) -> date:
+    """Return the day of a time in the home's zone; at the ends of the calendar, in UTC."""
     moment = indexed_passages.time_of_micros(time)
     try:
         return moment.astimezone(engines.zone).date()
@@ -70,12 +74,15 @@ def _day(engines: Engines, time: int) -> date:
         return moment.date()
 
 
-# --- without a question
+# --- without a query
 
 
-def newest_first(found: IndexResult) -> tuple[Sequence[int], ranking.Scores]:
-    """Return what happened last, without a score; what was said at one moment, in the order in which it was said."""
-    pool = found.pool
-    told = pool.eligible & (((pool.flags & IS_CHAT) > 0) | (pool.positions == 0))
+def newest_first(result: IndexResult) -> tuple[Sequence[int], ranking.Scores]:
+    """Return messages and first passages of memories, newest first, with a score of zero.
+
+    Of equal times, the later position in its thread comes first.
+    """
+    pool = result.pool
+    listed = pool.eligible & (((pool.flags & IS_CHAT) > 0) | (pool.positions == 0))
     last_first = np.lexsort((pool.orders, pool.positions, pool.times))[::-1]
-    return last_first[told[last_first]].tolist(), ranking.Scores(np.zeros(len(told)), {})
+    return last_first[listed[last_first]].tolist(), ranking.Scores(np.zeros(len(listed)), {})
