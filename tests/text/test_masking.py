@@ -15,7 +15,7 @@ from commonbook.text.masking import mask
 from commonbook.text.recall_fence import fence, unfence
 
 LETTERS = "aB3dE5gH7jK9mN1pQ2sT4vW6yZ8bC0dF"
-"""What a key is made of here: no key of anybody's. Prefixes stand apart from it, so that no scanner is alarmed."""
+"""The keys of these tests are made of it, and are nobody's. Prefixes stand apart, so that no scanner is alarmed."""
 
 HEX = "0123456789abcdef" * 4
 

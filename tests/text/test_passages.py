@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonbook.text.passages import MOST, parts, size
+from commonbook.text.passages import MAX_PART_WORDS, parts, size
 
 WORDY = st.text(alphabet="ab .!?\n`~\r\t東京。", max_size=400)
 
@@ -28,7 +28,7 @@ def test_every_character_that_is_not_blank_is_in_exactly_one_part(text):
 @given(st.lists(st.integers(1, 400), max_size=12), st.sampled_from(["\n\n", "\r\n\r\n", "\n", ". "]))
 def test_no_part_is_longer_than_allowed(paragraphs, between):
     text = between.join(prose(words) for words in paragraphs)
-    assert all(0 < size(part.text) <= MOST for part in parts(text))
+    assert all(0 < size(part.text) <= MAX_PART_WORDS for part in parts(text))
 
 
 def test_short_paragraphs_stay_together_and_a_part_ends_where_a_paragraph_does():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonbook.text.terms import LONGEST, language_of, query_words, terms, words
+from commonbook.text.terms import MAX_WORD_LETTERS, language_of, query_words, terms, words
 
 
 def finds(query: str, text: str) -> bool:
@@ -66,7 +66,7 @@ def test_a_query_tells_its_words_with_their_terms():
 
 def test_words_have_two_letters_at_least_and_do_not_grow_without_end():
     assert words("a I bc x9 _ 7") == ["bc", "x9"]
-    assert words("y" * 1000) == ["y" * LONGEST]
+    assert words("y" * 1000) == ["y" * MAX_WORD_LETTERS]
 
 
 @pytest.mark.parametrize(

@@ -37,11 +37,11 @@ def test_a_question_names_year_month_and_day(text, found):
 
 
 def test_a_date_matches_by_the_share_of_what_is_named():
-    asked = named_dates("on 7 May 2023")
-    assert asked.match(date(2023, 5, 7)) == 1.5
-    assert asked.match(date(2023, 5, 8)) == 1.0
-    assert asked.match(date(2022, 5, 7)) == 0.5
-    assert asked.match(date(2022, 6, 7)) == 0.0
+    named = named_dates("on 7 May 2023")
+    assert named.match(date(2023, 5, 7)) == 1.5
+    assert named.match(date(2023, 5, 8)) == 1.0
+    assert named.match(date(2022, 5, 7)) == 0.5
+    assert named.match(date(2022, 6, 7)) == 0.0
     assert named_dates("no date").match(date(2023, 5, 7)) == 0.0
     assert not named_dates("no date")
 

@@ -1,4 +1,4 @@
-"""Times as people write them, and the moments they mean. The clock and the zone are handed in."""
+"""Parse times as people write them into moments in UTC. The clock and the time zone are parameters."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from commonbook.errors import BadTime
 
 Edge: TypeAlias = Literal["start", "end"]
 
-_ENDS: Final = frozenset({"valid_until", "expires", "until"})
+_END_FIELDS: Final = frozenset({"valid_until", "expires", "until"})
 _TICK: Final = timedelta(microseconds=1)
-# Patterns are compiled when a time is first read, and then kept by `re`: most runs read none.
+# Patterns are strings, compiled on first use and cached by `re`: most runs parse no time.
 _DATE: Final = r"(\d{4})-(\d\d)-(\d\d)"
 _TIME: Final = (
     r"(?P<day>\d{4}-\d\d-\d\d)(?:[Tt]|\s+)"
@@ -37,9 +37,9 @@ _FIX_RELATIVE: Final = _FIX + "; or today, yesterday, tomorrow, now, 3 days ago,
 
 
 def local_zone(environ_zone: str | None = None) -> str:
-    """Return the name of the zone that this machine is in: TZ's if that is set, else the system's, else UTC.
+    """Return the name of this machine's time zone: from TZ if that is set, else from the system, else UTC.
 
-    A TZ that is a rule instead of a name (`CET-1CEST`) has no name to keep, and counts as UTC.
+    A TZ that is a rule instead of a name (`CET-1CEST`) has no name to store, and counts as UTC.
     """
     if environ_zone is not None:
         return _zone_in(environ_zone.removeprefix(":")) or "UTC"
@@ -50,7 +50,7 @@ def local_zone(environ_zone: str | None = None) -> str:
 
 
 def zone_named(name: str) -> tzinfo:
-    """Return the zone of that name."""
+    """Return the time zone of that name; raises BadTime if this machine does not know it."""
     if name == "UTC":
         return UTC
     try:
@@ -63,16 +63,16 @@ def zone_named(name: str) -> tzinfo:
 
 
 def field_edge(field: str) -> Edge:
-    """Tell which end of a day is meant when a field holds a date alone: the last day of a time span counts whole."""
-    return "end" if field in _ENDS else "start"
+    """Return which end of a day a date alone means in this field: the last day of a time span counts whole."""
+    return "end" if field in _END_FIELDS else "start"
 
 
 def read_time(value: datetime | str, *, zone: tzinfo, edge: Edge, now: datetime | None = None) -> datetime:
-    """Return the moment in UTC that was meant.
+    """Return the moment in UTC that a value means; raises BadTime.
 
-    A time without zone is in `zone`. A date alone is that whole day there: its first moment, or its last microsecond.
-    A local time that the clock passes twice is the first or the last of them, by the same edge; one that the clock
-    skips is the moment of the skip. Words like `yesterday` and `2h` are understood only when `now` is given.
+    A time without a zone is in `zone`. A date alone is the first moment of that day there, or its last microsecond, by
+    `edge`. A local time that occurs twice is the first or the last occurrence, by the same edge. A local time that the
+    clock skips is the moment of the skip. Words like `yesterday` and `2h` are understood only when `now` is given.
     """
     try:
         if isinstance(value, datetime):
@@ -95,7 +95,7 @@ def _first_line(path: str) -> str:
 
 
 def _zone_in(path: str) -> str | None:
-    """Return the name of a zone that stands in a path like /usr/share/zoneinfo/Europe/Berlin, or by itself."""
+    """Return the name of the zone in a path like /usr/share/zoneinfo/Europe/Berlin, or of a bare name."""
     if path == "/etc/localtime":
         return None
     name = path.rpartition("zoneinfo/")[2].removeprefix("posix/").removeprefix("right/")
@@ -119,34 +119,34 @@ def _aware(moment: datetime) -> datetime:
 
 
 def _read_text(text: str, *, zone: tzinfo, edge: Edge, now: datetime | None) -> datetime:
-    if found := re.fullmatch(_DATE, text, re.ASCII):
-        return _day(date(int(found[1]), int(found[2]), int(found[3])), zone=zone, edge=edge)
-    if found := re.fullmatch(_TIME, text, re.ASCII):
-        return _time_of_day(found, zone=zone, edge=edge)
+    if match := re.fullmatch(_DATE, text, re.ASCII):
+        return _day(date(int(match[1]), int(match[2]), int(match[3])), zone=zone, edge=edge)
+    if match := re.fullmatch(_TIME, text, re.ASCII):
+        return _time_of_day(match, zone=zone, edge=edge)
     moment = _relative(text.lower(), zone=zone, edge=edge, now=now) if now is not None else None
     if moment is None:
         raise BadTime(f"not a time that can be read: {text[:60]!r}", fix=_fix(now))
     return moment
 
 
-def _time_of_day(found: re.Match[str], *, zone: tzinfo, edge: Edge) -> datetime:
+def _time_of_day(match: re.Match[str], *, zone: tzinfo, edge: Edge) -> datetime:
     local = datetime.combine(
-        date.fromisoformat(found["day"]),
+        date.fromisoformat(match["day"]),
         time(
-            int(found["hour"]),
-            int(found["minute"]),
-            int(found["second"] or 0),
-            int((found["fraction"] or "0")[:6].ljust(6, "0")),
+            int(match["hour"]),
+            int(match["minute"]),
+            int(match["second"] or 0),
+            int((match["fraction"] or "0")[:6].ljust(6, "0")),
         ),
     )
-    if found["utc"]:
+    if match["utc"]:
         return local.replace(tzinfo=UTC)
-    if found["sign"]:
-        hours, minutes = int(found["hours"]), int(found["minutes"] or 0)
+    if match["sign"]:
+        hours, minutes = int(match["hours"]), int(match["minutes"] or 0)
         if hours > 23 or minutes > 59:
             raise ValueError("an offset is less than a day")
         ahead = timedelta(hours=hours, minutes=minutes)
-        return (local - ahead if found["sign"] == "+" else local + ahead).replace(tzinfo=UTC)
+        return (local - ahead if match["sign"] == "+" else local + ahead).replace(tzinfo=UTC)
     return _moment(local, zone=zone, edge=edge)
 
 
@@ -156,11 +156,11 @@ def _relative(text: str, *, zone: tzinfo, edge: Edge, now: datetime) -> datetime
         return now.astimezone(UTC)
     if text in _DAYS:
         return _day(now.astimezone(zone).date() + timedelta(days=_DAYS[text]), zone=zone, edge=edge)
-    found = re.fullmatch(_SPAN, text, re.ASCII)
-    if not found or found["unit"] not in _UNITS or (found["ahead"] and found["ago"]):
+    match = re.fullmatch(_SPAN, text, re.ASCII)
+    if not match or match["unit"] not in _UNITS or (match["ahead"] and match["ago"]):
         return None
-    span = int(found["count"]) * _UNITS[found["unit"]]
-    return (now + span if found["ahead"] else now - span).astimezone(UTC)
+    span = int(match["count"]) * _UNITS[match["unit"]]
+    return (now + span if match["ahead"] else now - span).astimezone(UTC)
 
 
 def _day(day: date, *, zone: tzinfo, edge: Edge) -> datetime:
@@ -168,19 +168,19 @@ def _day(day: date, *, zone: tzinfo, edge: Edge) -> datetime:
 
 
 def _moment(local: datetime, *, zone: tzinfo, edge: Edge) -> datetime:
-    """Return the moment of a local time: of two the first or last, and of none the moment at which it was skipped."""
+    """Return the moment of a local time: the first or last of two, and the moment of the skip if there is none."""
     first = local.replace(tzinfo=zone, fold=0).astimezone(UTC)
     last = local.replace(tzinfo=zone, fold=1).astimezone(UTC)
     if last < first:
-        # Python reads a skipped time with the offset before the skip and with the one after it, which
-        # gives two moments, one on either side of the skip.
+        # For a skipped time, Python uses the offset before the skip (fold=0) and the one after it (fold=1): this gives
+        # two moments, one on either side of the skip.
         skip = _skip_between(last, first, local=local, zone=zone)
         return skip if edge == "start" else skip - _TICK
     return first if edge == "start" else last
 
 
 def _skip_between(before: datetime, after: datetime, *, local: datetime, zone: tzinfo) -> datetime:
-    """Return the first moment at which the local clock shows more than a time that it skips."""
+    """Return the first moment at which the local clock is past a time that it skips, by binary search."""
     while after - before > _TICK:
         middle = before + (after - before) // 2
         if middle.astimezone(zone).replace(tzinfo=None) < local:

@@ -10,30 +10,33 @@ from itertools import pairwise
 from typing import Final
 from zlib import crc32
 
-# What tells that two memories say nearly the same in nearly the same words.
 _WORD: Final = re.compile(r"\w{2,}")
-_SKIMMED: Final = 8_000
-_WORDS: Final = 500
-_MARKED: Final = 60
-_MARKS: Final = 4
-_SCRAMBLE: Final = 2_654_435_761
-_LIKE: Final = 0.6
+_MAX_CHARS: Final = 8_000
+_MAX_WORDS: Final = 500
+_FINGERPRINTED_WORDS: Final = 60
+_FINGERPRINT_COUNT: Final = 4
+_HASH_MULTIPLIER: Final = 2_654_435_761
+_MIN_JACCARD: Final = 0.6
 
 
 @lru_cache(maxsize=32)
 def fingerprints(text: str) -> tuple[int, ...]:
-    """Return a few numbers that texts in nearly the same words share: the smallest hashes of its first word pairs."""
-    words = words_of(text)[:_MARKED]
-    pairs = {f"{one} {other}" for one, other in pairwise(words)} or set(words)
-    return tuple(heapq.nsmallest(_MARKS, {crc32(pair.encode()) * _SCRAMBLE % 2**32 for pair in pairs}))
+    """Return the MinHash of a text: the smallest hashes of its first word pairs. Near duplicates share some."""
+    words = words_of(text)[:_FINGERPRINTED_WORDS]
+    shingles = {f"{first} {second}" for first, second in pairwise(words)} or set(words)
+    return tuple(
+        heapq.nsmallest(
+            _FINGERPRINT_COUNT, {crc32(shingle.encode()) * _HASH_MULTIPLIER % 2**32 for shingle in shingles}
+        )
+    )
 
 
 def words_of(text: str) -> list[str]:
     """Return the words of a text that near-duplicate detection compares."""
-    return _WORD.findall(text[:_SKIMMED].lower())[:_WORDS]
+    return _WORD.findall(text[:_MAX_CHARS].lower())[:_MAX_WORDS]
 
 
 def are_near(some: Sequence[str], others: Sequence[str]) -> bool:
-    """Tell whether two texts share enough words to be near duplicates."""
-    one, other = set(some), set(others)
-    return bool(one) and len(one & other) >= _LIKE * len(one | other)
+    """Tell whether two lists of words are near duplicates, by the Jaccard similarity of their sets."""
+    first, second = set(some), set(others)
+    return bool(first) and len(first & second) >= _MIN_JACCARD * len(first | second)

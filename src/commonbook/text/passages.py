@@ -1,7 +1,7 @@
-"""A memory in parts: what is indexed and ranked is a part of some 60 to 120 words, not a whole page.
+"""Cut a text into parts of some 60 to 120 words: a part, not a whole page, is indexed and ranked.
 
-Parts end where paragraphs do; a long paragraph is cut between sentences, and a long sentence between words. Every
-character that is not blank is in exactly one part, and a part knows its neighbours by its position.
+Parts end where paragraphs end. A long paragraph is cut between sentences, and a long sentence between words. Every
+character that is not blank is in exactly one part. Parts are numbered, so that a part's neighbours are known.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, TypeAlias
 
-LEAST: Final = 60
-MOST: Final = 120
+MIN_PART_WORDS: Final = 60
+MAX_PART_WORDS: Final = 120
 
 _Span: TypeAlias = tuple[int, int]
 
 _UNSPACED: Final = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
-# Two characters of a script without spaces count as a word, and so does a piece of a run that never ends.
+# Two characters of a script without spaces count as a word, and so do 64 characters of a longer run.
 _WORD: Final = re.compile(rf"[{_UNSPACED}]{{1,2}}|[^\s{_UNSPACED}]{{1,64}}")
 _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
@@ -24,7 +24,7 @@ _SENTENCE_END: Final = re.compile(r"[.!?][\"'\u201d\u2019)\]]*(?=\s)|[\u3002\uff
 
 
 class Part(NamedTuple):
-    """A part of a text: its place among the parts, and where it begins and ends in the text."""
+    """A part of a text: its position among the parts, and its start and end in the text."""
 
     position: int
     start: int
@@ -33,18 +33,20 @@ class Part(NamedTuple):
 
 
 def parts(text: str) -> list[Part]:
-    """Cut a text into parts; a text of blanks has none."""
+    """Cut a text into parts; a blank text has none."""
     pieces = (piece for paragraph in _paragraphs(text) for piece in _pieces(text, paragraph))
-    return [Part(at, start, end, text[start:end]) for at, (start, end) in enumerate(_gathered(text, pieces))]
+    return [
+        Part(position, start, end, text[start:end]) for position, (start, end) in enumerate(_join_pieces(text, pieces))
+    ]
 
 
 def size(text: str) -> int:
-    """Count words, as far as parts are concerned."""
+    """Count the words of a text, as the limits of parts count them."""
     return len(_WORD.findall(text))
 
 
 def _paragraphs(text: str) -> Iterator[_Span]:
-    """Yield the runs of lines between blank lines; a fenced block of code is one, blank lines and all."""
+    """Yield the runs of lines between blank lines; a fenced code block is one run, with its blank lines."""
     start, fence = None, ""
     for line in _LINE.finditer(text):
         opening = _FENCE.match(line[0])
@@ -64,16 +66,16 @@ def _paragraphs(text: str) -> Iterator[_Span]:
 
 
 def _pieces(text: str, span: _Span) -> Iterator[_Span]:
-    """Yield a paragraph whole if it is short enough, else its sentences, and long sentences in runs of words."""
-    if size(text[slice(*span)]) <= MOST:
+    """Yield a paragraph if it is short enough, else its sentences, and long sentences cut into runs of words."""
+    if size(text[slice(*span)]) <= MAX_PART_WORDS:
         yield span
         return
     for start, end in _cut_at(_SENTENCE_END.finditer(text, *span), span):
         words = list(_WORD.finditer(text, start, end))
-        if len(words) <= MOST:
+        if len(words) <= MAX_PART_WORDS:
             yield start, end
         else:
-            yield from _cut_at(words[LEAST - 1 :: LEAST], (start, end))
+            yield from _cut_at(words[MIN_PART_WORDS - 1 :: MIN_PART_WORDS], (start, end))
 
 
 def _cut_at(cuts: Iterable[re.Match[str]], span: _Span) -> Iterator[_Span]:
@@ -85,21 +87,21 @@ def _cut_at(cuts: Iterable[re.Match[str]], span: _Span) -> Iterator[_Span]:
     yield start, end
 
 
-def _gathered(text: str, pieces: Iterable[_Span]) -> Iterator[_Span]:
+def _join_pieces(text: str, pieces: Iterable[_Span]) -> Iterator[_Span]:
     """Join pieces until a part has enough words, and trim the blanks around it."""
-    begun: _Span | None = None
-    held = 0
+    part: _Span | None = None
+    words = 0
     for start, end in pieces:
         more = size(text[start:end])
-        if begun is not None and (held >= LEAST or held + more > MOST):
-            yield _trimmed(text, begun)
-            begun, held = None, 0
-        begun = (start if begun is None else begun[0], end)
-        held += more
-    if begun is not None and held:
-        yield _trimmed(text, begun)
+        if part is not None and (words >= MIN_PART_WORDS or words + more > MAX_PART_WORDS):
+            yield _trim(text, part)
+            part, words = None, 0
+        part = (start if part is None else part[0], end)
+        words += more
+    if part is not None and words:
+        yield _trim(text, part)
 
 
-def _trimmed(text: str, span: _Span) -> _Span:
+def _trim(text: str, span: _Span) -> _Span:
     part = text[slice(*span)]
     return span[0] + len(part) - len(part.lstrip()), span[1] - len(part) + len(part.rstrip())

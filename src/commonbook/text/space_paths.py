@@ -1,4 +1,4 @@
-"""Where a memory's file lies, and which space a path belongs to."""
+"""Names of spaces and paths of files: validate a name, place a memory's file, find the space of a path."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from commonbook.errors import BadSpaceName
 
 PERSONAL: Final = "personal"
 SHARED_BETWEEN: Final = "_between"
-"""Below it lie the spaces of two principals each."""
+"""The folder above the spaces that two principals share."""
 
 INVALIDATIONS: Final = "_invalidations"
-"""Below a space lie its notices."""
+"""The folder of a space's notices, below the space."""
 
-_SYSTEMS: Final = frozenset({SHARED_BETWEEN, INVALIDATIONS})
+_SYSTEM_PARTS: Final = frozenset({SHARED_BETWEEN, INVALIDATIONS})
 MAX_LEVELS: Final = 7
 _LEGAL: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}\Z")
 _MONTH: Final = re.compile(r"[0-9]{4}-[0-9]{2}\Z")
@@ -23,12 +23,12 @@ _FIX: Final = "use up to 7 parts joined by '/', each of a-z, 0-9, '.', '_', '-' 
 
 
 def is_legal(part: str) -> bool:
-    """Tell whether one part of a space's name is legal: not a month, which is a folder of files."""
+    """Tell whether one part of a space's name is legal; a month is not, since it is a folder of files."""
     return bool(_LEGAL.match(part)) and not _MONTH.match(part) and ".." not in part and not part.endswith(".md")
 
 
 def require_query_name(name: str) -> str:
-    """Return the name of a space that somebody asks, which may be one of the system's, or raise BadSpaceName."""
+    """Return the name of a space to read, which may be one of the system's, or raise BadSpaceName."""
     own = name.removesuffix(f"/{INVALIDATIONS}")
     require_space_name("/".join(part.removeprefix("_") for part in own.split("/")))
     return name
@@ -50,12 +50,12 @@ def require_space_name(name: str) -> str:
 
 
 def space_of(path: str) -> str:
-    """Return the space of a file: the leading run of legal names in its path and of the system's, else personal."""
+    """Return the space of a file: the leading legal and system parts of its path, else personal."""
     legal: list[str] = []
     for part in path.split("/")[:-1]:
-        # The deepest space of all has notices too.
-        full = len(legal) == MAX_LEVELS and part != INVALIDATIONS
-        if full or not (is_legal(part) or part in _SYSTEMS) or legal[-1:] == [INVALIDATIONS]:
+        # A space at the deepest level has notices too.
+        is_full = len(legal) == MAX_LEVELS and part != INVALIDATIONS
+        if is_full or not (is_legal(part) or part in _SYSTEM_PARTS) or legal[-1:] == [INVALIDATIONS]:
             break
         legal.append(part)
     return "/".join(legal) or PERSONAL
@@ -73,13 +73,13 @@ def path_for(space: str, created: datetime, slug: str, memory_id: str, *, taken:
 
 
 def moved(path: str, old: str, new: str) -> str:
-    """Return where a file goes when its space goes from `old` to `new`: the rest of its path stays.
+    """Return the new path of a file when its space moves from `old` to `new`: the rest of its path stays.
 
-    Folders below the deepest level of a space would become spaces at a higher one: then only the file's name stays.
+    Folders below the deepest level of a space would become spaces at a higher level: then only the file's name stays.
     """
     rest = path.removeprefix(old + "/")
-    kept = f"{new}/{rest}"
-    return kept if space_of(kept) == new else f"{new}/{rest.rpartition('/')[2]}"
+    moved_path = f"{new}/{rest}"
+    return moved_path if space_of(moved_path) == new else f"{new}/{rest.rpartition('/')[2]}"
 
 
 def below(name: str, top: str) -> bool:

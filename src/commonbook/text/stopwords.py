@@ -1,6 +1,6 @@
-"""Words that say little about what a question is after: left out of queries, never out of what is indexed.
+"""Stop words of several languages: left out of queries, but not out of the index.
 
-The lists of other languages also serve to tell a text's language, so they hold only words that English does not have.
+The lists of other languages also serve to detect a text's language, so they contain no word that is also English.
 """
 
 from __future__ import annotations
@@ -99,12 +99,13 @@ OTHERS: Final = {
         """)
     - {"die", "is", "over", "kan", "men", "met", "door", "wat", "de"},
 }
-"""By the name of the language's Snowball stemmer."""
+"""The stop words of each language, by the name of its Snowball stemmer."""
 
+# Stop words that other languages have as well: used for queries, not to detect the language.
 _HOMOGRAPHS: Final = {"german": frozenset({"bin", "des", "die", "hat", "man", "war"}), "french": frozenset({"des"})}
 
 
-# Russian, Greek and Arabic: their letters tell them, so that no guess is needed.
+# Russian, Greek and Arabic: their scripts differ, so that they need no language detection.
 _BY_SCRIPT: Final = frozenset(
     (
         "и в во не что он на я с со как а то все она так его но да ты к у же вы за бы по только ее мне было "
@@ -120,5 +121,5 @@ _BY_SCRIPT: Final = frozenset(
 
 @cache
 def for_queries(language: str) -> frozenset[str]:
-    """Return the words to leave out of a question in a language; English ones always, since languages mix."""
+    """Return the stop words for a query in a language; English ones always, since people mix languages."""
     return ENGLISH | _BY_SCRIPT | OTHERS.get(language, frozenset()) | _HOMOGRAPHS.get(language, frozenset())

@@ -1,9 +1,9 @@
-"""Text to terms: what an index stores of a text, and what a question asks it for.
+"""Turn text into terms: those that the index stores of a text, and those of a query.
 
 A term is a stem: words are normalised (NFKC), lower-cased, stemmed by their script or language, and lose their accents.
-Scripts without spaces between words (Chinese, Japanese, Thai and others) and Korean give pairs of neighbouring
-characters. A text in another Latin language than English gives each word's English stem as well, so that a query
-too short to show its language still finds the word as it stands.
+Scripts without spaces between words (Chinese, Japanese, Thai and others) and Korean give bigrams of characters. A text
+in another Latin language than English gives each word's English stem as well, so that a query too short to show its
+language still matches the word.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import Stemmer
 from commonbook.text import stopwords
 
 DEFAULT: Final = "english"
-LONGEST: Final = 64
-"""Letters of a word that count; more is no word but a key, a hash or a drawing."""
+MAX_WORD_LETTERS: Final = 64
+"""A longer run of letters is cut: it is no word but a key, a hash or a drawing."""
 
-_LOOK_AT: Final = 2_000
+_LANGUAGE_SAMPLE_CHARS: Final = 2_000
 # Letters, digits, and the marks that belong to letters in Indic, Arabic and Hebrew script (`\w` alone would cut there).
 _MARKS: Final = (
     r"\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc"
@@ -47,63 +47,63 @@ _SCRIPTS: Final = (
     ("tamil", re.compile(r"[\u0b80-\u0bff]")),
     ("armenian", re.compile(r"[\u0530-\u058f]")),
 )
-_LETTERS: Final = {"turkish": re.compile("[ğışİ]"), "german": re.compile("ß"), "spanish": re.compile("[ñ¿¡]")}
-_MINE: Final = threading.local()
+_TYPICAL_LETTERS: Final = {"turkish": re.compile("[ğışİ]"), "german": re.compile("ß"), "spanish": re.compile("[ñ¿¡]")}
+_THREAD_LOCAL: Final = threading.local()
 
 
 def language_of(text: str) -> str:
-    """Guess the language of a text in Latin letters by the small words in it; English unless another is plain."""
-    return _language_of(text[:_LOOK_AT])
+    """Guess the language of a text in Latin letters by its stop words; English unless another has more."""
+    return _language_of(text[:_LANGUAGE_SAMPLE_CHARS])
 
 
-# A question, and a note that is written down, are looked at twice: for their terms and for their vector.
+# Each query and each indexed text is examined twice: for its terms and for its vector.
 @lru_cache(maxsize=8)
 def _language_of(text: str) -> str:
     text = unicodedata.normalize("NFC", text)
     words = set(re.findall(r"[^\W\d_]+", text.replace("İ", "i").lower()))
     english = len(words & stopwords.ENGLISH)
-    shown = {name: len(words & small) for name, small in stopwords.OTHERS.items()}
-    for name, letters in _LETTERS.items():
-        shown[name] += len(letters.findall(text))
-    best = max(shown, key=lambda name: shown[name])
-    return best if shown[best] > english else DEFAULT
+    scores = {name: len(words & stop_words) for name, stop_words in stopwords.OTHERS.items()}
+    for name, letters in _TYPICAL_LETTERS.items():
+        scores[name] += len(letters.findall(text))
+    best = max(scores, key=lambda name: scores[name])
+    return best if scores[best] > english else DEFAULT
 
 
 def words(text: str) -> list[str]:
-    """Return the words as they stand, normalised and lower-cased, in order: what a vector is made of."""
+    """Return the words of a text, normalised and lower-cased but not stemmed, in order; for embedding."""
     return _split(text, language_of(text))[0]
 
 
 def terms(text: str) -> list[str]:
-    """Return the terms under which a text is found."""
+    """Return the terms under which a text is indexed."""
     language = language_of(text)
     spaced, runs = _split(text, language)
-    found = _stems(spaced, language)
+    terms_ = _stems(spaced, language)
     if language != DEFAULT:
-        found += [other for own, other in zip(found, _stems(spaced, DEFAULT), strict=True) if own != other]
+        terms_ += [english for own, english in zip(terms_, _stems(spaced, DEFAULT), strict=True) if own != english]
     for run in runs:
-        # A single character can be a word in these scripts, and somebody may ask for it alone.
-        found += [*_pairs(run), *run] if len(run) > 1 else run
-    return found
+        # A single character can be a word in these scripts, and a query may consist of it alone.
+        terms_ += [*_bigrams(run), *run] if len(run) > 1 else run
+    return terms_
 
 
 def query_words(text: str) -> list[tuple[str, str]]:
-    """Return (word, term) for each word of a question that is no stop word: a question of small words asks nothing."""
+    """Return (word, term) for each word of a query that is no stop word."""
     language = language_of(text)
     spaced, runs = _split(text, language)
-    small = stopwords.for_queries(language)
-    pairs = [pair for run in runs for pair in _pairs(run)]
-    kept = [word for word in spaced if word not in small]
-    return [*zip(kept, _stems(kept, language), strict=True), *zip(pairs, pairs, strict=True)]
+    stop_words = stopwords.for_queries(language)
+    bigrams = [bigram for run in runs for bigram in _bigrams(run)]
+    content_words = [word for word in spaced if word not in stop_words]
+    return [*zip(content_words, _stems(content_words, language), strict=True), *zip(bigrams, bigrams, strict=True)]
 
 
 def matching(text: str, wanted: Collection[str]) -> list[str]:
-    """Return the words of a text, as they stand but lower-cased, whose terms are among those that are wanted."""
+    """Return the words of a text, lower-cased but not stemmed, whose terms are wanted."""
     language = language_of(text)
     spaced, runs = _split(text, language)
     stems = zip(spaced, _stems(spaced, language), _stems(spaced, DEFAULT), strict=True)
-    found = [word for word, own, other in stems if own in wanted or other in wanted]
-    return found + [pair for run in runs for pair in (*_pairs(run), *run) if pair in wanted]
+    matches = [word for word, own, english in stems if own in wanted or english in wanted]
+    return matches + [part for run in runs for part in (*_bigrams(run), *run) if part in wanted]
 
 
 def stems(words: Sequence[str]) -> list[str]:
@@ -112,44 +112,45 @@ def stems(words: Sequence[str]) -> list[str]:
 
 
 def _split(text: str, language: str) -> tuple[list[str], list[str]]:
-    """Return the words of two letters and more, and the runs of letters that have no spaces between words."""
+    """Return the words of at least two letters, and the runs of characters in scripts without spaces."""
     text = unicodedata.normalize("NFKC", text).replace("İ", "i")
     if language == "turkish":
         text = text.replace("I", "ı")
     spaced, runs = [], []
-    for found in _WORD.finditer(text.lower()):
-        if found["run"]:
-            runs.append(found[0])
-        elif len(found[0]) > 1:
-            spaced.append(found[0][:LONGEST])
+    for match in _WORD.finditer(text.lower()):
+        if match["run"]:
+            runs.append(match[0])
+        elif len(match[0]) > 1:
+            spaced.append(match[0][:MAX_WORD_LETTERS])
     return spaced, runs
 
 
-def _pairs(run: str) -> list[str]:
+def _bigrams(run: str) -> list[str]:
     return [run[at : at + 2] for at in range(len(run) - 1)] if len(run) > 1 else [run]
 
 
-def _stems(found: Sequence[str], language: str) -> list[str]:
-    stems = _stemmer(language).stemWords(found)
-    return [stem if stem.isascii() else _stem_in_script(word, stem) for word, stem in zip(found, stems, strict=True)]
+def _stems(words: Sequence[str], language: str) -> list[str]:
+    stems = _stemmer(language).stemWords(words)
+    return [stem if stem.isascii() else _stem_in_script(word, stem) for word, stem in zip(words, stems, strict=True)]
 
 
 def _stem_in_script(word: str, stem: str) -> str:
+    """Return the stem of a word by the stemmer of its script, if there is one, without accents."""
     for language, letters in _SCRIPTS:
         if letters.search(word):
             stem = _stemmer(language).stemWord(word)
             break
-    # A dotless i is how Turkish writes what others type as i; accents are what people in a hurry leave out.
+    # Other keyboards have no Turkish dotless i, and people in a hurry leave out accents.
     plain = _ACCENTS.sub("", unicodedata.normalize("NFD", stem.replace("ı", "i")))
     return unicodedata.normalize("NFC", plain)
 
 
 def _stemmer(language: str) -> Stemmer.Stemmer:
-    """Return this thread's stemmer: they keep state, so that two threads must not share one."""
-    if not hasattr(_MINE, "stemmers"):
-        _MINE.stemmers = {}
-    stemmers: dict[str, Stemmer.Stemmer] = _MINE.stemmers
+    """Return this thread's stemmer: stemmers have state, so that threads must not share one."""
+    if not hasattr(_THREAD_LOCAL, "stemmers"):
+        _THREAD_LOCAL.stemmers = {}
+    stemmers: dict[str, Stemmer.Stemmer] = _THREAD_LOCAL.stemmers
     if language not in stemmers:
-        # Without its own cache, which takes longer to look into than stemming.
+        # Without its own cache, which is slower than stemming.
         stemmers[language] = Stemmer.Stemmer(language, 0)
     return stemmers[language]

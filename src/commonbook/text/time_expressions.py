@@ -1,4 +1,4 @@
-"""When, in words: the month that a question names, a time that a passage tells, and whether a question asks for one."""
+"""Recognise time expressions in English: dates that a query names, queries for a time, and passages that state one."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _TELLS: Final = re.compile(
 
 
 class NamedDates(NamedTuple):
-    """The days that a question names, as far as it says: any of them may be missing."""
+    """The years, months and days that a query names; each set may be empty."""
 
     years: frozenset[int] = frozenset()
     months: frozenset[int] = frozenset()
@@ -60,10 +60,10 @@ class NamedDates(NamedTuple):
         return bool(self.years or self.months)
 
     def match(self, day: date) -> float:
-        """Return the share of the named month and year that a date has; half as much again if the day is named too."""
-        asked = [(self.years, day.year), (self.months, day.month)]
-        given = [found in said for said, found in asked if said]
-        share = sum(given) / len(given) if given else 0.0
+        """Return the share of year and month, as far as named, that match a date; times 1.5 if its day is named too."""
+        fields = [(self.years, day.year), (self.months, day.month)]
+        matches = [value in named for named, value in fields if named]
+        share = sum(matches) / len(matches) if matches else 0.0
         return share * 1.5 if share == 1 and day.day in self.days else share
 
 
@@ -71,39 +71,39 @@ NOTHING: Final = NamedDates()
 
 
 def named_dates(text: str) -> NamedDates:
-    """Return the year, month and day that a question names: `in May 2023`, `on the 7th of May`, `2023-05-07`."""
+    """Return the years, months and days that a query names: `in May 2023`, `on the 7th of May`, `2023-05-07`."""
     years, months, days = set[int](), set[int](), set[int]()
-    for found in _ISO.finditer(text):
-        years.add(int(found["year"]))
-        months.add(int(found["month"]))
-        if found["day"]:
-            days.add(int(found["day"]))
-    for found in _NAMED.finditer(text):
-        if not _is_month(found, text):
+    for match in _ISO.finditer(text):
+        years.add(int(match["year"]))
+        months.add(int(match["month"]))
+        if match["day"]:
+            days.add(int(match["day"]))
+    for match in _NAMED.finditer(text):
+        if not _is_month(match, text):
             continue
-        months.add(_MONTH_NUMBERS[found["month"].lower()])
-        days.update(int(day) for day in (found["before"], found["after"]) if day and 1 <= int(day) <= 31)
+        months.add(_MONTH_NUMBERS[match["month"].lower()])
+        days.update(int(day) for day in (match["before"], match["after"]) if day and 1 <= int(day) <= 31)
     years.update(int(year) for year in _ANY_YEAR.findall(text))
     return NamedDates(frozenset(years), frozenset(month for month in months if 1 <= month <= 12), frozenset(days))
 
 
 def asks_when(text: str) -> bool:
-    """Tell whether a question asks for a time."""
+    """Tell whether a query asks for a time."""
     return bool(_ASKS.search(text))
 
 
 def tells_time(text: str) -> bool:
-    """Tell whether a passage says when something is or was."""
+    """Tell whether a passage states when something is or was."""
     return bool(_TELLS.search(text) or _ANY_YEAR.search(text) or _ISO.search(text)) or any(
-        _is_month(found, text) for found in _NAMED.finditer(text)
+        _is_month(match, text) for match in _NAMED.finditer(text)
     )
 
 
-def _is_month(found: re.Match[str], text: str) -> bool:
-    """Tell a month from a verb or a name: `May we march?` names none."""
-    if found["before"] or found["after"] or found["year"]:
+def _is_month(match: re.Match[str], text: str) -> bool:
+    """Tell whether a match is a month and not a verb or a name: `May we march?` names none."""
+    if match["before"] or match["after"] or match["year"]:
         return True
-    word = found["month"]
+    word = match["month"]
     if word.lower() in (
         "mar",
         "jan",
@@ -120,5 +120,5 @@ def _is_month(found: re.Match[str], text: str) -> bool:
         "feb",
         "sept",
     ):
-        return word[0].isupper() and bool(_LEAD.search(text, max(0, found.start() - 12), found.start()))
+        return word[0].isupper() and bool(_LEAD.search(text, max(0, match.start() - 12), match.start()))
     return True

@@ -1,4 +1,4 @@
-"""Names for memories: a title for a text that has none, and the words of a title for a file name."""
+"""Derive a title from a text that has none, and a slug for a file name from a title."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 import unicodedata
 from typing import Final
 
-_TITLE_LENGTH: Final = 72
-_SLUG_LENGTH: Final = 48
-_SLUG_BYTES: Final = 120
-# More of a line than this cannot reach the title, whatever markup is taken out of it.
-_LOOK_AT: Final = 1_000
+_MAX_TITLE_CHARS: Final = 72
+_MAX_SLUG_CHARS: Final = 48
+_MAX_SLUG_BYTES: Final = 120
+# The rest of a longer line is ignored: it cannot reach the title, even without the markup.
+_MAX_LINE_CHARS: Final = 1_000
 
 _LINE: Final = re.compile(r"[^\r\n]+")
 _FENCE: Final = re.compile(r"[ \t]*(?:`{3,}|~{3,})")
@@ -20,13 +20,13 @@ _WIKI_LINK: Final = re.compile(r"!?\[\[(?:[^\[\]|]*\|)?([^\[\]|]*)\]\]")
 _EMPHASIS: Final = re.compile(r"`|\*+(?=\S)|(?<=\S)\*+|(?<!\w)_+(?=\S)|(?<=\S)_+(?!\w)")
 _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]+")
 _HAS_WORD: Final = re.compile(r"[^\W_]")
-_NO_GAP: Final = str.maketrans("", "", "'\u2019`")
+_JOINING: Final = str.maketrans("", "", "'\u2019`")
 
 
 def title_from(text: str) -> str:
-    """Make a title of the first line that says something, heading or not, without its markup."""
-    for found in _LINE.finditer(text):
-        line = found[0][:_LOOK_AT]
+    """Return the first line with a word in it, heading or not, without its markup and cut to length."""
+    for match in _LINE.finditer(text):
+        line = match[0][:_MAX_LINE_CHARS]
         if _FENCE.match(line):
             continue
         title = _without_markup(line)
@@ -36,7 +36,7 @@ def title_from(text: str) -> str:
 
 
 def slug(title: str) -> str:
-    """Make a part of a file name: lower-case words joined by `-`; letters that are not Latin stay as they are."""
+    """Return a part of a file name: lower-case words joined by `-`; letters that are not Latin stay."""
     words = _words(title)
     name = ""
     for word in words:
@@ -46,7 +46,7 @@ def slug(title: str) -> str:
         name = longer
     if not name and words:
         # The first word alone is too long, as a Chinese sentence is: cut inside it.
-        name = words[0][:_SLUG_LENGTH].encode()[:_SLUG_BYTES].decode(errors="ignore")
+        name = words[0][:_MAX_SLUG_CHARS].encode()[:_MAX_SLUG_BYTES].decode(errors="ignore")
     return name or "memory"
 
 
@@ -57,27 +57,27 @@ def _without_markup(line: str) -> str:
 
 
 def _cut(title: str) -> str:
-    if len(title) <= _TITLE_LENGTH:
+    if len(title) <= _MAX_TITLE_CHARS:
         return title
-    head = title[:_TITLE_LENGTH]
+    head = title[:_MAX_TITLE_CHARS]
     at = head.rfind(" ")
     # Text without blanks, or with one very early, is cut inside the word.
-    head = head[:at] if at > _TITLE_LENGTH // 2 else head[:-1]
+    head = head[:at] if at > _MAX_TITLE_CHARS // 2 else head[:-1]
     return head.rstrip(" ,;:.-") + "…"
 
 
 def _fits(name: str) -> bool:
-    return len(name) <= _SLUG_LENGTH and len(name.encode()) <= _SLUG_BYTES
+    return len(name) <= _MAX_SLUG_CHARS and len(name.encode()) <= _MAX_SLUG_BYTES
 
 
 def _words(title: str) -> list[str]:
-    kept: list[str] = []
-    for char in unicodedata.normalize("NFKD", title.translate(_NO_GAP)).lower():
+    chars: list[str] = []
+    for char in unicodedata.normalize("NFKD", title.translate(_JOINING)).lower():
         if char.isalnum():
-            kept.append(char)
+            chars.append(char)
         elif not unicodedata.category(char).startswith("M"):
-            kept.append(" ")
-        elif kept and not kept[-1].isascii():
+            chars.append(" ")
+        elif chars and not chars[-1].isascii():
             # An accent on a Latin letter is dropped; in other scripts the mark is part of the letter.
-            kept.append(char)
-    return unicodedata.normalize("NFC", "".join(kept)).split()
+            chars.append(char)
+    return unicodedata.normalize("NFC", "".join(chars)).split()

@@ -1,4 +1,4 @@
-"""Validation of what callers pass in: texts, titles, tags, kinds, relations, session names, messages."""
+"""Validate the arguments of callers: texts, titles, tags, kinds, relations, session ids, messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from commonbook.model.memory import KINDS, MAX_KEY, MAX_TAG, MAX_TAGS, MAX_TEXT_
 from commonbook.model.session import MAX_MESSAGE_BYTES
 
 MAX_PAGE: Final = 1000
-"""Items on a page of any listing."""
+"""The largest number of items on a page of a listing."""
 
 _UUID: Final = re.compile(rf"{UUID_PATTERN}\Z")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
@@ -22,7 +22,7 @@ _TAG: Final = re.compile(r"[^,\[\]{}\x00-\x1f\x7f]+\Z")
 
 @contextmanager
 def error_item(at: int) -> Iterator[None]:
-    """Let an error say which of several things it is about."""
+    """Set the index of the failing item on an error raised inside, for operations on several items."""
     try:
         yield
     except CommonbookError as error:
@@ -31,7 +31,7 @@ def error_item(at: int) -> Iterator[None]:
 
 
 def validate_text(value: str) -> str:
-    """Return the text, which is stored exactly as given, or refuse it whole."""
+    """Return the text unchanged, as it will be stored, or refuse it."""
     _require_unicode(value, "text")
     if "\0" in value:
         raise BadText("the text has a NUL byte", fix="take the NUL bytes out; they are no text")
@@ -58,7 +58,7 @@ def validate_title(value: str) -> str:
 
 
 def validate_tags(values: Iterable[str]) -> tuple[str, ...]:
-    """Return tags as a file's are read: without a leading '#', with single blanks, each once, in the order given."""
+    """Return tags normalised as those of a file: without leading '#', with single blanks, each once, in order."""
     cleaned = [" ".join(value.split()).lstrip("# ") for value in validate_list(values, "tags")]
     for tag in cleaned:
         _require_unicode(tag, "tag")
@@ -73,22 +73,22 @@ def validate_tags(values: Iterable[str]) -> tuple[str, ...]:
 
 
 def validate_list(values: Iterable[str], what: str) -> tuple[str, ...]:
-    """Return several texts; one text alone, whose letters would pass for several, is refused."""
+    """Return several texts; refuse a single string, whose letters would pass for several texts."""
     if isinstance(values, str):
         raise BadInput(f"the {what} are one text, not a list of texts", fix=f"put it into a list: [{values!r}]")
     return tuple(values)
 
 
 def validate_kind(value: str) -> str:
-    """Return one of the known kinds that a caller may write; notices are the system's own."""
+    """Return a known kind that a caller may write; only the system writes notices."""
     if value not in KINDS or value == "notice":
-        choices = ", ".join(one for one in KINDS if one != "notice")
+        choices = ", ".join(kind for kind in KINDS if kind != "notice")
         raise BadInput(f"{value!r} is not a kind of memory", fix=f"use one of {choices}")
     return value
 
 
 def validate_relation(value: str) -> str:
-    """Return one of the known relations."""
+    """Return a known relation."""
     if value not in RELATIONS:
         raise BadInput(f"{value!r} is not a relation", fix=f"use one of {', '.join(RELATIONS)}")
     return value
@@ -110,21 +110,21 @@ def validate_key(value: str) -> str:
 
 
 def require_page_limit(value: int, *, has_next: bool = True) -> None:
-    """Refuse a page that is empty or too large; without a next page, the advice does not speak of one."""
+    """Refuse a page size below 1 or too large; without `has_next`, the advice does not mention paging."""
     if not 1 <= value <= MAX_PAGE:
         advice = f"ask for 1 to {MAX_PAGE} at a time"
         raise BadInput(f"limit {value} is out of range", fix=f"{advice}, and page on" if has_next else advice)
 
 
 def validate_new_relation(value: str) -> str:
-    """Return one of the relations in which somebody may put one memory to another; copies are made by sharing."""
+    """Return a relation that a caller may link two memories by; only sharing makes copies."""
     if validate_relation(value) == "shared_from":
-        raise BadInput("only sharing ties a memory to a source", fix="`share` or `pull` makes a copy that is tied")
+        raise BadInput("only sharing links a copy to its source", fix="make a copy with `share` or `pull`")
     return value
 
 
 def validate_memory_id(value: str) -> str:
-    """Return an id in its one form, or refuse what cannot be one."""
+    """Return an id in canonical form, or refuse a value that is none."""
     lowered = value.strip().lower()
     if not is_memory_id(lowered):
         raise BadInput(f"{value!r} is not the id of a memory", fix="`commonbook list` shows the ids")
@@ -132,12 +132,12 @@ def validate_memory_id(value: str) -> str:
 
 
 def is_memory_id(value: str) -> bool:
-    """Tell whether this is an id in its one form."""
+    """Tell whether this is an id in canonical form."""
     return _UUID.match(value) is not None
 
 
 def is_unicode(value: str) -> bool:
-    """Tell whether this is well-formed text, without lone surrogates."""
+    """Tell whether this is well-formed Unicode, without lone surrogates."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -156,7 +156,7 @@ _AUTHOR: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,200}")
 
 
 def validate_session_id(value: object) -> str:
-    """Return a session's id, if it can be one."""
+    """Return a session's id, or refuse a value that is none."""
     if not isinstance(value, str) or not _SESSION.fullmatch(value):
         raise BadInput(
             "a session's id is empty, too long, or has blanks in it", fix="use 1 to 200 characters without blanks"
@@ -165,14 +165,14 @@ def validate_session_id(value: object) -> str:
 
 
 def require_message_list(messages: object) -> None:
-    """Refuse what is one message, or nothing that could be several: a text would become as many as it has letters."""
-    one = isinstance(messages, str | bytes | Mapping) or hasattr(messages, "_fields")
-    if one or not isinstance(messages, Iterable):
+    """Refuse a single message and any value that is no list: a string would become one message for each letter."""
+    is_single = isinstance(messages, str | bytes | Mapping) or hasattr(messages, "_fields")
+    if is_single or not isinstance(messages, Iterable):
         raise BadInput("the messages are no list", fix="put them into a list, also if there is only one")
 
 
 def validate_message(text: object, *, role: object, author: object, client_id: object) -> None:
-    """Refuse a message that no session can hold."""
+    """Refuse a message that a session cannot store."""
     if not isinstance(text, str) or not isinstance(role, str):
         raise BadText("a message's text or role is not a text", fix="send strings")
     if not isinstance(author, str | None) or not isinstance(client_id, str | None):
@@ -194,21 +194,21 @@ def validate_message(text: object, *, role: object, author: object, client_id: o
 
 
 def validate_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
-    """Return the kinds that somebody asks for, if there are such."""
+    """Return the kinds of a query, or refuse an unknown one."""
     for kind in kinds:
         if kind not in KINDS:
             raise BadInput(f"{kind!r} is not a kind of memory", fix=f"use one of {', '.join(KINDS)}")
     return tuple(kinds)
 
 
-_LONGEST_REASON: Final = 1000
+_MAX_REASON_CHARS: Final = 1000
 
 
-def validate_line(said: str, what: str) -> str:
+def validate_line(value: str, what: str) -> str:
     """Return a reason or note on one line, or refuse it."""
-    line = " ".join(validate_text(said).split())
-    if len(line) > _LONGEST_REASON:
-        raise BadInput(f"the {what} has {len(line)} characters", fix=f"say it in {_LONGEST_REASON}")
+    line = " ".join(validate_text(value).split())
+    if len(line) > _MAX_REASON_CHARS:
+        raise BadInput(f"the {what} has {len(line)} characters", fix=f"say it in {_MAX_REASON_CHARS}")
     if not line.isprintable():
         raise BadInput(f"the {what} has control characters", fix="take them out")
     return line
