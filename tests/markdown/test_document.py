@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from commonbook.engines.disk.yaml_fields import PyYaml
 from commonbook.errors import BadFile, BadTime, TooLarge
 from commonbook.markdown.document import Dialect, parse, render
-from commonbook.markdown.front_matter import FIELDS, OF_NOTICES, Document, clean_tags, clean_title
+from commonbook.markdown.front_matter import FIELDS, NOTICE_FIELDS, Document, clean_tags, clean_title
 from commonbook.model.invalidation import DELETED, VERDICTS, Decision, SupersedeReason
 from commonbook.model.memory import (
     DETACHED,
@@ -35,7 +35,7 @@ from commonbook.ports.files import YamlField
 GUIDE = (Path(__file__).parents[2] / "docs" / "FRONT-MATTER.md").read_text(encoding="utf-8")
 ID = "0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2e"
 OTHER = "0191b7c0-11aa-7c3e-8d21-0f5e6a7b8c9d"
-RARE = ("session_id", "shared", *OF_NOTICES, "superseded_because", "invalidations_triaged")
+RARE = ("session_id", "shared", *NOTICE_FIELDS, "superseded_because", "invalidations_triaged")
 MAY = datetime(2026, 5, 1, tzinfo=UTC)
 
 

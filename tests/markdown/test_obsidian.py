@@ -1,4 +1,4 @@
-"""What Obsidian's users write inside a text."""
+"""Tags and links as Obsidian's users write them inside a text."""
 
 from __future__ import annotations
 

@@ -44,13 +44,13 @@ MESSAGES = st.builds(
 )
 
 
-def said(text: str, **fields) -> TranscriptMessage:
+def turn(text: str, **fields) -> TranscriptMessage:
     return TranscriptMessage(id="m1", seq=1, author="Alice", role="user", time=TIME, text=text)._replace(**fields)
 
 
 @given(st.lists(MESSAGES, max_size=5), TEXTS)
-@example([said("")], "")
-@example([said("\n\n"), said("\\\n")], "\n")
+@example([turn("")], "")
+@example([turn("\n\n"), turn("\\\n")], "\n")
 def test_every_message_returns_whatever_it_says(messages, introduction):
     assert parse(render(messages, introduction=introduction)) == Transcript(introduction, tuple(messages))
 
@@ -83,10 +83,10 @@ def stands_as_told(text: str) -> list[TranscriptMessage]:
 
 
 @given(st.lists(MESSAGES, max_size=5), TEXTS)
-@example([said("")], "")
-@example([said("\n\n"), said("\\\n")], "\n")
-@example([said(HEADING), said(f"\\{HEADING}\n")], HEADING)
-@example([said("a\r\nb\r"), said("\r")], "\r")
+@example([turn("")], "")
+@example([turn("\n\n"), turn("\\\n")], "\n")
+@example([turn(HEADING), turn(f"\\{HEADING}\n")], HEADING)
+@example([turn("a\r\nb\r"), turn("\r")], "\r")
 def test_every_message_is_said_where_it_stands(messages, introduction):
     text = render(messages, introduction=introduction)
     assert stands_as_told(text) == messages
@@ -95,7 +95,7 @@ def test_every_message_is_said_where_it_stands(messages, introduction):
 
 
 @given(st.lists(MESSAGES.filter(lambda message: "\r" not in message.text), min_size=1, max_size=4), TEXTS)
-@example([said("one"), said(""), said("two\n\nlines")], "above")
+@example([turn("one"), turn(""), turn("two\n\nlines")], "above")
 def test_every_message_is_said_where_it_stands_in_a_file_with_windows_line_ends(messages, introduction):
     introduction = introduction.replace("\r", "")
     text = render(messages, introduction=introduction).replace("\n", "\r\n") + "\r\n"
@@ -109,14 +109,14 @@ def test_whatever_a_person_makes_of_a_transcript_each_place_leads_to_what_is_sai
 
 
 def test_a_block_begins_below_its_heading_and_ends_before_the_next():
-    text = render([said("first", id="m1"), said("second", id="m2")], introduction="Above.")
+    text = render([turn("first", id="m1"), turn("second", id="m2")], introduction="Above.")
     assert [text[block.start : block.end].strip() for block in blocks(text)] == ["Above.", "first", "second"]
     assert [(block.message.id if block.message else None) for block in blocks(text)] == [None, "m1", "m2"]
 
 
 def test_a_person_can_read_it():
-    first = said("We ship on Tuesday.\n\n```sh\nmake ship\n```", id="0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2e", seq=7)
-    second = said("Noted.", author="agent:helper", role="assistant", id="0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2f", seq=8)
+    first = turn("We ship on Tuesday.\n\n```sh\nmake ship\n```", id="0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2e", seq=7)
+    second = turn("Noted.", author="agent:helper", role="assistant", id="0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2f", seq=8)
     assert render([first, second]) == (
         f"{HEADING}\n\nWe ship on Tuesday.\n\n```sh\nmake ship\n```\n\n"
         "### agent:helper (assistant) · 2026-11-15T20:18:24.123456Z · 8 · 0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2f\n\n"
@@ -125,20 +125,20 @@ def test_a_person_can_read_it():
 
 
 def test_a_heading_inside_a_message_is_shielded():
-    written = render([said(f"look:\n{HEADING}")])
+    written = render([turn(f"look:\n{HEADING}")])
     assert f"\n\\{HEADING}" in written
     assert len(parse(written).messages) == 1
 
 
 def test_removing_a_heading_with_its_text_removes_that_message_alone():
-    messages = [said(f"text {number}", seq=number, id=f"m{number}") for number in range(3)]
+    messages = [turn(f"text {number}", seq=number, id=f"m{number}") for number in range(3)]
     lines = render(messages).split("\n\n")
     assert parse("\n\n".join(lines[:2] + lines[4:])).messages == (messages[0], messages[2])
     assert parse("\n\n".join(lines[:4]) + "\n\n").messages == tuple(messages[:2])
 
 
 def test_an_edited_text_is_what_the_message_says():
-    assert parse(render([said("old")]).replace("old", "new\n\nand more")).messages == (said("new\n\nand more"),)
+    assert parse(render([turn("old")]).replace("old", "new\n\nand more")).messages == (turn("new\n\nand more"),)
 
 
 @pytest.mark.parametrize("text", ["", "Just a note.", "### A heading", HEADING.replace("11-15", "13-45")])

@@ -1,14 +1,16 @@
-"""A memory as a Markdown file: read it, write it, and keep every byte that is a person's own.
+"""Parse a memory's Markdown file and render it, preserving every byte that a person wrote.
 
-The canonical file is `---`, one line for each field, `---`, an empty line, the text, a newline.
-What a file does otherwise (CRLF, comments, unknown fields, another order, no final newline) is
-kept in `Document.layout`, so that writing an unchanged document gives the same bytes again, and
-writing a changed one touches only the lines of the changed fields.
+The canonical file is `---`, one line for each field, `---`, an empty line, the text, a newline. `Document.layout` has
+the deviations of a file from it (CRLF, comments, unknown fields, another order, no final newline). So rendering an
+unchanged document gives the same bytes again, and rendering a changed one touches only the lines of the changed fields.
 
-Front matter or a horizontal rule? A file whose first line is `---` has front matter when the first
-line below that is neither blank nor a comment looks like a field (`name: value`), or when some line
-begins with `id: ` (so that a merge conflict is never mistaken for prose), or when nothing but
-blanks and comments stands before the closing line. Everything else is plain text.
+A first line `---` opens front matter, and is not a horizontal rule, in three cases:
+
+- the first line below it that is neither blank nor a comment looks like a field (`name: value`);
+- some line begins with `id: `, so that a merge conflict is never mistaken for prose;
+- only blanks and comments stand before the closing line.
+
+Any other file is plain text.
 """
 
 from __future__ import annotations
@@ -20,19 +22,27 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from commonbook.errors import BadFile, BadTime, TooLarge
-from commonbook.markdown.front_matter import FIELDS, KNOWN, LENIENT, LISTS, OF_NOTICES, Document, read_time
+from commonbook.markdown.front_matter import (
+    FIELDS,
+    KNOWN_FIELDS,
+    LENIENT_FIELDS,
+    LIST_FIELDS,
+    NOTICE_FIELDS,
+    Document,
+    read_time,
+)
 from commonbook.model.memory import MAX_FRONT_BYTES, MAX_TEXT_BYTES
 from commonbook.ports.files import Yaml, YamlField
 
 _Values: TypeAlias = dict[str, Any]
-"""What the known fields say, by name; None or () for a field that is not there."""
+"""The values of the known fields, by name; None or () for a field that is absent."""
 
-_Said: TypeAlias = tuple[str, object, int]
-"""A field as a file has it: its name, its value, and its line counted from 0."""
+_FileField: TypeAlias = tuple[str, object, int]
+"""A field of a file: its name, its value, and its line counted from 0."""
 
 
 class Dialect(NamedTuple):
-    """How to read what is not in canonical form: YAML, and times as people write them.
+    """How to read front matter that is not in canonical form: YAML, and times as people write them.
 
     `read_time(field, value)` returns a moment in UTC, or raises ValueError or BadTime.
     """
@@ -42,7 +52,7 @@ class Dialect(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """In what a file deviates from the canonical form; None means: not at all."""
+    """The deviations of a file from the canonical form; None means no deviation."""
 
     bom: bool = False
     eol: str = "\n"
@@ -53,7 +63,7 @@ class _Layout(NamedTuple):
     end: str | None = None
 
     def dump(self) -> str:
-        """Write only what deviates."""
+        """Return the deviations as JSON; "" if there are none."""
         if self == _CANONICAL:
             return ""
         deviations = {name: value for name, value in self._asdict().items() if value != getattr(_CANONICAL, name)}
@@ -64,7 +74,7 @@ _CANONICAL: Final = _Layout()
 
 
 def parse(data: bytes, dialect: Dialect) -> Document:
-    """Read a Markdown file; raises BadFile, naming line and reason, for what cannot be one."""
+    """Parse a Markdown file; raises BadFile, with line and reason, if it is malformed."""
     content = _decode(data)
     bom = content.startswith("\ufeff")
     content = content[bom:]
@@ -72,8 +82,8 @@ def parse(data: bytes, dialect: Dialect) -> Document:
     if split is None:
         eol = "\r\n" if content[: content.find("\n") + 1].endswith("\r\n") else "\n"
         end = _break_after(content, eol)
-        text = _checked_text(content.removesuffix(end))
-        layout = _Layout(bom=bom, eol=eol, end=_unless(eol, end))
+        text = _require_text_size(content.removesuffix(end))
+        layout = _Layout(bom=bom, eol=eol, end=_deviation(eol, end))
         return Document(**_EMPTY, text=text, layout=layout.dump(), has_front=False)
     opening, raw, closing, rest = split
     eol = "\r\n" if opening.endswith("\r\n") else "\n"
@@ -84,45 +94,45 @@ def parse(data: bytes, dialect: Dialect) -> Document:
     layout = _Layout(
         bom=bom,
         eol=eol,
-        opening=_unless("---" + eol, opening),
+        opening=_deviation("---" + eol, opening),
         front=front,
-        closing=_unless("---" + eol, closing),
-        gap=_unless(eol, gap),
-        end=_unless(eol, end),
+        closing=_deviation("---" + eol, closing),
+        gap=_deviation(eol, gap),
+        end=_deviation(eol, end),
     )
-    return Document(**values, text=_checked_text(rest.removesuffix(end)), layout=layout.dump(), has_front=True)
+    return Document(**values, text=_require_text_size(rest.removesuffix(end)), layout=layout.dump(), has_front=True)
 
 
 def render(document: Document, dialect: Dialect) -> bytes:
-    """Write a document as a file; raises TooLarge when its fields are more than front matter may hold."""
+    """Return a document as a file; raises TooLarge when its fields exceed the limit of front matter."""
     layout = _Layout(**json.loads(document.layout)) if document.layout else _CANONICAL
     eol, text = layout.eol, document.text
     bom = "\ufeff" if layout.bom else ""
-    # A newline that the layout leaves out must stand where the next reading would else eat one of the text's own.
-    end = _or(eol, layout.end)
+    # A line break that the layout omits is needed where the next parse would else take one of the text's own for it.
+    end = _canonical_or(eol, layout.end)
     if _break_after(text[-2:] + end, eol) != end:
         end = eol
     if not document.has_front:
         return f"{bom}{text}{end}".encode()
-    gap = _or(eol, layout.gap)
+    gap = _canonical_or(eol, layout.gap)
     if _break_before(gap + text[:2], eol) != gap:
         gap = eol
     values = {name: getattr(document, name) for name in FIELDS}
     if document.kind != "notice":
-        values.update(dict.fromkeys(OF_NOTICES))
-    front = _front(values, eol) if layout.front is None else _edited(layout.front, values, eol, dialect)
-    if _too_large(front, MAX_FRONT_BYTES):
+        values.update(dict.fromkeys(NOTICE_FIELDS))
+    front = _render_front(values, eol) if layout.front is None else _edit_front(layout.front, values, eol, dialect)
+    if _exceeds(front, MAX_FRONT_BYTES):
         raise TooLarge(
             f"the fields of this memory take more than {MAX_FRONT_BYTES} bytes of front matter",
             fix="take out some of its links, or of the fields added by hand",
         )
-    closing = _or("---" + eol, layout.closing)
+    closing = _canonical_or("---" + eol, layout.closing)
     if not closing.endswith("\n") and (gap or text or end):
         closing += eol
-    return f"{bom}{_or('---' + eol, layout.opening)}{front}{closing}{gap}{text}{end}".encode()
+    return f"{bom}{_canonical_or('---' + eol, layout.opening)}{front}{closing}{gap}{text}{end}".encode()
 
 
-# The file, its front matter and its text
+# --- the file, its front matter and its text
 
 
 def _decode(data: bytes) -> str:
@@ -153,10 +163,10 @@ def _split(content: str) -> tuple[str, str, str, str] | None:
             "line 1: the front matter that begins here is never closed",
             fix="put a line `---` below the last field; or, if line 1 is a horizontal rule, an empty line above it",
         )
-    if _too_large(raw, MAX_FRONT_BYTES):
+    if _exceeds(raw, MAX_FRONT_BYTES):
         raise BadFile(
             f"line 1: the front matter has more than {MAX_FRONT_BYTES} bytes",
-            fix="move what is long from the front matter into the text",
+            fix="move long fields from the front matter into the text",
         )
     return opening[0], raw, closing[0], content[closing.end() :]
 
@@ -177,63 +187,63 @@ def _break_after(text: str, eol: str) -> str:
     return next((mark for mark in (eol, "\n") if text.endswith(mark)), "")
 
 
-def _unless(canonical: str, found: str) -> str | None:
-    return None if found == canonical else found
+def _deviation(canonical: str, actual: str) -> str | None:
+    return None if actual == canonical else actual
 
 
-def _or(canonical: str, deviation: str | None) -> str:
+def _canonical_or(canonical: str, deviation: str | None) -> str:
     return canonical if deviation is None else deviation
 
 
-def _too_large(text: str, limit: int) -> bool:
-    # No character has more than four bytes: what is short enough need not be encoded.
+def _exceeds(text: str, limit: int) -> bool:
+    # No character has more than four bytes, so a short text need not be encoded.
     return len(text) * 4 > limit and len(text.encode()) > limit
 
 
-def _checked_text(text: str) -> str:
-    if _too_large(text, MAX_TEXT_BYTES):
+def _require_text_size(text: str) -> str:
+    if _exceeds(text, MAX_TEXT_BYTES):
         raise BadFile(f"line 1: the text has more than {MAX_TEXT_BYTES} bytes", fix="split the file into several")
     return text
 
 
-# Front matter to values
+# --- front matter to values
 
 
 def _yaml_fields(raw: str, dialect: Dialect) -> list[YamlField]:
-    # The empty line stands for the opening `---`, so that line numbers are those of the file.
+    # The empty line replaces the opening `---`, so that line numbers are those of the file.
     return dialect.yaml.fields("\n" + raw)
 
 
 def _read_front(raw: str, eol: str, dialect: Dialect) -> tuple[_Values, str | None]:
-    """Return what the fields say, and the front matter itself if it is not canonical.
+    """Return the values of the fields, and the front matter itself if it is not canonical.
 
-    What we wrote ourselves is read without a YAML parser. That quick reading is careless, so it is
-    believed only if writing what it read gives the same bytes.
+    Canonical front matter is read without a YAML parser. This quick reading is careless, so its values are accepted
+    only if rendering them gives the same bytes.
     """
     try:
         values = _values(_quick_fields(raw.replace(eol, "\n")), dialect)
-        if _front(values, eol) == raw:
+        if _render_front(values, eol) == raw:
             return values, None
     except (ValueError, BadFile):
-        pass  # not our own writing, then: YAML decides
-    values = _values(_said(_yaml_fields(raw, dialect)), dialect)
-    return values, _unless(_front(values, eol), raw)
+        pass  # not canonical: YAML decides
+    values = _values(_file_fields(_yaml_fields(raw, dialect)), dialect)
+    return values, _deviation(_render_front(values, eol), raw)
 
 
-def _quick_fields(raw: str) -> Iterator[_Said]:
+def _quick_fields(raw: str) -> Iterator[_FileField]:
     lists: dict[str, list[object]] = {}
     items: list[object] = []
     for line in raw.split("\n")[:-1]:
         name, _, value = line.partition(": ")
-        if name in KNOWN:
+        if name in KNOWN_FIELDS:
             yield name, _quick_value(value), 0
         elif line.startswith("  - "):
             items.append(_quick_value(line[4:]))
-        elif line[:-1] in LISTS:
+        elif line[:-1] in LIST_FIELDS:
             items = lists[line[:-1]] = []
         else:
             raise ValueError(name)
-    yield from ((name, found, 0) for name, found in lists.items())
+    yield from ((name, entries, 0) for name, entries in lists.items())
 
 
 def _quick_value(value: str) -> object:
@@ -242,50 +252,53 @@ def _quick_value(value: str) -> object:
     return json.loads(value) if value[:1] == '"' else value
 
 
-def _values(said: Iterable[_Said], dialect: Dialect) -> _Values:
+def _values(fields: Iterable[_FileField], dialect: Dialect) -> _Values:
+    """Return the values of the known fields; raises BadFile for a bad one, unless its name is lenient."""
     values = dict(_EMPTY)
-    for name, value, line in said:
-        field = KNOWN.get(name)
+    for name, value, line in fields:
+        field = KNOWN_FIELDS.get(name)
         if field is None or value is None or value == "":
             continue
         try:
             values[name] = field.read(value) if field.read else read_time(name, value, dialect.read_time)
         except (ValueError, BadTime) as error:
-            if name in LENIENT:
+            if name in LENIENT_FIELDS:
                 continue
             raise BadFile(
                 f"line {line + 1}: `{name}` must be {field.must}",
-                fix="mend the field, or take it out; docs/FRONT-MATTER.md shows how each one is written",
+                fix="correct the field, or remove it; docs/FRONT-MATTER.md shows how each one is written",
                 field=name,
                 line=line + 1,
             ) from error
     if values["kind"] != "notice":
-        values.update(dict.fromkeys(OF_NOTICES))
+        values.update(dict.fromkeys(NOTICE_FIELDS))
     return values
 
 
-def _said(fields: Iterable[YamlField]) -> Iterator[_Said]:
+def _file_fields(fields: Iterable[YamlField]) -> Iterator[_FileField]:
     return ((field.name, field.value, field.first_line) for field in fields)
 
 
-# Values to front matter
+# --- values to front matter
 
 
-def _front(values: Mapping[str, Any], eol: str) -> str:
-    front = "".join([_written(name, value) for name, value in values.items()])
+def _render_front(values: Mapping[str, Any], eol: str) -> str:
+    front = "".join([_render_field(name, value) for name, value in values.items()])
     return front if eol == "\n" else front.replace("\n", eol)
 
 
-def _written(name: str, value: Any) -> str:  # noqa: ANN401 - each field has its own type, which its writer knows
-    return "" if value is None or value == () else f"{name}:{KNOWN[name].write(value)}\n"
+def _render_field(name: str, value: Any) -> str:  # noqa: ANN401 - each field has its own type, which its writer knows
+    return "" if value is None or value == () else f"{name}:{KNOWN_FIELDS[name].write(value)}\n"
 
 
-def _edited(raw: str, values: _Values, eol: str, dialect: Dialect) -> str:
-    """Replace, take out and put in the lines of those fields that changed; leave all other bytes alone."""
+def _edit_front(raw: str, values: _Values, eol: str, dialect: Dialect) -> str:
+    """Replace, remove and insert the lines of the fields that changed; leave all other bytes alone."""
     fields = {field.name: field for field in _yaml_fields(raw, dialect)}
-    before = _values(_said(fields.values()), dialect)
+    before = _values(_file_fields(fields.values()), dialect)
     lines = [line + "\n" for line in f"\n{raw}".split("\n")[:-1]]
-    changed = {name: _written(name, values[name]).replace("\n", eol) for name in FIELDS if values[name] != before[name]}
+    changed = {
+        name: _render_field(name, values[name]).replace("\n", eol) for name in FIELDS if values[name] != before[name]
+    }
     for name in changed.keys() & fields.keys():
         first, end = fields[name].first_line, fields[name].end_line
         lines[first:end] = [changed[name]] + [""] * (end - first - 1)
@@ -303,4 +316,4 @@ _CLOSING: Final = re.compile(r"^(?:---|\.\.\.)[ \t]*\r?(?:\n|\Z)", re.MULTILINE)
 _FIELD_LIKE: Final = re.compile(r"(?!-\s).*?:(?:\s|$)")
 _OUR_ID: Final = re.compile(r"^id:[ \t]", re.MULTILINE)
 _FLOW_ITEM: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[^", ][^,]*')
-_EMPTY: Final[_Values] = {name: () if name in ("tags", *LISTS) else None for name in FIELDS}
+_EMPTY: Final[_Values] = {name: () if name in ("tags", *LIST_FIELDS) else None for name in FIELDS}

@@ -1,4 +1,4 @@
-"""The fields of front matter: what a file can say, what each field must be, and how it is read and written."""
+"""The fields of front matter: the name, the allowed values, the reader and the writer of each."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from commonbook.model.invalidation import DELETED, VERDICTS, Decision, Supersede
 from commonbook.model.memory import KINDS, MAX_TAG, MAX_TAGS, MAX_TITLE, RELATIONS, CopyInfo
 
 LinkTo: TypeAlias = tuple[str, str, int | None]
-"""A link as a file says it: relation, target, revision of the target."""
+"""A link in a file: relation, target, revision of the target."""
 
 
 class Document(NamedTuple):
-    """What a Markdown file says; `layout` is "" when the file is exactly in canonical form."""
+    """The content of a Markdown file; `layout` is "" when the file is exactly in canonical form."""
 
     id: str | None = None
     title: str | None = None
@@ -48,18 +48,18 @@ class Document(NamedTuple):
 
 
 def clean_title(title: str) -> str:
-    """Put a title on one line, its words with one blank between."""
+    """Return a title on one line, with single blanks between words."""
     return " ".join(title.split())
 
 
 def clean_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """Return tags as `wording.tags` accepts them: parted at commas, without brackets, leading `#` and repeats."""
-    parted = (part for tag in tags for part in _BRACKETS.sub("", tag).split(","))
-    cleaned = (_LEADING_HASHES.sub("", clean_title(tag)) for tag in parted)
+    """Return tags that `validate_tags` accepts: split at commas, without brackets, leading `#` and duplicates."""
+    parts = (part for tag in tags for part in _BRACKETS.sub("", tag).split(","))
+    cleaned = (_LEADING_HASHES.sub("", clean_title(part)) for part in parts)
     return tuple(dict.fromkeys(tag for tag in cleaned if tag))
 
 
-# Values as a file has them
+# --- readers: from the value in a file
 
 
 def _read_line(value: object) -> str:
@@ -72,22 +72,22 @@ def _read_line(value: object) -> str:
 
 
 def read_time(name: str, value: object, otherwise: Callable[[str, str], datetime]) -> datetime:
-    """Read a time as we write it, or else in some other way."""
+    """Read a time in canonical form, or else with `otherwise`."""
     line = _read_line(value)
     if len(line) == len("2026-11-15T20:18:24.123456Z") and line[10] == "T" and line[-1] == "Z":
         return datetime.fromisoformat(line)
     return otherwise(name, line)
 
 
-def _read_shaped(value: object, shape: re.Pattern[str]) -> str:
+def _read_pattern(value: object, pattern: re.Pattern[str]) -> str:
     line = _read_line(value)
-    if not shape.fullmatch(line):
+    if not pattern.fullmatch(line):
         raise ValueError
     return line
 
 
 def _read_id(value: object) -> str:
-    return _read_shaped(value, _UUID).lower()
+    return _read_pattern(value, _UUID).lower()
 
 
 def _read_title(value: object) -> str | None:
@@ -98,14 +98,14 @@ def _read_title(value: object) -> str | None:
 
 
 def _read_kind(value: object) -> str:
-    return _read_shaped(value, _KIND).lower()
+    return _read_pattern(value, _KIND).lower()
 
 
 def _read_tags(value: object) -> tuple[str, ...]:
-    found = value.split(",") if isinstance(value, str) else value
-    if not isinstance(found, list):
+    items = value.split(",") if isinstance(value, str) else value
+    if not isinstance(items, list):
         raise ValueError  # noqa: TRY004 - the caller turns every bad value into one BadFile
-    tags = clean_tags(_read_line(tag) for tag in found if tag is not None)
+    tags = clean_tags(_read_line(item) for item in items if item is not None)
     if len(tags) > MAX_TAGS or any(len(tag) > MAX_TAG for tag in tags):
         raise ValueError
     return tags
@@ -119,16 +119,16 @@ def _read_importance(value: object) -> float:
 
 
 def _read_author(value: object) -> str:
-    return _read_shaped(value, _AUTHOR)
+    return _read_pattern(value, _AUTHOR)
 
 
 def _read_session(value: object) -> str:
-    return _read_shaped(value, _SESSION)
+    return _read_pattern(value, _SESSION)
 
 
 def _read_shared(value: object) -> CopyInfo:
-    found = CopyInfo.read(_read_line(value))
-    return found._replace(root=_read_id(found.root), by=_read_author(found.by))
+    shared = CopyInfo.read(_read_line(value))
+    return shared._replace(root=_read_id(shared.root), by=_read_author(shared.by))
 
 
 def _read_links(value: object) -> tuple[LinkTo, ...]:
@@ -146,8 +146,8 @@ def _read_link(value: object) -> LinkTo:
 
 
 def _read_count(value: object) -> int:
-    number = int(_read_shaped(value, _COUNT))
-    if number > _LARGEST_COUNT:
+    number = int(_read_pattern(value, _COUNT))
+    if number > _MAX_COUNT:
         raise ValueError
     return number
 
@@ -157,17 +157,17 @@ def _read_invalidating(value: object) -> str:
 
 
 def _read_moment(value: object) -> datetime:
-    return parse_time(_read_shaped(value, _STAMP))
+    return parse_time(_read_pattern(value, _STAMP))
 
 
 def _read_decisions(value: object) -> tuple[Decision, ...]:
     if not isinstance(value, list):
-        raise ValueError  # noqa: TRY004 - the caller leaves what is not ours alone
+        raise ValueError  # noqa: TRY004 - the caller leaves the fields of others alone
     return tuple(decision_of(_read_line(item)) for item in value)
 
 
 def decision_of(line: str) -> Decision:
-    """Read what `decision_line` wrote; raises ValueError for anything else."""
+    """Parse a line of `decision_line`; raises ValueError for any other line."""
     verdict, invalidated, invalidating, by, at, *note = line.split(" ", 5)
     if verdict not in VERDICTS:
         raise ValueError(line)
@@ -181,20 +181,27 @@ def decision_of(line: str) -> Decision:
     )
 
 
-def decision_line(said: Decision) -> str:
-    """Write a decision on one line, as rows and files have it."""
-    words = (said.verdict, said.invalidated, said.invalidating, said.by, format_time(said.at), said.note)
+def decision_line(decision: Decision) -> str:
+    """Return a decision as one line, for a row or a file."""
+    words = (
+        decision.verdict,
+        decision.invalidated,
+        decision.invalidating,
+        decision.by,
+        format_time(decision.at),
+        decision.note,
+    )
     return " ".join(words).rstrip()
 
 
 def _read_because(value: object) -> tuple[SupersedeReason, ...]:
     if not isinstance(value, list):
-        raise ValueError  # noqa: TRY004 - the caller leaves what is not ours alone
-    found = (_read_line(item).partition(" ") for item in value)
-    return tuple(SupersedeReason(_read_id(superseded), why) for superseded, _, why in found)
+        raise ValueError  # noqa: TRY004 - the caller leaves the fields of others alone
+    parts = (_read_line(item).partition(" ") for item in value)
+    return tuple(SupersedeReason(_read_id(superseded), why) for superseded, _, why in parts)
 
 
-# Values as we write them
+# --- writers: to the value in a file
 
 
 def _write_as_is(value: str) -> str:
@@ -214,8 +221,8 @@ def _scalar(value: str, plain: re.Pattern[str]) -> str:
 
 
 def _quoted(value: str) -> str:
-    """Quote as JSON, which YAML reads too, and escape what YAML does not allow as it is."""
-    return _NOT_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
+    """Quote as JSON, which is also YAML, and escape the characters that YAML does not allow."""
+    return _NOT_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
 def _write_shared(shared: CopyInfo) -> str:
@@ -238,11 +245,11 @@ def _write_links(links: tuple[LinkTo, ...]) -> str:
 
 
 def _write_decisions(decisions: tuple[Decision, ...]) -> str:
-    return "".join(f"\n  - {_quoted(decision_line(one))}" for one in decisions)
+    return "".join(f"\n  - {_quoted(decision_line(decision))}" for decision in decisions)
 
 
 def _write_because(reasons: tuple[SupersedeReason, ...]) -> str:
-    return "".join(f"\n  - {_quoted(f'{one.superseded} {one.why}')}" for one in reasons)
+    return "".join(f"\n  - {_quoted(f'{reason.superseded} {reason.why}')}" for reason in reasons)
 
 
 _BRACKETS: Final = re.compile(r"[\[\]{}]")
@@ -254,9 +261,9 @@ _AUTHOR: Final = re.compile(r"(?:user|agent):[A-Za-z0-9][A-Za-z0-9._@-]*")
 _SESSION: Final = re.compile(r"\S{1,200}")
 _STAMP: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z")
 _COUNT: Final = re.compile(r"[1-9][0-9]{0,15}")
-# What every reader of JSON can still count on from; some have no larger whole numbers.
-_LARGEST_COUNT: Final = 2**53 - 1
-# Begins with a letter and holds nothing that could mean something in YAML 1.1 or 1.2: quoted otherwise.
+# The largest whole number that every JSON reader represents exactly.
+_MAX_COUNT: Final = 2**53 - 1
+# Written without quotes: begins with a letter and has nothing with a meaning in YAML 1.1 or 1.2.
 _PLAIN: Final = re.compile(r"""[^\W\d_](?:[\w .,;!?'"()/+&%=@\u2013\u2014\u2019-]*(?<! ))?""")
 _PLAIN_IN_LIST: Final = re.compile(r"[^\W\d_](?:[\w ./+-]*(?<! ))?")
 _RESERVED: Final = frozenset(("y", "n", "yes", "no", "true", "false", "on", "off", "null"))
@@ -264,7 +271,7 @@ _NOT_YAML: Final = re.compile(r"[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\
 
 
 class Field(NamedTuple):
-    """What a field must be, in words, and how it is read and written; times are read by `read_time`."""
+    """The allowed values of a field in words, its reader and its writer; times are read by `read_time`."""
 
     must: str
     read: Callable[[object], Any] | None
@@ -272,9 +279,9 @@ class Field(NamedTuple):
 
 
 _TIME: Final = Field("a date or time, such as 2026-05-01 or 2026-05-01T09:30:00Z", None, _write_time)
-_OURS: Final = "as we wrote it: it is not for editing"
-_NUMBER: Final = Field(f"a whole number from 1 to {_LARGEST_COUNT}", _read_count, _write_number)
-KNOWN: Final[Mapping[str, Field]] = {
+_SYSTEM_VALUE: Final = "as we wrote it: it is not for editing"
+_NUMBER: Final = Field(f"a whole number from 1 to {_MAX_COUNT}", _read_count, _write_number)
+KNOWN_FIELDS: Final[Mapping[str, Field]] = {
     "id": Field("a UUID", _read_id, _write_as_is),
     "title": Field(f"a text of at most {MAX_TITLE} characters", _read_title, _write_title),
     "kind": Field(f"one of {', '.join(KINDS)}", _read_kind, _write_as_is),
@@ -292,26 +299,26 @@ KNOWN: Final[Mapping[str, Field]] = {
         _read_links,
         _write_links,
     ),
-    "shared": Field(_OURS, _read_shared, _write_shared),
-    "dependent_id": Field(_OURS, _read_id, _write_as_is),
-    "invalidated_id": Field(_OURS, _read_id, _write_as_is),
-    "invalidating_id": Field(_OURS, _read_invalidating, _write_as_is),
-    "timestamp": Field(_OURS, _read_moment, _write_time),
-    "superseded_because": Field(_OURS, _read_because, _write_because),
-    "invalidations_triaged": Field(_OURS, _read_decisions, _write_decisions),
+    "shared": Field(_SYSTEM_VALUE, _read_shared, _write_shared),
+    "dependent_id": Field(_SYSTEM_VALUE, _read_id, _write_as_is),
+    "invalidated_id": Field(_SYSTEM_VALUE, _read_id, _write_as_is),
+    "invalidating_id": Field(_SYSTEM_VALUE, _read_invalidating, _write_as_is),
+    "timestamp": Field(_SYSTEM_VALUE, _read_moment, _write_time),
+    "superseded_because": Field(_SYSTEM_VALUE, _read_because, _write_because),
+    "invalidations_triaged": Field(_SYSTEM_VALUE, _read_decisions, _write_decisions),
     "updated": _TIME,
     "revision": _NUMBER,
     "version": _NUMBER,
 }
-FIELDS: Final = tuple(KNOWN)
-"""The names of the fields that we know, in canonical order."""
+FIELDS: Final = tuple(KNOWN_FIELDS)
+"""The names of the known fields, in canonical order."""
 VERBATIM: Final = ("importance", "occurred", "valid_from", "valid_until", "expires")
-"""Optional fields that a person sets, and that a memory has under the same name and with the same value."""
-LISTS: Final = ("links", "superseded_because", "invalidations_triaged")
-"""Those that stand on lines of their own below their name."""
+"""Optional fields that a person sets, and that a memory has with the same name and value."""
+LIST_FIELDS: Final = ("links", "superseded_because", "invalidations_triaged")
+"""Fields whose items stand on lines of their own below the name."""
 
-OF_NOTICES: Final = ("dependent_id", "invalidated_id", "invalidating_id", "timestamp")
-"""Those that only a notice has: in any other file they are somebody else's."""
+NOTICE_FIELDS: Final = ("dependent_id", "invalidated_id", "invalidating_id", "timestamp")
+"""Fields that only a notice has: in any other file they belong to somebody else."""
 
-LENIENT: Final = frozenset((*OF_NOTICES, "superseded_because", "invalidations_triaged"))
-"""Names that others use too: what is not as we write it is left alone, byte for byte."""
+LENIENT_FIELDS: Final = frozenset((*NOTICE_FIELDS, "superseded_because", "invalidations_triaged"))
+"""Names that other programs use too: a value that is not in our form is left alone, byte for byte."""

@@ -1,4 +1,4 @@
-"""Between a memory and its Markdown: what a file would say, and what a file said."""
+"""Convert between a memory and its Markdown file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from commonbook.text import dates, titles
 
 
 def dialect(engines: Engines) -> Dialect:
-    """Return how this home reads front matter: its YAML reader and its time zone."""
+    """Return the dialect of this home: its YAML reader, and times in its time zone."""
 
     def read_time(field: str, value: str) -> datetime:
         try:
@@ -28,22 +28,22 @@ def dialect(engines: Engines) -> Dialect:
 
 
 def parse_file(data: bytes, engines: Engines) -> Document:
-    """Read a file; raises BadFile."""
+    """Parse a file; raises BadFile."""
     return markdown_document.parse(data, dialect(engines))
 
 
 def render_memory(memory: Memory, engines: Engines) -> bytes:
-    """Write the file of a memory."""
+    """Return the content of a memory's file."""
     return render_document(document_of(memory), engines)
 
 
 def render_document(document: Document, engines: Engines) -> bytes:
-    """Write the file that says this; raises TooLarge."""
+    """Return the content of a document's file; raises TooLarge."""
     return markdown_document.render(document, dialect(engines))
 
 
 def document_of(memory: Memory) -> Document:
-    """Return what a memory's file says."""
+    """Return a memory as the document of its file."""
     notice = memory.notice if memory.kind == "notice" else None
     return Document(
         id=memory.id,
@@ -76,16 +76,16 @@ def _verbatim(memory_or_file: Memory | Document) -> dict[str, Any]:
 
 
 def links_of(document: Document, source: str) -> tuple[Link, ...]:
-    """Return the links that a file names, each once, in the file's order."""
-    named = {(relation, target): revision for relation, target, revision in document.links}
-    return tuple(Link(source, relation, target, revision) for (relation, target), revision in named.items())
+    """Return the links of a file, each once, in the file's order."""
+    revisions = {(relation, target): revision for relation, target, revision in document.links}
+    return tuple(Link(source, relation, target, revision) for (relation, target), revision in revisions.items())
 
 
 def memory_from_document(memory: Memory, document: Document) -> Memory:
-    """Return the memory as its file says it now; without front matter only the text is said.
+    """Return a memory with the changes of its file; a file without front matter changes only the text.
 
-    Its session is, like its id, not a file's to change: its messages are in that session's log. Nor is what makes it
-    a copy, with the link to its source, or a notice, nor what was decided about it.
+    A file cannot change the id or the session, whose log has the messages. Nor can it change the properties of a copy
+    (with the link to its source) or of a notice, or the decisions about it.
     """
     if not document.has_front:
         return memory._replace(text=document.text, layout=document.layout)
@@ -99,16 +99,16 @@ def memory_from_document(memory: Memory, document: Document) -> Memory:
         author=document.author or memory.author,
         created=document.created or memory.created,
         layout=document.layout,
-        links=memory.links if memory.notice else _still_from(memory.source, links_of(document, memory.id)),
+        links=memory.links if memory.notice else _with_source_link(memory.source, links_of(document, memory.id)),
         **_verbatim(document),
     )
 
 
 def filled_from_file(memory: Memory, document: Document, *, same_id: bool) -> Memory:
-    """Return a new memory with what its file says, its session too.
+    """Return a new memory with the content of its file, including the session.
 
-    With `same_id` the file names this memory, so that its numbers, its notice and the decisions in it are its own.
-    Those of a file that somebody copied belong to the memory from which it was copied.
+    With `same_id` the file has this memory's id, so its revision, version, notice and decisions are taken over as well.
+    In a file that somebody copied they belong to the memory that it was copied from.
     """
     memory = memory_from_document(memory, document)._replace(session=document.session_id)
     if not same_id:
@@ -122,16 +122,16 @@ def filled_from_file(memory: Memory, document: Document, *, same_id: bool) -> Me
     )
 
 
-def _still_from(source: Link | None, links: tuple[Link, ...]) -> tuple[Link, ...]:
-    """Return the links that a file names; the one of a copy to its source stays as it was, and the only one."""
+def _with_source_link(source: Link | None, links: tuple[Link, ...]) -> tuple[Link, ...]:
+    """Return the links of a file; a copy keeps exactly the one link to its source that it had."""
     if source is None:
         return links
-    kept = tuple(link for link in links if link == source or link.relation != source.relation)
-    return kept if source in kept else (*kept, source)
+    allowed = tuple(link for link in links if link == source or link.relation != source.relation)
+    return allowed if source in allowed else (*allowed, source)
 
 
 def notice_of(document: Document) -> Notice | None:
-    """Return what makes a new file a notice, if all of it is there."""
+    """Return the notice of a new file, if it has all the fields of one."""
     if document.kind != "notice":
         return None
     if document.dependent_id is None or document.invalidated_id is None or document.invalidating_id is None:
@@ -143,6 +143,6 @@ def notice_of(document: Document) -> Notice | None:
 
 
 def copy_info_of(document: Document) -> CopyInfo | None:
-    """Return what makes a new file a copy: its tie, if the link to its source is there."""
+    """Return the copy information of a new file, if it has the link to its source."""
     is_linked = any(relation == "shared_from" for relation, _, _ in document.links)
     return document.shared if is_linked else None

@@ -1,4 +1,4 @@
-"""What Obsidian's users write inside a text, outside of code: `#tags`, and `[[links]]` with the notes they mean."""
+"""Obsidian syntax: find `#tags` and `[[links]]` in a text, outside of code, and resolve links to notes of a vault."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _EXTENSION: Final = re.compile(r"\.(?=[0-9]*[A-Za-z])[A-Za-z0-9]{1,5}$")
 
 
 def hashtags(text: str) -> tuple[str, ...]:
-    """Return the inline `#tags` in order, each once whatever its case; not headings, code or parts of URLs."""
-    found: dict[str, str] = {}
+    """Return the inline `#tags` in order, each once regardless of case; not headings, code or parts of URLs."""
+    tags: dict[str, str] = {}
     for match in _HASHTAG.finditer(_without_code(text)):
         tag = match[1].strip("/")
         if tag and len(tag) <= MAX_TAG and not tag.isdecimal():
-            found.setdefault(tag.casefold(), tag)
-    return tuple(found.values())
+            tags.setdefault(tag.casefold(), tag)
+    return tuple(tags.values())
 
 
 def wiki_links(text: str) -> tuple[str, ...]:
@@ -40,45 +40,45 @@ def wiki_links(text: str) -> tuple[str, ...]:
 
 
 class Notes:
-    """The notes of one vault, found by what a link may call them; upper and lower case are the same."""
+    """The notes of one vault, looked up by the names that a link may use, regardless of case."""
 
     def __init__(self, notes: Iterable[tuple[str, Iterable[str]]]) -> None:
-        """Know each note by its path (`folder/Note.md`), by the ends of that, and by other names that it has."""
+        """Index each note by its path (`folder/Note.md`), by the ends of its path, and by its other names."""
         self._paths: dict[str, list[str]] = {}
-        self._ends: dict[str, list[str]] = {}
-        self._others: dict[str, list[str]] = {}
+        self._suffixes: dict[str, list[str]] = {}
+        self._aliases: dict[str, list[str]] = {}
         for path, names in notes:
-            parts = _plain(posixpath.splitext(path)[0]).split("/")
+            parts = _fold(posixpath.splitext(path)[0]).split("/")
             self._paths.setdefault("/".join(parts), []).append(path)
             for first in range(1, len(parts)):
-                self._ends.setdefault("/".join(parts[first:]), []).append(path)
-            for name in {_plain(name) for name in names}:
-                self._others.setdefault(name, []).append(path)
+                self._suffixes.setdefault("/".join(parts[first:]), []).append(path)
+            for name in {_fold(name) for name in names}:
+                self._aliases.setdefault(name, []).append(path)
 
     def find(self, target: str, *, origin: str) -> str | None:
         """Return the path of the note that a link in the note `origin` means, or None.
 
-        A path from the root comes first, then the end of a path, then another name. Among several the nearest to
-        the origin is meant, then the one with the shortest path, then the first by the alphabet.
+        A path from the root comes first, then the end of a path, then another name. Of several matches the one nearest
+        to the origin is meant, then the one with the shortest path, then the first in alphabetical order.
         """
-        wanted = _plain(target)
+        wanted = _fold(target)
         if wanted.startswith(("./", "../")):
-            wanted = posixpath.normpath(posixpath.join(_plain(posixpath.dirname(origin)), wanted))
-        for names in (self._paths, self._ends, self._others):
-            if found := names.get(wanted.strip("/")):
-                return min(found, key=lambda path: (_distance(origin, path), path.count("/"), path))
+            wanted = posixpath.normpath(posixpath.join(_fold(posixpath.dirname(origin)), wanted))
+        for names in (self._paths, self._suffixes, self._aliases):
+            if paths := names.get(wanted.strip("/")):
+                return min(paths, key=lambda path: (_distance(origin, path), path.count("/"), path))
         return None
 
 
-def _plain(name: str) -> str:
+def _fold(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
 
-def _distance(one: str, other: str) -> int:
+def _distance(first: str, second: str) -> int:
     """Count the steps up and down between the folders of two notes."""
-    here, there = one.split("/")[:-1], other.split("/")[:-1]
-    shared = len(posixpath.commonprefix([here, there]))
-    return len(here) + len(there) - 2 * shared
+    first_folders, second_folders = first.split("/")[:-1], second.split("/")[:-1]
+    shared = len(posixpath.commonprefix([first_folders, second_folders]))
+    return len(first_folders) + len(second_folders) - 2 * shared
 
 
 def _target(inside: str, *, embedded: bool) -> str:
@@ -114,7 +114,7 @@ def _outside_fences(text: str) -> Iterator[str]:
 def _without_spans(paragraph: str) -> str:
     """Blank out inline code: from a run of backticks to the next run of the same length."""
     runs = list(_BACKTICKS.finditer(paragraph))
-    # Found from the right and looked up by length, so that unpaired backticks cost no second search.
+    # One pass from the right, with a look-up by length, so that unpaired backticks cost no second search.
     next_same: dict[int, int] = {}
     partner: list[int | None] = []
     for index in range(len(runs) - 1, -1, -1):
@@ -122,14 +122,14 @@ def _without_spans(paragraph: str) -> str:
         partner.append(next_same.get(length))
         next_same[length] = index
     partner.reverse()
-    kept: list[str] = []
+    prose: list[str] = []
     position = index = 0
     while index < len(runs):
         closing = partner[index]
         if closing is not None:
-            # The mark in place of the code keeps what follows it from looking like the beginning of a word.
-            kept.append(paragraph[position : runs[index].start()] + "`")
+            # A backtick in place of the code: a `#` after it must not look like the beginning of a word.
+            prose.append(paragraph[position : runs[index].start()] + "`")
             position = runs[closing].end()
             index = closing
         index += 1
-    return "".join(kept) + paragraph[position:]
+    return "".join(prose) + paragraph[position:]

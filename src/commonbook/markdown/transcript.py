@@ -1,7 +1,8 @@
-"""The text of an episode: messages one after the other, as people read them and as they come back whole.
+"""Render messages as the text of an episode, and parse them back without loss.
 
-docs/TRANSCRIPTS.md describes the format. Rendering and then parsing gives the same messages, whatever they say; a
-person may edit the text under a heading, or take a message out with its heading.
+docs/TRANSCRIPTS.md describes the format. Rendering and then parsing gives the same messages, whatever text they have: a
+line that would be mistaken for a heading is escaped with a backslash. A person may edit the text under a heading, or
+remove a message with its heading.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ _HEADING: Final = re.compile(
     r" \u00b7 (?P<seq>\d{1,15}) \u00b7 (?P<id>\S+)[ \t]*(?P<cr>\r?)"
 )
 _ENCODED: Final = re.compile(r"%[0-9A-F]{2,6};")
-# What would break the line, be trimmed by an editor, or look like an encoded character.
+# Characters that would break the line, be trimmed by an editor, or look like an encoded character.
 _TO_ENCODE: Final = re.compile(r"%(?=[0-9A-F]{2,6};)|[\x00-\x1f\x7f-\x9f\u2028\u2029]|^\s|\s$")
 
 
 class TranscriptMessage(NamedTuple):
-    """A message as a transcript tells it."""
+    """A message of a transcript."""
 
     id: str
     seq: int
@@ -34,14 +35,14 @@ class TranscriptMessage(NamedTuple):
 
 
 class Transcript(NamedTuple):
-    """What a person wrote above the first message, and the messages in the order in which they stand."""
+    """The text above the first message, which a person wrote, and the messages in the order of the text."""
 
     introduction: str
     messages: tuple[TranscriptMessage, ...]
 
 
 class Block(NamedTuple):
-    """A message where it stands in a text, or what is above the first one: from `start` to `end`, headings left out."""
+    """The place of a message, or of the text above the first one: from `start` to `end`, without the heading."""
 
     message: TranscriptMessage | None
     start: int
@@ -50,136 +51,142 @@ class Block(NamedTuple):
 
 
 def render(messages: Iterable[TranscriptMessage], *, introduction: str = "") -> str:
-    """Write a transcript."""
-    written = [f"{_heading(message)}\n\n{_shielded(message.text)}".rstrip("\n") for message in messages]
-    return "\n\n".join([_shielded(introduction), *written] if introduction else written)
+    """Return messages as a transcript."""
+    rendered = [f"{_heading(message)}\n\n{_escape(message.text)}".rstrip("\n") for message in messages]
+    return "\n\n".join([_escape(introduction), *rendered] if introduction else rendered)
 
 
 def parse(text: str) -> Transcript:
-    """Read a transcript; whatever is no heading belongs to the message above it."""
+    """Parse a transcript; every line that is no heading belongs to the message above it."""
     above: list[str] = []
     messages: list[TranscriptMessage] = []
-    for heading, lines in _blocks(text):
+    for heading, lines in _sections(text):
         if heading is None:
             above = lines
         else:
             messages.append(_message(heading, lines))
-    return Transcript(_unshielded(above), tuple(messages))
+    return Transcript(_unescape(above), tuple(messages))
 
 
 def blocks(text: str) -> list[Block]:
-    """Return what is above the first heading, and then message by message, each with its place in the text."""
-    found = []
-    at = 0
-    for heading, lines in _blocks(text):
+    """Return the block above the first heading, and then the block of each message."""
+    blocks_ = []
+    position = 0
+    for heading, lines in _sections(text):
         if heading is not None:
-            at += len(heading[0]) + 1
-        end = at + sum(len(line) + 1 for line in lines)
+            position += len(heading[0]) + 1
+        end = position + sum(len(line) + 1 for line in lines)
         message = _message(heading, lines) if heading is not None else None
-        said = message.text if message else _unshielded(lines)
-        found.append(Block(message, min(at, len(text)), min(end, len(text)), said))
-        at = end
-    return found
+        content = message.text if message else _unescape(lines)
+        blocks_.append(Block(message, min(position, len(text)), min(end, len(text)), content))
+        position = end
+    return blocks_
 
 
 def message_at(text: str, start: int, end: int) -> str:
-    """Return what the message says that stands there."""
-    said = text[start:end].strip("\n")
-    # Mostly nothing is shielded, and no line at the ends is blank: then there is nothing to take apart.
-    if "\\" not in said and "\r" not in said and said and not said[0].isspace() and not said[-1].isspace():
-        return said
+    """Return the text of the message between these places."""
+    content = text[start:end].strip("\n")
+    # Mostly nothing is escaped, and no line at the ends is blank: then no line needs a look.
+    if (
+        "\\" not in content
+        and "\r" not in content
+        and content
+        and not content[0].isspace()
+        and not content[-1].isspace()
+    ):
+        return content
     lines = text[start:end].split("\n")
     if text[max(start - 2, 0) : start] == "\r\n":
         lines = [line.removesuffix("\r") for line in lines]
-    return _unshielded(lines)
+    return _unescape(lines)
 
 
 def is_transcript(text: str) -> bool:
     """Tell whether a text has at least one message in it."""
-    return any(heading for heading, _ in _blocks(text))
+    return any(heading for heading, _ in _sections(text))
 
 
-def _blocks(text: str) -> Iterator[tuple[re.Match[str] | None, list[str]]]:
+def _sections(text: str) -> Iterator[tuple[re.Match[str] | None, list[str]]]:
     """Yield each heading with the lines below it; first None with the lines above all headings."""
     heading: re.Match[str] | None = None
     lines: list[str] = []
     for line in text.split("\n"):
-        if found := _heading_in(line):
+        if next_heading := _match_heading(line):
             yield heading, lines
-            heading, lines = found, []
+            heading, lines = next_heading, []
         else:
             lines.append(line)
     yield heading, lines
 
 
-def _heading_in(line: str) -> re.Match[str] | None:
-    found = _HEADING.fullmatch(line) if line.startswith("### ") else None
-    if found:
+def _match_heading(line: str) -> re.Match[str] | None:
+    match = _HEADING.fullmatch(line) if line.startswith("### ") else None
+    if match:
         try:
-            parse_time(found["time"])
+            parse_time(match["time"])
         except ValueError:
             return None
-    return found
+    return match
 
 
 def _message(heading: re.Match[str], lines: list[str]) -> TranscriptMessage:
     if heading["cr"]:
-        # An editor gave the whole file Windows line ends: they are the file's, not the message's.
+        # An editor gave the whole file Windows line ends: they do not belong to the message.
         lines = [line.removesuffix("\r") for line in lines]
     return TranscriptMessage(
         id=heading["id"],
         seq=int(heading["seq"]),
-        author=_decoded(heading["author"] or ""),
+        author=_decode(heading["author"] or ""),
         role=heading["role"],
         time=parse_time(heading["time"]),
-        text=_unshielded(lines),
+        text=_unescape(lines),
     )
 
 
 def _heading(message: TranscriptMessage) -> str:
-    author = _TO_ENCODE.sub(lambda found: f"%{ord(found[0]):02X};", message.author)
-    who = f"{author} ({message.role})" if author else f"({message.role})"
-    return f"### {who} \u00b7 {format_time(message.time)} \u00b7 {message.seq} \u00b7 {message.id}"
+    author = _TO_ENCODE.sub(lambda match: f"%{ord(match[0]):02X};", message.author)
+    speaker = f"{author} ({message.role})" if author else f"({message.role})"
+    return f"### {speaker} \u00b7 {format_time(message.time)} \u00b7 {message.seq} \u00b7 {message.id}"
 
 
-def _decoded(author: str) -> str:
-    return _ENCODED.sub(_decoded_letter, author)
+def _decode(author: str) -> str:
+    return _ENCODED.sub(_decode_letter, author)
 
 
-def _decoded_letter(found: re.Match[str]) -> str:
-    """Return the character of a number; what no character has stays as it stands."""
-    number = int(found[0][1:-1], 16)
-    return chr(number) if number <= 0x10FFFF and not 0xD800 <= number <= 0xDFFF else found[0]
+def _decode_letter(match: re.Match[str]) -> str:
+    """Return the character of an encoded number; leave a number that is no character as it is."""
+    number = int(match[0][1:-1], 16)
+    return chr(number) if number <= 0x10FFFF and not 0xD800 <= number <= 0xDFFF else match[0]
 
 
-def _shielded(text: str) -> str:
-    """Put a backslash before lines that would be taken for a heading, or for the empty lines around a message."""
+def _escape(text: str) -> str:
+    """Put a backslash before lines that would be mistaken for a heading, or for the blank lines around a message."""
     if not text:
         return ""
     lines = text.split("\n")
-    first, last = _said(lines)
+    first, last = _content_range(lines)
     return "\n".join(
-        "\\" + line if _is_shielded(line) or (not line.strip() and not first < at < last) else line
-        for at, line in enumerate(lines)
+        "\\" + line if _needs_escape(line) or (not line.strip() and not first < index < last) else line
+        for index, line in enumerate(lines)
     )
 
 
-def _unshielded(lines: list[str]) -> str:
-    first, last = _said(lines)
-    kept = lines[first : last + 1]
-    return "\n".join(line[1:] if line.startswith("\\") and _is_shielded(line) else line for line in kept)
+def _unescape(lines: list[str]) -> str:
+    first, last = _content_range(lines)
+    content = lines[first : last + 1]
+    return "\n".join(line[1:] if line.startswith("\\") and _needs_escape(line) else line for line in content)
 
 
-def _said(lines: list[str]) -> tuple[int, int]:
-    """Return the places of the first and the last line that is not blank; where there is none, nothing lies between."""
-    first = next((at for at, line in enumerate(lines) if line.strip()), len(lines))
-    last = next((at for at in range(len(lines) - 1, -1, -1) if lines[at].strip()), -1)
+def _content_range(lines: list[str]) -> tuple[int, int]:
+    """Return the indexes of the first and the last line that is not blank; an empty range if there is none."""
+    first = next((index for index, line in enumerate(lines) if line.strip()), len(lines))
+    last = next((index for index in range(len(lines) - 1, -1, -1) if lines[index].strip()), -1)
     return first, last
 
 
-def _is_shielded(line: str) -> bool:
-    """Tell whether a line is a heading, or one behind backslashes, or nothing but backslashes."""
+def _needs_escape(line: str) -> bool:
+    """Tell whether a line is a heading, a heading behind backslashes, or nothing but backslashes."""
     bare = line.lstrip("\\")
     if bare != line and not bare.strip():
         return True
-    return _heading_in(bare) is not None
+    return _match_heading(bare) is not None
