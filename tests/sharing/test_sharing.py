@@ -163,16 +163,16 @@ def test_two_spaces_have_two_copies_and_two_files(book, source):
 # --- chains
 
 
-@pytest.mark.parametrize(("mode", "stands"), [("live", "fresh"), ("lazy", "fresh"), ("snapshot", "stale")])
-def test_a_copy_of_a_copy_is_current_or_marked(book, source, mode, stands):
+@pytest.mark.parametrize(("mode", "freshness"), [("live", "fresh"), ("lazy", "fresh"), ("snapshot", "stale")])
+def test_a_copy_of_a_copy_is_current_or_marked(book, source, mode, freshness):
     middle = book.share(source, "b", refresh=mode).id
     last = book.share(middle, "c", refresh=mode).id
     book.edit(source, text="the new text")
-    found = recalled(book, "new text billing", "c")
-    assert [hit[2] for hit in found] == ["fresh" if mode == "live" else "stale"]
+    hits = recalled(book, "new text billing", "c")
+    assert [hit[2] for hit in hits] == ["fresh" if mode == "live" else "stale"]
     memory = book.get(last)
-    assert memory.freshness == stands
-    assert (memory.text == "the new text") == (stands == "fresh")
+    assert memory.freshness == freshness
+    assert (memory.text == "the new text") == (freshness == "fresh")
 
 
 def test_a_live_copy_of_a_snapshot_says_that_what_it_has_is_behind(book, source):
@@ -317,8 +317,8 @@ def test_the_editor_counts_only_the_copies_that_it_may_read(book, source):
 def test_sharing_many_reports_each(book, source):
     other = book.remember("another", space="personal").id
     missing = "0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2e"
-    told = book.share_many([source, missing, other, "nonsense"], "team")
-    assert [(bool(one.id), one.new, one.error.partition(":")[0]) for one in told] == [
+    receipts = book.share_many([source, missing, other, "nonsense"], "team")
+    assert [(bool(receipt.id), receipt.new, receipt.error.partition(":")[0]) for receipt in receipts] == [
         (True, True, ""),
         (False, False, "not_found"),
         (True, True, ""),
@@ -365,27 +365,27 @@ def test_lineage_goes_back_to_the_root_and_forward_to_every_copy(book, source):
 def test_copies_in_very_many_spaces_are_found_with_few_questions(book, source, monkeypatch):
     copies = {book.share(source, f"s{number}", refresh="snapshot").id for number in range(80)}
     below = book.share(min(copies), "below").id
-    asked: list[str] = []
-    parts = book._engines
-    reading = parts.db.reading
+    statements: list[str] = []
+    engines = book._engines
+    reading = engines.db.reading
 
     @contextmanager
     def counting():
         with reading() as tx:
             rows = tx.rows
 
-            def told(sql, **params):
-                asked.append(sql)
+            def counting_rows(sql, **params):
+                statements.append(sql)
                 return rows(sql, **params)
 
-            tx.rows = told
+            tx.rows = counting_rows
             yield tx
 
-    monkeypatch.setattr(parts.db, "reading", counting)
-    found = book.copies(source)
-    assert {one.id for one in found} == copies | {below}
-    assert {one.freshness for one in found} == {"fresh"}
-    assert len(asked) < 40, len(asked)
+    monkeypatch.setattr(engines.db, "reading", counting)
+    nodes = book.copies(source)
+    assert {node.id for node in nodes} == copies | {below}
+    assert {node.freshness for node in nodes} == {"fresh"}
+    assert len(statements) < 40, len(statements)
 
 
 def test_a_deleted_ancestor_is_a_tombstone_with_its_id_and_time(book, source):
@@ -448,7 +448,7 @@ def test_a_second_source_that_was_written_into_the_file_of_a_copy_is_taken_out(b
 
 
 def test_a_tie_that_came_by_import_is_followed_only_once_somebody_who_may_has_adopted_it(book, folder, tmp_path):
-    """Whoever hands over a folder could else have any memory copied to where it can read."""
+    """The author of an imported folder could else have any memory copied to a space that it can read."""
     secret = book.remember("the code is 41", space="private").id
     book.grant(BOB, "team", "writer")
     shared = book.share(secret, "other").id

@@ -30,32 +30,32 @@ def file_of(home: Path, book: Book, memory: str) -> Path:
 
 
 def retype(path: Path, old: str, new: str) -> None:
-    said = path.read_text()
-    assert old in said
-    path.write_text(said.replace(old, new))
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
 
 
-def stands(book, *ids: str) -> list[str | None]:
-    """How each stands when it is listed: a get would refresh a lazy one."""
-    found = {one.id: one.freshness for one in book.list(limit=1000).items}
-    return [found[id_] for id_ in ids]
+def freshness_of(book, *ids: str) -> list[str | None]:
+    """Return the freshness of copies as a list shows it: a get would refresh a lazy one."""
+    by_id = {memory.id: memory.freshness for memory in book.list(limit=1000).items}
+    return [by_id[id_] for id_ in ids]
 
 
-def everything(book) -> object:
-    """What anybody could see of the copies."""
-    memories = {one.id: one for one in book.list(limit=1000).items}
+def visible_state(book) -> object:
+    """Return everything of the copies that a reader could see."""
+    memories = {memory.id: memory for memory in book.list(limit=1000).items}
     lineages = {id_: book.lineage(id_) for id_ in memories}
-    found = [
+    hits = [
         (hit.id, hit.passage, hit.freshness, hit.score, hit.source)
         for query in ("billing service", "invoices", "")
         for hit in book.recall(query, spaces="/", k=50).hits
     ]
-    return memories, lineages, found, {id_: book.history(id_) for id_ in memories}
+    return memories, lineages, hits, {id_: book.history(id_) for id_ in memories}
 
 
 @pytest.fixture
 def every_kind(book, source):
-    """Copies that stand to their sources in every way that there is."""
+    """Copies in every state of freshness."""
     ids = {mode: book.share(source, mode, refresh=mode).id for mode in MODES}
     ids["below"] = book.share(ids["snapshot"], "below").id
     ids["diverged"] = book.share(source, "diverged").id
@@ -88,7 +88,7 @@ def test_the_fixture_has_every_freshness(book, every_kind):
         "source_superseded",
         "revoked",
     )
-    assert stands(book, *(every_kind[name] for name in names)) == ["fresh", "stale", "stale", "stale", *names[4:]]
+    assert freshness_of(book, *(every_kind[name] for name in names)) == ["fresh", "stale", "stale", "stale", *names[4:]]
 
 
 # --- rebuilding
@@ -96,10 +96,10 @@ def test_the_fixture_has_every_freshness(book, every_kind):
 
 def test_after_a_rebuild_every_copy_stands_as_before(home, book, every_kind):
     book.reindex()
-    before = everything(book)
+    before = visible_state(book)
     shutil.rmtree(home / ".commonbook" / "index")
     book.rebuild()
-    assert everything(book) == before
+    assert visible_state(book) == before
     assert book.verify_log().findings == ()
 
 
@@ -144,7 +144,7 @@ def test_a_deleted_root_is_an_unknown_ancestor_after_the_loss_of_the_database(ho
     book = open_book()
     book.sync()
     assert [(one.id, one.readable) for one in book.lineage(last).ancestors] == [(middle, True), (source, False)]
-    assert stands(book, middle, last) == ["source_deleted", "fresh"]
+    assert freshness_of(book, middle, last) == ["source_deleted", "fresh"]
     # The root is gone, so its own space can have a copy of it, by hand too.
     assert book.share(last, "personal").new
 
@@ -157,7 +157,7 @@ def test_a_copy_edited_by_hand_is_diverged(home, book, source):
     below = book.share(copy, "below").id
     retype(file_of(home, book, copy), "Alice owns", "Bertha owns")
     book.sync()
-    assert stands(book, copy, below) == ["diverged", "fresh"]
+    assert freshness_of(book, copy, below) == ["diverged", "fresh"]
     assert book.get(below).text == "Bertha owns the billing service"
     book.edit(source, text="Carla owns it")
     assert book.get(copy).text == "Bertha owns the billing service"
@@ -175,7 +175,7 @@ def test_a_source_edited_by_hand_takes_its_copies_along(home, book, source):
     copies = [book.share(source, mode, refresh=mode).id for mode in MODES]
     retype(file_of(home, book, source), "Alice owns", "Bertha owns")
     book.sync()
-    assert stands(book, *copies) == ["fresh", "stale", "stale"]
+    assert freshness_of(book, *copies) == ["fresh", "stale", "stale"]
     assert "Bertha owns" in file_of(home, book, copies[0]).read_text()
 
 
@@ -266,7 +266,7 @@ def move(home: Path, book, memory: str, space: str) -> Path:
 def test_a_copy_moved_by_hand_into_a_new_space_goes_on_following(home, book, source):
     copy = book.share(source, "team").id
     move(home, book, copy, "elsewhere")
-    assert stands(book, copy) == ["fresh"]
+    assert freshness_of(book, copy) == ["fresh"]
     book.edit(source, text="new words")
     assert book.get(copy).text == "new words"
     assert book.share(source, "elsewhere").id == copy
@@ -277,7 +277,7 @@ def test_a_copy_moved_by_hand_into_a_new_space_goes_on_following(home, book, sou
 def test_a_copy_moved_by_hand_to_where_its_root_or_a_copy_is_detached(home, book, source, to):
     copy, other = book.share(source, "team").id, book.share(source, "other").id
     path = move(home, book, copy, to)
-    assert stands(book, copy, other) == ["detached", "fresh"]
+    assert freshness_of(book, copy, other) == ["detached", "fresh"]
     assert "shared: detached" in path.read_text()
     book.edit(source, text="new words")
     assert book.get(copy).text == "Alice owns the billing service"
@@ -288,7 +288,7 @@ def test_a_copy_can_be_moved_to_where_its_root_was_deleted(home, book, source):
     copy = book.share(source, "team").id
     book.delete(source)
     move(home, book, copy, "personal")
-    assert stands(book, copy) == ["source_deleted"]
+    assert freshness_of(book, copy) == ["source_deleted"]
 
 
 def test_a_removed_file_is_an_unshare(home, book, source):
@@ -298,7 +298,7 @@ def test_a_removed_file_is_an_unshare(home, book, source):
     book.sync()
     with pytest.raises(NotFound):
         book.get(copy)
-    assert stands(book, below) == ["source_deleted"]
+    assert freshness_of(book, below) == ["source_deleted"]
     assert book.share(source, "team").new
 
 
@@ -338,7 +338,7 @@ def test_a_copied_file_is_another_memory_that_follows_nobody(home, book, source,
     twin.write_text(path.read_text() if with_id else path.read_text().replace(f"id: {copy}\n", "", 1))
     book.sync()
     (other,) = [one.id for one in book.list(Filter(space=space)).items if one.id != copy]
-    assert stands(book, copy, other) == ["fresh", "detached"]
+    assert freshness_of(book, copy, other) == ["fresh", "detached"]
     assert [one.id for one in book.lineage(other).ancestors] == [source]
     book.edit(source, text="the third words")
     assert (book.get(copy).text, book.get(other).text) == ("the third words", "the second words")
@@ -347,19 +347,19 @@ def test_a_copied_file_is_another_memory_that_follows_nobody(home, book, source,
 def test_a_restored_file_is_a_copy_again_unless_another_took_its_place(home, book, source):
     copy = book.share(source, "team").id
     path = file_of(home, book, copy)
-    said = path.read_text()
+    content = path.read_text()
     book.unshare(copy)
     book.edit(source, text="new words")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(said)
+    path.write_text(content)
     book.sync()
     memory = book.get(copy)
     assert (memory.text, memory.freshness) == ("new words", "fresh"), "it follows at once"
     book.unshare(copy)
     second = book.share(source, "team").id
-    path.write_text(said)
+    path.write_text(content)
     book.sync()
-    assert stands(book, copy, second) == ["detached", "fresh"]
+    assert freshness_of(book, copy, second) == ["detached", "fresh"]
 
 
 # --- files in trouble
@@ -368,15 +368,15 @@ def test_a_restored_file_is_a_copy_again_unless_another_took_its_place(home, boo
 def test_a_copy_whose_file_does_not_parse_does_not_hold_up_its_source_and_follows_when_it_is_mended(home, book, source):
     copy, other = book.share(source, "team").id, book.share(source, "other").id
     path = file_of(home, book, copy)
-    said = path.read_text()
-    path.write_text(said.replace("title:", "title: [unclosed\ntitle:"))
+    content = path.read_text()
+    path.write_text(content.replace("title:", "title: [unclosed\ntitle:"))
     for text in ("the second words", "the third words"):
         assert book.edit(source, text=text).copies == 1
-    assert stands(book, copy, other) == ["stale", "fresh"]
+    assert freshness_of(book, copy, other) == ["stale", "fresh"]
     assert "malformed" in book.get(copy).marks
     with pytest.raises(FileInTheWay):
         book.refresh(copy)
-    path.write_text(said)
+    path.write_text(content)
     book.sync()
     memory = book.get(copy)
     assert (memory.text, memory.freshness, memory.marks) == ("the third words", "fresh", ())
@@ -386,10 +386,10 @@ def test_a_copy_whose_file_does_not_parse_does_not_hold_up_its_source_and_follow
 def test_a_copy_mended_with_other_words_is_diverged(home, book, source):
     copy = book.share(source, "team").id
     path = file_of(home, book, copy)
-    said = path.read_text()
-    path.write_text(said.replace("title:", "title: [unclosed\ntitle:"))
+    content = path.read_text()
+    path.write_text(content.replace("title:", "title: [unclosed\ntitle:"))
     book.edit(source, text="the second words")
-    path.write_text(said.replace("Alice owns", "Bertha owns"))
+    path.write_text(content.replace("Alice owns", "Bertha owns"))
     book.sync()
     memory = book.get(copy)
     assert (memory.text, memory.freshness) == ("Bertha owns the billing service", "diverged")
@@ -437,7 +437,7 @@ def test_a_circle_made_by_hand_has_bounded_answers(home, book, mode, length):
     for at, own in enumerate(ids):
         by_hand(home, f"s{at}", own, mode, ids[at - 1])
     book.sync()
-    assert set(stands(book, *ids)) <= {"fresh", "diverged", "stale", "detached"}
+    assert set(freshness_of(book, *ids)) <= {"fresh", "diverged", "stale", "detached"}
     book.edit(ids[0], text="round and round")
     for own in ids:
         found = book.lineage(own)
@@ -458,7 +458,7 @@ def test_a_circle_made_by_hand_has_bounded_answers(home, book, mode, length):
 def test_a_file_that_claims_a_revision_that_its_source_never_had_is_still_told(home, book, source):
     by_hand(home, "ahead", UNKNOWN, "live", source, revision=99)
     book.sync()
-    assert stands(book, UNKNOWN) == ["fresh"]
+    assert freshness_of(book, UNKNOWN) == ["fresh"]
     assert book.lineage(UNKNOWN).ancestors[0].id == source
 
 
@@ -476,10 +476,10 @@ def test_imported_copies_are_claimed_and_follow_nobody_until_somebody_lets_them(
         assert [one.shared.claimed for one in found.values() if one.shared] == [True, True]
         assert [(one.id, one.claimed) for one in other.lineage(team).ancestors] == [(source, True)]
         assert [one.claimed for one in other.lineage(below).ancestors] == [True, True]
-        assert stands(other, team, below) == ["fresh", "diverged"]
+        assert freshness_of(other, team, below) == ["fresh", "diverged"]
         other.edit(source, text="new words")
-        assert stands(other, team) == ["stale"], "nobody here shared it"
-        with pytest.raises(Conflict, match="came by import"):
+        assert freshness_of(other, team) == ["stale"], "nobody here shared it"
+        with pytest.raises(Conflict, match="was imported"):
             other.refresh(team)
         other.adopt(team)
         memory = other.get(team)
@@ -513,7 +513,7 @@ def test_an_imported_copy_of_what_was_never_here_is_nobodys_copy(home, book, sou
     book.export(str(tmp_path / "out"), space="team")
     with commonbook.open(tmp_path / "new") as other:
         other.import_folder(str(tmp_path / "out"))
-        assert stands(other, team) == ["detached"]
+        assert freshness_of(other, team) == ["detached"]
         (ancestor,) = other.lineage(team).ancestors
         assert (ancestor.id, ancestor.readable, ancestor.claimed) == (source, False, True)
 
@@ -529,7 +529,7 @@ def test_a_copy_whose_front_matter_is_full_keeps_nobody_from_editing_the_source(
     assert book.sync().edited == 1
     long = "a title that is much longer than the one before " * 4
     assert book.edit(source, title=long.strip(), text="Bertha owns it").copies == 1
-    assert stands(book, full, other) == ["stale", "fresh"]
+    assert freshness_of(book, full, other) == ["stale", "fresh"]
     assert book.get(full).text == "Alice owns the billing service"
     before = path.read_bytes()
     with pytest.raises(TooLarge):
@@ -560,7 +560,7 @@ def test_the_job_goes_on_past_a_copy_without_room_and_doctor_says_why(home, book
     others = [book.share(source, f"s{at}").id for at in range(3)]
     assert book.edit(source, title="t" * 200, text="Bertha owns it").copies == 0
     book.work()
-    assert stands(book, full, *others) == ["stale", *["fresh"] * 3]
+    assert freshness_of(book, full, *others) == ["stale", *["fresh"] * 3]
     assert (book.status().failed_jobs, book.status().waiting_jobs) == (1, 0)
     (finding,) = [one for one in book.doctor() if one.what == "failed work"]
     assert finding.where == f"memory {full}"

@@ -2,7 +2,7 @@
 
 COMMONBOOK_ROUNDS   how many rounds of each fight there are (3; the full setting is 200)
 COMMONBOOK_COPIES   how many live copies a source has whose worker is killed (240; the full setting is 5000)
-COMMONBOOK_SEED     where the dice begin
+COMMONBOOK_SEED     the seed of the random numbers
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ROUNDS = int(os.environ.get("COMMONBOOK_ROUNDS", "3"))
 COPIES = int(os.environ.get("COMMONBOOK_COPIES", "240"))
 SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
 ALICE = "user:alice"
-# What may rightly be answered when somebody else was quicker.
+# Errors that are right when a concurrent operation came first.
 FAIR = {"not_found", "conflict", "bad_input", "not_allowed", "space_exists"}
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180 + 10 * ROUNDS + COPIES // 4)]
@@ -46,35 +46,47 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(180 + 10 * ROUNDS + COPIES /
 
 
 def wrong_with_copies(book: Book, *, log: bool = True) -> list[str]:
-    """Return what rows, links, ties and log say that does not go together."""
+    """Return contradictions between memories, links, copy rows and the log."""
     wrong: list[str] = []
     with book._engines.db.reading() as tx:
-        every = spaces.get_all(tx)
-        found = {one.id: one for space in every for one in memories.in_space(tx, every, space, limit=10**6)}
-        ties = {row[2]: tuple(row) for row in tx.rows("SELECT space, root, memory, source, mode FROM copy")}
+        all_spaces = spaces.get_all(tx)
+        found = {
+            memory.id: memory
+            for space in all_spaces
+            for memory in memories.in_space(tx, all_spaces, space, limit=10**6)
+        }
+        bound = {row[2]: tuple(row) for row in tx.rows("SELECT space, root, memory, source, mode FROM copy")}
         linked = {tuple(row) for row in tx.rows("SELECT space, source, relation, target, revision FROM link")}
         count = tx.rows("SELECT count(*) FROM copy")[0][0]
     should: dict[str, tuple[Any, ...]] = {}
-    for one in found.values():
-        for link in one.links:
-            if (one.space.id, one.id, link.relation, link.target, link.revision) not in linked:
-                wrong.append(f"{one.id}: its link {link} is in no row")
-        if one.shared is None:
+    for memory in found.values():
+        for link in memory.links:
+            if (memory.space.id, memory.id, link.relation, link.target, link.revision) not in linked:
+                wrong.append(f"{memory.id}: its link {link} is in no row")
+        if memory.shared is None:
             continue
-        if one.source is None or one.source.target not in found:
-            wrong.append(f"{one.id} is a copy of {one.source}, which never was")
+        if memory.source is None or memory.source.target not in found:
+            wrong.append(f"{memory.id} is a copy of {memory.source}, which never was")
             continue
-        if one.deleted is None and one.shared.mode != DETACHED:
-            should[one.id] = (one.space.id, one.shared.root, one.id, one.source.target, one.shared.mode)
-        source = found[one.source.target]
-        took = one.shared.own == one.revision and one.source.revision == source.revision
-        if took and one.deleted is None and one.shared.mode != DETACHED and one.text != source.text:
-            wrong.append(f"{one.id} has revision {source.revision} of its source and says {one.text!r}")
-    if ties != should or count != len(should):
-        wrong.append(f"ties: {sorted(ties.values())}\nshould be {sorted(should.values())}")
-    twice = [pair for pair, times in Counter((one[0], one[1]) for one in should.values()).items() if times > 1]
+        if memory.deleted is None and memory.shared.mode != DETACHED:
+            should[memory.id] = (
+                memory.space.id,
+                memory.shared.root,
+                memory.id,
+                memory.source.target,
+                memory.shared.mode,
+            )
+        source = found[memory.source.target]
+        took = memory.shared.own == memory.revision and memory.source.revision == source.revision
+        if took and memory.deleted is None and memory.shared.mode != DETACHED and memory.text != source.text:
+            wrong.append(f"{memory.id} has revision {source.revision} of its source and says {memory.text!r}")
+    if bound != should or count != len(should):
+        wrong.append(f"copy rows: {sorted(bound.values())}\nshould be {sorted(should.values())}")
+    twice = [pair for pair, times in Counter((row[0], row[1]) for row in should.values()).items() if times > 1]
     wrong += [f"{pair} has two copies" for pair in twice]
-    named = {(one.space.id, one.id, link.relation, link.target) for one in found.values() for link in one.links}
+    named = {
+        (memory.space.id, memory.id, link.relation, link.target) for memory in found.values() for link in memory.links
+    }
     wrong += [f"orphan link {row}" for row in linked if row[:4] not in named]
     return wrong + (_wrong_log(book, found) if log else [])
 
@@ -88,9 +100,9 @@ def _wrong_log(book: Book, found: dict[str, Any]) -> list[str]:
         if subjects and payload.get("version", 0) > last.get(subjects[0], {}).get("version", 0):
             last[subjects[0]] = payload
     for one in found.values():
-        said = book._engines.keys.keyed_hash(one.title, one.text)
+        text_hash = book._engines.keys.keyed_hash(one.title, one.text)
         logged = {name: last.get(one.id, {}).get(name) for name in ("revision", "version", "said")}
-        if logged != {"revision": one.revision, "version": one.version, "said": said}:
+        if logged != {"revision": one.revision, "version": one.version, "said": text_hash}:
             wrong.append(f"{one.id} is at {one.version}, and its log at {logged}")
     return wrong
 
@@ -99,12 +111,12 @@ def _wrong_log(book: Book, found: dict[str, Any]) -> list[str]:
 
 
 class Ring:
-    """A book, the processes that fight over it, and the dice."""
+    """A book, the processes that write to it concurrently, and a random generator."""
 
-    def __init__(self, book: Book, found: Children, name: str) -> None:
+    def __init__(self, book: Book, processes: Children, name: str) -> None:
         self.book = book
         self.dice = random.Random(f"{SEED} {name}")
-        self._children = found
+        self._children = processes
         self.number = 0
 
     def source(self, space: str = "personal") -> str:
@@ -115,11 +127,11 @@ class Ring:
         return self.dice.choice([0, 0, 0.002, 0.01]), who, verb, list(args), named
 
     def fight(self, *deeds: Deed) -> list[Any]:
-        """Let all happen at once; who loses is told so in a fair way. Return the answers."""
-        told = self._children.do(deeds)
-        unfair = [one for one in told if one.get("error", "not_found") not in FAIR]
+        """Run all deeds concurrently and return the answers; only errors of a lost race are allowed."""
+        answers = self._children.do(deeds)
+        unfair = [answer for answer in answers if answer.get("error", "not_found") not in FAIR]
         assert not unfair, (SEED, unfair)
-        return told
+        return answers
 
     def check(self) -> None:
         assert wrong_with_copies(self.book, log=False) == [], SEED
@@ -132,15 +144,15 @@ def copies_in(book: Book, space: str) -> list[Any]:
 def share_and_unshare(ring: Ring) -> None:
     source = ring.source()
     copy = ring.book.share(source, "team").id
-    told = ring.fight(
+    answers = ring.fight(
         *(ring.deed("share", source, "team", refresh=ring.dice.choice(["live", "lazy"])) for _ in range(4)),
         *(ring.deed("unshare", copy) for _ in range(3)),
         ring.deed("edit", source, text="meanwhile"),
     )
-    there = [one for one in copies_in(ring.book, "team") if one.source.target == source]
-    assert len(there) <= 1
-    new = {one["told"]["id"] for one in told[:4] if one.get("told") and one["told"]["new"]}
-    assert {one.id for one in there} <= {*new, copy}
+    copies = [one for one in copies_in(ring.book, "team") if one.source.target == source]
+    assert len(copies) <= 1
+    new = {one["result"]["id"] for one in answers[:4] if one.get("result") and one["result"]["new"]}
+    assert {one.id for one in copies} <= {*new, copy}
     assert len(new) <= 1
 
 
@@ -228,16 +240,16 @@ def share_and_rename(ring: Ring) -> None:
     source = ring.source()
     old, new = f"r{ring.number}/old", f"r{ring.number}/new"
     ring.book.create_space(old)
-    told = ring.fight(
+    answers = ring.fight(
         ring.deed("rename_space", old, new),
         *(ring.deed("share", source, old) for _ in range(3)),
         ring.deed("share", source, new),
         ring.deed("edit", source, text="words of a new name"),
     )
-    made = {one["told"]["id"] for one in told[1:5] if one.get("told") and one["told"]["new"]}
-    tied = ring.book.copies(source)
-    assert {one.id for one in tied} == made
-    for one in tied:
+    made = {one["result"]["id"] for one in answers[1:5] if one.get("result") and one["result"]["new"]}
+    copies = ring.book.copies(source)
+    assert {one.id for one in copies} == made
+    for one in copies:
         memory = ring.book.get(one.id)
         assert memory.path.startswith(f"{memory.space.name}/")
         assert memory.text == "words of a new name"
@@ -254,10 +266,10 @@ FIGHTS: tuple[Callable[[Ring], None], ...] = (
 )
 
 
-def test_whoever_fights_over_copies_everything_agrees_after_every_round(place, book):
-    with children(place) as found:
+def test_after_every_round_of_concurrent_operations_on_copies_everything_agrees(place, book):
+    with children(place) as processes:
         for fight in FIGHTS:
-            ring = Ring(book, found, fight.__name__)
+            ring = Ring(book, processes, fight.__name__)
             for _ in range(ROUNDS):
                 fight(ring)
                 ring.check()
@@ -267,8 +279,8 @@ def test_whoever_fights_over_copies_everything_agrees_after_every_round(place, b
 
 
 def test_twenty_who_share_one_memory_into_one_space_make_one_copy_and_unsharing_removes_it(place, book):
-    with children(place) as found:
-        ring = Ring(book, found, "twenty")
+    with children(place) as processes:
+        ring = Ring(book, processes, "twenty")
         source = ring.source()
         through = book.share(source, "through").id
         for _ in range(ROUNDS):
@@ -278,9 +290,9 @@ def test_twenty_who_share_one_memory_into_one_space_make_one_copy_and_unsharing_
                 )
                 for _ in range(20)
             ]
-            told = [one["told"] for one in ring.fight(*deeds)]
-            assert sum(one["new"] for one in told) == 1
-            (copy,) = {one["id"] for one in told}
+            receipts = [one["result"] for one in ring.fight(*deeds)]
+            assert sum(one["new"] for one in receipts) == 1
+            (copy,) = {one["id"] for one in receipts}
             assert [one.id for one in copies_in(book, "team")] == [copy]
             ring.check()
             book.unshare(copy)
@@ -307,9 +319,9 @@ def _shared_into(ctx: WriteContext, *, source: str, names: list[str]) -> list[st
 
 
 def wrong_with_fan_out(book: Book, source: str, copies: list[str], text: str) -> list[str]:
-    """Return which copies do not say the text, in one new revision that the log knows, and are not fresh."""
-    told = {one.id: one.freshness for one in book.copies(source)}
-    wrong = [f"{id_} is {told.get(id_)}" for id_ in copies if told.get(id_) != "fresh"]
+    """Return the copies that are not fresh, or have not taken over the text in one new revision that the log has."""
+    freshness = {one.id: one.freshness for one in book.copies(source)}
+    wrong = [f"{id_} is {freshness.get(id_)}" for id_ in copies if freshness.get(id_) != "fresh"]
     with book._engines.db.reading() as tx:
         found = memories.get_many(tx, spaces.get_all(tx), copies)
         past = Counter(row[0] for row in tx.rows("SELECT memory FROM revision"))
@@ -341,7 +353,7 @@ book.work()
 
 @pytest.fixture
 def few_at_once(monkeypatch):
-    """Let only some copies follow at once, so that the job has several transactions with few copies."""
+    """Let only some copies be refreshed per write, so that the job has several transactions with few copies."""
     monkeypatch.setattr(propagate, "MAX_PER_WRITE", 10)
     monkeypatch.setattr(propagate, "_BATCH", 50)
 
@@ -349,7 +361,7 @@ def few_at_once(monkeypatch):
 def test_a_crash_in_the_middle_of_a_fan_out_leaves_no_copy_behind_for_long(place, open_book, few_at_once, monkeypatch):
     with open_book() as book:
         source, copies = many_copies(book, COPIES)
-    script = CRASH.replace("book =", "following.AT_ONCE, following._BATCH = 10, 50\nbook =", 1)
+    script = CRASH.replace("book =", "propagate.MAX_PER_WRITE, propagate._BATCH = 10, 50\nbook =", 1)
     child = subprocess.run(
         [sys.executable, "-c", script, str(place), source, str(COPIES // 2)],
         env=crashing.environment(COMMONBOOK_SPACE="personal"),
@@ -362,7 +374,7 @@ def test_a_crash_in_the_middle_of_a_fan_out_leaves_no_copy_behind_for_long(place
         found = memories.get_many(tx, spaces.get_all(tx), copies)
     current = {one.id for one in found.values() if one.text == "the second words"}
     assert 10 <= len(current) < COPIES
-    # Everything that did not follow yet says so.
+    # Every copy that was not refreshed yet is marked.
     behind = {one.id for one in book.copies(source) if one.freshness == "stale"}
     assert behind == set(copies) - current
     with monkeypatch.context() as patch:

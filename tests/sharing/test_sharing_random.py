@@ -1,7 +1,7 @@
 """Sharing at random: several principals do anything to copies, and a simple model says what each of them then sees.
 
 COMMONBOOK_STEPS   how many steps each run has (60; the full setting is 1000)
-COMMONBOOK_SEED    where the dice begin; a failure names it
+COMMONBOOK_SEED    the seed of the random numbers; a failure names it
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(120 + 2 * STEPS)
 
 
 class World:
-    """A book, its model, and the dice."""
+    """A book, its model, and a random generator."""
 
     def __init__(self, book: Book, seed: str) -> None:
         self.book = book
@@ -55,7 +55,7 @@ class World:
         return f"refused: {caught.value}"
 
     def _change(self, who: str, memory: Known, act: Any) -> Any:
-        """Do what needs the right to write; return its answer, or why it was rightly refused."""
+        """Run an operation that needs the right to write; return its result, or why it was rightly refused."""
         if not self.model.sees(who, memory):
             return self._refused(NotFound, act)
         if not self.model.may(who, memory.space, "writer"):
@@ -72,7 +72,7 @@ class World:
 
     def _text(self) -> str:
         self.number += 1
-        # Now and then what was said before: a refresh then changes nothing.
+        # Now and then the same text as before: a refresh then changes nothing.
         return f"text {self.dice.choice([self.number, self.number, max(1, self.number - 3)])}"
 
     def _edit(self, who: str) -> Any:
@@ -219,7 +219,7 @@ class World:
         return f"{whom} from {space}"
 
     def _look(self, who: str) -> Any:
-        """Get one memory: a lazy copy that is stale is then no longer, if it may."""
+        """Get one memory: that refreshes a stale lazy copy if its sharer may still read the source."""
         if (memory := self._some()) is None:
             return None
         if not self.model.sees(who, memory):
@@ -231,18 +231,18 @@ class World:
         return memory.id
 
     def check(self) -> None:
-        """Compare what everybody is told with what the model says."""
+        """Compare the memories that each principal sees with those of the model."""
         for who, book in self.hands.items():
             seen = {
                 one.id: (one.text, one.freshness, one.space.name, one.revision)
                 for one in book.list(Filter(), limit=1000).items
             }
-            said = {
+            expected = {
                 one.id: (one.text, self.model.freshness(one), one.space, one.revision)
                 for one in self.model.known.values()
                 if self.model.sees(who, one)
             }
-            assert seen == said, who
+            assert seen == expected, who
         for who, book in self.hands.items():
             spaces = [space for space in SPACES if self.model.may(who, space, "reader")]
             if not spaces:
@@ -256,12 +256,12 @@ class World:
 def test_whatever_people_do_everybody_sees_what_a_simple_model_says(book, run):
     seed = f"{SEED}.{run}"
     world = World(book, seed)
-    told = []
+    steps = []
     for _ in range(STEPS):
         try:
-            told.append(world.step())
+            steps.append(world.step())
             world.check()
         except (AssertionError, KeyError) as error:
-            last = "\n".join(told[-12:])
-            raise AssertionError(f"COMMONBOOK_SEED={SEED} run {run}, after {len(told)} steps:\n{last}") from error
+            last = "\n".join(steps[-12:])
+            raise AssertionError(f"COMMONBOOK_SEED={SEED} run {run}, after {len(steps)} steps:\n{last}") from error
     assert wrong_with_copies(book) == []

@@ -58,23 +58,25 @@ def test_a_refresh_does_not_call_the_embedder(service, open_book):
 
 
 def talk(book):
-    said = ["where is the brass telescope", "the lighthouse keeper hid it", "below the stair", "thank you, keeper"]
-    book.append("talk", [NewMessage(text, role="user" if at % 2 == 0 else "assistant") for at, text in enumerate(said)])
+    texts = ["where is the brass telescope", "the lighthouse keeper hid it", "below the stair", "thank you, keeper"]
+    book.append(
+        "talk", [NewMessage(text, role="user" if at % 2 == 0 else "assistant") for at, text in enumerate(texts)]
+    )
     (episode,) = book.settle("talk").episodes
     return episode
 
 
-def asked(book, space):
-    found = [book.recall(query, spaces=[space], k=20).hits for query in ("telescope", "keeper stair", "who hid it")]
-    return [(hit.id, hit.score, hit.parts, hit.before, hit.after) for hits in found for hit in hits]
+def search(book, space):
+    results = [book.recall(query, spaces=[space], k=20).hits for query in ("telescope", "keeper stair", "who hid it")]
+    return [(hit.id, hit.score, hit.parts, hit.before, hit.after) for hits in results for hit in hits]
 
 
 def test_a_copied_episode_is_found_as_its_own_memory_and_the_original_as_before(book):
     episode = talk(book)
-    before = asked(book, "personal")
+    before = search(book, "personal")
     assert before
     copy = book.share(episode, "team").id
-    assert asked(book, "personal") == before
+    assert search(book, "personal") == before
     assert book.get(copy).session is None
     hits = book.recall("telescope keeper", spaces=["team"], k=20).hits
     assert [(hit.type, hit.id, hit.memory) for hit in hits] == [("memory", copy, copy)]
@@ -83,9 +85,9 @@ def test_a_copied_episode_is_found_as_its_own_memory_and_the_original_as_before(
         "memory",
     }
     book.reindex()
-    assert asked(book, "personal") == before
+    assert search(book, "personal") == before
     book.rebuild()
-    assert asked(book, "personal") == before
+    assert search(book, "personal") == before
     assert [one.id for one in book.messages("talk").items if one.episode != episode] == []
 
 
@@ -120,11 +122,11 @@ def test_scores_are_the_same_to_the_last_digit_with_and_without_other_peoples_co
     others = [book.remember(f"a secret on the {words[at % 4]}", space="bobs").id for at in range(20)]
     pulled = alice.share(own[0], "alices/copies").id
 
-    def told():
+    def visible_state():
         hits = [hit for query in words for hit in alice.recall(query, spaces="alices/", k=50).hits]
         return hits, alice.list(limit=100), alice.status()._replace(log_entries=0, database_bytes=0, markdown_bytes=0)
 
-    before = told()
+    before = visible_state()
     book.grant(BOB, "alices", "reader")
     book.grant(BOB, "bobs", "admin")
     bob = book.acting_as(BOB)
@@ -132,7 +134,7 @@ def test_scores_are_the_same_to_the_last_digit_with_and_without_other_peoples_co
     copies += [bob.share(one, "bobs/more").id for one in others]
     for again in (lambda: None, book.reindex, lambda: bob.delete(*copies), book.reindex):
         again()
-        now = told()
+        now = visible_state()
         assert now[0] == before[0]
         assert now[1] == before[1]
     assert alice.edit(own[0], text="new words").copies == 1

@@ -1,4 +1,4 @@
-"""Rules: a space takes in what another one writes, at once or once somebody agrees, and nobody agrees to its own."""
+"""Sharing rules: copy from one space to another, at once or after an approval that its requester cannot give."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def team(book):
     return book
 
 
-# --- what a rule takes in
+# --- matching
 
 
 def test_what_a_rule_means_is_taken_in_at_once_and_follows_its_source(book):
@@ -106,7 +106,7 @@ def test_what_was_unshared_detached_or_deleted_does_not_come_back_by_itself(book
     assert texts(book, "team") == ["thrice"], "another rule begins anew"
 
 
-# --- round and round
+# --- cycles
 
 
 def test_rules_both_ways_and_round_end_with_one_of_each_root_in_each_space(book):
@@ -158,7 +158,7 @@ def test_more_than_are_taken_in_at_once_are_taken_in_by_a_job(book, monkeypatch)
     assert book.verify_log().findings == ()
 
 
-# --- rights
+# --- permissions
 
 
 def test_a_rule_needs_admin_where_it_takes_in_and_reader_where_it_takes_from(team):
@@ -220,7 +220,7 @@ def test_rules_are_seen_by_those_who_administer_either_end_and_removed_where_the
     assert [one.action for one in team.log(space="team")][-2:] == ["rule.add", "rule.remove"]
 
 
-def test_whoever_writes_learns_nothing_of_the_rules_that_take_it_in(team):
+def test_a_writer_learns_nothing_of_the_rules_that_take_its_memories_in(team):
     carol = team.acting_as(CAROL)
     before = carol.remember("before", space="lab")
     team.acting_as(ALICE).add_rule("team", "lab")
@@ -256,7 +256,7 @@ def test_a_rule_that_cannot_be_is_refused(book, wrong):
     assert [space.name for space in book.spaces()] == ["lab"]
 
 
-def test_a_folder_that_cannot_be_written_does_not_hold_up_whoever_writes(home, book):
+def test_a_folder_that_cannot_be_written_does_not_hold_up_the_writer(home, book):
     book.create_space("lab")
     book.add_rule("team", "lab")
     outside = home.parent / "outside"
@@ -290,15 +290,15 @@ def test_nobody_is_asked_for_what_is_there_already(book):
 
 
 @pytest.fixture
-def asked(team):
-    """What waits in `team` by a rule of Alice's since Carol wrote it."""
+def waiting(team):
+    """A request that waits in `team`, made by a rule of Alice's for a memory of Carol's."""
     team.acting_as(ALICE).add_rule("team", "lab", approval=True)
     team.acting_as(CAROL).remember("may I come in?", space="lab")
-    (waiting,) = team.acting_as(BOB).pending()
-    return waiting
+    (request,) = team.acting_as(BOB).pending()
+    return request
 
 
-def test_what_waits_is_listed_to_those_who_may_decide_with_what_it_says(team, asked):
+def test_what_waits_is_listed_to_those_who_may_decide_with_what_it_says(team, waiting):
     for who in (ALICE, BOB):
         (seen,) = team.acting_as(who).pending()
         assert (seen.space, seen.asked_by, seen.name, seen.state) == ("team", CAROL, ALICE, "waiting")
@@ -313,11 +313,11 @@ def test_what_waits_is_listed_to_those_who_may_decide_with_what_it_says(team, as
         dan.pending(space="team")
     for decide in (dan.approve, dan.reject):
         with pytest.raises(NotFound):
-            decide(asked.id)
+            decide(waiting.id)
 
 
-def test_an_approval_shares_in_the_name_of_the_rule_and_stands_in_the_log(team, asked):
-    done = team.acting_as(BOB).approve(asked.id, note="welcome")
+def test_an_approval_shares_in_the_name_of_the_rule_and_stands_in_the_log(team, waiting):
+    done = team.acting_as(BOB).approve(waiting.id, note="welcome")
     assert (done.state, done.decided_by, done.note) == ("approved", BOB, "welcome")
     copy = team.get(done.copy)
     assert (copy.text, copy.space.name, copy.shared.by, copy.freshness) == ("may I come in?", "team", ALICE, "fresh")
@@ -329,34 +329,34 @@ def test_an_approval_shares_in_the_name_of_the_rule_and_stands_in_the_log(team, 
         (ALICE, "share.ask"), (ALICE, "share"), (BOB, "share.approve"),
     ]  # fmt: skip
     assert all("come in" not in one.payload and CAROL not in one.payload for one in entries)
-    team.edit(asked.memory, text="thank you")
+    team.edit(waiting.memory, text="thank you")
     assert team.get(done.copy).text == "thank you"
     assert team.verify_log().findings == ()
 
 
-def test_a_rejection_stands_however_the_source_changes(team, asked):
-    done = team.acting_as(BOB).reject(asked.id, note="not here")
+def test_a_rejection_stands_however_the_source_changes(team, waiting):
+    done = team.acting_as(BOB).reject(waiting.id, note="not here")
     assert (done.state, done.note, done.copy) == ("rejected", "not here", None)
-    team.acting_as(CAROL).edit(asked.memory, text="please?")
+    team.acting_as(CAROL).edit(waiting.memory, text="please?")
     assert team.acting_as(BOB).pending() == ()
     assert texts(team, "team") == []
-    said = [one for one in team.log(space="team") if one.action == "share.reject"]
-    assert len(said) == 1
-    assert "not here" not in said[0].payload
+    rejections = [one for one in team.log(space="team") if one.action == "share.reject"]
+    assert len(rejections) == 1
+    assert "not here" not in rejections[0].payload
     with pytest.raises(Conflict, match=f"rejected by {BOB}"):
-        team.acting_as(ALICE).approve(asked.id)
+        team.acting_as(ALICE).approve(waiting.id)
 
 
-def test_whoever_asked_cannot_approve_nor_whoever_wrote_what_is_there_now(team, asked):
+def test_neither_the_requester_nor_the_last_editor_can_approve(team, waiting):
     team.grant(CAROL, "team", "admin")
     carol = team.acting_as(CAROL)
     with pytest.raises(NotAllowed, match="asked for this"):
-        carol.approve(asked.id)
+        carol.approve(waiting.id)
     team.grant(BOB, "lab", "writer")
-    team.acting_as(BOB).edit(asked.memory, text="Bob's own words")
+    team.acting_as(BOB).edit(waiting.memory, text="Bob's own words")
     with pytest.raises(NotAllowed, match="asked for this"):
-        team.acting_as(BOB).approve(asked.id)
-    assert carol.reject(asked.id).state == "withdrawn"
+        team.acting_as(BOB).approve(waiting.id)
+    assert carol.reject(waiting.id).state == "withdrawn"
     assert texts(team, "team") == []
 
 
@@ -374,35 +374,35 @@ def test_the_owner_cannot_approve_what_it_wrote_by_hand(home, book):
     assert book.acting_as(BOB).approve(waiting.id).state == "approved"
 
 
-def test_what_is_deleted_or_may_no_longer_be_read_cannot_be_approved(team, asked):
+def test_what_is_deleted_or_may_no_longer_be_read_cannot_be_approved(team, waiting):
     bob = team.acting_as(BOB)
     team.revoke(ALICE, "lab")
     (seen,) = bob.pending()
     assert (seen.title, seen.text) == (None, None)
     with pytest.raises(NotAllowed, match=f"{ALICE} may no longer read"):
-        bob.approve(asked.id)
+        bob.approve(waiting.id)
     team.grant(ALICE, "lab", "reader")
     team.grant(ALICE, "team", "reader")
     with pytest.raises(NotAllowed, match="no longer write"):
-        bob.approve(asked.id)
+        bob.approve(waiting.id)
     team.grant(ALICE, "team", "admin")
-    team.delete(asked.memory)
+    team.delete(waiting.memory)
     (seen,) = bob.pending()
     assert (seen.title, seen.text) == (None, None)
     with pytest.raises(Conflict, match="deleted"):
-        bob.approve(asked.id)
-    assert bob.reject(asked.id).state == "rejected"
+        bob.approve(waiting.id)
+    assert bob.reject(waiting.id).state == "rejected"
     assert texts(team, "team") == []
 
 
-def test_removing_a_rule_takes_back_what_waits_because_of_it(team, asked):
+def test_removing_a_rule_takes_back_what_waits_because_of_it(team, waiting):
     bob = team.acting_as(BOB)
-    bob.remove_rule(asked.rule)
+    bob.remove_rule(waiting.rule)
     assert bob.pending() == ()
     (kept,) = bob.pending(decided=True)
     assert (kept.state, kept.decided_by) == ("withdrawn", BOB)
     with pytest.raises(Conflict, match="withdrawn"):
-        bob.approve(asked.id)
+        bob.approve(waiting.id)
 
 
 def test_a_decision_can_be_made_about_what_is_there(team):
@@ -415,7 +415,7 @@ def test_a_decision_can_be_made_about_what_is_there(team):
             decide(MISSING, note="x" * 1001)
 
 
-# --- asking for oneself
+# --- requests by a principal
 
 
 @pytest.fixture
@@ -430,17 +430,17 @@ def test_a_reader_asks_and_an_admin_who_cannot_read_the_source_agrees(team, read
     carol, note = reader
     with pytest.raises(NotAllowed):
         carol.share(note, "team")
-    asked = carol.request_share(note, "team", refresh="lazy")
-    assert carol.request_share(note, "team").id == asked.id
-    assert [one.id for one in carol.pending()] == [asked.id]
+    waiting = carol.request_share(note, "team", refresh="lazy")
+    assert carol.request_share(note, "team").id == waiting.id
+    assert [one.id for one in carol.pending()] == [waiting.id]
     with pytest.raises(NotAllowed, match="asked for this"):
-        carol.approve(asked.id)
+        carol.approve(waiting.id)
     bob = team.acting_as(BOB)
     (seen,) = bob.pending()
     assert (seen.text, seen.asked_by, seen.rule) == ("of use to the team", CAROL, None)
     with pytest.raises(NotFound):
         bob.get(note)
-    done = bob.approve(asked.id)
+    done = bob.approve(waiting.id)
     copy = carol.get(done.copy)
     assert (copy.text, copy.shared.by, copy.shared.mode) == ("of use to the team", CAROL, "lazy")
     assert [one.state for one in carol.pending(decided=True)] == ["approved"]
@@ -449,7 +449,7 @@ def test_a_reader_asks_and_an_admin_who_cannot_read_the_source_agrees(team, read
     assert team.verify_log().findings == ()
 
 
-def test_whoever_asked_takes_it_back_and_may_ask_again(team, reader):
+def test_the_requester_may_withdraw_and_ask_again(team, reader):
     carol, note = reader
     first = carol.request_share(note, "team")
     assert carol.reject(first.id).state == "withdrawn"
@@ -476,19 +476,19 @@ def test_nobody_asks_a_space_that_it_may_not_read_or_for_what_it_may_not_read(te
     assert answers[0] == answers[1]
     with pytest.raises(NotFound):
         carol.request_share(hidden, "team")
-    asked = carol.request_share(note, "team")
+    waiting = carol.request_share(note, "team")
     team.revoke(CAROL, "team")
     assert carol.pending(decided=True) == ()
     with pytest.raises(NotFound):
-        carol.reject(asked.id)
+        carol.reject(waiting.id)
 
 
 def test_a_key_shows_what_waits_only_as_far_as_it_reaches(team, reader):
     carol, note = reader
-    asked = carol.request_share(note, "team")
+    waiting = carol.request_share(note, "team")
     secret = team.create_key(CAROL, limits=[("team", "reader")]).secret
     (seen,) = team.with_key(secret).pending()
-    assert (seen.id, seen.title, seen.text) == (asked.id, None, None)
+    assert (seen.id, seen.title, seen.text) == (waiting.id, None, None)
 
 
 # --- with real processes
@@ -500,13 +500,13 @@ def test_of_many_decisions_at_once_one_is_made_and_the_others_are_told_which(pla
     carol = team.acting_as(CAROL)
     carol.remember_many([Draft(f"number {at}", space="lab") for at in range(4)])
     waiting = [one.id for one in team.pending()]
-    told = together(deed, place, processes=3, threads=2, times=len(waiting), requests=waiting)
+    results = together(deed, place, processes=3, threads=2, times=len(waiting), requests=waiting)
     for at, request in enumerate(waiting):
         (kept,) = [one for one in team.pending(decided=True) if one.id == request]
-        said = [answer for number, answer in told if number == at]
-        assert len(said) == 6
-        assert [answer for answer in said if not answer.startswith("conflict")] == [kept.state]
-        assert all(f"was {kept.state} by {kept.decided_by}" in answer for answer in said if answer != kept.state)
+        answers = [answer for number, answer in results if number == at]
+        assert len(answers) == 6
+        assert [answer for answer in answers if not answer.startswith("conflict")] == [kept.state]
+        assert all(f"was {kept.state} by {kept.decided_by}" in answer for answer in answers if answer != kept.state)
         assert (kept.copy is not None) == (kept.state == "approved")
     approved = [one for one in team.pending(decided=True) if one.state == "approved"]
     assert len(texts(team, "team")) == len(approved)
@@ -519,7 +519,7 @@ def test_of_many_decisions_at_once_one_is_made_and_the_others_are_told_which(pla
     assert team.verify_log().findings == ()
 
 
-def test_rules_that_go_round_end_with_one_copy_each_whoever_writes_at_once(place, book):
+def test_rules_in_a_cycle_end_with_one_copy_each_under_concurrent_writes(place, book):
     names = ["a", "b", "c"]
     for name in names:
         book.create_space(name)
@@ -527,8 +527,8 @@ def test_rules_that_go_round_end_with_one_copy_each_whoever_writes_at_once(place
         for source in names:
             if to != source:
                 book.add_rule(to, source)
-    told = together("remember_in", place, processes=3, threads=2, times=3, spaces=names)
-    wanted = sorted(told)
+    written = together("remember_in", place, processes=3, threads=2, times=3, spaces=names)
+    wanted = sorted(written)
     assert len(set(wanted)) == 18
     for name in names:
         assert texts(book, name) == wanted

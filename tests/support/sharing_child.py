@@ -1,7 +1,7 @@
-"""The children of the sharing races: `python -m tests.support.sharing_child PLACE`.
+"""Child processes of the sharing and reasoning races: `python -m tests.support.sharing_child PLACE`.
 
-A child opens the book once and then reads lines of JSON from its standard input, each a list of deeds that its threads
-do at the same moment: [delay in seconds, principal, verb, arguments, named arguments]. It tells the answers to each.
+A child opens the book once and then reads lines of JSON from its standard input. Each line is a list of deeds that its
+threads run concurrently: [delay in seconds, principal, verb, arguments, named arguments]. It prints the answers.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ def main(place: str) -> None:
         for line in sys.stdin:
             deeds = json.loads(line)
             everybody = threading.Barrier(max(1, len(deeds)))
-            tell(list(pool.map(lambda deed, wait=everybody: _done(book, deed, wait), deeds)))
+            tell(list(pool.map(lambda deed, wait=everybody: _run(book, deed, wait), deeds)))
 
 
-def _done(book: Book, deed: Deed, everybody: threading.Barrier) -> Any:
+def _run(book: Book, deed: Deed, everybody: threading.Barrier) -> Any:
     delay, who, verb, args, named = deed
     hands = book if who == LOCAL_OWNER else book.acting_as(who)
     everybody.wait()
     time.sleep(delay)
     try:
-        told = getattr(hands, verb)(*args, **named)
+        result = getattr(hands, verb)(*args, **named)
     except CommonbookError as error:
         return {"error": error.type, "why": str(error)}
-    return {"told": told._asdict() if verb in ("share", "edit", "refresh", "unshare") else None}
+    return {"result": result._asdict() if verb in ("share", "edit", "refresh", "unshare") else None}
 
 
 # --- for the tests
 
 
 class Children:
-    """Several processes that have the book open, and wait for deeds."""
+    """Several processes that have the book open and wait for deeds."""
 
     def __init__(self, place: object, count: int) -> None:
         self._all = [
@@ -72,14 +72,14 @@ class Children:
             assert self._answer(child) == "ready"
 
     def do(self, deeds: Sequence[Deed]) -> list[Any]:
-        """Let the processes do these at the same moment, each some of them; return the answers in the same order."""
+        """Run deeds concurrently, spread over the processes; return the answers in the same order."""
         shares = [list(deeds[at :: len(self._all)]) for at in range(len(self._all))]
         for child, share in zip(self._all, shares, strict=True):
             assert child.stdin
             child.stdin.write(json.dumps(share).encode() + b"\n")
             child.stdin.flush()
-        told = [self._answer(child) for child in self._all]
-        return [told[at % len(self._all)][at // len(self._all)] for at in range(len(deeds))]
+        answers = [self._answer(child) for child in self._all]
+        return [answers[at % len(self._all)][at // len(self._all)] for at in range(len(deeds))]
 
     @staticmethod
     def _answer(child: subprocess.Popen[bytes]) -> Any:
@@ -95,9 +95,9 @@ class Children:
 
 @contextmanager
 def children(place: object, count: int = 4) -> Iterator[Children]:
-    """Have some for as long as the block lasts."""
-    with closing(Children(place, count)) as found:
-        yield found
+    """Run child processes for as long as the block lasts."""
+    with closing(Children(place, count)) as processes:
+        yield processes
 
 
 if __name__ == "__main__":

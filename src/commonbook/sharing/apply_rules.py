@@ -1,8 +1,8 @@
-"""Taking in by rules: whatever a story wrote is looked at before it ends, in the same transaction.
+"""Sharing rules copy written memories into other spaces, in the transaction that wrote them.
 
-A rule takes a root in once, and a space has one copy of it: so rules that go both ways, or round, come to an end, and
-what was unshared, detached or rejected does not come back by itself. A copy that arrives is written there: the rules of
-other spaces look at it too.
+A rule takes over each root once, and a space holds one copy of a root. Therefore rules that form a cycle terminate,
+and a copy that was unshared, detached or rejected is not made again. A new copy counts as a write to its space, so the
+rules of other spaces apply to it too.
 """
 
 from __future__ import annotations
@@ -21,77 +21,76 @@ from commonbook.tables import jobs, sharing_requests, sharing_rules
 from commonbook.write.context import WriteContext
 
 APPLY_RULES_JOB: Final = "rules"
-"""Goes on where a story wrote more than rules look at at once; its subject is the space that was written to."""
+"""Applies rules to the memories that exceeded the limit of one transaction; its subject is the space written to."""
 
 RETRY_RULE_JOB: Final = "rule"
-"""Tries again what could not be taken in; its subject is the memory."""
+"""Applies rules again after a conflict; its subject is the memory."""
 
 MAX_PER_WRITE: Final = 100
-"""So many memories are taken in, or asked for, in the transaction that wrote them."""
+"""Maximum number of copies and requests that rules make in the transaction of the write."""
 
-_LOOKED_AT: Final = 1000
+_MAX_CHECKED: Final = 1000
+"""Maximum number of memories that rules are checked against in one transaction, give or take a batch."""
 _BATCH: Final = 200
 
 
-def apply_rules(ctx: WriteContext, *, trying: bool = False) -> None:
-    """Let every rule take in what it means of what the story wrote, and of what thereby arrived elsewhere.
+def apply_rules(ctx: WriteContext, *, raise_conflicts: bool = False) -> None:
+    """Apply every rule to the memories written in this transaction, and to the copies that result.
 
-    Whoever wrote has nothing to do with what stands in a rule's way: that is tried again later, by a job, which is
-    itself the one who is `trying` and fails.
+    A conflict must not fail the write that triggered the rule: a job tries again later. The job itself sets
+    `raise_conflicts`, and fails.
     """
-    room, left = MAX_PER_WRITE, _LOOKED_AT
-    while there := _acting(ctx):
-        if left <= 0:
-            return _wait(ctx)
-        some = ctx.pending.first_changed_ids(_BATCH)
-        left -= len(some)
-        for memory in make_copy.locked_memories(ctx, some):
-            for rule in _meaning(ctx, there, memory):
-                if room == 0:
-                    return _wait(ctx)
-                room -= _take_in(ctx, rule, memory, trying=trying)
-        ctx.pending.forget_changed_ids(some)
+    copies_left, checks_left = MAX_PER_WRITE, _MAX_CHECKED
+    while rules := _active_rules(ctx):
+        if checks_left <= 0:
+            return _defer_rest(ctx)
+        ids = ctx.pending.first_changed_ids(_BATCH)
+        checks_left -= len(ids)
+        for memory in make_copy.locked_memories(ctx, ids):
+            for rule in _matching_rules(ctx, rules, memory):
+                if copies_left == 0:
+                    return _defer_rest(ctx)
+                copies_left -= _apply_rule(ctx, rule, memory, raise_conflicts=raise_conflicts)
+        ctx.pending.forget_changed_ids(ids)
     return None
 
 
 def reason_idle(rule: SharingRule, maker: permissions.PermissionSnapshot, spaces: SpaceScope) -> str:
-    """Return why a rule does nothing, if so: its maker may no longer do what it does."""
+    """Return why a rule is idle: its maker has lost a permission that the rule needs; empty if the rule is active."""
     if rule.source.id not in maker.with_role(READER, spaces):
-        return "its maker may no longer read what it takes from"
+        return "its maker may no longer read the source space"
     if rule.space.id not in maker.with_role(WRITER, spaces):
-        return "its maker may no longer write to where it takes in"
+        return "its maker may no longer write to the target space"
     return ""
 
 
-def _acting(ctx: WriteContext) -> list[SharingRule]:
-    """Return the rules that may take something of what was written, and forget what none of them does."""
-    found: list[SharingRule] = []
+def _active_rules(ctx: WriteContext) -> list[SharingRule]:
+    """Return the active rules whose source space was written to; forget changed memories of all other spaces."""
+    active: list[SharingRule] = []
     if ctx.pending.changed_ids:
-        from_there = sharing_rules.from_sources(ctx.tx, ctx.spaces, ctx.pending.spaces_of_changed_ids())
-        found = [
-            rule for rule in from_there if not reason_idle(rule, ctx.permissions_of(Actor(rule.maker)), ctx.spaces)
-        ]
-    ctx.pending.keep_changed_ids_in({rule.source.id for rule in found})
-    return found
+        rules = sharing_rules.from_sources(ctx.tx, ctx.spaces, ctx.pending.spaces_of_changed_ids())
+        active = [rule for rule in rules if not reason_idle(rule, ctx.permissions_of(Actor(rule.maker)), ctx.spaces)]
+    ctx.pending.keep_changed_ids_in({rule.source.id for rule in active})
+    return active
 
 
-def _meaning(ctx: WriteContext, there: Sequence[SharingRule], memory: Memory) -> list[SharingRule]:
-    """Return the rules that mean a memory and have not taken it in before."""
-    meant = [rule for rule in there if sharing_rules.matches(rule, memory)]
-    return [rule for rule in meant if not sharing_rules.has_applied(ctx.tx, rule, memory.root)]
+def _matching_rules(ctx: WriteContext, rules: Sequence[SharingRule], memory: Memory) -> list[SharingRule]:
+    """Return the rules that match a memory and have not been applied to its root before."""
+    matching = [rule for rule in rules if sharing_rules.matches(rule, memory)]
+    return [rule for rule in matching if not sharing_rules.has_applied(ctx.tx, rule, memory.root)]
 
 
-def _take_in(ctx: WriteContext, rule: SharingRule, memory: Memory, *, trying: bool) -> int:
-    """Let a rule take a memory in, or ask for it, in the name of its maker; return 1 if that changed anything."""
-    acting = ctx.acting_as(Actor(rule.maker))
-    new = make_copy.existing_copy(acting, memory, rule.space) is None
+def _apply_rule(ctx: WriteContext, rule: SharingRule, memory: Memory, *, raise_conflicts: bool) -> int:
+    """Copy a memory, or request approval for it, on behalf of the rule's maker; return 1 if there was no copy yet."""
+    as_maker = ctx.acting_as(Actor(rule.maker))
+    new = make_copy.existing_copy(as_maker, memory, rule.space) is None
     if new and rule.approval:
-        _ask(acting, rule, memory, ctx.pending.changed_ids[memory.id].principal)
+        _request_approval(as_maker, rule, memory, ctx.pending.changed_ids[memory.id].principal)
     elif new:
         try:
-            make_copy.make_copy(acting, memory, rule.space, rule.refresh, rule=rule.id)
+            make_copy.make_copy(as_maker, memory, rule.space, rule.refresh, rule=rule.id)
         except Conflict:
-            if trying:
+            if raise_conflicts:
                 raise
             jobs.enqueue(ctx.tx, space=memory.space.id, kind=RETRY_RULE_JOB, subject=memory.id, due=ctx.tx.now)
             return 0
@@ -99,8 +98,8 @@ def _take_in(ctx: WriteContext, rule: SharingRule, memory: Memory, *, trying: bo
     return int(new)
 
 
-def _ask(acting: WriteContext, rule: SharingRule, memory: Memory, asked_by: str) -> None:
-    asked = ShareRequest(
+def _request_approval(as_maker: WriteContext, rule: SharingRule, memory: Memory, asked_by: str) -> None:
+    request = ShareRequest(
         id=new_id(),
         space=rule.space.name,
         space_id=rule.space.id,
@@ -109,37 +108,37 @@ def _ask(acting: WriteContext, rule: SharingRule, memory: Memory, asked_by: str)
         refresh=rule.refresh,
         name=rule.maker,
         asked_by=asked_by,
-        asked_at=acting.tx.now,
+        asked_at=as_maker.tx.now,
     )
-    if sharing_requests.add(acting.tx, asked, memory.root):
-        # Whoever reads this log may not know who writes in the other space.
-        who = acting.engines.keys.keyed_hash("principal", asked_by)
-        acting.log(rule.space, "share.ask", (), request=asked.id, memory=memory.id, rule=rule.id, asked_by=who)
+    if sharing_requests.add(as_maker.tx, request, memory.root):
+        # Readers of this log may not learn who writes in the other space, so it gets a keyed hash.
+        writer = as_maker.engines.keys.keyed_hash("principal", asked_by)
+        as_maker.log(rule.space, "share.ask", (), request=request.id, memory=memory.id, rule=rule.id, asked_by=writer)
 
 
 # --- in the background
 
 
-def _wait(ctx: WriteContext) -> None:
-    """Leave what was written and not looked at to a job."""
+def _defer_rest(ctx: WriteContext) -> None:
+    """Leave the changed memories that were not checked to a job per space."""
     by_space: dict[str, dict[str, str]] = {}
-    for id_, (space, who) in ctx.pending.take_changed_ids().items():
-        by_space.setdefault(space, {})[id_] = who
+    for id_, (space, principal) in ctx.pending.take_changed_ids().items():
+        by_space.setdefault(space, {})[id_] = principal
     for space, written in sorted(by_space.items()):
         sharing_rules.enqueue(ctx.tx, space, written)
         jobs.enqueue(ctx.tx, space=space, kind=APPLY_RULES_JOB, subject=space, due=ctx.tx.now)
 
 
 def apply_some(ctx: WriteContext, *, space: str) -> bool:
-    """Let rules look at some of what waits in a space; tell whether anything did."""
+    """Mark a batch of the deferred memories of a space as changed, so that rules apply; return whether any waited."""
     waiting = sharing_rules.dequeue(ctx.tx, space, limit=MAX_PER_WRITE)
-    for id_, who in waiting.items():
-        ctx.pending.note_changed_id(id_, space=space, principal=who)
+    for id_, principal in waiting.items():
+        ctx.pending.note_changed_id(id_, space=space, principal=principal)
     return bool(waiting)
 
 
 def apply_again(ctx: WriteContext, *, memory_id: str) -> None:
-    """Let rules look at a memory again that one of them could not take in."""
+    """Apply rules again to a memory that one of them could not copy because of a conflict."""
     for memory in make_copy.locked_memories(ctx, [memory_id]):
         ctx.pending.note_changed_id(memory.id, space=memory.space.id, principal=memory.revised_by)
-    apply_rules(ctx, trying=True)
+    apply_rules(ctx, raise_conflicts=True)

@@ -1,4 +1,7 @@
-"""How copies stand to their sources: found out whenever they are served, so that none is served stale unmarked."""
+"""Freshness: the state of a copy relative to its source, computed at every read.
+
+Because it is computed and not stored, no copy is served stale without the mark.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +21,19 @@ SOURCE_SUPERSEDED: Final = "source_superseded"
 REVOKED: Final = "revoked"
 DIVERGED: Final = "diverged"
 
-FURTHEST: Final = 1_000
-"""So many sources back are looked at; what has more counts as behind, since nobody can tell that it is not."""
+MAX_CHAIN_LENGTH: Final = 1_000
+"""Maximum number of sources read along a chain; a copy with a longer chain counts as stale, since it is unknown."""
 
 
 class CopyState(NamedTuple):
-    """How a copy stands to its source, and what that was superseded by, if it was."""
+    """Freshness of a copy, and the successor of its source if that was superseded."""
 
     freshness: str
     successor: str | None = None
 
 
-class _Known(NamedTuple):
-    """What is known of the sources: the memories themselves, who superseded them, and who may read which spaces."""
+class _Sources(NamedTuple):
+    """All sources along the chains of some copies, their successors, and the spaces readable for each sharer."""
 
     memories: Mapping[str, Memory]
     superseded: Mapping[str, str]
@@ -38,75 +41,75 @@ class _Known(NamedTuple):
 
 
 def states_of(tx: Reading, spaces: SpaceScope, found: Iterable[Memory]) -> dict[str, CopyState]:
-    """Return how each of the copies among these memories stands; `spaces` are all that there are."""
+    """Return the state of each copy among these memories; `spaces` are all spaces of the book."""
     copies = [memory for memory in found if memory.source is not None]
     if not copies:
         return {}
-    known = _known(tx, spaces, copies)
-    return {copy.id: _standing(copy, known) for copy in copies}
+    sources = _load_sources(tx, spaces, copies)
+    return {copy.id: _state_of(copy, sources) for copy in copies}
 
 
 def is_stale(copy: Memory, source: Memory) -> bool:
-    """Tell whether the source says something else now than when the copy took it over."""
+    """Tell whether the source has a newer revision than the one that the copy took over."""
     link = copy.source
     return link is not None and (link.revision or 0) < source.revision
 
 
 def has_diverged(copy: Memory) -> bool:
-    """Tell whether a copy was edited here since it last took its source's text over."""
+    """Tell whether a copy was edited here since it last took over its source's text."""
     return copy.shared is not None and copy.revision != copy.shared.own
 
 
-def _standing(copy: Memory, known: _Known) -> CopyState:
+def _state_of(copy: Memory, sources: _Sources) -> CopyState:
     shared, link = copy.shared, copy.source
     if shared is None or link is None or shared.mode == DETACHED:
         return CopyState(DETACHED)
-    source = known.memories.get(link.target)
-    if source is not None and not _may_read(shared, source, known):
+    source = sources.memories.get(link.target)
+    if source is not None and not _sharer_may_read(shared, source, sources):
         return CopyState(REVOKED)
     if source is None or source.deleted is not None:
-        # What came by import has a source that was never here.
+        # The source of an imported copy may never have been in this book.
         return CopyState(DETACHED if shared.claimed and source is None else SOURCE_DELETED)
     if has_diverged(copy):
         return CopyState(DIVERGED)
-    if source.id in known.superseded:
-        return CopyState(SOURCE_SUPERSEDED, known.superseded[source.id])
-    return CopyState(STALE if _is_behind(copy, known) else FRESH)
+    if source.id in sources.superseded:
+        return CopyState(SOURCE_SUPERSEDED, sources.superseded[source.id])
+    return CopyState(STALE if _is_chain_stale(copy, sources) else FRESH)
 
 
 def can_follow(tx: Reading, spaces: SpaceScope, found: Iterable[Memory]) -> list[Memory]:
-    """Return those of the copies that a refresh would change, or one that they came through and that follows too."""
+    """Return the copies that a refresh of the chain would change: the copy itself, or one between it and its root."""
     copies = [memory for memory in found if memory.source is not None]
-    known = _known(tx, spaces, copies) if copies else None
-    return [copy for copy in copies if known is not None and _has_to_follow(copy, known)]
+    sources = _load_sources(tx, spaces, copies) if copies else None
+    return [copy for copy in copies if sources is not None and _needs_refresh(copy, sources)]
 
 
-def _has_to_follow(copy: Memory, known: _Known) -> bool:
+def _needs_refresh(copy: Memory, sources: _Sources) -> bool:
     seen: set[str] = set()
     while copy.id not in seen:
         seen.add(copy.id)
-        source = _followed(copy, known)
+        source = _followed_source(copy, sources)
         if source is None or copy.shared is None or copy.shared.claimed:
             return False
         if is_stale(copy, source):
             return True
         if source.shared is None or source.shared.mode == SNAPSHOT:
-            # Nobody but a person lets that follow.
+            # A snapshot is refreshed only on request.
             return False
         copy = source
     return False
 
 
-def _may_read(shared: CopyInfo, source: Memory, known: _Known) -> bool:
-    """Tell whether whoever shared may still read the source; who that was, nobody knows of a copy that was imported."""
-    return shared.claimed or source.space.id in known.readable.get(shared.by, ())
+def _sharer_may_read(shared: CopyInfo, source: Memory, sources: _Sources) -> bool:
+    """Tell whether the sharer may still read the source; always true of an imported copy, whose sharer is unknown."""
+    return shared.claimed or source.space.id in sources.readable.get(shared.by, ())
 
 
-def _is_behind(copy: Memory, known: _Known) -> bool:
-    """Tell whether a copy, or one that it came through, has not taken over what its own source says."""
+def _is_chain_stale(copy: Memory, sources: _Sources) -> bool:
+    """Tell whether a copy, or one between it and its root, has not taken over the revision of its own source."""
     seen: set[str] = set()
-    for _ in range(FURTHEST):
-        source = _followed(copy, known)
+    for _ in range(MAX_CHAIN_LENGTH):
+        source = _followed_source(copy, sources)
         if source is None or copy.id in seen:
             return False
         if is_stale(copy, source):
@@ -116,28 +119,29 @@ def _is_behind(copy: Memory, known: _Known) -> bool:
     return True
 
 
-def _followed(copy: Memory, known: _Known) -> Memory | None:
-    """Return the source that a copy should say the same as; None if it goes its own way, or there is none."""
+def _followed_source(copy: Memory, sources: _Sources) -> Memory | None:
+    """Return the source that a copy follows; None if it is detached, diverged or revoked, or the source is gone."""
     shared, link = copy.shared, copy.source
     if shared is None or link is None or shared.mode == DETACHED or has_diverged(copy):
         return None
-    source = known.memories.get(link.target)
-    if source is None or source.deleted is not None or not _may_read(shared, source, known):
+    source = sources.memories.get(link.target)
+    if source is None or source.deleted is not None or not _sharer_may_read(shared, source, sources):
         return None
     return source
 
 
-def _known(tx: Reading, spaces: SpaceScope, copies: Sequence[Memory]) -> _Known:
+def _load_sources(tx: Reading, spaces: SpaceScope, copies: Sequence[Memory]) -> _Sources:
+    """Read the sources of some copies breadth-first, one query per level."""
     sources: dict[str, Memory] = {}
     wanted = {copy.source.target for copy in copies if copy.source}
-    for _ in range(FURTHEST):
+    for _ in range(MAX_CHAIN_LENGTH):
         level = memories.get_headers(tx, spaces, sorted(wanted - sources.keys()))
         if not level:
             break
         sources |= level
         wanted = {memory.source.target for memory in level.values() if memory.source}
-    everybody = {one.shared.by for one in (*copies, *sources.values()) if one.shared}
-    places = permissions.with_ancestors(spaces, {one.space for one in sources.values()})
-    readable = {by: frozenset(permissions.readable(tx, Actor(by), places)) for by in everybody}
+    sharers = {memory.shared.by for memory in (*copies, *sources.values()) if memory.shared}
+    source_spaces = permissions.with_ancestors(spaces, {source.space for source in sources.values()})
+    readable = {sharer: frozenset(permissions.readable(tx, Actor(sharer), source_spaces)) for sharer in sharers}
     successors = supersession.newest(supersession.superseding(tx, spaces, sorted(sources)))
-    return _Known(sources, successors, readable)
+    return _Sources(sources, successors, readable)

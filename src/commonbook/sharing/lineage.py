@@ -1,4 +1,4 @@
-"""Lineage: where a memory came from, and what was copied from it, through every copy."""
+"""Lineage: the chain of sources from a memory back to its root, and the tree of copies made from it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from commonbook.tables import copies, memories, spaces
 from commonbook.text import validation
 from commonbook.write.context import no_memory
 
-DEEPEST: Final = 32
-MOST: Final = 10_000
-"""So many copies are shown."""
+MAX_DEPTH: Final = 32
+MAX_COPIES: Final = 10_000
+"""Maximum number of copies in the tree."""
 
 
-def lineage(engines: Engines, actor: Actor, memory_id: str, *, depth: int = DEEPEST) -> Lineage:
-    """Return the chain back to the root and the tree of copies, at most so deep each way."""
+def lineage(engines: Engines, actor: Actor, memory_id: str, *, depth: int = MAX_DEPTH) -> Lineage:
+    """Return the chain back to the root and the tree of copies, each at most `depth` steps."""
     memory_id = validation.validate_memory_id(memory_id)
-    if not 0 <= depth <= DEEPEST:
-        raise BadInput(f"depth {depth} is out of range", fix=f"ask for 0 to {DEEPEST} steps")
+    if not 0 <= depth <= MAX_DEPTH:
+        raise BadInput(f"depth {depth} is out of range", fix=f"ask for 0 to {MAX_DEPTH} steps")
     with engines.db.reading() as tx:
-        walk = _Walk(tx, actor)
-        memory = memories.find(tx, walk.allowed, memory_id)
+        walk = _LineageWalk(tx, actor)
+        memory = memories.find(tx, walk.readable, memory_id)
         if memory is None:
             raise no_memory(memory_id)
         own, *ancestors = walk.back(memory, depth)
@@ -46,49 +46,49 @@ def lineage(engines: Engines, actor: Actor, memory_id: str, *, depth: int = DEEP
 
 
 def all_copies(engines: Engines, actor: Actor, memory_id: str) -> tuple[CopyNode, ...]:
-    """Return every copy of a memory, and theirs, one after the other."""
-    found: list[CopyNode] = []
+    """Return every copy of a memory, direct or not, as a flat list in depth-first order."""
+    flat: list[CopyNode] = []
 
-    def collect(some: tuple[CopyNode, ...]) -> None:
-        for one in some:
-            found.append(one._replace(copies=()) if one.copies else one)
-            collect(one.copies)
+    def collect(nodes: tuple[CopyNode, ...]) -> None:
+        for node in nodes:
+            flat.append(node._replace(copies=()) if node.copies else node)
+            collect(node.copies)
 
     collect(lineage(engines, actor, memory_id).copies)
-    return tuple(found)
+    return tuple(flat)
 
 
-class _Walk:
-    """One look at a lineage: what was seen is not seen again, so that a circle has an end."""
+class _LineageWalk:
+    """One traversal of a lineage; visits each memory once, so that it terminates on a cycle."""
 
     def __init__(self, tx: Reading, actor: Actor) -> None:
         self._tx = tx
-        self._every: SpaceScope = spaces.get_all(tx)
-        self.allowed = permissions.readable(tx, actor, self._every)
+        self._all_spaces: SpaceScope = spaces.get_all(tx)
+        self.readable = permissions.readable(tx, actor, self._all_spaces)
         self.cut = False
-        self._left = MOST
+        self._copies_left = MAX_COPIES
 
     def back(self, memory: Memory, depth: int) -> list[Ancestor]:
         """Return a memory and its sources, the nearest first; a deleted one is a tombstone."""
         chain: dict[str, Memory | None] = {memory.id: memory}
         link = memory.source
         while link is not None and link.target not in chain and len(chain) <= depth:
-            source = memories.find(self._tx, self._every, link.target)
+            source = memories.find(self._tx, self._all_spaces, link.target)
             chain[link.target] = source
             link = source.source if source else None
         self.cut = self.cut or link is not None
-        stands = freshness.states_of(self._tx, self._every, [one for one in chain.values() if one])
-        found: list[Ancestor] = []
+        states = freshness.states_of(self._tx, self._all_spaces, [source for source in chain.values() if source])
+        ancestors: list[Ancestor] = []
         claimed = False
-        for id_, one in chain.items():
-            found.append(self._ancestor(id_, one, stands.get(id_), claimed=claimed))
-            claimed = claimed or (one is not None and one.shared is not None and one.shared.claimed)
-        return found
+        for id_, source in chain.items():
+            ancestors.append(self._ancestor(id_, source, states.get(id_), claimed=claimed))
+            claimed = claimed or (source is not None and source.shared is not None and source.shared.claimed)
+        return ancestors
 
     def _ancestor(
-        self, id_: str, source: Memory | None, stands: freshness.CopyState | None, *, claimed: bool
+        self, id_: str, source: Memory | None, state: freshness.CopyState | None, *, claimed: bool
     ) -> Ancestor:
-        if source is None or source.space.id not in self.allowed:
+        if source is None or source.space.id not in self.readable:
             deleted = source.deleted if source else None
             return Ancestor(id_, deleted=deleted, readable=False, claimed=claimed)
         return Ancestor(
@@ -98,48 +98,52 @@ class _Walk:
             deleted=source.deleted,
             claimed=claimed,
             refresh=source.shared.mode if source.shared else None,
-            freshness=stands.freshness if stands else None,
+            freshness=state.freshness if state else None,
         )
 
     def forward(self, memory: Memory, depth: int) -> tuple[CopyNode, ...]:
-        """Return the tree of copies below a memory, level by level."""
+        """Return the tree of copies below a memory, read breadth-first."""
         seen = {memory.id}
         levels: list[list[tuple[Memory, str]]] = []
         sources = [memory.id]
         while sources:
-            level = self._level(sources, seen)
+            level = self._next_level(sources, seen)
             if level and len(levels) == depth:
                 self.cut = True
                 break
             if level:
                 levels.append(level)
             sources = [copy.id for copy, _ in level]
-        return self._tree(memory.id, levels)
+        return self._build_tree(memory.id, levels)
 
-    def _level(self, sources: list[str], seen: set[str]) -> list[tuple[Memory, str]]:
-        found = copies.copies_of(self._tx, sources, limit=self._left + len(seen) + 1)
-        ids = {id_: source for id_, source in found.items() if id_ not in seen}
-        if len(ids) > self._left:
+    def _next_level(self, sources: list[str], seen: set[str]) -> list[tuple[Memory, str]]:
+        """Return the copies of some memories, each with the id of its source, as far as they were not seen before."""
+        source_by_id = copies.copies_of(self._tx, sources, limit=self._copies_left + len(seen) + 1)
+        unseen = {id_: source for id_, source in source_by_id.items() if id_ not in seen}
+        if len(unseen) > self._copies_left:
             self.cut = True
-        kept = dict(list(ids.items())[: self._left])
-        self._left -= len(kept)
-        seen.update(kept)
-        there = memories.get_headers(self._tx, self._every, list(kept))
-        return [(there[id_], source) for id_, source in kept.items() if id_ in there]
+        level = dict(list(unseen.items())[: self._copies_left])
+        self._copies_left -= len(level)
+        seen.update(level)
+        headers = memories.get_headers(self._tx, self._all_spaces, list(level))
+        return [(headers[id_], source) for id_, source in level.items() if id_ in headers]
 
-    def _tree(self, top: str, levels: list[list[tuple[Memory, str]]]) -> tuple[CopyNode, ...]:
-        stands = freshness.states_of(self._tx, self._every, [copy for level in levels for copy, _ in level])
-        below: dict[str, tuple[CopyNode, ...]] = {}
+    def _build_tree(self, root_id: str, levels: list[list[tuple[Memory, str]]]) -> tuple[CopyNode, ...]:
+        """Build the nodes bottom-up, the deepest level first."""
+        states = freshness.states_of(self._tx, self._all_spaces, [copy for level in levels for copy, _ in level])
+        children: dict[str, tuple[CopyNode, ...]] = {}
         for depth in range(len(levels), 0, -1):
-            made: dict[str, list[CopyNode]] = {}
+            nodes: dict[str, list[CopyNode]] = {}
             for copy, source in levels[depth - 1]:
-                one = self._copy(copy, source, depth, stands[copy.id].freshness)
-                made.setdefault(source, []).append(one._replace(copies=below[copy.id]) if copy.id in below else one)
-            below = {source: tuple(some) for source, some in made.items()}
-        return below.get(top, ())
+                node = self._node(copy, source, depth, states[copy.id].freshness)
+                nodes.setdefault(source, []).append(
+                    node._replace(copies=children[copy.id]) if copy.id in children else node
+                )
+            children = {source: tuple(siblings) for source, siblings in nodes.items()}
+        return children.get(root_id, ())
 
-    def _copy(self, copy: Memory, source: str, depth: int, stands: str) -> CopyNode:
-        if copy.space.id not in self.allowed:
+    def _node(self, copy: Memory, source: str, depth: int, state: str) -> CopyNode:
+        if copy.space.id not in self.readable:
             return CopyNode(copy.id, source, depth, readable=False)
         mode = copy.shared.mode if copy.shared else None
-        return CopyNode(copy.id, source, depth, copy.title, copy.space.name, mode, stands)
+        return CopyNode(copy.id, source, depth, copy.title, copy.space.name, mode, state)

@@ -1,4 +1,4 @@
-"""Copying a memory into another space, tied to its source: one copy for each root and space."""
+"""Copies a memory into another space, bound to its source: at most one copy for each root and space."""
 
 from __future__ import annotations
 
@@ -15,48 +15,50 @@ from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import first_version
 
 
-def make_copy(ctx: WriteContext, source: Memory, to: Space, refresh: str, **why: object) -> ShareReceipt:
-    """Copy a memory into a space, by whoever acts; or return what is there, unchanged. `why` goes into the log."""
+def make_copy(ctx: WriteContext, source: Memory, to: Space, refresh: str, **payload: object) -> ShareReceipt:
+    """Copy a memory into a space as the acting principal, or return the existing copy; `payload` goes into the log."""
     require_shareable(source)
-    there = existing_copy(ctx, source, to)
-    if there is not None:
-        return _sharing(there, source, new=False)
-    copy = _copy(ctx, source, to, refresh)
+    existing = existing_copy(ctx, source, to)
+    if existing is not None:
+        return _receipt(existing, source, new=False)
+    copy = _new_copy(ctx, source, to, refresh)
     if ctx.engines.folder.keeps_files:
-        # What cannot be done is found out before anything is.
+        # An unusable path is refused before anything is written.
         ctx.engines.folder.require_place(copy.path)
     if not copies.bind(ctx.tx, copy):
-        # Somebody else was quicker, on another machine: theirs is the copy.
-        there = existing_copy(ctx, source, to)
-        if there is not None:
-            return _sharing(there, source, new=False)
-        # And has just unshared it: from the beginning.
+        # A concurrent transaction, of another machine, bound its copy first: return that one.
+        existing = existing_copy(ctx, source, to)
+        if existing is not None:
+            return _receipt(existing, source, new=False)
+        # That copy was unshared again in between.
         raise RetryTransaction
     memories.add(ctx.tx, [copy])
     links.add(ctx.tx, to.id, copy.links)
-    ctx.log_memory(copy, "share", source.id, source_revision=source.revision, refresh=refresh, **why)
+    ctx.log_memory(copy, "share", source.id, source_revision=source.revision, refresh=refresh, **payload)
     ctx.enqueue_files([copy])
-    return _sharing(copy, source, new=True)
+    return _receipt(copy, source, new=True)
 
 
 def require_shareable(source: Memory) -> None:
-    """Refuse what is not shared."""
+    """Refuse a memory that cannot be shared: a notice."""
     if source.kind == "notice":
-        raise BadInput("a notice is not shared: it concerns one memory here", fix="share the memory that it names")
+        raise BadInput(
+            "a notice cannot be shared: it concerns one memory of its space", fix="share the memory that it names"
+        )
 
 
 def existing_copy(ctx: WriteContext, source: Memory, to: Space) -> Memory | None:
-    """Return what a space has of a memory's root: the root itself, or the copy of it."""
-    known = {to.id: to}
-    root = memories.find(ctx.tx, known, source.root)
+    """Return the live memory that stands for a root in a space: the root itself, or its copy."""
+    target = {to.id: to}
+    root = memories.find(ctx.tx, target, source.root)
     if root is not None and root.deleted is None:
         return root
     copy_id = copies.of_root(ctx.tx, source.root, to.id)
-    copy = memories.find(ctx.tx, known, copy_id) if copy_id else None
+    copy = memories.find(ctx.tx, target, copy_id) if copy_id else None
     return copy if copy is not None and copy.deleted is None else None
 
 
-def _copy(ctx: WriteContext, source: Memory, to: Space, refresh: str) -> Memory:
+def _new_copy(ctx: WriteContext, source: Memory, to: Space, refresh: str) -> Memory:
     copy_id = new_id()
     return source._replace(
         **first_version(ctx, memory_id=copy_id, space=to, title=source.title, how="share"),
@@ -68,7 +70,7 @@ def _copy(ctx: WriteContext, source: Memory, to: Space, refresh: str) -> Memory:
     )
 
 
-def _sharing(memory: Memory, source: Memory, *, new: bool) -> ShareReceipt:
+def _receipt(memory: Memory, source: Memory, *, new: bool) -> ShareReceipt:
     return ShareReceipt(
         id=memory.id,
         source=source.id,
@@ -80,14 +82,14 @@ def _sharing(memory: Memory, source: Memory, *, new: bool) -> ShareReceipt:
 
 
 def require_mode(refresh: str) -> str:
-    """Return one of the ways to refresh a copy."""
+    """Return a refresh mode, or refuse an unknown one."""
     if refresh not in MODES:
-        raise BadInput(f"{refresh!r} is no way to refresh a copy", fix=f"use one of {', '.join(MODES)}")
+        raise BadInput(f"{refresh!r} is not a refresh mode", fix=f"use one of {', '.join(MODES)}")
     return refresh
 
 
 def locked_memories(ctx: WriteContext, ids: Sequence[str]) -> list[Memory]:
     """Lock memories until the transaction ends, and return those that exist, in the order of the ids."""
     ctx.lock(ids)
-    found = memories.get_many(ctx.tx, ctx.spaces, ids)
-    return [found[id_] for id_ in ids if id_ in found]
+    by_id = memories.get_many(ctx.tx, ctx.spaces, ids)
+    return [by_id[id_] for id_ in ids if id_ in by_id]

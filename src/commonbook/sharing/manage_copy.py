@@ -1,4 +1,4 @@
-"""What can be done with a copy: refresh, detach, adopt, unshare."""
+"""Operations on a copy: refresh, detach, adopt, unshare."""
 
 from __future__ import annotations
 
@@ -18,11 +18,9 @@ from commonbook.text import validation
 from commonbook.write import revise
 from commonbook.write.context import WriteContext, no_memory
 
-# --- what becomes of a copy
-
 
 def unshare(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
-    """Remove a copy; copies that were made from it stay, and say that their source is deleted."""
+    """Delete a copy; copies made from it stay, with the freshness `source_deleted`."""
 
     def operation(ctx: WriteContext, copy: Memory) -> Memory:
         revise.delete(ctx, copy, how="unshare")
@@ -32,108 +30,110 @@ def unshare(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
 
 
 def refresh(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
-    """Let a copy take over what its source says now, in the name of the one who shared it."""
+    """Update a copy to the current text of its source, on behalf of its sharer."""
 
     def operation(ctx: WriteContext, copy: Memory) -> Memory:
-        _require_source(ctx, copy, unless=(DETACHED, REVOKED, SOURCE_DELETED, DIVERGED))
+        _require_source(ctx, copy, refused=(DETACHED, REVOKED, SOURCE_DELETED, DIVERGED))
         if copies.require(copy)[0].claimed:
             raise Conflict(
-                f"the copy {copy.id} came by import: nobody here saw it being shared",
-                fix="`adopt` ties it to its source in your name, `detach` ends the tie",
+                f"the copy {copy.id} was imported, and its sharer is unknown here",
+                fix="`adopt` binds it to its source in your name, `detach` separates the two",
             )
         sharing_refresh.refresh_chain(ctx, copy.id)
         return memories.find(ctx.tx, ctx.spaces, copy.id) or copy
 
-    return _with_copy(engines, actor, copy_id, operation, first=sharing_refresh.lock_chain)
+    return _with_copy(engines, actor, copy_id, operation, lock=sharing_refresh.lock_chain)
 
 
 def detach(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
-    """End the tie between a copy and its source; where it came from stays known."""
+    """Stop a copy from following its source; its lineage is kept."""
 
     def operation(ctx: WriteContext, copy: Memory) -> Memory:
         if copy.shared is None or copy.shared.mode == DETACHED:
             return copy
-        said = copy._replace(shared=copy.shared._replace(mode=DETACHED))
-        return revise.store_revision(ctx, copy, said, ["shared"], how="detach")
+        detached = copy._replace(shared=copy.shared._replace(mode=DETACHED))
+        return revise.store_revision(ctx, copy, detached, ["shared"], how="detach")
 
     return _with_copy(engines, actor, copy_id, operation)
 
 
 def adopt(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
-    """Let a copy that was edited here say what its source says again; what it said stays in its history.
+    """Overwrite a diverged copy with its source's text; the local text stays in the history.
 
-    One that came by import follows its source from then on, in the name of the one who adopts it.
+    An imported copy follows its source from then on, shared by the actor.
     """
 
     def operation(ctx: WriteContext, copy: Memory) -> Memory:
-        source = _require_source(ctx, copy, unless=(DETACHED, REVOKED, SOURCE_DELETED))
+        source = _require_source(ctx, copy, refused=(DETACHED, REVOKED, SOURCE_DELETED))
         claimed = copies.require(copy)[0].claimed
         if not claimed and not freshness.has_diverged(copy) and not freshness.is_stale(copy, source):
             return copy
         return propagate.overwrite_copy(ctx, copy, source)
 
-    return _with_copy(engines, actor, copy_id, operation, first=sharing_refresh.lock_chain)
+    return _with_copy(engines, actor, copy_id, operation, lock=sharing_refresh.lock_chain)
 
 
-def _nothing(_ctx: WriteContext, _copy_id: str) -> object:
-    """Hold nothing but the copy itself."""
+def _lock_only_copy(_ctx: WriteContext, _copy_id: str) -> object:
+    """Lock nothing beforehand: `require` locks the copy itself."""
 
 
 def _with_copy(
     engines: Engines,
     actor: Actor,
     copy_id: str,
-    operation: propagate.Change,
+    operation: propagate.CopyOperation,
     *,
-    first: Callable[[WriteContext, str], object] = _nothing,
+    lock: Callable[[WriteContext, str], object] = _lock_only_copy,
 ) -> Receipt:
+    """Run an operation on a copy, after hand edits of its file were applied."""
     copy_id = validation.validate_memory_id(copy_id)
 
-    def whole(ctx: WriteContext, *, looked: bool) -> Receipt:
-        first(ctx, copy_id)
+    def run(ctx: WriteContext, *, looked: bool) -> Receipt:
+        lock(ctx, copy_id)
         copy = hand_edits.with_file_changes(ctx, ctx.require(copy_id), looked=looked)
         copies.require(copy)
         return receipt_of(operation(ctx, copy), new=False)
 
-    return scan.write_with_scan(engines, actor, whole)
+    return scan.write_with_scan(engines, actor, run)
 
 
-def _require_source(ctx: WriteContext, copy: Memory, *, unless: Sequence[str]) -> Memory:
-    """Return the source of a copy, or raise why it cannot be taken over."""
+def _require_source(ctx: WriteContext, copy: Memory, *, refused: Sequence[str]) -> Memory:
+    """Return the source of a copy, or raise the error of its state if that is among the refused ones."""
     shared, link = copies.require(copy)
-    stands = freshness.states_of(ctx.tx, ctx.spaces, [copy])[copy.id].freshness
-    if stands in unless:
-        raise _WHY_NOT[stands](copy.id)
-    # Of what came by import nobody here knows who shared it: whoever lets it follow does, and has to have the right.
+    state = freshness.states_of(ctx.tx, ctx.spaces, [copy])[copy.id].freshness
+    if state in refused:
+        raise _ERRORS[state](copy.id)
+    # The sharer of an imported copy is unknown: the actor becomes the sharer, and needs the right to read the source.
     source = memories.find(ctx.tx, ctx.readable if shared.claimed else ctx.spaces, link.target)
     if source is None:
         raise no_memory(link.target)
     return source
 
 
-def _detached(copy_id: str) -> CommonbookError:
+def _detached_error(copy_id: str) -> CommonbookError:
     return Conflict(f"the copy {copy_id} was detached from its source", fix="share the source again for a new copy")
 
 
-def _revoked(copy_id: str) -> CommonbookError:
+def _revoked_error(copy_id: str) -> CommonbookError:
     return NotAllowed(
-        f"whoever shared the copy {copy_id} may no longer read its source", fix="ask for a grant, or detach the copy"
+        f"the principal that shared the copy {copy_id} may no longer read its source",
+        fix="ask for a grant, or detach the copy",
     )
 
 
-def _source_deleted(copy_id: str) -> CommonbookError:
+def _source_deleted_error(copy_id: str) -> CommonbookError:
     return NotFound(f"the source of the copy {copy_id} is deleted", fix="detach the copy, or unshare it")
 
 
-def _diverged(copy_id: str) -> CommonbookError:
+def _diverged_error(copy_id: str) -> CommonbookError:
     return Conflict(
         f"the copy {copy_id} was edited here", fix="`adopt` takes the source's text, `detach` keeps this one"
     )
 
 
-_WHY_NOT: Final = {
-    DETACHED: _detached,
-    REVOKED: _revoked,
-    SOURCE_DELETED: _source_deleted,
-    DIVERGED: _diverged,
+_ERRORS: Final = {
+    DETACHED: _detached_error,
+    REVOKED: _revoked_error,
+    SOURCE_DELETED: _source_deleted_error,
+    DIVERGED: _diverged_error,
 }

@@ -1,7 +1,7 @@
-"""Copies that follow their sources: at once with the change itself, as far as there are not too many, else by a job.
+"""Propagates a change of a source to its live copies: up to a limit in the same transaction, the rest by a job.
 
-A refresh happens in the name of the one who shared, whose right to read the source is looked at each time. It never
-writes over what was edited in the copy, and takes the text that is current when it runs.
+A refresh runs on behalf of the sharer, whose right to read the source is checked each time. It never overwrites a copy
+that was edited, and takes the source's text that is current when it runs.
 """
 
 from __future__ import annotations
@@ -20,66 +20,66 @@ from commonbook.write import revise
 from commonbook.write.context import WriteContext
 
 PROPAGATE_JOB: Final = "refresh"
-"""Goes on where a change had too many copies; its subject is the source."""
+"""Refreshes the copies that exceeded the limit of one transaction; its subject is the source."""
 
 REFRESH_JOB: Final = "renew"
-"""Lets one copy follow: a recall has served a lazy one stale, or a live one could not; its subject is the copy."""
+"""Refreshes one copy: a lazy one that was served stale, or a live one that failed; its subject is the copy."""
 
 MAX_PER_WRITE: Final = 100
-"""So many copies change in the transaction of their source."""
+"""Maximum number of copies that are refreshed in the transaction of their source."""
 
 _BATCH: Final = 200
-_LONGEST_LINK: Final = 64
+_MAX_LINK_BYTES: Final = 64
 
-Change: TypeAlias = Callable[[WriteContext, Memory], Memory]
-"""What is done to a copy, at a desk."""
+CopyOperation: TypeAlias = Callable[[WriteContext, Memory], Memory]
+"""An operation on a copy within a write."""
 
 
 def propagate_to_copies(ctx: WriteContext) -> list[Memory]:
-    """Let the live copies of everything that the story revised follow, and theirs; return those that did."""
-    done: list[Memory] = []
+    """Refresh the live copies of every memory revised in this transaction, and their copies; return those refreshed."""
+    refreshed: list[Memory] = []
     seen: set[tuple[str, int]] = set()
-    while level := _followed(ctx):
+    while level := _sources_with_copies(ctx):
         for revised in level:
-            # Each as it is by then, and as often as it changed: in a circle made by hand it may follow what follows it.
+            # Use the latest revision, and once per revision: in a cycle made by hand, a source may change again here.
             source = ctx.pending.take_latest(revised)
             if (source.id, source.revision) in seen:
                 continue
             seen.add((source.id, source.revision))
-            room = MAX_PER_WRITE - len(done)
+            room = MAX_PER_WRITE - len(refreshed)
             ids = copies.outdated_copies(ctx.tx, source.id, revision=source.revision, modes=(LIVE,), limit=room + 1)
-            done += _all_refreshed(ctx, ids[:room], source)
+            refreshed += _refresh_copies(ctx, ids[:room], source)
             if len(ids) > room:
                 jobs.enqueue(ctx.tx, space=source.space.id, kind=PROPAGATE_JOB, subject=source.id, due=ctx.tx.now)
-    return list({copy.id: copy for copy in done}.values())
+    return list({copy.id: copy for copy in refreshed}.values())
 
 
-def _followed(ctx: WriteContext) -> list[Memory]:
-    """Take the changed texts; return the memories that may have live copies, looked up once for all of them."""
+def _sources_with_copies(ctx: WriteContext) -> list[Memory]:
+    """Take the changed texts; return the memories that may have live copies, with one query for all of them."""
     level = ctx.pending.take_changed_texts()
     if len(level) < 2:
         return list(level.values())
-    found = copies.with_copies(ctx.tx, list(level), modes=(LIVE,))
-    return [memory for memory in level.values() if memory.id in found]
+    with_copies = copies.with_copies(ctx.tx, list(level), modes=(LIVE,))
+    return [memory for memory in level.values() if memory.id in with_copies]
 
 
-def _all_refreshed(ctx: WriteContext, ids: Sequence[str], source: Memory) -> list[Memory]:
-    """Let these copies say what their source says; return those that had to and could.
+def _refresh_copies(ctx: WriteContext, ids: Sequence[str], source: Memory) -> list[Memory]:
+    """Refresh these copies from their source; return those that changed.
 
-    One whose file has no room for it is no reason why the source cannot be edited: it stays stale, and the job that
-    tries again tells why.
+    A copy whose file has no room must not prevent the edit of its source. It stays stale, and the job that tries again
+    records the error.
     """
-    done: list[Memory | None] = []
+    refreshed: list[Memory | None] = []
     for copy in make_copy.locked_memories(ctx, ids):
         try:
-            done.append(refresh_copy(ctx, copy, source))
+            refreshed.append(refresh_copy(ctx, copy, source))
         except TooLarge:
             jobs.enqueue(ctx.tx, space=copy.space.id, kind=REFRESH_JOB, subject=copy.id, due=ctx.tx.now)
-    return [copy for copy in done if copy is not None]
+    return [copy for copy in refreshed if copy is not None]
 
 
 def refresh_copy(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | None:
-    """Let a copy say what its source says, if it may and does not yet; return it then.
+    """Refresh a copy from its source; return it, or None if it is current already or may not follow.
 
     Raises TooLarge, with nothing changed, if the copy's file has no room for it.
     """
@@ -92,7 +92,7 @@ def refresh_copy(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | No
         ctx.engines.folder.require_place(copy.path)
         copy = hand_edits.with_file_changes(ctx.acting_as(FILESYSTEM_ACTOR), copy, looked=False)
     except (FileInTheWay, hand_edits.FileGone):
-        # Its file is somebody's to mend, was moved, or is removed: when it is looked at, the copy follows again.
+        # The file is malformed, moved or removed: the copy is refreshed once a scan has resolved that.
         return None
     if not copies.is_bound(copy) or freshness.has_diverged(copy):
         return None
@@ -100,46 +100,46 @@ def refresh_copy(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | No
 
 
 def overwrite_copy(ctx: WriteContext, copy: Memory, source: Memory) -> Memory:
-    """Let a copy say what its source says, whatever it said: a revision of its own, by the one who shared it.
+    """Store the source's title and text as a new revision of a copy, by its sharer, even if the copy has diverged.
 
-    What was only claimed to be a copy is one from now on, shared by whoever lets it take over.
+    A claimed copy becomes an ordinary one, shared by the actor.
     """
     shared, link = copies.require(copy)
     if shared.claimed:
         shared = shared._replace(by=ctx.actor.principal, at=ctx.tx.now, claimed=False)
     changed = [name for name in ("title", "text") if getattr(copy, name) != getattr(source, name)]
-    said = copy._replace(
+    overwritten = copy._replace(
         title=source.title,
         text=source.text,
-        links=tuple(one._replace(revision=source.revision) if one == link else one for one in copy.links),
+        links=tuple(other._replace(revision=source.revision) if other == link else other for other in copy.links),
         shared=shared._replace(own=copy.revision + bool(changed)),
     )
-    _require_room(ctx, said)
-    return revise.store_revision(ctx.acting_as(Actor(shared.by)), copy, said, [*changed, "links"], how="refresh")
+    _require_room(ctx, overwritten)
+    return revise.store_revision(ctx.acting_as(Actor(shared.by)), copy, overwritten, [*changed, "links"], how="refresh")
 
 
-def _require_room(ctx: WriteContext, said: Memory) -> None:
-    """Raise TooLarge if what a copy is to say finds no room in its front matter, beside what people put there."""
-    by_hand = 4 * len(said.layout) + _LONGEST_LINK * len(said.links)
-    # Our own fields take less than half of what there is, so that most copies need not be written to know.
-    if ctx.engines.folder.keeps_files and by_hand > MAX_FRONT_BYTES // 2:
+def _require_room(ctx: WriteContext, copy: Memory) -> None:
+    """Raise TooLarge if the front matter of a copy's file has no room, beside the fields that people added."""
+    hand_written_bytes = 4 * len(copy.layout) + _MAX_LINK_BYTES * len(copy.links)
+    # Our own fields take less than half of the limit, so that most copies need not be rendered to find out.
+    if ctx.engines.folder.keeps_files and hand_written_bytes > MAX_FRONT_BYTES // 2:
         render_memory(
-            said._replace(revision=said.revision + 1, version=said.version + 1, updated=ctx.tx.now), ctx.engines
+            copy._replace(revision=copy.revision + 1, version=copy.version + 1, updated=ctx.tx.now), ctx.engines
         )
 
 
 class Step(NamedTuple):
-    """Some copies that a job has looked at: where it goes on, and whether any of them changed."""
+    """Progress of the job after a batch: the last copy's id, and whether any copy of the batch changed."""
 
     last: str
     changed: bool
 
 
 def propagate_some(ctx: WriteContext, *, source_id: str, after: str) -> Step | None:
-    """Refresh some copies of a source, in the order of their ids; return how far that went, or nothing at the end."""
+    """Refresh a batch of a source's copies, in the order of their ids; return the progress, or None at the end."""
     ctx.lock([source_id])
     source = memories.find(ctx.tx, ctx.spaces, source_id)
     if source is None or source.deleted is not None:
         return None
     ids = copies.outdated_copies(ctx.tx, source_id, revision=source.revision, modes=(LIVE,), after=after, limit=_BATCH)
-    return Step(ids[-1], bool(_all_refreshed(ctx, ids, source))) if ids else None
+    return Step(ids[-1], bool(_refresh_copies(ctx, ids, source))) if ids else None

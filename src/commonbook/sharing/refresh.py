@@ -1,4 +1,4 @@
-"""Refresh of lazy copies, at a read or by a job."""
+"""Refreshes one copy and the chain of sources behind it: on request, or for lazy copies by a job."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def refresh_lazy(engines: Engines, copy_id: str) -> None:
 
 
 def enqueue_refresh(engines: Engines, stale: Sequence[Memory]) -> None:
-    """Request a refresh job for each of these copies; nothing is written if all of them wait already."""
+    """Request a refresh job for each of these copies; nothing is written if all of them are queued already."""
     with engines.db.reading() as tx:
-        known = jobs.already_queued(tx, propagate.REFRESH_JOB, [copy.id for copy in stale])
-        stale = freshness.can_follow(tx, spaces.get_all(tx), [copy for copy in stale if copy.id not in known])
+        queued = jobs.already_queued(tx, propagate.REFRESH_JOB, [copy.id for copy in stale])
+        stale = freshness.can_follow(tx, spaces.get_all(tx), [copy for copy in stale if copy.id not in queued])
     # Always in the order of ids, so that two concurrent requests cannot deadlock.
     missing = sorted((copy.id, copy.space.id) for copy in stale)
 
@@ -38,7 +38,7 @@ def enqueue_refresh(engines: Engines, stale: Sequence[Memory]) -> None:
 
 
 def refresh_chain(ctx: WriteContext, copy_id: str) -> None:
-    """Refresh a copy and, before it, the copies between it and the memory that it stems from."""
+    """Refresh the copies along the chain from the furthest source to this copy, in that order."""
     for source_id, id_ in pairwise(lock_chain(ctx, copy_id)):
         source, copy = (memories.find(ctx.tx, ctx.spaces, memory_id) for memory_id in (source_id, id_))
         if source is not None and copy is not None:
@@ -48,10 +48,10 @@ def refresh_chain(ctx: WriteContext, copy_id: str) -> None:
 def lock_chain(ctx: WriteContext, copy_id: str) -> list[str]:
     """Lock a copy and the sources that its text comes from; return their ids, the furthest source first.
 
-    A change of that source locks in the same order.
+    Lock order: a change of that source locks its copies in the same order.
     """
     ids = [copy_id]
-    while len(ids) <= freshness.FURTHEST:
+    while len(ids) <= freshness.MAX_CHAIN_LENGTH:
         memory = memories.find(ctx.tx, ctx.spaces, ids[-1])
         link = memory.source if memory else None
         if memory is None or link is None or not copies.is_bound(memory) or link.target in ids:

@@ -1,4 +1,4 @@
-"""Rules by which a space takes in what another one writes: made, shown and removed by those who administer it."""
+"""Sharing rules: copy matching memories of one space into another; the admins of the target space manage them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from commonbook.write.context import WriteContext
 from commonbook.write.transaction import write
 
 MAX_RULES: Final = 100
-"""So many rules a space may have: every write elsewhere looks at those that take from there."""
+"""Maximum number of rules of a target space: every write is checked against the rules that read from its space."""
 
 
-class RuleChoice(NamedTuple):
-    """What a rule means, and what it does with it."""
+class RuleOptions(NamedTuple):
+    """The memories that a rule matches, whether they need approval, and the refresh mode of the copies."""
 
     kinds: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
@@ -34,9 +34,9 @@ class RuleChoice(NamedTuple):
 
 def parse_choice(
     kinds: Iterable[str], tags: Iterable[str], importance: float | None, refresh: str, *, approval: bool
-) -> RuleChoice:
-    """Return what a rule is to mean, or refuse it."""
-    return RuleChoice(
+) -> RuleOptions:
+    """Return validated options of a rule, or refuse them."""
+    return RuleOptions(
         kinds=tuple(dict.fromkeys(validation.validate_kind(kind) for kind in validation.validate_list(kinds, "kinds"))),
         tags=validation.validate_tags(tags),
         importance=validation.validate_importance(importance),
@@ -45,57 +45,68 @@ def parse_choice(
     )
 
 
-def add(engines: Engines, actor: Actor, space: str, from_space: str, what: RuleChoice) -> SharingRule:
-    """Let a space take in from now on what another one writes, in the name of whoever says so."""
+def add(engines: Engines, actor: Actor, space: str, from_space: str, options: RuleOptions) -> SharingRule:
+    """Add a rule by which a space copies memories written to another one from now on, on behalf of the actor."""
     space_paths.require_space_name(space)
     space_paths.require_space_name(from_space)
     if space == from_space:
-        raise BadInput("a space takes nothing in from itself", fix="name another space to take from")
+        raise BadInput("a rule cannot share a space with itself", fix="name another source space")
 
     def operation(ctx: WriteContext) -> SharingRule:
         source = context.readable_space(ctx, from_space)
-        place = context.administered_space(ctx, space)
-        if sharing_rules.count(ctx.tx, place.id) >= MAX_RULES:
+        target = context.administered_space(ctx, space)
+        if sharing_rules.count(ctx.tx, target.id) >= MAX_RULES:
             raise TooLarge(
-                f"the space {space!r} has {MAX_RULES} rules already", fix="remove some, or let one mean more"
+                f"the space {space!r} has {MAX_RULES} rules already", fix="remove some, or let one rule match more"
             )
-        rule = SharingRule(new_id(), place, source, actor.principal, *what[:3], what.approval, what.refresh, ctx.tx.now)
+        rule = SharingRule(
+            id=new_id(),
+            space=target,
+            source=source,
+            maker=actor.principal,
+            kinds=options.kinds,
+            tags=options.tags,
+            importance=options.importance,
+            approval=options.approval,
+            refresh=options.refresh,
+            created=ctx.tx.now,
+        )
         sharing_rules.add(ctx.tx, rule)
-        ctx.log(place, "rule.add", (), rule=rule.id, source=source.id, **what._asdict())
+        ctx.log(target, "rule.add", (), rule=rule.id, source=source.id, **options._asdict())
         return rule
 
     return write(engines, actor, operation)
 
 
 def list_rules(engines: Engines, actor: Actor, *, space: str | None) -> tuple[SharingRule, ...]:
-    """Return the rules of the spaces that the actor administers, and those that take from them.
+    """Return the rules into and out of the spaces that the actor administers.
 
-    The name of a space at the other end that it may not read is not told.
+    The name of a space at the other end is left out if the actor may not read it.
     """
     with engines.db.reading() as tx:
-        known = spaces.get_all(tx)
-        decided = permissions.administered(tx, actor, known)
+        all_spaces = spaces.get_all(tx)
+        administered = permissions.administered(tx, actor, all_spaces)
         if space is not None:
-            place = permissions.require_admin(tx, actor, known, space_paths.require_space_name(space))
-            decided = {place.id: place}
-        readable = permissions.readable(tx, actor, known)
+            target = permissions.require_admin(tx, actor, all_spaces, space_paths.require_space_name(space))
+            administered = {target.id: target}
+        readable = permissions.readable(tx, actor, all_spaces)
 
-        def shown(place: Space) -> Space:
-            return place if place.id in readable else Space("", "", place.created)
+        def redacted(end: Space) -> Space:
+            return end if end.id in readable else Space("", "", end.created)
 
         return tuple(
             rule._replace(
-                space=shown(rule.space),
-                source=shown(rule.source),
-                idle=apply_rules.reason_idle(rule, permissions.PermissionSnapshot(tx, Actor(rule.maker)), known),
+                space=redacted(rule.space),
+                source=redacted(rule.source),
+                idle=apply_rules.reason_idle(rule, permissions.PermissionSnapshot(tx, Actor(rule.maker)), all_spaces),
             )
-            for rule in sharing_rules.between(tx, known)
-            if rule.space.id in decided or rule.source.id in decided
+            for rule in sharing_rules.between(tx, all_spaces)
+            if rule.space.id in administered or rule.source.id in administered
         )
 
 
 def remove(engines: Engines, actor: Actor, rule_id: str) -> SharingRule:
-    """Remove a rule, and what waits because of it; what it took in stays."""
+    """Remove a rule and withdraw its open requests; copies that it made stay."""
     rule_id = validation.validate_memory_id(rule_id)
 
     def operation(ctx: WriteContext) -> SharingRule:

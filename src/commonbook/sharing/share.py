@@ -1,4 +1,4 @@
-"""Sharing: copies of memories in other spaces, tied to their sources, and what can be done with them."""
+"""Shares memories: into another space, several at once, or with one principal."""
 
 from __future__ import annotations
 
@@ -21,11 +21,9 @@ from commonbook.write.transaction import write
 
 MAX_SHARED_AT_ONCE: Final = 100
 
-# --- sharing
-
 
 def share(engines: Engines, actor: Actor, memory_id: str, to: str, *, refresh: str = LIVE) -> ShareReceipt:
-    """Copy a memory into a space, tied to its source; if the space has it already, return what is there, unchanged."""
+    """Copy a memory into a space, bound to its source; if the space has its root already, return that unchanged."""
     memory_id = validation.validate_memory_id(memory_id)
     make_copy.require_mode(refresh)
     space_paths.require_space_name(to)
@@ -42,15 +40,15 @@ def share(engines: Engines, actor: Actor, memory_id: str, to: str, *, refresh: s
 def share_many(
     engines: Engines, actor: Actor, ids: Sequence[str], to: str, *, refresh: str = LIVE
 ) -> tuple[ShareReceipt, ...]:
-    """Share several memories into a space, each for itself; what became of each is told."""
+    """Share several memories into a space, each in a transaction of its own; return one receipt or error for each."""
     if len(ids) > MAX_SHARED_AT_ONCE:
         raise TooLarge(f"{len(ids)} memories are too many at once", fix=f"share at most {MAX_SHARED_AT_ONCE} at a time")
     make_copy.require_mode(refresh)
     space_paths.require_space_name(to)
-    return tuple(_one_of_many(engines, actor, memory_id, to, refresh) for memory_id in ids)
+    return tuple(_share_or_error(engines, actor, memory_id, to, refresh) for memory_id in ids)
 
 
-def _one_of_many(engines: Engines, actor: Actor, memory_id: str, to: str, refresh: str) -> ShareReceipt:
+def _share_or_error(engines: Engines, actor: Actor, memory_id: str, to: str, refresh: str) -> ShareReceipt:
     try:
         return share(engines, actor, memory_id, to, refresh=refresh)
     except CommonbookError as error:
@@ -64,28 +62,28 @@ def share_with(engines: Engines, actor: Actor, memory_id: str, principal: str, *
     principal = authentication.principal_name(principal)
     if principal == actor.principal:
         raise BadInput(
-            "a memory is shared with somebody else", fix="name another principal, or `share` it into a space"
+            "a memory cannot be shared with oneself", fix="name another principal, or `share` it into a space"
         )
 
     def operation(ctx: WriteContext) -> ShareReceipt:
         source = ctx.require_readable(memory_id)
         rate_limits.count(ctx.tx, ctx.actor, rate_limit_rows.SHARE)
-        return make_copy.make_copy(ctx, source, _between(ctx, principal), refresh)
+        return make_copy.make_copy(ctx, source, _space_between(ctx, principal), refresh)
 
     return write(engines, actor, operation)
 
 
-def _between(ctx: WriteContext, principal: str) -> Space:
-    """Return the space of the actor and a principal, made and granted to just these two if it is not there."""
+def _space_between(ctx: WriteContext, principal: str) -> Space:
+    """Return the space that only the actor and a principal can read; create it, with grants for both, if needed."""
     both = sorted({ctx.actor.principal, principal})
     name = f"{space_paths.SHARED_BETWEEN}/{blake2b(' '.join(both).encode(), digest_size=8).hexdigest()}"
-    there = any(space.name == name for space in ctx.spaces.values())
+    exists = any(space.name == name for space in ctx.spaces.values())
     space = ctx.system_space(name)
-    if not there:
-        for one in both:
-            if one != LOCAL_OWNER:
-                grants.put(ctx.tx, Grant(one, space, WRITER, ctx.actor.principal, ctx.tx.now))
-                ctx.log(space, "grant", (), principal=one, role=WRITER, expires=None)
+    if not exists:
+        for member in both:
+            if member != LOCAL_OWNER:
+                grants.put(ctx.tx, Grant(member, space, WRITER, ctx.actor.principal, ctx.tx.now))
+                ctx.log(space, "grant", (), principal=member, role=WRITER, expires=None)
     if space.id not in ctx.writable:
         raise permissions.refusal(ctx.actor, name)
     return space
