@@ -1,4 +1,4 @@
-"""Corners of reasoning and doubt: who is told, who is spared, and what files, moves and rebuilds do to it."""
+"""Edge cases of invalidation and notices: files, moves, rebuilds, migration and links made by hand."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from tests.support.postgres_server import TEMPLATE
 SUPERSEDED = ("green", "red")
 
 
-def doubted(book: Book, space: str = "a") -> tuple[str, str, str]:
-    """Let a reflection rest on something that was superseded; return what was, by what, and the reflection."""
+def suspect_reflection(book: Book, space: str = "a") -> tuple[str, str, str]:
+    """Create a reflection on a superseded memory; return the old memory, its successor, and the reflection."""
     old, new = (book.remember(text, space="grounds").id for text in SUPERSEDED)
     reflection = book.reflect("doors are green", [old], space=space).id
     book.supersede(old, new, reason="it was painted")
     return old, new, reflection
 
 
-def told(book: Book) -> list[tuple[str, str, str, str]]:
-    """Return what waits in the inbox: the notice, the memory in doubt, what was invalidated, and its space."""
+def inbox_rows(book: Book) -> list[tuple[str, str, str, str]]:
+    """Return the inbox: the notice, the dependent, the invalidated memory, and the dependent's space."""
     return sorted((one.id, one.dependent.id, one.invalidated.id, one.space) for one in book.inbox(limit=1000).items)
 
 
@@ -36,17 +36,17 @@ def file_of(book: Book, memory_id: str) -> Path:
     return Path(book.home) / book.get(memory_id).path
 
 
-# --- who is told, and who is spared
+# --- which memories get notices
 
 
 def test_whatever_supersedes_its_own_ground_is_not_in_doubt_for_it(book):
     old = book.remember("the door is green", space="a").id
     new = book.remember("the door is red", space="a", links=[("derived_from", old)], replaces=old).id
-    assert (book.get(new).marks, told(book)) == ((), [])
+    assert (book.get(new).marks, inbox_rows(book)) == ((), [])
 
 
 def test_a_copy_with_a_ground_of_its_own_can_be_decided_about_for_itself(book):
-    old, _, reflection = doubted(book)
+    old, _, reflection = suspect_reflection(book)
     copy = book.share(reflection, "b").id
     book.link(copy, "derived_from", old)
     book.triage(reflection, "keep")
@@ -54,18 +54,18 @@ def test_a_copy_with_a_ground_of_its_own_can_be_decided_about_for_itself(book):
     assert notice.dependent.id == copy
     assert "suspect" in book.get(copy).marks
     book.triage(notice.id, "dismiss")
-    assert (book.get(copy).marks, told(book)) == ((), [])
+    assert (book.get(copy).marks, inbox_rows(book)) == ((), [])
 
 
 def test_a_supersession_that_was_taken_back_takes_its_reason_along(book):
-    old, new, _ = doubted(book)
+    old, new, _ = suspect_reflection(book)
     book.unlink(new, "supersedes", old)
     book.link(new, "supersedes", old)
     assert [one.reason for one in book.inbox().items] == [""]
 
 
 def test_a_notice_is_linked_to_nothing_but_the_memory_that_it_is_about(book):
-    old, _, reflection = doubted(book)
+    old, _, reflection = suspect_reflection(book)
     (notice,) = (one.id for one in book.inbox().items)
     for refused in (
         lambda: book.link(old, "reflects_on", notice),
@@ -82,7 +82,7 @@ def test_a_notice_is_linked_to_nothing_but_the_memory_that_it_is_about(book):
 
 
 def test_triage_by_superseding_is_logged_as_what_it_was(book):
-    old, new, reflection = doubted(book)
+    old, new, reflection = suspect_reflection(book)
     book.link(new, "related_to", reflection)
     book.link(reflection, "derived_from", new)
     (notice,) = (one.id for one in book.inbox().items)
@@ -90,7 +90,7 @@ def test_triage_by_superseding_is_logged_as_what_it_was(book):
     entries = [one.action for one in book.log(space="a/_invalidations", limit=100) if notice in one.subjects]
     assert entries == ["notify", "triage"]
     assert book.get(reflection).superseded_by == new
-    assert (told(book), old) == ([], old)
+    assert (inbox_rows(book), old) == ([], old)
 
 
 def test_dependents_come_the_nearest_first_also_if_one_is_a_copy_with_grounds_of_its_own(book):
@@ -107,60 +107,60 @@ def test_dependents_come_the_nearest_first_also_if_one_is_a_copy_with_grounds_of
 
 
 def test_a_space_is_renamed_with_its_notices(book):
-    old, _, reflection = doubted(book, "team/doors")
-    ((notice, *_),) = told(book)
+    old, _, reflection = suspect_reflection(book, "team/doors")
+    ((notice, *_),) = inbox_rows(book)
     book.rename_space("team/doors", "house")
-    assert told(book) == [(notice, reflection, old, "house")]
+    assert inbox_rows(book) == [(notice, reflection, old, "house")]
     assert book.get(notice).space.name == "house/_invalidations"
     book.reinstate(old)
-    assert told(book) == []
+    assert inbox_rows(book) == []
 
 
 def test_the_deepest_space_has_notices_and_is_renamed_with_them(book):
     deepest = "a/b/c/d/e/f/g"
-    _, _, reflection = doubted(book, deepest)
+    _, _, reflection = suspect_reflection(book, deepest)
     book.rename_space(deepest, "a/b/c/d/e/f/h")
-    assert [one[1:2] for one in told(book)] == [(reflection,)]
+    assert [one[1:2] for one in inbox_rows(book)] == [(reflection,)]
 
 
 def test_a_folder_that_is_renamed_by_hand_takes_its_notices_along(book, home):
-    old, _, reflection = doubted(book, "team")
-    ((notice, *_),) = told(book)
+    old, _, reflection = suspect_reflection(book, "team")
+    ((notice, *_),) = inbox_rows(book)
     (home / "team").rename(home / "house")
     book.sync()
-    assert told(book) == [(notice, reflection, old, "house")]
+    assert inbox_rows(book) == [(notice, reflection, old, "house")]
     assert file_of(book, notice).exists()
     assert [path.relative_to(home).parts[:2] for path in home.rglob("invalidation--*")] == [("house", "_invalidations")]
 
 
-# --- what people do to the files of notices
+# --- hand edits of the files of notices
 
 
 def test_a_notice_whose_file_is_moved_goes_back_to_the_memory_that_it_is_about(book, home):
-    doubted(book)
-    before = told(book)
+    suspect_reflection(book)
+    before = inbox_rows(book)
     moved = home / "elsewhere.md"
     file_of(book, before[0][0]).rename(moved)
     book.sync()
     book.sync()
-    assert told(book) == before
+    assert inbox_rows(book) == before
     assert (moved.exists(), file_of(book, before[0][0]).exists()) == (False, True)
 
 
 @pytest.mark.parametrize("edit", [("kind: notice", "kind: note"), ("  - related_to", "  - contradicts")])
 def test_a_notice_stays_what_it_is_whatever_is_typed_into_its_file(book, home, edit):
-    old, *_ = doubted(book)
-    ((notice, *_),) = before = told(book)
+    old, *_ = suspect_reflection(book)
+    ((notice, *_),) = before = inbox_rows(book)
     change(file_of(book, notice), *edit)
     book.sync()
-    assert told(book) == before
+    assert inbox_rows(book) == before
     assert edit[0] in file_of(book, notice).read_text()
     book.reinstate(old)
-    assert told(book) == []
+    assert inbox_rows(book) == []
 
 
 def test_a_file_that_brings_back_a_settled_notice_settles_nothing_anew(book, home):
-    old, _, reflection = doubted(book)
+    old, _, reflection = suspect_reflection(book)
     (kept,) = (one.id for one in book.inbox().items)
     path = file_of(book, kept)
     data = path.read_bytes()
@@ -169,22 +169,24 @@ def test_a_file_that_brings_back_a_settled_notice_settles_nothing_anew(book, hom
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
         book.sync()
-        assert (told(book), book.get(reflection).marks, path.exists()) == ([], (), False)
+        assert (inbox_rows(book), book.get(reflection).marks, path.exists()) == ([], (), False)
         book.reinstate(old) if book.get(old).superseded_by else None
 
 
 def test_a_note_with_the_fields_of_a_notice_is_a_note(book, home):
-    old, new, reflection = doubted(book)
+    old, new, reflection = suspect_reflection(book)
     note = book.remember("mine", space="a").id
     book.close()
-    said = f"dependent_id: {reflection}\ninvalidated_id: {old}\ninvalidating_id: {new}\ntimestamp: 2026-01-01T00:00:00Z"
+    fields = (
+        f"dependent_id: {reflection}\ninvalidated_id: {old}\ninvalidating_id: {new}\ntimestamp: 2026-01-01T00:00:00Z"
+    )
     path = next((home / "a").rglob("mine--*"))
-    change(path, "kind: note\n", f"kind: note\n{said}\n")
+    change(path, "kind: note\n", f"kind: note\n{fields}\n")
     (home / ".commonbook" / "state.db").unlink()
     with commonbook.open(home) as again:
         again.sync()
         assert (again.get(note).kind, again.get(note).notice) == ("note", None)
-        assert [one[1] for one in told(again)] == [reflection]
+        assert [one[1] for one in inbox_rows(again)] == [reflection]
 
 
 def decide_until_there_is_no_room(book: Book, old: str, reflection: str, note: str) -> None:
@@ -199,28 +201,28 @@ def decide_until_there_is_no_room(book: Book, old: str, reflection: str, note: s
 
 @pytest.mark.slow
 def test_a_memory_with_no_room_for_a_decision_stays_in_doubt_and_stops_no_look_at_the_files(book, home):
-    old, _, reflection = doubted(book)
+    old, _, reflection = suspect_reflection(book)
     for note in ("so it is " * 100, ""):
         decide_until_there_is_no_room(book, old, reflection, note)
-    waiting = told(book)
+    waiting = inbox_rows(book)
     file_of(book, waiting[0][0]).unlink()
     book.sync()
-    assert told(book) == waiting
+    assert inbox_rows(book) == waiting
     assert file_of(book, waiting[0][0]).exists()
 
 
-# --- what can be thrown away, and carried elsewhere
+# --- rebuild, export and migration
 
 
 def some_of_everything(book: Book) -> None:
-    """Have a notice that is open, one that was withdrawn, one decided and one dismissed."""
-    old, _, reflection = doubted(book)
+    """Create an open notice, a withdrawn one, a decided one and a dismissed one."""
+    old, _, reflection = suspect_reflection(book)
     book.share(reflection, "c")
     book.remember("and so are gates", space="b", links=[("derived_from", reflection)])
     kept, dismissed = (book.reflect(text, [old], space="b").id for text in ("kept", "dismissed"))
     book.triage(kept, "keep", note="it holds")
     book.delete(*(one.id for one in book.inbox().items if one.dependent.id == dismissed))
-    ground, *_ = doubted(book, "b")
+    ground, *_ = suspect_reflection(book, "b")
     book.reinstate(ground)
 
 
@@ -228,7 +230,7 @@ def seen(book: Book) -> list[tuple[object, ...]]:
     marked = [
         (one.id, one.marks, one.superseded_by, one.invalidations) for one in book.list(Filter(), limit=1000).items
     ]
-    return [*sorted(marked), *told(book)]
+    return [*sorted(marked), *inbox_rows(book)]
 
 
 def test_a_home_whose_database_is_lost_has_the_same_doubts(book, home):
@@ -266,7 +268,7 @@ def test_doubts_move_to_a_server_and_back(book, home, postgres, tmp_path):
         assert seen(moved) == before
         old = next(one.invalidated.id for one in moved.inbox().items)
         moved.reinstate(old)
-        assert [one for one in told(moved) if one[2] == old] == []
+        assert [one for one in inbox_rows(moved) if one[2] == old] == []
         before = seen(moved)
     migrate_book(server, str(tmp_path / "back"))
     with commonbook.open(tmp_path / "back") as back:
@@ -275,7 +277,7 @@ def test_doubts_move_to_a_server_and_back(book, home, postgres, tmp_path):
     postgres.drop_database("doubts")
 
 
-# --- what is made by hand
+# --- links made by hand
 
 
 def test_circles_and_links_to_nothing_made_by_hand_are_told_once_and_end(book, home):
@@ -292,7 +294,7 @@ def test_circles_and_links_to_nothing_made_by_hand_are_told_once_and_end(book, h
     assert {one.id: one.depth for one in book.dependents(second)} == {third: 1, first: 2}
     assert book.get(second).marks == ("superseded",)
     book.supersede(first, new)
-    # Through the circle, each rests on each.
+    # In the cycle, each memory depends on each other.
     assert {(one.dependent.id, one.invalidated.id) for one in book.inbox().items} == {
         (third, second),
         (first, second),
@@ -301,7 +303,7 @@ def test_circles_and_links_to_nothing_made_by_hand_are_told_once_and_end(book, h
     }
     book.reinstate(first)
     book.reinstate(second)
-    assert told(book) == []
+    assert inbox_rows(book) == []
 
 
 def test_a_long_chain_is_told_to_its_end_and_taken_back(book):
@@ -315,10 +317,10 @@ def test_a_long_chain_is_told_to_its_end_and_taken_back(book):
     assert waiting[ids[-1]].path == tuple(ids)
     assert len(book.get(waiting[ids[-1]].id).text) < 2_000
     book.reinstate(ids[0])
-    assert told(book) == []
+    assert inbox_rows(book) == []
 
 
-# --- keys and rights
+# --- keys and permissions
 
 
 def test_a_key_for_one_space_sees_and_decides_only_there(book):

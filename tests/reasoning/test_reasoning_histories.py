@@ -34,7 +34,7 @@ NAMES = ("alice", "bob")
 pytestmark = pytest.mark.timeout(300 + HISTORIES * STEPS)
 
 AT = st.integers(0, 30)
-"""Points at something: what there is decides at what."""
+"""An index into whatever list a rule chooses from, modulo its length."""
 
 WHO = st.sampled_from(["owner", "owner", "owner", "owner", *NAMES])
 WHERE = st.sampled_from(SPACES)
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 class Histories(RuleBasedStateMachine):
-    """A part of a book where nobody else is, its model, and everything that can be done to it."""
+    """A subtree of a book with spaces and principals of its own, its model, and all operations."""
 
     book: Book
     number = 0
@@ -60,21 +60,21 @@ class Histories(RuleBasedStateMachine):
         self.people = {"owner": OWNER, **{name: f"user:{name}{self.number}" for name in NAMES}}
         self.hands = {who: self.book if who == OWNER else self.book.acting_as(who) for who in self.people.values()}
         self.model = Model()
-        self.said = self.checked = 0
+        self.text_count = self.checked = 0
         self.files: dict[str, tuple[Path, bytes]] = {}
-        self.rewound_at: list[tuple[Known, Known]] = []
+        self.reinstated: list[tuple[Known, Known]] = []
         self.book.create_space(self.top)
         self.book.set_depth(self.top, CAP)
         for space in SPACES:
             self.book.create_space(self._space(space))
 
-    # --- what the rules are told with
+    # --- choosing arguments
 
     def _space(self, where: str) -> str:
         return f"{self.top}/{where}"
 
     def _some(self, at: int, likely: Sequence[T], every: Sequence[T]) -> T:
-        """Point at one of those for which it makes a difference, mostly."""
+        """Choose mostly from the likely ones, for which the operation makes a difference."""
         some = likely if likely and at % 8 != 7 else every
         return some[at % len(some)]
 
@@ -86,14 +86,14 @@ class Histories(RuleBasedStateMachine):
         return self._some(at, live, self._memories())
 
     def _ground(self, at: int) -> Known:
-        """Point at something to rest on: mostly a copy, or what rests on something itself."""
-        likely = [one for one in self._memories() if not one.deleted and (one.tied or one.grounds())]
+        """Choose a source: mostly a copy, or a memory that has sources itself."""
+        likely = [one for one in self._memories() if not one.deleted and (one.bound or one.direct_sources())]
         return self._memory(at // 2) if at % 2 else self._some(at // 2, likely, self._memories())
 
     def _text(self, at: int) -> str:
-        self.said += 1
-        # Now and then what was said before: a refresh then changes nothing.
-        return f"text {self.said if at % 4 else max(1, self.said - 3)}"
+        self.text_count += 1
+        # Now and then the same text as before: a refresh then changes nothing.
+        return f"text {self.text_count if at % 4 else max(1, self.text_count - 3)}"
 
     def _refusal(self, who: str, memory: Known) -> type[CommonbookError] | None:
         if not self.model.sees(who, memory):
@@ -101,7 +101,7 @@ class Histories(RuleBasedStateMachine):
         return None if self.model.may(who, memory.space, "writer") else NotAllowed
 
     def _do(self, refused: type[CommonbookError] | None, act: Callable[[], T]) -> T | None:
-        """Do it, or see it refused as the model says."""
+        """Run an operation, and expect the refusal that the model predicts."""
         if refused is None:
             return act()
         with pytest.raises(refused):
@@ -109,7 +109,7 @@ class Histories(RuleBasedStateMachine):
         return None
 
     def _refused_links(self, who: str, id_: str, wanted: Sequence[tuple[str, Known]]) -> type[CommonbookError] | None:
-        """Say why a memory may not have some more links."""
+        """Return the error with which new links of a memory are refused, if so."""
         for relation, target in wanted:
             if not self.model.sees(who, target):
                 return NotFound
@@ -118,10 +118,10 @@ class Histories(RuleBasedStateMachine):
         memory = self.model.known[id_]
         before = dict(memory.links)
         try:
-            if any(name in REASONING and self.model.rests_on(to.id, id_) for name, to in wanted):
+            if any(name in REASONING and self.model.depends_on(to.id, id_) for name, to in wanted):
                 return Conflict
             memory.links.update({(relation, target.id): target.revision for relation, target in wanted})
-            if any(name == "reflects_on" for name, _ in wanted) and self.model.deep(id_) > CAP:
+            if any(name == "reflects_on" for name, _ in wanted) and self.model.reflection_depth(id_) > CAP:
                 return Conflict
         finally:
             memory.links = before
@@ -133,7 +133,7 @@ class Histories(RuleBasedStateMachine):
 
     @initialize(roles=st.lists(st.tuples(st.sampled_from(NAMES), WHERE, ROLE), min_size=2, max_size=4), mode=MODE)
     def begin(self, roles: list[tuple[str, str, str]], mode: str) -> None:
-        """Have somebody who may do something, and a little of everything: what follows is then seldom in vain."""
+        """Grant roles and create some of everything, so that few of the following operations are refused."""
         for name, where, role in roles:
             self._grant(self.people[name], self._space(where), role)
         for where in SPACES[:2]:
@@ -219,26 +219,26 @@ class Histories(RuleBasedStateMachine):
 
     @rule(who=WHO, at=AT, by=AT)
     def supersede(self, who: str, at: int, by: int) -> None:
-        old, new, actor = self._stood_on(at), self._memory(by), self.people[who]
-        if self.rewound_at and at % 4 == 3:
-            old, new = self.rewound_at[at % len(self.rewound_at)]
+        old, new, actor = self._ancestor(at), self._memory(by), self.people[who]
+        if self.reinstated and at % 4 == 3:
+            old, new = self.reinstated[at % len(self.reinstated)]
         refused = self._refusal(actor, old) or self._refused_supersession(actor, old, new)
         before = self._notices()
-        told = self._do(refused, lambda: self.hands[actor].supersede(old.id, new.id, reason="because"))
-        if told is not None:
-            assert told.new == (("supersedes", old.id) not in new.links)
+        report = self._do(refused, lambda: self.hands[actor].supersede(old.id, new.id, reason="because"))
+        if report is not None:
+            assert report.new == (("supersedes", old.id) not in new.links)
             new.links.setdefault(("supersedes", old.id), old.revision)
             fresh = [one for one in self._notices() - before if self.model.sees(actor, self.model.known[one[0]])]
-            assert told.notified == len(fresh)
+            assert report.notified == len(fresh)
 
-    def _stood_on(self, at: int) -> Known:
-        """Point at something that others rest on, mostly."""
-        stood_on = {ground for id_ in self.model.known for ground in self.model.depths(id_, own=False)}
-        live = [one for one in self._memories() if one.id in stood_on and not one.deleted]
+    def _ancestor(self, at: int) -> Known:
+        """Choose mostly a memory that others depend on."""
+        ancestors = {ancestor for id_ in self.model.known for ancestor in self.model.depths(id_, own=False)}
+        live = [one for one in self._memories() if one.id in ancestors and not one.deleted]
         return self._some(at, live, self._memories())
 
     def _notices(self) -> set[tuple[str, str, str]]:
-        return {(id_, *key) for id_ in self.model.known for key in self.model.waiting(id_)}
+        return {(id_, *key) for id_ in self.model.known for key in self.model.open_invalidations(id_)}
 
     @rule(who=WHO, at=AT, one=st.booleans())
     def reinstate(self, who: str, at: int, one: bool) -> None:
@@ -250,17 +250,17 @@ class Histories(RuleBasedStateMachine):
         if self._do(refused, lambda: self.hands[actor].reinstate(old.id, by=by)):
             for id_ in [by] if by else ended:
                 del self.model.known[id_].links["supersedes", old.id]
-                self.rewound_at.append((old, self.model.known[id_]))
+                self.reinstated.append((old, self.model.known[id_]))
 
     @rule(who=WHO, at=AT)
     def delete(self, who: str, at: int) -> None:
-        memory, by = self._stood_on(at), self.people[who]
+        memory, by = self._ancestor(at), self.people[who]
         self._keep_file(memory)
         if self._do(self._refusal(by, memory), lambda: self.hands[by].delete(memory.id)):
             memory.deleted = True
 
     def _keep_file(self, memory: Known) -> None:
-        """Keep a file that may be deleted, for whoever brings it back; on a server there is none."""
+        """Keep the content of a file that may be deleted, to restore it later; a server has no files."""
         if os.path.isdir(self.book.home) and not memory.deleted:
             path = Path(self.book.home) / next(one.path for one in self._listed(OWNER) if one.id == memory.id)
             self.files[memory.id] = (path, path.read_bytes())
@@ -277,15 +277,15 @@ class Histories(RuleBasedStateMachine):
             self.model.restore(memory)
 
     def move(self, who: str, at: int, where: str) -> None:
-        told = [one for one in self._memories() if self.model.waiting(one.id)]
-        memory, by, space = self._some(at, told, self._memories()), self.people[who], self._space(where)
+        suspect = [one for one in self._memories() if self.model.open_invalidations(one.id)]
+        memory, by, space = self._some(at, suspect, self._memories()), self.people[who], self._space(where)
         refused = self._refusal(by, memory) or (None if self.model.may(by, space, "writer") else NotAllowed)
         if self._do(refused, lambda: self.hands[by].move(memory.id, space)):
             self.model.move(memory, space)
 
     @rule(who=WHO, at=AT, where=WHERE, verb=st.sampled_from(TENDING))
     def tend(self, who: str, at: int, where: str, verb: str) -> None:
-        """Do one of what is done less often."""
+        """Run one of the less frequent operations."""
         if verb == "move":
             self.move(who, at, where)
         else:
@@ -295,7 +295,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(who=WHO, at=AT, by=AT, how=st.sampled_from(["memory", "notice", "delete"]), verdict=st.sampled_from(VERDICTS))
     def decide(self, who: str, at: int, by: int, how: str, verdict: str) -> None:
-        """Decide about all doubts of a memory, or about one notice, or take the notice away."""
+        """Decide about all invalidations of a memory, or about one notice, or delete the notice."""
         if how == "memory" or not self._notices():
             self.triage_a_memory(who, at, by, verdict)
         elif how == "notice":
@@ -313,9 +313,9 @@ class Histories(RuleBasedStateMachine):
 
     def triage_a_notice(self, who: str, at: int, by: int, verdict: str) -> None:
         dependent, invalidated, invalidating = self._notice(at)
-        told = notice_id(dependent, Invalidation(invalidated, invalidating))
+        id_ = notice_id(dependent, Invalidation(invalidated, invalidating))
         memory, successor = self.model.known[dependent], self._memory(by)
-        self._triage(self.people[who], memory, told, verdict, successor, {(invalidated, invalidating)})
+        self._triage(self.people[who], memory, id_, verdict, successor, {(invalidated, invalidating)})
 
     def _notice(self, at: int) -> tuple[str, str, str]:
         every = sorted(self._notices(), key=lambda one: (list(self.model.known).index(one[0]), *one))
@@ -331,10 +331,10 @@ class Histories(RuleBasedStateMachine):
         by = successor.id if verdict == "supersede" else None
         if refused is None and by:
             refused = self._refused_supersession(who, memory, successor)
-        told = self._do(refused, lambda: self.hands[who].triage(id_, verdict, note="so it is", by=by))
-        if told is None:
+        report = self._do(refused, lambda: self.hands[who].triage(id_, verdict, note="so it is", by=by))
+        if report is None:
             return
-        assert (told.id, told.settled) == (memory.id, len(settled))
+        assert (report.id, report.settled) == (memory.id, len(settled))
         memory.decisions |= settled
         if verdict == "keep":
             memory.links = {
@@ -349,8 +349,8 @@ class Histories(RuleBasedStateMachine):
     def delete_a_notice(self, who: str, at: int) -> None:
         dependent, invalidated, invalidating = self._notice(at)
         memory, by = self.model.known[dependent], self.people[who]
-        told = notice_id(dependent, Invalidation(invalidated, invalidating))
-        if self._do(self._refusal(by, memory), lambda: self.hands[by].delete(told)):
+        id_ = notice_id(dependent, Invalidation(invalidated, invalidating))
+        if self._do(self._refusal(by, memory), lambda: self.hands[by].delete(id_)):
             memory.decisions.add((invalidated, invalidating))
 
     # --- copies
@@ -366,7 +366,7 @@ class Histories(RuleBasedStateMachine):
         made = self._do(refused, lambda: self.hands[by].share(source.id, space, refresh=mode))
         if made is None:
             return
-        there = self.model.there(self.model.origin(source), space)
+        there = self.model.memory_of_root(self.model.origin(source), space)
         assert made.new == (there is None)
         if there is not None:
             assert made.id == there.id
@@ -405,27 +405,27 @@ class Histories(RuleBasedStateMachine):
             who, at, "adopt", {"detached": Conflict, "revoked": NotAllowed, "source_deleted": NotFound}
         )
         if copy and (copy.edited or copy.took < self.model.known[copy.source or ""].revision):
-            self.model.take_over(copy)
+            self.model.overwrite(copy)
 
     def refresh(self, who: str, at: int) -> None:
         refusals = {"detached": Conflict, "revoked": NotAllowed, "source_deleted": NotFound, "diverged": Conflict}
         if copy := self._with_copy(who, at, "refresh", refusals):
-            self.model.bring_up(copy)
+            self.model.refresh_chain(copy)
 
     def look(self, who: str, at: int) -> None:
-        """Get one memory: a lazy copy that is stale is then no longer, if it may."""
+        """Get one memory: that refreshes a stale lazy copy if its sharer may still read the source."""
         memory, by = self._memory(at), self.people[who]
         found = self._do(None if self.model.sees(by, memory) else NotFound, lambda: self.hands[by].get(memory.id))
         if found is not None:
             if memory.mode == "lazy" and self.model.freshness(memory) == "stale":
-                self.model.bring_up(memory)
+                self.model.refresh_chain(memory)
             assert self._seen(found) == self._expected(by, memory)
 
-    # --- rights
+    # --- permissions
 
     @rule(name=st.sampled_from(NAMES), where=WHERE, role=st.none() | ROLE)
     def grant(self, name: str, where: str, role: str | None) -> None:
-        """Give somebody a right, or take it."""
+        """Grant a role, or revoke it."""
         who, space = self.people[name], self._space(where)
         if role is not None:
             self._grant(who, space, role)
@@ -446,8 +446,8 @@ class Histories(RuleBasedStateMachine):
     def _check(self) -> None:
         for who, book in self.hands.items():
             seen = {one.id: self._seen(one) for one in self._listed(who)}
-            said = {one.id: self._expected(who, one) for one in self._memories() if self.model.sees(who, one)}
-            assert seen == said, who
+            expected = {one.id: self._expected(who, one) for one in self._memories() if self.model.sees(who, one)}
+            assert seen == expected, who
             self._check_inbox(who, book)
             self.checked = (self.checked + 1) % max(1, len(self.model.known))
             for memory in self._memories()[self.checked :][:1]:
@@ -455,8 +455,8 @@ class Histories(RuleBasedStateMachine):
         self._check_places()
 
     def _listed(self, who: str) -> tuple[Memory, ...]:
-        asked = Filter(space=f"{self.top}/") if who == OWNER else Filter()
-        return self.hands[who].list(asked, limit=1000).items
+        filter_ = Filter(space=f"{self.top}/") if who == OWNER else Filter()
+        return self.hands[who].list(filter_, limit=1000).items
 
     def _seen(self, found: Memory) -> dict[str, Any]:
         marks = [mark for mark in found.marks if mark != "ended"]
@@ -496,19 +496,19 @@ class Histories(RuleBasedStateMachine):
         }
 
     def _check_inbox(self, who: str, book: Book) -> None:
-        told = book.inbox(limit=1000).items
+        items = book.inbox(limit=1000).items
         if who == OWNER:
-            told = tuple(one for one in told if one.space.startswith(f"{self.top}/"))
-        assert len({one.id for one in told}) == len(told)
-        seen = {(one.dependent.id, *self._cause(one), one.depth) for one in told}
-        said = {
+            items = tuple(one for one in items if one.space.startswith(f"{self.top}/"))
+        assert len({one.id for one in items}) == len(items)
+        seen = {(one.dependent.id, *self._cause(one), one.depth) for one in items}
+        expected = {
             (one.id, *key, depth)
             for one in self._memories()
             if self.model.sees(who, one)
-            for key, depth in self.model.waiting(one.id).items()
+            for key, depth in self.model.open_invalidations(one.id).items()
         }
-        assert seen == said, who
-        for one in told:
+        assert seen == expected, who
+        for one in items:
             self._check_notice(who, one)
 
     def _cause(self, one: InboxItem) -> tuple[str, str]:
@@ -533,10 +533,10 @@ class Histories(RuleBasedStateMachine):
             with pytest.raises(NotFound):
                 book.dependents(memory.id)
             return
-        told = book.dependents(memory.id)
-        assert {one.id: one.depth for one in told} == self.model.dependents(who, memory.id), who
-        assert [one.depth for one in told] == sorted(one.depth for one in told)
-        for one in told:
+        dependents = book.dependents(memory.id)
+        assert {one.id: one.depth for one in dependents} == self.model.dependents(who, memory.id), who
+        assert [one.depth for one in dependents] == sorted(one.depth for one in dependents)
+        for one in dependents:
             assert (one.suspect, one.source_changed) == (
                 bool(self.model.invalidations(one.id)),
                 self.model.outdated(one.id),
@@ -545,11 +545,13 @@ class Histories(RuleBasedStateMachine):
                 assert id_ is None or self.model.may(who, self.model.known[id_].space, "reader")
 
     def _check_places(self) -> None:
-        """See that each notice is there once, beside the memory that it is about."""
-        found = self.book.list(Filter(space=f"{self.top}/", kinds=("notice",)), limit=1000).items
-        places = Counter((one.notice.dependent, *one.notice.key, one.space.name) for one in found if one.notice)
-        said = Counter((id_, *key, f"{self.model.known[id_].space}/_invalidations") for id_, *key in self._notices())
-        assert places == said
+        """Check that each notice exists once, in the notice space of its dependent."""
+        notices = self.book.list(Filter(space=f"{self.top}/", kinds=("notice",)), limit=1000).items
+        places = Counter((one.notice.dependent, *one.notice.key, one.space.name) for one in notices if one.notice)
+        expected = Counter(
+            (id_, *key, f"{self.model.known[id_].space}/_invalidations") for id_, *key in self._notices()
+        )
+        assert places == expected
 
 
 @pytest.mark.slow

@@ -1,8 +1,8 @@
-"""Superseding while others link, copy, take back and die, in real processes: everybody concerned is told exactly once.
+"""Superseding during concurrent links, copies, reinstatements and kills: each dependent gets exactly one notice.
 
 COMMONBOOK_ROUNDS       how many rounds of each race there are (3; the full setting is 200)
-COMMONBOOK_DEPENDENTS   how many memories rest on what is superseded by a process that is killed (150; in full 1000)
-COMMONBOOK_SEED         where the dice begin
+COMMONBOOK_DEPENDENTS   how many dependents a memory has that a killed process supersedes (150; in full 1000)
+COMMONBOOK_SEED         the seed of the random numbers
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180 + 10 * ROUNDS + DEPENDENTS)]
 
 
-def told(book: Book) -> Counter[tuple[str, str, str | None]]:
-    """Who is told of what, and how often."""
+def inbox_counts(book: Book) -> Counter[tuple[str, str, str | None]]:
+    """Count the notices in the inbox by dependent, invalidated and invalidating memory."""
     found: Counter[tuple[str, str, str | None]] = Counter()
     after = None
     while True:
@@ -46,16 +46,16 @@ def told(book: Book) -> Counter[tuple[str, str, str | None]]:
             return found
 
 
-def told_in_log(book: Book, space: str) -> Counter[tuple[str, str, str]]:
-    """What the log says was told, and how often."""
+def logged_counts(book: Book, space: str) -> Counter[tuple[str, str, str]]:
+    """Count the notices in the log by dependent, invalidated and invalidating memory."""
     found: Counter[tuple[str, str, str]] = Counter()
     after = 0
     while entries := book.log(space=f"{space}/_invalidations", after=after, limit=1000):
         after = entries[-1].seq
         for entry in entries:
             if entry.action == "notify":
-                said = json.loads(entry.payload)
-                found[said["dependent"], said["invalidated"], said["invalidating"]] += 1
+                payload = json.loads(entry.payload)
+                found[payload["dependent"], payload["invalidated"], payload["invalidating"]] += 1
     return found
 
 
@@ -63,22 +63,22 @@ def told_in_log(book: Book, space: str) -> Counter[tuple[str, str, str]]:
 
 
 def one_links_while_it_is_superseded(ring: Ring) -> None:
-    """The new dependent hangs on the old memory itself."""
+    """The new dependent links to the old memory itself."""
     old, new, late = ring.source("facts"), ring.source("facts"), ring.source("late")
     ring.fight(
         ring.deed("supersede", old, new),
         ring.deed("link", late, "derived_from", old),
         ring.deed("reflect", "so it is", [old], space="late"),
     )
-    found = told(ring.book)
+    found = inbox_counts(ring.book)
     mine = {key: times for key, times in found.items() if key[1] == old}
     assert len(mine) == 2, (SEED, mine)
     assert mine[late, old, new] == 1
-    assert {times for key, times in told_in_log(ring.book, "late").items() if key[1] == old} == {1}
+    assert {times for key, times in logged_counts(ring.book, "late").items() if key[1] == old} == {1}
 
 
 def one_links_to_a_chain(ring: Ring) -> None:
-    """It hangs on what rests on the old memory, two steps away."""
+    """The new dependent links to dependents of the old memory, up to two steps away."""
     old, new, late = ring.source("facts"), ring.source("facts"), ring.source("late")
     first = ring.book.reflect("first", [old], space="chain").id
     second = ring.book.reflect("second", [first], space="chain").id
@@ -87,13 +87,13 @@ def one_links_to_a_chain(ring: Ring) -> None:
         ring.deed("link", late, "derived_from", second),
         ring.deed("link", late, "derived_from", first),
     )
-    mine = {key: times for key, times in told(ring.book).items() if key[1] == old}
+    mine = {key: times for key, times in inbox_counts(ring.book).items() if key[1] == old}
     assert mine == dict.fromkeys([(one, old, new) for one in (first, second, late)], 1), SEED
-    assert told_in_log(ring.book, "late")[late, old, new] == 1
+    assert logged_counts(ring.book, "late")[late, old, new] == 1
 
 
 def one_links_to_a_copy(ring: Ring) -> None:
-    """It hangs on a copy of a copy, which is made while all that happens."""
+    """The new dependents link to a copy, and to a copy of a copy, while another copy is made."""
     old, new, late, later = (ring.source(space) for space in ("facts", "facts", "late", "late"))
     copy = ring.book.share(old, f"team/{ring.number}").id
     below = ring.book.share(copy, f"below/{ring.number}").id
@@ -103,12 +103,12 @@ def one_links_to_a_copy(ring: Ring) -> None:
         ring.deed("link", later, "derived_from", copy),
         ring.deed("share", copy, f"beside/{ring.number}"),
     )
-    mine = {key: times for key, times in told(ring.book).items() if key[1] == old}
+    mine = {key: times for key, times in inbox_counts(ring.book).items() if key[1] == old}
     assert mine == {(late, old, new): 1, (later, old, new): 1}, SEED
 
 
 def the_chain_is_made_while_it_is_superseded(ring: Ring) -> None:
-    """Each of several links that together lead to the old memory is made by somebody else."""
+    """Each of several links that together lead to the old memory is made by another process."""
     old, new = ring.source("facts"), ring.source("facts")
     links = [ring.source("late") for _ in range(3)]
     ring.fight(
@@ -117,25 +117,25 @@ def the_chain_is_made_while_it_is_superseded(ring: Ring) -> None:
         ring.deed("link", links[1], "derived_from", links[0]),
         ring.deed("link", links[2], "derived_from", links[1]),
     )
-    mine = {key: times for key, times in told(ring.book).items() if key[1] == old}
+    mine = {key: times for key, times in inbox_counts(ring.book).items() if key[1] == old}
     assert mine == dict.fromkeys([(one, old, new) for one in links], 1), SEED
 
 
 def two_supersede_at_once(ring: Ring) -> None:
-    """Both causes are kept for each dependent."""
+    """Each dependent has a notice for both successors."""
     old, new, other = (ring.source("facts") for _ in range(3))
     dependents = [ring.book.reflect(f"thought {at}", [old], space=f"late/{at}").id for at in range(3)]
     ring.fight(
         *(ring.deed("supersede", old, by) for by in (new, other) for _ in range(2)),
         ring.deed("get", old),
     )
-    mine = {key: times for key, times in told(ring.book).items() if key[1] == old}
+    mine = {key: times for key, times in inbox_counts(ring.book).items() if key[1] == old}
     assert mine == dict.fromkeys([(one, old, by) for one in dependents for by in (new, other)], 1), SEED
     assert ring.book.get(old).superseded_by in (new, other)
 
 
 def supersede_and_take_back(ring: Ring) -> None:
-    """Whoever comes last decides, and nobody is told of what is not so."""
+    """The last operation wins, and there is no notice without an invalidation."""
     old, new, late = ring.source("facts"), ring.source("facts"), ring.source("late")
     dependent = ring.book.reflect("thought", [old], space="late").id
     ring.fight(
@@ -146,12 +146,12 @@ def supersede_and_take_back(ring: Ring) -> None:
         ring.deed("unlink", late, "derived_from", dependent),
     )
     memories = {one: ring.book.get(one) for one in (dependent, late)}
-    mine = {key[0]: times for key, times in told(ring.book).items() if key[1] == old}
+    mine = {key[0]: times for key, times in inbox_counts(ring.book).items() if key[1] == old}
     assert mine == {one: 1 for one, memory in memories.items() if "suspect" in memory.marks}, SEED
 
 
 def decide_and_supersede(ring: Ring) -> None:
-    """A decision and what it is about happen at once, twice."""
+    """Two decisions are made while the supersession is undone and repeated."""
     old, new = ring.source("facts"), ring.source("facts")
     dependent = ring.book.reflect("thought", [old], space="late").id
     ring.book.supersede(old, new)
@@ -162,20 +162,20 @@ def decide_and_supersede(ring: Ring) -> None:
         ring.deed("supersede", old, new),
     )
     memory = ring.book.get(dependent)
-    open_ = sum(times for key, times in told(ring.book).items() if key[0] == dependent)
+    open_ = sum(times for key, times in inbox_counts(ring.book).items() if key[0] == dependent)
     assert open_ == len(memory.invalidations), SEED
     assert len(memory.decisions) <= 1
 
 
 def move_and_supersede(ring: Ring) -> None:
-    """Wherever the dependent ends up, its notice is there."""
+    """The notice is in the space to which the dependent was moved."""
     old, new = ring.source("facts"), ring.source("facts")
     dependent = ring.book.reflect("thought", [old], space="late").id
     ring.fight(
         ring.deed("supersede", old, new),
         ring.deed("move", dependent, f"moved/{ring.number}"),
     )
-    assert told(ring.book)[dependent, old, new] == 1
+    assert inbox_counts(ring.book)[dependent, old, new] == 1
     notices = ring.book.list(Filter(space=f"{ring.book.get(dependent).space.name}/_invalidations"), limit=1000).items
     assert [one.notice.dependent for one in notices if one.notice].count(dependent) == 1
 
@@ -194,8 +194,8 @@ RACES: tuple[Callable[[Ring], None], ...] = (
 
 @pytest.mark.parametrize("race", RACES, ids=[one.__name__ for one in RACES])
 def test_whatever_happens_at_once_everybody_concerned_is_told_exactly_once(place, book, race):
-    with children(place, 3) as found:
-        ring = Ring(book, found, race.__name__)
+    with children(place, 3) as processes:
+        ring = Ring(book, processes, race.__name__)
         for _ in range(ROUNDS):
             race(ring)
     assert wrong_with_copies(book) == [], SEED
@@ -253,7 +253,7 @@ def test_a_kill_at_any_point_leaves_nothing_or_all_and_no_duplicates(place, engi
         killed(place, old, new, where, point)
         with open_book() as book:
             book.sync()
-            found = told(book)
+            found = inbox_counts(book)
             # The kill came before the commit, or after it.
             expected = {(one, old, new): 1 for one in dependents} if where == "files" else {}
             assert found == expected, (SEED, where, point)
@@ -267,5 +267,5 @@ def test_a_kill_at_any_point_leaves_nothing_or_all_and_no_duplicates(place, engi
         assert seen.wrong == [], (SEED, where, point)
     with open_book() as book:
         book.supersede(old, new)
-        assert told(book) == {(one, old, new): 1 for one in dependents}
+        assert inbox_counts(book) == {(one, old, new): 1 for one in dependents}
         assert book.verify_log().ok

@@ -1,4 +1,4 @@
-"""Reflections and notices: whoever rests on what no longer holds is told once, and in doubt until it is decided."""
+"""Reflections and notices: each dependent of an invalidated memory gets one notice, and is suspect until a decision."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def new(book):
     return book.remember("a litre of oil costs seven", space="facts").id
 
 
-def told(book, **asked):
-    """Who is told of what, by which depth."""
-    items = book.inbox(limit=1000, **asked).items
+def inbox_rows(book, **options):
+    """Return the inbox as a set: dependent, invalidated and invalidating memory, and depth."""
+    items = book.inbox(limit=1000, **options).items
     found = [
         (one.dependent.id, one.invalidated.id, one.invalidating.id if one.invalidating else None, one.depth)
         for one in items
@@ -36,7 +36,7 @@ def told(book, **asked):
 
 
 def notified(book, space):
-    """The notices that the log of a space tells of."""
+    """Return the log entries of new notices in a space, with their payloads."""
     entries = book.log(space=f"{space}/_invalidations", limit=1000)
     return [(json.loads(one.payload), one) for one in entries if one.action == "notify"]
 
@@ -45,16 +45,16 @@ def suspects(book):
     return {one.id for one in book.list(limit=1000).items if "suspect" in one.marks}
 
 
-# --- who is told
+# --- which memories get notices
 
 
 def test_one_notice_for_each_who_reflects_on_it_and_none_for_who_is_merely_related(book, folder, old, new):
     first = book.reflect("oil is cheap", [old], space="a").id
     second = book.reflect("we can fry everything", [old], space="b").id
     related = book.remember("the kitchen has a stove", space="a", links=[("related_to", old)]).id
-    said = book.supersede(old, new, reason="the new price list")
-    assert (said.new, said.notified) == (True, 2)
-    assert told(book) == {(first, old, new, 1), (second, old, new, 1)}
+    report = book.supersede(old, new, reason="the new price list")
+    assert (report.new, report.notified) == (True, 2)
+    assert inbox_rows(book) == {(first, old, new, 1), (second, old, new, 1)}
     assert suspects(book) == {first, second}
     assert book.get(related).marks == ()
     for space, dependent in (("a", first), ("b", second)):
@@ -84,12 +84,12 @@ def test_doing_it_again_in_whatever_way_changes_nothing(book, old, new):
     for space in ("a", "b"):
         book.reflect("oil is cheap", [old], space=space)
     book.supersede(old, new, reason="the new price list")
-    before, entries = told(book), book.status().log_entries
+    before, entries = inbox_rows(book), book.status().log_entries
     for _ in range(2):
         assert not book.supersede(old, new).new
         book.link(new, "supersedes", old)
     book.supersede(old, new, reason="another reason")
-    assert told(book) == before
+    assert inbox_rows(book) == before
     assert book.status().log_entries == entries
     assert len(notified(book, "a")) == len(notified(book, "b")) == 1
 
@@ -105,7 +105,7 @@ def test_everybody_further_down_is_told_once_with_depth_and_path(book, old, new)
     end = book.reflect("let us fry", [middle, other], space="c").id
     last = book.remember("we fry on Friday", space="c", links=[("derived_from", end)]).id
     assert book.supersede(old, new).notified == 4
-    assert told(book) == {(middle, old, new, 1), (other, old, new, 1), (end, old, new, 2), (last, old, new, 3)}
+    assert inbox_rows(book) == {(middle, old, new, 1), (other, old, new, 1), (end, old, new, 2), (last, old, new, 3)}
     (found,) = [one for one in book.inbox().items if one.dependent.id == last]
     assert found.path in {(old, middle, end, last), (old, other, end, last)}
     shown = {one.id: (one.depth, one.suspect) for one in book.dependents(old)}
@@ -120,18 +120,18 @@ def test_a_circle_made_by_hand_has_an_end(book, home, old, new):
     book.sync()
     assert {link.target for link in book.get(first.id).links} == {old, second}
     book.supersede(old, new)
-    assert told(book) == {(first.id, old, new, 1), (second, old, new, 2)}
+    assert inbox_rows(book) == {(first.id, old, new, 1), (second, old, new, 2)}
     book.delete(second)
-    assert told(book) == {(first.id, old, new, 1), (first.id, second, None, 1)}
+    assert inbox_rows(book) == {(first.id, old, new, 1), (first.id, second, None, 1)}
 
 
-def test_whoever_reflects_on_a_copy_is_told_too(book, old, new):
+def test_a_reflection_on_a_copy_gets_a_notice_too(book, old, new):
     copy = book.share(old, "team").id
     below = book.share(copy, "team/deep").id
     on_copy = book.reflect("oil is cheap", [copy], space="a").id
     on_below = book.reflect("oil is really cheap", [below], space="a").id
     book.supersede(old, new)
-    assert told(book) == {(on_copy, old, new, 1), (on_below, old, new, 1)}
+    assert inbox_rows(book) == {(on_copy, old, new, 1), (on_below, old, new, 1)}
     assert {one.id for one in book.dependents(old)} == {on_copy, on_below}
     assert "suspect" not in book.get(copy).marks, "a copy says that its source is superseded"
     assert book.get(copy).freshness == "source_superseded"
@@ -142,7 +142,7 @@ def test_a_copy_of_a_reflection_in_doubt_is_in_doubt_until_somebody_decides_ther
     copy, other = (book.share(reflection, space).id for space in ("team", "others"))
     on_copy = book.reflect("we can fry", [copy], space="b").id
     book.supersede(old, new)
-    assert told(book) == {(reflection, old, new, 1), (on_copy, old, new, 2)}
+    assert inbox_rows(book) == {(reflection, old, new, 1), (on_copy, old, new, 2)}
     assert suspects(book) == {reflection, copy, other, on_copy}
     book.triage(other, "keep", note="here it holds")
     assert suspects(book) == {reflection, copy, on_copy}
@@ -155,18 +155,18 @@ def test_deleting_what_others_were_reasoned_from_tells_them(book, old):
     copy = book.share(old, "team").id
     on_copy = book.reflect("oil is so cheap", [copy], space="a").id
     book.delete(old)
-    assert told(book) == {(dependent, old, None, 1), (on_copy, old, None, 1)}
+    assert inbox_rows(book) == {(dependent, old, None, 1), (on_copy, old, None, 1)}
     book.unshare(copy)
-    assert told(book) == {(dependent, old, None, 1), (on_copy, old, None, 1), (on_copy, copy, None, 1)}
+    assert inbox_rows(book) == {(dependent, old, None, 1), (on_copy, old, None, 1), (on_copy, copy, None, 1)}
 
 
 def test_what_replaces_another_goes_the_same_way(book, old):
     dependent = book.reflect("oil is cheap", [old], space="a").id
     new = book.remember("a litre of oil costs nine", space="facts", replaces=old).id
-    assert told(book) == {(dependent, old, new, 1)}
+    assert inbox_rows(book) == {(dependent, old, new, 1)}
     linked = book.remember("a litre of oil costs ten", space="facts").id
     book.link(linked, "supersedes", old)
-    assert told(book) == {(dependent, old, new, 1), (dependent, old, linked, 1)}
+    assert inbox_rows(book) == {(dependent, old, new, 1), (dependent, old, linked, 1)}
 
 
 def test_the_successor_has_nothing_to_fear_and_nor_has_who_rests_on_it_alone(book, old):
@@ -174,7 +174,7 @@ def test_the_successor_has_nothing_to_fear_and_nor_has_who_rests_on_it_alone(boo
     book.reflect("oil is dear", [successor], space="a")
     on_both = book.reflect("oil was cheap once", [successor, old], space="a").id
     book.supersede(old, successor)
-    assert told(book) == {(on_both, old, successor, 1)}
+    assert inbox_rows(book) == {(on_both, old, successor, 1)}
     assert suspects(book) == {on_both}
 
 
@@ -186,7 +186,7 @@ def test_an_edit_of_what_was_reflected_on_marks_without_a_notice(book, old):
     book.edit(old, text="a litre of oil costs six")
     assert book.get(dependent).marks == ("source_changed",)
     assert book.get(further).marks == ()
-    assert told(book) == set()
+    assert inbox_rows(book) == set()
     assert [one.source_changed for one in book.dependents(old)] == [True, False]
     book.triage(dependent, "keep", note="six is cheap too")
     assert book.get(dependent).marks == ()
@@ -194,32 +194,32 @@ def test_an_edit_of_what_was_reflected_on_marks_without_a_notice(book, old):
         book.triage(dependent, "keep")
 
 
-# --- late dependents, and what is taken back
+# --- late dependents, and withdrawn notices
 
 
-def test_whoever_links_to_what_is_superseded_already_is_told_at_that_moment(book, old, new):
+def test_a_link_to_a_superseded_memory_creates_the_notice_at_once(book, old, new):
     book.supersede(old, new)
     dependent = book.reflect("oil is cheap", [old], space="a").id
-    assert told(book) == {(dependent, old, new, 1)}
+    assert inbox_rows(book) == {(dependent, old, new, 1)}
     chained = book.remember("we can fry", space="b").id
     book.link(chained, "derived_from", dependent)
-    assert told(book) == {(dependent, old, new, 1), (chained, old, new, 2)}
+    assert inbox_rows(book) == {(dependent, old, new, 1), (chained, old, new, 2)}
     book.unlink(chained, "derived_from", dependent)
-    assert told(book) == {(dependent, old, new, 1)}
+    assert inbox_rows(book) == {(dependent, old, new, 1)}
     assert suspects(book) == {dependent}
 
 
 def test_a_link_made_by_hand_is_as_good(book, home, old, new):
     memory = book.remember("oil is cheap", space="a")
     path = home / memory.path
-    said = path.read_text()
-    path.write_text(said.replace("updated:", f"links:\n  - reflects_on {old}@1\nupdated:"))
+    content = path.read_text()
+    path.write_text(content.replace("updated:", f"links:\n  - reflects_on {old}@1\nupdated:"))
     book.sync()
     book.supersede(old, new)
-    assert told(book) == {(memory.id, old, new, 1)}
-    path.write_text(said)
+    assert inbox_rows(book) == {(memory.id, old, new, 1)}
+    path.write_text(content)
     book.sync()
-    assert told(book) == set()
+    assert inbox_rows(book) == set()
     assert book.get(memory.id).marks == ()
 
 
@@ -228,9 +228,9 @@ def test_moving_a_dependent_takes_its_notices_along(book, old, new):
     book.supersede(old, new)
     book.grant(ALICE, "a", "reader")
     book.grant(BOB, "b", "reader")
-    assert (len(told(book.acting_as(ALICE))), len(told(book.acting_as(BOB)))) == (1, 0)
+    assert (len(inbox_rows(book.acting_as(ALICE))), len(inbox_rows(book.acting_as(BOB)))) == (1, 0)
     book.move(dependent, "b")
-    assert (len(told(book.acting_as(ALICE))), len(told(book.acting_as(BOB)))) == (0, 1)
+    assert (len(inbox_rows(book.acting_as(ALICE))), len(inbox_rows(book.acting_as(BOB)))) == (0, 1)
     assert book.list(Filter(space="a/_invalidations")).items == ()
     (notice,) = book.inbox().items
     with pytest.raises(BadInput):
@@ -242,7 +242,7 @@ def test_renaming_a_space_takes_its_notices_along(book, folder, old, new):
     deep = book.reflect("oil is good", [old], space="a/" + "/".join("bcdefg")).id
     book.supersede(old, new)
     book.rename_space("a", "z")
-    assert told(book, space="z") == {(dependent, old, new, 1)}
+    assert inbox_rows(book, space="z") == {(dependent, old, new, 1)}
     assert {one.dependent.id for one in book.inbox().items} == {dependent, deep}
     for notice in book.inbox().items:
         found = book.get(notice.id)
@@ -261,14 +261,14 @@ def test_who_names_a_notice_by_hand_is_not_in_doubt_when_it_is_settled(book, hom
     (home / "a" / "odd.md").write_text(f"---\nlinks:\n  - reflects_on {notice.id}\n---\nan odd thought\n")
     book.sync()
     book.triage(dependent, "keep")
-    assert (told(book), suspects(book)) == (set(), set())
+    assert (inbox_rows(book), suspects(book)) == (set(), set())
 
 
 def test_a_deleted_dependent_waits_for_nobody(book, old, new):
     dependent = book.reflect("oil is cheap", [old], space="a").id
     book.supersede(old, new)
     book.delete(dependent)
-    assert told(book) == set()
+    assert inbox_rows(book) == set()
 
 
 # --- two at once
@@ -279,13 +279,13 @@ def test_two_supersessions_of_one_memory_give_two_notices(book, old, new):
     third = book.remember("a litre of oil costs eight", space="facts").id
     book.supersede(old, new)
     book.supersede(old, third)
-    assert told(book) == {(dependent, old, new, 1), (dependent, old, third, 1)}
+    assert inbox_rows(book) == {(dependent, old, new, 1), (dependent, old, third, 1)}
     book.reinstate(old, by=new)
-    assert told(book) == {(dependent, old, third, 1)}
+    assert inbox_rows(book) == {(dependent, old, third, 1)}
     assert suspects(book) == {dependent}
 
 
-# --- rights
+# --- permissions
 
 
 def test_readers_see_the_notice_and_the_superseder_learns_nothing_of_what_it_may_not_read(book, old, new):
@@ -296,10 +296,10 @@ def test_readers_see_the_notice_and_the_superseder_learns_nothing_of_what_it_may
     book.grant(ALICE, "team", "reader")
     book.grant(BOB, "secret", "reader")
     alice, bob = book.acting_as(ALICE), book.acting_as(BOB)
-    said = alice.supersede(old, new, reason="the new price list")
-    assert said.notified == 2
-    assert {one[0] for one in told(alice)} == {shown, through}
-    assert {one[0] for one in told(bob)} == {hidden}
+    report = alice.supersede(old, new, reason="the new price list")
+    assert report.notified == 2
+    assert {one[0] for one in inbox_rows(alice)} == {shown, through}
+    assert {one[0] for one in inbox_rows(bob)} == {hidden}
     assert {one.id for one in alice.dependents(old)} == {shown, through}
     seen = (
         alice.dependents(old),
@@ -334,7 +334,7 @@ def test_superseding_without_the_right_is_refused_and_logged(book, old, new):
         book.acting_as(ALICE).remember("oil is free", space="alices", replaces=old)
     refused = [(one.actor, json.loads(one.payload)) for one in book.log(space="facts") if one.action == "refused"]
     assert refused == [(who, {"memory": old, "verb": "supersede"}) for who in (ALICE, BOB, ALICE, ALICE)]
-    assert told(book) == set()
+    assert inbox_rows(book) == set()
     assert book.get(dependent).marks == ()
     for verb in (
         lambda: book.acting_as(ALICE).reinstate(old),
@@ -368,7 +368,7 @@ def test_deciding_needs_the_right_to_write_to_the_dependent(book, old, new):
         with pytest.raises((NotAllowed, NotFound)):
             verb()
     assert book.get(dependent).marks == ("suspect",)
-    assert len(told(book)) == 1
+    assert len(inbox_rows(book)) == 1
 
 
 # --- triage and reinstating
@@ -381,21 +381,21 @@ def test_a_decision_ends_the_doubt_stands_in_the_file_and_is_not_asked_for_again
     book.supersede(old, new)
     (notice,) = book.inbox().items
     by = follower if verdict == "supersede" else None
-    said = book.triage(notice.id, verdict, note='we: "checked" it', by=by)
-    assert (said.id, said.verdict, said.settled) == (dependent, verdict, 1)
+    report = book.triage(notice.id, verdict, note='we: "checked" it', by=by)
+    assert (report.id, report.verdict, report.settled) == (dependent, verdict, 1)
     memory = book.get(dependent)
     (decision,) = memory.decisions
     assert (decision.verdict, decision.key, decision.note) == (verdict, (old, new), 'we: "checked" it')
     assert decision.by == "user:local"
     assert 'we: \\"checked\\" it' in (folder() / memory.path).read_text()
     assert "suspect" not in memory.marks
-    assert told(book) == set()
+    assert inbox_rows(book) == set()
     assert ("superseded" in memory.marks) == (verdict == "supersede")
     left_out = verdict in ("retract", "supersede")
     assert (dependent in {one.id for one in book.recall("cheap oil", spaces=["a"]).hits}) != left_out
     book.reinstate(old)
     book.supersede(old, new)
-    assert told(book) == set()
+    assert inbox_rows(book) == set()
     assert suspects(book) == set()
     with pytest.raises(NotFound):
         book.triage(notice.id, "keep")
@@ -406,7 +406,7 @@ def test_reinstating_withdraws_what_is_open_and_history_stays(book, old, new):
     book.supersede(old, new, reason="the new price list")
     (notice,) = book.inbox().items
     book.reinstate(old)
-    assert (told(book), suspects(book)) == (set(), set())
+    assert (inbox_rows(book), suspects(book)) == (set(), set())
     assert book.get(old).superseded_by is None
     assert old in {one.id for one in book.recall("litre of oil", spaces=["facts"]).hits}
     actions = [one.action for one in book.log(space="a/_invalidations")]
@@ -423,7 +423,7 @@ def test_deleting_the_successor_takes_the_supersession_back(book, old, new):
     book.reflect("oil is cheap", [old], space="a")
     book.supersede(old, new)
     book.delete(new)
-    assert (told(book), suspects(book)) == (set(), set())
+    assert (inbox_rows(book), suspects(book)) == (set(), set())
 
 
 def test_a_notice_removed_by_hand_is_dismissed(book, home, old, new):
@@ -436,11 +436,11 @@ def test_a_notice_removed_by_hand_is_dismissed(book, home, old, new):
     book.delete(by_verb.id)
     (home / book.get(by_hand.id).path).unlink()
     book.sync()
-    assert (told(book), suspects(book)) == (set(), set())
+    assert (inbox_rows(book), suspects(book)) == (set(), set())
     assert [one.verdict for id_ in (dependent, other) for one in book.get(id_).decisions] == ["dismiss"] * 2
     book.reinstate(old)
     book.supersede(old, new)
-    assert told(book) == set()
+    assert inbox_rows(book) == set()
 
 
 def test_bad_decisions_are_refused_and_change_nothing(book, old, new):
@@ -470,10 +470,10 @@ def test_bad_decisions_are_refused_and_change_nothing(book, old, new):
         with pytest.raises((BadInput, Conflict)) as refused:
             call()
         assert refused.value.fix
-    assert (suspects(book), len(told(book))) == ({dependent}, 1)
+    assert (suspects(book), len(inbox_rows(book))) == ({dependent}, 1)
 
 
-# --- notices have an end, doubt has not
+# --- notices expire, invalidations do not
 
 
 def test_a_notice_expires_and_the_doubt_does_not(book, old, new, monkeypatch):
@@ -481,7 +481,7 @@ def test_a_notice_expires_and_the_doubt_does_not(book, old, new, monkeypatch):
     book.supersede(old, new)
     later = book._engines.clock.now() + timedelta(days=8)
     monkeypatch.setattr(book._engines.clock, "now", lambda: later, raising=False)
-    assert told(book) == set()
+    assert inbox_rows(book) == set()
     (notice,) = book.inbox(expired=True).items
     assert notice.expired
     assert book.get(dependent).marks == ("suspect",)
@@ -494,22 +494,22 @@ def test_a_notice_expires_and_the_doubt_does_not(book, old, new, monkeypatch):
     assert book.inbox(expired=True).items == ()
 
 
-# --- caps and circles
+# --- depth limits and cycles
 
 
 def test_reflections_stand_only_so_deep_and_the_error_names_the_cap(book, old):
     chain = [old]
     for at in range(3):
         chain.append(book.reflect(f"deeper {at}", [chain[-1]], space="a/b").id)
-    with pytest.raises(Conflict, match=r"4 deep.*allows 3"):
+    with pytest.raises(Conflict, match=r"depth 4.*allows 3"):
         book.reflect("too deep", [chain[-1]], space="a/b")
     copy = book.share(chain[-1], "elsewhere").id
     derived = book.remember("a fact from it", space="a", links=[("derived_from", copy)]).id
-    with pytest.raises(Conflict, match="4 deep"):
+    with pytest.raises(Conflict, match="depth 4"):
         book.remember("too deep as well", space="a", links=[("reflects_on", derived)])
     book.set_depth("a", 4)
     deepest = book.reflect("deep enough", [chain[-1]], space="a/b").id
-    with pytest.raises(Conflict, match=r"5 deep.*allows 4"):
+    with pytest.raises(Conflict, match=r"depth 5.*allows 4"):
         book.reflect("too deep", [deepest], space="a/b")
     loose = book.remember("a thought", space="b").id
     with pytest.raises(Conflict, match="allows 3"):
@@ -535,10 +535,10 @@ def test_circles_are_refused_and_the_error_names_them(book, old):
         with pytest.raises(Conflict) as refused:
             book.supersede(ids[2], ids[0])
         assert all(id_ in refused.value.message for id_ in ids)
-    assert told(book) == set()
+    assert inbox_rows(book) == set()
 
 
-# --- looking
+# --- reading
 
 
 def test_notices_are_neither_listed_nor_recalled_unless_they_are_asked_for(book, old, new):
@@ -557,16 +557,16 @@ def test_what_is_in_doubt_gives_way_to_what_is_nearly_as_good(book, old, new):
     others = [
         book.remember(f"the kettle of the kitchen whistles {at}", space="a").id for at in ("now", "then", "again")
     ]
-    asked = {"query": "kettle of the kitchen whistles", "spaces": ["a"]}
-    assert [hit.id for hit in book.recall(**asked, k=1).hits] == [best]
-    scores = {hit.id: hit.score for hit in book.recall(**asked).hits}
+    query = {"query": "kettle of the kitchen whistles", "spaces": ["a"]}
+    assert [hit.id for hit in book.recall(**query, k=1).hits] == [best]
+    scores = {hit.id: hit.score for hit in book.recall(**query).hits}
     book.supersede(old, new)
-    (first,) = book.recall(**asked, k=1).hits
+    (first,) = book.recall(**query, k=1).hits
     assert first.id in others
-    after = book.recall(**asked).hits
+    after = book.recall(**query).hits
     assert {hit.id: round(hit.score - hit.parts.get("suspect", 0), 6) for hit in after} == scores
     assert [hit.score for hit in after] == sorted((hit.score for hit in after), reverse=True)
-    assert [hit.id for hit in book.recall(**asked, k=2).hits] == [hit.id for hit in after][:2]
+    assert [hit.id for hit in book.recall(**query, k=2).hits] == [hit.id for hit in after][:2]
 
 
 def test_the_inbox_is_read_page_by_page(book, old, new):

@@ -103,7 +103,7 @@ class World:
         if not self.model.sees(who, source):
             return self._refused(NotFound, act)
         made = act()
-        there = self.model.there(self.model.origin(source), space)
+        there = self.model.memory_of_root(self.model.origin(source), space)
         assert made.new == (there is None)
         if there is not None:
             assert made.id == there.id
@@ -161,7 +161,7 @@ class World:
             return self._refused(refusals[stands], act)
         act()
         if memory.edited or memory.took < self.model.known[memory.source or ""].revision:
-            self.model.take_over(memory)
+            self.model.overwrite(memory)
         return memory.id
 
     def _refresh(self, who: str) -> Any:
@@ -178,7 +178,7 @@ class World:
         if stands in refusals:
             return self._refused(refusals[stands], act)
         act()
-        self.model.bring_up(memory)
+        self.model.refresh_chain(memory)
         return memory.id
 
     def _delete(self, who: str) -> Any:
@@ -226,7 +226,7 @@ class World:
             return self._refused(NotFound, lambda: self.hands[who].get(memory.id))
         found = self.hands[who].get(memory.id)
         if memory.mode == "lazy" and self.model.freshness(memory) == "stale":
-            self.model.bring_up(memory)
+            self.model.refresh_chain(memory)
         assert (found.text, found.freshness) == (memory.text, self.model.freshness(memory))
         return memory.id
 

@@ -1,6 +1,6 @@
-"""A book as plain as can be: dicts and naive walks, to say what everybody should see of copies, reasoning and doubt.
+"""A reference model of a book: dicts and naive recursion predict what each principal sees of copies and reasoning.
 
-It knows nothing of notices as memories: which there should be follows from links, deletions and decisions alone.
+It has no notices as memories: the expected ones follow from links, deletions and decisions alone.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ REASONING = ("reflects_on", "derived_from")
 CAP = 3
 
 Key = tuple[str, str]
-"""What was invalidated, and by what: an id, or the word `deleted`."""
+"""The invalidated memory, and what invalidates it: an id, or the word `deleted`."""
 
 
 @dataclass
 class Known:
-    """A memory as the model has it; `took` is the source's revision that a copy has."""
+    """A memory of the model; `took` is the source's revision that a copy has."""
 
     id: str
     space: str
@@ -37,45 +37,45 @@ class Known:
     edited: bool = False
 
     @property
-    def tied(self) -> bool:
+    def bound(self) -> bool:
         return self.source is not None and self.mode != "detached"
 
-    def grounds(self) -> list[str]:
+    def direct_sources(self) -> list[str]:
         return [target for relation, target in self.links if relation in REASONING]
 
 
 @dataclass
 class Model:
-    """What there is, and who may do what."""
+    """All memories, and the roles of all principals."""
 
     known: dict[str, Known] = field(default_factory=dict)
     roles: dict[tuple[str, str], str] = field(default_factory=dict)
 
-    # --- rights
+    # --- permissions
 
     def may(self, who: str, space: str, role: str) -> bool:
         if who == OWNER:
             return True
         parts = space.split("/")
-        above = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
-        held = [self.roles[who, one] for one in above if (who, one) in self.roles]
-        return any(ROLES.index(one) >= ROLES.index(role) for one in held)
+        ancestors = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
+        held = [self.roles[who, name] for name in ancestors if (who, name) in self.roles]
+        return any(ROLES.index(name) >= ROLES.index(role) for name in held)
 
     def sees(self, who: str, memory: Known) -> bool:
         return not memory.deleted and self.may(who, memory.space, "reader")
 
-    # --- what rests on what
+    # --- dependencies
 
     def steps(self, id_: str, *, own: bool) -> Iterator[tuple[str, int]]:
-        """What one memory rests on at once: with how much reasoning."""
+        """Yield the direct dependencies of a memory, each with its depth: 1 by a reasoning link, 0 as a copy."""
         at = self.known[id_]
-        for ground in at.grounds():
-            yield ground, 1
-        if at.tied and not own:
+        for source in at.direct_sources():
+            yield source, 1
+        if at.bound and not own:
             yield at.source or "", 0
 
     def depths(self, id_: str, *, own: bool, avoiding: str = "") -> dict[str, int]:
-        """Everything that a memory rests on, with the fewest steps of reasoning to it."""
+        """Return all ancestors of a memory, each with the smallest depth."""
         best: dict[tuple[str, bool], int] = {(id_, False): 0}
         changed = True
         while changed:
@@ -89,46 +89,48 @@ class Model:
                         changed = True
         return {at: depth for (at, reasoned), depth in best.items() if reasoned}
 
-    def rests_on(self, id_: str, other: str) -> bool:
-        """Tell whether a memory rests on another, stands for it, or is it."""
-        return id_ == other or any(self.rests_on(to, other) for to, _ in self.steps(id_, own=False))
+    def depends_on(self, id_: str, other: str) -> bool:
+        """Tell whether a memory depends on another, is a copy of it, or is it."""
+        return id_ == other or any(self.depends_on(to, other) for to, _ in self.steps(id_, own=False))
 
-    def deep(self, id_: str) -> int:
-        """How many reflections stand on each other up to this memory."""
+    def reflection_depth(self, id_: str) -> int:
+        """Return the largest number of links `reflects_on` on a path up from this memory."""
         at = self.known[id_]
-        below = [self.deep(target) + (name == "reflects_on") for name, target in at.links if name in REASONING]
-        return max([0, *below, *([self.deep(at.source or "")] if at.tied else [])])
+        below = [
+            self.reflection_depth(target) + (name == "reflects_on") for name, target in at.links if name in REASONING
+        ]
+        return max([0, *below, *([self.reflection_depth(at.source or "")] if at.bound else [])])
 
-    # --- doubt
+    # --- invalidations
 
     def superseding(self, id_: str) -> list[str]:
         return [one.id for one in self.known.values() if ("supersedes", id_) in one.links and not one.deleted]
 
-    def causes(self, id_: str) -> dict[Key, int]:
-        """What puts a memory in doubt by its own links, with the depth."""
-        told: dict[Key, int] = {}
+    def own_invalidations(self, id_: str) -> dict[Key, int]:
+        """Return the invalidations of a memory by its own links, each with the depth."""
+        depths: dict[Key, int] = {}
         for at in self.depths(id_, own=True):
             invalidating = [*self.superseding(at), *(["deleted"] if self.known[at].deleted else [])]
             for by in invalidating:
                 spared = self.depths(id_, own=True, avoiding=by)
                 if by != id_ and at in spared:
-                    told[at, by] = spared[at]
-        return told
+                    depths[at, by] = spared[at]
+        return depths
 
-    def waiting(self, id_: str) -> dict[Key, int]:
-        """The notices that a memory should have, with the depth that each tells."""
+    def open_invalidations(self, id_: str) -> dict[Key, int]:
+        """Return the invalidations for which a memory should have a notice, each with the depth."""
         memory = self.known[id_]
         if memory.deleted:
             return {}
-        return {key: depth for key, depth in self.causes(id_).items() if key not in memory.decisions}
+        return {key: depth for key, depth in self.own_invalidations(id_).items() if key not in memory.decisions}
 
     def invalidations(self, id_: str) -> set[Key]:
-        """What a memory is suspect for: by its own links, and by those of what it is a copy of."""
+        """Return the undecided invalidations of a memory: by its own links, and by those of a copy's source."""
         memory = self.known[id_]
-        inherited = self.invalidations(memory.source or "") if memory.tied else set()
-        # Whoever supersedes something has nothing to fear from that itself.
+        inherited = self.invalidations(memory.source or "") if memory.bound else set()
+        # A successor does not invalidate itself.
         inherited = {key for key in inherited if key[1] != id_}
-        return (set(self.causes(id_)) | inherited) - memory.decisions
+        return (set(self.own_invalidations(id_)) | inherited) - memory.decisions
 
     def outdated(self, id_: str) -> bool:
         return any(
@@ -138,7 +140,7 @@ class Model:
         )
 
     def supersedes_in_turn(self, id_: str, other: str) -> bool:
-        """Tell whether `other` supersedes a memory, by itself or through others."""
+        """Tell whether `other` supersedes a memory, directly or through others."""
         return any(by == other or self.supersedes_in_turn(by, other) for by in self.superseding(id_))
 
     def successor(self, who: str, id_: str) -> str | None:
@@ -146,33 +148,33 @@ class Model:
         return max(shown, default=None)
 
     def dependents(self, who: str, id_: str) -> dict[str, int]:
-        """What rests on a memory by links of its own, as far as somebody may read, with the depth."""
-        found = {one.id: self.depths(one.id, own=True).get(id_) for one in self.known.values() if self.sees(who, one)}
-        return {one: depth for one, depth in found.items() if depth is not None}
+        """Return the readable dependents of a memory by links of their own, each with the depth."""
+        depths = {one.id: self.depths(one.id, own=True).get(id_) for one in self.known.values() if self.sees(who, one)}
+        return {one: depth for one, depth in depths.items() if depth is not None}
 
     # --- copies
 
     def origin(self, memory: Known) -> str:
-        return memory.root if memory.tied else memory.id
+        return memory.root if memory.bound else memory.id
 
-    def there(self, root: str, space: str) -> Known | None:
-        """What a space has of a root."""
-        here = [one for one in self.known.values() if one.space == space and not one.deleted]
-        roots = [one for one in here if one.id == root]
-        return next(iter(roots or [one for one in here if one.tied and one.root == root]), None)
+    def memory_of_root(self, root: str, space: str) -> Known | None:
+        """Return the memory that stands for a root in a space: the root itself, or its copy."""
+        here = [memory for memory in self.known.values() if memory.space == space and not memory.deleted]
+        roots = [memory for memory in here if memory.id == root]
+        return next(iter(roots or [memory for memory in here if memory.bound and memory.root == root]), None)
 
-    def holds(self, copy: Known) -> bool:
-        """Tell whether a copy follows its source, or would if it were asked to."""
-        if not copy.tied or copy.edited:
+    def can_follow(self, copy: Known) -> bool:
+        """Tell whether a copy follows its source, at once or on request."""
+        if not copy.bound or copy.edited:
             return False
         source = self.known[copy.source or ""]
         return not source.deleted and self.may(copy.by, source.space, "reader")
 
-    def behind(self, copy: Known) -> bool:
-        if not self.holds(copy):
+    def is_stale(self, copy: Known) -> bool:
+        if not self.can_follow(copy):
             return False
         source = self.known[copy.source or ""]
-        return copy.took < source.revision or self.behind(source)
+        return copy.took < source.revision or self.is_stale(source)
 
     def freshness(self, copy: Known) -> str | None:
         if copy.source is None:
@@ -188,50 +190,54 @@ class Model:
             return "diverged"
         if self.superseding(source.id):
             return "source_superseded"
-        return "stale" if self.behind(copy) else "fresh"
+        return "stale" if self.is_stale(copy) else "fresh"
 
-    def take_over(self, copy: Known) -> None:
-        """Let a copy say what its source says, and its own copies follow."""
+    def overwrite(self, copy: Known) -> None:
+        """Overwrite a copy with its source, and propagate that to its own copies."""
         source = self.known[copy.source or ""]
         copy.took, copy.edited = source.revision, False
         if copy.text != source.text:
             copy.text = source.text
             copy.revision += 1
-            self.spread(copy)
+            self.propagate(copy)
 
-    def spread(self, source: Known) -> None:
+    def propagate(self, source: Known) -> None:
         for copy in sorted(self.known.values(), key=lambda one: one.id):
             is_live = copy.source == source.id and copy.mode == "live" and not copy.deleted
-            if is_live and self.holds(copy) and copy.took < source.revision:
-                self.take_over(copy)
+            if is_live and self.can_follow(copy) and copy.took < source.revision:
+                self.overwrite(copy)
 
-    def bring_up(self, copy: Known) -> None:
-        """Let a copy and those that it came through take over what their sources say."""
+    def refresh_chain(self, copy: Known) -> None:
+        """Refresh the chain of copies up to this one."""
         chain = [copy]
-        while chain[-1].tied and not chain[-1].deleted and (chain[-1] is copy or chain[-1].mode != "snapshot"):
+        while chain[-1].bound and not chain[-1].deleted and (chain[-1] is copy or chain[-1].mode != "snapshot"):
             chain.append(self.known[chain[-1].source or ""])
-        for one in reversed(chain[:-1]):
-            if self.holds(one) and not one.deleted and one.took < self.known[one.source or ""].revision:
-                self.take_over(one)
+        for member in reversed(chain[:-1]):
+            if (
+                self.can_follow(member)
+                and not member.deleted
+                and member.took < self.known[member.source or ""].revision
+            ):
+                self.overwrite(member)
 
     def edit(self, memory: Known, text: str) -> None:
         if text != memory.text:
             memory.text = text
             memory.revision += 1
             memory.edited = memory.source is not None
-            self.spread(memory)
+            self.propagate(memory)
 
     def move(self, memory: Known, space: str) -> None:
         if space != memory.space:
-            if memory.tied and self.there(memory.root, space):
+            if memory.bound and self.memory_of_root(memory.root, space):
                 memory.mode = "detached"
             memory.space = space
 
     def restore(self, memory: Known) -> None:
-        """Bring back what was deleted: what changed meanwhile is followed, and one copy of a root is enough."""
-        if memory.tied and self.there(memory.root, memory.space):
+        """Restore a deleted memory: it follows its source again, or is detached if its space has another copy."""
+        if memory.bound and self.memory_of_root(memory.root, memory.space):
             memory.mode = "detached"
         memory.deleted = False
-        if memory.tied:
-            self.spread(self.known[memory.source or ""])
-        self.spread(memory)
+        if memory.bound:
+            self.propagate(self.known[memory.source or ""])
+        self.propagate(memory)

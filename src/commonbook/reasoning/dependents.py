@@ -1,4 +1,4 @@
-"""The tree of memories that depend on a memory."""
+"""Lists the memories that depend on a memory, directly or through others."""
 
 from __future__ import annotations
 
@@ -14,36 +14,33 @@ from commonbook.text import validation
 from commonbook.write.context import no_memory
 
 MAX_DEPENDENTS: Final = 10_000
-"""So many dependents are shown."""
-
-
-# --- looking
+"""Maximum number of dependents that are returned."""
 
 
 def dependents(engines: Engines, actor: Actor, memory_id: str) -> tuple[Dependent, ...]:
-    """Return every memory that rests on one, or on a copy of it, the nearest first, as far as the actor may read."""
+    """Return every readable memory that depends on one, or on a copy of it, the nearest first."""
     memory_id = validation.validate_memory_id(memory_id)
     with engines.db.reading() as tx:
-        every = spaces.get_all(tx)
-        allowed = permissions.readable(tx, actor, every)
-        memory = memories.find(tx, allowed, memory_id)
+        all_spaces = spaces.get_all(tx)
+        readable = permissions.readable(tx, actor, all_spaces)
+        memory = memories.find(tx, readable, memory_id)
         if memory is None:
             raise no_memory(memory_id)
-        resting = graph.dependents_of(tx, every, [memory.id], most=MAX_DEPENDENTS)
-        shown = [one for one in resting.values() if one.own and one.memory.deleted is None]
-        shown = [one for one in shown if one.memory.space.id in allowed and one.memory.id != memory.id][:MAX_DEPENDENTS]
-        above = graph.ancestors_of(tx, every, [one.memory for one in shown])
-        known = memories.get_headers(tx, allowed, sorted({id_ for one in shown for id_ in one.path}))
+        nodes = graph.dependents_of(tx, all_spaces, [memory.id], limit=MAX_DEPENDENTS).values()
+        live = [node for node in nodes if node.own and node.memory.deleted is None and node.memory.id != memory.id]
+        visible = [node for node in live if node.memory.space.id in readable][:MAX_DEPENDENTS]
+        ancestors = graph.ancestors_of(tx, all_spaces, [node.memory for node in visible])
+        on_paths = memories.get_headers(tx, readable, sorted({id_ for node in visible for id_ in node.path}))
         return tuple(
             Dependent(
-                id=one.memory.id,
-                title=one.memory.title,
-                space=one.memory.space.name,
-                kind=one.memory.kind,
-                depth=one.depth,
-                path=tuple(id_ if id_ in known else None for id_ in one.path),
-                suspect=bool(graph.open_invalidations(one.memory, above)),
-                source_changed=graph.is_outdated(one.memory, above.known),
+                id=node.memory.id,
+                title=node.memory.title,
+                space=node.memory.space.name,
+                kind=node.memory.kind,
+                depth=node.depth,
+                path=tuple(id_ if id_ in on_paths else None for id_ in node.path),
+                suspect=bool(graph.open_invalidations(node.memory, ancestors)),
+                source_changed=graph.is_outdated(node.memory, ancestors.known),
             )
-            for one in shown
+            for node in visible
         )

@@ -1,4 +1,4 @@
-"""The inbox: open notices about memories that an actor may read."""
+"""The inbox: the open notices about memories that an actor may read, one page at a time."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from commonbook.reasoning import graph, notices
 from commonbook.tables import memories, spaces
 from commonbook.text import space_paths, validation
 
-# --- what waits
-
 
 def inbox(engines: Engines, actor: Actor, *, space: str | None, expired: bool, limit: int, after: str | None) -> Inbox:
     """Return the notices about memories that the actor may read, newest first."""
@@ -25,75 +23,86 @@ def inbox(engines: Engines, actor: Actor, *, space: str | None, expired: bool, l
     cursor = memories.read_cursor(after) if after else None
     now = engines.clock.now()
     with engines.db.reading() as tx:
-        allowed = permissions.readable(tx, actor, spaces.get_all(tx))
-        asked = scope.readable(tx, actor, space)
-        places = _places(allowed, asked)
-        found = memories.page(tx, places, Filter(kinds=("notice",)), after=cursor, limit=limit + 1)
-        some = [one for one in found[:limit] if expired or one.expires is None or one.expires > now]
-        items = _waiting(tx, allowed, [one for one in some if notices.is_open(one)], now)
-    return Inbox(tuple(items), memories.page_cursor(found[limit - 1]) if len(found) > limit else None)
+        readable = permissions.readable(tx, actor, spaces.get_all(tx))
+        notice_spaces = _notice_spaces(readable, scope.readable(tx, actor, space))
+        page = memories.page(tx, notice_spaces, Filter(kinds=("notice",)), after=cursor, limit=limit + 1)
+        current = [memory for memory in page[:limit] if expired or memory.expires is None or memory.expires > now]
+        items = _items(tx, readable, [memory for memory in current if notices.is_open(memory)], now)
+    return Inbox(tuple(items), memories.page_cursor(page[limit - 1]) if len(page) > limit else None)
 
 
-def _places(allowed: SpaceScope, asked: SpaceScope) -> SpaceScope:
-    """Return the spaces with the notices about memories of the asked ones."""
-    names = {f"{one.name}/{space_paths.INVALIDATIONS}" for one in asked.values()} | {one.name for one in asked.values()}
+def _notice_spaces(readable: SpaceScope, selected: SpaceScope) -> SpaceScope:
+    """Return the readable spaces that hold the notices about memories of the selected spaces."""
+    own = {space.name for space in selected.values()}
+    names = own | {f"{name}/{space_paths.INVALIDATIONS}" for name in own}
     return {
-        id_: one
-        for id_, one in allowed.items()
-        if one.name in names and one.name.rpartition("/")[2] == space_paths.INVALIDATIONS
+        id_: space
+        for id_, space in readable.items()
+        if space.name in names and space.name.rpartition("/")[2] == space_paths.INVALIDATIONS
     }
 
 
-def _waiting(tx: Reading, allowed: SpaceScope, found: list[Memory], now: datetime) -> list[InboxItem]:
-    told = [(notice, notice.notice) for notice in found if notice.notice is not None]
-    there = memories.get_many(tx, allowed, sorted({said.dependent for _, said in told}))
-    live = {id_: one for id_, one in there.items() if one.deleted is None}
-    every = spaces.get_all(tx)
-    above = graph.ancestors_of(tx, every, live.values())
-    causes = {
-        id_: {key: graph.visible_invalidation(cause, above.known, allowed) for key, cause in found.items()}
-        for id_, found in ((id_, graph.invalidations_of(one, above, own=True)) for id_, one in live.items())
+def _items(tx: Reading, readable: SpaceScope, open_notices: list[Memory], now: datetime) -> list[InboxItem]:
+    pairs = [(memory, memory.notice) for memory in open_notices if memory.notice is not None]
+    dependents = memories.get_many(tx, readable, sorted({notice.dependent for _, notice in pairs}))
+    live = {id_: dependent for id_, dependent in dependents.items() if dependent.deleted is None}
+    all_spaces = spaces.get_all(tx)
+    ancestors = graph.ancestors_of(tx, all_spaces, live.values())
+    invalidations = {
+        id_: {
+            key: graph.visible_invalidation(invalidation, ancestors.known, readable)
+            for key, invalidation in graph.invalidations_of(dependent, ancestors, own=True).items()
+        }
+        for id_, dependent in live.items()
     }
-    named = memories.get_headers(tx, every, sorted({id_ for _, said in told for id_ in said.key if id_ != DELETED}))
+    mentioned = sorted({id_ for _, notice in pairs for id_ in notice.key if id_ != DELETED})
+    headers = memories.get_headers(tx, all_spaces, mentioned)
     return [
-        _one(notice, said, live[said.dependent], causes[said.dependent].get(said.key), named, allowed, now)
-        for notice, said in told
-        if said.dependent in live
+        _item(
+            memory,
+            notice,
+            live[notice.dependent],
+            invalidations[notice.dependent].get(notice.key),
+            headers,
+            readable,
+            now,
+        )
+        for memory, notice in pairs
+        if notice.dependent in live
     ]
 
 
-def _one(  # noqa: PLR0917 - one value from many
-    notice: Memory,
-    said: Notice,
+def _item(  # noqa: PLR0917 - one value from many
+    memory: Memory,
+    notice: Notice,
     dependent: Memory,
-    cause: Invalidation | None,
-    named: Mapping[str, Memory],
-    allowed: SpaceScope,
+    invalidation: Invalidation | None,
+    headers: Mapping[str, Memory],
+    readable: SpaceScope,
     now: datetime,
 ) -> InboxItem:
-    superseding = named.get(said.invalidating)
-    reasons = (
-        [one.why for one in superseding.supersede_reasons if one.superseded == said.invalidated] if superseding else []
-    )
+    superseding = headers.get(notice.invalidating)
+    reasons = superseding.supersede_reasons if superseding else ()
     return InboxItem(
-        id=notice.id,
-        dependent=_mention(said.dependent, {dependent.id: dependent}, allowed),
+        id=memory.id,
+        dependent=_reference(notice.dependent, {dependent.id: dependent}, readable),
         text=dependent.text,
-        invalidated=_mention(said.invalidated, named, allowed),
-        invalidating=None if said.invalidating == DELETED else _mention(said.invalidating, named, allowed),
-        reason="".join(reasons),
-        by=notice.author,
-        at=said.at,
-        expires=notice.expires,
-        expired=notice.expires is not None and notice.expires <= now,
-        depth=cause.depth if cause else 0,
-        path=cause.path if cause else (),
+        invalidated=_reference(notice.invalidated, headers, readable),
+        invalidating=None if notice.invalidating == DELETED else _reference(notice.invalidating, headers, readable),
+        reason="".join(reason.why for reason in reasons if reason.superseded == notice.invalidated),
+        by=memory.author,
+        at=notice.at,
+        expires=memory.expires,
+        expired=memory.expires is not None and memory.expires <= now,
+        depth=invalidation.depth if invalidation else 0,
+        path=invalidation.path if invalidation else (),
         space=dependent.space.name,
     )
 
 
-def _mention(id_: str, named: Mapping[str, Memory], allowed: SpaceScope) -> MemoryReference:
-    memory = named.get(id_)
-    if memory is None or memory.space.id not in allowed:
+def _reference(id_: str, headers: Mapping[str, Memory], readable: SpaceScope) -> MemoryReference:
+    """Return a reference to a memory, without title and space if it may not be read."""
+    memory = headers.get(id_)
+    if memory is None or memory.space.id not in readable:
         return MemoryReference(id_)
     return MemoryReference(id_, memory.title, memory.space.name, memory.deleted)

@@ -1,4 +1,4 @@
-"""What may rest on what: reflections only so deep, and nothing on itself."""
+"""Checks new reasoning links: no cycle of dependencies or supersessions, limited depth, and no notices."""
 
 from __future__ import annotations
 
@@ -14,83 +14,83 @@ from commonbook.write.context import WriteContext
 
 
 def require_valid_links(ctx: WriteContext, memory: Memory, new: Sequence[Link]) -> None:
-    """Refuse links of a memory that would let it rest on itself, or stand too deep, or supersede what follows it.
+    """Refuse links by which a memory would depend on itself, exceed the depth, or supersede one of its successors.
 
-    Notices come and go with what they tell of, so nothing rests on them or takes their place.
+    Notices are temporary, so nothing depends on them or supersedes them.
     """
     _require_no_notice(ctx, memory, new)
-    added = memory._replace(links=(*(one for one in memory.links if one not in new), *new))
+    added = memory._replace(links=(*(link for link in memory.links if link not in new), *new))
     if any(link.relation in REASONING for link in new):
-        above = graph.ancestors_of(ctx.tx, ctx.spaces, [added], hold=ctx.lock)
+        ancestors = graph.ancestors_of(ctx.tx, ctx.spaces, [added], lock=ctx.lock)
         for link in new:
             if link.relation in REASONING:
-                _require_no_circle(ctx, added, link, above)
+                _require_no_cycle(ctx, added, link, ancestors)
         if any(link.relation == "reflects_on" for link in new):
-            _require_depth(ctx, added, above)
+            _require_depth(ctx, added, ancestors)
     for link in new:
         if link.relation == "supersedes":
-            _require_order(ctx, memory.id, link.target)
+            _require_no_supersession_cycle(ctx, memory.id, link.target)
 
 
 def _require_no_notice(ctx: WriteContext, memory: Memory, new: Sequence[Link]) -> None:
     targets = sorted({link.target for link in new if link.relation in {*REASONING, "supersedes"}})
     if not targets:
         return
-    there = memories.get_headers(ctx.tx, ctx.spaces, targets)
-    if any(one.kind == "notice" for one in (memory, *there.values())):
+    headers = memories.get_headers(ctx.tx, ctx.spaces, targets)
+    if any(end.kind == "notice" for end in (memory, *headers.values())):
         raise BadInput(
-            "a notice rests on nothing and supersedes nothing, and nothing does so with it",
-            fix="name the memory that it is about, or `triage` it",
+            "a notice has no sources and supersedes nothing, and no memory can depend on it or supersede it",
+            fix="link to the memory that it is about, or `triage` it",
         )
 
 
-def _require_no_circle(ctx: WriteContext, memory: Memory, link: Link, above: graph.Ancestors) -> None:
-    """Refuse a link to what rests on the memory itself already."""
-    target = above.known.get(link.target)
+def _require_no_cycle(ctx: WriteContext, memory: Memory, link: Link, ancestors: graph.Ancestors) -> None:
+    """Refuse a link to a memory that depends on this one already."""
+    target = ancestors.known.get(link.target)
     if target is None:
         return
-    way = graph.path_between(target, memory.id, above.known)
-    if way:
+    path = graph.path_between(target, memory.id, ancestors.known)
+    if path:
         raise Conflict(
-            f"{memory.id} would rest on itself: {' <- '.join(_shown(ctx, (*way, memory.id)))}",
-            fix="link it to something that does not rest on it, or use `related_to`",
+            f"{memory.id} would depend on itself: {' <- '.join(_redacted(ctx, (*path, memory.id)))}",
+            fix="link it to a memory that does not depend on it, or use `related_to`",
         )
 
 
-def _require_depth(ctx: WriteContext, memory: Memory, above: graph.Ancestors) -> None:
+def _require_depth(ctx: WriteContext, memory: Memory, ancestors: graph.Ancestors) -> None:
     cap = depth_cap(memory.space, ctx.spaces)
-    depth = graph.reflection_depth(memory, above.known, most=cap)
+    depth = graph.reflection_depth(memory, ancestors.known, limit=cap)
     if depth > cap:
         raise Conflict(
-            f"the reflection would stand {depth} deep, and the space {memory.space.name!r} allows {cap}",
-            fix="reflect on what the reflections rest on, or let an admin raise it: `commonbook space depth`",
+            f"the reflection would have depth {depth}, and the space {memory.space.name!r} allows {cap}",
+            fix="reflect on the sources of those reflections, or let an admin raise it: `commonbook space depth`",
         )
 
 
-def _require_order(ctx: WriteContext, source: str, target: str) -> None:
-    """Refuse to supersede what itself supersedes the source, by itself or through others."""
+def _require_no_supersession_cycle(ctx: WriteContext, source: str, target: str) -> None:
+    """Refuse to supersede a memory that supersedes the source, directly or through others."""
     level: dict[str, tuple[str, ...]] = {source: (source,)}
     seen = {source}
     while level:
-        # Nobody may make a circle from the other side meanwhile.
+        # The locks keep a concurrent transaction from closing the cycle from the other side.
         ctx.lock(level)
-        found = links.incoming_any_space(ctx.tx, sorted(level), relations=("supersedes",))
-        there = memories.get_headers_any_space(ctx.tx, ctx.spaces, sorted({link.source for link in found} - seen))
-        onward: dict[str, tuple[str, ...]] = {}
-        for link in found:
-            if link.source in there and there[link.source].deleted is None:
-                onward[link.source] = (*level[link.target], link.source)
-        if target in onward:
-            path = (*onward[target], source)
+        incoming = links.incoming_any_space(ctx.tx, sorted(level), relations=("supersedes",))
+        headers = memories.get_headers_any_space(ctx.tx, ctx.spaces, sorted({link.source for link in incoming} - seen))
+        next_level: dict[str, tuple[str, ...]] = {}
+        for link in incoming:
+            if link.source in headers and headers[link.source].deleted is None:
+                next_level[link.source] = (*level[link.target], link.source)
+        if target in next_level:
+            path = (*next_level[target], source)
             raise Conflict(
-                f"{source} cannot supersede {target}: {' <- '.join(_shown(ctx, path))} supersede each other in turn",
-                fix="`reinstate` the one that still holds, or supersede both by a third",
+                f"{source} cannot supersede {target}: {' <- '.join(_redacted(ctx, path))} supersede each other in turn",
+                fix="`reinstate` the one that is still valid, or supersede both by a third",
             )
-        seen.update(onward)
-        level = onward
+        seen.update(next_level)
+        level = next_level
 
 
-def _shown(ctx: WriteContext, ids: Sequence[str]) -> list[str]:
-    """Return ids for a message; those that the actor may not read are not told."""
-    there = memories.get_headers(ctx.tx, ctx.readable, sorted(set(ids)))
-    return [id_ if id_ in there else "…" for id_ in ids]
+def _redacted(ctx: WriteContext, ids: Sequence[str]) -> list[str]:
+    """Return ids for a message, with an ellipsis for each memory that the actor may not read."""
+    readable = memories.get_headers(ctx.tx, ctx.readable, sorted(set(ids)))
+    return [id_ if id_ in readable else "…" for id_ in ids]

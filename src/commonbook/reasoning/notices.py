@@ -1,7 +1,7 @@
-"""Notices: whoever rests on what was superseded or deleted is told, in the transaction in which that happens.
+"""Notices: a memory gets one when an ancestor is superseded or deleted, in the transaction of that change.
 
-After every story, whatever rests on something that the story changed has exactly the notices that its causes ask for,
-but for those that somebody has decided about. A notice's id comes from what it tells, so that nothing is told twice.
+After every write, each dependent of a changed memory has exactly one notice for each of its invalidations that has no
+decision. The id of a notice is a hash of the dependent and the invalidation, so that no notice is created twice.
 """
 
 from __future__ import annotations
@@ -28,154 +28,190 @@ from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import new_memory
 
 NOTIFY_JOB: Final = "notify"
-"""Tells those who rest on what was superseded before there were notices; its subject is what was superseded."""
+"""Creates the notices for a change that is older than notices; its subject is the superseded or deleted memory."""
 
 TAG: Final = "_invalidation"
 NOTICE_LIFETIME: Final = timedelta(days=7)
-_ABOUT: Final = ("related_to",)
-_LONGEST_PATH: Final = 20
+_NOTICE_RELATION: Final = "related_to"
+_MAX_PATH_IDS: Final = 20
 
 
 def update_notices(ctx: WriteContext) -> list[Memory]:
-    """Let everything that rests on what the story changed have its notices; return those that are new."""
-    made: list[Memory] = []
+    """Bring the notices of all dependents of changed memories up to date; return those that are new."""
+    created: list[Memory] = []
     while batch := ctx.pending.take_reasoning_changes():
-        _dismiss(ctx, [after for before, after in batch.values() if before is not None and _is_gone(before, after)])
-        _hold(ctx, [one for pair in batch.values() for one in pair if one is not None])
-        changed = _concerned(ctx, {id_: pair for id_, pair in batch.items() if pair[0] is not None})
-        added = _concerned(ctx, {id_: pair for id_, pair in batch.items() if pair[0] is None})
-        made += _settle(ctx, sorted(changed), withdraw=True)
-        # What comes in file by file may be all there only later: until then nothing is taken back.
-        made += _settle(ctx, sorted(added - changed), withdraw=False)
-    return made
+        _dismiss(ctx, [after for before, after in batch.values() if before is not None and _is_removal(before, after)])
+        _lock_dependencies(ctx, [memory for states in batch.values() for memory in states if memory is not None])
+        changed = _affected(ctx, {id_: states for id_, states in batch.items() if states[0] is not None})
+        added = _affected(ctx, {id_: states for id_, states in batch.items() if states[0] is None})
+        created += _sync_notices(ctx, sorted(changed), withdraw=True)
+        # Files arrive one by one, so the cause of a notice may arrive after it: until then nothing is withdrawn.
+        created += _sync_notices(ctx, sorted(added - changed), withdraw=False)
+    return created
 
 
-def _is_gone(before: Memory, after: Memory) -> bool:
+def _is_removal(before: Memory, after: Memory) -> bool:
+    """Tell whether a change deleted a notice."""
     return before.notice is not None and before.deleted is None and after.deleted is not None
 
 
-def _hold(ctx: WriteContext, changed: Sequence[Memory]) -> None:
-    """Let nobody invalidate what these memories rest on, or rest on what they supersede, until the story is over."""
+def _lock_dependencies(ctx: WriteContext, changed: Sequence[Memory]) -> None:
+    """Lock the ancestors of changed memories, and the memories that they supersede, until the transaction ends.
+
+    So no concurrent transaction invalidates those ancestors, or adds dependents of the superseded memories.
+    """
     if ctx.tx.for_update:
         ctx.lock({target for memory in changed for target in _superseded(memory)})
-        graph.ancestors_of(ctx.tx, ctx.spaces, changed, hold=ctx.lock)
+        graph.ancestors_of(ctx.tx, ctx.spaces, changed, lock=ctx.lock)
 
 
 def _superseded(memory: Memory) -> list[str]:
     return [link.target for link in memory.links if link.relation == "supersedes"]
 
 
-def _concerned(ctx: WriteContext, shaken: Mapping[str, tuple[Memory | None, Memory]]) -> set[str]:
-    """Return what may have other notices to get now: what changed, and what rests on it or on what it supersedes."""
-    roots = set(shaken)
-    for pair in shaken.values():
-        roots.update(target for memory in pair if memory is not None for target in _superseded(memory))
+def _affected(ctx: WriteContext, changes: Mapping[str, tuple[Memory | None, Memory]]) -> set[str]:
+    """Return the memories whose notices may change: the changed ones, their dependents, and those of superseded ones.
+
+    Each change is a pair of states, before and after.
+    """
+    roots = set(changes)
+    for states in changes.values():
+        roots.update(target for memory in states if memory is not None for target in _superseded(memory))
     if not roots:
         return roots
-    resting = graph.dependents_of(ctx.tx, ctx.spaces, sorted(roots))
-    own = {id_ for id_, pair in shaken.items() if any(one is not None and graph.direct_sources(one) for one in pair)}
-    # Somebody may have moved the file of a notice, or brought it back.
-    own |= {one.notice.dependent for pair in shaken.values() for one in pair if one is not None and one.notice}
-    return own | {id_ for id_, one in resting.items() if one.own}
+    dependents = graph.dependents_of(ctx.tx, ctx.spaces, sorted(roots))
+    reasoned = {
+        id_
+        for id_, states in changes.items()
+        if any(memory is not None and graph.direct_sources(memory) for memory in states)
+    }
+    # The file of a notice may have been moved or restored by hand: its dependent is checked too.
+    about = {
+        memory.notice.dependent
+        for states in changes.values()
+        for memory in states
+        if memory is not None and memory.notice
+    }
+    return reasoned | about | {id_ for id_, node in dependents.items() if node.own}
 
 
 def notify(ctx: WriteContext, *, memory_id: str) -> None:
-    """Tell those who rest on a memory, as if it had been invalidated just now."""
+    """Create the notices of a memory's dependents, as if it had been invalidated just now."""
     ctx.lock([memory_id])
-    resting = graph.dependents_of(ctx.tx, ctx.spaces, [memory_id])
-    _settle(ctx, sorted(id_ for id_, one in resting.items() if one.own), withdraw=False)
+    dependents = graph.dependents_of(ctx.tx, ctx.spaces, [memory_id])
+    _sync_notices(ctx, sorted(id_ for id_, node in dependents.items() if node.own), withdraw=False)
 
 
-# --- what there should be, and what there is
+# --- comparing notices with invalidations
 
 
-def _settle(ctx: WriteContext, ids: Sequence[str], *, withdraw: bool) -> list[Memory]:
-    """Let some memories have the notices that their causes ask for; `withdraw` those that nothing asks for any more."""
-    # First what there is: a notice that is seen here has its cause in sight below, or has it no longer.
-    told = _of(ctx.tx, ctx.spaces, ids) if withdraw else {}
-    there = memories.get_headers_any_space(ctx.tx, ctx.spaces, ids)
-    live = [one for one in there.values() if one.deleted is None and one.notice is None]
-    above = graph.ancestors_of(ctx.tx, ctx.spaces, live)
-    causes = {memory.id: graph.invalidations_of(memory, above, own=True) for memory in live}
-    decided = {memory.id: {one.key for one in memory.decisions} for memory in live}
-    for notice, said in told.values():
-        if said.key not in causes.get(said.dependent, {}) or said.key in decided[said.dependent]:
-            remove_notice(ctx, notice, how="withdraw")
-        elif notice.space.name != _place(there[said.dependent].space):
-            _bring(ctx, notice, there[said.dependent].space)
+def _sync_notices(ctx: WriteContext, ids: Sequence[str], *, withdraw: bool) -> list[Memory]:
+    """Create missing notices of some memories; with `withdraw`, also remove obsolete ones and move misplaced ones."""
+    # Existing notices are read first: the cause of a notice that is seen here is then read below, unless it is gone.
+    existing = _open_notices(ctx.tx, ctx.spaces, ids) if withdraw else {}
+    dependents = memories.get_headers_any_space(ctx.tx, ctx.spaces, ids)
+    live = [memory for memory in dependents.values() if memory.deleted is None and memory.notice is None]
+    ancestors = graph.ancestors_of(ctx.tx, ctx.spaces, live)
+    invalidations = {memory.id: graph.invalidations_of(memory, ancestors, own=True) for memory in live}
+    decided = {memory.id: {decision.key for decision in memory.decisions} for memory in live}
+    for memory, notice in existing.values():
+        if notice.key not in invalidations.get(notice.dependent, {}) or notice.key in decided[notice.dependent]:
+            remove_notice(ctx, memory, how="withdraw")
+        elif memory.space.name != _notice_space_name(dependents[notice.dependent].space):
+            _move_notice(ctx, memory, dependents[notice.dependent].space)
     wanted = {
-        # Who may read the memory may read what is beside it, and perhaps nothing else on the path.
-        notice_id(memory.id, cause): (memory, graph.visible_invalidation(cause, above.known, {memory.space.id}))
+        # Readers of the dependent can read its notice, but perhaps no other memory on the path.
+        notice_id(memory.id, invalidation): (
+            memory,
+            graph.visible_invalidation(invalidation, ancestors.known, {memory.space.id}),
+        )
         for memory in live
-        for key, cause in causes[memory.id].items()
+        for key, invalidation in invalidations[memory.id].items()
         if key not in decided[memory.id]
     }
-    return _tell(ctx, wanted)
+    return _create_missing(ctx, wanted)
 
 
-def _of(tx: Reading, spaces: SpaceScope, dependents: Sequence[str]) -> dict[str, tuple[Memory, Notice]]:
-    """Return the notices about some memories that are there, each with what it tells."""
-    found = links.incoming_any_space(tx, dependents, relations=_ABOUT)
-    ids = sorted({link.source for link in found})
-    there = memories.get_headers_any_space(tx, spaces, ids)
-    return {id_: (one, one.notice) for id_, one in there.items() if one.notice is not None and is_open(one)}
+def _open_notices(tx: Reading, spaces: SpaceScope, dependents: Sequence[str]) -> dict[str, tuple[Memory, Notice]]:
+    """Return the open notices about some memories by id, each with its content."""
+    incoming = links.incoming_any_space(tx, dependents, relations=(_NOTICE_RELATION,))
+    headers = memories.get_headers_any_space(tx, spaces, sorted({link.source for link in incoming}))
+    return {
+        id_: (memory, memory.notice) for id_, memory in headers.items() if memory.notice is not None and is_open(memory)
+    }
 
 
 def notices_about(tx: Reading, spaces: SpaceScope, dependent: str) -> list[Memory]:
-    """Return the notices about a memory that are there."""
-    return [notice for notice, said in _of(tx, spaces, [dependent]).values() if said.dependent == dependent]
+    """Return the open notices about a memory."""
+    return [
+        memory for memory, notice in _open_notices(tx, spaces, [dependent]).values() if notice.dependent == dependent
+    ]
 
 
 def is_open(memory: Memory) -> bool:
-    """Tell whether a memory is a notice that we made, and that nobody has settled."""
-    said = memory.notice
-    return (
-        said is not None and memory.deleted is None and memory.id == notice_id(said.dependent, Invalidation(*said.key))
-    )
+    """Tell whether a memory is a notice that is not settled; its id must be the hash that we would give it."""
+    notice = memory.notice
+    if notice is None or memory.deleted is not None:
+        return False
+    return memory.id == notice_id(notice.dependent, Invalidation(*notice.key))
 
 
 def notice_id(dependent: str, cause: Invalidation) -> str:
-    """Return the id of the notice that tells a memory of a cause: the same whoever tells it, and however often."""
+    """Return the id of the notice about a dependent and an invalidation: a hash, the same on every machine."""
     digits = sha256(f"{dependent} {cause.invalidated} {cause.invalidating}".encode()).hexdigest()
     return f"{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-a{digits[17:20]}-{digits[20:32]}"
 
 
-# --- telling
+# --- creating and moving
 
 
-def _tell(ctx: WriteContext, wanted: Mapping[str, tuple[Memory, Invalidation]]) -> list[Memory]:
-    """Make the notices that are not there, and open those again that were withdrawn."""
-    there = memories.get_headers_any_space(ctx.tx, ctx.spaces, sorted(wanted))
-    missing = {id_: pair for id_, pair in sorted(wanted.items()) if id_ not in there or there[id_].deleted is not None}
-    reasons = _reasons(ctx, [cause for _, cause in missing.values()])
-    made: list[Memory] = []
-    for id_, (memory, cause) in missing.items():
-        notice = _notice(ctx, id_, memory, cause, reasons.get(cause.key, ""))
-        if id_ in there:
-            notice = _revived(ctx, there[id_], notice)
-        made.append(notice)
-    new = [notice for notice in made if notice.id not in there]
+def _create_missing(ctx: WriteContext, wanted: Mapping[str, tuple[Memory, Invalidation]]) -> list[Memory]:
+    """Create the notices that do not exist, and reopen those that were withdrawn."""
+    existing = memories.get_headers_any_space(ctx.tx, ctx.spaces, sorted(wanted))
+    missing = {
+        id_: pair for id_, pair in sorted(wanted.items()) if id_ not in existing or existing[id_].deleted is not None
+    }
+    reasons = _reasons(ctx, [invalidation for _, invalidation in missing.values()])
+    created: list[Memory] = []
+    for id_, (dependent, invalidation) in missing.items():
+        notice = _new_notice(ctx, id_, dependent, invalidation, reasons.get(invalidation.key, ""))
+        if id_ in existing:
+            notice = _reopen(ctx, existing[id_], notice)
+        created.append(notice)
+    new = [notice for notice in created if notice.id not in existing]
     memories.add(ctx.tx, new)
     for space in {notice.space.id for notice in new}:
-        links.add(ctx.tx, space, [link for one in new if one.space.id == space for link in one.links])
-    for notice in made:
-        memory, cause = missing[notice.id]
-        told = {"dependent": memory.id, "invalidated": cause.invalidated, "invalidating": cause.invalidating}
-        ctx.log_memory(notice, "notify", memory.id, **told, depth=cause.depth, path=list(cause.path))
-    ctx.enqueue_files(made)
-    return made
+        links.add(ctx.tx, space, [link for notice in new if notice.space.id == space for link in notice.links])
+    for notice in created:
+        dependent, invalidation = missing[notice.id]
+        ctx.log_memory(
+            notice,
+            "notify",
+            dependent.id,
+            dependent=dependent.id,
+            invalidated=invalidation.invalidated,
+            invalidating=invalidation.invalidating,
+            depth=invalidation.depth,
+            path=list(invalidation.path),
+        )
+    ctx.enqueue_files(created)
+    return created
 
 
-def _reasons(ctx: WriteContext, causes: Iterable[Invalidation]) -> dict[tuple[str, str], str]:
-    """Return why each of these supersessions happened, where somebody said so."""
-    superseding = memories.get_headers_any_space(
-        ctx.tx, ctx.spaces, sorted({cause.invalidating for cause in causes} - {DELETED})
+def _reasons(ctx: WriteContext, invalidations: Iterable[Invalidation]) -> dict[tuple[str, str], str]:
+    """Return the reasons that were given for these supersessions, by the key of the invalidation."""
+    successors = memories.get_headers_any_space(
+        ctx.tx, ctx.spaces, sorted({invalidation.invalidating for invalidation in invalidations} - {DELETED})
     )
-    return {(one.superseded, memory.id): one.why for memory in superseding.values() for one in memory.supersede_reasons}
+    return {
+        (reason.superseded, memory.id): reason.why
+        for memory in successors.values()
+        for reason in memory.supersede_reasons
+    }
 
 
-def _notice(ctx: WriteContext, id_: str, memory: Memory, cause: Invalidation, why: str) -> Memory:
-    space = ctx.system_space(_place(memory.space))
+def _new_notice(ctx: WriteContext, id_: str, dependent: Memory, invalidation: Invalidation, why: str) -> Memory:
+    space = ctx.system_space(_notice_space_name(dependent.space))
     now = ctx.tx.now
     return new_memory(
         ctx,
@@ -184,59 +220,64 @@ def _notice(ctx: WriteContext, id_: str, memory: Memory, cause: Invalidation, wh
         path=space_paths.path_for(space.name, now, "invalidation", id_, taken=True),
         how="notify",
         kind="notice",
-        title=f"invalidation: {cause.invalidated} -> {memory.id}",
-        text=_words(id_, memory, cause, why),
+        title=f"invalidation: {invalidation.invalidated} -> {dependent.id}",
+        text=_notice_text(id_, dependent, invalidation, why),
         tags=(TAG,),
         expires=now + NOTICE_LIFETIME,
-        links=(Link(id_, _ABOUT[0], memory.id, memory.revision),),
-        notice=Notice(memory.id, cause.invalidated, cause.invalidating, now),
+        links=(Link(id_, _NOTICE_RELATION, dependent.id, dependent.revision),),
+        notice=Notice(dependent.id, invalidation.invalidated, invalidation.invalidating, now),
     )
 
 
-def _words(id_: str, memory: Memory, cause: Invalidation, why: str) -> str:
-    """Return what a notice says: ids, and no words of memories that its reader may not read."""
-    became = "was deleted" if cause.invalidating == DELETED else f"was superseded by {cause.invalidating}"
-    steps = "directly" if cause.depth == 1 else f"in {cause.depth} steps"
+def _notice_text(id_: str, dependent: Memory, invalidation: Invalidation, why: str) -> str:
+    """Return the text of a notice: ids only, since its reader may not be able to read the memories."""
+    invalidating = invalidation.invalidating
+    change = "was deleted" if invalidating == DELETED else f"was superseded by {invalidating}"
+    steps = "directly" if invalidation.depth == 1 else f"in {invalidation.depth} steps"
+    path = " <- ".join(ancestor_id or "…" for ancestor_id in _shorten(invalidation.path))
     return (
-        f"{cause.invalidated} {became}{f': {why}' if why else '.'}\n\n"
-        f"{memory.id} rests on it {steps}: {' <- '.join(id_ or '…' for id_ in _ends(cause.path))}\n\n"
+        f"{invalidation.invalidated} {change}{f': {why}' if why else '.'}\n\n"
+        f"{dependent.id} depends on it {steps}: {path}\n\n"
         f"Decide with `commonbook triage {id_} keep`, or `retract`, `supersede` or `dismiss`."
     )
 
 
-def _ends(path: Sequence[str | None]) -> Sequence[str | None]:
-    """Return as much of a path as anybody would read; the inbox tells all of it."""
-    return path if len(path) <= _LONGEST_PATH else (*path[: _LONGEST_PATH // 2], None, *path[-_LONGEST_PATH // 2 :])
+def _shorten(path: Sequence[str | None]) -> Sequence[str | None]:
+    """Return both ends of a long path; the inbox shows all of it."""
+    return path if len(path) <= _MAX_PATH_IDS else (*path[: _MAX_PATH_IDS // 2], None, *path[-_MAX_PATH_IDS // 2 :])
 
 
-def _place(space: Space) -> str:
+def _notice_space_name(space: Space) -> str:
     return f"{space.name}/{space_paths.INVALIDATIONS}"
 
 
-def _revived(ctx: WriteContext, gone: Memory, notice: Memory) -> Memory:
-    """Open a withdrawn notice again: it tells of a new supersession, and its history goes on."""
-    revived = notice._replace(
-        created=gone.created, version=gone.version + 1, revision=gone.revision, path=_free(ctx, notice)
+def _reopen(ctx: WriteContext, withdrawn: Memory, notice: Memory) -> Memory:
+    """Store a notice in place of the withdrawn one with the same id, as the next version of its history."""
+    reopened = notice._replace(
+        created=withdrawn.created,
+        version=withdrawn.version + 1,
+        revision=withdrawn.revision,
+        path=_free_path(ctx, notice),
     )
-    _put(ctx, gone, revived)
-    return revived
+    _store(ctx, withdrawn, reopened)
+    return reopened
 
 
-def _bring(ctx: WriteContext, outline: Memory, to: Space) -> None:
-    """Let a notice go where the memory went that it is about."""
-    notice = memories.get_many(ctx.tx, ctx.spaces, [outline.id])[outline.id]
-    space = ctx.system_space(_place(to))
+def _move_notice(ctx: WriteContext, header: Memory, to: Space) -> None:
+    """Move a notice after its dependent was moved to another space."""
+    notice = memories.get_many(ctx.tx, ctx.spaces, [header.id])[header.id]
+    space = ctx.system_space(_notice_space_name(to))
     path = space_paths.path_for(space.name, notice.created, "invalidation", notice.id, taken=True)
-    moved = notice._replace(space=space, path=_free(ctx, notice._replace(path=path)), version=notice.version + 1)
+    moved = notice._replace(space=space, path=_free_path(ctx, notice._replace(path=path)), version=notice.version + 1)
     ctx.record_move(notice, moved.path)
-    _put(ctx, notice, moved)
+    _store(ctx, notice, moved)
     ctx.log_memory(notice, "move.out", to=space.id)
     ctx.log_memory(moved, "move.in")
     ctx.enqueue_files([moved])
 
 
-def _free(ctx: WriteContext, notice: Memory) -> str:
-    """Return the path of a notice, or if something else has it, one that nothing else can have."""
+def _free_path(ctx: WriteContext, notice: Memory) -> str:
+    """Return the path of a notice or, if another memory has it, one with the notice's id."""
     owner = memories.at_path(ctx.tx, notice.path)
     path = notice.path if owner in {None, notice.id} else notice.path.replace("--", f"--{notice.id}--")
     if ctx.engines.folder.keeps_files:
@@ -244,7 +285,7 @@ def _free(ctx: WriteContext, notice: Memory) -> str:
     return path
 
 
-def _put(ctx: WriteContext, old: Memory, new: Memory) -> None:
+def _store(ctx: WriteContext, old: Memory, new: Memory) -> None:
     if old.space.id == new.space.id:
         memories.replace(ctx.tx, new)
     else:
@@ -252,45 +293,48 @@ def _put(ctx: WriteContext, old: Memory, new: Memory) -> None:
     links.replace(ctx.tx, old.space.id, new)
 
 
-# --- settled
+# --- removing and deciding
 
 
 def remove_notice(ctx: WriteContext, outline: Memory, *, how: str, **logged: object) -> None:
-    """Take a notice away, because it is withdrawn or somebody decided; what it told stays in the log."""
+    """Delete a notice that is withdrawn or decided; its content stays in the log."""
     notice = memories.get_many(ctx.tx, ctx.spaces, [outline.id])[outline.id]
-    gone = notice._replace(deleted=ctx.tx.now, version=notice.version + 1, updated=ctx.tx.now)
-    memories.replace(ctx.tx, gone)
-    ctx.log_memory(gone, how, **logged)
-    ctx.enqueue_files([gone])
+    deleted = notice._replace(deleted=ctx.tx.now, version=notice.version + 1, updated=ctx.tx.now)
+    memories.replace(ctx.tx, deleted)
+    ctx.log_memory(deleted, how, **logged)
+    ctx.enqueue_files([deleted])
 
 
-def _dismiss(ctx: WriteContext, gone: Sequence[Memory]) -> None:
-    """Take it for a decision that somebody removed notices by hand."""
-    for notice in gone:
-        said = notice.notice
-        if said is None:
+def _dismiss(ctx: WriteContext, removed: Sequence[Memory]) -> None:
+    """Record the decision `dismiss` for notices that were removed by hand."""
+    for removed_notice in removed:
+        notice = removed_notice.notice
+        if notice is None:
             continue
-        ctx.lock([said.dependent])
-        memory = memories.find(ctx.tx, ctx.spaces, said.dependent)
-        if memory is None or memory.deleted is not None or said.key in {one.key for one in memory.decisions}:
+        ctx.lock([notice.dependent])
+        memory = memories.find(ctx.tx, ctx.spaces, notice.dependent)
+        if memory is None or memory.deleted is not None:
+            continue
+        if notice.key in {decision.key for decision in memory.decisions}:
             continue
         if memory.space.id not in ctx.writable:
             raise permissions.refusal(ctx.actor, memory.space.name)
         with suppress(FileInTheWay, hand_edits.FileGone, *([TooLarge] if ctx.actor.principal == FILESYSTEM else [])):
-            # Where its file cannot be written, the memory stays in doubt, and its notice comes back.
+            # If the dependent's file cannot be written, it stays suspect and the notice is created again.
             memory = hand_edits.with_file_changes(ctx.acting_as(FILESYSTEM_ACTOR), memory, looked=False)
-            record_decision(ctx, memory, [Invalidation(*said.key)], DISMISS, "its notice was removed")
+            record_decision(ctx, memory, [Invalidation(*notice.key)], DISMISS, "its notice was removed")
 
 
 def record_decision(
     ctx: WriteContext, memory: Memory, settled: Sequence[Invalidation], verdict: str, note: str, **also: object
 ) -> Memory:
-    """Write into a memory what was decided about it; `also` names fields that change with that."""
+    """Store a decision about invalidations in the memory; `also` has other fields that change with it."""
     by, at = ctx.actor.principal, ctx.tx.now
-    kept = [one for one in memory.decisions if one.key not in {cause.key for cause in settled}]
-    made = [Decision(verdict, cause.invalidated, cause.invalidating, by, at, note) for cause in settled]
-    said = memory._replace(decisions=(*kept, *made), **also)  # type: ignore[arg-type]
+    settled_keys = {invalidation.key for invalidation in settled}
+    kept = [decision for decision in memory.decisions if decision.key not in settled_keys]
+    added = [Decision(verdict, cause.invalidated, cause.invalidating, by, at, note) for cause in settled]
+    decided = memory._replace(decisions=(*kept, *added), **also)  # type: ignore[arg-type]
     changed = ["decisions", *also]
-    # A front matter that has no room left is found out before anything is changed.
-    render_memory(said, ctx.engines)
-    return revise.store_revision(ctx, memory, said, changed, how="triage")
+    # A front matter without room for the decision is refused before anything is changed.
+    render_memory(decided, ctx.engines)
+    return revise.store_revision(ctx, memory, decided, changed, how="triage")

@@ -1,4 +1,4 @@
-"""Reflecting on memories, superseding and reinstating them, and looking what rests on what."""
+"""Supersedes memories and reinstates them; dependents get or lose notices in the same transaction."""
 
 from __future__ import annotations
 
@@ -19,11 +19,9 @@ from commonbook.write import revise
 from commonbook.write.context import WriteContext
 from commonbook.write.transaction import logging_refusal
 
-# --- superseding
-
 
 def supersede(engines: Engines, actor: Actor, old_id: str, *, by: str, reason: str = "") -> SupersedeReport:
-    """Let a memory supersede another, and tell everybody who rests on that one; doing it again changes nothing."""
+    """Let a memory supersede another, and notify the dependents of the old one; repeating it changes nothing."""
     old_id, by = validation.validate_memory_id(old_id), validation.validate_memory_id(by)
     why = validate_line(reason, "reason")
     with logging_refusal(engines, actor, "supersede", [old_id]):
@@ -38,51 +36,54 @@ def _supersede(ctx: WriteContext, *, old_id: str, by: str, why: str, looked: boo
 
 
 def record_supersession(ctx: WriteContext, old: Memory, new: Memory, why: str) -> SupersedeReport:
-    """Let one memory supersede another at a desk; the actor has the right to, and nobody changes them meanwhile."""
+    """Store that one memory supersedes another; the caller has checked permissions and locked both."""
     if new.id == old.id:
         raise BadInput("a memory cannot supersede itself", fix="name another memory, or edit this one")
-    if any((one.relation, one.target) == ("supersedes", old.id) for one in new.links):
+    if any((link.relation, link.target) == ("supersedes", old.id) for link in new.links):
         return SupersedeReport(old.id, new.id, new=False, notified=0)
     link = Link(new.id, "supersedes", old.id, old.revision)
     link_checks.require_valid_links(ctx, new, [link])
-    because = tuple(one for one in new.supersede_reasons if one.superseded != old.id)
-    said = new._replace(
-        links=(*new.links, link), supersede_reasons=(*because, SupersedeReason(old.id, why)) if why else because
+    reasons = tuple(reason for reason in new.supersede_reasons if reason.superseded != old.id)
+    superseding = new._replace(
+        links=(*new.links, link), supersede_reasons=(*reasons, SupersedeReason(old.id, why)) if why else reasons
     )
-    revise.store_revision(ctx, new, said, ["links"], how="supersede", superseded=old.id)
+    revise.store_revision(ctx, new, superseding, ["links"], how="supersede", superseded=old.id)
     if old.space.id != new.space.id:
         ctx.log(old.space, "superseded", (old.id,), by=new.id)
-    told = notices.update_notices(ctx)
+    added = notices.update_notices(ctx)
     readable = ctx.readable
-    return SupersedeReport(old.id, new.id, new=True, notified=sum(one.space.id in readable for one in told))
+    return SupersedeReport(old.id, new.id, new=True, notified=sum(notice.space.id in readable for notice in added))
 
 
 def reinstate(engines: Engines, actor: Actor, old_id: str, *, by: str | None = None) -> SupersedeReport:
-    """Take back that a memory was superseded, by one memory or by all: its dependents are no longer in doubt for it."""
+    """Undo the supersession of a memory, by one memory or by all: it no longer invalidates its dependents."""
     old_id = validation.validate_memory_id(old_id)
     by = validation.validate_memory_id(by) if by is not None else None
     return scan.write_with_scan(engines, actor, partial(_reinstate, old_id=old_id, by=by))
 
 
 def _reinstate(ctx: WriteContext, *, old_id: str, by: str | None, looked: bool) -> SupersedeReport:
-    """The right to write to the old memory is enough: what superseded it only loses the claim to have done so."""
+    """Remove the links `supersedes`.
+
+    The right to write to the old memory is enough: its successors lose nothing but that link.
+    """
     ctx.lock([old_id])
     old = ctx.require(old_id)
-    found = links.incoming_any_space(ctx.tx, [old.id], relations=("supersedes",))
-    ids = sorted({link.source for link in found if by is None or link.source == by} - {old.id})
+    incoming = links.incoming_any_space(ctx.tx, [old.id], relations=("supersedes",))
+    ids = sorted({link.source for link in incoming if by is None or link.source == by} - {old.id})
     ctx.lock(ids)
-    there = memories.get_many(ctx.tx, ctx.spaces, ids)
-    live = [there[id_] for id_ in ids if id_ in there and there[id_].deleted is None]
+    by_id = memories.get_many(ctx.tx, ctx.spaces, ids)
+    live = [by_id[id_] for id_ in ids if id_ in by_id and by_id[id_].deleted is None]
     if not live:
-        who = f" by {by}" if by else ""
-        raise Conflict(f"memory {old.id} is not superseded{who}", fix="`commonbook show` says what supersedes it")
-    for outline in live:
-        new = hand_edits.with_file_changes(ctx.acting_as(FILESYSTEM_ACTOR), outline, looked=looked)
-        said = new._replace(
-            links=tuple(one for one in new.links if (one.relation, one.target) != ("supersedes", old.id)),
-            supersede_reasons=tuple(one for one in new.supersede_reasons if one.superseded != old.id),
+        by_whom = f" by {by}" if by else ""
+        raise Conflict(f"memory {old.id} is not superseded{by_whom}", fix="`commonbook show` names its successor")
+    for superseding in live:
+        new = hand_edits.with_file_changes(ctx.acting_as(FILESYSTEM_ACTOR), superseding, looked=looked)
+        without = new._replace(
+            links=tuple(link for link in new.links if (link.relation, link.target) != ("supersedes", old.id)),
+            supersede_reasons=tuple(reason for reason in new.supersede_reasons if reason.superseded != old.id),
         )
-        revise.store_revision(ctx, new, said, ["links"], how="reinstate", superseded=old.id)
+        revise.store_revision(ctx, new, without, ["links"], how="reinstate", superseded=old.id)
     readable = ctx.readable
-    shown = [one.id for one in live if one.space.id in readable]
-    return SupersedeReport(old.id, shown[0] if shown else "", new=False, notified=0)
+    visible = [memory.id for memory in live if memory.space.id in readable]
+    return SupersedeReport(old.id, visible[0] if visible else "", new=False, notified=0)

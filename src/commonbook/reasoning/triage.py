@@ -1,4 +1,4 @@
-"""Deciding about memories that are in doubt: the inbox of notices, and what becomes of each."""
+"""Triage: records a decision about a suspect memory, for one notice or for all open invalidations."""
 
 from __future__ import annotations
 
@@ -16,18 +16,16 @@ from commonbook.reasoning import graph, notices, supersede
 from commonbook.text import validation
 from commonbook.write.context import WriteContext
 
-# --- deciding
-
 
 def triage(
     engines: Engines, actor: Actor, memory_id: str, verdict: str, *, note: str = "", by: str | None = None
 ) -> TriageReport:
-    """Decide about a notice, or about all doubts of a memory at once."""
+    """Decide about a notice, or about all open invalidations of a memory at once."""
     memory_id = validation.validate_memory_id(memory_id)
     if verdict not in VERDICTS:
-        raise BadInput(f"{verdict!r} is no decision", fix=f"use one of {', '.join(VERDICTS)}")
+        raise BadInput(f"{verdict!r} is not a decision", fix=f"use one of {', '.join(VERDICTS)}")
     if (by is not None) != (verdict == SUPERSEDE):
-        raise BadInput("what supersedes the memory goes with `supersede`, and only with it", fix="name it by its id")
+        raise BadInput("`supersede`, and no other decision, needs a successor", fix="name the successor by its id")
     by = validation.validate_memory_id(by) if by is not None else None
     line = validation.validate_line(note, "note")
     return scan.write_with_scan(
@@ -38,47 +36,50 @@ def triage(
 def _triage(
     ctx: WriteContext, *, memory_id: str, verdict: str, note: str, by: str | None, looked: bool
 ) -> TriageReport:
-    asked = ctx.require_readable(memory_id)
-    said = asked.notice if notices.is_open(asked) else None
-    memory = hand_edits.with_file_changes(ctx, ctx.require(said.dependent if said else asked.id), looked=looked)
-    open_ = _doubts(ctx, memory)
-    settled = [one for one in open_ if said is None or one.key == said.key]
-    above = graph.ancestors_of(ctx.tx, ctx.spaces, [memory])
-    outdated = said is None and verdict == KEEP and graph.is_outdated(memory, above.known)
+    subject = ctx.require_readable(memory_id)
+    notice = subject.notice if notices.is_open(subject) else None
+    memory = hand_edits.with_file_changes(ctx, ctx.require(notice.dependent if notice else subject.id), looked=looked)
+    invalidations = _locked_invalidations(ctx, memory)
+    settled = [invalidation for invalidation in invalidations if notice is None or invalidation.key == notice.key]
+    ancestors = graph.ancestors_of(ctx.tx, ctx.spaces, [memory])
+    outdated = notice is None and verdict == KEEP and graph.is_outdated(memory, ancestors.known)
     if not settled and not outdated:
-        raise Conflict(f"memory {memory.id} is not in doubt", fix="`commonbook inbox` shows what waits for a decision")
+        raise Conflict(f"memory {memory.id} is not suspect", fix="`commonbook inbox` shows what waits for a decision")
     successor = hand_edits.with_file_changes(ctx, ctx.require(by), looked=looked) if by else None
-    memory = notices.record_decision(ctx, memory, settled, verdict, note, **_changed(ctx, memory, verdict, above.known))
-    keys = {one.key for one in settled}
-    for notice in notices.notices_about(ctx.tx, ctx.spaces, memory.id):
-        if notice.notice is not None and notice.notice.key in keys:
-            notices.remove_notice(ctx, notice, how="triage", verdict=verdict)
+    fields = _changed_fields(ctx, memory, verdict, ancestors.known)
+    memory = notices.record_decision(ctx, memory, settled, verdict, note, **fields)
+    keys = {invalidation.key for invalidation in settled}
+    for about in notices.notices_about(ctx.tx, ctx.spaces, memory.id):
+        if about.notice is not None and about.notice.key in keys:
+            notices.remove_notice(ctx, about, how="triage", verdict=verdict)
     if successor is not None:
         supersede.record_supersession(ctx, memory, successor, note)
     return TriageReport(memory.id, verdict, len(settled), memory.version, memory.space.name, memory.path)
 
 
-def _doubts(ctx: WriteContext, memory: Memory) -> tuple[Invalidation, ...]:
-    """Return what a memory is in doubt for, while nobody changes what it rests on."""
-    above = graph.ancestors_of(ctx.tx, ctx.spaces, [memory], hold=ctx.lock)
-    return graph.open_invalidations(memory, above)
+def _locked_invalidations(ctx: WriteContext, memory: Memory) -> tuple[Invalidation, ...]:
+    """Lock the ancestors of a memory, and return its open invalidations."""
+    ancestors = graph.ancestors_of(ctx.tx, ctx.spaces, [memory], lock=ctx.lock)
+    return graph.open_invalidations(memory, ancestors)
 
 
-def _changed(ctx: WriteContext, memory: Memory, verdict: str, known: Mapping[str, Memory]) -> dict[str, object]:
-    """Return which fields of a memory change with a verdict."""
+def _changed_fields(
+    ctx: WriteContext, memory: Memory, verdict: str, ancestors: Mapping[str, Memory]
+) -> dict[str, object]:
+    """Return the fields of a memory that a verdict changes, with their new values."""
     if verdict == KEEP:
-        # It was looked at as things are now.
-        return {"links": tuple(_looked_at(link, known) for link in memory.links)}
+        # The memory was confirmed against the current revisions of its sources.
+        return {"links": tuple(_at_current_revision(link, ancestors) for link in memory.links)}
     if verdict == RETRACT:
         now = ctx.tx.now
         ends = memory.valid_until if memory.valid_until and memory.valid_until < now else now
-        holds = memory.valid_from is None or memory.valid_from < ends
-        return {"expires": now, "valid_until": ends if holds else memory.valid_until}
+        has_begun = memory.valid_from is None or memory.valid_from < ends
+        return {"expires": now, "valid_until": ends if has_begun else memory.valid_until}
     return {}
 
 
-def _looked_at(link: Link, known: Mapping[str, Memory]) -> Link:
-    target = known.get(link.target)
+def _at_current_revision(link: Link, ancestors: Mapping[str, Memory]) -> Link:
+    target = ancestors.get(link.target)
     if target is None or link.relation not in REASONING or link.revision is None:
         return link
     return link._replace(revision=target.revision)

@@ -458,7 +458,7 @@ def test_reflections_stand_only_so_deep_and_the_refusal_names_the_cap(world, cli
     three = reflect(cli, "three", two)
     refused = cli("reflect", "four", "--on", three, "--space", "a", "--json")
     assert (refused.code, refused.error["type"]) == (5, "conflict")
-    assert "4 deep" in refused.error["message"]
+    assert "depth 4" in refused.error["message"]
     assert "'a' allows 3" in refused.error["message"]
     assert "space depth" in refused.error["fix"]
     assert cli("space", "depth", "a", "4").out == "a\t4\n"
