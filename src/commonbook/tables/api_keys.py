@@ -1,4 +1,7 @@
-"""API keys: what proves that somebody is a principal. Only a hash of each is kept."""
+"""The table `api_key`: a row is a key by which a client proves to be a principal.
+
+Only a hash of the secret is stored.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ _COLUMNS: Final = ", ".join(_KeyRow._fields)
 
 
 def add(tx: Transaction, key: ApiKey, hash_: str) -> None:
-    """Keep a key by the hash of its secret."""
+    """Store a key with the hash of its secret."""
     tx.run(
         f"INSERT INTO api_key ({_COLUMNS}, hash)"
         " VALUES (:id, :principal, :label, :limits, :created, :created_by, :expires, NULL, :hash)",
@@ -44,18 +47,18 @@ def add(tx: Transaction, key: ApiKey, hash_: str) -> None:
 
 
 def find_by_hash(tx: Reading, hash_: str) -> ApiKey | None:
-    """Return the key whose secret has this hash."""
+    """Return the key whose secret has this hash, or None."""
     row = tx.row(f"SELECT {_COLUMNS} FROM api_key WHERE hash = :hash", hash=hash_)
     return _key(_KeyRow._make(row)) if row else None
 
 
 def find(tx: Reading, key_id: str) -> ApiKey | None:
-    """Return a key by its id."""
+    """Return a key by its id, or None."""
     return find_deferred(tx, key_id)()
 
 
 def find_deferred(tx: Reading, key_id: str) -> Callable[[], ApiKey | None]:
-    """Ask for a key by its id, and return what waits for it."""
+    """Send the query for a key by its id; call the result to read it."""
     rows = tx.defer(f"SELECT {_COLUMNS} FROM api_key WHERE id = :id", id=key_id)
     return lambda: next((_key(row) for row in map(_KeyRow._make, rows())), None)
 
@@ -67,12 +70,12 @@ def get_all(tx: Reading) -> list[ApiKey]:
 
 
 def revoke(tx: Transaction, key_id: str) -> None:
-    """Let a key open nothing from now on."""
+    """Mark a key as revoked; a revoked key keeps its time."""
     tx.run("UPDATE api_key SET revoked = :now WHERE id = :id AND revoked IS NULL", now=format_time(tx.now), id=key_id)
 
 
 def is_valid(key: ApiKey, tx: Reading) -> bool:
-    """Tell whether a key is good now."""
+    """Tell whether a key is neither revoked nor expired."""
     return key.revoked is None and (key.expires is None or key.expires > tx.now)
 
 

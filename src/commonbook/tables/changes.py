@@ -1,4 +1,8 @@
-"""Changes are numbered in each space, so that whoever follows a space knows what it has not seen yet."""
+"""The tables `change` and `change_count`: change numbers, by which an index updater finds what it has not seen yet.
+
+A row of `change` is a subject (a memory, or another subject of the log) with the number of its newest change. A row of
+`change_count` is the last number of a space. The numbers of a space only grow.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,10 @@ from commonbook.ports.database import Reading, Transaction
 def assign_numbers(tx: Transaction, space: str, subjects: Sequence[str]) -> None:
     """Give each subject the next number of its space; a subject has only its newest number.
 
-    Whoever numbers holds the log of the space, so that nobody else does. Of two who number the first changes of a space
-    at once, the second finds its number taken, and begins anew.
+    The caller has locked the log of the space, so that nobody else numbers changes at the same time. Of two
+    transactions that number the first changes of a space, the second finds its number taken, and is tried again.
     """
-    # The last number is looked up by the statement itself: nobody has to ask for it first.
+    # The statement itself looks up the last number, which saves a round trip.
     tx.run_many(
         "INSERT INTO change (space, subject, number)"
         " VALUES (:space, :subject, coalesce((SELECT last FROM change_count WHERE space = :space), 0) + :at)"
@@ -28,26 +32,26 @@ def assign_numbers(tx: Transaction, space: str, subjects: Sequence[str]) -> None
 
 
 def last_numbers(tx: Reading) -> dict[str, int]:
-    """Return the last number of each space."""
+    """Return the last change number of each space."""
     return dict(tx.rows("SELECT space, last FROM change_count"))
 
 
 def total_deferred(tx: Reading) -> Callable[[], int]:
-    """Ask how many changes there were in all, and return what waits for it.
+    """Send the query for the number of changes in all spaces; call the result to read it.
 
-    Numbers only grow: as long as this is the same, so is every space's, and one need not read the row of each.
+    Numbers only grow: while this sum stays the same, so does the number of each space, and no other row is read.
     """
     rows = tx.defer("SELECT CAST(coalesce(sum(last), 0) AS BIGINT) FROM change_count")
     return lambda: next(int(count) for (count,) in rows())
 
 
 def since(tx: Reading, seen: Mapping[str, int], now: Mapping[str, int]) -> list[str]:
-    """Return what has changed after these numbers, space by space; of a space that is not named, everything.
+    """Return the subjects that changed after these numbers, space by space; all subjects of a space without a number.
 
-    `now` are the last numbers, as `counts` tells them in the same reading.
+    `now` has the last numbers, read by `last_numbers` in the same transaction.
     """
-    found: dict[str, None] = {}
-    # Most spaces stand where they stood: only what differs is looked at, which matters where there are hundreds.
+    changed: dict[str, None] = {}
+    # Most spaces have not changed: only the others are read, which matters where there are hundreds.
     for space, last in sorted(now.items() - seen.items()):
         if last > seen.get(space, 0):
             rows = tx.rows(
@@ -55,5 +59,5 @@ def since(tx: Reading, seen: Mapping[str, int], now: Mapping[str, int]) -> list[
                 space=space,
                 number=seen.get(space, 0),
             )
-            found.update(dict.fromkeys(subject for (subject,) in rows))
-    return list(found)
+            changed.update(dict.fromkeys(subject for (subject,) in rows))
+    return list(changed)

@@ -1,4 +1,8 @@
-"""Copies: which memory is the copy of a root in a space, and which follow a source. Made from what memories say."""
+"""The table `copy`: a row binds the one copy of a root memory in a space to the source that it follows.
+
+The key (space, root) makes sure that a space has at most one copy of a root. The rows are derived from the memories, so
+`derive` can make them again.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +14,18 @@ from commonbook.model.memory import DETACHED, CopyInfo, Link, Memory
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading, Transaction
 
-_AT_A_TIME: Final = 1000
+_IDS_PER_QUERY: Final = 1000
 
 
 def of_root(tx: Reading, root: str, space: str) -> str | None:
-    """Return the copy of a root in a space."""
+    """Return the id of the copy of a root in a space, or None."""
     row = tx.row("SELECT memory FROM copy WHERE space = :space AND root = :root", space=space, root=root)
     (memory,) = row or (None,)
     return str(memory) if memory else None
 
 
 def bind(tx: Transaction, memory: Memory) -> bool:
-    """Let a memory be the copy of its root in its space; tell whether it is, or another was there before."""
+    """Bind a memory as the copy of its root in its space; return False if another copy is bound already."""
     if memory.shared is None or memory.source is None:
         return False
     tx.run(
@@ -37,19 +41,19 @@ def bind(tx: Transaction, memory: Memory) -> bool:
 
 
 def unbind(tx: Transaction, memory: Memory) -> None:
-    """Let a memory no longer be anything's copy."""
+    """Remove the binding of a copy."""
     tx.run("DELETE FROM copy WHERE space = :space AND memory = :memory", space=memory.space.id, memory=memory.id)
 
 
 def require(memory: Memory) -> tuple[CopyInfo, Link]:
-    """Return what makes a memory a copy, and its link to the source, or refuse what is none."""
+    """Return the copy information of a memory and its link to the source; BadInput if it is not a copy."""
     if memory.shared is None or memory.source is None:
         raise BadInput(f"memory {memory.id} is no copy", fix="`commonbook lineage` shows what was copied from where")
     return memory.shared, memory.source
 
 
 def is_bound(memory: Memory) -> bool:
-    """Tell whether a memory is a live copy that still follows its source, however it does."""
+    """Tell whether a memory is a live copy that still follows its source, in any mode."""
     if memory.shared is None or memory.source is None:
         return False
     return memory.deleted is None and memory.shared.mode != DETACHED
@@ -58,7 +62,7 @@ def is_bound(memory: Memory) -> bool:
 def outdated_copies(
     tx: Reading, source: str, *, revision: int, modes: Sequence[str], after: str = "", limit: int
 ) -> list[str]:
-    """Return the copies that follow a memory so and have not taken this revision over, in the order of their ids."""
+    """Return the copies of a memory in these modes that have an earlier revision of it, in the order of their ids."""
     rows = tx.rows(
         "SELECT copy.memory FROM copy JOIN link ON link.space = copy.space AND link.source = copy.memory"
         " WHERE copy.source = :source AND copy.mode IN :modes AND copy.memory > :after"
@@ -74,39 +78,39 @@ def outdated_copies(
 
 
 def with_copies(tx: Reading, sources: Sequence[str], *, modes: Sequence[str]) -> frozenset[str]:
-    """Return those of the memories that copies follow so."""
-    found: set[str] = set()
-    for at in range(0, len(sources), _AT_A_TIME):
+    """Return those of the memories that have copies in these modes."""
+    sources_with_copies: set[str] = set()
+    for at in range(0, len(sources), _IDS_PER_QUERY):
         rows = tx.rows(
             "SELECT DISTINCT source FROM copy WHERE source IN :sources AND mode IN :modes",
-            sources=tuple(sources[at : at + _AT_A_TIME]),
+            sources=tuple(sources[at : at + _IDS_PER_QUERY]),
             modes=tuple(modes),
         )
-        found.update(source for (source,) in rows)
-    return frozenset(found)
+        sources_with_copies.update(source for (source,) in rows)
+    return frozenset(sources_with_copies)
 
 
 def copies_of(tx: Reading, sources: Sequence[str], *, limit: int) -> dict[str, str]:
-    """Return the copies of these memories that still follow them, each with its source, at most so many."""
-    found: dict[str, str] = {}
-    for at in range(0, len(sources), _AT_A_TIME):
+    """Return the bound copies of these memories, each with its source, at most `limit`."""
+    source_of_copy: dict[str, str] = {}
+    for at in range(0, len(sources), _IDS_PER_QUERY):
         rows = tx.rows(
             "SELECT memory, source FROM copy WHERE source IN :sources ORDER BY memory LIMIT :limit",
-            sources=tuple(sources[at : at + _AT_A_TIME]),
-            limit=limit - len(found),
+            sources=tuple(sources[at : at + _IDS_PER_QUERY]),
+            limit=limit - len(source_of_copy),
         )
-        found |= dict(rows)
-    return found
+        source_of_copy |= dict(rows)
+    return source_of_copy
 
 
 def count(tx: Reading, spaces: SpaceScope) -> int:
-    """Return how many memories of these spaces follow a source."""
+    """Return how many copies of these spaces follow a source."""
     (count,) = tx.row("SELECT count(*) FROM copy WHERE space IN :spaces", spaces=tuple(spaces)) or (0,)
     return int(count)
 
 
 def derive(tx: Transaction, space: str, memories: Sequence[Memory], *, after: str, last: bool) -> None:
-    """Make the ties anew, for a run of a space's memories in the order of their ids."""
+    """Make the rows again for a batch of a space's memories, which come in the order of their ids."""
     tx.run(
         "DELETE FROM copy WHERE space = :space AND memory > :after AND memory <= :upto",
         space=space,
@@ -117,7 +121,7 @@ def derive(tx: Transaction, space: str, memories: Sequence[Memory], *, after: st
 
 
 def bind_all(tx: Transaction, memories: Iterable[Memory]) -> None:
-    """Tie all that are copies; where two are of one root in one space, the first is."""
+    """Bind all copies among these memories; of two copies of one root in one space, the first."""
     for memory in memories:
         if is_bound(memory):
             bind(tx, memory)

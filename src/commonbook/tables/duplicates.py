@@ -1,4 +1,9 @@
-"""Look-up of memories that say the same or nearly the same as a text."""
+"""Duplicate look-up: memories with the same text, or nearly the same text, as a new one.
+
+It owns no table. Equal texts are found by the column `digest` of `memory`. Near duplicates are found by MinHash: a row
+of `memory_mark` is one fingerprint of one live memory (`memories` writes them), and memories that share half of the
+fingerprints are compared word by word.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +15,12 @@ from commonbook.ports.database import Reading
 from commonbook.tables.memories import digest
 from commonbook.text.near_duplicates import are_near, fingerprints, words_of
 
-_LOOKED_AT: Final = 32
-_NEAR: Final = 5
+_MAX_CANDIDATES: Final = 32
+_MAX_NEAR: Final = 5
 
 
 def same_text(tx: Reading, spaces: SpaceScope, text: str) -> str | None:
-    """Return the oldest live memory of the given spaces with this text, or None; having no text is no likeness."""
+    """Return the oldest live memory of the given spaces with this text, or None; an empty text has no duplicate."""
     if not spaces or not text.strip():
         return None
     (memory_id,) = tx.row(
@@ -28,28 +33,28 @@ def same_text(tx: Reading, spaces: SpaceScope, text: str) -> str | None:
 
 
 def near_text(tx: Reading, space: Space, text: str) -> tuple[str, ...]:
-    """Return live memories of a space that say nearly the same as a text in nearly the same words, the newest first."""
+    """Return the live memories of a space whose words are nearly those of a text, the newest first."""
     wanted = fingerprints(text)
     shared: Counter[str] = Counter()
-    asked = [
+    queries = [
         tx.defer(
-            "SELECT memory FROM memory_mark WHERE space = :space AND mark = :mark ORDER BY memory DESC LIMIT :few",
+            "SELECT memory FROM memory_mark WHERE space = :space AND mark = :mark ORDER BY memory DESC LIMIT :limit",
             space=space.id,
             mark=mark,
-            few=_LOOKED_AT,
+            limit=_MAX_CANDIDATES,
         )
         for mark in wanted
     ]
-    for rows in asked:
+    for rows in queries:
         shared.update(memory_id for (memory_id,) in rows())
     likely = [memory for memory, count in shared.items() if 2 * count >= len(wanted)]
     if not likely:
         return ()
     words = words_of(text)
-    there = tx.rows(
+    candidates = tx.rows(
         "SELECT id, text FROM memory WHERE space = :space AND id IN :ids",
         space=space.id,
-        ids=tuple(likely[:_LOOKED_AT]),
+        ids=tuple(likely[:_MAX_CANDIDATES]),
     )
-    found = [id_ for id_, said in there if are_near(words, words_of(said))]
-    return tuple(sorted(found, reverse=True)[:_NEAR])
+    near = [memory_id for memory_id, other in candidates if are_near(words, words_of(other))]
+    return tuple(sorted(near, reverse=True)[:_MAX_NEAR])

@@ -1,8 +1,9 @@
-"""The files of a home as the database knows them: their base, the journal of what is to be written, paths left.
+"""The files of a home in the database: the tables `file`, `file_journal` and `file_left`.
 
-The base of a file is how it was when it and its memory last agreed. The journal has one row for each memory
-whose file is to be changed: the newest state wins, and every content and path that we issued since the row
-was last struck off stays in it, so that we know our own writing again whoever finds it.
+A row of `file` is a file as last synchronised: its state when it and its memory last agreed, the base of a three-way
+comparison. A row of `file_journal` is an entry of a write-ahead journal: a memory whose file is to be written or
+removed. The newest version wins; all contents and paths since the entry was last done stay in it, so that any process
+recognises our own writing. A row of `file_left` is a former path that still leads to the memory whose file was there.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from commonbook.runtime.batches import in_batches
 
 MISSING: Final = "missing"
 _IDS_PER_QUERY: Final = 500
-_FINE_TICKS_NS: Final = 20_000_000
-_COARSE_TICKS_NS: Final = 2_000_000_000
+_FINE_TICK_NS: Final = 20_000_000
+_COARSE_TICK_NS: Final = 2_000_000_000
 
 
 class SyncedFile(NamedTuple):
-    """A file as last synchronised (a tuple: there are many of them)."""
+    """A file as last synchronised (a tuple: there are many of them).
+
+    `young` is 1 if the file must be read whatever its time says; `trouble` says what is wrong with it, or `missing`.
+    """
 
     path: str
     memory: str | None
@@ -38,12 +42,12 @@ class SyncedFile(NamedTuple):
     trouble: str | None
 
     def matches(self, stat: FileStat) -> bool:
-        """Tell whether the file cannot have changed since, judged without reading it."""
+        """Tell by size and time, without reading the file, that it has not changed since."""
         return self.size == stat.size and self.mtime_ns == stat.mtime_ns and not self.young
 
 
 class JournalEntry(NamedTuple):
-    """What is to become of a memory's file: this content at this path, or nothing at all (no path)."""
+    """The pending write of a memory's file: this content at this path, or no file (no path)."""
 
     memory: str
     version: int
@@ -51,21 +55,21 @@ class JournalEntry(NamedTuple):
     hash: str | None
     issued: tuple[tuple[str, str], ...]
     seen: int | None = None
-    """The version that the file named when a person's save was taken in from it, if this is such a save."""
+    """The version that the file named when a person's save was read from it, if this entry writes out such a save."""
 
     @property
     def hashes(self) -> frozenset[str]:
-        """Every content that we issued."""
+        """The hashes of all contents that were to be file."""
         return frozenset(hash_ for _, hash_ in self.issued)
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Every path that we wrote to, or were about to."""
+        """All paths that were written to, or were to be."""
         return tuple(dict.fromkeys(path for path, _ in self.issued))
 
 
 class WrittenFile(NamedTuple):
-    """One row of the journal that was carried out: what now lies where, or that nothing does."""
+    """A journal entry that was written out: the file that is at its path now, or no file."""
 
     memory: str
     version: int
@@ -75,18 +79,18 @@ class WrittenFile(NamedTuple):
 
 
 class SaveOrder(Enum):
-    """Where a text that a person typed belongs in the history of its memory."""
+    """The place of a person's save in the history of its memory."""
 
     NEWER = "newer"
     EARLIER = "earlier"
 
 
 def place_in_history(*, version: int | None, row_version: int, journal: JournalEntry | None) -> SaveOrder:
-    """Decide where a text that a person typed belongs in the history of its memory.
+    """Decide where a person's save belongs in the history of its memory.
 
-    It stands on top of what the row says if we were writing nothing; or if its front matter has the row's own
-    version, so that the person had seen what we wrote; or if we were only writing out the same person's save
-    before it. Otherwise it belongs before what we wrote meanwhile.
+    The save is newer than the row if no write was pending; or if its front matter has the version of the row, so that
+    the person had seen our text; or if we were only writing out an earlier save of the same person. Otherwise it
+    belongs before what we wrote meanwhile.
     """
     if journal is None or version == row_version:
         return SaveOrder.NEWER
@@ -96,29 +100,29 @@ def place_in_history(*, version: int | None, row_version: int, journal: JournalE
 
 
 def content_hash(data: bytes) -> str:
-    """Return the hash by which contents of files are compared."""
+    """Return the SHA-256 by which contents of files are compared."""
     return sha256(data).hexdigest()
 
 
 def is_recent(stat: FileStat, now_ns: int) -> bool:
     """Tell whether a file was changed so recently that a second change could leave the same time on it."""
-    ticks = _COARSE_TICKS_NS if stat.mtime_ns % 1_000_000_000 == 0 else _FINE_TICKS_NS
-    return now_ns - stat.mtime_ns < ticks
+    tick = _COARSE_TICK_NS if stat.mtime_ns % 1_000_000_000 == 0 else _FINE_TICK_NS
+    return now_ns - stat.mtime_ns < tick
 
 
-# --- bases
+# --- synchronised files
 
-_BASE: Final = ", ".join(SyncedFile._fields)
+_FILE_COLUMNS: Final = ", ".join(SyncedFile._fields)
 
 
 def synced_files(tx: Reading) -> dict[str, SyncedFile]:
-    """Return the base of every file, by path."""
-    rows = tx.rows(f"SELECT {_BASE} FROM file")
-    return {base.path: base for base in map(SyncedFile._make, rows)}
+    """Return all files as last synchronised, by path."""
+    rows = tx.rows(f"SELECT {_FILE_COLUMNS} FROM file")
+    return {file.path: file for file in map(SyncedFile._make, rows)}
 
 
 def expected_stats(tx: Reading) -> dict[str, tuple[int, int]]:
-    """Return how every file should look, as a walk would tell it; one that is to be read anyway looks like none."""
+    """Return the expected (size, mtime_ns) of each file; a file that must be read anyway has an impossible time."""
     rows = tx.rows(
         "SELECT path, size, CASE WHEN young = 0 AND coalesce(trouble, '') <> :missing THEN mtime_ns ELSE -1 END"
         " FROM file",
@@ -128,42 +132,42 @@ def expected_stats(tx: Reading) -> dict[str, tuple[int, int]]:
 
 
 def synced_file(tx: Reading, path: str) -> SyncedFile | None:
-    """Return the base of one file."""
-    row = tx.row(f"SELECT {_BASE} FROM file WHERE path = :path", path=path)
+    """Return a file as last synchronised, or None."""
+    row = tx.row(f"SELECT {_FILE_COLUMNS} FROM file WHERE path = :path", path=path)
     return SyncedFile._make(row) if row else None
 
 
 def known_hashes(tx: Reading, memory: str) -> frozenset[str]:
-    """Return every content of a memory's file that is not a person's: its bases and what we issued."""
-    row = journal_entries(tx, [memory]).get(memory)
-    return readable_hashes(synced_files_of(tx, [memory]).get(memory, [])) | (row.hashes if row else frozenset())
+    """Return the hashes of a memory's file that are no save of a person: synchronised or written by us."""
+    entry = journal_entries(tx, [memory]).get(memory)
+    return readable_hashes(synced_files_of(tx, [memory]).get(memory, [])) | (entry.hashes if entry else frozenset())
 
 
-def readable_hashes(bases: Iterable[SyncedFile]) -> frozenset[str]:
-    """Return the contents on which files and memories agreed: not those that could not be read or understood."""
-    return frozenset(base.hash for base in bases if base.trouble in {None, MISSING})
+def readable_hashes(synced: Iterable[SyncedFile]) -> frozenset[str]:
+    """Return the hashes on which files and memories agreed, without those of files that could not be parsed."""
+    return frozenset(file.hash for file in synced if file.trouble in {None, MISSING})
 
 
 def synced_files_of(tx: Reading, memories: Sequence[str]) -> dict[str, list[SyncedFile]]:
-    """Return the bases of the files of some memories."""
-    found: dict[str, list[SyncedFile]] = {}
-    for some in in_batches(memories, _IDS_PER_QUERY):
-        rows = tx.rows(f"SELECT {_BASE} FROM file WHERE memory IN :memories", memories=some)
-        for base in map(SyncedFile._make, rows):
-            if base.memory is not None:
-                found.setdefault(base.memory, []).append(base)
-    return found
+    """Return the files of these memories as last synchronised, by memory."""
+    by_memory: dict[str, list[SyncedFile]] = {}
+    for batch in in_batches(memories, _IDS_PER_QUERY):
+        rows = tx.rows(f"SELECT {_FILE_COLUMNS} FROM file WHERE memory IN :memories", memories=batch)
+        for file in map(SyncedFile._make, rows):
+            if file.memory is not None:
+                by_memory.setdefault(file.memory, []).append(file)
+    return by_memory
 
 
 def troubles_of(tx: Reading, memories: Sequence[str]) -> dict[tuple[str, str], str]:
-    """Return what is wrong with the files of some memories, by memory and path; mostly nothing is."""
-    found: dict[tuple[str, str], str] = {}
-    for some in in_batches(memories, _IDS_PER_QUERY):
+    """Return the troubles of the files of these memories, by memory and path; files without trouble are left out."""
+    troubles: dict[tuple[str, str], str] = {}
+    for batch in in_batches(memories, _IDS_PER_QUERY):
         rows = tx.rows(
-            "SELECT memory, path, trouble FROM file WHERE memory IN :memories AND trouble IS NOT NULL", memories=some
+            "SELECT memory, path, trouble FROM file WHERE memory IN :memories AND trouble IS NOT NULL", memories=batch
         )
-        found.update({(memory, path): trouble for memory, path, trouble in rows if trouble})
-    return found
+        troubles.update({(memory, path): trouble for memory, path, trouble in rows if trouble})
+    return troubles
 
 
 def set_synced(
@@ -177,7 +181,7 @@ def set_synced(
     trouble: str | None = None,
     now_ns: int | None = None,
 ) -> None:
-    """Note how a file and its memory agree now, unless a newer version of the same memory is noted already."""
+    """Record that a file and its memory agree, unless a newer version of the memory is recorded already."""
     young = is_recent(stat, time.time_ns() if now_ns is None else now_ns)
     tx.run(
         "INSERT INTO file (path, memory, size, mtime_ns, young, hash, version, trouble)"
@@ -197,33 +201,33 @@ def set_synced(
 
 
 def set_trouble(tx: Transaction, path: str, trouble: str | None) -> None:
-    """Note what is wrong with a file, or that nothing is any more."""
+    """Record what is wrong with a file, or None if nothing is."""
     tx.run("UPDATE file SET trouble = :trouble WHERE path = :path", path=path, trouble=trouble)
 
 
 def force_read(tx: Transaction) -> None:
-    """Let the next look read every file, whatever its size and time say."""
+    """Make the next scan read every file, whatever its size and time are."""
     tx.run("UPDATE file SET young = 1")
 
 
 def drop_synced(tx: Transaction, path: str, memory: str | None) -> None:
-    """Forget the file that a memory no longer has there; another memory's file at the path stays known."""
+    """Delete the row of a file that a memory no longer has; another memory's file at the path stays."""
     tx.run("DELETE FROM file WHERE path = :path AND memory IS :memory", path=path, memory=memory)
 
 
 def any_missing(tx: Reading) -> bool:
-    """Tell whether files are missing whose memories are kept until a person agrees."""
+    """Tell whether files are missing whose memories stay until a person agrees to their deletion."""
     return tx.row("SELECT 1 FROM file WHERE trouble = :missing LIMIT 1", missing=MISSING) is not None
 
 
 def troubles(tx: Reading) -> list[SyncedFile]:
-    """Return the files with which something is wrong."""
-    rows = tx.rows(f"SELECT {_BASE} FROM file WHERE trouble IS NOT NULL ORDER BY path")
+    """Return the files that have a trouble, by path."""
+    rows = tx.rows(f"SELECT {_FILE_COLUMNS} FROM file WHERE trouble IS NOT NULL ORDER BY path")
     return [SyncedFile._make(row) for row in rows]
 
 
 def counts(tx: Reading) -> tuple[int, int]:
-    """Return how many files there are and how many bytes they hold."""
+    """Return the number of files and their size in bytes."""
     count, size = tx.row("SELECT count(*), coalesce(sum(size), 0) FROM file") or (0, 0)
     return int(count), int(size)
 
@@ -242,20 +246,20 @@ class _JournalRow(NamedTuple):
     seen: int | None
 
 
-_JOURNAL: Final = ", ".join(_JournalRow._fields)
+_JOURNAL_COLUMNS: Final = ", ".join(_JournalRow._fields)
 
 
 def enqueue(
     tx: Transaction, wanted: Sequence[tuple[str, int, str | None, str | None]], *, seen: int | None = None
 ) -> None:
-    """Ask for contents (memory, version, path, hash), or for no file; what was asked before stays known as ours."""
-    before = journal_entries(tx, [memory for memory, *_ in wanted])
+    """Add journal entries (memory, version, path, hash; no path for no file); earlier contents stay known as ours."""
+    pending_entries = journal_entries(tx, [memory for memory, *_ in wanted])
     rows: list[dict[str, object]] = []
     for memory, version, path, hash_ in wanted:
-        earlier = before[memory].issued if memory in before else ()
+        earlier = pending_entries[memory].issued if memory in pending_entries else ()
         issued = (*earlier, (path, hash_)) if path is not None else earlier
-        said = {"memory": memory, "version": version, "path": path, "hash": hash_, "seen": seen}
-        rows.append({**said, "issued": json.dumps(issued)})
+        row = {"memory": memory, "version": version, "path": path, "hash": hash_, "seen": seen}
+        rows.append({**row, "issued": json.dumps(issued)})
     tx.run_many(
         "INSERT INTO file_journal (memory, version, path, hash, issued, seen)"
         " VALUES (:memory, :version, :path, :hash, :issued, :seen) ON CONFLICT (memory)"
@@ -265,52 +269,52 @@ def enqueue(
 
 
 def journal_entries(tx: Reading, memories: Sequence[str]) -> dict[str, JournalEntry]:
-    """Return the journal's rows for some memories."""
-    found: dict[str, JournalEntry] = {}
-    for some in in_batches(memories, _IDS_PER_QUERY):
+    """Return the journal entries of these memories."""
+    entries: dict[str, JournalEntry] = {}
+    for batch in in_batches(memories, _IDS_PER_QUERY):
         rows = tx.rows(
-            f"SELECT {_JOURNAL} FROM file_journal WHERE memory IN :memories",
-            memories=some,
+            f"SELECT {_JOURNAL_COLUMNS} FROM file_journal WHERE memory IN :memories",
+            memories=batch,
         )
-        found.update({row.memory: _journal(row) for row in map(_JournalRow._make, rows)})
-    return found
+        entries.update({row.memory: _journal_entry(row) for row in map(_JournalRow._make, rows)})
+    return entries
 
 
 def pending(tx: Reading) -> list[str]:
-    """Return the memories whose files are to be written."""
+    """Return the memories that have a journal entry."""
     return [memory for (memory,) in tx.rows("SELECT memory FROM file_journal ORDER BY memory")]
 
 
 def mark_done(tx: Transaction, carried: Iterable[WrittenFile]) -> None:
-    """Take what was carried out off the journal and let it be the base of its file.
+    """Remove the entries that were written out from the journal, and record their files as synchronised.
 
-    Only what the journal still asks for in just this form: anything else was issued or struck off since.
+    An entry that has another version or path by now stays: it was replaced or removed since.
     """
-    for one in carried:
-        struck = tx.run(
+    for file in carried:
+        removed = tx.run(
             "DELETE FROM file_journal WHERE memory = :memory AND version = :version"
             " AND coalesce(path, '') = coalesce(:path, '')",
-            memory=one.memory,
-            version=one.version,
-            path=one.path,
+            memory=file.memory,
+            version=file.version,
+            path=file.path,
         )
-        if not struck:
+        if not removed:
             continue
-        tx.run("DELETE FROM file WHERE memory = :memory AND path <> :path", memory=one.memory, path=one.path or "")
-        if one.path is not None and one.stat is not None and one.hash is not None:
-            set_synced(tx, one.path, one.stat, one.hash, memory=one.memory, version=one.version)
+        tx.run("DELETE FROM file WHERE memory = :memory AND path <> :path", memory=file.memory, path=file.path or "")
+        if file.path is not None and file.stat is not None and file.hash is not None:
+            set_synced(tx, file.path, file.stat, file.hash, memory=file.memory, version=file.version)
 
 
-def _journal(row: _JournalRow) -> JournalEntry:
+def _journal_entry(row: _JournalRow) -> JournalEntry:
     issued = tuple((path, hash_) for path, hash_ in json.loads(row.issued))
     return JournalEntry(row.memory, row.version, row.path, row.hash, issued, row.seen)
 
 
-# --- paths that we left
+# --- former paths
 
 
 def record_move(tx: Transaction, path: str, memory: str) -> None:
-    """Note that we moved a memory's file away from a path: a save there still means that memory."""
+    """Record that a memory's file was moved away from a path: a save at that path still means the memory."""
     tx.run(
         "INSERT INTO file_left (path, memory, at) VALUES (:path, :memory, :at)"
         " ON CONFLICT (path) DO UPDATE SET memory = :memory, at = :at",
@@ -321,11 +325,11 @@ def record_move(tx: Transaction, path: str, memory: str) -> None:
 
 
 def moved_from(tx: Reading, path: str) -> str | None:
-    """Return the memory whose file we moved away from a path, or None."""
+    """Return the memory whose file was moved away from a path, or None."""
     (memory,) = tx.row("SELECT memory FROM file_left WHERE path = :path", path=path) or (None,)
     return str(memory) if memory else None
 
 
 def clear_former_path(tx: Transaction, path: str) -> None:
-    """Note that a path is in use again."""
+    """Delete a former path, since a file is there again."""
     tx.run("DELETE FROM file_left WHERE path = :path", path=path)

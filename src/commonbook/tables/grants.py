@@ -1,4 +1,7 @@
-"""Grants: which principal may read, write or administer a space and everything below it, and until when."""
+"""The table `space_grant`: a row gives a principal a role on a space and all spaces below it, with an optional expiry.
+
+There is one row for a space and principal. The role on a space is the highest of those granted on it and above it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ _COLUMNS: Final = ", ".join(_GrantRow._fields)
 
 
 def put(tx: Transaction, grant: Grant) -> None:
-    """Let a principal have a role on a space; the newest grant counts."""
+    """Store a grant, in place of an earlier one of the principal on the space."""
     tx.run(
         f"INSERT INTO space_grant ({_COLUMNS})"
         " VALUES (:space, :principal, :role, :expires, :granted_by, :granted_at)"
@@ -41,7 +44,7 @@ def put(tx: Transaction, grant: Grant) -> None:
 
 
 def remove(tx: Transaction, space: str, principal: str) -> bool:
-    """Take a principal's grant on a space away; tell whether there was one."""
+    """Delete a principal's grant on a space; tell whether there was one."""
     return bool(
         tx.run(
             "DELETE FROM space_grant WHERE space = :space AND principal = :principal", space=space, principal=principal
@@ -54,12 +57,12 @@ def on_spaces(tx: Reading, spaces: SpaceScope) -> list[Grant]:
     if not spaces:
         return []
     rows = tx.rows(f"SELECT {_COLUMNS} FROM space_grant WHERE space IN :spaces", spaces=tuple(spaces))
-    found = [_grant(row, spaces) for row in map(_GrantRow._make, rows)]
-    return sorted(found, key=lambda one: (one.space.name, one.principal))
+    grants = [_grant(row, spaces) for row in map(_GrantRow._make, rows)]
+    return sorted(grants, key=lambda grant: (grant.space.name, grant.principal))
 
 
 def roles_deferred(tx: Reading, principal: str) -> Callable[[], list[tuple[str, str]]]:
-    """Ask which roles were granted to a principal on which spaces, and return what waits for them."""
+    """Send the query for a principal's roles (space id, role) that have not expired; call the result to read them."""
     rows = tx.defer(
         "SELECT space, role FROM space_grant WHERE principal = :principal AND (expires IS NULL OR expires > :now)",
         principal=principal,
@@ -69,21 +72,21 @@ def roles_deferred(tx: Reading, principal: str) -> Callable[[], list[tuple[str, 
 
 
 def effective_roles(given: Sequence[tuple[str, str]], spaces: SpaceScope) -> dict[str, str]:
-    """Return the highest role on each space of those given on it (by its id) and on the spaces above it."""
+    """Return the highest role on each space, by its id, of those given on it and on the spaces above it."""
     by_name = {spaces[space].name: role for space, role in given if space in spaces}
-    found = {}
+    effective = {}
     for space in spaces.values() if by_name else ():
         parts = space.name.split("/")
         above = ("/".join(parts[:end]) for end in range(1, len(parts) + 1))
-        held = [by_name[name] for name in above if name in by_name]
-        if held:
-            found[space.id] = max(held, key=ROLES.index)
-    return found
+        roles = [by_name[name] for name in above if name in by_name]
+        if roles:
+            effective[space.id] = max(roles, key=ROLES.index)
+    return effective
 
 
-def spaces_with_role(role: str, held: Mapping[str, str]) -> frozenset[str]:
-    """Return the spaces on which the role held is this one or a higher one."""
-    return frozenset(space for space, own in held.items() if ROLES.index(own) >= ROLES.index(role))
+def spaces_with_role(role: str, roles: Mapping[str, str]) -> frozenset[str]:
+    """Return the spaces on which the given roles, by space id, are this one or a higher one."""
+    return frozenset(space for space, own in roles.items() if ROLES.index(own) >= ROLES.index(role))
 
 
 def _grant(row: _GrantRow, spaces: SpaceScope) -> Grant:

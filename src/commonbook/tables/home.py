@@ -1,4 +1,7 @@
-"""What the home knows of itself: its id, when it was made, the time zone of its dates."""
+"""The table `home`: a row is a named fact about the book, such as its id, its time of creation and its time zone.
+
+The facts `moved_to` and `moving_from` mark a book that was migrated away, or is being migrated to this place.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,12 @@ from commonbook.ports.database import Reading, Row, Transaction
 
 
 def facts(tx: Reading) -> dict[str, str]:
-    """Return everything recorded about the home."""
+    """Return all facts about the home, by name."""
     return dict(tx.rows("SELECT name, value FROM home"))
 
 
 def replace(tx: Transaction, **values: str) -> None:
-    """Record facts, over what is there."""
+    """Record facts, in place of earlier values."""
     for name, value in values.items():
         tx.run(
             "INSERT INTO home (name, value) VALUES (:name, :value)"
@@ -25,26 +28,26 @@ def replace(tx: Transaction, **values: str) -> None:
 
 
 def forget(tx: Transaction, name: str) -> None:
-    """Take a fact away."""
+    """Delete a fact."""
     tx.run("DELETE FROM home WHERE name = :name", name=name)
 
 
 def moved_deferred(tx: Transaction) -> Callable[[], list[Row]]:
-    """Ask whether the book is here, for `require_here`, and return what waits for the answer."""
+    """Send the query for the facts of a migration; call the result to read them, for `require_not_moved`."""
     return tx.defer("SELECT name, value FROM home WHERE name IN ('moved_to', 'moving_from')")
 
 
 def require_not_moved(facts: Iterable[Row]) -> None:
-    """Refuse to change a book that was moved elsewhere, or is still being moved to this place."""
+    """Raise Moved if the book was moved elsewhere, or is still being moved to this place."""
     for name, value in facts:
         if name == "moved_to":
-            how = "COMMONBOOK_DATABASE=" if "://" in value else "--home "
-            raise Moved(f"this book was moved to {value}", fix=f"use it there: {how}{value}")
+            option = "COMMONBOOK_DATABASE=" if "://" in value else "--home "
+            raise Moved(f"this book was moved to {value}", fix=f"use it there: {option}{value}")
         if name == "moving_from":
             raise Moved("this book is being moved here", fix="wait for `commonbook migrate` to end, or run it again")
 
 
 def record(tx: Transaction, **values: str) -> None:
-    """Record facts that are not recorded yet; what is there stays."""
+    """Record facts that are not recorded yet; recorded values stay."""
     for name, value in values.items():
         tx.run("INSERT INTO home (name, value) VALUES (:name, :value) ON CONFLICT DO NOTHING", name=name, value=value)

@@ -1,4 +1,8 @@
-"""Requests that were answered before: a repeat gets the first answer, and changes nothing."""
+"""The table `idempotency`: a row is the first answer to a request that came with an idempotency key.
+
+A key belongs to a principal and a space. A repeat of the request gets the first answer and changes nothing; another
+content under the same key is a conflict. An empty answer is a key that was given up and may be used again.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from commonbook.ports.database import Reading, RetryTransaction, Transaction
 
 
 def first_answer(tx: Reading, *, space: str, principal: str, key: str, content: str) -> str | None:
-    """Return the first answer to this key, or None; other content under the key is a conflict."""
+    """Return the first answer to this key, or None; KeyConflict if the key was used for other content."""
     row = tx.row(
         "SELECT content, answer FROM idempotency WHERE space = :space AND principal = :principal AND key = :key",
         space=space,
@@ -29,7 +33,7 @@ def first_answer(tx: Reading, *, space: str, principal: str, key: str, content: 
 
 
 def answers(tx: Reading, *, space: str, principal: str, prefix: str) -> dict[str, tuple[str, str]]:
-    """Return (content, answer) of every key that begins with the prefix."""
+    """Return (content, answer) of each key that begins with the prefix, by key."""
     rows = tx.rows(
         "SELECT key, content, answer FROM idempotency WHERE space = :space AND principal = :principal"
         " AND key >= :prefix AND key < :beyond",
@@ -44,7 +48,7 @@ def answers(tx: Reading, *, space: str, principal: str, prefix: str) -> dict[str
 def find_many(
     tx: Reading, *, spaces: Sequence[str], principal: str, keys: Sequence[str]
 ) -> dict[str, tuple[str, str, str]]:
-    """Return (space, content, answer) of those of the keys that were used in any of the spaces."""
+    """Return (space, content, answer) of those of the keys that were used in any of the spaces, by key."""
     if not spaces or not keys:
         return {}
     rows = tx.rows(
@@ -58,8 +62,8 @@ def find_many(
 
 
 def claim(tx: Transaction, *, space: str, principal: str, key: str, content: str, answer: str) -> None:
-    """Keep the first answer to a key, which may have been given up before; if another was first, hear that one."""
-    kept = tx.run(
+    """Store the first answer to a key that is new or was given up; RetryTransaction if another request was first."""
+    stored = tx.run(
         "INSERT INTO idempotency (space, principal, key, content, answer, at)"
         " VALUES (:space, :principal, :key, :content, :answer, :at)"
         " ON CONFLICT (space, principal, key) DO UPDATE SET content = :content, answer = :answer, at = :at"
@@ -71,12 +75,12 @@ def claim(tx: Transaction, *, space: str, principal: str, key: str, content: str
         answer=answer,
         at=format_time(tx.now),
     )
-    if not kept:
+    if not stored:
         raise RetryTransaction
 
 
 def remember(tx: Transaction, *, space: str, principal: str, key: str, content: str, answer: str) -> None:
-    """Keep the answer to a key, in place of an earlier one."""
+    """Store the answer to a key, in place of an earlier one."""
     tx.run(
         "INSERT INTO idempotency (space, principal, key, content, answer, at)"
         " VALUES (:space, :principal, :key, :content, :answer, :at)"

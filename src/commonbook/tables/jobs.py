@@ -1,8 +1,9 @@
-"""Work to be done later: a queue in the database, with leases, retries and a state that says what failed.
+"""The table `job`: a work queue in the database, with leases, retries with back-off, and a state for failed jobs.
 
-A job is one piece of work on one subject; asking for it again while it waits only makes it due earlier. Who takes it
-gets a lease: if it dies, the lease runs out and another takes over; who comes back after that cannot mark anything,
-since its lease is no longer the job's.
+A row is one piece of work of a kind on a subject, in the state `waiting`, `running` or `failed`. To enqueue a job that
+waits already only makes it due earlier. The worker that takes a job gets a lease with an id of its own, which is also a
+fencing token: if the worker dies, the lease runs out and another worker takes the job over, and a worker that comes
+back after that cannot record anything, because the lease of the job is no longer its own.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ _LONGEST_LEASE: Final = LEASE + timedelta(minutes=5)
 """A lease that ends later was given before the clock went back; clocks of several machines may differ a little."""
 
 ATTEMPTS: Final = 8
-"""So often a job is tried before it counts as failed, and waits for a person."""
+"""The number of attempts after which a job has failed and waits for a person."""
 
 LONGEST_WAIT: Final = timedelta(days=1)
-"""Nothing is asked for later than that."""
+"""No job is enqueued for a later time than this from now."""
 
-_FIRST_PAUSE: Final = timedelta(seconds=2)
-_LONGEST_PAUSE: Final = timedelta(minutes=30)
-# What ends much later than if it had begun now was begun before the clock went back: it holds no longer. What ends a
-# little later was begun by another worker whose transaction has a later time, or on a machine with another clock.
-_OVER: Final = "state = 'running' AND NOT leased_until BETWEEN :now AND :longest_lease"
-_READY: Final = f"(state = 'waiting' AND NOT (due > :now AND due <= :longest_wait)) OR ({_OVER})"
+_MIN_BACKOFF: Final = timedelta(seconds=2)
+_MAX_BACKOFF: Final = timedelta(minutes=30)
+# A lease that ends much later than one given now was given before the clock went back, and counts as expired. One that
+# ends a little later was given in a transaction with a later time, or on a machine with another clock, and counts.
+_EXPIRED: Final = "state = 'running' AND NOT leased_until BETWEEN :now AND :max_lease_end"
+_READY: Final = f"(state = 'waiting' AND NOT (due > :now AND due <= :max_due)) OR ({_EXPIRED})"
 
 
 class _JobRow(NamedTuple):
@@ -52,7 +53,7 @@ _COLUMNS: Final = ", ".join(_JobRow._fields)
 
 
 class Job(NamedTuple):
-    """A piece of work: what, on which subject, when it is due, and how it went so far."""
+    """A piece of work of a kind on a subject, with the time when it is due and its attempts so far."""
 
     id: str
     space: str
@@ -67,9 +68,9 @@ class Job(NamedTuple):
 
 
 def enqueue(tx: Transaction, *, space: str, kind: str, subject: str, due: datetime) -> None:
-    """Ask for work on a subject; if it is asked for already, at the earlier of both times.
+    """Enqueue work on a subject; a job that waits for it already becomes due at the earlier of both times.
 
-    What went wrong before keeps its pause, however often it is asked for meanwhile.
+    A job that has failed before keeps its back-off, however often it is enqueued meanwhile.
     """
     tx.run_many(
         "INSERT INTO job (id, space, kind, subject, state, due, attempts, error, created)"
@@ -92,21 +93,21 @@ def enqueue(tx: Transaction, *, space: str, kind: str, subject: str, due: dateti
 
 
 def take(tx: Transaction, spaces: SpaceScope, *, kinds: tuple[str, ...]) -> Job | None:
-    """Take the job that is longest due in these spaces: one that waits, or one whose worker has lost its lease."""
-    # What every worker died of is not tried for ever: it would take the next one along.
+    """Lease the job that is longest due in these spaces: one that waits, or one whose lease has expired."""
+    # A job that killed its worker in every attempt has failed: it would kill the next worker too.
     tx.run(
         "UPDATE job SET state = 'failed', lease = NULL, leased_until = NULL, error = 'its worker died each time'"
-        f" WHERE {_OVER} AND attempts >= :attempts",
+        f" WHERE {_EXPIRED} AND attempts >= :attempts",
         attempts=ATTEMPTS,
         now=format_time(tx.now),
-        longest_lease=format_time(tx.now + _LONGEST_LEASE),
+        max_lease_end=format_time(tx.now + _LONGEST_LEASE),
     )
     row = tx.row(
         f"SELECT {_COLUMNS} FROM job WHERE kind IN :kinds AND space IN :spaces AND ({_READY})"
         f" ORDER BY due, id LIMIT 1{tx.skip_locked}",
         kinds=kinds,
         spaces=tuple(spaces),
-        **_times(tx.now),
+        **_time_bounds(tx.now),
     )
     if row is None:
         return None
@@ -123,22 +124,22 @@ def take(tx: Transaction, spaces: SpaceScope, *, kinds: tuple[str, ...]) -> Job 
 
 
 def extend_lease(tx: Transaction, job: Job) -> bool:
-    """Lengthen the lease of a job that goes on; False if it is another's by now."""
+    """Extend the lease of a running job; return False if another worker has taken the job over."""
     until = format_time(tx.now + LEASE)
     sql = "UPDATE job SET leased_until = :until WHERE id = :id AND lease = :lease"
     return tx.run(sql, until=until, id=job.id, lease=job.lease) == 1
 
 
 def finish(tx: Transaction, job: Job) -> bool:
-    """Strike a job off, and what had failed on its subject; False if the lease is another's by now."""
-    if not _strike(tx, job):
+    """Delete a finished job and earlier failures on its subject; return False if another worker has taken it over."""
+    if not _delete_leased(tx, job):
         return False
-    _forget_failures(tx, job)
+    _delete_failures(tx, job)
     return True
 
 
 def reschedule(tx: Transaction, job: Job, due: datetime) -> bool:
-    """Put a job back that went well and is to be looked at again; what was asked for meanwhile stands."""
+    """Finish a job and enqueue it again for a later time; a request for it that came meanwhile stays."""
     if not finish(tx, job):
         return False
     enqueue(tx, space=job.space, kind=job.kind, subject=job.subject, due=due)
@@ -146,10 +147,10 @@ def reschedule(tx: Transaction, job: Job, due: datetime) -> bool:
 
 
 def fail(tx: Transaction, job: Job, error: str) -> bool:
-    """Put a job back that went wrong, for a later time; after the last attempt, aside."""
-    if not _strike(tx, job):
+    """Put a job back with a back-off and its error; after the last attempt, set it to `failed`."""
+    if not _delete_leased(tx, job):
         return False
-    # What was asked for meanwhile is the same work: it takes over how often that was tried.
+    # A job that was enqueued meanwhile is the same work: this one replaces it and keeps the count of attempts.
     tx.run(
         "DELETE FROM job WHERE kind = :kind AND subject = :subject AND state = 'waiting'",
         kind=job.kind,
@@ -157,8 +158,8 @@ def fail(tx: Transaction, job: Job, error: str) -> bool:
     )
     state = "waiting" if job.attempts < ATTEMPTS else "failed"
     if state == "failed":
-        _forget_failures(tx, job)
-    pause = min(_FIRST_PAUSE * 2 ** (job.attempts - 1), _LONGEST_PAUSE)
+        _delete_failures(tx, job)
+    backoff = min(_MIN_BACKOFF * 2 ** (job.attempts - 1), _MAX_BACKOFF)
     tx.run(
         "INSERT INTO job (id, space, kind, subject, state, due, attempts, error, created)"
         " VALUES (:id, :space, :kind, :subject, :state, :due, :attempts, :error, :created)",
@@ -167,7 +168,7 @@ def fail(tx: Transaction, job: Job, error: str) -> bool:
         kind=job.kind,
         subject=job.subject,
         state=state,
-        due=format_time(tx.now + pause),
+        due=format_time(tx.now + backoff),
         attempts=job.attempts,
         error=error[:500],
         created=format_time(job.created),
@@ -175,11 +176,11 @@ def fail(tx: Transaction, job: Job, error: str) -> bool:
     return True
 
 
-def _strike(tx: Transaction, job: Job) -> bool:
+def _delete_leased(tx: Transaction, job: Job) -> bool:
     return tx.run("DELETE FROM job WHERE id = :id AND lease = :lease", id=job.id, lease=job.lease) == 1
 
 
-def _forget_failures(tx: Transaction, job: Job) -> None:
+def _delete_failures(tx: Transaction, job: Job) -> None:
     tx.run(
         "DELETE FROM job WHERE kind = :kind AND subject = :subject AND state = 'failed'",
         kind=job.kind,
@@ -188,20 +189,20 @@ def _forget_failures(tx: Transaction, job: Job) -> None:
 
 
 def retry(tx: Transaction, spaces: SpaceScope) -> int:
-    """Let everything that failed in these spaces be tried again, now."""
-    again = [job for job in in_state(tx, state="failed") if job.space in spaces]
-    for job in again:
+    """Enqueue all failed jobs of these spaces again, due now; return how many."""
+    failed = [job for job in in_state(tx, state="failed") if job.space in spaces]
+    for job in failed:
         tx.run("DELETE FROM job WHERE id = :id", id=job.id)
         enqueue(tx, space=job.space, kind=job.kind, subject=job.subject, due=tx.now)
-    return len(again)
+    return len(failed)
 
 
 def counts(tx: Reading, spaces: SpaceScope) -> tuple[int, int]:
-    """Return how many jobs in the given spaces wait or are under way, and how many failed."""
+    """Return how many jobs of the given spaces wait or run, and how many have failed."""
     rows = tx.rows("SELECT space, state, count(*) FROM job GROUP BY space, state")
-    found = [(state, count) for space, state, count in rows if space in spaces]
-    failures = sum(count for state, count in found if state == "failed")
-    return sum(count for _, count in found) - failures, failures
+    per_state = [(state, count) for space, state, count in rows if space in spaces]
+    failed = sum(count for state, count in per_state if state == "failed")
+    return sum(count for _, count in per_state) - failed, failed
 
 
 def in_state(tx: Reading, *, state: str) -> list[Job]:
@@ -211,7 +212,7 @@ def in_state(tx: Reading, *, state: str) -> list[Job]:
 
 
 def already_queued(tx: Reading, kind: str, subjects: Sequence[str]) -> frozenset[str]:
-    """Return those of the subjects on which such work is asked for already."""
+    """Return those of the subjects for which a job of this kind waits already."""
     rows = tx.rows(
         "SELECT subject FROM job WHERE state = 'waiting' AND kind = :kind AND subject IN :subjects",
         kind=kind,
@@ -221,21 +222,21 @@ def already_queued(tx: Reading, kind: str, subjects: Sequence[str]) -> frozenset
 
 
 def is_due(tx: Reading, spaces: SpaceScope, *, kinds: tuple[str, ...], now: datetime) -> bool:
-    """Tell whether there is a job to take in these spaces."""
+    """Tell whether a job of these kinds can be taken in these spaces."""
     row = tx.row(
         f"SELECT 1 FROM job WHERE kind IN :kinds AND space IN :spaces AND ({_READY}) LIMIT 1",
         kinds=kinds,
         spaces=tuple(spaces),
-        **_times(now),
+        **_time_bounds(now),
     )
     return row is not None
 
 
-def _times(now: datetime) -> dict[str, str]:
+def _time_bounds(now: datetime) -> dict[str, str]:
     return {
         "now": format_time(now),
-        "longest_lease": format_time(now + _LONGEST_LEASE),
-        "longest_wait": format_time(now + LONGEST_WAIT),
+        "max_lease_end": format_time(now + _LONGEST_LEASE),
+        "max_due": format_time(now + LONGEST_WAIT),
     }
 
 

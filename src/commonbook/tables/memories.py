@@ -1,4 +1,9 @@
-"""Memories: the rows that say what each memory says now, where it is, and which ones are gone."""
+"""Memories: the tables `memory`, `place`, `memory_tag` and `memory_mark`.
+
+A row of `memory` is the current state of a memory, deleted or not, keyed by its space and id. A row of `place` says in
+which space an id is. `memory_tag` (tags) and `memory_mark` (MinHash fingerprints) have rows of live memories only; they
+are derived for search, like the column `digest`, and `derive` can make them again.
+"""
 
 from __future__ import annotations
 
@@ -66,17 +71,17 @@ _UPDATE: Final = (
     f"UPDATE memory SET {', '.join(f'{name} = :{name}' for name in _NAMES[2:])}, digest = :digest"
     " WHERE space = :space AND id = :id"
 )
-_AT_A_TIME: Final = 1000
+_IDS_PER_QUERY: Final = 1000
 
 
 # --- writing
 
 
 def lock(tx: Transaction, ids: Iterable[str]) -> set[str]:
-    """Let nobody else change these memories until the transaction ends; what is read of them then holds.
+    """Lock the rows of these memories until the transaction ends, and return their spaces.
 
-    Whoever needs several takes them in one order, so that no two wait for each other. Return the spaces that they are
-    in, where there was anything to be held.
+    Rows are locked in the order of their ids, so that no two transactions wait for each other. Where only one
+    transaction can write at a time, nothing is locked and the result is empty.
     """
     wanted = sorted(set(ids))
     if not tx.for_update or not wanted:
@@ -86,11 +91,11 @@ def lock(tx: Transaction, ids: Iterable[str]) -> set[str]:
         f" WHERE place.id IN :ids ORDER BY memory.id{tx.for_update} OF memory",
         ids=wanted,
     )
-    held: dict[str, str] = dict(rows)
-    # One that went into another space while we waited is another row there.
-    if spaces_of(tx, sorted(set(wanted) - held.keys())):
+    locked: dict[str, str] = dict(rows)
+    # A memory that moved into another space while we waited is another row there.
+    if spaces_of(tx, sorted(set(wanted) - locked.keys())):
         raise RetryTransaction
-    return set(held.values())
+    return set(locked.values())
 
 
 def add(tx: Transaction, memories: Sequence[Memory]) -> None:
@@ -105,8 +110,8 @@ def add(tx: Transaction, memories: Sequence[Memory]) -> None:
 
 
 def replace(tx: Transaction, memory: Memory) -> None:
-    """Let the row of a memory say this."""
-    # Nobody waits for what nobody asks: on PostgreSQL each answer would be a round trip.
+    """Replace the row of a memory and its derived rows."""
+    # `run_many` returns no row count, which on PostgreSQL would cost a round trip.
     tx.run_many(_UPDATE, [_values(memory)])
     _drop_derived(tx, memory)
     if memory.deleted is None:
@@ -115,7 +120,7 @@ def replace(tx: Transaction, memory: Memory) -> None:
 
 
 def move(tx: Transaction, old: Memory, new: Memory) -> None:
-    """Take a memory out of one space and put it into another."""
+    """Move a memory from one space into another."""
     _drop_derived(tx, old)
     tx.run("DELETE FROM memory WHERE space = :space AND id = :id", space=old.space.id, id=old.id)
     tx.run("UPDATE place SET space = :space WHERE id = :id", space=new.space.id, id=new.id)
@@ -126,7 +131,7 @@ def move(tx: Transaction, old: Memory, new: Memory) -> None:
 
 
 def relocate(tx: Transaction, memory: Memory, path: str) -> None:
-    """Note that the file of a memory lies elsewhere, which changes nothing of what the memory says."""
+    """Record another path for the file of a memory; the memory itself does not change."""
     tx.run(
         "UPDATE memory SET path = :path WHERE space = :space AND id = :id",
         path=path,
@@ -136,7 +141,7 @@ def relocate(tx: Transaction, memory: Memory, path: str) -> None:
 
 
 def derive(tx: Transaction, space: str, memories: Sequence[Memory], *, after: str, last: bool) -> None:
-    """Make anew what only serves search, for a run of a space's memories in the order of their ids."""
+    """Make tags, marks and digests again for a batch of a space's memories, which come in the order of their ids."""
     upto = "\U0010ffff" if last else memories[-1].id
     for table in ("memory_tag", "memory_mark"):
         tx.run(
@@ -171,14 +176,14 @@ def _add_tags(tx: Transaction, memories: Iterable[Memory]) -> None:
 
 
 def _add_marks(tx: Transaction, memories: Iterable[Memory]) -> None:
-    marked = [
+    marks = [
         {"space": memory.space.id, "mark": mark, "memory": memory.id}
         for memory in memories
-        if memory.kind != "notice"  # they are all alike, and nobody writes one
+        if memory.kind != "notice"  # all notices are alike, and nobody writes one
         for mark in fingerprints(memory.text)
     ]
-    if marked:
-        tx.run_many("INSERT INTO memory_mark (space, mark, memory) VALUES (:space, :mark, :memory)", marked)
+    if marks:
+        tx.run_many("INSERT INTO memory_mark (space, mark, memory) VALUES (:space, :mark, :memory)", marks)
 
 
 # --- reading
@@ -203,48 +208,48 @@ def exists(tx: Reading, memory_id: str) -> bool:
 
 
 def spaces_of(tx: Reading, ids: Sequence[str]) -> dict[str, str]:
-    """Return the space of each of these memories that there is."""
+    """Return the space of each of these memories; unknown ids are left out."""
     return dict(tx.rows("SELECT id, space FROM place WHERE id IN :ids", ids=tuple(ids))) if ids else {}
 
 
 def get_many(tx: Reading, spaces: SpaceScope, ids: Sequence[str]) -> dict[str, Memory]:
     """Return those of the memories that are in the given spaces, by id."""
-    return _several(tx, spaces, ids, _QUALIFIED)
+    return _get_many(tx, spaces, ids, _QUALIFIED)
 
 
 def get_headers(tx: Reading, spaces: SpaceScope, ids: Sequence[str]) -> dict[str, Memory]:
-    """Return the same without texts and layouts, which can be long: for those who only look how they stand."""
-    return _several(tx, spaces, ids, _WITHOUT_TEXT)
+    """Return the same without texts and layouts, which can be long."""
+    return _get_many(tx, spaces, ids, _WITHOUT_TEXT)
 
 
 def get_headers_any_space(tx: Reading, spaces: SpaceScope, ids: Sequence[str]) -> dict[str, Memory]:
-    """Return the same of memories wherever they are; `spaces` are all there are.
+    """Return the same for memories of any space; `spaces` has all spaces that the transaction knows.
 
-    Overtaken if one is in a space that was made since those were looked up.
+    RetryTransaction if a memory is in a space that was made since `spaces` was read.
     """
-    found: dict[str, Memory] = {}
-    for at in range(0, len(ids), _AT_A_TIME):
-        some = ids[at : at + _AT_A_TIME]
-        there = get_headers(tx, spaces, some)
-        if len(there) < len(some) and not spaces.keys() >= set(
-            spaces_of(tx, sorted(set(some) - there.keys())).values()
+    headers: dict[str, Memory] = {}
+    for at in range(0, len(ids), _IDS_PER_QUERY):
+        batch = ids[at : at + _IDS_PER_QUERY]
+        known = get_headers(tx, spaces, batch)
+        if len(known) < len(batch) and not spaces.keys() >= set(
+            spaces_of(tx, sorted(set(batch) - known.keys())).values()
         ):
             raise RetryTransaction
-        found |= there
-    return found
+        headers |= known
+    return headers
 
 
-def _several(tx: Reading, spaces: SpaceScope, ids: Sequence[str], columns: str) -> dict[str, Memory]:
+def _get_many(tx: Reading, spaces: SpaceScope, ids: Sequence[str], columns: str) -> dict[str, Memory]:
     if not ids or not spaces:
         return {}
-    # By their places, crossed in this order: with many spaces, each id would be looked for in each of them.
+    # CROSS JOIN fixes the order, by `place` first: else each id might be looked up in each of many spaces.
     rows = tx.rows(
         f"SELECT {columns} FROM place CROSS JOIN memory WHERE place.id IN :ids"
         " AND memory.space = place.space AND memory.id = place.id",
         ids=tuple(ids),
     )
-    found = (_memory(row, spaces) for row in rows if row[_SPACE] in spaces)
-    return {memory.id: memory for memory in found}
+    readable = (_memory(row, spaces) for row in rows if row[_SPACE] in spaces)
+    return {memory.id: memory for memory in readable}
 
 
 def page(
@@ -257,36 +262,36 @@ def page(
     after: tuple[str, str] | None = None,
     limit: int,
 ) -> list[Memory]:
-    """Return the newest memories of the given spaces that the filter lets through, after a cursor (created, id)."""
+    """Return the newest memories of the given spaces that match the filter, after a cursor (created, id)."""
     sql, params = _page_query(chosen, since=since, until=until, after=after)
-    # One question for each space, which its index answers in order, and only then the rows of those that are shown.
-    asked = [tx.defer(sql, space=space, limit=limit, **params) for space in spaces]
-    newest = list(islice(heapq.merge(*(found() for found in asked), reverse=True), limit))
-    chosen_ids: dict[str, list[str]] = {}
+    # One query for each space, which its index answers in order; then the rows of the memories on the page alone.
+    queries = [tx.defer(sql, space=space, limit=limit, **params) for space in spaces]
+    newest = list(islice(heapq.merge(*(rows() for rows in queries), reverse=True), limit))
+    ids_by_space: dict[str, list[str]] = {}
     for _, memory_id, space in newest:
-        chosen_ids.setdefault(space, []).append(memory_id)
-    there: dict[str, Memory] = {}
-    for space, ids in chosen_ids.items():
-        there |= get_many(tx, {space: spaces[space]}, ids)
-    return [there[memory_id] for _, memory_id, _ in newest]
+        ids_by_space.setdefault(space, []).append(memory_id)
+    by_id: dict[str, Memory] = {}
+    for space, ids in ids_by_space.items():
+        by_id |= get_many(tx, {space: spaces[space]}, ids)
+    return [by_id[memory_id] for _, memory_id, _ in newest]
 
 
 def cursor_position(memory: Memory) -> tuple[str, str]:
-    """Return the cursor behind a memory of a page."""
+    """Return the cursor position (created, id) after a memory of a page."""
     return format_time(memory.created), memory.id
 
 
 def _page_query(
     chosen: Filter, *, since: datetime | None, until: datetime | None, after: tuple[str, str] | None
 ) -> tuple[str, dict[str, object]]:
-    """Return the question for (created, id, space) of the newest memories of one space, and its parameters."""
+    """Return the query for (created, id, space) of the newest memories of one space, and its parameters."""
     tables = "memory"
     conditions = ["memory.space = :space", "deleted IS NOT NULL" if chosen.deleted else "deleted IS NULL"]
     params: dict[str, object] = {}
     if chosen.kinds:
         conditions.append("kind IN :kinds")
         params["kinds"] = chosen.kinds
-    # When something happened: as it says itself, else when it was written down.
+    # The time of an event is the one that it names, else the one at which it was written down.
     if since is not None:
         conditions.append("coalesce(occurred, created) >= :since")
         params["since"] = format_time(since)
@@ -300,11 +305,11 @@ def _page_query(
         name = "tag_" + "abcdefghijklmnopqrstuvwxyz"[at % 26] * (at // 26 + 1)
         params[name] = tag
         if chosen.deleted:
-            # The tags of a deleted memory are in its row alone, as JSON: looked for as they are spelled there.
+            # The tags of a deleted memory are in its row alone, as JSON: the search is for the tag as JSON.
             conditions.append(f"replace(memory.tags, :{name}, '') <> memory.tags")
             params[name] = json.dumps(tag, ensure_ascii=False)
         elif at == 0:
-            # Crossed in this order, so that a tag leads to its memories, however many others there are.
+            # CROSS JOIN fixes the order: the tag leads to its memories, however many others there are.
             tables = "memory_tag CROSS JOIN memory"
             conditions += ["memory_tag.space = :space", f"memory_tag.tag = :{name}", "memory.id = memory_tag.memory"]
         else:
@@ -317,25 +322,25 @@ def _page_query(
 
 
 def find_by_digits(tx: Reading, spaces: SpaceScope, part: str, *, limit: int) -> list[str]:
-    """Return ids that begin or end with these digits: those of live memories, or if there are none, of deleted ones."""
+    """Return ids of live memories that begin or end with these digits; if there are none, of deleted ones."""
     if not spaces:
         return []
     for state in ("deleted IS NULL", "deleted IS NOT NULL"):
-        found: set[str] = set()
-        for place in ("place.id >= :part AND place.id < :beyond", "place.id LIKE :tail"):
+        ids: set[str] = set()
+        for condition in ("place.id >= :part AND place.id < :beyond", "place.id LIKE :tail"):
             rows = tx.rows(
-                f"SELECT place.id FROM place CROSS JOIN memory WHERE {place} AND place.space IN :spaces"
+                f"SELECT place.id FROM place CROSS JOIN memory WHERE {condition} AND place.space IN :spaces"
                 f" AND memory.space = place.space AND memory.id = place.id AND {state} ORDER BY place.id LIMIT :limit",
                 part=part,
-                # Behind every hexadecimal digit.
+                # `g` sorts after every hexadecimal digit.
                 beyond=part + "g",
                 tail="%" + part,
                 spaces=tuple(spaces),
                 limit=limit,
             )
-            found.update(memory_id for (memory_id,) in rows)
-        if found:
-            return sorted(found)[:limit]
+            ids.update(memory_id for (memory_id,) in rows)
+        if ids:
+            return sorted(ids)[:limit]
     return []
 
 
@@ -351,32 +356,32 @@ def in_space(tx: Reading, spaces: SpaceScope, space: str, *, after: str = "", li
 
 
 def counts(tx: Reading, spaces: SpaceScope) -> tuple[dict[str, int], int, int]:
-    """Return how many live memories there are of each kind, how many deleted ones, and how many links the live have."""
+    """Return the number of live memories by kind, of deleted memories, and of links of live memories."""
     kinds: dict[str, int] = {}
     deleted = links = 0
     rows = tx.rows(
-        # Each link is a list in the list of them, and nothing in it has a bracket.
+        # The column is a JSON list of lists, one for each link, and no value in them has a bracket.
         "SELECT kind, deleted IS NULL, count(*), sum(length(links) - length(replace(links, '[', '')) - 1) FROM memory"
         " WHERE space IN :spaces GROUP BY kind, deleted IS NULL ORDER BY kind",
         spaces=tuple(spaces),
     )
-    for kind, live, count, named in rows:
+    for kind, live, count, link_count in rows:
         if live:
             kinds[kind] = count
-            links += named
+            links += link_count
         else:
             deleted += count
     return kinds, deleted, links
 
 
 def at_path(tx: Reading, path: str) -> str | None:
-    """Return the live memory whose file is meant to lie there, or None."""
+    """Return the id of the live memory whose file belongs at this path, or None."""
     (memory_id,) = tx.row("SELECT id FROM memory WHERE path = :path AND deleted IS NULL", path=path) or (None,)
     return str(memory_id) if memory_id else None
 
 
 def digest(text: str) -> str:
-    """Return what two memories of the same text share, white space at the ends aside."""
+    """Return a hash of a text, without white space at its ends, by which equal texts are found."""
     return blake2b(text.strip().encode(), digest_size=16).hexdigest()
 
 
@@ -396,10 +401,10 @@ def _values(memory: Memory) -> dict[str, object]:
         "created": format_time(memory.created),
         "updated": format_time(memory.updated),
         "importance": memory.importance,
-        "occurred": _stamp(memory.occurred),
-        "valid_from": _stamp(memory.valid_from),
-        "valid_until": _stamp(memory.valid_until),
-        "expires": _stamp(memory.expires),
+        "occurred": _format_optional(memory.occurred),
+        "valid_from": _format_optional(memory.valid_from),
+        "valid_until": _format_optional(memory.valid_until),
+        "expires": _format_optional(memory.expires),
         "revision": memory.revision,
         "version": memory.version,
         "revised_by": memory.revised_by,
@@ -408,24 +413,24 @@ def _values(memory: Memory) -> dict[str, object]:
         "path": memory.path,
         "layout": memory.layout,
         "digest": digest(memory.text),
-        "deleted": _stamp(memory.deleted),
+        "deleted": _format_optional(memory.deleted),
         "session": memory.session,
         "shared": memory.shared.written() if memory.shared else None,
-        "judged": _judged(memory),
+        "judged": _judgements(memory),
     }
 
 
-def _judged(memory: Memory) -> str | None:
-    """Write what a memory says of doubts, as its file does; most say nothing."""
+def _judgements(memory: Memory) -> str | None:
+    """Return a memory's notice, decisions and supersede reasons as JSON; None if it has none, as most do."""
     if memory.notice is None and not memory.decisions and not memory.supersede_reasons:
         return None
     notice = [*memory.notice[:3], format_time(memory.notice.at)] if memory.notice else None
-    decisions = [front_matter.decision_line(one) for one in memory.decisions]
+    decisions = [front_matter.decision_line(decision) for decision in memory.decisions]
     return json.dumps([notice, decisions, memory.supersede_reasons], ensure_ascii=False)
 
 
 def _memory(row: Row, spaces: SpaceScope) -> Memory:
-    # Straight into locals: thousands are read at once, and a named tuple on the way would cost a tenth more.
+    # Unpacked into locals: thousands of rows are read at once, and a named tuple would cost a tenth more.
     # `make lint` checks that these are the fields of `_MemoryRow`, in its order.
     (
         space, id_, kind, title, text, tags, links, author, created, updated, importance, occurred, valid_from,
@@ -444,10 +449,10 @@ def _memory(row: Row, spaces: SpaceScope) -> Memory:
         created=parse_time(created),
         updated=parse_time(updated),
         importance=importance,
-        occurred=_moment(occurred),
-        valid_from=_moment(valid_from),
-        valid_until=_moment(valid_until),
-        expires=_moment(expires),
+        occurred=_parse_optional(occurred),
+        valid_from=_parse_optional(valid_from),
+        valid_until=_parse_optional(valid_until),
+        expires=_parse_optional(expires),
         revision=revision,
         version=version,
         revised_by=revised_by,
@@ -455,35 +460,35 @@ def _memory(row: Row, spaces: SpaceScope) -> Memory:
         revised_how=revised_how,
         path=path,
         layout=layout,
-        deleted=_moment(deleted),
+        deleted=_parse_optional(deleted),
         session=session,
         shared=CopyInfo.read(shared) if shared else None,
     )
     if judged is None:
         return memory
-    notice, decisions, because = json.loads(judged)
+    notice, decisions, reasons = json.loads(judged)
     return memory._replace(
         notice=Notice(notice[0], notice[1], notice[2], parse_time(notice[3])) if notice else None,
         decisions=tuple(front_matter.decision_of(line) for line in decisions),
-        supersede_reasons=tuple(SupersedeReason(*one) for one in because),
+        supersede_reasons=tuple(SupersedeReason(*reason) for reason in reasons),
     )
 
 
-def _stamp(time: datetime | None) -> str | None:
+def _format_optional(time: datetime | None) -> str | None:
     return format_time(time) if time else None
 
 
-def _moment(text: str | None) -> datetime | None:
+def _parse_optional(text: str | None) -> datetime | None:
     return parse_time(text) if text else None
 
 
 def page_cursor(memory: Memory) -> str:
-    """Write the cursor behind a memory of a page."""
+    """Return the cursor after a memory of a page, as text."""
     return base64.urlsafe_b64encode(" ".join(cursor_position(memory)).encode()).decode().rstrip("=")
 
 
 def read_cursor(cursor: str) -> tuple[str, str]:
-    """Read what `cursor` wrote."""
+    """Read a cursor that `page_cursor` wrote; BadInput if it is none."""
     try:
         text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
     except (binascii.Error, ValueError):

@@ -1,7 +1,8 @@
-"""Limits: how often a principal may do something in a minute, counted in the database, for all processes together.
+"""Rate limits by a sliding window: the tables `rate_limit` and `rate_count`, for all processes together.
 
-What was done is counted by the second, in one row for each principal and action, which whoever counts keeps to itself
-until its transaction is over. So a minute is any sixty seconds, and what failed was never counted.
+A row of `rate_limit` says how often a minute a principal may do something. A row of `rate_count` has the counts of a
+principal and action, second by second. A transaction that counts locks the row until it ends, so the window is any
+sixty seconds, and an action that was rolled back is not counted.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from commonbook.ports.database import Reading, Transaction
 SHARE: Final = "share"
 REQUEST: Final = "request"
 DEFAULTS: Final = {SHARE: 600, REQUEST: 60}
-"""What may be limited, and how often a minute it may be done where nobody has set a limit."""
+"""The actions that are limited, with the limit per minute where none was set."""
 
-_WINDOW: Final = 60
+_WINDOW_SECONDS: Final = 60
 
 
 class _LimitRow(NamedTuple):
@@ -35,7 +36,7 @@ _COLUMNS: Final = ", ".join(_LimitRow._fields)
 
 
 def put(tx: Transaction, limit: RateLimit) -> None:
-    """Set a limit for a principal, or for everybody who has none of its own."""
+    """Store a limit for a principal, or for all principals without a limit of their own."""
     tx.run(
         f"INSERT INTO rate_limit ({_COLUMNS}) VALUES (:principal, :action, :per_minute, :set_by, :set_at)"
         " ON CONFLICT (principal, action) DO UPDATE SET per_minute = excluded.per_minute,"
@@ -49,43 +50,43 @@ def put(tx: Transaction, limit: RateLimit) -> None:
 
 
 def drop(tx: Transaction, principal: str, action: str) -> None:
-    """Let the general limit count again."""
+    """Delete the limit of a principal, so that the general limit applies."""
     tx.run(
         "DELETE FROM rate_limit WHERE principal = :principal AND action = :action", principal=principal, action=action
     )
 
 
 def get_all(tx: Reading) -> list[RateLimit]:
-    """Return all limits that somebody has set."""
+    """Return all limits that were set."""
     rows = tx.rows(f"SELECT {_COLUMNS} FROM rate_limit ORDER BY action, principal")
     return [_limit(row) for row in map(_LimitRow._make, rows)]
 
 
 def limit_for(tx: Reading, principal: str, action: str) -> RateLimit:
-    """Return the limit that holds for a principal: its own, else everybody's, else ours."""
+    """Return the limit that applies to a principal: its own, else the general one, else the default."""
     rows = tx.rows(
-        f"SELECT {_COLUMNS} FROM rate_limit WHERE action = :action AND principal IN :whose",
+        f"SELECT {_COLUMNS} FROM rate_limit WHERE action = :action AND principal IN :principals",
         action=action,
-        whose=(principal, EVERYBODY),
+        principals=(principal, EVERYBODY),
     )
-    found = {row.principal: _limit(row) for row in map(_LimitRow._make, rows)}
-    return found.get(principal) or found.get(EVERYBODY) or RateLimit(EVERYBODY, action, DEFAULTS[action])
+    limits = {row.principal: _limit(row) for row in map(_LimitRow._make, rows)}
+    return limits.get(principal) or limits.get(EVERYBODY) or RateLimit(EVERYBODY, action, DEFAULTS[action])
 
 
 def count(tx: Transaction, principal: str, action: str, per_minute: int) -> float:
-    """Count an action and return 0, or return in how many seconds it may be tried again."""
+    """Count an action and return 0, or return after how many seconds it may be tried again."""
     tx.run(
         "INSERT INTO rate_count (principal, action, counts) VALUES (:principal, :action, '{}') ON CONFLICT DO NOTHING",
         principal=principal,
         action=action,
     )
-    (counted,) = tx.row(
+    (stored,) = tx.row(
         f"SELECT counts FROM rate_count WHERE principal = :principal AND action = :action{tx.for_update}",
         principal=principal,
         action=action,
     ) or ("{}",)
     now = tx.now.timestamp()
-    counts = _recent(json.loads(counted), now)
+    counts = _recent(json.loads(stored), now)
     wait = _wait(counts, now, per_minute)
     if wait:
         return wait
@@ -101,23 +102,27 @@ def count(tx: Transaction, principal: str, action: str, per_minute: int) -> floa
 
 
 def _recent(counts: dict[str, int], now: float) -> dict[int, int]:
-    """Return what was counted in the last minute. What is far in the future was counted before a clock went back."""
-    seconds = {int(second): done for second, done in counts.items()}
-    return {second: done for second, done in seconds.items() if now - _WINDOW < second + 1 <= now + _WINDOW}
+    """Return the counts of the last minute, without those far in the future, made before a clock went back."""
+    seconds = {int(second): number for second, number in counts.items()}
+    return {
+        second: number
+        for second, number in seconds.items()
+        if now - _WINDOW_SECONDS < second + 1 <= now + _WINDOW_SECONDS
+    }
 
 
 def _wait(counts: dict[int, int], now: float, per_minute: int) -> float:
-    """Return after how many seconds so much of what was counted is over that there is room for one more."""
+    """Return after how many seconds enough counts have left the window for one more action."""
     if per_minute < 1:
-        return float(_WINDOW)
-    over = sum(counts.values()) + 1 - per_minute
+        return float(_WINDOW_SECONDS)
+    excess = sum(counts.values()) + 1 - per_minute
     for second in sorted(counts):
-        if over <= 0:
+        if excess <= 0:
             break
-        over -= counts[second]
-        if over <= 0:
-            # All of that second is over when a minute has passed since its end.
-            return max(second + 1 + _WINDOW - now, 0.001)
+        excess -= counts[second]
+        if excess <= 0:
+            # A second has left the window when a minute has passed since its end.
+            return max(second + 1 + _WINDOW_SECONDS - now, 0.001)
     return 0.0
 
 

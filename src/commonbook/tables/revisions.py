@@ -1,4 +1,7 @@
-"""Past revisions: the titles and texts that memories had before the present ones."""
+"""The table `revision`: a row is the title and text that a memory had before a later revision replaced them.
+
+The current title and text are in the table `memory` alone. A past revision never changes.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from commonbook.ports.database import Reading, Transaction
 
 
 class _RevisionRow(NamedTuple):
-    """What is read of a row of the table `revision`: the fields are the columns of the SELECT, in its order."""
+    """The columns of the table `revision` that are read: the fields, in the order of the SELECT."""
 
     revision: int
     title: str
@@ -24,7 +27,7 @@ _COLUMNS: Final = ", ".join(_RevisionRow._fields)
 
 
 def archive(tx: Transaction, memory: Memory) -> None:
-    """Keep the present title and text of a memory, which are about to be replaced."""
+    """Store the current title and text of a memory as a past revision, before they are replaced."""
     keep(
         tx,
         memory,
@@ -40,7 +43,7 @@ def archive(tx: Transaction, memory: Memory) -> None:
 
 
 def keep(tx: Transaction, memory: Memory, revision: Revision) -> None:
-    """Keep one revision of a memory."""
+    """Store one past revision of a memory."""
     tx.run_many(
         "INSERT INTO revision (space, memory, revision, title, text, author, at, how)"
         " VALUES (:space, :memory, :revision, :title, :text, :author, :at, :how)",
@@ -76,7 +79,7 @@ def _revision(row: _RevisionRow) -> Revision:
 
 
 def move(tx: Transaction, memory: Memory, to: str) -> None:
-    """Take the history of a memory along into another space."""
+    """Move the past revisions of a memory into another space."""
     tx.run(
         "INSERT INTO revision (space, memory, revision, title, text, author, at, how)"
         " SELECT :to, memory, revision, title, text, author, at, how FROM revision"

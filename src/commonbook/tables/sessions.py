@@ -1,4 +1,10 @@
-"""Sessions and their messages: logs that only grow, each in one order, and what of them episodes hold already."""
+"""Sessions and their messages: the tables `session`, `session_place` and `message`.
+
+A row of `session` is an append-only log of messages with a generation, which grows when the session is switched or
+rewound. A row of `session_place` says in which space a session is. A row of `message` is one message, numbered by `seq`
+within its session; `episode` is the memory that holds it once it is settled, and `taken_back` the time at which it was
+rewound. A message with neither is open. A client id identifies a message of a session, so that a repeat is recognised.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +50,7 @@ class _MessageRow(NamedTuple):
     taken_back: str | None
 
 
-# Anything else that is selected comes before these columns.
+# Other columns of a SELECT come before these.
 _SESSION: Final = ", ".join(f"session.{name}" for name in _SessionRow._fields)
 _MESSAGE: Final = ", ".join(f"message.{name}" for name in _MessageRow._fields)
 _OPEN: Final = "episode IS NULL AND taken_back IS NULL"
@@ -54,24 +60,24 @@ _FIND: Final = (
     " FROM session_place JOIN session ON session.space = session_place.space AND session.id = session_place.id"
     " WHERE session_place.id = :id"
 )
-_IN_IT: Final = (
-    "(SELECT {what} FROM message"
+_OPEN_MESSAGES: Final = (
+    "(SELECT {columns} FROM message"
     f" WHERE message.space = session_place.space AND message.session = session_place.id AND {_OPEN})"
 )
-_COUNTED: Final = _FIND.format(also=f"{_IN_IT.format(what='count(*)')}, ")
-_SAID_BEFORE: Final = (
-    "SELECT {what} FROM session_place {joined} message"
+_FIND_WITH_COUNT: Final = _FIND.format(also=f"{_OPEN_MESSAGES.format(columns='count(*)')}, ")
+_FIND_REPEAT: Final = (
+    "SELECT {columns} FROM session_place {join} message"
     " ON message.space = session_place.space AND message.session = session_place.id"
     " AND message.client_id = :client_id WHERE session_place.id = :id"
 )
-_BEFORE: Final = _SAID_BEFORE.format(what=f"message.sent, {_MESSAGE}", joined="JOIN")
-# The first that is open comes along, whether there is such a message or not.
-_FIRST: Final = _SAID_BEFORE.format(
-    what=f"{_IN_IT.format(what='min(seq)')}, message.sent, {_MESSAGE}", joined="LEFT JOIN"
+_REPEAT: Final = _FIND_REPEAT.format(columns=f"message.sent, {_MESSAGE}", join="JOIN")
+# LEFT JOIN: the number of the first open message is selected even if no message has the client id.
+_FIRST_OPEN_AND_REPEAT: Final = _FIND_REPEAT.format(
+    columns=f"{_OPEN_MESSAGES.format(columns='min(seq)')}, message.sent, {_MESSAGE}", join="LEFT JOIN"
 )
 
 FIRST_GENERATION: Final = 1
-"""That of a session before anybody switched or rewound it, and before its first message too."""
+"""The generation of a session that was never switched or rewound, even before its first message."""
 _IDS_PER_QUERY: Final = 500
 
 
@@ -96,32 +102,32 @@ def add(tx: Transaction, session: Session) -> None:
 
 
 def space_of(tx: Reading, session_id: str) -> str | None:
-    """Return the space of a session, whoever may read it; None if there is no such session."""
+    """Return the space of a session without a check of permissions; None if there is no such session."""
     (space,) = tx.row("SELECT space FROM session_place WHERE id = :id", id=session_id) or (None,)
     return str(space) if space else None
 
 
 def descends_from(tx: Reading, session_id: str, other: str) -> bool:
-    """Tell whether a session is another, or goes on from it, directly or through others."""
+    """Tell whether a session is another one, or continues it directly or through others."""
     if session_id == other:
         return True
-    # Most sessions have nobody who goes on from them, however long the line before them is.
+    # Most sessions have no successor, however many predecessors they have.
     if tx.row("SELECT 1 FROM session WHERE parent = :id LIMIT 1", id=other) is None:
         return False
     seen: set[str] = set()
-    at: str | None = session_id
-    while at is not None and at not in seen:
-        seen.add(at)
-        (at,) = tx.row(
+    current: str | None = session_id
+    while current is not None and current not in seen:
+        seen.add(current)
+        (current,) = tx.row(
             "SELECT parent FROM session WHERE id = :id AND space = (SELECT space FROM session_place WHERE id = :id)",
-            id=at,
+            id=current,
         ) or (None,)
     return other in seen
 
 
 def find(tx: Reading, spaces: SpaceScope, session_id: str) -> Session | None:
-    """Return a session of the given spaces."""
-    row = tx.row(_COUNTED, id=session_id)
+    """Return a session of the given spaces, or None."""
+    row = tx.row(_FIND_WITH_COUNT, id=session_id)
     if row is None:
         return None
     unsettled, *columns = row
@@ -130,10 +136,10 @@ def find(tx: Reading, spaces: SpaceScope, session_id: str) -> Session | None:
 
 
 class LockedSession:
-    """A session that nobody else may change or append to until the transaction ends, and what came before in it.
+    """A session whose row is locked until the transaction ends, with the messages that are repeats.
 
-    All is asked for at once, and waited for when somebody looks. `client_ids` are those under which messages may have
-    come before.
+    All queries are sent at once, and their rows are read on first use. `client_ids` are those of messages that may have
+    been appended before.
     """
 
     def __init__(
@@ -144,19 +150,20 @@ class LockedSession:
         *,
         rows: Callable[[], list[Row]] | None = None,
     ) -> None:
-        """Ask; `rows` is what was asked for already, if it was."""
-        locking = f"{tx.for_update} OF session" if tx.for_update else ""
-        self._rows = rows or tx.defer(_FIND.format(also="") + locking, id=session_id)
+        """Send the queries; `rows` reads the row of the session if its query was sent already."""
+        lock_clause = f"{tx.for_update} OF session" if tx.for_update else ""
+        self._rows = rows or tx.defer(_FIND.format(also="") + lock_clause, id=session_id)
         first, *others = dict.fromkeys(client_ids) or [None]
-        # Asked behind the lock: a statement that waited for it sees messages as they were before it waited.
-        self._first = tx.defer(_FIRST, id=session_id, client_id=first)
-        # One by one, each by its key: asked for together, all of the session might be read for them.
-        self._others = [tx.defer(_BEFORE, id=session_id, client_id=other) for other in others]
+        # Sent after the lock: a statement that waits for the lock sees the messages as they were before it waited.
+        self._first = tx.defer(_FIRST_OPEN_AND_REPEAT, id=session_id, client_id=first)
+        # One query for each key: one query for all of them might read the whole session.
+        self._others = [tx.defer(_REPEAT, id=session_id, client_id=other) for other in others]
 
     def session(self, spaces: SpaceScope) -> Session | None:
-        """Return the session, if there is one, in spaces of which its own must be one, if they are all.
+        """Return the session, or None if there is none; RetryTransaction if its space is not among the spaces.
 
-        Nobody counts what is unsettled in it: from the first such message on, all count.
+        `spaces` has all spaces that the transaction knows. `unsettled` is not counted: all messages from the first open
+        one on count as unsettled.
         """
         for row in map(_SessionRow._make, self._rows()):
             if row.space not in spaces:
@@ -166,44 +173,45 @@ class LockedSession:
         return None
 
     def repeated(self) -> dict[str, tuple[Message, str]]:
-        """Return what came before under the client ids, each message with the hash of what was sent then."""
+        """Return the messages that have the client ids, each with the hash of what was sent, by client id."""
         rows: list[Sequence[Any]] = [columns for _, *columns in self._first()]
-        rows += [row for asked in self._others for row in asked()]
-        found = [(_MessageRow._make(columns), sent) for sent, *columns in rows]
+        rows += [row for read_rows in self._others for row in read_rows()]
+        messages = [(_MessageRow._make(columns), sent) for sent, *columns in rows]
         # Without a message of that client id, its columns are all NULL.
-        return {row.client_id: (_message(row), sent) for row, sent in found if row.client_id is not None}
+        return {row.client_id: (_message(row), sent) for row, sent in messages if row.client_id is not None}
 
 
 def lock_free(
     tx: Transaction, spaces: Sequence[str], wanted: Mapping[str, Iterable[str]], *, patient: bool = True
 ) -> Callable[[], dict[tuple[str, str], LockedSession]]:
-    """Take sessions, each with the client ids that are looked for, and return what waits for them.
+    """Send the query that locks these sessions, each given with client ids; call the result to read them.
 
-    Only those come back, by space and id, that are in these spaces and held by nobody else. If one is not `patient`,
-    nothing else is waited for in this transaction either.
+    The result has the sessions, by space and id, that are in these spaces and were locked by nobody else (SKIP LOCKED).
+    Unless `patient`, the transaction waits for no other lock either.
     """
-    hurrying = "" if patient else tx.no_wait
-    asked = tx.defer(
-        f"SELECT {_SESSION}{hurrying} FROM session WHERE space IN :spaces AND id IN :ids{tx.skip_locked}",
+    no_wait = "" if patient else tx.no_wait
+    query = tx.defer(
+        f"SELECT {_SESSION}{no_wait} FROM session WHERE space IN :spaces AND id IN :ids{tx.skip_locked}",
         spaces=tuple(spaces),
         ids=tuple(wanted),
     )
     rows: dict[str, list[Row]] = {}
-    takings = {id_: LockedSession(tx, id_, ids, rows=partial(rows.__getitem__, id_)) for id_, ids in wanted.items()}
+    sessions = {id_: LockedSession(tx, id_, ids, rows=partial(rows.__getitem__, id_)) for id_, ids in wanted.items()}
 
-    def taken() -> dict[tuple[str, str], LockedSession]:
-        # What makes a query hurry is selected behind the columns, and left out here.
-        found = [_SessionRow._make(row[: len(_SessionRow._fields)]) for row in asked()]
-        rows.update({row.id: [row] for row in found})
-        return {(row.space, row.id): takings[row.id] for row in found}
+    def read_locked() -> dict[tuple[str, str], LockedSession]:
+        # The expression `no_wait` is selected after the columns, and dropped here.
+        locked = [_SessionRow._make(row[: len(_SessionRow._fields)]) for row in query()]
+        rows.update({row.id: [row] for row in locked})
+        return {(row.space, row.id): sessions[row.id] for row in locked}
 
-    return taken
+    return read_locked
 
 
 def lock(tx: Transaction, ids: Iterable[str]) -> set[str]:
-    """Let nobody else change these sessions or append to them until the transaction ends; what is read then holds.
+    """Lock the rows of these sessions until the transaction ends, and return their spaces.
 
-    Whoever needs several takes them in one order. Return the spaces that they are in, where there was anything to hold.
+    Rows are locked in the order of their ids. Where only one transaction can write at a time, nothing is locked and the
+    result is empty.
     """
     if not tx.for_update:
         return set()
@@ -229,12 +237,12 @@ def page(tx: Reading, spaces: SpaceScope, *, after: tuple[str, str] | None, limi
         created=created,
         id=session_id,
     )
-    found = map(_SessionRow._make, rows)
-    return [_session(row, spaces, unsettled=count_open(tx, row.space, row.id)) for row in found]
+    page_rows = map(_SessionRow._make, rows)
+    return [_session(row, spaces, unsettled=count_open(tx, row.space, row.id)) for row in page_rows]
 
 
 def count_open(tx: Reading, space: str, session_id: str) -> int:
-    """Return how many messages of a session no episode holds yet."""
+    """Return how many messages of a session are open."""
     (count,) = tx.row(
         f"SELECT count(*) FROM message WHERE space = :space AND session = :session AND {_OPEN}",
         space=space,
@@ -244,19 +252,19 @@ def count_open(tx: Reading, space: str, session_id: str) -> int:
 
 
 def counts(tx: Reading, spaces: SpaceScope) -> tuple[int, int, int]:
-    """Return how many sessions there are, how many messages, and how many of those no episode holds yet."""
+    """Return the number of sessions, of messages and of open messages."""
     if not spaces:
         return 0, 0, 0
-    found = [
+    totals = [
         tx.row(f"SELECT count(*) FROM {table} WHERE space IN :spaces{also}", spaces=tuple(spaces)) or (0,)
         for table, also in (("session", ""), ("message", ""), ("message", f" AND {_OPEN}"))
     ]
-    sessions, messages, unsettled = (int(count) for (count,) in found)
+    sessions, messages, unsettled = (int(count) for (count,) in totals)
     return sessions, messages, unsettled
 
 
 def close(tx: Transaction, session: Session, at: datetime | None) -> None:
-    """Close a session, or open it again."""
+    """Close a session at a time, or open it again (None)."""
     tx.run(
         "UPDATE session SET closed = :closed WHERE space = :space AND id = :id",
         closed=format_time(at) if at else None,
@@ -266,7 +274,7 @@ def close(tx: Transaction, session: Session, at: datetime | None) -> None:
 
 
 def next_generation(tx: Transaction, session: Session) -> int:
-    """Begin a new generation: what was fetched in advance for the one before is void."""
+    """Begin a new generation and return its number; prefetched results of earlier ones are void."""
     tx.run(
         "UPDATE session SET generation = generation + 1 WHERE space = :space AND id = :id",
         space=session.space.id,
@@ -279,7 +287,7 @@ def next_generation(tx: Transaction, session: Session) -> int:
 
 
 def append(tx: Transaction, session: Session, messages: Sequence[tuple[Message, str | None]]) -> None:
-    """Add messages behind the last one, each with the hash of what was sent under its client id."""
+    """Append messages, each with the hash of what was sent under its client id."""
     tx.run_many(
         "INSERT INTO message (space, session, seq, id, role, author, text, time, client_id, sent, masked, episode)"
         " VALUES (:space, :session, :seq, :id, :role, :author, :text, :time, :client_id, :sent, :masked, :episode)",
@@ -308,7 +316,7 @@ def append(tx: Transaction, session: Session, messages: Sequence[tuple[Message, 
 
 
 def messages(tx: Reading, session: Session, *, after: int = 0, limit: int = 500) -> list[Message]:
-    """Return the messages of a session behind a number, in order, those that were taken back too."""
+    """Return the messages of a session after a number, in order, rewound ones too."""
     rows = tx.rows(
         f"SELECT {_MESSAGE} FROM message WHERE space = :space AND session = :session AND seq > :after"
         " ORDER BY seq LIMIT :limit",
@@ -331,7 +339,7 @@ def sequence_numbers(tx: Reading, session: Session) -> frozenset[int]:
 
 
 def unsettled(tx: Reading, session: Session) -> list[Message]:
-    """Return the messages of a session that no episode holds yet, in order."""
+    """Return the open messages of a session, in order."""
     rows = tx.rows(
         f"SELECT {_MESSAGE} FROM message WHERE space = :space AND session = :session AND {_OPEN} ORDER BY seq",
         space=session.space.id,
@@ -342,39 +350,39 @@ def unsettled(tx: Reading, session: Session) -> list[Message]:
 
 def get_many(tx: Reading, spaces: SpaceScope, ids: Sequence[str]) -> dict[str, tuple[Message, str]]:
     """Return those of the messages that are in the given spaces, with their space, by id."""
-    found: dict[str, tuple[Message, str]] = {}
-    for some in in_batches(ids, _IDS_PER_QUERY):
-        rows = tx.rows(f"SELECT message.space, {_MESSAGE} FROM message WHERE id IN :ids", ids=some)
-        there = [(_message(columns), space) for space, *columns in rows if space in spaces]
-        found |= {message.id: (message, space) for message, space in there}
-    return found
+    messages: dict[str, tuple[Message, str]] = {}
+    for batch in in_batches(ids, _IDS_PER_QUERY):
+        rows = tx.rows(f"SELECT message.space, {_MESSAGE} FROM message WHERE id IN :ids", ids=batch)
+        readable = [(_message(columns), space) for space, *columns in rows if space in spaces]
+        messages |= {message.id: (message, space) for message, space in readable}
+    return messages
 
 
 def tags_of(tx: Reading, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return the tags of some sessions."""
-    found: dict[str, tuple[str, ...]] = {}
-    for some in in_batches(ids, _IDS_PER_QUERY):
+    """Return the tags of these sessions, by session."""
+    tags_by_session: dict[str, tuple[str, ...]] = {}
+    for batch in in_batches(ids, _IDS_PER_QUERY):
         rows = tx.rows(
             "SELECT session.id, session.tags FROM session_place CROSS JOIN session"
             " WHERE session_place.id IN :ids AND session.space = session_place.space AND session.id = session_place.id",
-            ids=some,
+            ids=batch,
         )
-        found |= {session_id: tuple(json.loads(tags)) for session_id, tags in rows}
-    return found
+        tags_by_session |= {session_id: tuple(json.loads(tags)) for session_id, tags in rows}
+    return tags_by_session
 
 
 def messages_of_episodes(tx: Reading, episodes: Sequence[str]) -> dict[str, dict[str, int | None]]:
-    """Return the numbers of the messages that each of these episodes holds, by id; None for one taken back."""
-    found: dict[str, dict[str, int | None]] = {}
-    for some in in_batches(episodes, _IDS_PER_QUERY):
-        rows = tx.rows("SELECT episode, id, seq, taken_back FROM message WHERE episode IN :episodes", episodes=some)
+    """Return the numbers of the messages that each of these episodes holds, by id; None for a rewound message."""
+    by_episode: dict[str, dict[str, int | None]] = {}
+    for batch in in_batches(episodes, _IDS_PER_QUERY):
+        rows = tx.rows("SELECT episode, id, seq, taken_back FROM message WHERE episode IN :episodes", episodes=batch)
         for episode, message, seq, taken_back in rows:
-            found.setdefault(episode, {})[message] = seq if taken_back is None else None
-    return found
+            by_episode.setdefault(episode, {})[message] = seq if taken_back is None else None
+    return by_episode
 
 
 def settle(tx: Transaction, session: Session, episode: str, *, first: int, last: int) -> int:
-    """Let an episode hold a run of messages that none holds yet; return how many there were."""
+    """Assign the open messages of a range to an episode; return how many."""
     return tx.run(
         "UPDATE message SET episode = :episode WHERE space = :space AND session = :session"
         f" AND seq BETWEEN :first AND :last AND {_OPEN}",
@@ -387,7 +395,7 @@ def settle(tx: Transaction, session: Session, episode: str, *, first: int, last:
 
 
 def rewind(tx: Transaction, session: Session, *, after: int) -> list[Message]:
-    """Mark every message behind a number as taken back; return those that were not before, as they are now."""
+    """Mark all messages after a number as rewound; return those that were not rewound before, as they are now."""
     rows = tx.rows(
         f"SELECT {_MESSAGE} FROM message WHERE space = :space AND session = :session AND seq > :after"
         " AND taken_back IS NULL ORDER BY seq",
@@ -424,7 +432,7 @@ def _session(row: _SessionRow, spaces: SpaceScope, *, unsettled: int) -> Session
 
 
 def _message(row: Sequence[Any]) -> Message:
-    # Straight into locals, as thousands are read at once; `make lint` checks that these are the fields of
+    # Unpacked into locals, as thousands are read at once; `make lint` checks that these are the fields of
     # `_MessageRow`, in its order.
     id_, session, seq, role, author, text, time, client_id, masked, episode, taken_back = row
     return Message(

@@ -1,4 +1,8 @@
-"""Requests: what is to be shared into a space once somebody there agrees, and what was decided."""
+"""The table `request`: a row asks to share a memory into a space, which a person there approves or rejects.
+
+A request has one of the states in `STATES` and is decided once. At most one request for a root in somebody's name waits
+in a space.
+"""
 
 from __future__ import annotations
 
@@ -34,27 +38,27 @@ class _RequestRow(NamedTuple):
 _COLUMNS: Final = ", ".join(_RequestRow._fields)
 
 
-def add(tx: Transaction, asked: ShareRequest, root: str) -> bool:
-    """Keep a request; tell whether it is new, or the same one waits for a decision already."""
+def add(tx: Transaction, request: ShareRequest, root: str) -> bool:
+    """Store a request; return False if the same one waits for a decision already."""
     added = tx.run(
         f"INSERT INTO request ({_COLUMNS}) VALUES (:space, :id, :memory, :root, :rule, :refresh, :name, :asked_by,"
         " :asked_at, 'waiting', NULL, NULL, '', NULL)"
         " ON CONFLICT (space, root, name) WHERE state = 'waiting' DO NOTHING",
-        space=asked.space_id,
-        id=asked.id,
-        memory=asked.memory,
+        space=request.space_id,
+        id=request.id,
+        memory=request.memory,
         root=root,
-        rule=asked.rule,
-        refresh=asked.refresh,
-        name=asked.name,
-        asked_by=asked.asked_by,
-        asked_at=format_time(asked.asked_at),
+        rule=request.rule,
+        refresh=request.refresh,
+        name=request.name,
+        asked_by=request.asked_by,
+        asked_at=format_time(request.asked_at),
     )
     return bool(added)
 
 
 def waiting_for(tx: Reading, spaces: SpaceScope, root: str, name: str) -> ShareRequest | None:
-    """Return what waits for a decision in one of these spaces: the sharing of a root in somebody's name."""
+    """Return the request that waits in one of these spaces for the sharing of a root in somebody's name, or None."""
     row = tx.row(
         f"SELECT {_COLUMNS} FROM request WHERE space IN :spaces AND root = :root AND name = :name"
         " AND state = 'waiting'",
@@ -62,18 +66,18 @@ def waiting_for(tx: Reading, spaces: SpaceScope, root: str, name: str) -> ShareR
         root=root,
         name=name,
     )
-    return _pending(_RequestRow._make(row), spaces) if row else None
+    return _request(_RequestRow._make(row), spaces) if row else None
 
 
 def find(tx: Reading, spaces: SpaceScope, request_id: str) -> ShareRequest | None:
-    """Return a request by its id."""
-    found = tx.row(f"SELECT {_COLUMNS} FROM request WHERE id = :id", id=request_id)
-    row = _RequestRow._make(found) if found else None
-    return _pending(row, spaces) if row and row.space in spaces else None
+    """Return a request by its id, or None."""
+    columns = tx.row(f"SELECT {_COLUMNS} FROM request WHERE id = :id", id=request_id)
+    row = _RequestRow._make(columns) if columns else None
+    return _request(row, spaces) if row and row.space in spaces else None
 
 
 def into_spaces(tx: Reading, spaces: SpaceScope, *, decided: bool) -> list[ShareRequest]:
-    """Return the requests to share into these spaces that wait, or the decided ones too, the oldest first."""
+    """Return the waiting requests to share into these spaces, with `decided` all of them, the oldest first."""
     if not spaces:
         return []
     rows = tx.rows(
@@ -81,21 +85,21 @@ def into_spaces(tx: Reading, spaces: SpaceScope, *, decided: bool) -> list[Share
         spaces=tuple(spaces),
         states=STATES if decided else (WAITING,),
     )
-    return [_pending(row, spaces) for row in map(_RequestRow._make, rows)]
+    return [_request(row, spaces) for row in map(_RequestRow._make, rows)]
 
 
 def requested_by(tx: Reading, spaces: SpaceScope, principal: str, *, decided: bool) -> list[ShareRequest]:
-    """Return what somebody has asked for itself that waits, or the decided ones too, the oldest first."""
+    """Return a principal's waiting requests, with `decided` all, without those of its rules; the oldest is first."""
     rows = tx.rows(
         f"SELECT {_COLUMNS} FROM request WHERE asked_by = :principal AND rule IS NULL AND state IN :states ORDER BY id",
         principal=principal,
         states=STATES if decided else (WAITING,),
     )
-    return [_pending(row, spaces) for row in map(_RequestRow._make, rows) if row.space in spaces]
+    return [_request(row, spaces) for row in map(_RequestRow._make, rows) if row.space in spaces]
 
 
-def decide(tx: Transaction, asked: ShareRequest, state: str, *, by: str, note: str) -> bool:
-    """Decide about a request; False if somebody has before."""
+def decide(tx: Transaction, request: ShareRequest, state: str, *, by: str, note: str) -> bool:
+    """Record the decision on a request; return False if it was decided before."""
     return bool(
         tx.run(
             "UPDATE request SET state = :state, decided_by = :by, decided_at = :now, note = :note"
@@ -104,24 +108,24 @@ def decide(tx: Transaction, asked: ShareRequest, state: str, *, by: str, note: s
             by=by,
             now=format_time(tx.now),
             note=note,
-            space=asked.space_id,
-            id=asked.id,
+            space=request.space_id,
+            id=request.id,
         )
     )
 
 
-def note_copy(tx: Transaction, asked: ShareRequest, copy: str) -> None:
-    """Note which copy an approval made, or found."""
+def note_copy(tx: Transaction, request: ShareRequest, copy: str) -> None:
+    """Record the copy that an approval made, or found."""
     tx.run(
         "UPDATE request SET copy = :copy WHERE space = :space AND id = :id",
         copy=copy,
-        space=asked.space_id,
-        id=asked.id,
+        space=request.space_id,
+        id=request.id,
     )
 
 
 def withdraw(tx: Transaction, space: str, rule: str, *, by: str) -> int:
-    """Let nothing wait any longer that a rule asked for; return how much that was."""
+    """Withdraw the waiting requests of a rule; return how many."""
     return tx.run(
         "UPDATE request SET state = 'withdrawn', decided_by = :by, decided_at = :now"
         " WHERE space = :space AND rule = :rule AND state = 'waiting'",
@@ -132,7 +136,7 @@ def withdraw(tx: Transaction, space: str, rule: str, *, by: str) -> int:
     )
 
 
-def _pending(row: _RequestRow, spaces: SpaceScope) -> ShareRequest:
+def _request(row: _RequestRow, spaces: SpaceScope) -> ShareRequest:
     return ShareRequest(
         space_id=row.space,
         space=spaces[row.space].name,

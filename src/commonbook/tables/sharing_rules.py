@@ -1,4 +1,9 @@
-"""Rules: what a space takes in of what another space writes, in the name of the one who made the rule."""
+"""Sharing rules: the tables `rule`, `rule_taken` and `rule_waiting`.
+
+A row of `rule` says which memories of a source space are shared into a space, in the name of the rule's maker. A row of
+`rule_taken` says that a rule has shared a root memory, or requested it: each rule does so once for each root. A row of
+`rule_waiting` is a memory in the queue of those that no rule has been applied to yet.
+"""
 
 from __future__ import annotations
 
@@ -50,33 +55,33 @@ def add(tx: Transaction, rule: SharingRule) -> None:
 
 
 def remove(tx: Transaction, rule: SharingRule) -> bool:
-    """Remove a rule and what it remembers; tell whether it was there."""
+    """Delete a rule and the record of what it has shared; tell whether it was there."""
     tx.run("DELETE FROM rule_taken WHERE space = :space AND rule = :rule", space=rule.space.id, rule=rule.id)
     return bool(tx.run("DELETE FROM rule WHERE space = :space AND id = :id", space=rule.space.id, id=rule.id))
 
 
 def between(tx: Reading, spaces: SpaceScope) -> list[SharingRule]:
-    """Return all rules between spaces that there are, by the names of the spaces, then the oldest first."""
+    """Return all rules, by the names of their spaces, then the oldest first; `spaces` has all spaces."""
     rows = tx.rows(f"SELECT {_COLUMNS} FROM rule ORDER BY id")
-    found = [_rule(row, spaces) for row in map(_RuleRow._make, rows)]
-    return sorted(found, key=lambda rule: (rule.space.name, rule.source.name, rule.id))
+    rules = [_rule(row, spaces) for row in map(_RuleRow._make, rows)]
+    return sorted(rules, key=lambda rule: (rule.space.name, rule.source.name, rule.id))
 
 
 def find(tx: Reading, spaces: SpaceScope, rule_id: str) -> SharingRule | None:
-    """Return a rule by its id."""
-    found = tx.row(f"SELECT {_COLUMNS} FROM rule WHERE id = :id", id=rule_id)
-    row = _RuleRow._make(found) if found else None
+    """Return a rule by its id, or None."""
+    columns = tx.row(f"SELECT {_COLUMNS} FROM rule WHERE id = :id", id=rule_id)
+    row = _RuleRow._make(columns) if columns else None
     return _rule(row, spaces) if row and row.space in spaces and row.source in spaces else None
 
 
 def count(tx: Reading, space: str) -> int:
-    """Return how many rules take into a space."""
+    """Return how many rules share into a space."""
     (count,) = tx.row("SELECT count(*) FROM rule WHERE space = :space", space=space) or (0,)
     return int(count)
 
 
 def from_sources(tx: Reading, spaces: SpaceScope, sources: Collection[str]) -> list[SharingRule]:
-    """Return the rules that take from these spaces, the oldest first."""
+    """Return the rules that share from these source spaces, the oldest first."""
     rows = tx.rows(
         f"SELECT {_COLUMNS} FROM rule WHERE source IN :sources ORDER BY id",
         sources=tuple(sorted(sources)),
@@ -85,7 +90,7 @@ def from_sources(tx: Reading, spaces: SpaceScope, sources: Collection[str]) -> l
 
 
 def matches(rule: SharingRule, memory: Memory) -> bool:
-    """Tell whether a rule means a memory: where it is, its kind, all of the tags, and how important it is."""
+    """Tell whether a rule applies to a memory, by its space, kind, importance and all of the rule's tags."""
     if memory.space.id != rule.source.id or memory.deleted is not None or memory.kind == "notice":
         return False
     if rule.kinds and memory.kind not in rule.kinds:
@@ -95,11 +100,11 @@ def matches(rule: SharingRule, memory: Memory) -> bool:
     return set(rule.tags) <= set(memory.tags)
 
 
-# --- what was taken
+# --- what rules have shared
 
 
 def has_applied(tx: Reading, rule: SharingRule, root: str) -> bool:
-    """Tell whether a rule has taken this root in, or asked for it: it does so once, whatever became of it."""
+    """Tell whether a rule has shared this root, or requested it; it does so once, even if the copy is deleted."""
     row = tx.row(
         "SELECT 1 FROM rule_taken WHERE space = :space AND rule = :rule AND root = :root",
         space=rule.space.id,
@@ -110,7 +115,7 @@ def has_applied(tx: Reading, rule: SharingRule, root: str) -> bool:
 
 
 def note_applied(tx: Transaction, rule: SharingRule, root: str) -> None:
-    """Note that a rule has taken this root in, or asked for it."""
+    """Record that a rule has shared this root, or requested it."""
     tx.run(
         "INSERT INTO rule_taken (space, rule, root) VALUES (:space, :rule, :root) ON CONFLICT DO NOTHING",
         space=rule.space.id,
@@ -119,11 +124,11 @@ def note_applied(tx: Transaction, rule: SharingRule, root: str) -> None:
     )
 
 
-# --- what no rule has looked at yet
+# --- the queue of memories that no rule was applied to yet
 
 
 def enqueue(tx: Transaction, space: str, written: Mapping[str, str]) -> None:
-    """Keep memories (each with who wrote it) that were too many to look at in the transaction that wrote them."""
+    """Queue memories, each with its writer, that were too many for the transaction that wrote them."""
     tx.run_many(
         "INSERT INTO rule_waiting (space, memory, asked_by) VALUES (:space, :memory, :asked_by)"
         " ON CONFLICT (space, memory) DO UPDATE SET asked_by = excluded.asked_by",
@@ -132,20 +137,20 @@ def enqueue(tx: Transaction, space: str, written: Mapping[str, str]) -> None:
 
 
 def dequeue(tx: Transaction, space: str, *, limit: int) -> dict[str, str]:
-    """Take some of the memories out that wait to be looked at, in the order of their ids, each with who wrote it."""
+    """Remove up to `limit` memories from the queue, in the order of their ids, and return each with its writer."""
     rows = tx.rows(
         f"SELECT memory, asked_by FROM rule_waiting WHERE space = :space ORDER BY memory LIMIT :limit{tx.for_update}",
         space=space,
         limit=limit,
     )
-    found: dict[str, str] = dict(rows)
-    if found:
+    writers: dict[str, str] = dict(rows)
+    if writers:
         tx.run(
             "DELETE FROM rule_waiting WHERE space = :space AND memory IN :memories",
             space=space,
-            memories=tuple(found),
+            memories=tuple(writers),
         )
-    return found
+    return writers
 
 
 def _rule(row: _RuleRow, spaces: SpaceScope) -> SharingRule:

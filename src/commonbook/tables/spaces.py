@@ -1,4 +1,4 @@
-"""Spaces: named parts of the book, with an id that stays when the name changes."""
+"""The table `space`: a row is a named part of the book, with an id that stays when the name changes."""
 
 from __future__ import annotations
 
@@ -12,63 +12,64 @@ from commonbook.ports.database import Reading, Row, Transaction
 
 def get_all(tx: Reading) -> dict[str, Space]:
     """Return all spaces by id."""
-    return _asking(tx)()
+    return _query(tx)()
 
 
-def _asking(tx: Reading, which: str = " ORDER BY name", **params: object) -> Callable[[], dict[str, Space]]:
+def _query(tx: Reading, which: str = " ORDER BY name", **params: object) -> Callable[[], dict[str, Space]]:
     rows = tx.defer(f"SELECT id, name, created, depth FROM space{which}", **params)
     return lambda: {space.id: space for space in map(_space, rows())}
 
 
 class LazySpaces(MutableMapping[str, Space]):
-    """All spaces by id, asked for at once and waited for when somebody first looks; what is made meanwhile is added.
+    """All spaces by id: the query is sent at once, its rows are read on first use, and new spaces can be added.
 
-    Where some are `expected` to be enough, only those are asked for, and all when somebody looks for another.
+    Where a few `expected` ids are likely to be enough, only those are queried. The first look-up of another id, or of
+    all spaces, queries all.
     """
 
     def __init__(self, tx: Reading, expected: Sequence[str] = ()) -> None:
-        """Ask for them."""
+        """Send the query for the expected spaces, or for all."""
         self._expected = frozenset(expected)
-        self._some: Callable[[], dict[str, Space]] = dict
+        self._query_expected: Callable[[], dict[str, Space]] = dict
         if expected:
-            self._some = _asking(tx, " WHERE id IN :ids", ids=expected)
-        self._all = partial(get_all, tx) if expected else _asking(tx)
+            self._query_expected = _query(tx, " WHERE id IN :ids", ids=expected)
+        self._query_all = partial(get_all, tx) if expected else _query(tx)
 
     @cached_property
-    def _found(self) -> dict[str, Space]:
-        return self._all()
+    def _every(self) -> dict[str, Space]:
+        return self._query_all()
 
     @cached_property
-    def _early(self) -> dict[str, Space]:
-        return self._some()
+    def _known_early(self) -> dict[str, Space]:
+        return self._query_expected()
 
-    def _around(self, id_: object) -> dict[str, Space]:
-        """Return spaces of which this is one, if it is there."""
-        return self._early if id_ in self._expected and "_found" not in self.__dict__ else self._found
+    def _lookup_in(self, id_: object) -> dict[str, Space]:
+        """Return a mapping that has this id, if there is such a space; the expected spaces where they are enough."""
+        return self._known_early if id_ in self._expected and "_every" not in self.__dict__ else self._every
 
     def __getitem__(self, id_: str) -> Space:
         """Return a space."""
-        return self._around(id_)[id_]
+        return self._lookup_in(id_)[id_]
 
     def __setitem__(self, id_: str, space: Space) -> None:
-        """Add a space, or what it is called now."""
-        self._found[id_] = space
+        """Add a space, or replace one by its renamed self."""
+        self._every[id_] = space
 
     def __delitem__(self, id_: str) -> None:
-        """Leave out a space."""
-        del self._found[id_]
+        """Remove a space from the mapping."""
+        del self._every[id_]
 
     def __iter__(self) -> Iterator[str]:
         """Yield the ids."""
-        return iter(self._found)
+        return iter(self._every)
 
     def __len__(self) -> int:
-        """Return how many there are."""
-        return len(self._found)
+        """Return the number of spaces."""
+        return len(self._every)
 
     def __contains__(self, id_: object) -> bool:
         """Tell whether there is such a space."""
-        return id_ in self._around(id_)
+        return id_ in self._lookup_in(id_)
 
 
 def find_by_name(tx: Reading, name: str) -> Space | None:
@@ -78,13 +79,13 @@ def find_by_name(tx: Reading, name: str) -> Space | None:
 
 
 def find_by_names(tx: Reading, names: Sequence[str]) -> dict[str, Space]:
-    """Return those of the spaces of these names that there are, by id."""
+    """Return the spaces with these names, by id; names without a space are left out."""
     rows = tx.rows("SELECT id, name, created, depth FROM space WHERE name IN :names ORDER BY name", names=tuple(names))
     return {space.id: space for space in map(_space, rows)}
 
 
 def names_deferred(tx: Transaction, ids: Sequence[str]) -> Callable[[], dict[str, str]]:
-    """Ask for the names that these spaces have now, and return what waits for them."""
+    """Send the query for the current names of these spaces, by id; call the result to read them."""
     if not ids:
         return dict
     rows = tx.defer("SELECT id, name FROM space WHERE id IN :ids", ids=ids)
@@ -92,7 +93,7 @@ def names_deferred(tx: Transaction, ids: Sequence[str]) -> Callable[[], dict[str
 
 
 def lock(tx: Transaction) -> None:
-    """Let nobody make or rename a space until the transaction ends: what is there is all."""
+    """Lock the table, so that nobody creates or renames a space until the transaction ends."""
     if tx.for_update:
         tx.run("LOCK TABLE space IN SHARE ROW EXCLUSIVE MODE")
 
@@ -114,12 +115,12 @@ def rename(tx: Transaction, space: Space, name: str) -> Space:
 
 
 def set_depth(tx: Transaction, space: Space, depth: int | None) -> Space:
-    """Set how deep reflections may go in a space; None: as in the one above it."""
+    """Set how many levels reflections may have in a space; None: as in its parent space."""
     tx.run("UPDATE space SET depth = :depth WHERE id = :id", id=space.id, depth=depth)
     return space._replace(depth=depth)
 
 
-# Everything is looked up again and again, and hardly ever changes.
+# Every transaction reads spaces, and they hardly ever change.
 @lru_cache(maxsize=10_000)
 def _space(row: Row) -> Space:
     id_, name, created, depth = row

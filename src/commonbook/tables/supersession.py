@@ -1,4 +1,6 @@
-"""Supersession: which live memories supersede others, by one rule for marks, copies, doubts and the index.
+"""Supersession: which live memories supersede others, by one rule for marks, copies, invalidations and the index.
+
+It owns no table: it reads the links `supersedes` of the table `link`.
 
 A memory is superseded by every live memory but itself that has a link `supersedes` to it. Where a single one is named,
 it is the newest: ids sort by the time they were made.
@@ -33,33 +35,33 @@ def superseding(
     anywhere: bool = False,
     requested: Callable[[], list[Link]] | None = None,
 ) -> Superseding:
-    """Return what supersedes these memories, as far as it is in the given spaces.
+    """Return the live memories of the given spaces that supersede these memories.
 
-    To show a memory to an actor, give the spaces that it may read: what is elsewhere neither marks nor is named. To
-    store or decide something for everybody, give all spaces.
+    To show a memory to an actor, give the spaces that it may read: memories elsewhere are neither counted nor named.
+    To store or decide something for everybody, give all spaces.
 
     `anywhere` is for a writer that decides who is notified, and may miss nothing: `spaces` are all that the transaction
-    knows, and Overtaken is raised if something is in a space that was made since. `requested` is the result of
+    knows, and RetryTransaction is raised if a memory is in a space that was made since. `requested` is the result of
     `request_links` for the same memories, where the query was sent earlier.
     """
     if anywhere:
-        found = links.incoming_any_space(tx, ids, relations=_RELATIONS)
-        known = memories.get_headers_any_space(tx, spaces, _sources(found))
+        incoming = links.incoming_any_space(tx, ids, relations=_RELATIONS)
+        sources = memories.get_headers_any_space(tx, spaces, _source_ids(incoming))
     else:
-        found = (requested or request_links(tx, spaces, ids))()
-        known = memories.get_headers(tx, spaces, _sources(found))
+        incoming = (requested or request_links(tx, spaces, ids))()
+        sources = memories.get_headers(tx, spaces, _source_ids(incoming))
     live: dict[str, list[Memory]] = {}
-    for link in found:
-        source = known.get(link.source)
+    for link in incoming:
+        source = sources.get(link.source)
         if source is not None and source.deleted is None and link.source != link.target:
             live.setdefault(link.target, []).append(source)
     return live
 
 
-def newest(found: Superseding) -> dict[str, str]:
+def newest(superseding: Superseding) -> dict[str, str]:
     """Return the id of the newest memory that supersedes each."""
-    return {target: max(memory.id for memory in sources) for target, sources in found.items()}
+    return {target: max(memory.id for memory in sources) for target, sources in superseding.items()}
 
 
-def _sources(found: Sequence[Link]) -> list[str]:
-    return sorted({link.source for link in found})
+def _source_ids(incoming: Sequence[Link]) -> list[str]:
+    return sorted({link.source for link in incoming})

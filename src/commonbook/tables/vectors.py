@@ -1,6 +1,7 @@
-"""Vectors that were slow to make, kept by the text that they are of: no text is embedded twice by one embedder.
+"""The table `kept_vector`: an embedding cache, so that no text is embedded twice by one slow embedder.
 
-A vector is bytes here: 32-bit floats, little-endian. The table is a cache: whatever is in it can be made again.
+A row is the vector of a text by an embedder, keyed by the hash of the text. A vector is bytes here: 32-bit floats,
+little-endian. Every row can be computed again.
 """
 
 from __future__ import annotations
@@ -11,44 +12,44 @@ from typing import Final
 
 from commonbook.ports.database import Reading, Transaction
 
-# Well below the number of parameters that a statement may have, whichever the database.
-_AT_ONCE: Final = 500
+# Well below the number of parameters that a statement may have in either database.
+_HASHES_PER_QUERY: Final = 500
 
 
 def hash_of(text: str) -> str:
-    """Return the name under which the vector of a text is kept."""
+    """Return the hash under which the vector of a text is stored."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def get_many(tx: Reading, embedder: str, hashes: Sequence[str]) -> dict[str, bytes]:
-    """Return the vectors that this embedder has made before, by hash; those of another are never among them."""
+    """Return the cached vectors of this embedder, by hash; vectors of other embedders are never among them."""
     wanted = list(dict.fromkeys(hashes))
-    found: dict[str, bytes] = {}
-    for start in range(0, len(wanted), _AT_ONCE):
+    cached: dict[str, bytes] = {}
+    for start in range(0, len(wanted), _HASHES_PER_QUERY):
         rows = tx.rows(
             "SELECT hash, vector FROM kept_vector WHERE embedder = :embedder AND hash IN :hashes",
             embedder=embedder,
-            hashes=wanted[start : start + _AT_ONCE],
+            hashes=wanted[start : start + _HASHES_PER_QUERY],
         )
-        found.update((name, bytes(vector)) for name, vector in rows)
-    return found
+        cached.update((hash_, bytes(vector)) for hash_, vector in rows)
+    return cached
 
 
 def put(tx: Transaction, embedder: str, made: Mapping[str, bytes]) -> None:
-    """Keep vectors by hash; of two for one text, the later stands."""
+    """Store vectors by hash; a later vector of a text replaces an earlier one."""
     tx.run_many(
         "INSERT INTO kept_vector (embedder, hash, vector) VALUES (:embedder, :hash, :vector)"
         " ON CONFLICT (embedder, hash) DO UPDATE SET vector = :vector",
-        [{"embedder": embedder, "hash": name, "vector": vector} for name, vector in sorted(made.items())],
+        [{"embedder": embedder, "hash": hash_, "vector": vector} for hash_, vector in sorted(made.items())],
     )
 
 
 def drop_others(tx: Transaction, embedder: str) -> int:
-    """Drop the vectors of every other embedder; return how many there were."""
+    """Delete the vectors of all other embedders; return how many."""
     return tx.run("DELETE FROM kept_vector WHERE embedder <> :embedder", embedder=embedder)
 
 
 def count(tx: Reading) -> int:
-    """Return how many vectors are kept, of all embedders."""
+    """Return how many vectors are cached, of all embedders."""
     (count,) = tx.row("SELECT count(*) FROM kept_vector") or (0,)
     return int(count)
