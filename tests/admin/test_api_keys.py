@@ -1,4 +1,4 @@
-"""API keys: shown once, kept as a hash, limited, revocable."""
+"""API keys: shown once, stored as a hash, limited and revocable."""
 
 from __future__ import annotations
 
@@ -92,24 +92,24 @@ def test_the_secret_is_nowhere_but_in_the_answer(team, stored):
     made = team.create_key(ALICE, label="laptop", limits=[("team", "reader")])
     team.with_key(made.secret).list()
     team.revoke_key(made.key.id)
-    told = [team.keys(), team.grants(), team.status(), [team.log(space=space.name) for space in team.spaces()]]
-    assert made.secret not in repr(told)
+    answers = [team.keys(), team.grants(), team.status(), [team.log(space=space.name) for space in team.spaces()]]
+    assert made.secret not in repr(answers)
     team.close()
     assert [name for name, data in stored().items() if made.secret.encode() in data] == []
 
 
 def test_a_secret_that_is_said_in_a_session_is_masked(team):
     made = team.create_key(ALICE)
-    said, masked = masking.mask(f"my key is {made.secret}, keep it")
+    text, masked = masking.mask(f"my key is {made.secret}, keep it")
     assert masked == 1
-    assert made.secret not in said
+    assert made.secret not in text
 
 
 def test_making_and_revoking_keys_stands_in_the_log(team):
     made = team.create_key(ALICE)
     team.revoke_key(made.key.id)
-    said = team.log(space="_home")[-2:]
-    assert [(entry.action, json.loads(entry.payload)["key"]) for entry in said] == [
+    entries = team.log(space="_home")[-2:]
+    assert [(entry.action, json.loads(entry.payload)["key"]) for entry in entries] == [
         ("key.create", made.key.id),
         ("key.revoke", made.key.id),
     ]
@@ -195,12 +195,12 @@ def test_what_happens_in_the_name_of_a_principal_widens_no_key_of_it_in_the_same
     assert limited.edit(source, text="the new plan").copies == 0, "counts the copies that the key may read"
     assert team.get(copy).text == "the new plan"
     limited.remember("taken in by the rule", space="team/backend")
-    assert "taken in by the rule" in {one.text for one in team.list(Filter(space="team/lunch")).items}
+    assert "taken in by the rule" in {memory.text for memory in team.list(Filter(space="team/lunch")).items}
     assert texts(limited) == {"billing is Alice's", "the new plan", "taken in by the rule"}
     drafts = [Draft("allowed", space="team/backend"), Draft("refused", space="team/lunch")]
-    for some in (drafts, drafts[::-1]):
+    for batch in (drafts, drafts[::-1]):
         with pytest.raises(NotAllowed):
-            limited.remember_many(some)
+            limited.remember_many(batch)
     with pytest.raises(NotFound):
         limited.edit(copy, text="out of reach")
     assert "allowed" not in texts(team)

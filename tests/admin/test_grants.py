@@ -1,4 +1,4 @@
-"""Who may read and write which space: grants, and that every verb asks for them."""
+"""Grants decide which principal reads and writes which space, and every verb checks them."""
 
 from __future__ import annotations
 
@@ -172,9 +172,9 @@ def test_grants_are_seen_by_those_who_decide_and_by_those_they_concern(shared):
 def test_granting_and_revoking_stand_in_the_log_of_the_space(shared):
     shared.grant(ALICE, "team", "reader")
     shared.revoke(ALICE, "team")
-    said = [entry for entry in shared.log(space="team") if entry.action in ("grant", "revoke")]
-    assert [entry.action for entry in said] == ["grant", "revoke"]
-    assert [json.loads(entry.payload)["principal"] for entry in said] == [ALICE, ALICE]
+    entries = [entry for entry in shared.log(space="team") if entry.action in ("grant", "revoke")]
+    assert [entry.action for entry in entries] == ["grant", "revoke"]
+    assert [json.loads(entry.payload)["principal"] for entry in entries] == [ALICE, ALICE]
     assert shared.verify_log().findings == ()
 
 
@@ -194,12 +194,12 @@ def test_hits_and_scores_are_the_same_with_and_without_what_one_may_not_read(sha
         shared.remember(f"billing note {number} on invoices and the weir", space="team/backend")
     shared.grant(ALICE, "team", "reader")
     alice = shared.acting_as(ALICE)
-    asked = {"spaces": ["team/"], "k": 20, "explain": True}
-    before = [(hit.id, hit.score, hit.parts) for hit in alice.recall("billing invoices on the weir", **asked).hits]
+    options = {"spaces": ["team/"], "k": 20, "explain": True}
+    before = [(hit.id, hit.score, hit.parts) for hit in alice.recall("billing invoices on the weir", **options).hits]
     for number in range(60):
         shared.remember(f"billing secret {number} invoices weir", space="personal")
     shared.reindex(anew=True)
-    after = [(hit.id, hit.score, hit.parts) for hit in alice.recall("billing invoices on the weir", **asked).hits]
+    after = [(hit.id, hit.score, hit.parts) for hit in alice.recall("billing invoices on the weir", **options).hits]
     assert before == after
     assert before
 
@@ -249,13 +249,13 @@ HARMLESS = {
     "work",
     "working",
 }
-"""Verbs that answer everybody, each with what it may see: that must be nothing."""
+"""Verbs that answer everybody with what the actor may see, which must be nothing."""
 
 
 def calls(
     memory: str, session: str, rule: str = "", request: str = ""
 ) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
-    """Return, for each verb that must refuse a stranger, how it is called on what is not the stranger's."""
+    """Return, for each verb that must refuse a stranger, its arguments for memories of others."""
     return {
         "accept_deletions": ((), {}),
         "acting_as": (("user:local",), {}),
@@ -316,7 +316,7 @@ def calls(
 
 
 def used(verb: Any, *arguments: Any, **named: Any) -> None:
-    """Call a verb, and do what is done with its answer."""
+    """Call a verb, and enter its answer if that is a context manager."""
     answer = verb(*arguments, **named)
     if hasattr(answer, "__enter__"):
         with answer:
@@ -329,7 +329,7 @@ def test_every_verb_is_tried_by_a_stranger():
 
 
 def recorded(book):
-    """What the log and the counts say, but that somebody was refused; a server's files grow and shrink on their own."""
+    """Return the log and the counts without refusals; the size of a server's files changes by itself."""
     logged = [entry for space in book.spaces() for entry in book.log(space=space.name) if entry.action != "refused"]
     return logged, book.status()._replace(database_bytes=0, log_entries=0)
 

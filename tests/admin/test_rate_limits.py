@@ -1,4 +1,4 @@
-"""Limits: how often a principal shares in a minute, counted for all processes together, and when to come back."""
+"""Rate limits: actions of a principal are counted for all processes together, and a refusal says when to retry."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def notes(book):
 
 @pytest.fixture
 def at(book, monkeypatch):
-    """Let it be so many seconds after the test began."""
+    """Set the clock to a number of seconds after the beginning of the test."""
     begun = datetime.now(UTC).replace(microsecond=0)
 
     def moved(seconds):
@@ -70,8 +70,8 @@ def test_every_way_to_share_counts_and_what_failed_does_not(book, notes):
     alice.share(notes[0], "alice")
     alice.pull(notes[1], "alice")
     alice.share_with(notes[2], BOB)
-    told = alice.share_many(notes[3:], "alice")
-    assert [(one.new, one.error.partition(":")[0]) for one in told] == [(True, ""), (False, "too_many")]
+    receipts = alice.share_many(notes[3:], "alice")
+    assert [(one.new, one.error.partition(":")[0]) for one in receipts] == [(True, ""), (False, "too_many")]
     with pytest.raises(TooMany):
         alice.share(notes[0], "alice")
 
@@ -104,8 +104,8 @@ def test_asking_has_a_limit_of_its_own(book, notes):
 
 def test_a_principals_own_limit_counts_before_everybodys_and_both_before_ours(book, notes):
     alice = book.acting_as(ALICE)
-    said = {(one.principal, one.action): one.per_minute for one in alice.limits()}
-    assert said == {("*", "share"): 600, ("*", "request"): 60}
+    limits = {(one.principal, one.action): one.per_minute for one in alice.limits()}
+    assert limits == {("*", "share"): 600, ("*", "request"): 60}
     book.set_limit("share", 0)
     assert book.set_limit("share", 2, principal=ALICE).per_minute == 2
     assert {(one.principal, one.per_minute) for one in book.limits()} == {("*", 0), ("*", 60), (ALICE, 2)}
@@ -152,9 +152,9 @@ def test_a_clock_that_went_back_locks_nobody_out(book, notes, at):
 
 def test_the_limit_holds_over_several_processes(place, book, notes):
     book.set_limit("share", 7, principal=ALICE)
-    told = together("share_as", place, processes=4, threads=2, times=5, principal=ALICE, memories=notes)
-    made = [one for one in told if isinstance(one, str)]
-    refused = [one for one in told if not isinstance(one, str)]
+    results = together("share_as", place, processes=4, threads=2, times=5, principal=ALICE, memories=notes)
+    made = [one for one in results if isinstance(one, str)]
+    refused = [one for one in results if not isinstance(one, str)]
     assert (len(made), len(refused)) == (7, 33)
     assert all(0 < wait <= 61 for wait in refused)
     assert len(book.list(Filter(space="team/")).items) == 7

@@ -1,4 +1,4 @@
-"""Spaces that several rename, make and grant at the same moment, on PostgreSQL: what each was told is what there is."""
+"""Races on PostgreSQL: spaces are renamed, created and granted at the same time, and each answer is true."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def books(postgres_book, monkeypatch, tmp_path):
 
 @contextmanager
 def held(address: str, space: str) -> Iterator[None]:
-    """Let nobody finish a change of a space before the block ends."""
+    """Lock the log of a space, so that nobody finishes a change of it before the block ends."""
     with psycopg.connect(address) as holder:
         holder.execute(
             "SELECT 1 FROM log_head JOIN space ON space.id = log_head.space WHERE name = %s FOR UPDATE", (space,)
@@ -39,7 +39,7 @@ def held(address: str, space: str) -> Iterator[None]:
 
 
 def wait_for_waiting(address: str, number: int) -> None:
-    """Wait until so many wait for a lock."""
+    """Wait until this number of connections wait for a lock."""
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     with psycopg.connect(address, autocommit=True) as connection:
         until = time.monotonic() + 60
@@ -68,8 +68,8 @@ def test_of_two_who_rename_a_space_at_once_the_second_finds_it_gone(books, postg
     (memory,) = three.list().items
     # The folder of the month stays.
     assert memory.path.startswith(f"b/{memory.created:%Y-%m}/")
-    said = [json.loads(entry.payload) for entry in three.log(space="b") if entry.action == "space.rename"]
-    assert said == [{"old": "a", "new": "b"}]
+    renames = [json.loads(entry.payload) for entry in three.log(space="b") if entry.action == "space.rename"]
+    assert renames == [{"old": "a", "new": "b"}]
 
 
 def test_a_space_that_was_renamed_out_of_another_does_not_go_along_with_it(books, postgres_book):
@@ -95,7 +95,7 @@ def test_a_space_that_is_made_while_the_one_above_it_is_renamed_is_taken_along_o
             renamed = pool.submit(one.rename_space, "q", "r")
             wait_for_waiting(postgres_book[0], 1)
             made = pool.submit(two.create_space, "q/c")
-            # Whoever makes it waits for the renaming, which waits for us.
+            # The creation waits for the renaming, which waits for us.
             wait_for_waiting(postgres_book[0], 2)
         assert (renamed.result().name, made.result().name) == ("r", "q/c")
     assert names(three) == ["q/c", "r"]
@@ -176,11 +176,11 @@ def test_nobody_appends_behind_a_rename_that_took_the_space_out_of_its_reach(boo
         with held(postgres_book[0], "team/talks"):
             renamed = pool.submit(one.rename_space, "team/talks", "talks")
             wait_for_waiting(postgres_book[0], 1)
-            said = pool.submit(alice.append, "talk", ["the otter swims"])
+            appended = pool.submit(alice.append, "talk", ["the otter swims"])
             wait_for_waiting(postgres_book[0], 2)
         assert renamed.result().name == "talks"
         with pytest.raises(NotFound):
-            said.result()
+            appended.result()
     assert [message.text for message in three.messages("talk").items] == ["the heron nests"]
 
 

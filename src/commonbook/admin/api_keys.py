@@ -1,4 +1,7 @@
-"""Create, list and revoke API keys."""
+"""API keys: create, list and revoke the keys by which clients prove which principal they are.
+
+A secret is random, shown once and stored as a keyed hash. A key can be limited to some spaces and roles.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,6 @@ from commonbook.text import space_paths, validation
 from commonbook.write.context import HOME, WriteContext, readable_space
 from commonbook.write.transaction import write
 
-# --- keys
-
 
 def create_key(
     engines: Engines,
@@ -32,13 +33,14 @@ def create_key(
     limits: Iterable[tuple[str, str]] | None = None,
     expires: datetime | str | None = None,
 ) -> NewKey:
-    """Make a key for a principal: the owner for anybody, others for themselves. Its secret is in the answer alone.
+    """Create a key for a principal, and return it with its secret, which is not stored.
 
-    `limits` are pairs of a space and a role: the key opens nothing else, whatever the principal may.
+    The owner may create keys for all principals, others for themselves. `limits` are pairs of a space and a role: the
+    key opens nothing else, even if the principal may do more.
     """
     principal = principal_name(principal)
     label = validation.validate_title(label) if label else ""
-    wanted = (
+    allowed = (
         None
         if limits is None
         else [(space_paths.require_space_name(name), require_role(role)) for name, role in limits]
@@ -46,25 +48,25 @@ def create_key(
     secret = KEY_PREFIX + base64.urlsafe_b64encode(os.urandom(32)).decode().rstrip("=")
 
     def operation(ctx: WriteContext) -> NewKey:
-        _require_own(actor, principal)
+        _require_may_create(actor, principal)
         key = ApiKey(
             id=new_id(),
             principal=principal,
             label=label,
             created=ctx.tx.now,
             created_by=actor.principal,
-            limits=None if wanted is None else tuple((readable_space(ctx, name).id, role) for name, role in wanted),
+            limits=None if allowed is None else tuple((readable_space(ctx, name).id, role) for name, role in allowed),
             expires=require_future(engines, ctx.tx.now, expires),
         )
         api_keys.add(ctx.tx, key, key_hash(engines, secret))
-        limits_said = None if wanted is None else [list(one) for one in wanted]
+        logged_limits = None if allowed is None else [list(limit) for limit in allowed]
         ctx.log(
             ctx.system_space(HOME),
             "key.create",
             (),
             key=key.id,
             principal=principal,
-            limits=limits_said,
+            limits=logged_limits,
             expires=time_text(key.expires),
         )
         return NewKey(key, secret)
@@ -73,19 +75,19 @@ def create_key(
 
 
 def list_keys(engines: Engines, actor: Actor) -> tuple[ApiKey, ...]:
-    """Return the keys that there are: the owner sees all, others their own."""
+    """Return the keys that the actor may see: the owner sees all, others their own."""
     with engines.db.reading() as tx:
-        _require_good(tx, actor)
+        _require_valid_key(tx, actor)
         return tuple(
             key for key in api_keys.get_all(tx) if permissions.is_owner(actor) or key.principal == actor.principal
         )
 
 
 def revoke_key(engines: Engines, actor: Actor, key_id: str) -> ApiKey:
-    """Let a key open nothing from now on; revoking it again changes nothing."""
+    """Revoke a key; to revoke it again changes nothing."""
 
     def operation(ctx: WriteContext) -> ApiKey:
-        _require_good(ctx.tx, actor)
+        _require_valid_key(ctx.tx, actor)
         key = api_keys.find(ctx.tx, validation.validate_memory_id(key_id))
         if key is None or not (permissions.is_owner(actor) or key.principal == actor.principal):
             raise NotFound(f"there is no key {key_id}", fix="`commonbook key list` shows the keys by their ids")
@@ -98,13 +100,13 @@ def revoke_key(engines: Engines, actor: Actor, key_id: str) -> ApiKey:
     return write(engines, actor, operation)
 
 
-def _require_own(actor: Actor, principal: str) -> None:
-    """Raise NotAllowed unless the actor may make keys for the principal; no key makes another one."""
+def _require_may_create(actor: Actor, principal: str) -> None:
+    """Raise NotAllowed unless the actor may create keys for the principal; an actor with a key may create none."""
     if not permissions.is_owner(actor) and (actor.key_id is not None or actor.principal != principal):
         raise NotAllowed(f"{actor.principal} may not make a key for {principal}", fix="ask the owner of the home")
 
 
-def _require_good(tx: Reading, actor: Actor) -> None:
+def _require_valid_key(tx: Reading, actor: Actor) -> None:
     if actor.key_id is None:
         return
     key = api_keys.find(tx, actor.key_id)

@@ -1,4 +1,4 @@
-"""Granting spaces to principals, and the keys by which they prove who they are."""
+"""Grants: give principals roles on spaces, take them away, and list them."""
 
 from __future__ import annotations
 
@@ -15,42 +15,40 @@ from commonbook.text import dates, space_paths
 from commonbook.write.context import WriteContext, administered_space
 from commonbook.write.transaction import write
 
-# --- grants
-
 
 def grant(
     engines: Engines, actor: Actor, principal: str, space: str, role: str, *, expires: datetime | str | None = None
 ) -> Grant:
-    """Let a principal have a role on a space and everything below it; the newest grant of the two counts."""
-    principal = _somebody_else(principal)
+    """Grant a principal a role on a space and all spaces below it, in place of an earlier grant on the space."""
+    principal = _require_grantee(principal)
     space_paths.require_space_name(space)
     require_role(role)
 
     def operation(ctx: WriteContext) -> Grant:
-        _hold(ctx, space)
-        place = administered_space(ctx, space)
+        _lock_space(ctx, space)
+        granted_space = administered_space(ctx, space)
         until = require_future(engines, ctx.tx.now, expires)
-        given = Grant(principal, place, role, actor.principal, ctx.tx.now, until)
-        grants.put(ctx.tx, given)
-        ctx.log(place, "grant", (), principal=principal, role=role, expires=time_text(until))
-        return given
+        new_grant = Grant(principal, granted_space, role, actor.principal, ctx.tx.now, until)
+        grants.put(ctx.tx, new_grant)
+        ctx.log(granted_space, "grant", (), principal=principal, role=role, expires=time_text(until))
+        return new_grant
 
     return write(engines, actor, operation)
 
 
 def revoke(engines: Engines, actor: Actor, principal: str, space: str) -> None:
-    """Take a grant away; what is granted above the space stays."""
-    principal = _somebody_else(principal)
+    """Revoke the grant of a principal on a space; grants on the spaces above it stay."""
+    principal = _require_grantee(principal)
     space_paths.require_space_name(space)
 
     def operation(ctx: WriteContext) -> None:
-        _hold(ctx, space)
-        place = administered_space(ctx, space)
-        if not grants.remove(ctx.tx, place.id, principal):
+        _lock_space(ctx, space)
+        granted_space = administered_space(ctx, space)
+        if not grants.remove(ctx.tx, granted_space.id, principal):
             raise NotFound(
-                f"{principal} has no grant on the space {space!r}", fix="`commonbook grant list` shows what there is"
+                f"{principal} has no grant on the space {space!r}", fix="`commonbook grant list` shows the grants"
             )
-        ctx.log(place, "revoke", (), principal=principal)
+        ctx.log(granted_space, "revoke", (), principal=principal)
 
     write(engines, actor, operation)
 
@@ -60,40 +58,42 @@ def list_grants(engines: Engines, actor: Actor, *, space: str | None = None) -> 
     with engines.db.reading() as tx:
         known = spaces.get_all(tx)
         if space is not None:
-            place = permissions.require_admin(tx, actor, known, space_paths.require_space_name(space))
-            return tuple(grants.on_spaces(tx, {place.id: place}))
-        decided = permissions.administered(tx, actor, known)
+            chosen = permissions.require_admin(tx, actor, known, space_paths.require_space_name(space))
+            return tuple(grants.on_spaces(tx, {chosen.id: chosen}))
+        administered = permissions.administered(tx, actor, known)
         readable = permissions.readable(tx, actor, known)
         return tuple(
-            one for one in grants.on_spaces(tx, readable) if one.space.id in decided or one.principal == actor.principal
+            grant
+            for grant in grants.on_spaces(tx, readable)
+            if grant.space.id in administered or grant.principal == actor.principal
         )
 
 
-def _hold(ctx: WriteContext, name: str) -> None:
-    """Let nobody else change a space, and what is granted on it, before it is looked at who may.
+def _lock_space(ctx: WriteContext, name: str) -> None:
+    """Lock a space and its grants before permissions are checked.
 
-    Otherwise somebody could grant itself again what another takes from it at this moment.
+    Otherwise a principal could grant itself a role again while another revokes it.
     """
     if ctx.tx.for_update:
         chain.lock(ctx.tx, [space.id for space in ctx.spaces.values() if space.name == name])
 
 
 def require_role(role: str) -> str:
-    """Return the role, or refuse a name that is none."""
+    """Return the role; BadInput if there is no such role."""
     if role not in ROLES:
         raise BadInput(f"{role!r} is not a role", fix=f"use one of {', '.join(ROLES)}")
     return role
 
 
-def _somebody_else(principal: str) -> str:
-    """Return a principal that something can be granted to: the owner of the home has everything as it is."""
+def _require_grantee(principal: str) -> str:
+    """Return a principal that can have grants; BadInput for the owner of the home, who may do everything."""
     if principal_name(principal) in (LOCAL_OWNER, FILESYSTEM):
-        raise BadInput(f"{principal} may do everything as it is", fix="grant spaces to others")
+        raise BadInput(f"{principal} may do everything without a grant", fix="grant spaces to other principals")
     return principal
 
 
 def require_future(engines: Engines, now: datetime, value: datetime | str | None) -> datetime | None:
-    """Return a time of expiry, or refuse one that has passed."""
+    """Return the time of expiry, or None; BadInput if it has passed."""
     if value is None:
         return None
     until = dates.read_time(value, zone=engines.zone, edge=dates.field_edge("expires"), now=now)

@@ -1,4 +1,4 @@
-"""How often principals may do what others have to put up with; the owner of the home may do it as often as it likes."""
+"""Rate limits: set and list how often principals may share or request; the owner of the home has no limit."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ MAX_PER_MINUTE: Final = 1_000_000
 def set_limit(
     engines: Engines, actor: Actor, action: str, per_minute: int | None, *, principal: str | None
 ) -> RateLimit:
-    """Set how often a minute somebody may do something, or everybody without a limit of its own; None: no own limit."""
+    """Set a limit per minute of a principal, or the general one (no principal); None removes the limit."""
     if action not in rate_limits.DEFAULTS:
-        raise BadInput(f"{action!r} is not limited", fix=f"use one of {', '.join(rate_limits.DEFAULTS)}")
+        raise BadInput(f"{action!r} is not an action with a limit", fix=f"use one of {', '.join(rate_limits.DEFAULTS)}")
     if per_minute is not None and (isinstance(per_minute, bool) or not 0 <= per_minute <= MAX_PER_MINUTE):
         raise BadInput(f"{per_minute} times a minute is out of range", fix=f"give 0 to {MAX_PER_MINUTE:,}")
-    whose = EVERYBODY if principal is None else authentication.principal_name(principal)
+    limited = EVERYBODY if principal is None else authentication.principal_name(principal)
 
     def operation(ctx: WriteContext) -> RateLimit:
         permissions.require_owner(ctx.actor, "set limits")
         if per_minute is None:
-            rate_limits.drop(ctx.tx, whose, action)
+            rate_limits.drop(ctx.tx, limited, action)
         else:
-            rate_limits.put(ctx.tx, RateLimit(whose, action, per_minute, actor.principal))
-        ctx.log(ctx.system_space(context.HOME), "limit", (), principal=whose, what=action, per_minute=per_minute)
-        return rate_limits.limit_for(ctx.tx, whose, action)
+            rate_limits.put(ctx.tx, RateLimit(limited, action, per_minute, actor.principal))
+        ctx.log(ctx.system_space(context.HOME), "limit", (), principal=limited, what=action, per_minute=per_minute)
+        return rate_limits.limit_for(ctx.tx, limited, action)
 
     return write(engines, actor, operation)
 
 
 def list_limits(engines: Engines, actor: Actor) -> tuple[RateLimit, ...]:
-    """Return the limits that hold: the owner sees all of them, others those for themselves."""
+    """Return the limits that apply: the owner sees all of them, others their own."""
     with engines.db.reading() as tx:
         if not permissions.is_owner(actor):
             return tuple(rate_limits.limit_for(tx, actor.principal, action) for action in rate_limits.DEFAULTS)

@@ -1,4 +1,4 @@
-"""Making and renaming spaces."""
+"""Spaces: create, rename and list them, and set how many levels reflections may have."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from commonbook.write.transaction import write
 
 
 def create(engines: Engines, actor: Actor, name: str) -> Space:
-    """Make a space; one that is there already is a conflict."""
+    """Create a space; SpaceExists if there is one of that name."""
     space_paths.require_space_name(name)
 
     def operation(ctx: WriteContext) -> Space:
@@ -35,63 +35,63 @@ def create(engines: Engines, actor: Actor, name: str) -> Space:
 
 
 def rename(engines: Engines, actor: Actor, old: str, new: str) -> Space:
-    """Give a space another name; everything below goes along, files and all, and ids stay."""
+    """Rename a space and all spaces below it, and move their files; ids stay."""
     space_paths.require_space_name(old)
     space_paths.require_space_name(new)
     if space_paths.below(new, old):
-        raise BadInput(f"{new!r} lies in {old!r} itself", fix="choose a name outside of it")
+        raise BadInput(f"{new!r} is inside {old!r}", fix="choose a name outside of it")
     return scan.write_with_scan(engines, actor, partial(_rename, old=old, new=new))
 
 
 def _rename(ctx: WriteContext, *, old: str, new: str, looked: bool) -> Space:
-    _know_all(ctx)
-    going = [space for space in ctx.spaces.values() if space_paths.below(space.name, old)]
-    if old not in {space.name for space in going}:
+    _lock_all(ctx)
+    moving = [space for space in ctx.spaces.values() if space_paths.below(space.name, old)]
+    if old not in {space.name for space in moving}:
         permissions.require_create(ctx.tx, ctx.actor, ctx.spaces, old)
         raise NotFound(f"there is no space {old!r}", fix="`commonbook space list` shows the spaces")
     permissions.require_admin(ctx.tx, ctx.actor, ctx.spaces, old)
     permissions.require_create(ctx.tx, ctx.actor, ctx.spaces, new)
-    # What others are about to write there waits, and is then told again under the new name.
-    chain.lock(ctx.tx, [space.id for space in going])
-    for space in going:
-        for memory in _live(ctx, space):
+    # Other writers to these spaces wait, and are then run again with the new name.
+    chain.lock(ctx.tx, [space.id for space in moving])
+    for space in moving:
+        for memory in _live_memories(ctx, space):
             hand_edits.with_file_changes(ctx, memory, looked=looked)
     taken = {space.name for space in ctx.spaces.values()}
     renamed = {}
-    for space in sorted(going, key=lambda one: one.name):
-        # Notices go along with what they are about.
+    for space in sorted(moving, key=lambda space: space.name):
+        # The spaces of notices are renamed along with the spaces that they are about.
         name = space_paths.require_query_name(new + space.name.removeprefix(old))
         if name in taken:
             raise SpaceExists(
-                f"the space {name!r} is there already", fix="choose another name, or move memories singly"
+                f"the space {name!r} is there already", fix="choose another name, or move the memories one by one"
             )
         renamed[space.id] = spaces.rename(ctx.tx, space, name)
         ctx.spaces[space.id] = renamed[space.id]
         ctx.log(space, "space.rename", (), old=space.name, new=name)
-    for space in going:
-        _take_along(ctx, space, renamed[space.id])
+    for space in moving:
+        _move_files(ctx, space, renamed[space.id])
     return next(space for space in renamed.values() if space.name == new)
 
 
-def _know_all(ctx: WriteContext) -> None:
-    """Let nobody make or rename a space until the story is over, and know those that were since it began."""
+def _lock_all(ctx: WriteContext) -> None:
+    """Lock all spaces until the transaction ends, and read those that were created or renamed since it began."""
     spaces.lock(ctx.tx)
     if ctx.tx.for_update:
         ctx.spaces.update(spaces.get_all(ctx.tx))
 
 
-def _take_along(ctx: WriteContext, old: Space, new: Space) -> None:
-    ctx.enqueue_files([_relocated(ctx, memory, old, new) for memory in _live(ctx, new)])
+def _move_files(ctx: WriteContext, old: Space, new: Space) -> None:
+    ctx.enqueue_files([_relocate(ctx, memory, old, new) for memory in _live_memories(ctx, new)])
 
 
-def _live(ctx: WriteContext, space: Space) -> Iterator[Memory]:
+def _live_memories(ctx: WriteContext, space: Space) -> Iterator[Memory]:
     after = ""
-    while found := memories.in_space(ctx.tx, {space.id: space}, space.id, after=after):
-        after = found[-1].id
-        yield from (memory for memory in found if memory.deleted is None)
+    while batch := memories.in_space(ctx.tx, {space.id: space}, space.id, after=after):
+        after = batch[-1].id
+        yield from (memory for memory in batch if memory.deleted is None)
 
 
-def _relocated(ctx: WriteContext, memory: Memory, old: Space, new: Space) -> Memory:
+def _relocate(ctx: WriteContext, memory: Memory, old: Space, new: Space) -> Memory:
     path = free_path(ctx, space_paths.moved(memory.path, old.name, new.name))
     ctx.record_move(memory, path)
     memories.relocate(ctx.tx, memory, path)
@@ -108,7 +108,7 @@ MAX_DEPTH: Final = 10
 
 
 def set_depth(engines: Engines, actor: Actor, name: str, depth: int | None) -> Space:
-    """Set how deep reflections may stand on each other in a space and below it; None: as above it."""
+    """Set how many levels reflections may have in a space and below it; None: as in its parent space."""
     if depth is not None and (isinstance(depth, bool) or not 1 <= depth <= MAX_DEPTH):
         raise BadInput(f"a depth of {depth} is out of range", fix=f"give 1 to {MAX_DEPTH}")
     space_paths.require_space_name(name)
