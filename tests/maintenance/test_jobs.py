@@ -1,4 +1,4 @@
-"""The queue: leases that run out, workers that come back too late, pauses, and failures that a person sees."""
+"""The job queue: expired leases, workers that come back too late, back-off, and failures that a person sees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verify and list the signed log, for an actor."""
+"""The audit of the signed log: verify its hash chains, and list the entries of a space that the actor may read."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from commonbook.ports.engines import Engines
 from commonbook.tables import spaces
 from commonbook.text import space_paths
 
-_LARGEST: Final = 1 << 62
+_MAX_SEQ: Final = 1 << 62
 
 
 def verify_log(engines: Engines, actor: Actor, space: str | None, *, progress: Progress) -> LogReport:
-    """Walk the signed log of one space or of all, and name the first bad entry of each."""
+    """Verify the signed log of one space or of all, and report the first bad entry of each."""
     with engines.db.reading() as tx:
-        chosen = _spaces(tx, actor, space) if space else tuple(scope.readable(tx, actor))
+        chosen = _require_spaces(tx, actor, space) if space else tuple(scope.readable(tx, actor))
         return verify.verify(tx, engines.keys, chosen, progress, every=frozenset(spaces.get_all(tx)))
 
 
 def list_entries(engines: Engines, actor: Actor, space: str, *, after: int, limit: int) -> tuple[LogEntry, ...]:
     """Return entries of a space's log, in order."""
-    if not 1 <= limit <= _LARGEST or not 0 <= after <= _LARGEST:
-        raise BadInput("no such page of the log", fix="ask for one or more entries after a number from 0 on")
+    if not 1 <= limit <= _MAX_SEQ or not 0 <= after <= _MAX_SEQ:
+        raise BadInput("there is no such page of the log", fix="ask for one or more entries after a number from 0 on")
     with engines.db.reading() as tx:
-        (chosen,) = _spaces(tx, actor, space_paths.require_query_name(space))
+        (chosen,) = _require_spaces(tx, actor, space_paths.require_query_name(space))
         return tuple(chain.entries(tx, chosen, after=after, limit=limit))
 
 
-def _spaces(tx: Reading, actor: Actor, name: str) -> tuple[str, ...]:
+def _require_spaces(tx: Reading, actor: Actor, name: str) -> tuple[str, ...]:
     chosen = tuple(scope.readable(tx, actor, name))
     if not chosen:
         raise NotFound(f"there is no space {name!r}", fix="`commonbook space list` shows the spaces")

@@ -1,4 +1,4 @@
-"""How the home is: the numbers of `status`, and the findings of `doctor`."""
+"""The health of a home: `status` reports numbers and known problems, `doctor` checks everything. Neither writes."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
     from commonbook.sessions import settle
     from commonbook.sharing import apply_rules, propagate
 else:
-    # Only a failed job has to be explained by the subject that it belongs to.
+    # Loaded only to explain a failed job, so that `status` starts fast.
     apply_rules = LazyModule("commonbook.sharing.apply_rules")
     notices = LazyModule("commonbook.reasoning.notices")
     propagate = LazyModule("commonbook.sharing.propagate")
     settle = LazyModule("commonbook.sessions.settle")
 
-_MEND: Final = "mend the front matter (docs/FRONT-MATTER.md), or take the file out of the home"
-_OTHER: Final = ("subject", "what was to be done with it could not be done")
+_FIX_FRONT_MATTER: Final = "correct the front matter (docs/FRONT-MATTER.md), or take the file out of the home"
+_UNKNOWN_KIND: Final = ("subject", "the work on it could not be done")
 
 
 def status(engines: Engines, actor: Actor, home: str, unsent: OutboxStatus) -> Status:
-    """Return the state of the home in numbers, with what is pending and what is wrong."""
+    """Return the state of the home in numbers, with pending work and findings."""
     with engines.db.reading() as tx:
         allowed = scope.readable(tx, actor)
-        kinds, deleted, named = memories.counts(tx, allowed)
-        begun, messages, unsettled = sessions.counts(tx, allowed)
+        kinds, deleted, link_count = memories.counts(tx, allowed)
+        session_count, messages, unsettled = sessions.counts(tx, allowed)
         waiting, failed = jobs.counts(tx, allowed)
-        # What concerns the files of all spaces together is the owner's to know.
+        # The files of all spaces together are shown to the owner only.
         owner = permissions.is_owner(actor)
         return Status(
             home=home if owner else "",
@@ -48,14 +48,14 @@ def status(engines: Engines, actor: Actor, home: str, unsent: OutboxStatus) -> S
             memories=sum(kinds.values()),
             kinds=kinds,
             deleted=deleted,
-            links=named,
+            links=link_count,
             log_entries=chain.count(tx, allowed),
             database_bytes=engines.folder.bytes_used() if owner else None,
             markdown_bytes=files.counts(tx)[1] if owner and engines.folder.keeps_files else None,
             pending_files=len(files.pending(tx)) if owner else 0,
-            pending_deletions=sum(base.trouble == files.MISSING for base in files.troubles(tx)) if owner else 0,
+            pending_deletions=sum(file.trouble == files.MISSING for file in files.troubles(tx)) if owner else 0,
             wrong=(*(_file_findings(tx) if owner else ()), *_job_findings(tx, allowed), *unsent.findings),
-            sessions=begun,
+            sessions=session_count,
             messages=messages,
             unsettled=unsettled,
             waiting_jobs=waiting,
@@ -67,7 +67,7 @@ def status(engines: Engines, actor: Actor, home: str, unsent: OutboxStatus) -> S
 
 
 def doctor(engines: Engines, actor: Actor, *, progress: Progress) -> tuple[Finding, ...]:
-    """Look at everything and return what is wrong, each with its fix; nothing is changed."""
+    """Check the database, files, jobs, log and keys, and return the findings, each with its fix; nothing is changed."""
     damaged = _database_findings(engines)
     if damaged:
         return damaged
@@ -75,15 +75,17 @@ def doctor(engines: Engines, actor: Actor, *, progress: Progress) -> tuple[Findi
         failures = _job_findings(tx, scope.readable(tx, actor))
         troubles = (*_file_findings(tx), *_content_findings(tx, engines, progress), *failures)
     log = verify_log(engines, actor, None, progress=progress).findings
-    return (*troubles, *_odd_findings(engines), *log, *_key_findings(engines))
+    return (*troubles, *_left_out_findings(engines), *log, *_key_findings(engines))
 
 
 def _database_findings(engines: Engines) -> tuple[Finding, ...]:
     fix = "restore a back-up, or move state.db away and open the home again: the Markdown brings the memories back"
-    return tuple(Finding(what="damaged database", where="state.db", why=one, fix=fix) for one in engines.db.damage())
+    return tuple(
+        Finding(what="damaged database", where="state.db", why=damage, fix=fix) for damage in engines.db.damage()
+    )
 
 
-def _odd_findings(engines: Engines) -> tuple[Finding, ...]:
+def _left_out_findings(engines: Engines) -> tuple[Finding, ...]:
     fix = "give it a name and rights with which it can be read"
     return tuple(Finding(what="left out", where=path, why=why, fix=fix) for path, why in engines.folder.odd().items())
 
@@ -92,13 +94,13 @@ def _file_findings(tx: Reading) -> tuple[Finding, ...]:
     return tuple(
         Finding(
             what="missing file",
-            where=base.path,
+            where=file.path,
             why="many files vanished at once, so their memories are kept until a person agrees",
             fix="bring the files back (mount the folder, check out the commit), or run `commonbook doctor --accept`",
         )
-        if base.trouble == files.MISSING
-        else Finding(what="malformed file", where=base.path, why=base.trouble or "", fix=_MEND)
-        for base in files.troubles(tx)
+        if file.trouble == files.MISSING
+        else Finding(what="malformed file", where=file.path, why=file.trouble or "", fix=_FIX_FRONT_MATTER)
+        for file in files.troubles(tx)
     )
 
 
@@ -108,57 +110,57 @@ def _job_findings(tx: Reading, allowed: SpaceScope) -> tuple[Finding, ...]:
     return tuple(
         Finding(
             what="failed work",
-            where=f"{kinds.get(job.kind, _OTHER)[0]} {job.subject}",
-            why=f"{kinds.get(job.kind, _OTHER)[1]} in {job.attempts} attempts: {job.error}",
-            fix="mend what it names, then run `commonbook worker --once --retry`",
+            where=f"{kinds.get(job.kind, _UNKNOWN_KIND)[0]} {job.subject}",
+            why=f"{kinds.get(job.kind, _UNKNOWN_KIND)[1]} in {job.attempts} attempts: {job.error}",
+            fix="correct what the error names, then run `commonbook worker --once --retry`",
         )
         for job in failed
     )
 
 
 def _job_kinds() -> Mapping[str, tuple[str, str]]:
-    """Return for each kind of job what its subject is, and what went wrong if it failed."""
+    """Return for each kind of job what its subject is, and how a failure is described."""
     return {
         settle.SETTLE_JOB: ("session", "its messages could not be settled"),
-        propagate.PROPAGATE_JOB: ("memory", "its copies could not follow it"),
+        propagate.PROPAGATE_JOB: ("memory", "its copies could not be brought up to date with it"),
         propagate.REFRESH_JOB: ("memory", "this copy could not follow its source"),
-        apply_rules.APPLY_RULES_JOB: ("space", "rules could not take in what was written there"),
-        apply_rules.RETRY_RULE_JOB: ("memory", "a rule could not take it in"),
-        notices.NOTIFY_JOB: ("memory", "those who rest on it could not be told that it no longer holds"),
+        apply_rules.APPLY_RULES_JOB: ("space", "sharing rules could not be applied to what was written there"),
+        apply_rules.RETRY_RULE_JOB: ("memory", "a sharing rule could not be applied to it"),
+        notices.NOTIFY_JOB: ("memory", "the memories that depend on it could not be notified that it no longer holds"),
     }
 
 
 def _content_findings(tx: Reading, engines: Engines, progress: Progress) -> list[Finding]:
-    """Compare every file with what its memory says."""
+    """Compare the content of each file with the hash that was last synchronised."""
     findings = []
-    bases = files.synced_files(tx)
+    synced = files.synced_files(tx)
     waiting = set(files.pending(tx))
-    for done, (path, base) in enumerate(sorted(bases.items()), start=1):
-        if done % 100 == 0 or done == len(bases):
-            progress("comparing files", done, len(bases))
-        if base.trouble or base.memory in waiting:
+    for done, (path, file) in enumerate(sorted(synced.items()), start=1):
+        if done % 100 == 0 or done == len(synced):
+            progress("comparing files", done, len(synced))
+        if file.trouble or file.memory in waiting:
             continue
-        why = _differs(engines, base)
+        why = _difference(engines, file)
         if why and engines.folder.is_ours(path):
             findings.append(
                 Finding(
                     what="unread change",
                     where=path,
                     why=why,
-                    fix="run `commonbook status`, which looks again; move away what is no file",
+                    fix="run `commonbook status`, which scans again; move away anything that is not a regular file",
                 )
             )
     return findings
 
 
-def _differs(engines: Engines, base: files.SyncedFile) -> str | None:
+def _difference(engines: Engines, file: files.SyncedFile) -> str | None:
     try:
-        data = engines.folder.read(base.path)
+        data = engines.folder.read(file.path)
     except OSError as error:
         return f"the file cannot be read: {error.strerror}"
     if data is None:
         return "the file is gone"
-    return None if files.content_hash(data) == base.hash else "the file is not what its memory says"
+    return None if files.content_hash(data) == file.hash else "the file is not what its memory says"
 
 
 def _key_findings(engines: Engines) -> tuple[Finding, ...]:

@@ -1,4 +1,4 @@
-"""Making anew, from the Markdown and the rows, everything that only serves search and comparison."""
+"""Rebuild: make the derived tables (tags, marks, digests, links, copies) again, and read every Markdown file again."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _BATCH: Final = 500
 
 
 def rebuild(engines: Engines, *, progress: Progress) -> SyncReport:
-    """Derive again what is derived, and read every file again; other processes may write meanwhile."""
+    """Make all derived rows again in batches, then scan all files; other processes may write meanwhile."""
     with engines.db.reading() as tx:
-        every = spaces.get_all(tx)
-        kinds, deleted, _ = memories.counts(tx, every)
+        all_spaces = spaces.get_all(tx)
+        kinds, deleted, _ = memories.counts(tx, all_spaces)
     total, done = sum(kinds.values()) + deleted, 0
-    for space in every:
+    for space in all_spaces:
         after: str | None = ""
         while after is not None:
             after, count = write(engines, FILESYSTEM_ACTOR, partial(_derive, space=space, after=after))
@@ -34,11 +34,11 @@ def rebuild(engines: Engines, *, progress: Progress) -> SyncReport:
 
 
 def _derive(ctx: WriteContext, space: str, after: str) -> tuple[str | None, int]:
-    """Derive for a run of memories; return where the next run begins, or None at the end, and how many these were."""
+    """Derive for a batch of memories; return the last id, or None at the end, and the size of the batch."""
     chain.lock(ctx.tx, [space])
-    found = memories.in_space(ctx.tx, ctx.spaces, space, after=after, limit=_BATCH)
-    last = len(found) < _BATCH
-    memories.derive(ctx.tx, space, found, after=after, last=last)
-    links.derive(ctx.tx, space, found, after=after, last=last)
-    copies.derive(ctx.tx, space, found, after=after, last=last)
-    return (None if last else found[-1].id), len(found)
+    batch = memories.in_space(ctx.tx, ctx.spaces, space, after=after, limit=_BATCH)
+    last = len(batch) < _BATCH
+    memories.derive(ctx.tx, space, batch, after=after, last=last)
+    links.derive(ctx.tx, space, batch, after=after, last=last)
+    copies.derive(ctx.tx, space, batch, after=after, last=last)
+    return (None if last else batch[-1].id), len(batch)

@@ -1,4 +1,4 @@
-"""The background worker: takes due jobs by lease and runs the handler of their kind."""
+"""The background worker: it leases due jobs from the queue, by priority, and runs the handler of their kind."""
 
 from __future__ import annotations
 
