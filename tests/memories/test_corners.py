@@ -1,4 +1,4 @@
-"""What is rare and must be right all the same: odd tags, repeats, paths and times."""
+"""Rare cases: odd tags, repeats, paths and times."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ def test_tags_with_blanks_are_added_and_removed_on_the_command_line(book: Book, 
 
 def test_one_text_in_place_of_a_list_of_tags_is_refused(book: Book):
     memory = book.remember("one", tags=["x"])
-    for asked in (
+    for call in (
         lambda: book.remember("two", tags="billing"),
         lambda: book.remember_many([Draft("two", tags="billing")]),  # type: ignore[arg-type] # what a caller without types may do
         lambda: book.edit(memory.id, tags="billing"),
         lambda: book.list(Filter(tags="billing")),  # type: ignore[arg-type] # the same
     ):
         with pytest.raises(BadInput):
-            asked()
+            call()
     assert [one.tags for one in book.list().items] == [("x",)]
 
 
@@ -132,8 +132,8 @@ def test_a_memory_is_found_by_the_path_of_its_file(book: Book, home: Path, capsy
 
 @pytest.mark.parametrize("year", ["1901", "1979", "2107", "2108", "9999"])
 def test_a_zip_takes_a_memory_of_any_year(book: Book, tmp_path: Path, year: str):
-    said = f"---\ncreated: 1900-01-01\nupdated: {year}-12-31T23:59:59Z\n---\n\nfar off\n"
-    write(tmp_path / "in", {"x.md": said})
+    content = f"---\ncreated: 1900-01-01\nupdated: {year}-12-31T23:59:59Z\n---\n\nfar off\n"
+    write(tmp_path / "in", {"x.md": content})
     assert book.import_folder(str(tmp_path / "in")).done == 1
     assert book.export(str(tmp_path / "out.zip")).done == 1
     with zipfile.ZipFile(tmp_path / "out.zip") as archive:

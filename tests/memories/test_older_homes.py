@@ -1,4 +1,4 @@
-"""Homes that an earlier program made: they open, are brought up to date, and say what they said."""
+"""Homes that an earlier program made: they open, are migrated to the current schema, and keep their contents."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_home_of_the_first_schema_can_do_what_came_later(older: Path):
         assert book.doctor() == ()
 
 
-def test_whoever_rested_on_what_was_replaced_before_there_were_notices_is_told_by_a_job(
+def test_dependents_of_what_was_replaced_before_there_were_notices_are_notified_by_a_job(
     engine, place, open_book, monkeypatch
 ):
     with monkeypatch.context() as before, open_book() as book:
@@ -79,10 +79,10 @@ def test_whoever_rested_on_what_was_replaced_before_there_were_notices_is_told_b
     assert book.status().waiting_jobs == 2
     while book.work():
         pass
-    told = {
+    notices = {
         (one.dependent.id, one.invalidated.id, one.invalidating and one.invalidating.id) for one in book.inbox().items
     }
-    assert told == {(dependent, old, new), (thirsty, gone, None)}
+    assert notices == {(dependent, old, new), (thirsty, gone, None)}
     assert (book.status().waiting_jobs, book.status().failed_jobs, book.work()) == (0, 0, 0)
 
 

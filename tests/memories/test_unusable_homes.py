@@ -146,9 +146,9 @@ def test_a_disk_that_fills_up_loses_nothing_that_was_acknowledged(tmp_path: Path
         f" && {sys.executable} {script} {disk}/home {lie}"
     )
     flags = ["-m"] if os.geteuid() == 0 else ["-r", "-m"]
-    said = subprocess.run(["unshare", *flags, "sh", "-c", inside], capture_output=True, text=True, check=False)
-    assert said.returncode == 0, said.stderr
-    assert said.stdout.split() == ["disk_full"]
+    result = subprocess.run(["unshare", *flags, "sh", "-c", inside], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == ["disk_full"]
 
 
 # --- newer, damaged, without keys

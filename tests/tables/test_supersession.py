@@ -1,4 +1,4 @@
-"""Marks, recall, copies and doubts answer by one rule what supersedes a memory: live, not itself, the newest."""
+"""Marks, recall, copies and invalidations use one rule of supersession: live, not itself, the newest."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from commonbook.book.book import Book
 
 
 def answers(book: Book, old: str, copy: str, dependent: str) -> tuple[object, ...]:
-    """What each part of the book says of a memory: its mark, recall, how its copy stands, and who doubts by what."""
+    """Return the answers about a memory: its mark, recall, the state of its copy, and what invalidates a dependent."""
     marked, copied = book.get(old), book.get(copy)
     recalled = {hit.memory for hit in book.recall("oil", spaces=["facts"]).hits}
     assert (marked.superseded_by is not None) == ("superseded" in marked.marks)
-    doubts = {cause.invalidating for cause in book.get(dependent).invalidations}
-    return marked.superseded_by, old in recalled, copied.freshness, copied.successor, doubts
+    invalidating = {cause.invalidating for cause in book.get(dependent).invalidations}
+    return marked.superseded_by, old in recalled, copied.freshness, copied.successor, invalidating
 
 
 def test_every_part_of_the_book_agrees_on_what_supersedes_a_memory(book: Book):
