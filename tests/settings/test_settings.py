@@ -1,4 +1,4 @@
-"""What the surroundings decide: the home, the space, the zone, the patience."""
+"""Settings: the home, the space, the zone and the time to wait, from arguments, environment and files."""
 
 from __future__ import annotations
 
@@ -514,8 +514,8 @@ def test_a_home_or_a_server_that_is_named_wins_over_the_environment(user):
 
 
 def test_how_large_a_space_may_be_without_a_graph_can_be_chosen(user):
-    def above(said: str) -> int:
-        found = load(user, COMMONBOOK_DATABASE="postgresql://one/book", COMMONBOOK_GRAPH_ABOVE=said).database
+    def above(value: str) -> int:
+        found = load(user, COMMONBOOK_DATABASE="postgresql://one/book", COMMONBOOK_GRAPH_ABOVE=value).database
         assert found is not None
         return found.graph_above
 

@@ -9,20 +9,20 @@ from commonbook.errors import BadInput, BadSpaceName
 from commonbook.settings.git_repository import legal_name, repository_name, upwards
 from commonbook.settings.settings import PERSONAL, PROJECT_KEYS, Settings, read_toml
 
-_PROJECT: Final = ".commonbook.toml"
-_MOST_PARTS: Final = 7
+_PROJECT_FILE: Final = ".commonbook.toml"
+_MAX_PARTS: Final = 7
 
 
 def default_space(settings: Settings) -> str:
-    """Name the space that is meant when no verb names one.
+    """Return the name of the space that is used when a verb names none.
 
-    The one asked for; else the nearest `.commonbook.toml`'s; else the git repository's; else `personal`.
-    Inside the home there is no project: a home under git is not about itself.
+    It comes from the argument or COMMONBOOK_SPACE, else from the nearest `.commonbook.toml`, else from the git
+    repository, else it is `personal`. Inside the home no git repository counts: a home under git is not a project.
     """
     if settings.space:
         return settings.space
-    if named := _project_space(settings.cwd):
-        return named
+    if project_space := _project_space(settings.cwd):
+        return project_space
     if not settings.cwd or _inside(settings.cwd, settings.home):
         return PERSONAL
     repository = repository_name(settings.cwd)
@@ -30,12 +30,12 @@ def default_space(settings: Settings) -> str:
 
 
 def captures(settings: Settings) -> bool:
-    """Tell whether agents may record their sessions here: unless the nearest `.commonbook.toml` says `off`."""
+    """Tell whether agents may record their sessions here: yes, unless the nearest `.commonbook.toml` says `off`."""
     for folder in upwards(settings.cwd):
-        path = os.path.join(folder, _PROJECT)
+        path = os.path.join(folder, _PROJECT_FILE)
         values = read_toml(path, PROJECT_KEYS)
         if values is not None:
-            _checked_project(path, values)
+            _check_project(path, values)
             return values.get("capture", "on") == "on"
     return True
 
@@ -43,21 +43,22 @@ def captures(settings: Settings) -> bool:
 def _project_space(cwd: str) -> str | None:
     """Return the space that the nearest `.commonbook.toml` names, if it names one."""
     for folder in upwards(cwd):
-        path = os.path.join(folder, _PROJECT)
+        path = os.path.join(folder, _PROJECT_FILE)
         values = read_toml(path, PROJECT_KEYS)
         if values is not None:
-            return _checked_project(path, values)
+            return _check_project(path, values)
     return None
 
 
-def _checked_project(path: str, values: dict[str, object]) -> str | None:
+def _check_project(path: str, values: dict[str, object]) -> str | None:
+    """Check the values of a project file, and return the space that it names, or None."""
     if values.get("capture", "on") not in ("on", "off"):
         raise BadInput(f"capture in {path} is neither on nor off", fix='write capture = "on" or capture = "off"')
     space = values.get("space")
     if space is None:
         return None
     parts = space.split("/") if isinstance(space, str) else []
-    if not isinstance(space, str) or len(parts) > _MOST_PARTS or not all(legal_name(part) for part in parts):
+    if not isinstance(space, str) or len(parts) > _MAX_PARTS or not all(legal_name(part) for part in parts):
         raise BadSpaceName(
             f"space in {path} is not the name of a space: {space!r}",
             fix='write it like space = "team/backend": lower-case letters, digits, dots, dashes and underscores',

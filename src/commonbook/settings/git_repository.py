@@ -1,4 +1,4 @@
-"""Which git repository a folder is in, by git's own files alone, and how a space is named after it."""
+"""The git repository around a folder: its name, read from git's own files without git, as the name of a space."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
-# Patterns are compiled where they are first used, and then kept by `re`: most runs use none.
-# One part of a space's name, by the rule of `paths`: no month, no two dots, not the name of a Markdown file.
-_LEGAL: Final = r"(?!\d{4}-\d{2}\Z)(?!.*\.\.)(?!.*\.md\Z)[a-z0-9][a-z0-9._-]{0,63}"
-_ORIGIN: Final = r'\[\s*remote\s+"origin"\s*\]\s*(?:[#;].*)?'
-_URL: Final = r'url\s*=\s*(?:"([^"]*)"|([^#;]*))'
-_LONGEST_PART: Final = 64
-_A_WHILE: Final = 2.0
+# Patterns are strings, compiled on first use and cached by `re`: most runs use none.
+# One part of a space's name, by the rule of `space_paths`: no month, no two dots, not the name of a Markdown file.
+_LEGAL_PART: Final = r"(?!\d{4}-\d{2}\Z)(?!.*\.\.)(?!.*\.md\Z)[a-z0-9][a-z0-9._-]{0,63}"
+_ORIGIN_SECTION: Final = r'\[\s*remote\s+"origin"\s*\]\s*(?:[#;].*)?'
+_URL_LINE: Final = r'url\s*=\s*(?:"([^"]*)"|([^#;]*))'
+_MAX_PART_CHARS: Final = 64
+_SETTLED_SECONDS: Final = 2.0
 
 
 def repository_name(cwd: str) -> str | None:
-    """Return the name of the repository around a folder, fit for a space, or None outside of any."""
+    """Return the name of the repository around a folder as part of a space name, or None outside of a repository."""
     for folder in upwards(cwd):
         git = _git_folder(os.path.join(folder, ".git"))
         if git is not None:
@@ -30,15 +30,15 @@ def repository_name(cwd: str) -> str | None:
 
 
 def upwards(folder: str) -> Iterator[str]:
-    """Yield a folder and every folder around it, the nearest first."""
+    """Yield a folder and its parents, the nearest first."""
     while folder:
         yield folder
-        above = os.path.dirname(folder)
-        folder = above if above != folder else ""
+        parent = os.path.dirname(folder)
+        folder = parent if parent != folder else ""
 
 
 def _git_folder(path: str) -> str | None:
-    """Follow a `.git`: a folder, or the file in its place that a worktree or submodule has."""
+    """Return the git folder that a `.git` is or, in a worktree or submodule, points to; None if there is none."""
     if not os.path.isdir(path):
         pointer = _first_line(path)
         if not pointer.startswith("gitdir:"):
@@ -48,52 +48,52 @@ def _git_folder(path: str) -> str | None:
 
 
 def _shared_git_folder(git: str) -> str:
-    """Return the git folder that all worktrees of a repository have in common."""
+    """Return the git folder that all worktrees of a repository share."""
     common = _first_line(os.path.join(git, "commondir"))
     return os.path.realpath(os.path.join(git, common)) if common else git
 
 
 def _folder_name(folder: str, *, git: str, shared: str) -> str:
-    """Name a repository without an origin by the folder that its first checkout, or the bare repository, is in."""
+    """Return the name of the folder of the first checkout, or of the bare repository, where there is no origin."""
     if shared == git:
         return os.path.basename(folder)
     name = os.path.basename(shared)
-    # `.git` in a checkout, `.bare` beside its worktrees: the folder around it has the name.
+    # `.git` in a checkout, or `.bare` next to worktrees: its parent folder has the name.
     return os.path.basename(os.path.dirname(shared)) if name.startswith(".") else name.removesuffix(".git")
 
 
 def _origin_name(git: str) -> str | None:
-    """Return the last part of the origin's address, whichever way it is written."""
-    return _origin_in(_read(os.path.join(git, "config")))
+    """Return the last part of the origin's URL, in any form that git allows, or None."""
+    return _parse_origin(_read(os.path.join(git, "config")))
 
 
 @lru_cache(maxsize=16)
-def _origin_in(config: str) -> str | None:
+def _parse_origin(config: str) -> str | None:
     in_origin = False
     for line in config.splitlines():
         stripped = line.strip()
         if stripped.startswith("["):
-            in_origin = re.fullmatch(_ORIGIN, stripped, re.IGNORECASE) is not None
-        elif in_origin and (found := re.match(_URL, stripped, re.IGNORECASE)):
-            address = (found[1] or found[2] or "").strip().replace("\\", "/").rstrip("/")
+            in_origin = re.fullmatch(_ORIGIN_SECTION, stripped, re.IGNORECASE) is not None
+        elif in_origin and (url := re.match(_URL_LINE, stripped, re.IGNORECASE)):
+            address = (url[1] or url[2] or "").strip().replace("\\", "/").rstrip("/")
             address = address.removesuffix("/.git").removesuffix(".git")
             return re.split(r"[/:]", address.rstrip("/"))[-1] or None
     return None
 
 
 def legal_name(name: str) -> bool:
-    """Tell whether one part of a space may be named so."""
-    return re.fullmatch(_LEGAL, name, re.ASCII) is not None
+    """Tell whether this is a legal part of a space name."""
+    return re.fullmatch(_LEGAL_PART, name, re.ASCII) is not None
 
 
 def as_space_name(name: str) -> str:
-    """Return the name of a repository as one part of a space may have it."""
+    """Return the name of a repository as a legal part of a space name."""
     lowered = re.sub(r"\.{2,}", ".", re.sub(r"[^a-z0-9._-]+", "-", name.lower()))
     legal = re.sub(r"\.md\Z", "-md", lowered.lstrip("._-").rstrip("-"))
-    # Where the name itself does not fit, its checksum still tells two repositories apart.
+    # A checksum distinguishes repositories whose names do not fit.
     checksum = format(zlib.crc32(name.encode(errors="surrogateescape")), "08x")
-    if len(legal) > _LONGEST_PART:
-        return f"{legal[: _LONGEST_PART - 9].rstrip('.-')}-{checksum}"
+    if len(legal) > _MAX_PART_CHARS:
+        return f"{legal[: _MAX_PART_CHARS - 9].rstrip('.-')}-{checksum}"
     return legal if legal_name(legal) else f"repo-{legal or checksum}"
 
 
@@ -102,18 +102,20 @@ def _first_line(path: str) -> str:
 
 
 def _read(path: str) -> str:
-    """Return the text of one of git's files, and nothing where there is none that we can read."""
+    """Return the text of one of git's files, or an empty text if it cannot be read."""
     try:
-        found = os.stat(path)
-        # One that was just written may be written again within the same tick of its clock.
-        settled = time.time() - found.st_mtime > _A_WHILE
-        return (_text if settled else _text.__wrapped__)(path, found.st_mtime_ns, found.st_size, found.st_ino)
+        stat = os.stat(path)
+        # A file that was just written may be written again within the same tick of its clock: it is not cached.
+        settled = time.time() - stat.st_mtime > _SETTLED_SECONDS
+        return (_read_cached if settled else _read_cached.__wrapped__)(
+            path, stat.st_mtime_ns, stat.st_size, stat.st_ino
+        )
     except OSError:
         return ""
 
 
 @lru_cache(maxsize=64)
-def _text(path: str, *_: int) -> str:
-    """Return the text of a file as it was at that time: every call of a book in a repository asks for the same."""
+def _read_cached(path: str, *_: int) -> str:
+    """Return the text of a file, cached by its time, size and inode: each call in a repository reads the same files."""
     with open(path, encoding="utf-8", errors="replace") as file:
         return file.read(1 << 20)

@@ -1,6 +1,6 @@
-"""What a person has settled before any verb runs: the only reader of the environment.
+"""Settings: read once, from arguments, the environment and `.commonbook/config.toml` of the home, in this order.
 
-An argument wins over the environment, and that over the home's own `.commonbook/config.toml`.
+No other module reads the environment. Values are checked here, and a secret is never shown in an error.
 docs/SETTINGS.md lists every variable and key; a test keeps it complete.
 """
 
@@ -19,19 +19,19 @@ PERSONAL: Final = "personal"
 CONFIG_KEYS: Final = ("busy_seconds", "embedder", "embedder_url", "outbox", "zone")
 PROJECT_KEYS: Final = ("capture", "space")
 
-_CONFIG: Final = os.path.join(".commonbook", "config.toml")
-_OUTBOX: Final = os.path.join(".commonbook", "outbox.db")
-# Patterns are compiled where they are first used, and then kept by `re`: most runs use none.
+_CONFIG_PATH: Final = os.path.join(".commonbook", "config.toml")
+_OUTBOX_PATH: Final = os.path.join(".commonbook", "outbox.db")
+# Patterns are strings, compiled on first use and cached by `re`: most runs use none.
 _EMBEDDER: Final = r"[a-z0-9][a-z0-9._-]*(?::(?!.*[\x00-\x1f])\S(?:.*\S)?)?"
-# No user, query or fragment: what an address may say is then fit for a message and for a fingerprint.
+# No user, query or fragment, so that an address can be shown in messages and used in a fingerprint.
 _ADDRESS: Final = r"https?://(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?(?:/[!\"$->@-~]*)?"
 _KEY: Final = r"[!-~]+"
 _SCHEME: Final = r"postgres(?:ql)?://"
-# An `@` or `/` that stands in a password as it is would make the rest of it a host or a name, which are shown.
+# A plain `@` or `/` in a password would make the rest of the password a host or a name, which are shown.
 _HOST: Final = r"(?:\[[0-9A-Za-z:.%]+\]|[A-Za-z0-9._~%+-]*)(?::[0-9]*)?"
 _DATABASE: Final = rf"{_SCHEME}(?=.)(?:[!-.0-?A-~]*@)?{_HOST}(?:,{_HOST})*(?:/[!->A-~]*)?(?:\?[!-~]*)?"
-_BUSY_SECONDS: Final = 60.0
-_WRONG: Final = {
+_DEFAULT_BUSY_SECONDS: Final = 60.0
+_EXPLANATIONS: Final = {
     _EMBEDDER: ("the name of an embedder", "write NAME or NAME:MODEL, such as openai:text-embedding-3-small"),
     _ADDRESS: (
         "an http or https address without user, query and fragment",
@@ -46,71 +46,71 @@ _WRONG: Final = {
 
 
 class Secret(str):
-    """A text that says nothing when it is shown as a value."""
+    """A text that is hidden in its `repr`."""
 
     __slots__ = ()
 
     def __repr__(self) -> str:
-        """Show that there is one."""
+        """Show dots in place of the text."""
         return "'...'"
 
 
 class DatabaseChoice(NamedTuple):
-    """A book on a database server: where it is, where its keys are, and how it is used."""
+    """The choice of a database server: its address, the folder of keys, and limits of use."""
 
     address: str
     keys: str | None = None
     connections: int = 20
-    """How many connections a process may have."""
+    """The maximum number of connections of a process."""
     recall_mb: int = 128
-    """So many megabytes of small spaces a process keeps at hand, to recall from."""
+    """The size in megabytes of the cache of small spaces that a process recalls from."""
     graph_above: int = 200_000
-    """Spaces of more passages are searched by a graph of neighbours; none are if it is 0."""
+    """Spaces with more passages than this are searched by a neighbour graph (HNSW); 0: none are."""
 
     @property
     def place(self) -> str:
-        """Where the address leads: hosts, ports and name, without user, password and other options."""
+        """The address as it may be shown: hosts, ports and name, without user, password and other options."""
         scheme, _, rest = self.address.partition("://")
         # A password may have a question mark, but no `@` or slash.
         if "@" in rest.partition("/")[0]:
             rest = rest.partition("@")[2]
         rest, _, options = rest.partition("?")
-        where = [one for one in options.split("&") if one.partition("=")[0] in {"host", "hostaddr", "port"}]
-        return f"{scheme}://{rest.rpartition('@')[2]}{'?' if where else ''}{'&'.join(where)}"
+        shown = [option for option in options.split("&") if option.partition("=")[0] in {"host", "hostaddr", "port"}]
+        return f"{scheme}://{rest.rpartition('@')[2]}{'?' if shown else ''}{'&'.join(shown)}"
 
     def __repr__(self) -> str:
-        """Show everything but what may be secret in the address."""
+        """Show all values, the address without what may be secret."""
         rest = zip(self._fields[1:], self[1:], strict=True)
         return f"DatabaseChoice(address={self.place!r}, {', '.join(f'{name}={value!r}' for name, value in rest)})"
 
 
 class Settings(NamedTuple):
-    """Everything that the surroundings decide, read once."""
+    """All settings of a process, read once."""
 
     home: str
-    """The home, absolute, with symbolic links resolved."""
+    """The absolute path of the home, with symbolic links resolved."""
     cwd: str
-    """The working directory, the same way; empty when it has been removed under us."""
+    """The absolute path of the working directory; empty if it has been removed."""
     space: str | None = None
-    """The space that was asked for, by argument or COMMONBOOK_SPACE."""
+    """The space given by argument or COMMONBOOK_SPACE."""
     zone: str | None = None
-    """The zone that was chosen for this home, if one was."""
+    """The time zone chosen for this home, if any."""
     system_zone: str | None = None
-    """TZ, as the system has it: only a default for a home without a zone of its own."""
-    busy_seconds: float = _BUSY_SECONDS
+    """TZ of the system: only a default for a home without a zone of its own."""
+    busy_seconds: float = _DEFAULT_BUSY_SECONDS
     """How long to wait for another process before giving up with Busy."""
     editor: str | None = None
     """The command that edits a file."""
     colour: bool = True
-    """Whether colour is welcome on a terminal."""
+    """Whether a terminal may be written to in colour."""
     embedder: EmbedderChoice = EmbedderChoice()
-    """What turns texts into vectors."""
+    """The embedder, which turns texts into vectors."""
     outbox: str = ""
-    """The file in which a remote client keeps what it has not sent yet, absolute."""
+    """The absolute path of the outbox, in which a remote client keeps messages that it has not sent yet."""
     database: DatabaseChoice | None = None
-    """The server that the book is on, if it is not in a home."""
+    """The database server of the book, if it is not in a home."""
     key: Secret | None = None
-    """The API key with which the command line comes, if it does not act for the owner."""
+    """The API key of the command line, if it does not act as the owner."""
 
     @classmethod
     def load(
@@ -124,23 +124,23 @@ class Settings(NamedTuple):
         """Read the arguments, the environment and the home's configuration, in this order."""
         env = os.environ if environ is None else environ
         if isinstance(home, str) and re.match(_SCHEME, home):
-            # Who names a server by its address means just that, as who names a home does.
+            # An address in place of a home is an argument, so it wins over the environment.
             return cls.load(space=space, environ={**env, "COMMONBOOK_DATABASE": home}, cwd=cwd)
-        here = _here() if cwd is None else os.path.realpath(cwd)
-        root = _home(os.fspath(home) if home is not None else None, env, here)
-        own = _config(os.path.join(root, _CONFIG))
+        working = _working_directory() if cwd is None else os.path.realpath(cwd)
+        root = _home(os.fspath(home) if home is not None else None, env, working)
+        config = _config(os.path.join(root, _CONFIG_PATH))
         return cls(
             home=root,
-            cwd=here,
-            space=_asked("space", space) or env.get("COMMONBOOK_SPACE") or None,
-            zone=env.get("COMMONBOOK_ZONE") or own.zone,
+            cwd=working,
+            space=_require_not_empty("space", space) or env.get("COMMONBOOK_SPACE") or None,
+            zone=env.get("COMMONBOOK_ZONE") or config.zone,
             system_zone=env.get("TZ"),
-            busy_seconds=_busy_seconds(env.get("COMMONBOOK_BUSY_SECONDS") or None, own.busy_seconds),
+            busy_seconds=_busy_seconds(env.get("COMMONBOOK_BUSY_SECONDS") or None, config.busy_seconds),
             editor=env.get("VISUAL") or env.get("EDITOR") or None,
             colour=not env.get("NO_COLOR") and env.get("TERM") != "dumb",
-            embedder=_embedder(env, own),
-            outbox=_outbox(env, own, root, here),
-            database=None if home is not None else _database(env, here),
+            embedder=_embedder(env, config),
+            outbox=_outbox(env, config, root, working),
+            database=None if home is not None else _database(env, working),
             key=_secret(env.get("COMMONBOOK_KEY") or None, "COMMONBOOK_KEY"),
         )
 
@@ -148,37 +148,37 @@ class Settings(NamedTuple):
 def hermes_home(environ: Mapping[str, str] | None = None) -> str:
     """Return the folder of the Hermes agent: HERMES_HOME, else `~/.hermes`."""
     env = os.environ if environ is None else environ
-    return os.path.abspath(_expanded(env.get("HERMES_HOME") or "~/.hermes", env))
+    return os.path.abspath(_expand_user(env.get("HERMES_HOME") or "~/.hermes", env))
 
 
-def _here() -> str:
+def _working_directory() -> str:
     try:
         return os.path.realpath(os.getcwd())
     except FileNotFoundError:
         return ""
 
 
-def _asked(what: str, value: str | None) -> str | None:
+def _require_not_empty(what: str, value: str | None) -> str | None:
     if value is not None and not value.strip():
         raise BadInput(f"the {what} is empty", fix=f"name a {what}, or leave the option out")
     return value
 
 
-def _home(asked: str | None, env: Mapping[str, str], cwd: str) -> str:
-    value = _asked("home", asked) or env.get("COMMONBOOK_HOME") or "~/commonbook"
+def _home(argument: str | None, env: Mapping[str, str], cwd: str) -> str:
+    value = _require_not_empty("home", argument) or env.get("COMMONBOOK_HOME") or "~/commonbook"
     return _absolute("home", value, env, cwd)
 
 
-def _outbox(env: Mapping[str, str], own: _Config, home: str, cwd: str) -> str:
-    """Return where the outbox is: a place named in the environment is relative to where we are, else to the home."""
+def _outbox(env: Mapping[str, str], config: _Config, home: str, cwd: str) -> str:
+    """Return the path of the outbox: from the environment, relative to the working directory, else to the home."""
     if named := env.get("COMMONBOOK_OUTBOX"):
         return _absolute("outbox", named, env, cwd)
-    return _absolute("outbox", own.outbox or _OUTBOX, env, home)
+    return _absolute("outbox", config.outbox or _OUTBOX_PATH, env, home)
 
 
 def _absolute(what: str, value: str, env: Mapping[str, str], base: str) -> str:
     try:
-        path = os.path.join(base, _expanded(value, env))
+        path = os.path.join(base, _expand_user(value, env))
         if os.path.isabs(path):
             return os.path.realpath(path)
     except ValueError as error:
@@ -191,15 +191,15 @@ def _absolute(what: str, value: str, env: Mapping[str, str], base: str) -> str:
     )
 
 
-def _expanded(path: str, env: Mapping[str, str]) -> str:
-    # The HOME that was handed in, not the process's own, so that tests and services can decide it.
+def _expand_user(path: str, env: Mapping[str, str]) -> str:
+    # HOME of the given environment, not of the process, so that tests and services can set it.
     if path == "~" or path.startswith("~" + os.sep):
         return (env.get("HOME") or os.path.expanduser("~")) + path[1:]
     return os.path.expanduser(path)
 
 
 class _Config(NamedTuple):
-    """What a home has of its own; None for what it leaves open."""
+    """The values of the home's `config.toml`; None for those that it does not set."""
 
     zone: str | None
     busy_seconds: float | None
@@ -213,90 +213,92 @@ def _config(path: str) -> _Config:
     zone, busy, outbox = (values.get(name) for name in ("zone", "busy_seconds", "outbox"))
     if zone is not None and not (isinstance(zone, str) and zone):
         raise BadInput(f"zone in {path} is not the name of a zone", fix='write it as zone = "Europe/Berlin"')
-    if busy is not None and (isinstance(busy, bool) or not isinstance(busy, int | float) or not _a_wait(busy)):
+    if busy is not None and (isinstance(busy, bool) or not isinstance(busy, int | float) or not _is_duration(busy)):
         raise BadInput(f"busy_seconds in {path} is not a number of seconds", fix="write it as busy_seconds = 60")
     if outbox is not None and not (isinstance(outbox, str) and outbox and "\0" not in outbox):
         raise BadInput(f"outbox in {path} is not the path of a file", fix='write it as outbox = "~/outbox.db"')
     return _Config(
         zone=zone,
         busy_seconds=None if busy is None else float(busy),
-        embedder=_fitting(values.get("embedder"), _EMBEDDER, f"embedder in {path}"),
-        embedder_url=_fitting(values.get("embedder_url"), _ADDRESS, f"embedder_url in {path}"),
+        embedder=_check_pattern(values.get("embedder"), _EMBEDDER, f"embedder in {path}"),
+        embedder_url=_check_pattern(values.get("embedder_url"), _ADDRESS, f"embedder_url in {path}"),
         outbox=outbox,
     )
 
 
-def _embedder(env: Mapping[str, str], own: _Config) -> EmbedderChoice:
+def _embedder(env: Mapping[str, str], config: _Config) -> EmbedderChoice:
     named, url, key = (env.get(f"COMMONBOOK_EMBEDDER{end}") or None for end in ("", "_URL", "_KEY"))
-    chosen = _fitting(named, _EMBEDDER, "COMMONBOOK_EMBEDDER") or own.embedder or "static"
+    chosen = _check_pattern(named, _EMBEDDER, "COMMONBOOK_EMBEDDER") or config.embedder or "static"
     name, _, model = chosen.partition(":")
     return EmbedderChoice(
         name=name,
-        model=_expanded(model, env) if model else None,
-        url=_fitting(url, _ADDRESS, "COMMONBOOK_EMBEDDER_URL") or own.embedder_url,
-        key=_fitting(key, _KEY, "COMMONBOOK_EMBEDDER_KEY"),
+        model=_expand_user(model, env) if model else None,
+        url=_check_pattern(url, _ADDRESS, "COMMONBOOK_EMBEDDER_URL") or config.embedder_url,
+        key=_check_pattern(key, _KEY, "COMMONBOOK_EMBEDDER_KEY"),
     )
 
 
 def _database(env: Mapping[str, str], cwd: str) -> DatabaseChoice | None:
-    """Return the server that was chosen; whoever names a home means that."""
+    """Return the database server that the environment chooses, or None."""
     names = ("DATABASE", "KEYS", "CONNECTIONS", "RECALL_MB", "GRAPH_ABOVE")
     address, keys, connections, recall_mb, above = (env.get(f"COMMONBOOK_{name}") or None for name in names)
     if address is None:
         return None
     return DatabaseChoice(
         checked_address(address, "COMMONBOOK_DATABASE"),
-        keys=os.path.realpath(os.path.join(cwd, _expanded(keys, env))) if keys else None,
-        connections=_number("COMMONBOOK_CONNECTIONS", connections or "20", least=2, most=1000),
-        recall_mb=_number("COMMONBOOK_RECALL_MB", recall_mb or "128", least=0, most=100_000),
-        graph_above=_number("COMMONBOOK_GRAPH_ABOVE", above or "200000", least=0, most=10**12),
+        keys=os.path.realpath(os.path.join(cwd, _expand_user(keys, env))) if keys else None,
+        connections=_number("COMMONBOOK_CONNECTIONS", connections or "20", minimum=2, maximum=1000),
+        recall_mb=_number("COMMONBOOK_RECALL_MB", recall_mb or "128", minimum=0, maximum=100_000),
+        graph_above=_number("COMMONBOOK_GRAPH_ABOVE", above or "200000", minimum=0, maximum=10**12),
     )
 
 
-def _number(name: str, value: str, *, least: int, most: int) -> int:
-    if not value.isascii() or not value.isdecimal() or not least <= int(value) <= most:
-        raise BadInput(f"{name} is not a number from {least} to {most}", fix="set it to such a number, or to nothing")
+def _number(name: str, value: str, *, minimum: int, maximum: int) -> int:
+    if not value.isascii() or not value.isdecimal() or not minimum <= int(value) <= maximum:
+        raise BadInput(
+            f"{name} is not a number from {minimum} to {maximum}", fix="set it to such a number, or unset it"
+        )
     return int(value)
 
 
 def checked_address(address: str, where: str) -> str:
-    """Return the address of a server, if it is one; BadInput if not, without showing it."""
-    return _fitting(address, _DATABASE, where) or address
+    """Return the address of a server; BadInput if it is none, without showing it."""
+    return _check_pattern(address, _DATABASE, where) or address
 
 
-def _fitting(value: object, pattern: str, where: str) -> str | None:
-    """Return a value that was set, if it is as it must be; it is never shown, since it may hold a secret."""
+def _check_pattern(value: object, pattern: str, where: str) -> str | None:
+    """Return a value that matches the pattern, or None if it is not set; BadInput hides it, as it may be a secret."""
     if value is None or (isinstance(value, str) and re.fullmatch(pattern, value)):
         return value
-    what, fix = _WRONG[pattern]
+    what, fix = _EXPLANATIONS[pattern]
     raise BadInput(f"{where} is not {what}", fix=fix)
 
 
 def _secret(value: str | None, where: str) -> Secret | None:
-    fitting = _fitting(value, _KEY, where)
-    return None if fitting is None else Secret(fitting)
+    checked = _check_pattern(value, _KEY, where)
+    return None if checked is None else Secret(checked)
 
 
 def _busy_seconds(variable: str | None, configured: float | None) -> float:
     if variable is None:
-        return _BUSY_SECONDS if configured is None else configured
+        return _DEFAULT_BUSY_SECONDS if configured is None else configured
     try:
         seconds = float(variable)
     except ValueError:
         seconds = math.nan
-    if not _a_wait(seconds):
+    if not _is_duration(seconds):
         raise BadInput(
             f"COMMONBOOK_BUSY_SECONDS is not a number of seconds: {variable!r}", fix="set it to a number such as 60"
         )
     return seconds
 
 
-def _a_wait(seconds: float) -> bool:
+def _is_duration(seconds: float) -> bool:
     return math.isfinite(seconds) and seconds >= 0
 
 
 def read_toml(path: str, known: tuple[str, ...]) -> dict[str, object] | None:
-    """Return what a TOML file says, or None if there is no such file; a key that is not known is an error."""
+    """Return the values of a TOML file, or None if there is no such file; BadInput for a key that is not known."""
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -306,12 +308,12 @@ def read_toml(path: str, known: tuple[str, ...]) -> dict[str, object] | None:
         raise BadInput(
             f"{path} cannot be read: {error.strerror}", fix="make it a readable file, or remove it"
         ) from error
-    import tomllib  # Most runs come this far without a file to parse.
+    import tomllib  # Imported late: most runs have no file to parse.
 
     try:
         values: dict[str, object] = tomllib.loads(data.decode())
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"{path} is not TOML: {error}", fix="mend the file, or remove it") from error
+        raise BadInput(f"{path} is not TOML: {error}", fix="correct the file, or remove it") from error
     if unknown := sorted(set(values) - set(known)):
         raise BadInput(
             f"{path} sets {', '.join(unknown)}, which is not known here", fix=f"the known keys are: {', '.join(known)}"
