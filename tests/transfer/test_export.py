@@ -22,8 +22,8 @@ from tests.support.transfers import everything, opened, texts, vault, write
 __all__ = ["vault"]
 
 
-def said(memory: Memory) -> tuple[Any, ...]:
-    """Everything that a file holds of a memory."""
+def file_values(memory: Memory) -> tuple[Any, ...]:
+    """Return everything of a memory that is in its file."""
     return (
         *(memory.id, memory.space.name, memory.kind, memory.title, memory.text, memory.tags, memory.author),
         *(memory.created, memory.updated, memory.importance, memory.occurred, memory.valid_from, memory.valid_until),
@@ -59,8 +59,8 @@ def test_what_was_exported_comes_back_the_same(book: Book, folder: Folder, tmp_p
     with opened(tmp_path / "other") as other:
         taken = other.import_folder(str(tmp_path / name))
         assert (taken.done, taken.skipped) == (4, ())
-        assert {path: said(one) for path, one in everything(other).items()} == {
-            path: said(one) for path, one in everything(book).items()
+        assert {path: file_values(one) for path, one in everything(other).items()} == {
+            path: file_values(one) for path, one in everything(book).items()
         }
         assert texts(tmp_path / "other") == texts(folder())
         assert other.import_folder(str(tmp_path / name)).unchanged == 4
@@ -73,11 +73,11 @@ def test_what_was_exported_comes_back_the_same(book: Book, folder: Folder, tmp_p
 def test_a_home_whose_database_is_lost_is_brought_back_from_its_folder(home: Path, tmp_path: Path):
     with opened(home) as book:
         fill(book)
-        before = {path: said(one) for path, one in everything(book).items()}
+        before = {path: file_values(one) for path, one in everything(book).items()}
     shutil.rmtree(home / ".commonbook")
     with opened(tmp_path / "new") as new:
         assert new.import_folder(str(home)).done == 3
-        assert {path: said(one) for path, one in everything(new).items()} == before
+        assert {path: file_values(one) for path, one in everything(new).items()} == before
 
 
 def test_an_edit_of_an_exported_file_comes_back_as_a_revision(book: Book, tmp_path: Path):
@@ -286,12 +286,12 @@ def test_a_disk_error_is_an_error_of_ours(book: Book, tmp_path: Path):
 
 
 def test_progress_is_told(book: Book, vault: Path, tmp_path: Path):
-    told: list[tuple[str, int, int]] = []
-    book.import_folder(str(vault), progress=lambda *said: told.append(said))
-    assert ("importing", 4, 4) in told
-    told.clear()
-    book.export(str(tmp_path / "out"), progress=lambda *said: told.append(said))
-    assert told[-1] == ("exporting", 4, 4)
+    steps: list[tuple[str, int, int]] = []
+    book.import_folder(str(vault), progress=lambda *step: steps.append(step))
+    assert ("importing", 4, 4) in steps
+    steps.clear()
+    book.export(str(tmp_path / "out"), progress=lambda *step: steps.append(step))
+    assert steps[-1] == ("exporting", 4, 4)
 
 
 def test_only_live_memories_are_exported(book: Book, tmp_path: Path):

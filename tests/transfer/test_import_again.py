@@ -198,10 +198,10 @@ def test_links_to_files_of_later_batches_are_made_once(book: Book, tmp_path: Pat
 
 IMPORTER = """
 import sys, commonbook
-def told(what, done, total):
+def report(what, done, total):
     if what != "looking":
         print(what, done, flush=True)
-commonbook.open(sys.argv[1]).import_folder(sys.argv[2], progress=told)
+commonbook.open(sys.argv[1]).import_folder(sys.argv[2], progress=report)
 """
 
 

@@ -1,4 +1,4 @@
-"""Moving a book between a home and PostgreSQL: everything comes along, and the old one is left for good."""
+"""Migration of a book between a home and PostgreSQL: everything is copied, and the old book refuses writes."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def settings(place: str | Path, keys: str | None = None) -> Settings:
     return Settings.load(place)
 
 
-def said(place: str | Path, keys: str | None = None) -> dict[str, object]:
-    """Return everything that a book says of itself."""
+def contents(place: str | Path, keys: str | None = None) -> dict[str, object]:
+    """Return everything that the verbs of a book answer."""
     with open_book(settings(place, keys)) as book:
         items: list[Memory] = []
         page = book.list(limit=1000)
@@ -76,8 +76,8 @@ def said(place: str | Path, keys: str | None = None) -> dict[str, object]:
         every = sorted((memory._replace(marks=()) for memory in items), key=lambda memory: memory.id)
         hits = [
             (hit.id, hit.passage, hit.score)
-            for asked in ("who owns billing", "heron otter", "note 7 of many")
-            for hit in book.recall(asked, spaces=["/"]).hits
+            for query in ("who owns billing", "heron otter", "note 7 of many")
+            for hit in book.recall(query, spaces=["/"]).hits
         ]
         return {
             "memories": every,
@@ -95,14 +95,14 @@ def said(place: str | Path, keys: str | None = None) -> dict[str, object]:
 
 
 def test_a_home_moves_to_postgresql_with_everything_in_it(full: Path, empty: str):
-    before = said(full)
-    told: list[tuple[str, int, int]] = []
-    report = migrate_book(settings(full), empty, progress=lambda *one: told.append(one))
+    before = contents(full)
+    steps: list[tuple[str, int, int]] = []
+    report = migrate_book(settings(full), empty, progress=lambda *step: steps.append(step))
     keys = str(full / ".commonbook" / "keys")
-    assert said(empty, keys) == before
+    assert contents(empty, keys) == before
     assert report.tables["memory"] > 1_200
     assert report.files == 0
-    assert {what for what, _, _ in told} >= {"copying", "comparing"}
+    assert {what for what, _, _ in steps} >= {"copying", "comparing"}
     with open_book(settings(empty, keys)) as book:
         again = book.remember("Alice owns the billing service", space="team/backend", tags=["people"], key="k1")
         assert not again.new, "a key that was used before the move is known"
@@ -124,13 +124,13 @@ def test_what_was_moved_away_is_read_and_refuses_to_be_written_to_with_the_new_a
 
 
 def test_a_book_moves_back_into_a_home_with_its_files(full: Path, empty: str, tmp_path: Path):
-    before = said(full)
+    before = contents(full)
     migrate_book(settings(full), empty)
     back = tmp_path / "back"
     keys = str(full / ".commonbook" / "keys")
     report = migrate_book(settings(empty, keys), str(back))
     assert report.files == len(before["memories"])  # type: ignore[arg-type]
-    assert said(back) == before
+    assert contents(back) == before
     with commonbook.open(back) as book:
         assert book.doctor() == ()
         for memory in book.list(limit=50).items:
@@ -141,9 +141,9 @@ def test_a_book_moves_back_into_a_home_with_its_files(full: Path, empty: str, tm
 
 
 def test_a_home_moves_to_another_folder_too(full: Path, tmp_path: Path):
-    before = said(full)
+    before = contents(full)
     migrate_book(settings(full), str(tmp_path / "other"))
-    assert said(tmp_path / "other") == before
+    assert contents(tmp_path / "other") == before
 
 
 def test_a_move_that_was_interrupted_goes_on_and_misses_nothing(full: Path, empty: str, monkeypatch):
@@ -163,7 +163,7 @@ def test_a_move_that_was_interrupted_goes_on_and_misses_nothing(full: Path, empt
         first = book.list(limit=1).items[0].id
         book.remember("written between two tries", space="aaa")
         book.delete(first)
-    before = said(full)
+    before = contents(full)
     put, written = migrate._put, []
 
     def counted(tx, table, rows):
@@ -172,7 +172,7 @@ def test_a_move_that_was_interrupted_goes_on_and_misses_nothing(full: Path, empt
 
     monkeypatch.setattr(migrate, "_put", counted)
     report = migrate_book(settings(full), empty)
-    assert said(empty, keys) == before
+    assert contents(empty, keys) == before
     assert report.rows < 7_500, "what was copied before was copied again"
     assert len(written) < 8_000
 
@@ -196,7 +196,7 @@ def test_a_move_into_a_home_that_dies_at_the_end_goes_on_and_at_no_time_do_both_
 ):
     keys = str(full / ".commonbook" / "keys")
     migrate_book(settings(full), empty)
-    before = said(empty, keys)
+    before = contents(empty, keys)
     back = tmp_path / "back"
 
     def die(*_: object, **__: object) -> None:
@@ -216,11 +216,11 @@ def test_a_move_into_a_home_that_dies_at_the_end_goes_on_and_at_no_time_do_both_
     assert not takes_writes(back)
     if moment == "comparing":
         assert takes_writes(empty, keys)
-        before = said(empty, keys)
+        before = contents(empty, keys)
     else:
         assert not takes_writes(empty, keys)
     migrate_book(settings(empty, keys), str(back))
-    assert said(back) == before
+    assert contents(back) == before
     with commonbook.open(back) as book:
         assert all((back / memory.path).is_file() for memory in before["memories"])  # type: ignore[attr-defined]
         assert book.doctor() == ()
@@ -235,22 +235,22 @@ def test_of_two_moves_at_once_the_later_one_does_not_undo_what_the_new_book_was_
 ):
     keys = str(full / ".commonbook" / "keys")
     copy_all = migrate._copy_all
-    told: list[str] = []
+    done: list[str] = []
 
     def overtaken(*arguments):
         counts = copy_all(*arguments)
-        if not told:
-            told.append("once")
+        if not done:
+            done.append("once")
             migrate_book(settings(full), empty)
             with open_book(settings(empty, keys)) as book:
-                told.append(book.remember("told to the new book", space="personal").id)
+                done.append(book.remember("told to the new book", space="personal").id)
         return counts
 
     monkeypatch.setattr(migrate, "_copy_all", overtaken)
     with pytest.raises(Moved):
         migrate_book(settings(full), empty)
     with open_book(settings(empty, keys)) as book:
-        assert book.get(told[1]).text == "told to the new book"
+        assert book.get(done[1]).text == "told to the new book"
         book.remember("and it goes on", space="personal")
 
 
@@ -304,7 +304,7 @@ def test_what_is_written_while_the_book_moves_comes_along_or_is_refused(full: Pa
         there = {memory.id for memory in _all(book, "meanwhile")}
         assert set(acknowledged) == there
         assert book.verify_log().findings == ()
-    assert said(empty, keys) == said(full)
+    assert contents(empty, keys) == contents(full)
 
 
 def _all(book, space):

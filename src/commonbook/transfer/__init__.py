@@ -1,4 +1,4 @@
-"""Bringing memories in from elsewhere and out again: what `compose` loads when it is first asked for."""
+"""Transfer of memories and books: import, export and migration. `compose` loads the package on first use."""
 
 from commonbook.transfer.export import export
 from commonbook.transfer.import_folder import import_folder

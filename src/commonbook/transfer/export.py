@@ -1,4 +1,4 @@
-"""Exporting memories as a folder of Markdown or an archive: the same paths and the same bytes as in the home."""
+"""The export of memories as a folder of Markdown or an archive, with the same paths and bytes as in the home."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BATCH = 200
 
 
 def export(engines: Engines, actor: Actor, target: str, *, space: str | None, progress: Progress) -> TransferReport:
-    """Write the live memories of a space, with a final '/' of all below it too, or of all spaces."""
+    """Write the live memories of a space (with a final '/', also of all spaces below it), or of all spaces."""
     permissions.require_owner(actor, "write folders of this machine")
     outcomes: Counter[str] = Counter()
     foreign: list[Finding] = []
@@ -28,16 +28,16 @@ def export(engines: Engines, actor: Actor, target: str, *, space: str | None, pr
         chosen = scope.readable(tx, actor, space)
         if space is not None and not chosen:
             raise NotFound(f"there is no space {space!r}", fix="`commonbook space list` shows the spaces")
-        places = _places(tx, chosen)
+        paths = _paths(tx, chosen)
         with engines.outside.target(target) as out:
-            for memory in _by_path(tx, chosen, places):
+            for memory in _by_path(tx, chosen, paths):
                 outcome = out.put(memory.path, render_memory(memory, engines), changed=memory.updated)
                 outcomes[outcome] += 1
                 if outcome == "foreign":
-                    foreign.append(_foreign(memory.path))
+                    foreign.append(_foreign_finding(memory.path))
                 else:
                     ids.append(memory.id)
-                progress("exporting", outcomes.total(), len(places))
+                progress("exporting", outcomes.total(), len(paths))
     return TransferReport(
         done=outcomes["new"],
         updated=outcomes["changed"],
@@ -47,25 +47,25 @@ def export(engines: Engines, actor: Actor, target: str, *, space: str | None, pr
     )
 
 
-def _places(tx: Reading, chosen: SpaceScope) -> list[tuple[str, str]]:
-    """Return (path, id) of every live memory, by path, so that one state of the book always gives one archive."""
-    places: list[tuple[str, str]] = []
+def _paths(tx: Reading, chosen: SpaceScope) -> list[tuple[str, str]]:
+    """Return (path, id) of each live memory, sorted, so that equal states of a book give equal archives."""
+    paths: list[tuple[str, str]] = []
     for space in chosen:
         after = ""
-        while found := memories.in_space(tx, chosen, space, after=after):
-            after = found[-1].id
-            places += [(memory.path, memory.id) for memory in found if memory.deleted is None]
-    return sorted(places)
+        while batch := memories.in_space(tx, chosen, space, after=after):
+            after = batch[-1].id
+            paths += [(memory.path, memory.id) for memory in batch if memory.deleted is None]
+    return sorted(paths)
 
 
-def _by_path(tx: Reading, chosen: SpaceScope, places: Sequence[tuple[str, str]]) -> Iterator[Memory]:
-    for at in range(0, len(places), _BATCH):
-        ids = [memory_id for _, memory_id in places[at : at + _BATCH]]
-        found = memories.get_many(tx, chosen, ids)
-        yield from (found[memory_id] for memory_id in ids)
+def _by_path(tx: Reading, chosen: SpaceScope, paths: Sequence[tuple[str, str]]) -> Iterator[Memory]:
+    for at in range(0, len(paths), _BATCH):
+        ids = [memory_id for _, memory_id in paths[at : at + _BATCH]]
+        by_id = memories.get_many(tx, chosen, ids)
+        yield from (by_id[memory_id] for memory_id in ids)
 
 
-def _foreign(path: str) -> Finding:
+def _foreign_finding(path: str) -> Finding:
     return Finding(
         what="not exported",
         where=path,

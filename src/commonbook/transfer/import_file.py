@@ -1,6 +1,7 @@
-"""One file of an import: what it says, whether its memory is known here, and what becomes of it.
+"""The import of one file: parse it, plan what becomes of it by a three-way comparison, and apply the plan.
 
-The values here are tuples: there is one for each file, and making dataclasses would cost every start some milliseconds.
+The comparison is between the file, the state that an earlier import recorded, and the memory as it is now. The values
+here are named tuples: there is one for each file, and dataclasses would cost every start some milliseconds.
 """
 
 from __future__ import annotations
@@ -35,27 +36,31 @@ from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import free_path, new_memory
 
 _RELATED: Final = "related_to"
-# Every link is a line of front matter, which has a limit; those beyond stay in the text alone.
-_MOST_LINKS: Final = 500
+# Every link is a line of front matter, whose size is limited; further links stay in the text alone.
+_MAX_LINKS: Final = 500
 _LINK_BYTES: Final = 64
 _OWN_BYTES: Final = 4096
-_LONGEST_NAME: Final = 200
-_LONGEST_PATH: Final = 800
-_NAMELESS: Final = frozenset({"index", "readme"})
-_FRONT: Final = re.compile(rb"(?:\xef\xbb\xbf)?---[ \t]*\r?\n.*?^(?:---|\.\.\.)", re.DOTALL | re.MULTILINE)
-_SET_ASIDE: Final = b"imported_"
+_MAX_NAME_BYTES: Final = 200
+_MAX_PATH_BYTES: Final = 800
+_GENERIC_NAMES: Final = frozenset({"index", "readme"})
+_FRONT_MATTER: Final = re.compile(rb"(?:\xef\xbb\xbf)?---[ \t]*\r?\n.*?^(?:---|\.\.\.)", re.DOTALL | re.MULTILINE)
+_FOREIGN_PREFIX: Final = b"imported_"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class LinkTarget(NamedTuple):
-    """What a link leads to: a memory, and its revision."""
+    """The memory that a link leads to, with its revision."""
 
     memory: str
     revision: int
 
 
 class Note(NamedTuple):
-    """What the first look at a file keeps of it; `room` is how many links its front matter can take."""
+    """A summary of a file from the first pass.
+
+    `key` is its idempotency key, `content` a keyed hash of its content, and `room` the number of links for which its
+    front matter has room.
+    """
 
     path: str
     key: str
@@ -66,16 +71,16 @@ class Note(NamedTuple):
 
 
 class ImportedFile(NamedTuple):
-    """A file that is to be taken in, read and understood before the transaction; `wanted` is its path in the home."""
+    """A file to import, read and parsed before the transaction; `home_path` is its intended path in the home."""
 
     note: Note
     file: SourceFile
     document: Document
-    wanted: str
+    home_path: str
 
 
 class ImportRecord(NamedTuple):
-    """What an earlier import made of a file."""
+    """The result of an earlier import of a file, stored as the answer to its idempotency key."""
 
     key: str
     space: str
@@ -86,84 +91,88 @@ class ImportRecord(NamedTuple):
 
     @classmethod
     def read(cls, key: str, space: str, content: str, answer: str) -> Self:
-        """Read what `keep` wrote."""
-        said = json.loads(answer)
+        """Parse an answer that `store` wrote."""
+        values = json.loads(answer)
         return cls(
             key=key,
             space=space,
             content=content,
-            memory=said["memory"],
-            version=said["version"],
-            links=tuple(said["links"]),
+            memory=values["memory"],
+            version=values["version"],
+            links=tuple(values["links"]),
         )
 
-    def keep(self, ctx: WriteContext, *, first: bool = False) -> None:
-        """Keep the answer, in place of an earlier one or as the first."""
-        said = {"memory": self.memory, "version": self.version, "links": self.links}
-        keep = idempotency.claim if first else idempotency.remember
-        keep(
+    def store(self, ctx: WriteContext, *, first: bool = False) -> None:
+        """Store the record, as the first answer to its key or in place of an earlier one."""
+        values = {"memory": self.memory, "version": self.version, "links": self.links}
+        store = idempotency.claim if first else idempotency.remember
+        store(
             ctx.tx,
             space=self.space,
             principal=ctx.actor.principal,
             key=self.key,
             content=self.content,
-            answer=json.dumps(said),
+            answer=json.dumps(values),
         )
 
 
 class ImportPlan(NamedTuple):
-    """What becomes of a file: `done` (a new memory), `updated`, `unchanged`, or why it is not taken in."""
+    """The decision about a file.
 
-    arrival: ImportedFile
+    `outcome` is `done` (a new memory), `updated`, `unchanged`, or the reason why the file is skipped. `proposed` is the
+    memory as the file has it, `present` the memory as it is now.
+    """
+
+    imported: ImportedFile
     outcome: str
     target: LinkTarget
-    said: Memory | None = None
+    proposed: Memory | None = None
     present: Memory | None = None
-    answer: ImportRecord | None = None
+    record: ImportRecord | None = None
     linked: frozenset[str] = frozenset()
     new_links: int = 0
 
     @property
     def path(self) -> str:
         """The path of the file in its folder."""
-        return self.arrival.note.path
+        return self.imported.note.path
 
 
-# --- what a file says
+# --- parsing a file
 
 
 def parse_foreign_file(data: bytes, engines: Engines) -> Document:
-    """Read a file of somebody else's: a field that has our name but not our meaning is kept under another name."""
-    read = data
+    """Parse a file of another program: a field with one of our names but another meaning is kept under another name."""
+    renamed = data
     for _ in FIELDS:
         try:
-            document = parse_file(read, engines)
+            document = parse_file(renamed, engines)
         except BadFile as error:
-            lines = read.split(b"\n")
+            lines = renamed.split(b"\n")
             if not error.field or not lines[error.line - 1].startswith(error.field.encode()):
                 raise
-            lines[error.line - 1] = _SET_ASIDE + lines[error.line - 1]
-            read = b"\n".join(lines)
+            lines[error.line - 1] = _FOREIGN_PREFIX + lines[error.line - 1]
+            renamed = b"\n".join(lines)
             continue
-        return parse_file(data, engines) if read != data and _is_ours(document) else document
-    return parse_file(read, engines)
+        return parse_file(data, engines) if renamed != data and _is_ours(document) else document
+    return parse_file(renamed, engines)
 
 
-def note_of(found: SourceFile, document: Document, *, key: str, content: str) -> Note:
-    """Return what links need to know of a file; of one that we wrote nothing is to be guessed from its text."""
-    names = (document.title, _line(found.data, "permalink"))
+def note_of(file: SourceFile, document: Document, *, key: str, content: str) -> Note:
+    """Return the summary of a file that links need; from a file that we wrote, no wiki links are guessed."""
+    names = (document.title, _field(file.data, "permalink"))
     return Note(
-        path=found.path,
+        path=file.path,
         key=key,
         content=content,
         names=tuple(name for name in names if name),
         wiki_links=() if _is_ours(document) else wiki_links(document.text),
-        room=min(_MOST_LINKS, _free_bytes(document) // _LINK_BYTES),
+        room=min(_MAX_LINKS, _free_bytes(document) // _LINK_BYTES),
     )
 
 
 def has_room(document: Document) -> bool:
-    """Tell whether our own fields still find room in the front matter."""
+    """Tell whether the front matter has room for our own fields."""
     return _is_ours(document) or _free_bytes(document) >= 0
 
 
@@ -173,12 +182,12 @@ def _free_bytes(document: Document) -> int:
 
 
 def has_place(path: str, engines: Engines) -> bool:
-    """Tell whether a file can lie at this path in the home, or at least in the folder of its space."""
+    """Tell whether the home can have a file at this path, or at least in the folder of its space."""
     return engines.folder.is_ours(path) and _can_be_written(engines, f"{space_paths.space_of(path)}/-.md")
 
 
 def target_path(space: str | None, path: str) -> str:
-    """Return where a file goes in the home: the same path, below the folder of the space if one is named."""
+    """Return the path of a file in the home: the same path, below the folder of the space if one is given."""
     name = posixpath.splitext(path)[0] + ".md"
     return f"{space}/{name}" if space else name
 
@@ -187,19 +196,19 @@ def _is_ours(document: Document) -> bool:
     return document.id is not None and document.version is not None
 
 
-def _line(data: bytes, name: str) -> str:
-    """Return a field of the front matter that is not one of ours, if it is one plain line."""
-    front = _FRONT.match(data[:MAX_FRONT_BYTES])
-    found = re.search(rf"^{name}:[ \t]*(.+?)[ \t]*\r?$".encode(), front[0], re.MULTILINE) if front else None
-    return found[1].decode("utf-8", "replace").strip("\"'") if found else ""
+def _field(data: bytes, name: str) -> str:
+    """Return the value of a field of the front matter that is not one of ours, if it is one plain line, else ''."""
+    front = _FRONT_MATTER.match(data[:MAX_FRONT_BYTES])
+    match = re.search(rf"^{name}:[ \t]*(.+?)[ \t]*\r?$".encode(), front[0], re.MULTILINE) if front else None
+    return match[1].decode("utf-8", "replace").strip("\"'") if match else ""
 
 
 def _title(document: Document, path: str) -> str:
-    """Return the title: as the file says, else its name, which is the title in a vault."""
+    """Return the title in the front matter, else the name of the file, which is the title in an Obsidian vault."""
     if document.title:
         return document.title
     stem = " ".join(posixpath.splitext(posixpath.basename(path))[0].split())
-    if stem.lower() in _NAMELESS or not stem.isprintable():
+    if stem.lower() in _GENERIC_NAMES or not stem.isprintable():
         return titles.title_from(document.text)
     return stem[:MAX_TITLE]
 
@@ -213,193 +222,203 @@ def _tags(document: Document) -> tuple[str, ...]:
     return tuple(tags.values())[:MAX_TAGS]
 
 
-def _times(ctx: WriteContext, arrival: ImportedFile) -> tuple[datetime, datetime]:
-    """Return when a file was made and last changed: as it says, else as its folder or archive says."""
-    changed = min(_EPOCH + timedelta(microseconds=max(0, arrival.file.mtime_ns) // 1000), ctx.tx.now)
-    created = arrival.document.created or _date(ctx, arrival.file.data) or changed
-    return created, arrival.document.updated or max(created, changed)
+def _times(ctx: WriteContext, imported: ImportedFile) -> tuple[datetime, datetime]:
+    """Return the times of creation and last change, from the front matter, else from the folder or archive."""
+    changed = min(_EPOCH + timedelta(microseconds=max(0, imported.file.mtime_ns) // 1000), ctx.tx.now)
+    created = imported.document.created or _date(ctx, imported.file.data) or changed
+    return created, imported.document.updated or max(created, changed)
 
 
 def _date(ctx: WriteContext, data: bytes) -> datetime | None:
-    line = _line(data, "date")
+    date = _field(data, "date")
     try:
-        return dialect(ctx.engines).read_time("created", line) if line else None
+        return dialect(ctx.engines).read_time("created", date) if date else None
     except ValueError:
         return None
 
 
-def _new(ctx: WriteContext, arrival: ImportedFile, memory_id: str) -> Memory:
-    document = _completed(arrival)
-    created, updated = _times(ctx, arrival)
-    own = document.id == memory_id
+def _create_memory(ctx: WriteContext, imported: ImportedFile, memory_id: str) -> Memory:
+    document = _completed_document(imported)
+    created, updated = _times(ctx, imported)
+    same_id = document.id == memory_id
     memory = new_memory(
         ctx,
         memory_id=memory_id,
-        space=ctx.space(space_paths.space_of(arrival.wanted), origin="import"),
-        path=arrival.wanted,
+        space=ctx.space(space_paths.space_of(imported.home_path), origin="import"),
+        path=imported.home_path,
         how="import",
         title=document.title or "",
         text=document.text,
     )
-    return filled_from_file(memory, document, same_id=own)._replace(
+    return filled_from_file(memory, document, same_id=same_id)._replace(
         created=created,
         updated=updated,
         revised_at=updated,
-        shared=_claimed(document) if own else None,
+        shared=_claimed_copy_info(document) if same_id else None,
     )
 
 
-def _claimed(document: Document) -> CopyInfo | None:
-    """Return what makes a file a copy, as it claims: nobody here saw it being shared."""
+def _claimed_copy_info(document: Document) -> CopyInfo | None:
+    """Return the copy information of a file, marked as claimed: this book did not see the sharing."""
     shared = copy_info_of(document)
     return shared._replace(claimed=True) if shared else None
 
 
-def _said(memory: Memory, arrival: ImportedFile) -> Memory:
-    """Return a memory as a changed file says it."""
-    return memory_from_document(memory, _completed(arrival))
+def _updated_memory(memory: Memory, imported: ImportedFile) -> Memory:
+    """Return a memory with the values of a changed file."""
+    return memory_from_document(memory, _completed_document(imported))
 
 
-def _completed(arrival: ImportedFile) -> Document:
-    """Return what a file says, with the title that its name gives and the tags that are in its text."""
-    document = arrival.document
-    return document._replace(title=_title(document, arrival.note.path), tags=_tags(document), has_front=True)
+def _completed_document(imported: ImportedFile) -> Document:
+    """Return the document of a file, with the title from its name and the hashtags of its text."""
+    document = imported.document
+    return document._replace(title=_title(document, imported.note.path), tags=_tags(document), has_front=True)
 
 
-# --- what becomes of it
+# --- planning and applying
 
 
 def plan_import(
-    ctx: WriteContext, arrival: ImportedFile, answer: ImportRecord | None, claimed: Collection[str], *, looked: bool
+    ctx: WriteContext,
+    imported: ImportedFile,
+    record: ImportRecord | None,
+    claimed: Collection[str],
+    *,
+    looked: bool,
 ) -> ImportPlan:
-    """Decide what becomes of a file; an id that another file has claimed is not this one's."""
-    named = arrival.document.id if arrival.document.id not in claimed else None
-    memory_id = answer.memory if answer else named
+    """Decide what becomes of a file; `claimed` are ids of other files, which this one cannot have."""
+    named = imported.document.id if imported.document.id not in claimed else None
+    memory_id = record.memory if record else named
     present = memories.find(ctx.tx, ctx.readable, memory_id) if memory_id else None
     if present is None:
         free = memory_id if memory_id and not memories.exists(ctx.tx, memory_id) else new_id()
-        said = _new(ctx, arrival, free)
-        return ImportPlan(arrival=arrival, outcome="done", target=LinkTarget(free, said.revision), said=said)
+        proposed = _create_memory(ctx, imported, free)
+        target = LinkTarget(free, proposed.revision)
+        return ImportPlan(imported=imported, outcome="done", target=target, proposed=proposed)
     if present.deleted is None:
         try:
             present = hand_edits.with_file_changes(ctx, ctx.require(present.id), looked=looked)
         except FileInTheWay:
-            return ImportPlan(arrival=arrival, outcome="in the way", target=LinkTarget(present.id, present.revision))
-    outcome = _judged(ctx, arrival, answer, present)
-    said = _said(present, arrival)._replace(deleted=None)
-    reworded = outcome == "updated" and (said.title, said.text) != (present.title, present.text)
+            return ImportPlan(imported=imported, outcome="in the way", target=LinkTarget(present.id, present.revision))
+    outcome = _compare(ctx, imported, record, present)
+    proposed = _updated_memory(present, imported)._replace(deleted=None)
+    new_revision = outcome == "updated" and (proposed.title, proposed.text) != (present.title, present.text)
     return ImportPlan(
-        arrival=arrival,
+        imported=imported,
         outcome=outcome,
-        target=LinkTarget(present.id, present.revision + reworded),
-        said=said,
+        target=LinkTarget(present.id, present.revision + new_revision),
+        proposed=proposed,
         present=present,
-        answer=answer,
+        record=record,
     )
 
 
-def _judged(ctx: WriteContext, arrival: ImportedFile, answer: ImportRecord | None, present: Memory) -> str:
-    """Compare what the file says, what it said when it was imported, and what the memory says now."""
-    if answer is not None:
+def _compare(ctx: WriteContext, imported: ImportedFile, record: ImportRecord | None, present: Memory) -> str:
+    """Return the outcome of the three-way comparison: the file, the record of its import, and the memory now."""
+    if record is not None:
         if present.deleted:
             return "deleted"
-        if answer.content != arrival.note.content:
-            return "updated" if answer.version == present.version else "both"
+        if record.content != imported.note.content:
+            return "updated" if record.version == present.version else "both"
         # A file that was only moved can have another title now.
-        moved = answer.key != arrival.note.key
-        return "updated" if moved and answer.version == present.version else "unchanged"
+        moved = record.key != imported.note.key
+        return "updated" if moved and record.version == present.version else "unchanged"
     if present.deleted:
         return "updated"
-    if files.content_hash(render_memory(present, ctx.engines)) == files.content_hash(arrival.file.data):
+    if files.content_hash(render_memory(present, ctx.engines)) == files.content_hash(imported.file.data):
         return "unchanged"
-    version = arrival.document.version
+    version = imported.document.version
     if version is None or version >= present.version:
         return "updated"
-    known = [(one.title, one.text) for one in revisions.older(ctx.tx, present)]
-    words = (arrival.document.title, arrival.document.text)
-    return "older" if words in [*known, (present.title, present.text)] else "both"
+    past = [(revision.title, revision.text) for revision in revisions.older(ctx.tx, present)]
+    file_text = (imported.document.title, imported.document.text)
+    return "older" if file_text in [*past, (present.title, present.text)] else "both"
 
 
 def apply_plans(
-    ctx: WriteContext, fates: Sequence[ImportPlan], targets_of: Callable[[Note], list[LinkTarget]]
+    ctx: WriteContext, plans: Sequence[ImportPlan], targets_of: Callable[[Note], list[LinkTarget]]
 ) -> list[ImportPlan]:
-    """Let the files become what was decided, with the links to what is here already."""
+    """Apply plans, with the links whose targets are here already; return them with their results."""
     added: list[Memory] = []
-    arrived = [_arrive(ctx, fate, targets_of, added) for fate in fates]
+    applied = [_apply(ctx, plan, targets_of, added) for plan in plans]
     ctx.enqueue_files(added)
-    return arrived
+    return applied
 
 
-def _arrive(
-    ctx: WriteContext, fate: ImportPlan, targets_of: Callable[[Note], list[LinkTarget]], added: list[Memory]
+def _apply(
+    ctx: WriteContext, plan: ImportPlan, targets_of: Callable[[Note], list[LinkTarget]], added: list[Memory]
 ) -> ImportPlan:
-    if fate.outcome == "done":
-        return _add(ctx, fate, targets_of(fate.arrival.note), added)
-    if fate.outcome == "updated":
-        return _update(ctx, fate, targets_of(fate.arrival.note))
-    if fate.outcome == "older":
-        return fate._replace(outcome="unchanged")
-    if fate.outcome == "unchanged" and fate.present is not None:
-        known = fate.answer.links if fate.answer else ()
-        version = fate.answer.version if fate.answer else fate.present.version
-        return fate._replace(linked=_keep(ctx, fate, fate.present, version, known))
-    return fate
+    if plan.outcome == "done":
+        return _add(ctx, plan, targets_of(plan.imported.note), added)
+    if plan.outcome == "updated":
+        return _update(ctx, plan, targets_of(plan.imported.note))
+    if plan.outcome == "older":
+        return plan._replace(outcome="unchanged")
+    if plan.outcome == "unchanged" and plan.present is not None:
+        known = plan.record.links if plan.record else ()
+        version = plan.record.version if plan.record else plan.present.version
+        return plan._replace(linked=_record_import(ctx, plan, plan.present, version, known))
+    return plan
 
 
-def _add(ctx: WriteContext, fate: ImportPlan, targets: Sequence[LinkTarget], added: list[Memory]) -> ImportPlan:
-    if fate.said is None:
-        return fate
-    memory = _with_links(fate.said, targets)
-    memory = memory._replace(path=free_path(ctx, _place(ctx, memory)))
+def _add(ctx: WriteContext, plan: ImportPlan, targets: Sequence[LinkTarget], added: list[Memory]) -> ImportPlan:
+    if plan.proposed is None:
+        return plan
+    memory = _with_links(plan.proposed, targets)
+    memory = memory._replace(path=free_path(ctx, _usable_path(ctx, memory)))
     memory = revise.arrived(ctx, memory)
     memories.add(ctx.tx, [memory])
     episode_files.adopt_messages(ctx, memory)
     links.add(ctx.tx, memory.space.id, memory.links)
     files.clear_former_path(ctx.tx, memory.path)
     ctx.note_reasoning_change(None, memory)
-    ctx.log_memory(memory, "import", source=ctx.engines.keys.keyed_hash("path", fate.path))
+    ctx.log_memory(memory, "import", source=ctx.engines.keys.keyed_hash("path", plan.path))
     added.append(memory)
-    linked = _keep(ctx, fate, memory, memory.version, [target.memory for target in targets])
-    return fate._replace(linked=linked, new_links=len(linked))
+    linked = _record_import(ctx, plan, memory, memory.version, [target.memory for target in targets])
+    return plan._replace(linked=linked, new_links=len(linked))
 
 
-def _update(ctx: WriteContext, fate: ImportPlan, targets: Sequence[LinkTarget]) -> ImportPlan:
-    if fate.said is None or fate.present is None:
-        return fate
-    old, said = fate.present, _with_links(fate.said, targets)
-    changed = hand_edits.changed_fields(old, said)
+def _update(ctx: WriteContext, plan: ImportPlan, targets: Sequence[LinkTarget]) -> ImportPlan:
+    if plan.proposed is None or plan.present is None:
+        return plan
+    old, new_state = plan.present, _with_links(plan.proposed, targets)
+    changed = hand_edits.changed_fields(old, new_state)
     if old.deleted:
         changed = [*changed, "deleted"]
-        # Its space may have another name by now than when it was deleted.
+        # Its space may have been renamed since it was deleted.
         name = space_paths.space_of(old.path)
         path = old.path if name == old.space.name else space_paths.moved(old.path, name, old.space.name)
-        said = said._replace(path=free_path(ctx, path))
-        files.clear_former_path(ctx.tx, said.path)
-    new = revise.store_revision(ctx, old, said, changed, how="import") if changed else old
-    linked = _keep(ctx, fate, new, new.version, [target.memory for target in targets])
+        new_state = new_state._replace(path=free_path(ctx, path))
+        files.clear_former_path(ctx.tx, new_state.path)
+    new = revise.store_revision(ctx, old, new_state, changed, how="import") if changed else old
+    linked = _record_import(ctx, plan, new, new.version, [target.memory for target in targets])
     before = {link.target for link in old.links if link.relation == _RELATED}
-    return fate._replace(outcome="updated" if changed else "unchanged", linked=linked, new_links=len(linked - before))
+    return plan._replace(outcome="updated" if changed else "unchanged", linked=linked, new_links=len(linked - before))
 
 
-def _keep(ctx: WriteContext, fate: ImportPlan, memory: Memory, version: int, linked: Sequence[str]) -> frozenset[str]:
-    """Keep what became of a file, under the key of its path, and no longer under that of a path it left."""
-    note, earlier = fate.arrival.note, fate.answer
+def _record_import(
+    ctx: WriteContext, plan: ImportPlan, memory: Memory, version: int, linked: Sequence[str]
+) -> frozenset[str]:
+    """Store the record of an import under the key of the file's path, and give up the key of a former path."""
+    note, earlier = plan.imported.note, plan.record
     space = earlier.space if earlier else memory.space.id
-    answer = ImportRecord(
+    record = ImportRecord(
         key=note.key, space=space, content=note.content, memory=memory.id, version=version, links=tuple(linked)
     )
-    if answer != earlier:
-        answer.keep(ctx, first=earlier is None or earlier.key != note.key)
+    if record != earlier:
+        record.store(ctx, first=earlier is None or earlier.key != note.key)
     if earlier and earlier.key != note.key and earlier.key.rpartition(":")[0] == note.key.rpartition(":")[0]:
         idempotency.remember(ctx.tx, space=space, principal=ctx.actor.principal, key=earlier.key, content="", answer="")
     return frozenset(linked)
 
 
-def _place(ctx: WriteContext, memory: Memory) -> str:
-    """Return the path that a file had in its folder, unless no file of ours can have it."""
+def _usable_path(ctx: WriteContext, memory: Memory) -> str:
+    """Return the intended path of a memory's file, or a new path if the home cannot have a file there."""
     parts = memory.path.split("/")
-    short = all(len(part.encode()) <= _LONGEST_NAME for part in parts) and len(memory.path.encode()) <= _LONGEST_PATH
-    # A folder with the name of a Markdown file would stand in that file's way, or that in the folder's.
+    short = (
+        all(len(part.encode()) <= _MAX_NAME_BYTES for part in parts) and len(memory.path.encode()) <= _MAX_PATH_BYTES
+    )
+    # A folder with the name of a Markdown file would conflict with a file of that name.
     if short and not any(part.endswith(".md") for part in parts[:-1]) and _can_be_written(ctx.engines, memory.path):
         return memory.path
     return space_paths.path_for(memory.space.name, memory.created, titles.slug(memory.title), memory.id)
@@ -414,28 +433,28 @@ def _can_be_written(engines: Engines, path: str) -> bool:
 
 
 def _with_links(memory: Memory, targets: Sequence[LinkTarget]) -> Memory:
-    found = {(link.relation, link.target): link for link in memory.links}
+    by_key = {(link.relation, link.target): link for link in memory.links}
     for target in targets:
         link = Link(memory.id, _RELATED, target.memory, target.revision)
-        found.setdefault((link.relation, link.target), link)
-    return memory._replace(links=tuple(found[pair] for pair in sorted(found)))
+        by_key.setdefault((link.relation, link.target), link)
+    return memory._replace(links=tuple(by_key[key] for key in sorted(by_key)))
 
 
-def add_links(ctx: WriteContext, answer: ImportRecord, targets: Sequence[LinkTarget], *, looked: bool) -> int:
-    """Add links to what came after a file was taken in; return how many."""
-    memory = memories.find(ctx.tx, ctx.writable, answer.memory)
+def add_links(ctx: WriteContext, record: ImportRecord, targets: Sequence[LinkTarget], *, looked: bool) -> int:
+    """Add links to memories that were imported after this one; return how many."""
+    memory = memories.find(ctx.tx, ctx.writable, record.memory)
     if memory is None or memory.deleted is not None:
         return 0
     try:
         memory = hand_edits.with_file_changes(ctx, memory, looked=looked)
     except FileInTheWay:
         return 0
-    there = memories.get_many(ctx.tx, ctx.readable, [target.memory for target in targets])
-    live = [target for target in targets if target.memory in there and there[target.memory].deleted is None]
-    said = _with_links(memory, live)
-    new = revise.store_revision(ctx, memory, said, ["links"], how="import") if said != memory else memory
-    # What was changed here since the import stays known as changed.
-    version = new.version if answer.version == memory.version else answer.version
-    done = tuple(dict.fromkeys((*answer.links, *(target.memory for target in live))))
-    answer._replace(version=version, links=done).keep(ctx)
-    return len(said.links) - len(memory.links)
+    known = memories.get_many(ctx.tx, ctx.readable, [target.memory for target in targets])
+    live = [target for target in targets if target.memory in known and known[target.memory].deleted is None]
+    linked = _with_links(memory, live)
+    new = revise.store_revision(ctx, memory, linked, ["links"], how="import") if linked != memory else memory
+    # A memory that was changed here since the import must still count as changed.
+    version = new.version if record.version == memory.version else record.version
+    targets_done = tuple(dict.fromkeys((*record.links, *(target.memory for target in live))))
+    record._replace(version=version, links=targets_done).store(ctx)
+    return len(linked.links) - len(memory.links)

@@ -1,8 +1,9 @@
-"""Importing a folder or an archive of Markdown: each file becomes a memory, and importing again changes nothing.
+"""The import of a folder or an archive of Markdown: each file becomes a memory, and a repeated import changes nothing.
 
-Every file that is taken in leaves an answer under a key of its own, in the transaction that stores its memory: which
-memory it became, at which version, and which of its wiki links were made. By that the next run knows what is done,
-what changed in the folder since, and what changed here.
+Every imported file has an idempotency key. The transaction that stores its memory stores an answer under the key: the
+memory, its version, and the wiki links that were made. From these records the next run knows which files are done,
+which were changed in the folder since, and which memories were changed here. Files are imported in batches, one
+transaction each; links to files of later batches are added at the end.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _BATCH_BYTES: Final = 32 * 1024 * 1024
 _WHY_SKIPPED: Final = {
     "both": (
         "the file was changed since it was imported or exported, and so was its memory",
-        "bring the two together by hand: `commonbook show` has the memory, and an edit here or in the home stays",
+        "merge the two by hand: `commonbook show` has the memory, and an edit here or in the home stays",
     ),
     "deleted": (
         "its memory was deleted here after it was imported",
@@ -46,23 +47,23 @@ _WHY_SKIPPED: Final = {
     ),
     "in the way": (
         "the file of its memory in the home does not parse",
-        "mend that file first: `commonbook doctor` says what is wrong with it",
+        "correct that file first: `commonbook doctor` says what is wrong with it",
     ),
 }
 
 
 @dataclass(slots=True, kw_only=True)
 class _Import:
-    """One run: what there is to take in, what was known of it, and what came of it."""
+    """The state of one run: the files, the records of earlier imports, and the results."""
 
-    parts: Engines
+    engines: Engines
     actor: Actor
     folder: str
     space: str | None
     dry_run: bool
     prefix: str
     notes: dict[str, Note] = field(default_factory=dict)
-    answers: dict[str, ImportRecord] = field(default_factory=dict)
+    records: dict[str, ImportRecord] = field(default_factory=dict)
     names: Notes = field(default_factory=lambda: Notes(()))
     targets: dict[str, LinkTarget] = field(default_factory=dict)
     linked: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -74,20 +75,20 @@ class _Import:
 def import_folder(
     engines: Engines, actor: Actor, folder: str, *, space: str | None, dry_run: bool, progress: Progress
 ) -> TransferReport:
-    """Take in a folder, a Markdown file or an archive, as if it lay in the home or in the folder of the space."""
+    """Import a folder, a Markdown file or an archive, as if it were in the home or in the folder of the space."""
     permissions.require_owner(actor, "read folders of this machine")
     if space is not None:
         space_paths.require_space_name(space)
     prefix = _prefix(engines, space, engines.outside.source(folder))
-    run = _Import(parts=engines, actor=actor, folder=folder, space=space, dry_run=dry_run, prefix=prefix)
-    _look(run, progress)
+    run = _Import(engines=engines, actor=actor, folder=folder, space=space, dry_run=dry_run, prefix=prefix)
+    _read_notes(run, progress)
     with engines.db.reading() as tx:
-        _recall(run, tx)
-        waiting = _leave_settled(run, tx)
+        _read_records(run, tx)
+        waiting = _skip_done(run, tx)
     for batch in _batches(run, waiting):
-        _take_in(run, batch)
+        _import_batch(run, batch)
         progress("importing", run.counts["seen"], len(run.notes))
-    _link(run, progress)
+    _add_late_links(run, progress)
     return TransferReport(
         done=run.counts["done"],
         unchanged=run.counts["unchanged"],
@@ -98,93 +99,93 @@ def import_folder(
     )
 
 
-# --- what there is
+# --- the first pass
 
 
 def _prefix(engines: Engines, space: str | None, source: str) -> str:
-    """Return how the keys of this import begin: from where into what, as hashes, since names can tell of contents."""
-    into, out_of = engines.keys.keyed_hash("into", space or ""), engines.keys.keyed_hash("from", source)
-    return f"import:{into[:16]}:{out_of[:16]}:"
+    """Return the prefix of this import's keys: hashes of target and source, since names can reveal contents."""
+    target_hash, source_hash = engines.keys.keyed_hash("into", space or ""), engines.keys.keyed_hash("from", source)
+    return f"import:{target_hash[:16]}:{source_hash[:16]}:"
 
 
-def _look(run: _Import, progress: Progress) -> None:
-    """Read every file once, to know what links can mean and which files cannot be taken in."""
-    for found in run.parts.outside.files(run.folder):
-        read = _understood(run, found)
-        if isinstance(read, Finding):
-            run.skipped.append(read)
+def _read_notes(run: _Import, progress: Progress) -> None:
+    """Read every file once, to know the targets of links and the files that cannot be imported."""
+    for file in run.engines.outside.files(run.folder):
+        parsed = _parse(run, file)
+        if isinstance(parsed, Finding):
+            run.skipped.append(parsed)
             continue
-        run.notes[read[0].path] = _note(run, *read)
+        run.notes[parsed[0].path] = _note(run, *parsed)
         progress("looking", len(run.notes), len(run.notes))
     run.names = Notes((note.path, note.names) for note in run.notes.values())
 
 
-def _note(run: _Import, found: SourceFile, document: Document) -> Note:
-    keyed = run.parts.keys.keyed_hash
-    content = keyed("content", files.content_hash(found.data))
-    return import_file.note_of(found, document, key=run.prefix + keyed("path", found.path), content=content)
+def _note(run: _Import, file: SourceFile, document: Document) -> Note:
+    keyed = run.engines.keys.keyed_hash
+    content = keyed("content", files.content_hash(file.data))
+    return import_file.note_of(file, document, key=run.prefix + keyed("path", file.path), content=content)
 
 
-def _understood(run: _Import, found: SourceFile | Finding) -> tuple[SourceFile, Document] | Finding:
-    if isinstance(found, Finding):
-        return found
+def _parse(run: _Import, file: SourceFile | Finding) -> tuple[SourceFile, Document] | Finding:
+    if isinstance(file, Finding):
+        return file
     try:
-        document = import_file.parse_foreign_file(found.data, run.parts)
+        document = import_file.parse_foreign_file(file.data, run.engines)
     except BadFile as error:
-        return _not_imported(found.path, error.message, error.fix)
+        return _not_imported(file.path, error.message, error.fix)
     if not import_file.has_room(document):
         return _not_imported(
-            found.path, "the front matter is too long: no room is left for our fields", "move some of it into the text"
+            file.path, "the front matter is too long: no room is left for our fields", "move some of it into the text"
         )
-    if not import_file.has_place(import_file.target_path(run.space, found.path), run.parts):
+    if not import_file.has_place(import_file.target_path(run.space, file.path), run.engines):
         return _not_imported(
-            found.path,
+            file.path,
             "the home has no place for it",
             "look at the home's .commonbookignore, and for links or files in place of its folders",
         )
-    return found, document
+    return file, document
 
 
 def _not_imported(path: str, why: str, fix: str) -> Finding:
     return Finding(what="not imported", where=path, why=why, fix=fix)
 
 
-# --- what is known of it
+# --- records of earlier imports
 
 
-def _recall(run: _Import, tx: Reading) -> None:
-    """Learn what earlier imports into the same place made of these files, also where those lay elsewhere then."""
-    into = run.prefix[: len("import:") + 17]
+def _read_records(run: _Import, tx: Reading) -> None:
+    """Find the records of these files from earlier imports into the same space, also of files that were moved since."""
+    target_prefix = run.prefix[: len("import:") + 17]
     present = {note.key for note in run.notes.values()}
-    stray: dict[tuple[str, str], list[ImportRecord]] = {}
+    moved: dict[tuple[str, str], list[ImportRecord]] = {}
     for space in permissions.writable(tx, run.actor, spaces.get_all(tx)):
-        said = idempotency.answers(tx, space=space, principal=run.actor.principal, prefix=into)
-        for key, (content, answer) in said.items():
+        answers = idempotency.answers(tx, space=space, principal=run.actor.principal, prefix=target_prefix)
+        for key, (content, answer) in answers.items():
             if not answer:
                 continue
-            known = ImportRecord.read(key, space, content, answer)
+            record = ImportRecord.read(key, space, content, answer)
             if key in present:
-                run.answers[key] = known
+                run.records[key] = record
             else:
-                # Gone from this folder: the same content at another path was moved. In another folder: the
-                # same content at the same path is that folder, moved.
+                # A file that is gone from this folder: the same content at another path is that file, moved. A file of
+                # another folder: the same content at the same path means that the folder was moved.
                 path = "" if key.startswith(run.prefix) else key.rpartition(":")[2]
-                stray.setdefault((path, content), []).append(known)
+                moved.setdefault((path, content), []).append(record)
     for note in run.notes.values():
-        if note.key not in run.answers:
-            found = stray.get(("", note.content)) or stray.get((note.key.rpartition(":")[2], note.content))
-            if found:
-                run.answers[note.key] = found.pop(0)
+        if note.key not in run.records:
+            candidates = moved.get(("", note.content)) or moved.get((note.key.rpartition(":")[2], note.content))
+            if candidates:
+                run.records[note.key] = candidates.pop(0)
 
 
-def _leave_settled(run: _Import, tx: Reading) -> frozenset[str]:
-    """Count the files that are as they were when they were imported; return the paths of the others."""
-    known = {note.path: run.answers[note.key] for note in run.notes.values() if note.key in run.answers}
+def _skip_done(run: _Import, tx: Reading) -> frozenset[str]:
+    """Count the files that are unchanged since they were imported; return the paths of the others."""
+    known = {note.path: run.records[note.key] for note in run.notes.values() if note.key in run.records}
     readable = permissions.readable(tx, run.actor, spaces.get_all(tx))
-    for some in in_batches(list(known), _BATCH):
-        found = memories.get_many(tx, readable, [known[path].memory for path in some])
-        for path in some:
-            memory = found.get(known[path].memory)
+    for batch in in_batches(list(known), _BATCH):
+        by_id = memories.get_many(tx, readable, [known[path].memory for path in batch])
+        for path in batch:
+            memory = by_id.get(known[path].memory)
             live = memory is not None and memory.deleted is None
             if memory is not None and live:
                 run.targets[path] = LinkTarget(memory.id, memory.revision)
@@ -203,30 +204,30 @@ def _is_same(note: Note, known: ImportRecord) -> bool:
     return known.key == note.key and known.content == note.content
 
 
-# --- taking it in
+# --- batches
 
 
 def _batches(run: _Import, waiting: frozenset[str]) -> Iterator[list[ImportedFile]]:
-    """Read the waiting files, so many at a time that other processes get their turn to write."""
+    """Read the waiting files in batches, so that other processes can write between them."""
     batch: list[ImportedFile] = []
     size = 0
-    for found in run.parts.outside.files(run.folder, only=waiting) if waiting else ():
-        # What cannot be read was said at the first look; a file that has come since waits for the next import.
-        read = None if isinstance(found, Finding) or found.path not in waiting else _understood(run, found)
-        if read is None:
+    for file in run.engines.outside.files(run.folder, only=waiting) if waiting else ():
+        # The first pass has reported unreadable files; a file that is new since then waits for the next import.
+        parsed = None if isinstance(file, Finding) or file.path not in waiting else _parse(run, file)
+        if parsed is None:
             continue
-        if isinstance(read, Finding):
-            run.skipped.append(read)
+        if isinstance(parsed, Finding):
+            run.skipped.append(parsed)
             continue
         batch.append(
             ImportedFile(
-                note=_note(run, *read),
-                file=read[0],
-                document=read[1],
-                wanted=import_file.target_path(run.space, read[0].path),
+                note=_note(run, *parsed),
+                file=parsed[0],
+                document=parsed[1],
+                home_path=import_file.target_path(run.space, parsed[0].path),
             )
         )
-        size += len(read[0].data)
+        size += len(parsed[0].data)
         if len(batch) == _BATCH or size > _BATCH_BYTES:
             yield batch
             batch, size = [], 0
@@ -234,63 +235,65 @@ def _batches(run: _Import, waiting: frozenset[str]) -> Iterator[list[ImportedFil
         yield batch
 
 
-def _take_in(run: _Import, batch: Sequence[ImportedFile]) -> None:
-    fates = _write(run, lambda ctx, *, looked: _arrive(run, ctx, batch, looked=looked))
-    for fate in fates:
+def _import_batch(run: _Import, batch: Sequence[ImportedFile]) -> None:
+    plans = _write(run, lambda ctx, *, looked: _plan_and_apply(run, ctx, batch, looked=looked))
+    for plan in plans:
         run.counts["seen"] += 1
-        if fate.outcome in _WHY_SKIPPED:
-            run.skipped.append(_not_imported(fate.path, *_WHY_SKIPPED[fate.outcome]))
+        if plan.outcome in _WHY_SKIPPED:
+            run.skipped.append(_not_imported(plan.path, *_WHY_SKIPPED[plan.outcome]))
             continue
-        run.counts[fate.outcome] += 1
-        run.counts["links"] += fate.new_links
-        run.targets[fate.path] = fate.target
-        run.linked[fate.path] = fate.linked
-        if fate.outcome != "unchanged":
-            run.changed.append(fate.target.memory)
+        run.counts[plan.outcome] += 1
+        run.counts["links"] += plan.new_links
+        run.targets[plan.path] = plan.target
+        run.linked[plan.path] = plan.linked
+        if plan.outcome != "unchanged":
+            run.changed.append(plan.target.memory)
 
 
-def _arrive(run: _Import, ctx: WriteContext, batch: Sequence[ImportedFile], *, looked: bool) -> list[ImportPlan]:
-    answers = _present_answers(run, ctx, [arrival.note for arrival in batch])
-    ctx.lock(_named(batch, answers))
-    claimed = {known.memory for known in run.answers.values()} | {target.memory for target in run.targets.values()}
-    fates: list[ImportPlan] = []
-    for arrival in batch:
-        fate = import_file.plan_import(ctx, arrival, answers.get(arrival.note.key), claimed, looked=looked)
-        claimed.add(fate.target.memory)
-        fates.append(fate)
-    known = {**run.targets, **{fate.path: fate.target for fate in fates if fate.outcome not in _WHY_SKIPPED}}
-    return import_file.apply_plans(ctx, fates, lambda note: _targets(run, note, known))
+def _plan_and_apply(
+    run: _Import, ctx: WriteContext, batch: Sequence[ImportedFile], *, looked: bool
+) -> list[ImportPlan]:
+    records = _current_records(run, ctx, [imported.note for imported in batch])
+    ctx.lock(_memory_ids(batch, records))
+    claimed = {record.memory for record in run.records.values()} | {target.memory for target in run.targets.values()}
+    plans: list[ImportPlan] = []
+    for imported in batch:
+        plan = import_file.plan_import(ctx, imported, records.get(imported.note.key), claimed, looked=looked)
+        claimed.add(plan.target.memory)
+        plans.append(plan)
+    known = {**run.targets, **{plan.path: plan.target for plan in plans if plan.outcome not in _WHY_SKIPPED}}
+    return import_file.apply_plans(ctx, plans, lambda note: _targets(run, note, known))
 
 
-def _named(batch: Sequence[ImportedFile], answers: Mapping[str, ImportRecord]) -> Iterator[str]:
-    """Yield the ids of the memories that these files may be."""
-    for arrival in batch:
-        known = answers.get(arrival.note.key)
-        named = known.memory if known else arrival.document.id
-        if named:
-            yield named
+def _memory_ids(batch: Sequence[ImportedFile], records: Mapping[str, ImportRecord]) -> Iterator[str]:
+    """Yield the ids of the memories that these files may belong to."""
+    for imported in batch:
+        record = records.get(imported.note.key)
+        memory_id = record.memory if record else imported.document.id
+        if memory_id:
+            yield memory_id
 
 
-def _present_answers(run: _Import, ctx: WriteContext, notes: Sequence[Note]) -> dict[str, ImportRecord]:
-    """Return what is known of these files now, since another process may be importing the same folder."""
+def _current_records(run: _Import, ctx: WriteContext, notes: Sequence[Note]) -> dict[str, ImportRecord]:
+    """Return the records of these files, read again, since another process may be importing the same folder."""
     keys = [note.key for note in notes]
-    said = idempotency.find_many(ctx.tx, spaces=tuple(ctx.writable), principal=ctx.actor.principal, keys=keys)
-    present = {key: ImportRecord.read(key, *known) for key, known in said.items() if known[2]}
-    return {**{key: run.answers[key] for key in keys if key in run.answers}, **present}
+    answers = idempotency.find_many(ctx.tx, spaces=tuple(ctx.writable), principal=ctx.actor.principal, keys=keys)
+    present = {key: ImportRecord.read(key, *answer) for key, answer in answers.items() if answer[2]}
+    return {**{key: run.records[key] for key in keys if key in run.records}, **present}
 
 
 def _targets(run: _Import, note: Note, known: Mapping[str, LinkTarget]) -> list[LinkTarget]:
-    """Return the memories that the wiki links of a file mean, as far as they are here already."""
-    found = [run.names.find(name, origin=note.path) for name in note.wiki_links]
-    means = dict.fromkeys(path for path in found if path is not None and path != note.path)
-    return [known[path] for path in means if path in known][: note.room]
+    """Return the memories that the wiki links of a file lead to, as far as they are imported already."""
+    paths = [run.names.find(name, origin=note.path) for name in note.wiki_links]
+    others = dict.fromkeys(path for path in paths if path is not None and path != note.path)
+    return [known[path] for path in others if path in known][: note.room]
 
 
-# --- links to files that came later
+# --- links to files of later batches
 
 
-def _link(run: _Import, progress: Progress) -> None:
-    """Make the links that could not be made when their file was taken in, since what they mean came later."""
+def _add_late_links(run: _Import, progress: Progress) -> None:
+    """Add the links whose targets were imported after the file that has them."""
     waiting: dict[str, list[LinkTarget]] = {}
     for path in run.linked:
         wanted = _targets(run, run.notes[path], run.targets)
@@ -300,21 +303,21 @@ def _link(run: _Import, progress: Progress) -> None:
     if run.dry_run:
         run.counts["links"] += sum(len(missing) for missing in waiting.values())
         return
-    for at, some in enumerate(in_batches(list(waiting), _BATCH)):
-        part = {path: waiting[path] for path in some}
-        made = _write(run, partial(_add_links, run, waiting=part))
-        run.counts["links"] += sum(made.values())
-        run.changed += [run.targets[path].memory for path in some if made[path]]
+    for at, batch in enumerate(in_batches(list(waiting), _BATCH)):
+        part = {path: waiting[path] for path in batch}
+        added = _write(run, partial(_add_links, run, waiting=part))
+        run.counts["links"] += sum(added.values())
+        run.changed += [run.targets[path].memory for path in batch if added[path]]
         progress("linking", min((at + 1) * _BATCH, len(waiting)), len(waiting))
 
 
 def _add_links(
     run: _Import, ctx: WriteContext, *, waiting: Mapping[str, list[LinkTarget]], looked: bool
 ) -> dict[str, int]:
-    answers = _present_answers(run, ctx, [run.notes[path] for path in waiting])
-    ctx.lock(answer.memory for answer in answers.values())
+    records = _current_records(run, ctx, [run.notes[path] for path in waiting])
+    ctx.lock(record.memory for record in records.values())
     return {
-        path: import_file.add_links(ctx, answers[run.notes[path].key], targets, looked=looked)
+        path: import_file.add_links(ctx, records[run.notes[path].key], targets, looked=looked)
         for path, targets in waiting.items()
     }
 
@@ -322,24 +325,24 @@ def _add_links(
 # --- writing
 
 
-class _Undone(Exception):
-    """Ends the transaction of a dry run, so that nothing of it stays."""
+class _Rollback(Exception):
+    """Raised to roll back the transaction of a dry run."""
 
 
 def _write(run: _Import, operation: scan.Operation[Told_co]) -> Told_co:
-    """Let a story happen; in a dry run it happens too, and is then taken back."""
+    """Run an operation in a transaction, which a dry run rolls back; return its result."""
     if run.dry_run:
-        return _rehearsed(run, operation)
-    return scan.write_with_scan(run.parts, run.actor, operation)
+        return _run_dry(run, operation)
+    return scan.write_with_scan(run.engines, run.actor, operation)
 
 
-def _rehearsed(run: _Import, operation: scan.Operation[Told_co]) -> Told_co:
-    told: list[Told_co] = []
+def _run_dry(run: _Import, operation: scan.Operation[Told_co]) -> Told_co:
+    results: list[Told_co] = []
 
-    def undone(ctx: WriteContext) -> None:
-        told.append(operation(ctx, looked=True))
-        raise _Undone
+    def roll_back(ctx: WriteContext) -> None:
+        results.append(operation(ctx, looked=True))
+        raise _Rollback
 
-    with suppress(_Undone):
-        write(run.parts, run.actor, undone)
-    return told[-1]
+    with suppress(_Rollback):
+        write(run.engines, run.actor, roll_back)
+    return results[-1]

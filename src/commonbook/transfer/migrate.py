@@ -1,10 +1,11 @@
-"""Moving a book to another database: everything is copied, compared, and only then is the old one left for good.
+"""The migration of a book to another database: copy, lock, compare, verify, and only then switch over.
 
-While others go on writing, rows are copied table by table in the order of their keys, and where the copy got to is
-written down in the new book: whoever is interrupted goes on from there. Then nobody may write any more; every table is
-compared, run by run, and what changed meanwhile is copied again. When all is equal and the log verifies in the new
-book, the old one notes where it has gone, and from then on refuses to be written to. Only then are the files written
-and the new book opened: at no time do both take writes, and whoever is interrupted here goes on too.
+While other processes go on writing, rows are copied table by table in the order of their keys. The last key in the new
+table says how far the copy got, so an interrupted migration continues from there. Then the old book is locked: every
+table is compared batch by batch, and rows that changed meanwhile are copied again. When all tables are equal and the
+log verifies in the new book, the old book records `moved_to` and refuses writes from then on. Only then are the files
+written and the new book opened: at no time do both books accept writes, and a migration that is interrupted here
+continues too.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from commonbook.write.context import WriteContext
 from commonbook.write.pending import Pending
 
 _BATCH: Final = 500
-_ALL: Final = 1_000_000_000
-_ROUNDS: Final = 4
+_NO_LIMIT: Final = 1_000_000_000
+_MAX_ROUNDS: Final = 4
 
 
 class Table(NamedTuple):
-    """A table of the book: the columns of its key, and the others. All of them are the same on both engines."""
+    """A table of the book: the columns of its key, and the others. They are the same on both engines."""
 
     name: str
     key: tuple[str, ...]
@@ -85,14 +86,14 @@ TABLES: Final = (
     _table("rate_limit", "principal action", "per_minute set_by set_at"),
     _table("rate_count", "principal action", "counts"),
 )
-"""Every table that moves; those about files and those of an engine's own stay where they are."""
+"""All tables that are copied; those of files and those of one engine alone are not."""
 
 
 def migrate(engines: Engines, target: Engines, *, to: str, progress: Progress) -> MigrationReport:
-    """Move everything into another book, which must be empty or an earlier, interrupted try; `to` is its address."""
+    """Move a book into another, which is empty or has an interrupted migration of this book; `to` is its address."""
     counts: dict[str, int] = {}
-    if not _left(engines, target, to=to):
-        _begin(engines, target)
+    if not _has_moved(engines, target, to=to):
+        _prepare(engines, target)
         counts = _copy_all(engines.db, target.db, progress)
         engines.db.write(partial(_finish, target=target, to=to, progress=progress))
     files = _write_files(target, progress)
@@ -100,11 +101,11 @@ def migrate(engines: Engines, target: Engines, *, to: str, progress: Progress) -
     return MigrationReport(to=to, rows=sum(counts.values()), tables=counts, files=files)
 
 
-# --- the beginning
+# --- preparation
 
 
-def _left(engines: Engines, target: Engines, *, to: str) -> bool:
-    """Tell whether an earlier try has left the old book already, and was interrupted before it opened the new one."""
+def _has_moved(engines: Engines, target: Engines, *, to: str) -> bool:
+    """Tell whether an earlier try has closed the old book, and was interrupted before it opened the new one."""
     with engines.db.reading() as tx:
         old = home.facts(tx)
     with target.db.reading() as tx:
@@ -112,27 +113,27 @@ def _left(engines: Engines, target: Engines, *, to: str) -> bool:
     return old.get("moved_to") == to and new.get("moving_from") == old["id"]
 
 
-def _begin(engines: Engines, target: Engines) -> None:
-    """Claim the new book for this move: it has the same keys, and no memories but those of an earlier try."""
+def _prepare(engines: Engines, target: Engines) -> None:
+    """Claim the new book for this migration: it has the same keys, and no memories but those of an earlier try."""
     if engines.keys.key_id != target.keys.key_id or engines.keys.keyed_hash("") != target.keys.keyed_hash(""):
         raise Conflict(
             "the two books have different keys, so that the log could not be verified in the new one",
             fix="give the new book the keys of the old one: copy the files of its `keys` folder",
         )
     with engines.db.reading() as tx:
-        known = home.facts(tx)
-    home.require_not_moved(known.items())
-    target.db.write(lambda tx: _claim(tx, known))
+        old = home.facts(tx)
+    home.require_not_moved(old.items())
+    target.db.write(lambda tx: _claim(tx, old))
 
 
-def _claim(tx: Transaction, known: Mapping[str, str]) -> None:
-    there = home.facts(tx)
-    mine = there.get("moving_from") == known["id"]
-    if not mine and there.get("id") == known["id"]:
+def _claim(tx: Transaction, old: Mapping[str, str]) -> None:
+    new = home.facts(tx)
+    claimed = new.get("moving_from") == old["id"]
+    if not claimed and new.get("id") == old["id"]:
         raise Conflict("the new book is this book", fix="name a database or home that has no memories")
-    if not mine and tx.row("SELECT 1 FROM space LIMIT 1") is not None:
+    if not claimed and tx.row("SELECT 1 FROM space LIMIT 1") is not None:
         raise Conflict("the new book is not empty", fix="name a database or home that has no memories")
-    home.replace(tx, id=known["id"], created=known["created"], zone=known["zone"], moving_from=known["id"])
+    home.replace(tx, id=old["id"], created=old["created"], zone=old["zone"], moving_from=old["id"])
 
 
 # --- copying while others write
@@ -141,11 +142,11 @@ def _claim(tx: Transaction, known: Mapping[str, str]) -> None:
 def _copy_all(source: Database, target: Database, progress: Progress) -> dict[str, int]:
     counts = {}
     with source.reading() as tx:
-        total = sum(_size(tx, table) for table in TABLES)
+        total = sum(_count(tx, table) for table in TABLES)
     done = 0
     for table in TABLES:
         counts[table.name] = 0
-        for rows in _unseen(source, target, table):
+        for rows in _uncopied(source, target, table):
             target.write(partial(_put, table=table, rows=rows))
             counts[table.name] += len(rows)
             done += len(rows)
@@ -153,10 +154,10 @@ def _copy_all(source: Database, target: Database, progress: Progress) -> dict[st
     return counts
 
 
-def _unseen(source: Database, target: Database, table: Table) -> Iterator[list[Row]]:
-    """Yield the rows behind the last one that was copied, some at a time."""
+def _uncopied(source: Database, target: Database, table: Table) -> Iterator[list[Row]]:
+    """Yield the rows after the last one that was copied, in batches."""
     with target.reading() as tx:
-        after = _last(tx, table)
+        after = _max_key(tx, table)
     while True:
         with source.reading() as tx:
             rows = _rows(tx, table, after=after)
@@ -166,41 +167,41 @@ def _unseen(source: Database, target: Database, table: Table) -> Iterator[list[R
         after = _last_key(rows, table)
 
 
-def _last(tx: Reading, table: Table) -> Row | None:
+def _max_key(tx: Reading, table: Table) -> Row | None:
     order = ", ".join(f"{name} DESC" for name in table.key)
     return tx.row(f"SELECT {', '.join(table.key)} FROM {table.name} ORDER BY {order} LIMIT 1")
 
 
 def _last_key(rows: Sequence[Row], table: Table) -> Row:
-    """Return the key of the last row: its columns come first."""
+    """Return the key of the last row; the columns of the key come first."""
     *_, last = rows
     return last[: len(table.key)]
 
 
-def _size(tx: Reading, table: Table) -> int:
+def _count(tx: Reading, table: Table) -> int:
     (count,) = tx.row(f"SELECT count(*) FROM {table.name}") or (0,)
     return int(count)
 
 
 def _rows(tx: Reading, table: Table, *, after: Row | None, upto: Row | None = None, limit: int = _BATCH) -> list[Row]:
-    """Return rows in the order of their keys: those behind one, and not behind another."""
-    conditions, given = [], {}
+    """Return rows in the order of their keys, after one key and up to another."""
+    conditions, params = [], {}
     names = ", ".join(table.key)
-    for bound, how, prefix in ((after, ">", "after"), (upto, "<=", "upto")):
+    for bound, operator, prefix in ((after, ">", "after"), (upto, "<=", "upto")):
         if bound is not None:
-            conditions.append(f"({names}) {how} ({', '.join(f':{prefix}_{name}' for name in table.key)})")
-            given.update({f"{prefix}_{name}": value for name, value in zip(table.key, bound, strict=True)})
+            conditions.append(f"({names}) {operator} ({', '.join(f':{prefix}_{name}' for name in table.key)})")
+            params.update({f"{prefix}_{name}": value for name, value in zip(table.key, bound, strict=True)})
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    found = tx.rows(
+    rows = tx.rows(
         f"SELECT {', '.join(table.columns)} FROM {table.name}{where} ORDER BY {names} LIMIT :limit",
         limit=limit,
-        **given,
+        **params,
     )
-    return [tuple(bytes(value) if isinstance(value, memoryview) else value for value in row) for row in found]
+    return [tuple(bytes(value) if isinstance(value, memoryview) else value for value in row) for row in rows]
 
 
 def _put(tx: Transaction, table: Table, rows: Sequence[Row]) -> None:
-    """Write rows as they are; where another is in the way, the comparison finds out."""
+    """Insert rows as they are; the comparison finds those that conflict with another row."""
     names, values = ", ".join(table.columns), ", ".join(":" + name for name in table.columns)
     tx.run_many(
         f"INSERT INTO {table.name} ({names}) VALUES ({values}) ON CONFLICT DO NOTHING",
@@ -212,23 +213,23 @@ def _put(tx: Transaction, table: Table, rows: Sequence[Row]) -> None:
 
 
 def _finish(tx: Transaction, target: Engines, *, to: str, progress: Progress) -> None:
-    """Let nobody write to the old book, make both equal, verify the new one, and leave the old one for good."""
+    """Lock the old book, make both books equal, verify the new one, and close the old one for writes."""
     spaces.lock(tx)
-    every = spaces.get_all(tx)
-    chain.lock(tx, list(every))
-    # Another may have moved it meanwhile, and the new book be in use: it must not be made equal to what was left.
+    all_spaces = spaces.get_all(tx)
+    chain.lock(tx, list(all_spaces))
+    # Another process may have migrated the book meanwhile: the new book, then in use, must not be overwritten.
     home.require_not_moved(home.facts(tx).items())
     for number, table in enumerate(TABLES):
         _make_equal(tx, target.db, table)
         progress("comparing", number + 1, len(TABLES))
-    _verify(target.db, target.keys, list(every), progress)
+    _verify(target.db, target.keys, list(all_spaces), progress)
     home.replace(tx, moved_to=to)
 
 
 def _make_equal(tx: Reading, target: Database, table: Table) -> None:
-    """Write again what differs in a table, until nothing does: one row may be in the way of another at first."""
-    for _ in range(_ROUNDS):
-        if not _mended(tx, target, table):
+    """Copy differing rows of a table until none differ: a row may first conflict with one that is removed later."""
+    for _ in range(_MAX_ROUNDS):
+        if not _copy_differences(tx, target, table):
             return
     raise HomeDamaged(
         f"the table {table.name} cannot be made equal in the new book",
@@ -236,25 +237,25 @@ def _make_equal(tx: Reading, target: Database, table: Table) -> None:
     )
 
 
-def _mended(tx: Reading, target: Database, table: Table) -> bool:
-    """Compare a table run by run, and write again the runs that differ; tell whether any did."""
+def _copy_differences(tx: Reading, target: Database, table: Table) -> bool:
+    """Compare a table batch by batch, and copy the batches that differ; tell whether any did."""
     after: Row | None = None
     differed = False
     while True:
         rows = _rows(tx, table, after=after)
         upto = _last_key(rows, table) if len(rows) == _BATCH else None
-        with target.reading() as there:
-            others = _rows(there, table, after=after, upto=upto, limit=_ALL)
+        with target.reading() as target_tx:
+            others = _rows(target_tx, table, after=after, upto=upto, limit=_NO_LIMIT)
         if _digest(rows) != _digest(others):
             differed = True
-            target.write(partial(_mend, table=table, rows=rows, others=others))
+            target.write(partial(_replace_rows, table=table, rows=rows, others=others))
         if upto is None:
             return differed
         after = upto
 
 
-def _mend(tx: Transaction, table: Table, rows: Sequence[Row], others: Sequence[Row]) -> None:
-    """Take away what the old book does not have, or has otherwise, and write what is missing."""
+def _replace_rows(tx: Transaction, table: Table, rows: Sequence[Row], others: Sequence[Row]) -> None:
+    """Delete the rows that the old book does not have or has changed, and insert those that are missing."""
     wanted, known = set(rows), set(others)
     where = " AND ".join(f"{name} = :{name}" for name in table.key)
     for row in others:
@@ -264,16 +265,16 @@ def _mend(tx: Transaction, table: Table, rows: Sequence[Row], others: Sequence[R
 
 
 def _digest(rows: Sequence[Row]) -> str:
-    """Return a hash of rows that is the same wherever they were read."""
-    said = sha256()
+    """Return a hash of rows that is the same on both engines."""
+    digest = sha256()
     for row in rows:
-        said.update(repr(tuple(float(one) if isinstance(one, float) else one for one in row)).encode())
-    return said.hexdigest()
+        digest.update(repr(tuple(float(value) if isinstance(value, float) else value for value in row)).encode())
+    return digest.hexdigest()
 
 
-def _verify(target: Database, keys: Keys, every: Sequence[str], progress: Progress) -> None:
+def _verify(target: Database, keys: Keys, all_spaces: Sequence[str], progress: Progress) -> None:
     with target.reading() as tx:
-        report = verify.verify(tx, keys, every, progress)
+        report = verify.verify(tx, keys, all_spaces, progress)
     if not report.ok:
         raise HomeDamaged(
             f"the log does not verify in the new book: {report.findings[0].why}",
@@ -289,25 +290,27 @@ def _write_files(target: Engines, progress: Progress) -> int:
     if not target.folder.keeps_files:
         return 0
     with target.db.reading() as tx:
-        every = spaces.get_all(tx)
-        total = sum(memories.counts(tx, every)[0].values())
+        all_spaces = spaces.get_all(tx)
+        total = sum(memories.counts(tx, all_spaces)[0].values())
     done = 0
-    for space in every:
+    for space in all_spaces:
         after: str | None = ""
         while after is not None:
-            after, wanted = target.db.write(partial(_issue, target=target, space=space, after=after))
-            # What cannot be written now, or was typed meanwhile, is found by whoever opens the new book.
+            after, wanted = target.db.write(partial(_enqueue_batch, target=target, space=space, after=after))
+            # A file that cannot be written, or that a person saves meanwhile, is handled when the new book is opened.
             mark_done(target, write_out.write_out(target, wanted).done)
             done += len(wanted)
             progress("writing files", done, total)
     return done
 
 
-def _issue(tx: Transaction, target: Engines, space: str, after: str) -> tuple[str | None, dict[str, bytes | None]]:
-    """Ask for the files of some memories; nothing of them changes, so nothing is sealed."""
+def _enqueue_batch(
+    tx: Transaction, target: Engines, space: str, after: str
+) -> tuple[str | None, dict[str, bytes | None]]:
+    """Add journal entries for the files of a batch of memories; no memory changes, so nothing is logged."""
     ctx = WriteContext(
         tx=tx, engines=target, actor=OWNER_ACTOR, permissions={}, spaces=spaces.get_all(tx), pending=Pending()
     )
-    found = memories.in_space(tx, ctx.spaces, space, after=after, limit=_BATCH)
-    ctx.enqueue_files([memory for memory in found if memory.deleted is None])
-    return (found[-1].id if len(found) == _BATCH else None), ctx.pending.files_to_write
+    batch = memories.in_space(tx, ctx.spaces, space, after=after, limit=_BATCH)
+    ctx.enqueue_files([memory for memory in batch if memory.deleted is None])
+    return (batch[-1].id if len(batch) == _BATCH else None), ctx.pending.files_to_write
