@@ -1,4 +1,4 @@
-"""The steps of a write that are handed in: those before its changes are finalized, and the one behind its commit."""
+"""The injected steps of a write: those that run before its changes are finalized, and the one after its commit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from commonbook.write.context import WriteContext, step
 from commonbook.write.transaction import write, write_all
 
 
-def with_before_seal(book: Book, *steps: BeforeFinalize) -> None:
+def with_before_finalize(book: Book, *steps: BeforeFinalize) -> None:
     book._engines = book._engines._replace(before_seal=steps)
 
 
@@ -41,14 +41,14 @@ def test_the_steps_run_in_their_order_behind_the_operation_and_before_anything_i
 
     book.create_space("weather")
     before = book.verify_log().entries
-    with_before_seal(book, named("first"), named("second"), named("third"))
+    with_before_finalize(book, named("first"), named("second"), named("third"))
     book.remember("It rains.", space="weather")
     assert ran == [(name, ["remember"], before) for name in ("first", "second", "third")]
 
 
 def test_every_actor_of_a_transaction_has_each_step(book: Book):
     ran: list[tuple[str, str]] = []
-    with_before_seal(
+    with_before_finalize(
         book,
         step(lambda ctx: ran.append((ctx.actor.principal, "first"))),
         step(lambda ctx: ran.append((ctx.actor.principal, "second"))),
@@ -59,8 +59,8 @@ def test_every_actor_of_a_transaction_has_each_step(book: Book):
 
 def test_a_step_that_fails_undoes_the_whole_write(book: Book):
     committed: list[object] = []
-    with_before_seal(book, step(lambda ctx: ctx.log(ctx.system_space("weather"), "step", ())), step(_failing))
-    with_after_commit(book, lambda _parts, contents: committed.append(contents))
+    with_before_finalize(book, step(lambda ctx: ctx.log(ctx.system_space("weather"), "step", ())), step(_failing))
+    with_after_commit(book, lambda _engines, contents: committed.append(contents))
     with pytest.raises(Conflict):
         book.remember("It rains.")
     assert (book.list().items, book.spaces(), committed) == ((), (), [])
@@ -100,10 +100,10 @@ def test_the_actors_of_a_transaction_share_all_but_their_changes(book: Book):
         write_all(book._engines, [Actor("user:alice"), Actor("user:bob")], operation)
 
 
-def test_whoever_acts_for_an_actor_leaves_its_changes_to_the_steps_of_that_actor(book: Book):
+def test_a_principal_that_acts_for_an_actor_leaves_its_changes_to_the_steps_of_that_actor(book: Book):
     memory = book.get(book.remember("It rains.", space="weather").id)
     seen: list[tuple[str, dict[str, object]]] = []
-    with_before_seal(book, step(lambda ctx: seen.append((ctx.actor.principal, dict(ctx.pending.changed_ids)))))
+    with_before_finalize(book, step(lambda ctx: seen.append((ctx.actor.principal, dict(ctx.pending.changed_ids)))))
 
     def operation(contexts: Sequence[WriteContext]) -> None:
         alice, _ = contexts
@@ -117,8 +117,8 @@ def test_an_operation_that_runs_again_begins_with_nothing_pending(book: Book, mo
     memory = book.get(book.remember("It rains.", space="weather").id)
     seen: list[tuple[int, int, int, int]] = []
     committed: list[Mapping[str, bytes | None]] = []
-    with_before_seal(book)
-    with_after_commit(book, lambda _parts, contents: committed.append(contents))
+    with_before_finalize(book)
+    with_after_commit(book, lambda _engines, contents: committed.append(contents))
 
     def operation(ctx: WriteContext) -> None:
         pending = ctx.pending
@@ -135,7 +135,7 @@ def test_an_operation_that_runs_again_begins_with_nothing_pending(book: Book, mo
     once = book._engines.db.write
 
     def again(wanted: Callable[[Transaction], Result]) -> Result:
-        """Run it again as often as need be, on an engine too where nobody else can be in its way."""
+        """Repeat the transaction for each RetryTransaction, also on an engine where no other writer causes one."""
         while True:
             with suppress(RetryTransaction):
                 return once(wanted)
@@ -147,14 +147,14 @@ def test_an_operation_that_runs_again_begins_with_nothing_pending(book: Book, mo
     assert [space.name for space in book.spaces()] == ["made/3", "weather"]
 
 
-# --- behind the commit
+# --- after the commit
 
 
 def test_the_step_behind_the_commit_is_given_the_files_of_what_others_see_already(home: Path):
     with commonbook.open(home) as book, commonbook.open(home) as other:
         seen: list[str] = []
 
-        def step(_parts: Engines, contents: Mapping[str, bytes | None]) -> None:
+        def step(_engines: Engines, contents: Mapping[str, bytes | None]) -> None:
             for id_, data in contents.items():
                 assert data is not None
                 assert b"It rains." in data
@@ -169,7 +169,7 @@ def test_what_goes_wrong_behind_the_commit_takes_nothing_back_and_is_made_good_l
     with commonbook.open(home) as book:
         for error in (OSError(5, "the disk is away"), HomeDamaged("the folder is away", fix="bring it back")):
 
-            def failing(_parts: Engines, _contents: object, error: Exception = error) -> None:
+            def failing(_engines: Engines, _contents: object, error: Exception = error) -> None:
                 raise error
 
             with_after_commit(book, failing)

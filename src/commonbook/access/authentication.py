@@ -1,4 +1,4 @@
-"""API keys: names of principals, and the actor that a key's secret proves."""
+"""Authentication by API key: validates names of principals, and finds the actor that a secret belongs to."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from commonbook.tables import api_keys
 from commonbook.text import validation
 
 KEY_PREFIX: Final = "cbk_"
-"""How every secret begins, so that masking and scanners know one when they see it."""
+"""The prefix of every secret, by which masking and secret scanners recognise one."""
 
 _PRINCIPAL: Final = re.compile(r"(?:user|agent):[a-z0-9][a-z0-9._@-]{0,99}")
 
 
 def principal_name(name: str) -> str:
-    """Return the name of a principal, or refuse it."""
+    """Return the name if it is a valid name of a principal, else raise BadInput."""
     if not _PRINCIPAL.fullmatch(name):
         raise BadInput(
             f"{name!r} is not a principal",
@@ -28,7 +28,7 @@ def principal_name(name: str) -> str:
 
 
 def with_key(engines: Engines, secret: str) -> Actor:
-    """Return who comes with this secret; one answer for all that open nothing."""
+    """Return the actor of this secret; unknown, expired and revoked keys get one and the same refusal."""
     refused = NotAllowed("the key opens nothing here", fix="check it, or ask for a new one: `commonbook key create`")
     if not secret.startswith(KEY_PREFIX) or not validation.is_unicode(secret):
         raise refused
@@ -40,5 +40,5 @@ def with_key(engines: Engines, secret: str) -> Actor:
 
 
 def key_hash(engines: Engines, secret: str) -> str:
-    """Return the keyed hash under which a key's secret is stored."""
+    """Return the keyed hash under which the secret of a key is stored."""
     return engines.keys.keyed_hash("api key", secret)

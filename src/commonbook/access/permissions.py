@@ -1,6 +1,6 @@
-"""Who may do what where: the owner of the home everything, others what was granted, by a key at most its limits.
+"""Permissions: the owner of the home may do everything, others what grants allow, and an API key limits both.
 
-Every read and write of every flow asks here which spaces it may reach, in the same transaction in which it uses them.
+Every read and write asks here which spaces the actor may reach, in the same transaction in which it uses them.
 """
 
 from __future__ import annotations
@@ -17,58 +17,58 @@ _OWNERS: Final = frozenset({LOCAL_OWNER, FILESYSTEM})
 
 
 def is_owner(actor: Actor) -> bool:
-    """Tell whether the actor may do everything here: whoever has the home, as long as no key limits it."""
+    """Tell whether the actor may do everything: it is the owner of the home, or a file edit, and came without a key."""
     return actor.principal in _OWNERS and actor.key_id is None
 
 
 def require_owner(actor: Actor, what: str) -> None:
-    """Raise NotAllowed unless the actor may do what concerns the home as a whole."""
+    """Raise NotAllowed unless the actor is the owner; `what` names the action in the message."""
     if not is_owner(actor):
         raise NotAllowed(f"{actor.principal} may not {what}", fix="only the owner of the home may, on its own machine")
 
 
 class PermissionSnapshot:
-    """What an actor may do: what is granted to it and what its key allows, asked for at once, and waited for later.
+    """The permissions of an actor as read in one transaction: its grants, and the limits of its key.
 
-    The owner of the home needs nothing granted.
+    The queries are sent at once and waited for at first use. The owner of the home needs no grant.
     """
 
     def __init__(self, tx: Reading, actor: Actor) -> None:
-        """Ask."""
+        """Send the queries."""
         self._tx, self._actor = tx, actor
-        self._own: set[str] = set()
-        """The spaces on which the story itself has changed what the actor may do."""
-        self._ask()
-        self._at_first = self._granted
+        self._changed_here: set[str] = set()
+        """The spaces on which this transaction itself changed the permissions of the actor."""
+        self._send_queries()
+        self._granted_at_first = self._granted
 
-    def _ask(self) -> None:
+    def _send_queries(self) -> None:
         principal, key_id = self._actor
         self._granted = None if principal in _OWNERS else grants.roles_deferred(self._tx, principal)
         self._key = None if key_id is None else api_keys.find_deferred(self._tx, key_id)
 
-    def ask_again(self, space: str) -> None:
-        """Ask anew, since the story itself has changed what the actor may do on a space."""
-        self._own.add(space)
-        self._ask()
+    def reload(self, space: str) -> None:
+        """Read again, because this transaction itself changed the permissions of the actor on a space."""
+        self._changed_here.add(space)
+        self._send_queries()
 
-    def now(self) -> PermissionSnapshot:
-        """Ask what the same actor may do now."""
+    def read_again(self) -> PermissionSnapshot:
+        """Return a new snapshot of the same actor."""
         return PermissionSnapshot(self._tx, self._actor)
 
     def roles(self, spaces: SpaceScope) -> Mapping[str, str]:
         """Return the role of the actor on each space where it has one."""
-        held = (
+        roles = (
             dict.fromkeys(spaces, ADMIN) if self._granted is None else grants.effective_roles(self._granted(), spaces)
         )
         if self._key is None:
-            return held
+            return roles
         key = self._key()
         if key is None or key.principal != self._actor.principal or not api_keys.is_valid(key, self._tx):
             return {}
         if key.limits is None:
-            return held
+            return roles
         limits = grants.effective_roles(key.limits, spaces)
-        return {space: min(held[space], limits[space], key=ROLES.index) for space in held.keys() & limits.keys()}
+        return {space: min(roles[space], limits[space], key=ROLES.index) for space in roles.keys() & limits.keys()}
 
     def with_role(self, role: str, spaces: SpaceScope) -> SpaceScope:
         """Return those of the spaces on which the actor has this role or a higher one."""
@@ -81,13 +81,13 @@ class PermissionSnapshot:
         """Tell whether the actor may read a space."""
         return space.id in self.with_role(READER, with_ancestors(spaces, [space]))
 
-    def is_less_than(self, before: PermissionSnapshot) -> bool:
-        """Tell whether somebody else has taken something away since."""
+    def has_less_than(self, before: PermissionSnapshot) -> bool:
+        """Tell whether another transaction revoked something since `before` was read, or changed the key."""
         granted = self._granted() if self._granted else ()
-        was = before._at_first() if before._at_first else ()
-        was = [(space, role) for space, role in was if space not in before._own]
-        key, key_was = (held._key() if held._key else None for held in (self, before))  # noqa: SLF001 - of its own
-        return not set(was) <= set(granted) or key != key_was
+        earlier = before._granted_at_first() if before._granted_at_first else ()
+        earlier = [(space, role) for space, role in earlier if space not in before._changed_here]
+        key, earlier_key = (snapshot._key() if snapshot._key else None for snapshot in (self, before))  # noqa: SLF001 - same class
+        return not set(earlier) <= set(granted) or key != earlier_key
 
 
 def with_role(role: str, tx: Reading, actor: Actor, spaces: SpaceScope) -> SpaceScope:
@@ -101,7 +101,7 @@ def readable(tx: Reading, actor: Actor, spaces: SpaceScope) -> SpaceScope:
 
 
 def with_ancestors(spaces: SpaceScope, wanted: Iterable[Space]) -> SpaceScope:
-    """Return some of the spaces and those that they lie in: no others decide about a right on them."""
+    """Return these spaces and the spaces above them: no others decide about a permission on them."""
     names: set[str] = set()
     for space in wanted:
         parts = space.name.split("/")
@@ -115,12 +115,12 @@ def writable(tx: Reading, actor: Actor, spaces: SpaceScope) -> SpaceScope:
 
 
 def administered(tx: Reading, actor: Actor, spaces: SpaceScope) -> SpaceScope:
-    """Return those of the spaces whose grants the actor decides about."""
+    """Return those of the spaces whose grants the actor may change."""
     return with_role(ADMIN, tx, actor, spaces)
 
 
 def require_admin(tx: Reading, actor: Actor, spaces: SpaceScope, name: str) -> Space:
-    """Return the space of that name, or raise the one answer for a space that one may not administer."""
+    """Return the space of that name, or raise NotAllowed unless the actor administers it."""
     for space in administered(tx, actor, spaces).values():
         if space.name == name:
             return space
@@ -128,15 +128,15 @@ def require_admin(tx: Reading, actor: Actor, spaces: SpaceScope, name: str) -> S
 
 
 def require_create(tx: Reading, actor: Actor, spaces: SpaceScope, name: str) -> None:
-    """Raise NotAllowed unless the actor may make a space of that name: its owner, or an admin of one above it."""
+    """Raise NotAllowed unless the actor may create a space of that name: the owner, or an admin of a space above it."""
     if is_owner(actor):
         return
-    above = {space.name for space in administered(tx, actor, spaces).values()}
+    administered_names = {space.name for space in administered(tx, actor, spaces).values()}
     parts = name.split("/")
-    if not any("/".join(parts[:end]) in above for end in range(1, len(parts))):
+    if not any("/".join(parts[:end]) in administered_names for end in range(1, len(parts))):
         raise refusal(actor, name)
 
 
 def refusal(actor: Actor, name: str) -> NotAllowed:
-    """Return the one answer for a space that one may not use, whether it exists or not."""
+    """Return one and the same error for a space that the actor may not use, whether it exists or not."""
     return NotAllowed(f"{actor.principal} may not use the space {name!r}", fix="ask an admin of that space for a grant")

@@ -1,4 +1,4 @@
-"""Rate limits: counts a use of an action, and refuses it above the limit of the principal."""
+"""Rate limits: counts each use of an action, and refuses uses above the limit per minute of the principal."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from commonbook.tables import rate_limits
 
 
 def count(tx: Transaction, actor: Actor, action: str) -> None:
-    """Count what the actor does here, in the transaction in which it does it, or refuse it and say until when."""
+    """Count one use of the action in the transaction of the use itself; raise TooMany above the limit."""
     if permissions.is_owner(actor):
         return
-    holds = rate_limits.limit_for(tx, actor.principal, action)
-    wait = rate_limits.count(tx, actor.principal, action, holds.per_minute)
+    limit = rate_limits.limit_for(tx, actor.principal, action)
+    wait = rate_limits.count(tx, actor.principal, action, limit.per_minute)
     if wait:
         seconds = math.ceil(wait)
         raise TooMany(
-            f"{actor.principal} may {action} {holds.per_minute} times a minute",
+            f"{actor.principal} may {action} {limit.per_minute} times a minute",
             retry_after=seconds,
             fix=f"try again in {seconds} seconds",
         )

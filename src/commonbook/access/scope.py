@@ -1,4 +1,4 @@
-"""The spaces that a name or a list of names reaches, among those that an actor may read."""
+"""Resolves names of spaces to the spaces in reach: those that an actor may read."""
 
 from __future__ import annotations
 
@@ -12,37 +12,40 @@ from commonbook.text import space_paths
 
 
 def readable(tx: Reading, actor: Actor, name: str | None = None) -> SpaceScope:
-    """Return the spaces that a question reaches: one by its name, with a final '/' all below it too, or all ('/')."""
+    """Return the spaces that a name selects: that space, with a final '/' all below it too, or all spaces ('/')."""
     return scope_of(tx, actor, ["/" if name is None else name])
 
 
 def scope_of(tx: Reading, actor: Actor, names: Sequence[str]) -> SpaceScope:
-    """Return the spaces that a question to all of these names reaches, each once."""
+    """Return the spaces that these names select together, each once.
+
+    A name that selects nothing is refused, unless the actor may create that space.
+    """
     tops = {name: name if name == "/" else space_paths.require_query_name(name.removesuffix("/")) for name in names}
-    few = permissions.is_owner(actor) and not any(name.endswith("/") for name in names)
-    known = spaces.find_by_names(tx, tuple(tops.values())) if few else spaces.get_all(tx)
+    exact = permissions.is_owner(actor) and not any(name.endswith("/") for name in names)
+    known = spaces.find_by_names(tx, tuple(tops.values())) if exact else spaces.get_all(tx)
     allowed = permissions.readable(tx, actor, known)
-    found: dict[str, Space] = {}
+    scope: dict[str, Space] = {}
     for name, top in tops.items():
-        chosen = {id_: space for id_, space in allowed.items() if _reaches(name, top, space)}
-        if not chosen and name != "/":
+        selected = {id_: space for id_, space in allowed.items() if _selects(name, top, space)}
+        if not selected and name != "/":
             permissions.require_create(tx, actor, known, top)
-        found |= chosen
-    return found
+        scope |= selected
+    return scope
 
 
 class LazyScope(Mapping[str, Space]):
-    """Spaces that are looked up when somebody first asks which they are."""
+    """A scope that is looked up at first use."""
 
     def __init__(self, look_up: Callable[[], SpaceScope]) -> None:
-        """Look them up like this."""
+        """Keep the function that looks the spaces up."""
         self._look_up = look_up
-        self._found: SpaceScope | None = None
+        self._scope: SpaceScope | None = None
 
     def _spaces(self) -> SpaceScope:
-        if self._found is None:
-            self._found = self._look_up()
-        return self._found
+        if self._scope is None:
+            self._scope = self._look_up()
+        return self._scope
 
     def __getitem__(self, id_: str) -> Space:
         return self._spaces()[id_]
@@ -54,7 +57,7 @@ class LazyScope(Mapping[str, Space]):
         return len(self._spaces())
 
 
-def _reaches(name: str, top: str, space: Space) -> bool:
+def _selects(name: str, top: str, space: Space) -> bool:
     if name == "/":
         return True
     return space_paths.below(space.name, top) if name.endswith("/") else space.name == top

@@ -1,1 +1,1 @@
-"""The write transaction: its context, retries, finalization, and the ways a memory gets a new version."""
+"""The write transaction: its context, pending work, retries, finalization, and new versions of a memory."""

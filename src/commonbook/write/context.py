@@ -1,4 +1,9 @@
-"""The write context of an operation: its transaction, who acts, on which spaces, and the work that is pending."""
+"""The write context of an operation: its transaction, its actor, the spaces in reach, and the pending work.
+
+An operation is a function of a `WriteContext`. It reads and writes rows through `ctx.tx`, records each change with
+`ctx.log`, requests files with `ctx.enqueue_files`, and leaves work for later steps in `ctx.pending`.
+`commonbook.write.transaction` runs it.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +25,19 @@ from commonbook.tables import files, memories, sessions, spaces
 from commonbook.text import dates, space_paths
 from commonbook.write.pending import Pending
 
-_ROOM: Final = 2 * 1024 * 1024
+_DISK_RESERVE_BYTES: Final = 2 * 1024 * 1024
+
+HOME: Final = "_home"
+"""The space whose log holds the entries that belong to no other space: those of API keys."""
 
 
 class WriteContext:
-    """What an operation works with: the transaction, the engines, who acts, the spaces, and the pending work.
+    """The transaction, the engines, the actor, the spaces and the pending work of an operation.
 
-    Each actor of a transaction has a context of its own (`beside`). All of them share `tx`, `parts`, `permissions` and
-    `spaces`, so that a space that one makes is known to the others; of `pending` they share what `Pending` says. An
-    operation may run more than once: its contexts, with everything in them, are made anew each time.
+    Each actor of a transaction has its own context (`beside`). All contexts share `tx`, `engines`, `permissions` and
+    `spaces`, so that a space that one actor creates is known to the others. Which parts of `pending` they share is
+    documented at `Pending`. An operation may run more than once: its contexts, and everything in them, are created
+    again for each run.
     """
 
     __slots__ = ("actor", "engines", "pending", "permissions", "spaces", "tx")
@@ -43,13 +52,14 @@ class WriteContext:
         spaces: MutableMapping[str, Space],
         pending: Pending,
     ) -> None:
-        """Work in this transaction in the name of the actor."""
+        """Keep the parts; nothing is read yet."""
         self.tx: Final = tx
         self.engines: Final = engines
         self.actor: Final = actor
         self.permissions: Final = permissions
-        """Permissions as first read in this transaction, of everybody in whose name it acts; the seal checks them."""
+        """Permissions of every actor as first read in this transaction; `finalize` checks that they still hold."""
         self.spaces: Final = spaces
+        """All spaces of the book by id, readable or not."""
         self.pending: Final = pending
 
     @property
@@ -63,20 +73,20 @@ class WriteContext:
         return self.permissions_of(self.actor).with_role(WRITER, self.spaces)
 
     def permissions_of(self, actor: Actor) -> permissions.PermissionSnapshot:
-        """Return what somebody may do, asked for once: if it is taken away before the story ends, that begins anew."""
+        """Return the permissions of an actor, read once: if they shrink before the commit, the operation runs again."""
         if actor not in self.permissions:
             self.permissions[actor] = permissions.PermissionSnapshot(self.tx, actor)
         return self.permissions[actor]
 
     def acting_as(self, actor: Actor) -> WriteContext:
-        """Return a context for what this actor has another do, by the rights of that one: all else is shared.
+        """Return a context for work that this actor causes, done with the permissions and in the name of another.
 
-        Its changes are pending as those of this actor.
+        Everything else is shared: its changes are pending as changes of this actor.
         """
         return self._of(actor, self.pending)
 
     def beside(self, actor: Actor) -> WriteContext:
-        """Return the context of another actor of the same transaction, whose changes are pending as its own."""
+        """Return the context of another actor of the same transaction, with pending changes of its own."""
         return self._of(actor, self.pending.of_another_actor())
 
     def _of(self, actor: Actor, pending: Pending) -> WriteContext:
@@ -90,58 +100,58 @@ class WriteContext:
         )
 
     def require(self, memory_id: str) -> Memory:
-        """Return a live memory that the actor may write to, and that nobody else changes meanwhile.
+        """Lock a live memory that the actor may write to, and return it.
 
-        One that it may not even read is not found.
+        A memory that the actor may not even read is reported as not found.
         """
         self.lock([memory_id])
-        found = memories.find(self.tx, self.readable, memory_id)
-        if found is None or found.deleted is not None:
+        memory = memories.find(self.tx, self.readable, memory_id)
+        if memory is None or memory.deleted is not None:
             raise no_memory(memory_id)
-        if found.space.id not in self.writable:
-            raise permissions.refusal(self.actor, found.space.name)
-        return found
+        if memory.space.id not in self.writable:
+            raise permissions.refusal(self.actor, memory.space.name)
+        return memory
+
+    def require_readable(self, memory_id: str) -> Memory:
+        """Lock a live memory that the actor may read, and return it."""
+        self.lock([memory_id])
+        memory = memories.find(self.tx, self.readable, memory_id)
+        if memory is None or memory.deleted is not None:
+            raise no_memory(memory_id)
+        return memory
 
     def lock(self, ids: Iterable[str]) -> None:
-        """Let nobody else change these memories while the story is told."""
+        """Lock the rows of these memories until the transaction ends."""
         self._require_known_spaces(memories.lock(self.tx, ids))
 
     def lock_sessions(self, *ids: str) -> None:
-        """Let nobody else change these sessions while the story is told, or append to them."""
+        """Lock the rows of these sessions until the transaction ends: nobody else changes them or appends to them."""
         self._require_known_spaces(sessions.lock(self.tx, ids))
 
-    def locked_session(self, taking: sessions.LockedSession) -> Session | None:
-        """Return a session that is held, if there is one that the actor may read."""
-        found = taking.session(self.spaces)
-        return found if found is not None and found.space.id in self.readable else None
+    def locked_session(self, lock: sessions.LockedSession) -> Session | None:
+        """Return the session of a lock, or None if there is none that the actor may read."""
+        session = lock.session(self.spaces)
+        return session if session is not None and session.space.id in self.readable else None
 
-    def _require_known_spaces(self, found: Collection[str]) -> None:
-        """Begin anew when something is in a space that was made after the story began."""
-        if not self.spaces.keys() >= set(found):
+    def _require_known_spaces(self, space_ids: Collection[str]) -> None:
+        """Retry the transaction if a locked row is in a space that was created after the spaces were read."""
+        if not self.spaces.keys() >= set(space_ids):
             raise RetryTransaction
 
     def space(self, name: str, *, origin: str = "new") -> Space:
-        """Return the space of that name, made now if the actor may make it."""
+        """Return the space of that name, which the actor must be allowed to write to or to create."""
         for space in self.spaces.values():
             if space.name == name:
                 if space.id not in self.writable:
                     raise permissions.refusal(self.actor, name)
                 return space
         if origin in {"folder", "import"} and space_paths.is_system(name):
-            # A file of ours in a home whose database is lost, or in a folder that was exported.
+            # A file that this program wrote, in a home whose database was lost or in an exported folder.
             return self._add_space(name, origin)
         return self._create(space_paths.require_space_name(name), origin)
 
-    def require_readable(self, memory_id: str) -> Memory:
-        """Return a live memory that the actor may read, and that nobody changes meanwhile."""
-        self.lock([memory_id])
-        found = memories.find(self.tx, self.readable, memory_id)
-        if found is None or found.deleted is not None:
-            raise no_memory(memory_id)
-        return found
-
     def system_space(self, name: str) -> Space:
-        """Return a space of the system's own, made now if need be: nobody asks for it, so nobody needs a right to."""
+        """Return a space of the system, created if needed, without a check of permissions: no caller asked for it."""
         for space in self.spaces.values():
             if space.name == name:
                 return space
@@ -159,56 +169,66 @@ class WriteContext:
         return space
 
     def parse_time(self, name: str, value: datetime | str | None) -> datetime | None:
-        """Read a time that a caller gave for this field, in the home's zone where it has none."""
+        """Parse the time that a caller gave for a field; without a zone it is in the zone of the home."""
         if value is None:
             return None
         return dates.read_time(value, zone=self.engines.zone, edge=dates.field_edge(name), now=self.tx.now)
 
     def log(self, space: Space, action: str, subjects: Sequence[str], **payload: object) -> None:
-        """Note a change for the seal."""
-        for actor, held in self.permissions.items():
+        """Record a change, which `finalize` numbers and appends to the log of the space.
+
+        A payload that names a principal changes the permissions of that principal, so they are read again.
+        """
+        for actor, snapshot in self.permissions.items():
             if actor.principal == payload.get("principal"):
-                held.ask_again(space.id)
+                snapshot.reload(space.id)
         self.tx.record(
             Change(space=space.id, actor=self.actor.principal, action=action, subjects=tuple(subjects), payload=payload)
         )
 
     def log_memory(self, memory: Memory, action: str, *others: str, **payload: object) -> None:
-        """Note a change of a memory: what it says now goes in as a keyed hash."""
-        said = self.engines.keys.keyed_hash(memory.title, memory.text)
+        """Record a change of a memory; the log holds its title and text only as a keyed hash."""
+        content = self.engines.keys.keyed_hash(memory.title, memory.text)
         self.touch_superseded(memory)
         self.pending.note_changed_id(memory.id, space=memory.space.id, principal=self.actor.principal)
-        versions = {"revision": memory.revision, "version": memory.version, "said": said}
+        versions = {"revision": memory.revision, "version": memory.version, "said": content}
         self.log(memory.space, action, (memory.id, *others), **versions, **payload)
 
     def touch_superseded(self, memory: Memory) -> None:
-        """Note that what a memory supersedes is served otherwise: it is now, or no longer, or from another time on."""
+        """Have the memories that this one supersedes numbered too, since recall now returns them differently.
+
+        Whether, or from when on, they count as superseded may have changed.
+        """
         for link in memory.links:
             if link.relation == "supersedes":
                 self.tx.touched.setdefault(link.target, None)
 
     def touch(self, space: Space, subjects: Iterable[str]) -> None:
-        """Note things of a space that are no memories and have changed, so that whoever follows it sees them."""
+        """Have subjects of a space, such as messages, numbered as changed without a log entry of their own.
+
+        Readers that follow the numbers of the space, such as the recall index, then see them.
+        """
         self.tx.touched.update(dict.fromkeys(subjects, space.id))
 
     def note_reasoning_change(self, before: Memory | None, after: Memory) -> None:
-        """Note that others may have to be told: of what a memory rests on, supersedes, or is."""
+        """Note that dependents of a memory may need a notice: what it depends on or supersedes, or itself, changed."""
         self.pending.note_reasoning_change(before, after)
 
     def record_move(self, memory: Memory, path: str) -> None:
-        """Note that the file of a memory goes from its path to another one."""
+        """Note that the file of a memory moves from its present path to another one."""
         if self.engines.folder.keeps_files:
             files.record_move(self.tx, memory.path, memory.id)
             files.clear_former_path(self.tx, path)
 
     def enqueue_files(self, changed: Iterable[Memory], *, seen: int | None = None) -> None:
-        """Ask for the files of memories as they are now, or for their removal if they are deleted.
+        """Add journal entries that write the files of memories as they are now, or remove those of deleted ones.
 
-        `seen` is the version that a file named whose save was just taken in, and is only written back.
+        `seen` is given when a person's save was just applied and is only written back: the version that the saved file
+        named.
         """
         if not self.engines.folder.keeps_files:
             return
-        wanted: list[tuple[str, int, str | None, str | None]] = []
+        entries: list[tuple[str, int, str | None, str | None]] = []
         for memory in changed:
             data = None if memory.deleted else render_memory(memory, self.engines)
             path = None if memory.deleted else memory.path
@@ -216,46 +236,45 @@ class WriteContext:
                 self.engines.folder.require_place(path)
             self.pending.files_to_write[memory.id] = data
             hash_ = None if data is None else files.content_hash(data)
-            wanted.append((memory.id, memory.version, path, hash_))
-        files.enqueue(self.tx, wanted, seen=seen)
+            entries.append((memory.id, memory.version, path, hash_))
+        files.enqueue(self.tx, entries, seen=seen)
         self.require_disk_space()
 
     def require_disk_space(self) -> None:
-        """Refuse while nothing is changed yet, rather than commit what the disk has no room to write out."""
-        needed = _ROOM + 3 * self.pending.bytes_to_write()
+        """Raise DiskFull before anything is committed that the disk has no room to write out."""
+        needed = _DISK_RESERVE_BYTES + 3 * self.pending.bytes_to_write()
         if self.engines.folder.free_bytes() < needed:
             raise DiskFull("the disk of the home is full", fix=f"free at least {needed:,} bytes and try again")
 
 
 def step(run: Callable[[WriteContext], object]) -> BeforeFinalize:
-    """Return a function of the write context as a step for `Parts.before_seal`, which does not name that type."""
+    """Turn a function of the write context into a step for `Engines.before_seal`, whose type takes any object.
 
-    def checked(context: object, /) -> None:
+    The port cannot name `WriteContext`, which is defined above it; so the type is checked here, when the step runs.
+    """
+
+    def run_step(context: object, /) -> None:
         if not isinstance(context, WriteContext):
-            raise TypeError(f"a step before the seal was given a {type(context).__name__}")
+            raise TypeError(f"a step before finalize was given a {type(context).__name__}")
         run(context)
 
-    return checked
+    return run_step
 
 
 def no_memory(memory_id: str) -> NotFound:
-    """Return the one answer for an id that is not there, is deleted, or may not be seen."""
+    """Return one and the same error for an id that does not exist, is deleted, or may not be read."""
     return NotFound(f"there is no memory {memory_id}", fix="`commonbook list` shows what there is")
 
 
-HOME: Final = "_home"
-"""The space in whose log stands what concerns no other: the keys."""
-
-
 def administered_space(ctx: WriteContext, name: str) -> Space:
-    """Return a space that the actor administers, made now if it may make it."""
+    """Return the space of that name, which the actor must administer or be allowed to create."""
     if all(space.name != name for space in ctx.spaces.values()):
         return ctx.space(name)
     return permissions.require_admin(ctx.tx, ctx.actor, ctx.spaces, name)
 
 
 def readable_space(ctx: WriteContext, name: str) -> Space:
-    """Return a space that the actor may read, or the one answer for all others."""
+    """Return the space of that name, which the actor must be allowed to read."""
     for space in ctx.readable.values():
         if space.name == name:
             return space

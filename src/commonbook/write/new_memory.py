@@ -1,4 +1,4 @@
-"""New memories: the first version of a memory as a value, and a free path for its file. Nothing is stored here."""
+"""Builds the first version of a memory as a value, and finds a free path for its file. Nothing is stored here."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def new_memory(
     session: str | None = None,
     notice: Notice | None = None,
 ) -> Memory:
-    """Return the first version of a memory, written now by the actor; `how` is the verb that its history names.
+    """Return the first version of a memory, written now by the actor; `how` is the verb that its history shows.
 
-    Without `memory_id` it gets a new id, without `path` the usual place for a file of this title.
+    Without `memory_id` it gets a new id; without `path` it gets the default path for its title.
     """
     first = first_version(ctx, memory_id=memory_id or new_id(), space=space, title=title, how=how, path=path)
     return Memory(
@@ -61,7 +61,7 @@ def new_memory(
 def first_version(
     ctx: WriteContext, *, memory_id: str, space: Space, title: str, how: str, path: str | None = None
 ) -> dict[str, Any]:
-    """Return the fields that begin anew with each new memory, a copy of another one too: identity, place, history."""
+    """Return the fields that a new memory never takes from another, even if it is a copy: identity, place, history."""
     now = ctx.tx.now
     return {
         "id": memory_id,
@@ -79,7 +79,7 @@ def first_version(
 
 
 def _path_for(ctx: WriteContext, space: Space, title: str, memory_id: str) -> str:
-    """Return the usual path of a new file; where that is taken, one with more digits of the id."""
+    """Return the default path of a new file; if it is taken, one with more digits of the id."""
     slug = titles.slug(title)
     path = space_paths.path_for(space.name, ctx.tx.now, slug, memory_id)
     if memories.at_path(ctx.tx, path):
@@ -88,10 +88,10 @@ def _path_for(ctx: WriteContext, space: Space, title: str, memory_id: str) -> st
 
 
 def free_path(ctx: WriteContext, path: str) -> str:
-    """Return the path, or a numbered one beside it if a memory has it or a file lies there."""
-    place = path.removesuffix(".md")
+    """Return the path, or a numbered one beside it if a memory or a file already has it."""
+    stem = path.removesuffix(".md")
     for number in range(1, 1000):
-        candidate = path if number == 1 else f"{place}-{number}.md"
+        candidate = path if number == 1 else f"{stem}-{number}.md"
         if memories.at_path(ctx.tx, candidate) is None and not ctx.engines.folder.exists(candidate):
             return candidate
     raise Conflict(f"there is no free name beside {path}", fix="move some of those files away")

@@ -1,4 +1,8 @@
-"""Work that an operation leaves to later steps of its transaction: copies, notices, rules, files and locks."""
+"""Pending work of a transaction: notes that the operation leaves for the later steps of the same write.
+
+The steps before `finalize` read them (copies, notices, sharing rules), then `finalize` itself (early locks), then the
+step after the commit (files). `commonbook.write.transaction` lists the steps in order.
+"""
 
 from __future__ import annotations
 
@@ -10,46 +14,48 @@ from commonbook.ports.database import Row
 
 
 class EarlyLocks(NamedTuple):
-    """What the seal needs to know of spaces that are held for it, asked for and not yet waited for."""
+    """Deferred answers to a request to lock the logs of some spaces, made before `finalize` needs them."""
 
     ends: Callable[[], dict[str, tuple[int, str]]]
-    whereabouts: Callable[[], list[Row]]
+    """Waits for the locks; returns the last entry (number, hash) of each locked log."""
+    moved_to: Callable[[], list[Row]]
+    """Returns the facts of the home that say whether the book was moved elsewhere."""
 
 
 class ChangedIn(NamedTuple):
-    """The space of a memory that was written, and the principal who wrote it."""
+    """The space of a changed memory, and the principal who changed it."""
 
     space: str
     principal: str
 
 
 class Pending:
-    """The work that an operation leaves to the steps before the seal, to the seal, and to the step behind the commit.
+    """The work that an operation leaves for the steps before `finalize`, for `finalize`, and for after the commit.
 
-    Each actor of a transaction has `changed_texts`, `changed_ids` and `reasoning_changed` of its own, since the steps
-    before the seal run for each actor. All of them share `files_to_write` and `early_locks`, since there is one seal
-    and one commit.
+    Each actor of a transaction has its own `changed_texts`, `changed_ids` and `reasoning_changed`, because the steps
+    before `finalize` run once for each actor. All actors share `files_to_write` and `early_locks`, because there is
+    one `finalize` and one commit.
     """
 
     __slots__ = ("changed_ids", "changed_texts", "early_locks", "files_to_write", "reasoning_changed")
 
     def __init__(self) -> None:
-        """Begin a transaction, with nothing pending."""
+        """Start a transaction with nothing pending."""
         self.changed_texts: dict[str, Memory] = {}
-        """Memories whose title or text changed: their copies are to take it over."""
+        """Memories by id whose title or text changed: their copies must take the change over."""
         self.changed_ids: dict[str, ChangedIn] = {}
-        """Memories that were written: sharing rules are to look at them."""
+        """Memories by id that were written in any way: sharing rules must check them."""
         self.reasoning_changed: dict[str, tuple[Memory | None, Memory]] = {}
-        """Memories, as they were and are, whose dependencies changed, or that dependents have to judge anew: notices
-        are to be brought up to date.
+        """Memories by id, as (before, after), whose dependencies or whose own validity changed: notices to dependents
+        must be updated.
         """
         self.files_to_write: dict[str, bytes | None] = {}
-        """Contents of files by the ids of their memories, None for a file to remove."""
+        """Contents of files by the ids of their memories; None for a file to remove."""
         self.early_locks: list[EarlyLocks] = []
-        """Locks of spaces that were requested before the seal."""
+        """Locks of spaces that were requested before `finalize`."""
 
     def of_another_actor(self) -> Pending:
-        """Return the pending work of another actor in the same transaction."""
+        """Return the pending work of another actor of the same transaction: files and locks are shared."""
         other = Pending()
         other.files_to_write = self.files_to_write
         other.early_locks = self.early_locks
@@ -58,62 +64,62 @@ class Pending:
     # --- changed texts, for copies
 
     def note_changed_text(self, memory: Memory) -> None:
-        """Let the copies of a memory take over its text as it is now."""
+        """Note that the copies of a memory must take over its present text."""
         self.changed_texts[memory.id] = memory
 
     def check_copies(self, source: Memory) -> None:
-        """Let the copies of a source be checked, although its text did not change in this operation."""
+        """Have the copies of a source checked, although its text did not change in this operation."""
         self.changed_texts.setdefault(source.id, source)
 
     def take_changed_texts(self) -> dict[str, Memory]:
-        """Return the memories whose text changed, and forget them."""
-        taken, self.changed_texts = self.changed_texts, {}
-        return taken
+        """Return the memories whose text changed, and clear the note."""
+        memories, self.changed_texts = self.changed_texts, {}
+        return memories
 
     def take_latest(self, memory: Memory) -> Memory:
-        """Return a memory with its latest text, and forget it: its text may have changed again since it was taken."""
+        """Return a memory with its latest text, and clear its note: its text may have changed after the last take."""
         return self.changed_texts.pop(memory.id, memory)
 
     # --- changed dependencies, for notices
 
     def note_reasoning_change(self, before: Memory | None, after: Memory) -> None:
-        """Let notices be brought up to date with a change; of several of one memory, the first state and the last."""
+        """Note a change that may need notices; several changes of one memory merge to its first and its last state."""
         first = self.reasoning_changed[after.id][0] if after.id in self.reasoning_changed else before
         self.reasoning_changed[after.id] = (first, after)
 
     def take_reasoning_changes(self) -> dict[str, tuple[Memory | None, Memory]]:
-        """Return the memories whose dependencies changed, as they were and are, and forget them."""
-        taken, self.reasoning_changed = self.reasoning_changed, {}
-        return taken
+        """Return the noted changes as (before, after) by memory id, and clear the note."""
+        changes, self.reasoning_changed = self.reasoning_changed, {}
+        return changes
 
     # --- changed ids, for sharing rules
 
     def note_changed_id(self, memory_id: str, *, space: str, principal: str) -> None:
-        """Let sharing rules look at a memory that a principal wrote in a space."""
+        """Have sharing rules check a memory that a principal changed in a space."""
         self.changed_ids[memory_id] = ChangedIn(space, principal)
 
     def spaces_of_changed_ids(self) -> set[str]:
-        """Return the spaces of the memories that rules have not looked at yet."""
+        """Return the spaces of the memories that rules have not checked yet."""
         return {changed.space for changed in self.changed_ids.values()}
 
     def keep_changed_ids_in(self, spaces_: Collection[str]) -> None:
-        """Forget the written memories of other spaces: no rule takes from there."""
+        """Drop the changed memories of all other spaces, from which no rule shares."""
         for id_ in [id_ for id_, changed in self.changed_ids.items() if changed.space not in spaces_]:
             del self.changed_ids[id_]
 
     def first_changed_ids(self, limit: int) -> list[str]:
-        """Return some memories that rules have not looked at yet, in the order of their ids."""
+        """Return at most `limit` memories that rules have not checked yet, in the order of their ids."""
         return sorted(self.changed_ids)[:limit]
 
     def forget_changed_ids(self, ids: Iterable[str]) -> None:
-        """Forget memories that rules have looked at."""
+        """Drop memories that rules have checked."""
         for id_ in ids:
             self.changed_ids.pop(id_, None)
 
     def take_changed_ids(self) -> dict[str, ChangedIn]:
-        """Return the memories that rules have not looked at yet, and forget them."""
-        taken, self.changed_ids = self.changed_ids, {}
-        return taken
+        """Return the memories that rules have not checked yet, and clear the note."""
+        unchecked, self.changed_ids = self.changed_ids, {}
+        return unchecked
 
     # --- files and locks
 
@@ -122,6 +128,6 @@ class Pending:
         return sum(len(data) for data in self.files_to_write.values() if data)
 
     def early_locks_on(self, spaces_: Iterable[str]) -> EarlyLocks | None:
-        """Return the early locks that hold all of these spaces, if there are such."""
+        """Return an early request that locked all of these spaces, if there is one."""
         wanted = set(spaces_)
         return next((lock for lock in self.early_locks if lock.ends().keys() >= wanted), None)

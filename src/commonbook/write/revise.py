@@ -1,4 +1,7 @@
-"""Amending a memory: whoever changed it, by a verb or by hand, its rows, log and file follow in one way."""
+"""Stores a new version of a memory: rows, links, history, copy binding, log entry and file.
+
+Every change of a memory ends here, whether it came through the API or from an edited file.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ from commonbook.model.memory import DETACHED, Memory
 from commonbook.tables import copies, links, memories, revisions
 from commonbook.write.context import WriteContext
 
-_TELLING: Final = frozenset((*REASONING, "supersedes", "shared_from"))
+_REASONING_RELATIONS: Final = frozenset((*REASONING, "supersedes", "shared_from"))
+"""Relations whose change may need a notice to dependents."""
 
 
 def store_revision(
@@ -23,12 +27,12 @@ def store_revision(
     seen: int | None = None,
     **logged: object,
 ) -> Memory:
-    """Store a changed memory: a new version, a new revision if title or text changed, the old one kept.
+    """Store a changed memory as a new version; if title or text changed, archive the old revision and start a new one.
 
-    `logged` goes into the log besides.
+    `changed` names the changed fields, `how` the verb for the history. `logged` is added to the payload of the log.
     """
-    new = _with_reasons(new._replace(version=old.version + 1, updated=ctx.tx.now))
-    new = _tied(ctx, old, new)
+    new = _without_stale_reasons(new._replace(version=old.version + 1, updated=ctx.tx.now))
+    new = _rebind(ctx, old, new)
     if "title" in changed or "text" in changed:
         revisions.archive(ctx.tx, old)
         new = new._replace(
@@ -45,7 +49,7 @@ def store_revision(
         ctx.touch_superseded(old)
     if new.revision != old.revision or old.deleted is not None:
         ctx.pending.note_changed_text(new)
-    if _stands_otherwise(old, new):
+    if _reasoning_differs(old, new):
         ctx.note_reasoning_change(old, new)
     ctx.log_memory(new, _action(old, new, how), fields=sorted(changed), **logged)
     ctx.enqueue_files([new], seen=seen)
@@ -53,67 +57,67 @@ def store_revision(
 
 
 def delete(ctx: WriteContext, memory: Memory, *, how: str) -> None:
-    """Delete a memory: a tombstone and its history stay. A file that is gone already need not be removed."""
+    """Delete a memory; a tombstone and its history stay. With `how` "file" the file is gone already."""
     copies.unbind(ctx.tx, memory)
-    gone = memory._replace(deleted=ctx.tx.now, version=memory.version + 1, updated=ctx.tx.now)
-    memories.replace(ctx.tx, gone)
-    ctx.note_reasoning_change(memory, gone)
-    ctx.log_memory(gone, "delete", how=how)
+    tombstone = memory._replace(deleted=ctx.tx.now, version=memory.version + 1, updated=ctx.tx.now)
+    memories.replace(ctx.tx, tombstone)
+    ctx.note_reasoning_change(memory, tombstone)
+    ctx.log_memory(tombstone, "delete", how=how)
     if how != "file":
-        ctx.enqueue_files([gone])
+        ctx.enqueue_files([tombstone])
 
 
-def _with_reasons(memory: Memory) -> Memory:
-    """Return a memory without reasons for superseding what it supersedes no longer."""
+def _without_stale_reasons(memory: Memory) -> Memory:
+    """Drop the reasons for superseding memories that it no longer supersedes."""
     superseded = {link.target for link in memory.links if link.relation == "supersedes"}
     return memory._replace(
-        supersede_reasons=tuple(one for one in memory.supersede_reasons if one.superseded in superseded)
+        supersede_reasons=tuple(reason for reason in memory.supersede_reasons if reason.superseded in superseded)
     )
 
 
-def _tied(ctx: WriteContext, old: Memory, new: Memory) -> Memory:
-    """Let a copy be the one of its root where it is now; if there is one already, it is a copy no longer."""
-    if new.shared is None or _where_tied(old) == _where_tied(new):
+def _rebind(ctx: WriteContext, old: Memory, new: Memory) -> Memory:
+    """Bind a copy to its root in its present space; if the space has another copy of that root, detach this one."""
+    if new.shared is None or _binding_key(old) == _binding_key(new):
         return new
     copies.unbind(ctx.tx, old)
-    if not copies.is_bound(new) or is_tied_there(ctx, new):
+    if not copies.is_bound(new) or bind_copy(ctx, new):
         return new
     return detached(new)
 
 
-def _stands_otherwise(old: Memory, new: Memory) -> bool:
-    """Tell whether a memory rests on something else now, or is something else to rest on: others may be concerned."""
+def _reasoning_differs(old: Memory, new: Memory) -> bool:
+    """Tell whether a change may concern dependents: other dependencies, another space, deleted or restored."""
     if (old.deleted, old.space.id) != (new.deleted, new.space.id):
         return True
-    return _stands_on(old) != _stands_on(new)
+    return _dependencies(old) != _dependencies(new)
 
 
-def _stands_on(memory: Memory) -> tuple[object, ...]:
-    tied = memory.shared is not None and memory.shared.mode != DETACHED
-    return tied, {(link.relation, link.target) for link in memory.links if link.relation in _TELLING}
+def _dependencies(memory: Memory) -> tuple[object, ...]:
+    is_copy = memory.shared is not None and memory.shared.mode != DETACHED
+    return is_copy, {(link.relation, link.target) for link in memory.links if link.relation in _REASONING_RELATIONS}
 
 
-def _where_tied(memory: Memory) -> tuple[object, ...]:
-    """Return all of a memory that decides which tie it has; what it took over last does not."""
+def _binding_key(memory: Memory) -> tuple[object, ...]:
+    """Return the fields that decide whether and where a copy is bound; the revision that it took over does not."""
     return memory.space.id, memory.deleted, memory.shared and memory.shared.mode
 
 
 def arrived(ctx: WriteContext, memory: Memory) -> Memory:
-    """Return a memory that came as a file, tied to its root if it is a copy and the first of it here."""
+    """Bind a memory that came as a file, if it is a copy; detach it if its space has another copy of that root."""
     if memory.shared is None or not copies.is_bound(memory):
         return memory
-    # A file whose revision somebody took out begins anew, and so does what it has of its source.
+    # If somebody removed the revision from the file, it starts again at 1; `own` must not be above it.
     memory = memory._replace(shared=memory.shared._replace(own=min(memory.shared.own, memory.revision)))
-    return memory if is_tied_there(ctx, memory) else detached(memory)
+    return memory if bind_copy(ctx, memory) else detached(memory)
 
 
 def detached(memory: Memory) -> Memory:
-    """Return a memory that is no copy any longer; where it came from stays known."""
+    """Return the memory as no longer a copy; its origin stays recorded."""
     return memory._replace(shared=memory.shared._replace(mode=DETACHED)) if memory.shared else memory
 
 
-def is_tied_there(ctx: WriteContext, copy: Memory) -> bool:
-    """Tie a copy to its root in its space; tell whether it could be: there is one for each root and space."""
+def bind_copy(ctx: WriteContext, copy: Memory) -> bool:
+    """Bind a copy to its root in its space; return False if the space has the root itself or another copy of it."""
     root = memories.find(ctx.tx, {copy.space.id: copy.space}, copy.root)
     return (root is None or root.deleted is not None) and copies.bind(ctx.tx, copy)
 

@@ -1,7 +1,14 @@
-"""The write transaction: it runs an operation, finalizes and commits its changes, and has their files written.
+"""The write transaction: runs an operation, finalizes its changes, commits them, and has their files written.
 
-The steps between the operation and `seal` (`Parts.before_seal`) and the step behind the commit (`Parts.after_commit`)
-are handed in. `compose` lists them, and says why they run in that order.
+The steps of a write, in order:
+
+1. The operation runs; it changes rows and records each change (`WriteContext.log`).
+2. The steps of `Engines.before_seal` complete its changes, once for each actor. `compose` lists them and explains the
+   order.
+3. `finalize`, the seal of the write, numbers the changes of each touched space, appends them to its signed log, and
+   checks again that names and permissions are as the operation read them.
+4. The database commits. `RetryTransaction`, raised anywhere before, starts again at step 1.
+5. The step `Engines.after_commit` writes the files. Until it has, the file journal keeps them.
 """
 
 from __future__ import annotations
@@ -23,7 +30,7 @@ from commonbook.write.pending import EarlyLocks, Pending
 
 
 def write(engines: Engines, actor: Actor, operation: Callable[[WriteContext], Result]) -> Result:
-    """Let a story happen whole or not at all; when this returns it is durable, logged, and in its files."""
+    """Run an operation as one atomic write; on return it is durable, logged and written to its files."""
     return write_all(engines, (actor,), _for_one_actor(operation))
 
 
@@ -38,36 +45,36 @@ def write_all(
     *,
     expecting: Sequence[str] = (),
 ) -> Result:
-    """Let what several do happen in one transaction, whole or not at all: the story has a desk for each of them.
+    """Run an operation of several actors as one atomic write, with a context for each of them.
 
-    `expecting` are the spaces that it will probably be about, and no others.
+    `expecting` names the spaces that the operation will probably use: if it uses no others, only these are read.
     """
-    told, files = _commit(engines, actors, operation, expecting)
-    # The change is made: a file that cannot be written now stays in the journal, and `status` counts it.
+    result, files = _commit(engines, actors, operation, expecting)
+    # The change is committed: a file that cannot be written now stays in the journal, and `status` counts it.
     with suppress(OSError, CommonbookError):
         engines.after_commit(engines, files)
-    return told
+    return result
 
 
 def commit(
     engines: Engines, actor: Actor, operation: Callable[[WriteContext], Result]
 ) -> tuple[Result, dict[str, bytes | None]]:
-    """Run an operation and commit it, without the step behind the commit.
+    """Run an operation and commit it, without the step after the commit.
 
-    Return its result, and the files that are left to write: their contents by the ids of their memories, None for a
-    file to remove. The journal has them until they are written.
+    Return its result, and the files that are still to be written: their contents by the ids of their memories, None
+    for a file to remove. The journal keeps them until they are written.
     """
     return _commit(engines, (actor,), _for_one_actor(operation))
 
 
 @contextmanager
 def logging_refusal(engines: Engines, actor: Actor, verb: str, ids: Iterable[str]) -> Iterator[None]:
-    """Write into the log of each of these memories' spaces that somebody tried what it may not do there."""
+    """If the block raises NotAllowed or NotFound, log the refused attempt in the spaces of these memories."""
     try:
         yield
     except (NotAllowed, NotFound):
         if wanted := tuple(ids):
-            # A home that is full or busy does not turn the refusal into another one.
+            # If the home is full or busy, the caller still gets the refusal and not that error.
             with suppress(CommonbookError):
                 write(engines, actor, partial(_note_refusal, verb=verb, ids=wanted))
         raise
@@ -87,33 +94,39 @@ def _commit(
     operation: Callable[[Sequence[WriteContext]], Result],
     expecting: Sequence[str] = (),
 ) -> tuple[Result, dict[str, bytes | None]]:
-    # Whoever has rights on some spaces only has them by the names of all.
-    first = expecting if all(map(access_permissions.is_owner, actors)) else ()
+    # A grant covers the spaces below its own by name, so permissions of others than the owner need all spaces.
+    expected = expecting if all(map(access_permissions.is_owner, actors)) else ()
 
-    def whole(tx: Transaction) -> tuple[Result, dict[str, bytes | None]]:
-        there = spaces.LazySpaces(tx, first)
+    def run(tx: Transaction) -> tuple[Result, dict[str, bytes | None]]:
+        all_spaces = spaces.LazySpaces(tx, expected)
         permissions = {actor: access_permissions.PermissionSnapshot(tx, actor) for actor in actors}
         contexts = [
             WriteContext(
-                tx=tx, engines=engines, actor=actors[0], permissions=permissions, spaces=there, pending=Pending()
+                tx=tx, engines=engines, actor=actors[0], permissions=permissions, spaces=all_spaces, pending=Pending()
             )
         ]
         contexts += map(contexts[0].beside, actors[1:])
-        told = operation(contexts)
+        result = operation(contexts)
         for ctx in contexts:
             for step in engines.before_seal:
                 step(ctx)
         finalize(contexts)
-        return told, contexts[0].pending.files_to_write
+        return result, contexts[0].pending.files_to_write
 
-    return engines.db.write(whole)
+    return engines.db.write(run)
 
 
 def finalize(contexts: Sequence[WriteContext]) -> None:
-    """Number and log everything that the story recorded, space by space in the order of their ids.
+    """Seal the write: lock the log of each touched space, number and log its changes, and check for races.
 
-    From the first line on nobody else writes to these spaces. One that was renamed since the story began had the story
-    write paths of its old name; and the log of a space must not tell of somebody who wrote behind its own revocation.
+    From the lock until the commit nobody else writes to these spaces. Two things that the operation read are checked
+    under the lock, and raise RetryTransaction if they changed meanwhile:
+
+    - The names of the spaces: the operation built paths from them.
+    - The permissions of the actors: no entry may follow the revocation of the right that it was made with.
+
+    Spaces are locked in the order of their ids, against deadlocks. Queries are sent first and waited for later, so that
+    the locks are held for as few round trips as possible.
     """
     ctx = contexts[0]
     tx = ctx.tx
@@ -122,63 +135,64 @@ def finalize(contexts: Sequence[WriteContext]) -> None:
         by_space.setdefault(change.space, []).append(change)
     touched = {subject: space for subject, space in tx.touched.items() if space is not None}
     touched |= memories.spaces_of(tx, sorted(subject for subject, space in tx.touched.items() if space is None))
-    concerned = sorted({*by_space, *touched.values()})
-    # Asked in one breath, so that others wait for these spaces no longer than they must.
-    asked = ctx.pending.early_locks_on(concerned)
-    if asked is None:
-        # What the story wrote goes off before this: whoever has to wait has done everything else by then.
-        asked = _request_locks(tx, concerned)
-    names = _names(contexts, by_space)
-    # Where only one writes, rights stay as they are.
-    permissions = [held for held in ctx.permissions.values() if tx.for_update]
-    still = [held.now() for held in permissions]
-    # Whatever can be is done before anybody waits: nothing of it happens while others are kept from these spaces.
-    for space in concerned:
+    touched_spaces = sorted({*by_space, *touched.values()})
+    locks = ctx.pending.early_locks_on(touched_spaces)
+    if locks is None:
+        # The statements of the operation were sent before this: if we wait for a lock, all other work is done.
+        locks = _request_locks(tx, touched_spaces)
+    names = _request_names(contexts, by_space)
+    # Where only one transaction writes at a time, permissions cannot change meanwhile.
+    permissions = [snapshot for snapshot in ctx.permissions.values() if tx.for_update]
+    current_permissions = [snapshot.read_again() for snapshot in permissions]
+    # Everything that needs no answer is done before the first wait, not while others wait for these spaces.
+    for space in touched_spaces:
         subjects = dict.fromkeys(change.subjects[0] for change in by_space.get(space, ()) if change.subjects)
-        subjects.update(dict.fromkeys(memory for memory, place in touched.items() if place == space))
+        subjects.update(dict.fromkeys(subject for subject, place in touched.items() if place == space))
         if subjects:
             changes.assign_numbers(tx, space, tuple(subjects))
-    worded = {space: chain.serialized_changes(changed) for space, changed in by_space.items()}
-    ends = asked.ends()
+    serialized = {space: chain.serialized_changes(changed) for space, changed in by_space.items()}
+    ends = locks.ends()
     if any(ctx.spaces[space].name != name for space, name in names().items()):
         raise RetryTransaction
-    if any(now.is_less_than(before) for now, before in zip(still, permissions, strict=True)):
+    if any(now.has_less_than(before) for now, before in zip(current_permissions, permissions, strict=True)):
         raise RetryTransaction
-    home.require_not_moved(asked.whereabouts())
+    home.require_not_moved(locks.moved_to())
     for space, changed in sorted(by_space.items()):
         end = ends.get(space, chain.BEGINNING)
-        seq, digest = chain.append(tx, ctx.engines.keys, space, changed, wording=worded[space], end=end)
+        seq, digest = chain.append(tx, ctx.engines.keys, space, changed, wording=serialized[space], end=end)
         if space in ends:
-            # Its chain is held: whoever looks for this entry later waits until this has ended.
+            # We hold the lock of this log: a later search for the entry waits until this transaction has ended.
             tx.commit_check = partial(chain.is_logged, space=space, seq=seq, digest=digest)
 
 
 def lock_early(ctx: WriteContext, wanted: Sequence[str]) -> Callable[[], Collection[str]]:
-    """Hold spaces for the seal already, where a story will change these, and no others, as far as one knows.
+    """Lock spaces for `finalize` in advance, if the operation is expected to change these and no others.
 
-    So nobody waits for them in the end; if the story changes others, the seal asks for all of it again. One that
-    another holds is left out, which what is returned finds out: waited for here, it would be held while the story is
-    told, which others wait for.
+    This saves the wait in `finalize`; if the operation changes other spaces too, `finalize` requests all locks again.
+    A space that another transaction has locked is left out: waiting for it here would hold the other locks during the
+    whole operation. The returned function waits, and returns the spaces that were locked.
     """
     if not ctx.tx.for_update:
         return lambda: wanted
-    asked = _request_locks(ctx.tx, wanted, if_free=True)
-    ctx.pending.early_locks.append(asked)
-    return asked.ends
+    locks = _request_locks(ctx.tx, wanted, if_free=True)
+    ctx.pending.early_locks.append(locks)
+    return locks.ends
 
 
 def _request_locks(tx: Transaction, spaces_: Sequence[str], *, if_free: bool = False) -> EarlyLocks:
     return EarlyLocks(chain.lock_deferred(tx, spaces_, if_free=if_free), home.moved_deferred(tx))
 
 
-def _names(contexts: Sequence[WriteContext], by_space: Mapping[str, Sequence[Change]]) -> Callable[[], dict[str, str]]:
-    """Ask for the names of the spaces in which memories were written; where only one writes, they stay.
+def _request_names(
+    contexts: Sequence[WriteContext], by_space: Mapping[str, Sequence[Change]]
+) -> Callable[[], dict[str, str]]:
+    """Request the present names of the spaces in which subjects were written; none where names cannot change meanwhile.
 
-    Whoever has rights on some spaces only has them by their names, whatever is written there.
+    If an actor is not the owner, every changed space is checked: its permissions depend on the names.
     """
     tx = contexts[0].tx
     if not tx.for_update:
         return dict
-    some = not all(access_permissions.is_owner(ctx.actor) for ctx in contexts)
-    wanted = (space for space, changed in by_space.items() if some or any(change.subjects for change in changed))
+    any_granted = not all(access_permissions.is_owner(ctx.actor) for ctx in contexts)
+    wanted = (space for space, changed in by_space.items() if any_granted or any(change.subjects for change in changed))
     return spaces.names_deferred(tx, sorted(wanted))
