@@ -1,4 +1,4 @@
-"""What people do to the files of episodes, and what their sessions make of it."""
+"""Edits of episode files by hand, and their effect on the sessions of the episodes."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tests.support import hand_edits
 pytestmark = pytest.mark.usefixtures("home")
 
 
-def found(book, query, **asked):
-    return [hit.id for hit in book.recall(query, k=50, **asked).hits]
+def found(book, query, **options):
+    return [hit.id for hit in book.recall(query, k=50, **options).hits]
 
 
 def file_of(book, episode):
     return Path(book.home) / book.get(episode).path
 
 
-def settled(book, *texts, session="s", **asked):
-    """Append messages and make one episode of them; return their ids, and the episode's."""
-    ids = [one.id for one in book.append(session, list(texts), **asked).messages]
+def settled(book, *texts, session="s", **options):
+    """Append messages and settle them into one episode; return their ids, and the id of the episode."""
+    ids = [message.id for message in book.append(session, list(texts), **options).messages]
     (episode,) = book.settle(session).episodes
     return ids, episode
 
@@ -44,11 +44,11 @@ def test_a_stale_save_does_not_bring_back_into_recall_what_was_taken_back(book, 
     for look in (book, open_book(), open_book()):
         assert otter not in found(look, "the otter swims")
         assert walrus in found(look, "the walrus sleeps")
-        assert not any("otter" in said(hit) for query in ("", "animals otter") for hit in look.recall(query).hits)
+        assert not any("otter" in text_of(hit) for query in ("", "animals otter") for hit in look.recall(query).hits)
         book.rebuild()
 
 
-def said(hit):
+def text_of(hit):
     return " ".join((hit.text, hit.passage, hit.before, hit.after))
 
 
@@ -199,11 +199,11 @@ def test_a_number_that_nobody_counted_to_does_not_spoil_the_session(book, open_b
     lose(book)
     hand_edits.change(path, f"\u00b7 2 \u00b7 {otter}", f"\u00b7 999999999999999 \u00b7 {otter}")
     again = open_book()
-    said = again.append("s", ["the heron nests"]).messages[0]
-    assert said.seq == 2
+    message = again.append("s", ["the heron nests"]).messages[0]
+    assert message.seq == 2
     (after,) = again.settle("s").episodes
-    assert said.id in again.get(after).text
-    assert found(again, "the heron nests")[0] == said.id
+    assert message.id in again.get(after).text
+    assert found(again, "the heron nests")[0] == message.id
     assert any("otter" in hit.text for hit in again.recall("otter").hits)
 
 

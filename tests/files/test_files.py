@@ -1,4 +1,4 @@
-"""Markdown is the truth of what a memory says: what people do to the files, by the facade."""
+"""The Markdown files are the truth of a memory: edits by hand, seen through the facade."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.hand_edits import change, texts
 
 
 def wait_until(holds, seconds: float = 40.0):
-    """Wait for a condition, not for the clock; return how long it took."""
+    """Wait until a condition holds; return how many seconds it took."""
     start = time.monotonic()
     while not holds():
         assert time.monotonic() - start < seconds, "it did not come about"

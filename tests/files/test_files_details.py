@@ -1,4 +1,4 @@
-"""What is rebuilt from the files, when they are read, and what of them is kept as it was."""
+"""Details of the files: what is rebuilt from them, when they are read, and which parts are kept as written."""
 
 from __future__ import annotations
 
@@ -144,18 +144,18 @@ def test_opening_an_unchanged_home_of_ten_thousand_files_reads_no_files_text(hom
     for start in range(0, 10_000, 1000):
         book.remember_many([Draft(text=f"memory number {n}", space=f"s{n % 7}") for n in range(start, start + 1000)])
     book.close()
-    said = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", OPENED, str(home), "10000"], capture_output=True, text=True, check=True
     )
-    assert said.stdout.strip() == "0"
+    assert process.stdout.strip() == "0"
 
 
 def test_the_audit_hook_of_that_test_does_see_a_file_being_read(home: Path, book: Book):
     receipt = book.remember("one")
     book.close()
     change(home / receipt.path, "\none\n", "\ntwo\n")
-    said = subprocess.run([sys.executable, "-c", OPENED, str(home), "1"], capture_output=True, text=True, check=True)
-    assert int(said.stdout) > 0
+    process = subprocess.run([sys.executable, "-c", OPENED, str(home), "1"], capture_output=True, text=True, check=True)
+    assert int(process.stdout) > 0
 
 
 def test_an_edit_of_the_same_size_right_after_a_write_is_seen(home: Path, book: Book):

@@ -1,4 +1,4 @@
-"""Odd things that happen to files, each of which once lost something, or kept a home from being opened."""
+"""Odd things that happen to files; each of them once lost a text, or kept a home from being opened."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ with commonbook.open(home) as book:
 
 
 def test_what_cannot_be_read_is_neither_deleted_nor_wrong_for_ever(tmp_path: Path):
-    """Run as a user to whom rights matter."""
+    """Run as a user whom file permissions apply to, so not as root."""
     place = tmp_path / "elsewhere"
     place.mkdir(mode=0o777)
     place.chmod(0o777)
@@ -132,10 +132,10 @@ def test_what_cannot_be_read_is_neither_deleted_nor_wrong_for_ever(tmp_path: Pat
         if folder.stat().st_uid == os.getuid() and not folder.stat().st_mode & 0o001:
             folder.chmod(folder.stat().st_mode | 0o011)
     script = UNREADABLE if os.geteuid() == 0 else UNREADABLE.replace("os.setgid(65534); os.setuid(65534)", "")
-    said = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script, str(place / "home")], capture_output=True, text=True, check=False, cwd=place
     )
-    assert said.returncode == 0, said.stderr
+    assert process.returncode == 0, process.stderr
 
 
 # --- deletions

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.slow
 EDITS = int(os.environ.get("COMMONBOOK_EDITS", "300"))
 SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
 
-# One who waits for so long has seen that nobody took the save in, and would save over it.
+# A person who has waited this long sees that the save was not applied, and would save over it.
 _PATIENCE = 60.0
 
 
@@ -44,7 +44,7 @@ def home(tmp_path: Path) -> Path:
 
 
 class Person(threading.Thread):
-    """Saves files by hand, and each time waits until the book has it before saving again."""
+    """Saves files by hand, and waits after each save until the book has it."""
 
     def __init__(self, book: Book, papers: dict[str, Path], *, in_place: bool, pause: float) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ def test_a_person_saves_while_a_program_edits_and_neither_text_is_lost(home, in_
     writer = start("edits", home, EDITS)
     try:
         person.start()
-        told = crashing.finish(writer, json.dumps(list(papers)).encode(), deadline=100 + EDITS / 4)
+        reports = crashing.finish(writer, json.dumps(list(papers)).encode(), deadline=100 + EDITS / 4)
     finally:
         person.done.set()
         person.join()
@@ -103,18 +103,18 @@ def test_a_person_saves_while_a_program_edits_and_neither_text_is_lost(home, in_
     log = [entry for entry in book.log(space="a", limit=100_000) if entry.action == "edit"]
     book.close()
     assert look_at(home).wrong == []
-    assert [one for one in told if "error" in one] == []
-    lost = [one["text"][:20] for one in told if one["text"] not in _texts(histories[one["id"]])]
+    assert [report for report in reports if "error" in report] == []
+    lost = [edit["text"][:20] for edit in reports if edit["text"] not in _texts(histories[edit["id"]])]
     assert not lost, f"texts of the program are lost (seed {SEED}): {lost}"
     lost = [text[:20] for memory, text in person.saved if text not in _texts(histories[memory])]
     assert not lost, f"{len(lost)} of {len(person.saved)} texts of the person are lost (seed {SEED}): {lost}"
     assert len(person.saved) > 3
     for memory, history in histories.items():
         _check_history(history)
-        versions = [one["version"] for one in told if one["id"] == memory]
+        versions = [one["version"] for one in reports if one["id"] == memory]
         assert all(earlier < later for earlier, later in pairwise(versions)), "a version does not grow"
     by_actor = Counter(entry.actor for entry in log)
-    assert by_actor[LOCAL_OWNER] == len(told), "an edit of the program is not logged as its own, once"
+    assert by_actor[LOCAL_OWNER] == len(reports), "an edit of the program is not logged as its own, once"
 
 
 def _texts(history: tuple[Revision, ...]) -> set[str]:
@@ -122,7 +122,7 @@ def _texts(history: tuple[Revision, ...]) -> set[str]:
 
 
 def _check_history(history: tuple[Revision, ...]) -> None:
-    """Every text has its own author, and stands there once; again only where it was overtaken and stands."""
+    """Check that each text has the right author and occurs once, or again only behind saves that it overtook."""
     assert all(one.revision < two.revision for one, two in pairwise(history))
     last_at: dict[str, int] = {}
     for at, one in enumerate(history):
@@ -151,15 +151,15 @@ def _remembered(book: Book) -> tuple[str, Path]:
 
 
 def _meanwhile(monkeypatch: pytest.MonkeyPatch, act) -> None:
-    """Let something happen between the next commit and the writing of its file."""
+    """Run `act` between the next commit and the writing of its file."""
     real = write_out.write_out
 
-    def carry_out(*args, **named):
+    def write_out_meanwhile(*args, **named):
         monkeypatch.setattr(write_out, "write_out", real)
         act()
         return real(*args, **named)
 
-    monkeypatch.setattr(write_out, "write_out", carry_out)
+    monkeypatch.setattr(write_out, "write_out", write_out_meanwhile)
 
 
 @pytest.mark.parametrize("in_place", [True, False], ids=["in place", "renaming over"])
@@ -178,44 +178,44 @@ def test_what_is_saved_between_commit_and_file_becomes_the_earlier_text(home, mo
 
 @pytest.mark.parametrize("third", [False, True], ids=["alone", "while a third looks"])
 def test_what_two_processes_carry_out_at_once_is_not_taken_for_a_persons_text(home, monkeypatch, third):
-    """One writes a file, another has just written the same and strikes it off, and a person saves between the two."""
+    """One process writes a file that another has just written and marks as done; a person saves between the two."""
     writer, scanner = commonbook.open(home), commonbook.open(home)
     id_, file = _remembered(writer)
-    committed, struck_off, writing, saved = (threading.Event() for _ in range(4))
-    real_carry, real_put, real_strike = write_out.write_out, HomeFolder.put, files.mark_done
+    committed, marked_done, writing, saved = (threading.Event() for _ in range(4))
+    real_write_out, real_put, real_mark_done = write_out.write_out, HomeFolder.put, files.mark_done
 
-    def carry_out(*args, **named):
+    def write_out_meanwhile(*args, **named):
         if threading.current_thread() is edit and not committed.is_set():
             committed.set()
-            struck_off.wait(20)
+            marked_done.wait(20)
         elif saved.is_set() and threading.current_thread() is not edit:
-            monkeypatch.setattr(write_out, "write_out", real_carry)
+            monkeypatch.setattr(write_out, "write_out", real_write_out)
             writing.set()
             edit.join(10)
             if third:
                 commonbook.open(home).close()
-        return real_carry(*args, **named)
+        return real_write_out(*args, **named)
 
     def put(*args, **named):
         if threading.current_thread() is edit and not saved.is_set():
-            struck_off.set()
+            marked_done.set()
             writing.wait(20)
         return real_put(*args, **named)
 
-    def strike_off(tx, carried):
+    def mark_done(tx, carried):
         if threading.current_thread() is not edit and not saved.is_set():
-            struck_off.set()
-            time.sleep(0.3)  # The writer reads the journal now, while our strike-off is not committed.
-            real_strike(tx, carried)
+            marked_done.set()
+            time.sleep(0.3)  # The writer reads the journal now, while our mark_done is not committed.
+            real_mark_done(tx, carried)
             save(file, "hand")
             saved.set()
         else:
-            real_strike(tx, carried)
+            real_mark_done(tx, carried)
 
     edit = threading.Thread(target=lambda: writer.edit(id_, text="by the program"))
-    monkeypatch.setattr(write_out, "write_out", carry_out)
+    monkeypatch.setattr(write_out, "write_out", write_out_meanwhile)
     monkeypatch.setattr(HomeFolder, "put", put)
-    monkeypatch.setattr(files, "mark_done", strike_off)
+    monkeypatch.setattr(files, "mark_done", mark_done)
     edit.start()
     assert committed.wait(10)
     scanner.sync()
@@ -246,7 +246,7 @@ def test_what_is_saved_just_before_an_edit_is_taken_in_before_it(home):
 
 
 def test_a_file_renamed_away_and_back_by_an_editor_is_not_deleted(home, monkeypatch):
-    """Some editors move the file to a back-up and write it anew: for a moment there is none."""
+    """Some editors move the file to a back-up and write it again: for a moment there is none."""
     with closing(commonbook.open(home)) as book:
         id_, file = _remembered(book)
         data = file.read_bytes().replace(b"first", b"hand")
@@ -276,8 +276,8 @@ def test_a_truncated_moment_of_a_save_is_never_taken_for_a_text(home):
 
 @pytest.mark.parametrize("who", ["the same process", "another process"])
 @pytest.mark.parametrize("what", ["removed", "without front matter", "edited"])
-def test_what_a_person_does_after_the_acknowledgement_stands_whoever_looks_first(home, what, who):
-    """The process that wrote the file is still there, and has not struck it off the journal yet."""
+def test_what_a_person_does_after_the_acknowledgement_stands_after_any_scan(home, what, who):
+    """The process that wrote the file is still running, and has not removed the journal entry yet."""
     with closing(commonbook.open(home)) as book:
         receipt = book.remember("first", title="one", space="a")
         file = home / receipt.path

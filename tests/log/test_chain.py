@@ -1,4 +1,4 @@
-"""The log: what is written is what verifies, in a format that does not drift, and canonical JSON below it."""
+"""The log: entries verify as written, in a format that does not change; and its canonical JSON."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ __all__ = ["empty", "keys", "tx"]
 
 
 def test_a_log_as_written_verifies(tx: Sqlite, keys: KeyFiles) -> None:
-    told: list[tuple[str, int, int]] = []
-    found = verify.verify(tx, keys, [ONE, TWO], lambda *args: told.append(args))
-    assert found.ok, found
-    assert (found.spaces, found.entries) == (2, 2 * LENGTH)
-    assert [done for _, done, _ in told] == [LENGTH, 2 * LENGTH]
-    assert {total for _, _, total in told} == {2 * LENGTH}
+    progress: list[tuple[str, int, int]] = []
+    checked = verify.verify(tx, keys, [ONE, TWO], lambda *args: progress.append(args))
+    assert checked.ok, checked
+    assert (checked.spaces, checked.entries) == (2, 2 * LENGTH)
+    assert [done for _, done, _ in progress] == [LENGTH, 2 * LENGTH]
+    assert {total for _, _, total in progress} == {2 * LENGTH}
 
 
 def test_entries_form_one_gapless_chain(tx: Sqlite) -> None:
@@ -147,9 +147,9 @@ def test_the_format_has_not_drifted(empty: Sqlite, keys: KeyFiles) -> None:
 def test_what_cannot_be_written_fails_and_leaves_the_log_alone(
     tx: Sqlite, keys: KeyFiles, wrong: dict[str, Any]
 ) -> None:
-    said: dict[str, Any] = {"space": ONE, "actor": "a", "action": "b", "subjects": (), "payload": {}}
+    fields: dict[str, Any] = {"space": ONE, "actor": "a", "action": "b", "subjects": (), "payload": {}}
     with pytest.raises(BadInput):
-        log_chain.append(tx, keys, ONE, [change(ONE, 7), Change(**(said | wrong))])
+        log_chain.append(tx, keys, ONE, [change(ONE, 7), Change(**(fields | wrong))])
     assert report(tx, keys).ok
     assert log_chain.count(tx, (ONE, TWO)) == 2 * LENGTH
 

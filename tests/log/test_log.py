@@ -1,4 +1,4 @@
-"""The signed log through the public doors: what was done is in it, and tampering is found."""
+"""The signed log through the public interfaces: it has every action, and tampering is found."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLUMNS = ("space", "seq", "time", "actor", "action", "subjects", "payload", "pr
 
 @pytest.fixture
 def log(book: Book) -> tuple[str, int]:
-    """A space with some history; its id and the number of its entries."""
+    """Create a space with some history; return its id and the number of its entries."""
     memory = book.remember("secret words about billing", space="team", tags=["t"])
     book.edit(memory.id, text="other words")
     book.link(memory.id, "related_to", book.remember("x", space="team").id)
@@ -27,13 +27,13 @@ def log(book: Book) -> tuple[str, int]:
 
 
 def tamper(book: Book, sql: str, **params: object) -> None:
-    """Change the database past the book."""
+    """Change the database directly, not through the book."""
     book._engines.db.write(lambda tx: tx.run(sql, **params))
 
 
 @pytest.fixture
 def restore(book: Book, log: tuple[str, int]) -> Callable[[], None]:
-    """Put the log back as it was."""
+    """Restore the log."""
     names = ", ".join(COLUMNS)
     with book._engines.db.reading() as tx:
         whole = tx.rows(f"SELECT {names} FROM log_entry")
@@ -137,9 +137,9 @@ def test_the_command_line_says_what_is_wrong_and_exits_with_one(book: Book, plac
     tamper(book, "UPDATE log_entry SET actor = 'user:mallory' WHERE space = :space AND seq = 3", space=space)
     capsys.readouterr()
     assert main(["--home", str(place), "audit", "verify", "--json"]) == 1
-    said = json.loads(capsys.readouterr().out)
-    assert said["ok"] is False
-    assert said["findings"][0]["where"] == f"{space} entry 3"
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["ok"] is False
+    assert answer["findings"][0]["where"] == f"{space} entry 3"
     assert main(["--home", str(place), "doctor", "--json"]) == 1
 
 

@@ -1,1 +1,1 @@
-"""Markdown files of a home: the journal of pending writes, hand edits, and the scan of the folder."""
+"""Markdown files of a home: the journal of pending writes, edits by hand, and the scan of the folder."""

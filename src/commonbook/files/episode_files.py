@@ -1,4 +1,4 @@
-"""Adopting: the messages of an episode that came as a file go back into the log of their session."""
+"""Adopts messages from episode files: messages in the file that the session log lacks are appended to it."""
 
 from __future__ import annotations
 
@@ -10,43 +10,53 @@ from commonbook.model.session import Message, Session
 from commonbook.tables import sessions
 from commonbook.write.context import WriteContext
 
-_MOST: Final = 10**12
-"""A larger number is a slip of the hand; behind it, a session would soon count further than a transcript can tell."""
+_MAX_SEQ: Final = 10**12
+"""A larger number is a typing error; a session that went on from it would soon exceed what a transcript can hold."""
 
 
 def adopt_messages(ctx: WriteContext, memory: Memory) -> None:
-    """Take the messages of an episode into its session's log, where they are not known yet; who has them keeps them."""
+    """Append the messages of an episode to the log of its session; messages that a session has already stay there."""
     if memory.kind != "episode" or not memory.session:
         return
-    told = [one for one in transcript.parse(memory.text).messages if 0 < one.seq <= _MOST]
-    known = sessions.get_many(ctx.tx, ctx.spaces, [one.id for one in told])
-    fresh = _distinct([one for one in told if one.id not in known])
-    session = _session(ctx, memory, memory.session) if fresh else None
+    parsed = [message for message in transcript.parse(memory.text).messages if 0 < message.seq <= _MAX_SEQ]
+    known = sessions.get_many(ctx.tx, ctx.spaces, [message.id for message in parsed])
+    unknown = _distinct([message for message in parsed if message.id not in known])
+    session = _session(ctx, memory, memory.session) if unknown else None
     if session is None:
         return
-    taken = sessions.sequence_numbers(ctx.tx, session)
+    used_numbers = sessions.sequence_numbers(ctx.tx, session)
     adopted = [
-        Message(one.id, session.id, one.seq, one.role, one.author, one.text, one.time, episode=memory.id)
-        for one in fresh
-        if one.seq not in taken
+        Message(
+            message.id,
+            session.id,
+            message.seq,
+            message.role,
+            message.author,
+            message.text,
+            message.time,
+            episode=memory.id,
+        )
+        for message in unknown
+        if message.seq not in used_numbers
     ]
     if adopted:
-        sessions.append(ctx.tx, session, [(one, None) for one in adopted])
+        sessions.append(ctx.tx, session, [(message, None) for message in adopted])
         ctx.log(session.space, "session.adopt", (), session=session.id, messages=len(adopted))
 
 
-def _distinct(told: list[transcript.TranscriptMessage]) -> list[transcript.TranscriptMessage]:
-    """Return messages in the order of their numbers; of two with one id or number, the first that stands there."""
+def _distinct(messages: list[transcript.TranscriptMessage]) -> list[transcript.TranscriptMessage]:
+    """Return messages in the order of their numbers; of two with the same id or number, the first in the file."""
     by_id: dict[str, transcript.TranscriptMessage] = {}
-    for one in told:
-        by_id.setdefault(one.id, one)
+    for message in messages:
+        by_id.setdefault(message.id, message)
     by_seq: dict[int, transcript.TranscriptMessage] = {}
-    for one in by_id.values():
-        by_seq.setdefault(one.seq, one)
+    for message in by_id.values():
+        by_seq.setdefault(message.seq, message)
     return [by_seq[seq] for seq in sorted(by_seq)]
 
 
 def _session(ctx: WriteContext, memory: Memory, session_id: str) -> Session | None:
+    """Lock and return the session, created if there is none; None if the session cannot be found."""
     if sessions.space_of(ctx.tx, session_id) is not None:
         ctx.lock_sessions(session_id)
         return sessions.find(ctx.tx, ctx.spaces, session_id)

@@ -1,4 +1,8 @@
-"""The file journal: writes pending files after a commit, and takes in what a person saved meanwhile."""
+"""The file journal, a write-ahead journal: a transaction records the files to write, and they are written after it.
+
+An entry leaves the journal when its file is durable, so files that a crash left unwritten are written by the next
+process. A save that a person made to the same file meanwhile is found on writing, and is applied as a revision.
+"""
 
 from __future__ import annotations
 
@@ -26,58 +30,58 @@ else:
     transaction = LazyModule("commonbook.write.transaction")
 
 
-# A save made while we write is applied at once. Of a person who saves all the time, the next scan applies the rest.
-_ROUNDS: Final = 5
+# A save made while we write is applied at once. If a person saves again and again, the next scan applies the rest.
+_MAX_ROUNDS: Final = 5
 _BATCH: Final = 200
 
 
 def write_committed(engines: Engines, contents: Mapping[str, bytes | None]) -> None:
     """Write the files of a committed change, and apply what a person saved to them meanwhile.
 
-    `contents` has the files by the ids of their memories; None stands for a file to remove.
+    `contents` maps the ids of memories to the contents of their files; None stands for a file to remove.
     """
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         if not contents:
             return
-        done = write_out.write_out(engines, contents)
-        mark_done(engines, done.done)
-        if not done.typed:
+        report = write_out.write_out(engines, contents)
+        mark_done(engines, report.done)
+        if not report.saves:
             return
-        # A person's save came out of the exchange: it becomes the newest revision, or an earlier one in the history.
+        # The exchange displaced a person's save: it becomes the newest revision, or an earlier one in the history.
         _, contents = transaction.commit(
-            engines, FILESYSTEM_ACTOR, partial(hand_edits.apply_concurrent_saves, found=done.typed)
+            engines, FILESYSTEM_ACTOR, partial(hand_edits.apply_concurrent_saves, saves=report.saves)
         )
-        write_out.drop(engines, done.typed)
+        write_out.drop(engines, report.saves)
 
 
-def mark_done(engines: Engines, carried: Sequence[WrittenFile]) -> None:
-    """Strike what was carried out off the journal, without waiting for the disk or insisting.
+def mark_done(engines: Engines, written: Sequence[WrittenFile]) -> None:
+    """Remove written files from the journal, without waiting for the disk, and not at all if the database is busy.
 
-    The change itself is durable: whoever looks next would find the files right, and strike them off then.
+    The change itself is durable: the next run of the journal finds the files right, and removes the entries then.
     """
-    if carried:
+    if written:
         with suppress(Busy, DiskFull):
-            engines.db.write(partial(files.mark_done, carried=carried), durable=False)
+            engines.db.write(partial(files.mark_done, carried=written), durable=False)
 
 
 def work_off(engines: Engines) -> None:
-    """Carry out what is in the journal, and what a crash left half way."""
-    found = write_out.leftovers(engines)
-    if found:
-        transaction.write(engines, FILESYSTEM_ACTOR, partial(hand_edits.apply_concurrent_saves, found=found))
-        write_out.drop(engines, found)
+    """Write all files of the journal, and apply saves that were displaced when a process crashed."""
+    saves = write_out.leftovers(engines)
+    if saves:
+        transaction.write(engines, FILESYSTEM_ACTOR, partial(hand_edits.apply_concurrent_saves, saves=saves))
+        write_out.drop(engines, saves)
     with engines.db.reading() as tx:
         waiting = files.pending(tx)
-    for some in in_batches(waiting, _BATCH):
-        done = write_out.write_out(engines, dict.fromkeys(some), again=True)
-        mark_done(engines, done.done)
-        if done.typed or done.stale:
-            transaction.write(engines, FILESYSTEM_ACTOR, partial(_settle, done=done))
-            write_out.drop(engines, done.typed)
+    for batch in in_batches(waiting, _BATCH):
+        report = write_out.write_out(engines, dict.fromkeys(batch), again=True)
+        mark_done(engines, report.done)
+        if report.saves or report.stale:
+            transaction.write(engines, FILESYSTEM_ACTOR, partial(_apply_report, report=report))
+            write_out.drop(engines, report.saves)
 
 
-def _settle(ctx: WriteContext, done: write_out.WriteOutReport) -> None:
-    """Take in what was typed, and issue anew what another version of this program would have written otherwise."""
-    hand_edits.apply_concurrent_saves(ctx, done.typed)
-    stale = tuple(files.journal_entries(ctx.tx, done.stale))
+def _apply_report(ctx: WriteContext, report: write_out.WriteOutReport) -> None:
+    """Apply displaced saves, and enqueue again the files that this version of the program renders differently."""
+    hand_edits.apply_concurrent_saves(ctx, report.saves)
+    stale = tuple(files.journal_entries(ctx.tx, report.stale))
     ctx.enqueue_files(memories.get_many(ctx.tx, ctx.spaces, stale).values())

@@ -1,4 +1,9 @@
-"""Looking at the folder: the journal first, then every file that changed, then those that are gone."""
+"""The scan of the home folder: writes out the journal, applies every changed file, then deletes for missing files.
+
+A file has changed if its size or modification time differs from the last synchronised state. A path counts as missing
+only if two scans a moment apart do not find it. If many files are missing at once, their memories are kept until a
+person confirms the deletion (`accept_deletions`).
+"""
 
 from __future__ import annotations
 
@@ -34,84 +39,89 @@ else:
 Told_co = TypeVar("Told_co", covariant=True)
 
 _BATCH: Final = 200
-_BETWEEN_LOOKS: Final = 0.25
-_BETWEEN_FULL_LOOKS: Final = 60.0
-_FEW: Final = 10
-_SHARE: Final = 10
+_RESCAN_SECONDS: Final = 0.25
+_FULL_SCAN_SECONDS: Final = 60.0
+_MAX_UNCONFIRMED_DELETIONS: Final = 10
+_CONFIRMED_SHARE: Final = 10
+"""More deletions than `_MAX_UNCONFIRMED_DELETIONS` need a confirmation if they are over a tenth of all files."""
 
 
 def scan(engines: Engines, *, progress: Progress = no_progress) -> SyncReport:
-    """Look at the whole folder and take in what people did to it."""
+    """Scan the whole folder, and apply everything that people changed in it."""
     if not engines.folder.present():
         return SyncReport()
     journal.work_off(engines)
     outcomes: Counter[str] = Counter()
-    missing = _look_once(engines, outcomes, progress)
+    missing = _scan_once(engines, outcomes, progress)
     if missing:
-        # Editors save by removing and making anew, and a move has a moment with no file: look a second time.
+        # Editors save by removing a file and creating it again, and a move has a moment with no file: scan twice.
         missing = _still_missing(engines, missing, outcomes)
     held_back = _remove(engines, missing, outcomes) if missing else 0
     return _report(outcomes, held_back)
 
 
 def _still_missing(engines: Engines, missing: Sequence[str], outcomes: Counter[str]) -> list[str]:
-    """Return the paths that are gone in a second look too."""
-    time.sleep(_BETWEEN_LOOKS)
+    """Return the paths that are missing in a second scan too."""
+    time.sleep(_RESCAN_SECONDS)
     before = frozenset(missing)
-    return [path for path in _look_once(engines, outcomes, no_progress) if path in before]
+    return [path for path in _scan_once(engines, outcomes, no_progress) if path in before]
 
 
 def scan_paths(engines: Engines, paths: Collection[str]) -> SyncReport:
-    """Look at some paths only; if one of them is gone, at everything, since it may have been moved."""
+    """Scan some paths only; if one of them is missing, scan everything, since the file may have been moved."""
     outcomes: Counter[str] = Counter()
     if not engines.folder.present():
         return SyncReport()
     with engines.db.reading() as tx:
-        bases = {path: files.synced_file(tx, path) for path in map(engines.folder.known_as, paths)}
+        synced_files = {path: files.synced_file(tx, path) for path in map(engines.folder.known_as, paths)}
     changed = []
-    for path, base in bases.items():
+    for path, synced in synced_files.items():
         try:
             stat = engines.folder.stat(path)
         except OSError:
             continue
         if stat is None:
-            if base is not None or not path.endswith(".md"):
+            if synced is not None or not path.endswith(".md"):
                 return scan(engines)
-        elif engines.folder.is_ours(path) and not (base is not None and base.matches(stat)):
+        elif engines.folder.is_ours(path) and not (synced is not None and synced.matches(stat)):
             changed.append(path)
-    _take_in(engines, changed, outcomes, no_progress)
+    _apply_files(engines, changed, outcomes, no_progress)
     return _report(outcomes, 0)
 
 
 def watch(engines: Engines, stop: Event, noticed: Callable[[SyncReport], None]) -> None:
-    """Take in what people do to the folder, as it happens, until told to stop."""
-    looked = -math.inf
+    """Apply changes of the folder as they happen, until `stop` is set; `noticed` is called with each report."""
+    last_full_scan = -math.inf
     for paths in engines.watcher.changes(stop):
-        # A full look first, since the watch began only now, and then now and again: a watch can miss things.
-        whole = time.monotonic() - looked > _BETWEEN_FULL_LOOKS
-        if not whole and not paths:
+        # The first scan is full, since changes from before the watch began are not reported; later ones are full from
+        # time to time, since a watch can miss changes.
+        full = time.monotonic() - last_full_scan > _FULL_SCAN_SECONDS
+        if not full and not paths:
             continue
         try:
-            noticed(scan(engines) if whole else scan_paths(engines, paths))
+            noticed(scan(engines) if full else scan_paths(engines, paths))
         except HomeIsNewer:
             raise
         except (CommonbookError, OSError):
-            # Somebody holds the lock, or the disk is away: look at everything as soon as it can be done.
-            looked = -math.inf
+            # The lock is held by another process, or the disk is not there: scan everything as soon as it works again.
+            last_full_scan = -math.inf
             continue
-        looked = time.monotonic() if whole else looked
+        last_full_scan = time.monotonic() if full else last_full_scan
 
 
 class Operation(Protocol[Told_co]):
-    """A story about memories whose files may have been moved by hand; `looked` once somebody has looked where."""
+    """An operation on memories whose files may have been moved by hand.
+
+    `looked` says that the folder was scanned since: a file that is still not in its place is then gone.
+    """
 
     def __call__(self, ctx: WriteContext, *, looked: bool) -> Told_co:
-        """Let it happen at this desk."""
+        """Run in this context."""
         ...
 
 
 def write_with_scan(engines: Engines, actor: Actor, operation: Operation[Told_co]) -> Told_co:
-    """Let the story happen; if a file that it changes is not where it was, look where it went first."""
+    """Run an operation; if a file that it changes is not in its place, scan the folder and run it again."""
     try:
         return transaction.write(engines, actor, partial(operation, looked=False))
     except hand_edits.FileGone:
@@ -120,60 +130,63 @@ def write_with_scan(engines: Engines, actor: Actor, operation: Operation[Told_co
 
 
 def accept_deletions(engines: Engines) -> int:
-    """Delete the memories whose files are gone, however many: a person agreed. Return how many."""
+    """Delete the memories of all missing files, however many, as a person confirmed. Return how many."""
     outcomes: Counter[str] = Counter()
-    missing: Sequence[str] = _look_once(engines, outcomes, no_progress)
+    missing: Sequence[str] = _scan_once(engines, outcomes, no_progress)
     if missing:
         missing = _still_missing(engines, missing, outcomes)
-    for some in in_batches(missing, _BATCH):
-        transaction.write(engines, FILESYSTEM_ACTOR, partial(_delete, paths=some))
+    for batch in in_batches(missing, _BATCH):
+        transaction.write(engines, FILESYSTEM_ACTOR, partial(_delete, paths=batch))
     return len(missing)
 
 
-def _look_once(engines: Engines, outcomes: Counter[str], progress: Progress) -> list[str]:
-    """Take in every file that changed; return the paths that are gone."""
+def _scan_once(engines: Engines, outcomes: Counter[str], progress: Progress) -> list[str]:
+    """Apply every file that changed; return the paths that are missing."""
     if not engines.folder.present():
         return []
-    seen = engines.folder.walk()
+    present = engines.folder.walk()
     with engines.db.reading() as tx:
         known = files.expected_stats(tx)
-    if seen == known:
+    if present == known:
         return []
-    # In one order everywhere, since the first of several may decide: whose an id is, or where a session is.
-    # Notices before what they are about, which would else have them made anew.
+    # The order is the same everywhere, since the first of several files may decide to which memory an id belongs, or
+    # in which space a session is. Notices come before the memories they are about, which would else create them again.
     changed = sorted(
-        (path for path, look in seen.items() if known.get(path) != look),
+        (path for path, stat in present.items() if known.get(path) != stat),
         key=lambda path: (f"/{INVALIDATIONS}/" not in path, path),
     )
     if changed:
-        _take_in(engines, changed, outcomes, progress)
+        _apply_files(engines, changed, outcomes, progress)
         with engines.db.reading() as tx:
             known = files.expected_stats(tx)
-    gone = [path for path in known if path not in seen and not engines.folder.exists(path)]
-    return sorted(gone)
+    missing = [path for path in known if path not in present and not engines.folder.exists(path)]
+    return sorted(missing)
 
 
-def _take_in(engines: Engines, paths: Sequence[str], outcomes: Counter[str], progress: Progress) -> None:
-    for at, some in enumerate(in_batches(paths, _BATCH)):
-        outcomes.update(transaction.write(engines, FILESYSTEM_ACTOR, partial(_take_in_some, paths=some)))
-        outcomes["read"] += len(some)
-        progress("reading files", min((at + 1) * _BATCH, len(paths)), len(paths))
+def _apply_files(engines: Engines, paths: Sequence[str], outcomes: Counter[str], progress: Progress) -> None:
+    for number, batch in enumerate(in_batches(paths, _BATCH)):
+        outcomes.update(transaction.write(engines, FILESYSTEM_ACTOR, partial(_apply_batch, paths=batch)))
+        outcomes["read"] += len(batch)
+        progress("reading files", min((number + 1) * _BATCH, len(paths)), len(paths))
 
 
-def _take_in_some(ctx: WriteContext, paths: Sequence[str]) -> list[hand_edits.Outcome]:
+def _apply_batch(ctx: WriteContext, paths: Sequence[str]) -> list[hand_edits.Outcome]:
     return [hand_edits.apply_file(ctx, path) for path in paths]
 
 
 def _remove(engines: Engines, missing: Sequence[str], outcomes: Counter[str]) -> int:
-    """Delete the memories of files that are gone; if very many are, ask a person first and return how many."""
+    """Delete the memories of missing files; if there are very many, mark them instead and return how many.
+
+    Marked files wait for a person to confirm; while any waits, every further deletion waits too.
+    """
     with engines.db.reading() as tx:
         total, _ = files.counts(tx)
         waiting = files.any_missing(tx)
-    if waiting or (len(missing) > _FEW and len(missing) * _SHARE > total):
+    if waiting or (len(missing) > _MAX_UNCONFIRMED_DELETIONS and len(missing) * _CONFIRMED_SHARE > total):
         transaction.write(engines, FILESYSTEM_ACTOR, lambda ctx: _mark_missing(ctx, missing))
         return len(missing)
-    for some in in_batches(missing, _BATCH):
-        outcomes["deleted"] += transaction.write(engines, FILESYSTEM_ACTOR, partial(_delete, paths=some))
+    for batch in in_batches(missing, _BATCH):
+        outcomes["deleted"] += transaction.write(engines, FILESYSTEM_ACTOR, partial(_delete, paths=batch))
     return 0
 
 
@@ -185,11 +198,11 @@ def _mark_missing(ctx: WriteContext, missing: Sequence[str]) -> None:
 def _delete(ctx: WriteContext, paths: Sequence[str]) -> int:
     deleted = 0
     for path in paths:
-        base = files.synced_file(ctx.tx, path)
-        if base is None or ctx.engines.folder.exists(path):
+        synced = files.synced_file(ctx.tx, path)
+        if synced is None or ctx.engines.folder.exists(path):
             continue
-        files.drop_synced(ctx.tx, path, base.memory)
-        deleted += hand_edits.handle_missing_file(ctx, path, base.memory)
+        files.drop_synced(ctx.tx, path, synced.memory)
+        deleted += hand_edits.handle_missing_file(ctx, path, synced.memory)
     return deleted
 
 

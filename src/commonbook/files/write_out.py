@@ -1,4 +1,8 @@
-"""Carrying out the file journal: files become what their memories say, and nobody's typing is lost."""
+"""Writes the files of the journal by atomic exchange, so that no save of a person is overwritten.
+
+A new content is exchanged with the file at its path in one step. The displaced content is then compared with the
+contents that this program wrote: any other content is a concurrent save of a person, and is reported to be applied.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +17,15 @@ from commonbook.ports.engines import Engines
 from commonbook.tables import files, memories, spaces
 from commonbook.tables.files import JournalEntry, SyncedFile, WrittenFile
 
-_WAIT: Final = 10.0
+_LOCK_WAIT_SECONDS: Final = 10.0
 
 
 class ConcurrentSave(NamedTuple):
-    """Something that came out of an exchange and is neither the base nor ours: a person typed it."""
+    """A displaced content that is neither the synchronised state nor ours: a person saved it while we wrote.
+
+    `name` identifies the displaced content in the folder. `journal` is the entry that was being written; after a crash
+    it is not known.
+    """
 
     memory: str
     path: str
@@ -26,157 +34,164 @@ class ConcurrentSave(NamedTuple):
 
 
 class WriteOutReport(NamedTuple):
-    """How carrying out went: what is done, what came out that a person typed, what reads otherwise than issued."""
+    """Written files, displaced saves of persons, and memories that are rendered differently than when enqueued."""
 
     done: tuple[WrittenFile, ...] = ()
-    typed: tuple[ConcurrentSave, ...] = ()
+    saves: tuple[ConcurrentSave, ...] = ()
     stale: tuple[str, ...] = ()
 
 
 def write_out(engines: Engines, wanted: Mapping[str, bytes | None], *, again: bool = False) -> WriteOutReport:
-    """Bring the files of these memories up to the journal.
+    """Write the files of these memories as their journal entries ask.
 
-    `wanted` holds the contents as committed; a row that another process has changed since is rendered anew.
-    With `again`, when the journal of others is carried out, a file that is already right is left as it is, and
-    so is one that a person has saved meanwhile: the look that follows takes it in. When `files.lock` is not to
-    be had, the journal stays, and whoever looks next carries it out.
+    `wanted` has the contents as committed; if another process changed an entry since, its memory is rendered again.
+    With `again`, for a journal that another process left, a file that is right already is not touched, and neither is
+    one that a person has saved meanwhile: the following scan applies it. If `files.lock` cannot be had in time, the
+    journal stays as it is for the next run.
     """
-    carried: list[WrittenFile] = []
-    typed: list[ConcurrentSave] = []
+    written: list[WrittenFile] = []
+    saves: list[ConcurrentSave] = []
     stale: list[str] = []
-    with engines.folder.lock(wait=_WAIT) as held:
-        if not held:
+    with engines.folder.lock(wait=_LOCK_WAIT_SECONDS) as locked:
+        if not locked:
             return WriteOutReport()
         with engines.db.reading() as tx:
-            rows = files.journal_entries(tx, tuple(wanted))
-            bases = files.synced_files_of(tx, tuple(rows))
-            contents = _contents(tx, engines, rows, wanted)
-        jobs = [_Job(row, contents.get(id_), tuple(bases.get(id_, ())), again=again) for id_, row in rows.items()]
-        engines.folder.prepare([wanted for job in jobs for wanted in job.to_prepare])
+            entries = files.journal_entries(tx, tuple(wanted))
+            synced = files.synced_files_of(tx, tuple(entries))
+            contents = _contents(tx, engines, entries, wanted)
+        jobs = [
+            _Job(entry, contents.get(id_), tuple(synced.get(id_, ())), again=again) for id_, entry in entries.items()
+        ]
+        engines.folder.prepare([prepared for job in jobs for prepared in job.to_prepare])
         for job in jobs:
-            if job.row.path is not None and job.data is None:
-                stale.append(job.row.memory)
+            if job.entry.path is not None and job.data is None:
+                stale.append(job.entry.memory)
             else:
                 # The change is committed: a file that cannot be written now stays in the journal, and status says so.
                 with suppress(OSError, HomeError, FileInTheWay):
-                    carried.extend(_carry_one(engines, job, typed))
+                    written.extend(_write_file(engines, job, saves))
         engines.folder.flush()
-    return WriteOutReport(tuple(carried), tuple(typed), tuple(stale))
+    return WriteOutReport(tuple(written), tuple(saves), tuple(stale))
 
 
-def drop(engines: Engines, typed: Iterable[ConcurrentSave]) -> None:
-    """Throw away what came out, now that it is taken in."""
-    for one in typed:
-        engines.folder.drop_out(one.name)
+def drop(engines: Engines, saves: Iterable[ConcurrentSave]) -> None:
+    """Delete displaced contents that have been applied."""
+    for save in saves:
+        engines.folder.drop_out(save.name)
 
 
 def leftovers(engines: Engines) -> list[ConcurrentSave]:
-    """Return what a crash left between an exchange and its end; only the lock tells it from work under way."""
+    """Return displaced contents of a crashed process; the lock makes sure that no process is still at work on them."""
     if engines.folder.is_tidy():
         return []
-    with engines.folder.lock(wait=_WAIT) as held:
-        if not held:
+    with engines.folder.lock(wait=_LOCK_WAIT_SECONDS) as locked:
+        if not locked:
             return []
         engines.folder.sweep()
         return [ConcurrentSave(owner, "", name) for name, owner in engines.folder.came_out()]
 
 
 def _contents(
-    tx: Reading, engines: Engines, rows: Mapping[str, JournalEntry], wanted: Mapping[str, bytes | None]
+    tx: Reading, engines: Engines, entries: Mapping[str, JournalEntry], wanted: Mapping[str, bytes | None]
 ) -> dict[str, bytes]:
-    """Return the content of each file that is to be written: as committed, or from the row where that is newer."""
+    """Return the content of each file to write: as committed, or rendered from the rows if the entry is newer."""
     contents: dict[str, bytes] = {}
-    anew: list[str] = []
-    for memory, row in rows.items():
-        data = wanted[memory]
-        if row.path is None:
+    outdated: list[str] = []
+    for memory_id, entry in entries.items():
+        data = wanted[memory_id]
+        if entry.path is None:
             continue
-        if data is not None and files.content_hash(data) == row.hash:
-            contents[memory] = data
+        if data is not None and files.content_hash(data) == entry.hash:
+            contents[memory_id] = data
         else:
-            anew.append(memory)
-    if anew:
-        found = memories.get_many(tx, spaces.get_all(tx), anew)
-        for memory, said in found.items():
-            data = render_memory(said, engines)
-            # A content that was never issued would not be known as ours: it waits until it is issued anew.
-            if files.content_hash(data) == rows[memory].hash:
-                contents[memory] = data
+            outdated.append(memory_id)
+    if outdated:
+        for memory_id, memory in memories.get_many(tx, spaces.get_all(tx), outdated).items():
+            data = render_memory(memory, engines)
+            # A content that was never enqueued would not be recognised as ours: it waits until it is enqueued.
+            if files.content_hash(data) == entries[memory_id].hash:
+                contents[memory_id] = data
     return contents
 
 
 class _Job(NamedTuple):
-    """One memory's row of the journal, the content that it asks for, and how its files were."""
+    """The journal entry of a memory, the content that it asks for, and its files as last synchronised."""
 
-    row: JournalEntry
+    entry: JournalEntry
     data: bytes | None
-    bases: tuple[SyncedFile, ...]
+    synced: tuple[SyncedFile, ...]
     again: bool
 
     @property
     def ours(self) -> frozenset[str]:
-        """Every content that no person wrote."""
-        return self.row.hashes | files.readable_hashes(self.bases)
+        """Hashes of every content that is no save of a person still to be applied."""
+        return self.entry.hashes | files.readable_hashes(self.synced)
 
     @property
     def to_prepare(self) -> tuple[tuple[str, bytes, str], ...]:
-        """What will surely be written: not what may be right already, or only goes elsewhere."""
-        row, shifted = self.row, any(base.hash == self.row.hash for base in self.bases)
-        return () if self.again or shifted or not row.path or not self.data else ((row.path, self.data, row.memory),)
+        """The file that will certainly be written: none if it may be right already, or is only to be renamed."""
+        entry, renamed = self.entry, any(synced.hash == self.entry.hash for synced in self.synced)
+        if self.again or renamed or not entry.path or not self.data:
+            return ()
+        return ((entry.path, self.data, entry.memory),)
 
     @property
     def paths(self) -> frozenset[str]:
-        """Every path where the memory's file is, was, or is to be."""
-        return frozenset({*self.row.paths, *(base.path for base in self.bases)})
+        """Every path where the file of the memory is, was, or will be."""
+        return frozenset({*self.entry.paths, *(synced.path for synced in self.synced)})
 
 
-def _carry_one(engines: Engines, job: _Job, typed: list[ConcurrentSave]) -> Iterator[WrittenFile]:
-    row, stat = job.row, None
+def _write_file(engines: Engines, job: _Job, saves: list[ConcurrentSave]) -> Iterator[WrittenFile]:
+    """Write one file and remove it from former paths; yield it if that is done, and note a displaced save."""
+    entry, stat = job.entry, None
     if job.again:
-        # Whoever began this may have died before it was durable.
+        # The process that began this may have died before its work was durable.
         for path in job.paths:
             engines.folder.secure(path)
-    if row.seen is not None and row.path is not None and not engines.folder.exists(row.path):
-        # Only a person's save was to be written back, and the person has removed the file since: the look that
-        # follows finds it gone.
-        yield WrittenFile(memory=row.memory, version=row.version, path=row.path, stat=None, hash=None)
+    if entry.seen is not None and entry.path is not None and not engines.folder.exists(entry.path):
+        # Only a person's save was to be written back, and the person has removed the file since: the next scan finds
+        # it missing.
+        yield WrittenFile(memory=entry.memory, version=entry.version, path=entry.path, stat=None, hash=None)
         return
-    if row.path is not None and job.data is not None:
-        if _shift(engines, row, job.bases) or job.again:
-            present = engines.folder.read(row.path)
-            found = None if present is None else files.content_hash(present)
-            if found is not None and found not in job.ours:
+    if entry.path is not None and job.data is not None:
+        if _rename(engines, entry, job.synced) or job.again:
+            present = engines.folder.read(entry.path)
+            present_hash = None if present is None else files.content_hash(present)
+            if present_hash is not None and present_hash not in job.ours:
                 return
-            stat = engines.folder.stat(row.path) if found == row.hash else None
+            stat = engines.folder.stat(entry.path) if present_hash == entry.hash else None
         if stat is None:
-            stat, name = engines.folder.put(row.path, job.data, owner=row.memory)
+            stat, name = engines.folder.put(entry.path, job.data, owner=entry.memory)
             if name is not None:
-                _look_at(engines, ConcurrentSave(row.memory, row.path, name, row), job.ours, typed)
-    for path in job.paths - {row.path}:
-        _take_away(engines, row.memory, path, job.ours)
-    yield WrittenFile(memory=row.memory, version=row.version, path=row.path, stat=stat, hash=row.hash)
+                _check_displaced(engines, ConcurrentSave(entry.memory, entry.path, name, entry), job.ours, saves)
+    for path in job.paths - {entry.path}:
+        _remove_former(engines, entry.memory, path, job.ours)
+    yield WrittenFile(memory=entry.memory, version=entry.version, path=entry.path, stat=stat, hash=entry.hash)
 
 
-def _shift(engines: Engines, row: JournalEntry, bases: Collection[SyncedFile]) -> bool:
-    """Rename a file that only goes elsewhere, rather than write it again."""
-    for base in bases:
-        if row.path is not None and base.path != row.path and base.hash == row.hash:
-            shifted = engines.folder.shift(base.path, row.path)
-            engines.folder.prune(base.path)
-            return shifted
+def _rename(engines: Engines, entry: JournalEntry, synced_files: Collection[SyncedFile]) -> bool:
+    """Rename a file whose content stays the same, rather than write it again; tell whether that was done."""
+    for synced in synced_files:
+        if entry.path is not None and synced.path != entry.path and synced.hash == entry.hash:
+            renamed = engines.folder.shift(synced.path, entry.path)
+            engines.folder.prune(synced.path)
+            return renamed
     return False
 
 
-def _look_at(engines: Engines, out: ConcurrentSave, ours: Collection[str], typed: list[ConcurrentSave]) -> None:
-    data = engines.folder.read_out(out.name)
+def _check_displaced(
+    engines: Engines, displaced: ConcurrentSave, ours: Collection[str], saves: list[ConcurrentSave]
+) -> None:
+    """Delete a displaced content of ours; add any other to the saves."""
+    data = engines.folder.read_out(displaced.name)
     if data is None or files.content_hash(data) in ours:
-        engines.folder.drop_out(out.name)
+        engines.folder.drop_out(displaced.name)
     else:
-        typed.append(out)
+        saves.append(displaced)
 
 
-def _take_away(engines: Engines, memory: str, path: str, ours: Collection[str]) -> None:
-    """Remove a file of ours from a path that we left; what a person saved there stays for the next look."""
+def _remove_former(engines: Engines, memory: str, path: str, ours: Collection[str]) -> None:
+    """Remove a file of ours from a former path; a save of a person there stays for the next scan."""
     present = engines.folder.read(path)
     if present is None or files.content_hash(present) not in ours:
         return

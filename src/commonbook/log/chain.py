@@ -1,15 +1,19 @@
-"""The signed log: one chain of entries for each space, and a signed head that says where it ends.
+"""The signed log: one hash chain of entries for each space, and a signed head that names its last entry.
 
-The format never changes. A part is the length of its UTF-8 bytes (8 bytes, big endian) and these bytes.
-Numbers are decimal text.
+The format never changes. Each text is encoded as a part: the length of its UTF-8 bytes (8 bytes, big endian) and these
+bytes. Numbers are decimal text.
 
     hash            SHA-256 of the parts: ENTRY_TAG, space, seq, time, actor, action, subjects, payload, previous,
                     key_id
     signature       Ed25519 of the part SIGNATURE_TAG and the 32 raw bytes of the hash
     head signature  Ed25519 of the parts: HEAD_TAG, space, seq, hash, key_id
 
-Hashes, signatures and key ids are lower-case hexadecimal, and nothing else is accepted: every stored byte counts.
-The head has a tag of its own, so that an older entry's signature cannot pass for the head of a log whose tail was cut.
+Hashes, signatures and key ids are lower-case hexadecimal, and nothing else is accepted: no stored byte can change
+unnoticed. The head has a tag of its own, so that the signature of an older entry cannot pass for the head of a log
+whose tail was cut off.
+
+The row of the head is also the lock of its space: every change of a space appends to its log, so a transaction that
+has locked the head is the only one that can commit there.
 """
 
 from __future__ import annotations
@@ -33,22 +37,25 @@ SIGNATURE_TAG: Final = "commonbook log entry signature v1"
 HEAD_TAG: Final = "commonbook log head v1"
 NO_PREVIOUS: Final = "0" * 64
 BEGINNING: Final = (0, NO_PREVIOUS)
-"""The end of a chain that has no entry yet."""
+"""The end (number, hash) of a chain that has no entry yet."""
+
+RESTORE_FIX: Final = "restore the home from a back-up whose log verifies, and find out who changed the database"
+"""The advice for a log that cannot be read or does not verify."""
 
 
 # An entry is read as it is stored: its fields are the columns of the table `log_entry`.
 FIELDS: Final = LogEntry._fields
 _ENTRY: Final = ", ".join(FIELDS)
-_LARGEST_INT: Final = 2**53 - 1
+_MAX_JSON_INT: Final = 2**53 - 1
 
-_quoted: Final = encode_basestring
+_quote: Final = encode_basestring
 
 
 # Canonical JSON (RFC 8785)
 
 
 def canonical(value: object) -> str:
-    """Write a value as canonical JSON, one text for one value; BadInput for what JSON cannot hold."""
+    """Serialize a value as canonical JSON, where equal values have one text; BadInput for values outside of JSON."""
     try:
         text = _json(value)
         text.encode()
@@ -61,7 +68,7 @@ def canonical(value: object) -> str:
 
 def _json(value: object) -> str:
     if isinstance(value, str):
-        return _quoted(value)
+        return _quote(value)
     if value is None or isinstance(value, bool):
         return "null" if value is None else "true" if value else "false"
     if isinstance(value, int):
@@ -81,17 +88,17 @@ def _object(value: Mapping[object, object]) -> str:
         raise BadInput("a JSON object has names that are not text", fix="use text for every name")
     # The order is that of UTF-16 code units; for ASCII, plain order is the same and much faster.
     names.sort(key=None if all(map(str.isascii, names)) else lambda name: name.encode("utf-16-be"))
-    return "{" + ",".join([f"{_quoted(name)}:{_json(value[name])}" for name in names]) + "}"
+    return "{" + ",".join([f"{_quote(name)}:{_json(value[name])}" for name in names]) + "}"
 
 
 def _integer(value: int) -> str:
-    if abs(value) > _LARGEST_INT:
+    if abs(value) > _MAX_JSON_INT:
         raise BadInput(f"the integer {value:#x} is too large for JSON", fix="send it as text")
     return int.__repr__(value)
 
 
 def _float(value: float) -> str:
-    """Write the shortest digits that read back as the same number, laid out as ECMAScript does."""
+    """Write the shortest digits that parse to the same number, in the notation of ECMAScript."""
     if not isfinite(value):
         raise BadInput(f"{value} cannot be written as JSON", fix="send a finite number")
     if value == 0:
@@ -112,13 +119,13 @@ def _float(value: float) -> str:
     return f"{sign}{digits[0]}{rest}e{point - 1:+d}"
 
 
-# Writing and reading
+# Appending and reading
 
 
 def lock(tx: Transaction, spaces: Sequence[str]) -> dict[str, tuple[int, str]]:
-    """Let nobody else add to the chains of these spaces until the transaction ends; return where each ends.
+    """Lock the chains of these spaces until the transaction ends; return the end of each.
 
-    Whoever changes something of a space adds to its chain, so that nothing is committed there meanwhile.
+    Every change of a space appends to its chain, so nothing else is committed there meanwhile.
     """
     return lock_deferred(tx, spaces)()
 
@@ -126,22 +133,22 @@ def lock(tx: Transaction, spaces: Sequence[str]) -> dict[str, tuple[int, str]]:
 def lock_deferred(
     tx: Transaction, spaces: Sequence[str], *, if_free: bool = False
 ) -> Callable[[], dict[str, tuple[int, str]]]:
-    """Ask to `hold` these spaces, and return what waits for it: what is asked behind it is asked when they are held.
+    """Send the query of `lock`, and return a function that waits for it; later queries run under the lock.
 
-    `if_free` leaves out those that another holds, in place of waiting for them.
+    `if_free` leaves out chains that another transaction has locked, rather than wait for them.
     """
     if not spaces:
         return dict
-    how = tx.skip_locked if if_free else tx.for_update
+    locking = tx.skip_locked if if_free else tx.for_update
     rows = tx.defer(
-        f"SELECT space, seq, hash FROM log_head WHERE space IN :spaces ORDER BY space{how}",
+        f"SELECT space, seq, hash FROM log_head WHERE space IN :spaces ORDER BY space{locking}",
         spaces=sorted(spaces),
     )
     return lambda: {space: _checked_end(space, seq, digest) for space, seq, digest in rows()}
 
 
 def serialized_changes(changes: Sequence[Change]) -> list[tuple[str, str]]:
-    """Write down subjects and payload of each change: what can be done before the chain is held."""
+    """Serialize subjects and payload of each change, which can be done before the chain is locked."""
     return [(canonical(change.subjects), canonical(change.payload)) for change in changes]
 
 
@@ -151,25 +158,25 @@ def append(
     space: str,
     changes: Sequence[Change],
     *,
-    wording: Sequence[tuple[str, str]] | None = None,
+    serialized: Sequence[tuple[str, str]] | None = None,
     end: tuple[int, str] | None = None,
 ) -> tuple[int, str]:
-    """Add the changes of one space to its chain behind its end, and sign its new head; return where it ends then.
+    """Append the changes of one space to its chain, and sign its new head; return the new end.
 
-    `wording` and `end` are what `worded` and `hold` have told, if they were asked before.
+    `serialized` and `end` are the results of `serialized_changes` and `lock`, if they were called before.
     """
     seq, previous = end or _end(tx, space)
     if not changes:
         return seq, previous
     time, key_id = _time(tx.now), keys.key_id
     rows: list[dict[str, object]] = []
-    for change, (subjects, payload) in zip(changes, wording or serialized_changes(changes), strict=True):
+    for change, (subjects, payload) in zip(changes, serialized or serialized_changes(changes), strict=True):
         if change.space != space:
             raise ValueError(f"a change of space {change.space} was handed to the chain of space {space}")
         seq += 1
-        said = (space, str(seq), time, change.actor, change.action, subjects, payload, previous, key_id)
+        fields = (space, str(seq), time, change.actor, change.action, subjects, payload, previous, key_id)
         try:
-            digest = hash_of_entry(said)
+            digest = hash_of_entry(fields)
         except UnicodeEncodeError as error:
             raise BadInput("a lone surrogate cannot be logged", fix="send valid Unicode text") from error
         signature = keys.sign(entry_message(digest)).hex()
@@ -210,7 +217,7 @@ def append(
 
 
 def is_logged(tx: Transaction, *, space: str, seq: int, digest: str) -> bool:
-    """Tell whether an entry was committed, when whoever adds to this chain has ended."""
+    """Tell whether an entry was committed; wait first for a transaction that is still appending to the chain."""
     lock(tx, [space])
     return _hash_at(tx, space, seq) == digest
 
@@ -233,15 +240,15 @@ def count(tx: Reading, spaces: Collection[str]) -> int:
 
 
 def heads(tx: Reading) -> dict[str, tuple[int, str]]:
-    """Return (number, hash) of the last entry of every space, as the heads say it."""
+    """Return the end (number, hash) of the chain of every space, as recorded in the heads."""
     return {space: (seq, digest) for space, seq, digest in tx.rows("SELECT space, seq, hash FROM log_head")}
 
 
 def has(tx: Reading, entries: Mapping[str, tuple[int, str]]) -> bool:
-    """Tell whether the log of each space has this hash at this number: what nobody else's log has there."""
-    # Mostly an entry is the last of its space still; only where others came behind it, it is looked for.
-    rest = dict(entries.items() - heads(tx).items())
-    return all(_hash_at(tx, space, seq) == digest for space, (seq, digest) in rest.items())
+    """Tell whether the log of each space has this hash at this number; the log of another book never does."""
+    # Mostly the entry is still the last of its space; only the others are looked up.
+    not_last = dict(entries.items() - heads(tx).items())
+    return all(_hash_at(tx, space, seq) == digest for space, (seq, digest) in not_last.items())
 
 
 def _hash_at(tx: Reading, space: str, seq: int) -> str | None:
@@ -281,9 +288,9 @@ def _parts(*texts: str) -> bytes:
     return b"".join([len(part).to_bytes(8, "big") + part for part in encoded])
 
 
-def hash_of_entry(said: Sequence[str]) -> str:
+def hash_of_entry(fields: Sequence[str]) -> str:
     """Hash (space, seq, time, actor, action, subjects, payload, previous, key_id)."""
-    return sha256(_parts(ENTRY_TAG, *said)).hexdigest()
+    return sha256(_parts(ENTRY_TAG, *fields)).hexdigest()
 
 
 def entry_message(digest: str) -> bytes:
@@ -294,8 +301,3 @@ def entry_message(digest: str) -> bytes:
 def head_message(space: str, seq: int, digest: str, key_id: str) -> bytes:
     """Return the bytes that the signature of a chain's head covers."""
     return _parts(HEAD_TAG, space, str(seq), digest, key_id)
-
-
-# Verifying
-
-RESTORE_FIX: Final = "restore the home from a back-up whose log verifies, and find out who changed the database"

@@ -1,4 +1,4 @@
-"""Verification of the signed log: walks every chain and locates the first bad entry."""
+"""Verification of the signed log: walks the hash chain of each space, and locates its first bad entry."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ class _HeadRow(NamedTuple):
 
 
 _HEAD: Final = ", ".join(_HeadRow._fields)
-_PAGE: Final = 500
-_BELOW_ALL: Final = -(2**63)
-_NEIGHBOURS: Final = 1000
-_WORD: Final = re.compile(r"[!-~]+")
+_PAGE_ENTRIES: Final = 500
+_MIN_SEQ: Final = -(2**63)
+_MAX_DISTANCE: Final = 1000
+"""How far from its number a swapped entry is looked for."""
+_PLAIN_WORD: Final = re.compile(r"[!-~]+")
 _HEX_SIGNATURE: Final = re.compile(r"[0-9a-f]{128}")
 _FIXES: Final = {
     "no chain": "restore the home from a back-up that has this space's log",
@@ -37,6 +38,8 @@ _FIXES: Final = {
 
 
 class _Fault(NamedTuple):
+    """What is wrong with a chain, why, and at which entry."""
+
     what: str
     why: str
     place: str
@@ -45,12 +48,12 @@ class _Fault(NamedTuple):
 def verify(
     tx: Reading, keys: Keys, spaces: Sequence[str], progress: Progress, *, every: Collection[str] | None = None
 ) -> LogReport:
-    """Walk the chains of these spaces, and name the first thing that is wrong with each.
+    """Walk the chains of these spaces, and report the first fault of each.
 
-    `every` names all the spaces there are, if these are only some: rows of any other space are strays.
+    `every` names all spaces of the book, if these are only some: rows of a space outside of it are findings too.
     """
-    found: list[Finding] = []
-    sizes, strays = _census(tx, frozenset(spaces if every is None else every))
+    findings: list[Finding] = []
+    sizes, strays = _count_entries(tx, frozenset(spaces if every is None else every))
     total, done = sum(sizes.get(space, 0) for space in set(spaces)), 0
     for space in dict.fromkeys(spaces):
         chain = _Chain(tx, keys, space)
@@ -59,12 +62,12 @@ def verify(
         done += chain.read
         fault = chain.fault or chain.leftover(sizes.get(space))
         if fault:
-            found.append(_finding(space, fault))
-    return LogReport(spaces=len(set(spaces)), entries=done, findings=(*found, *strays))
+            findings.append(_finding(space, fault))
+    return LogReport(spaces=len(set(spaces)), entries=done, findings=(*findings, *strays))
 
 
-def _census(tx: Reading, known: frozenset[str]) -> tuple[dict[object, int], list[Finding]]:
-    """Count the entries of every space id that occurs, and find the ids that no space has."""
+def _count_entries(tx: Reading, known: frozenset[str]) -> tuple[dict[object, int], list[Finding]]:
+    """Count the entries of every space id in the log, and report the ids that no space has."""
     try:
         sizes: dict[object, int] = dict(tx.rows("SELECT space, count(*) FROM log_entry GROUP BY space"))
         headed = [space for (space,) in tx.rows("SELECT space FROM log_head")]
@@ -80,7 +83,7 @@ def _census(tx: Reading, known: frozenset[str]) -> tuple[dict[object, int], list
 
 
 class _Chain:
-    """One space's chain while it is walked: `seq` and `hash` are those of the last sound entry."""
+    """The chain of one space during its walk: `seq` and `hash` are those of the last good entry."""
 
     def __init__(self, tx: Reading, keys: Keys, space: str) -> None:
         self.tx, self.keys, self.space = tx, keys, space
@@ -89,7 +92,7 @@ class _Chain:
         self.fault: _Fault | None = None
 
     def walk(self) -> Iterator[int]:
-        """Walk to the head or the first fault, telling after each page how many entries were read."""
+        """Walk to the head or the first fault; yield after each page how many entries were read."""
         for page in self._pages():
             self.fault = self._page_fault(page)
             yield self.read
@@ -106,13 +109,13 @@ class _Chain:
         return None
 
     def leftover(self, size: int | None) -> _Fault | None:
-        """Find rows that no walk reaches: without a number, or with one that another row has as well."""
+        """Find rows that the walk does not reach: without a number, or with the number of another row."""
         if size is None or size == self.read:
             return None
         return self._next("entry without a place", f"the space has {size} entries, but {self.read} in the chain")
 
     def _pages(self) -> Iterator[list[LogEntry]]:
-        after, limit = _BELOW_ALL, _PAGE
+        after, limit = _MIN_SEQ, _PAGE_ENTRIES
         while True:
             try:
                 page = read_page(self.tx, self.space, after, limit)
@@ -120,7 +123,7 @@ class _Chain:
                 if limit == 1:
                     self.fault = self._next("unreadable entry", f"the row cannot be read: {error.message}")
                     return
-                # One row of the page cannot be read: go on one by one, to learn which.
+                # A row of the page cannot be read: continue row by row, to find out which.
                 limit = 1
                 continue
             if not page:
@@ -155,15 +158,15 @@ class _Chain:
         return None
 
     def _moved(self, row: LogEntry) -> _Fault | None:
-        """Recognise an entry of another number, so that a swap or a renumbering is called by its name."""
-        for seq in range(max(1, row.seq - _NEIGHBOURS), row.seq + _NEIGHBOURS):
+        """Recognise an entry that was written under another number: it was swapped or renumbered."""
+        for seq in range(max(1, row.seq - _MAX_DISTANCE), row.seq + _MAX_DISTANCE):
             if _hash_of(row, seq) == row.hash:
                 return self._next("wrong order", f"what stands here was written as entry {seq}")
         return None
 
     def _unsigned(self, row: LogEntry) -> _Fault | None:
-        wrong = self._signature_fault(row.key_id, row.signature, entry_message(row.hash))
-        return self._next(*wrong) if wrong else None
+        fault = self._signature_fault(row.key_id, row.signature, entry_message(row.hash))
+        return self._next(*fault) if fault else None
 
     def _signature_fault(self, key_id: str, signature: str, message: bytes) -> tuple[str, str] | None:
         if not _HEX_SIGNATURE.fullmatch(signature):
@@ -194,8 +197,8 @@ class _Chain:
             message = head_message(self.space, head.seq, head.hash, head.key_id)
         except UnicodeEncodeError:
             return _Fault("bad head", "a field of the head is not valid Unicode", "head")
-        wrong = self._signature_fault(head.key_id, head.signature, message)
-        return _Fault("bad head", ": ".join(wrong), "head") if wrong else None
+        fault = self._signature_fault(head.key_id, head.signature, message)
+        return _Fault("bad head", ": ".join(fault), "head") if fault else None
 
     def _other_end(self, head: _HeadRow) -> _Fault | None:
         seq = head.seq
@@ -234,6 +237,6 @@ def _finding(space: object, fault: _Fault) -> Finding:
 
 
 def _shown(value: object) -> str:
-    """Show what stands in a row that somebody may have tampered with: in quotes unless it is one plain word."""
-    text = value if isinstance(value, str) and _WORD.fullmatch(value) else ascii(value)
+    """Format a value of a row that may be forged: quoted and in ASCII, unless it is one plain word."""
+    text = value if isinstance(value, str) and _PLAIN_WORD.fullmatch(value) else ascii(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -159,7 +159,7 @@ def finalize(contexts: Sequence[WriteContext]) -> None:
     home.require_not_moved(locks.moved_to())
     for space, changed in sorted(by_space.items()):
         end = ends.get(space, chain.BEGINNING)
-        seq, digest = chain.append(tx, ctx.engines.keys, space, changed, wording=serialized[space], end=end)
+        seq, digest = chain.append(tx, ctx.engines.keys, space, changed, serialized=serialized[space], end=end)
         if space in ends:
             # We hold the lock of this log: a later search for the entry waits until this transaction has ended.
             tx.commit_check = partial(chain.is_logged, space=space, seq=seq, digest=digest)
