@@ -38,7 +38,7 @@ _FIXES: Final = {
 
 
 class _Fault(NamedTuple):
-    """What is wrong with a chain, why, and at which entry."""
+    """A fault of a chain: its kind, the explanation, and the place."""
 
     what: str
     why: str

@@ -1,1 +1,1 @@
-"""Protocols between the core and the engines that fulfil them, one seam a module."""
+"""Ports: the protocols between the core and its engines (database, files, index, embedders, keys), one a module."""

@@ -1,4 +1,8 @@
-"""The database seam: consistent reads, the write transaction, and retries of reads."""
+"""The database port: consistent reads, the write transaction, and retries of reads.
+
+Both engines speak one SQL. A `Reading` is a snapshot; a `Transaction` is a snapshot that also writes. SQL fragments for
+row locks (`for_update`, `skip_locked`, `no_wait`) are empty on an engine that admits one writer at a time.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from commonbook.errors import ServerLost
 from commonbook.model.reports import Change
-
-if TYPE_CHECKING:
-    pass
-
 
 Row = tuple[Any, ...]
 Result = TypeVar("Result")
@@ -22,10 +22,10 @@ _Answer = TypeVar("_Answer")
 
 
 class Reading(Protocol):
-    """One consistent view of the database. A sequence as a parameter stands for a list: `IN :ids`."""
+    """A consistent snapshot of the database. A parameter that is a sequence stands for a list: `IN :ids`."""
 
     now: datetime
-    """The one time of everything that is read or written together."""
+    """The time that counts as now for everything in this snapshot or transaction."""
 
     def rows(self, sql: str, /, **params: object) -> list[Row]:
         """Return all rows of a query."""
@@ -36,32 +36,36 @@ class Reading(Protocol):
         ...
 
     def defer(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
-        """Send a query, and return what waits for its rows: so several are sent before anybody waits.
+        """Send a query now, and return a function that waits for its rows: so several queries share a round trip.
 
-        In a transaction each sees what those before it have done, and waited for.
+        In a transaction a query sees the effects of the statements sent before it, and runs when their locks are held.
         """
         ...
 
 
 class Transaction(Reading, Protocol):
-    """The writing transaction: everything in it is committed together, or nothing is."""
+    """The write transaction: everything in it is committed together, or nothing is."""
 
     recorded: list[Change]
+    """The changes that `finalize` numbers and appends to the log."""
     touched: dict[str, str | None]
-    """What is to be numbered besides, with its space; None for a memory, wherever it is: it is served otherwise now."""
-    for_update: str
-    """What a SELECT ends with to keep the rows that it finds as they are, for all others, until this is over.
+    """Further subjects to number as changed, without a log entry, each with the id of its space.
 
-    Nothing where only one can write at a time. What is read without it may have changed when it is acted on.
+    None stands for the space of a memory that `finalize` looks up.
+    """
+    for_update: str
+    """The SQL that ends a SELECT to lock its rows until the transaction ends (`FOR UPDATE`).
+
+    Empty where only one transaction writes at a time. Rows that are read without it may change before they are used.
     """
     skip_locked: str
-    """The same, but rows that others keep already are left out."""
+    """The same, but rows that another transaction has locked are left out (`FOR UPDATE SKIP LOCKED`)."""
     no_wait: str
-    """Ends a list of columns so that from then on the transaction waits for nobody, or for a moment only."""
+    """The SQL that ends a list of columns so that the transaction waits for locks only briefly from then on."""
     commit_check: Callable[[Transaction], bool] | None
-    """Finds out in a later transaction whether this one was committed, and waits until it has ended; if there is such.
+    """Tells in a later transaction whether this one was committed, after waiting until it has ended.
 
-    For whoever lost the answer. Where nobody says how, the database sees to it by itself.
+    It is used when the connection was lost during the commit. If it is None, the engine uses a check of its own.
     """
 
     def run(self, sql: str, /, **params: object) -> int:
@@ -69,20 +73,20 @@ class Transaction(Reading, Protocol):
         ...
 
     def run_many(self, sql: str, params: Sequence[Mapping[str, object]], /) -> None:
-        """Run one statement for each set of parameters, soon: what goes wrong with it may be told by a later call."""
+        """Run one statement for each set of parameters, without waiting: its error may be raised by a later call."""
         ...
 
     def record(self, change: Change) -> None:
-        """Note a change, to be numbered and logged when the transaction is sealed."""
+        """Record a change, which `finalize` numbers and appends to the log."""
         ...
 
 
 class RetryTransaction(Exception):
-    """What a story has read was changed by another meanwhile: it is to be told again from the beginning."""
+    """Rows that an operation has read were changed by another transaction: the operation must run again."""
 
 
 class Database(Protocol):
-    """Where rows live."""
+    """The database of a book."""
 
     @property
     def schema(self) -> int:
@@ -90,29 +94,29 @@ class Database(Protocol):
         ...
 
     def damage(self) -> list[str]:
-        """Return what is broken in the database itself."""
+        """Check the integrity of the database, and return a description of each fault."""
         ...
 
     def reading(self) -> AbstractContextManager[Reading]:
-        """Open a consistent view."""
+        """Open a consistent snapshot."""
         ...
 
     def write(self, operation: Callable[[Transaction], Result], *, durable: bool = True) -> Result:
-        """Let a story happen in a writing transaction: committed when it returns, rolled back by any error.
+        """Run an operation in a write transaction: committed when it returns, rolled back by any error.
 
-        It may be told more than once, when others were in its way: whatever it changes besides the database must be
-        its own, made anew each time. What is not `durable` may be lost in a power cut (never in a crash of ours): only
-        for what the next process would find out again by itself.
+        It may run more than once, on conflicts with other transactions: any state that it changes besides the database
+        must be created in each run. A commit that is not `durable` may be lost in a power cut, but never in a crash of
+        the process; it is for facts that the next process would find out again.
         """
         ...
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close all connections."""
         ...
 
 
 def retry_read(verb: Callable[_Arguments, _Answer]) -> Callable[_Arguments, _Answer]:
-    """Repeat a verb that only reads, once, when the server is lost in the middle of its answer."""
+    """Decorate a function that only reads: it is called once more if the connection to the server is lost."""
 
     @wraps(verb)
     def repeated(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Answer:

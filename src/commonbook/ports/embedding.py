@@ -1,4 +1,4 @@
-"""The seams of embedders and of the thesaurus."""
+"""The ports of embedders, which turn texts into vectors, and of the thesaurus, which expands queries."""
 
 from __future__ import annotations
 
@@ -10,53 +10,53 @@ if TYPE_CHECKING:
 
 
 class EmbeddingInput(NamedTuple):
-    """A text to be embedded: as it stands, and the words of it that say something, each with its share."""
+    """A text to embed: in full, and its significant words with the weight of each."""
 
     text: str
     word_weights: Mapping[str, float]
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors: what is near in meaning is near in direction."""
+    """Turns texts into vectors: texts of similar meaning get vectors of similar direction."""
 
     @property
     def fingerprint(self) -> str:
-        """The name under which its vectors are kept: those of another are never compared with them."""
+        """The name under which its vectors are stored; vectors of different fingerprints are never compared."""
         ...
 
     @property
     def dimensions(self) -> int:
-        """How many numbers a vector has."""
+        """The length of a vector."""
         ...
 
     @property
     def slow(self) -> bool:
-        """Whether its vectors are worth keeping, and never made while somebody waits for a write or a recall."""
+        """Whether vectors are stored, and made in the background rather than during a write or a recall."""
         ...
 
     def embed(self, texts: Sequence[EmbeddingInput], *, patient: bool = False) -> Floats:
-        """Return one row for each text; raises EmbedderFailed when it cannot, at once unless it shall be `patient`."""
+        """Return one row for each text, or raise EmbedderFailed; with `patient`, retry for a while first."""
         ...
 
 
 class Thesaurus(Protocol):
-    """Knows which words mean nearly the same."""
+    """Knows words of nearly the same meaning, for query expansion."""
 
     def near(self, word: str) -> Sequence[tuple[str, float]]:
-        """Return other words and how near each is (a cosine), nearest first."""
+        """Return other words with their cosine similarity to this one, most similar first."""
         ...
 
     def embed(self, texts: Sequence[EmbeddingInput]) -> Floats:
-        """Return a vector for each text that grows with what it holds, so that vectors can be added up."""
+        """Return a vector for each text that is not normalised, so that vectors of texts can be added."""
         ...
 
 
 Similarity: TypeAlias = Callable[[Sequence[str], Sequence[str]], float]
-"""How alike two runs of texts are in meaning: 1 for the same."""
+"""The similarity in meaning of two sequences of texts: 1 for the same."""
 
 
 class EmbedderChoice(NamedTuple):
-    """Which embedder was chosen, and what it is to be made with."""
+    """The chosen embedder, and the settings to create it with."""
 
     name: str = "static"
     model: str | None = None

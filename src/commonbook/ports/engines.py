@@ -1,10 +1,10 @@
-"""The engines of one book, bundled, and the subjects that are loaded at first use."""
+"""The engines of one book as one value, the steps of a write that are injected, and services loaded at first use."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import tzinfo
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from commonbook.model.recall import RecallRequest, RecallResult
 from commonbook.model.reports import Finding, Progress, TransferReport
@@ -13,17 +13,14 @@ from commonbook.ports.database import Database
 from commonbook.ports.files import ExternalFiles, Folder, Watcher, Yaml
 from commonbook.ports.keys import Clock, Keys
 
-if TYPE_CHECKING:
-    pass
-
 
 class TransferService(Protocol):
-    """Import and export, which most runs never use: they are loaded when they are first asked for."""
+    """Import and export; loaded at first use, since most runs never use them."""
 
     def import_folder(
         self, engines: Engines, actor: Actor, folder: str, *, space: str | None, dry_run: bool, progress: Progress
     ) -> TransferReport:
-        """Take in a folder, a Markdown file or an archive."""
+        """Import a folder, a Markdown file or an archive."""
         ...
 
     def export(
@@ -34,63 +31,66 @@ class TransferService(Protocol):
 
 
 class RecallService(Protocol):
-    """Recall and its index, which most runs never use: they are loaded when they are first asked for."""
+    """Recall and its index; loaded at first use, since most runs never use them."""
 
-    def recall(self, engines: Engines, actor: Actor, asked: RecallRequest, *, progress: Progress) -> RecallResult:
-        """Return the passages that answer a question best; without a question, the newest."""
+    def recall(self, engines: Engines, actor: Actor, request: RecallRequest, *, progress: Progress) -> RecallResult:
+        """Return the passages that answer a query best; without a query, the newest."""
         ...
 
-    def similarity(self, some: Sequence[str], others: Sequence[str]) -> float:
-        """Return how alike two runs of texts are in meaning."""
+    def similarity(self, texts: Sequence[str], others: Sequence[str]) -> float:
+        """Return the similarity in meaning of two sequences of texts."""
         ...
 
     def reindex(self, engines: Engines, *, anew: bool, progress: Progress) -> int:
-        """Bring vectors and index up to the book; `anew`, from nothing. Return how many memories were written down."""
+        """Update vectors and index; with `anew`, build them from nothing. Return how many memories were indexed."""
         ...
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return what is wrong with the index."""
+        """Return the faults of the index."""
         ...
 
     def close(self) -> None:
-        """Let go of the index."""
+        """Close the index."""
         ...
 
 
 class BeforeFinalize(Protocol):
-    """A step of a write that runs in its transaction, behind the operation and before its changes are finalized."""
+    """A step of a write that runs in its transaction, after the operation and before `finalize`."""
 
     def __call__(self, context: object, /) -> None:
-        """Complete the changes of one actor, whose write context this is; what is raised undoes the whole write.
+        """Complete the changes of one actor in its write context; an error rolls the whole write back.
 
-        The type of the context is defined above this module: `desk.step` makes such a step of a function of it.
+        The type `WriteContext` is defined above this module: `write.context.step` makes such a step from a function
+        that takes one.
         """
         ...
 
 
 class AfterCommit(Protocol):
-    """The step of a write that runs when its transaction is committed."""
+    """The step of a write that runs after its transaction is committed."""
 
     def __call__(self, engines: Engines, contents: Mapping[str, bytes | None], /) -> None:
         """Write the files of the committed change, by the ids of their memories; None stands for a file to remove.
 
-        An error of the disk or of the home does not reach the caller of the write: the change is made, and the journal
-        keeps what could not be written.
+        An error of the disk or of the home does not reach the caller of the write: the change is committed, and the
+        journal keeps the files that could not be written.
         """
         ...
 
 
 class Engines(NamedTuple):
-    """What every flow is handed: the engines of this book."""
+    """The engines of one book, which `compose` creates and every use case receives."""
 
     db: Database
     folder: Folder
     watcher: Watcher
     outside: ExternalFiles
+    """Folders and archives outside the home, for import and export."""
     keys: Keys
     yaml: Yaml
     clock: Clock
     zone: tzinfo
+    """The time zone of times that are given without one."""
     before_seal: tuple[BeforeFinalize, ...]
-    """In the order in which they run."""
+    """The steps before `finalize`, in the order in which they run."""
     after_commit: AfterCommit

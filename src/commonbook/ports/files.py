@@ -1,4 +1,9 @@
-"""The file seams: the home folder, its watcher, YAML, and folders outside the home."""
+"""The file ports: the home folder, its watcher, YAML, and folders and archives outside the home.
+
+`Folder` writes by atomic exchange: `put` and `take` swap or move a file in one step, and keep the content that was
+there before as a displaced content with a name. `came_out`, `read_out`, `drop_out` and `put_back` handle displaced
+contents, so that a save of a person is never lost, not even in a crash.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +11,13 @@ from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager
 from datetime import datetime
 from threading import Event
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from commonbook.model.reports import Finding
 
-if TYPE_CHECKING:
-    pass
-
 
 class YamlField(NamedTuple):
-    """One top-level field of a YAML mapping, and the lines it stands on (first, one past the last)."""
+    """A top-level field of a YAML mapping, and its lines (the first, and one past the last)."""
 
     name: str
     value: object
@@ -24,19 +26,19 @@ class YamlField(NamedTuple):
 
 
 class Yaml(Protocol):
-    """Reads front matter that is not in our own plain form."""
+    """Parses front matter that is not in the plain form that this program writes."""
 
     def fields(self, text: str) -> list[YamlField]:
         """Return the top-level fields, in order.
 
         Every scalar is the string as written (null and empty are None); lists and maps nest.
-        Raises BadFile for what does not parse, aliases, tags, and anything nested too deep.
+        Raises BadFile for text that does not parse, for aliases and tags, and for nesting that is too deep.
         """
         ...
 
 
 class FileStat(NamedTuple):
-    """What a directory listing tells about a file without reading it (a tuple: there are many of them)."""
+    """Size and modification time of a file, which are known without reading it (a tuple: there are many of them)."""
 
     size: int
     mtime_ns: int
@@ -47,31 +49,31 @@ class Folder(Protocol):
 
     @property
     def keeps_files(self) -> bool:
-        """Whether memories are files here; otherwise their rows are the truth, and nothing else below is used."""
+        """Whether memories have files; otherwise their rows are the truth, and no other method is used."""
         ...
 
     def walk(self) -> dict[str, tuple[int, int]]:
-        """Return size and time (in nanoseconds) of every Markdown file that is ours to look at."""
+        """Return size and modification time (in nanoseconds) of every Markdown file that belongs to the book."""
         ...
 
     def stat(self, path: str) -> FileStat | None:
-        """Look at one file, or None if there is none."""
+        """Return size and modification time of a file, or None if there is none."""
         ...
 
     def read(self, path: str) -> bytes | None:
-        """Return what a file holds, or None if there is none."""
+        """Return the content of a file, or None if there is none."""
         ...
 
     def exists(self, path: str) -> bool:
-        """Tell whether anything is at the path, a placeholder of a cloud drive included."""
+        """Tell whether anything is at the path, including a placeholder of a cloud drive."""
         ...
 
     def known_as(self, path: str) -> str:
-        """Return how a walk would spell this path."""
+        """Return the path as a walk would spell it."""
         ...
 
     def odd(self) -> dict[str, str]:
-        """Return what the last walk could not look at, and why."""
+        """Return the paths that the last walk could not read, each with the reason."""
         ...
 
     def is_ours(self, path: str) -> bool:
@@ -79,7 +81,7 @@ class Folder(Protocol):
         ...
 
     def lock(self, *, wait: float) -> AbstractContextManager[bool]:
-        """Take `files.lock`; yields False when it could not be had in time."""
+        """Take the lock of the files of the home (`files.lock`); yield False if it cannot be had in time."""
         ...
 
     def require_place(self, path: str) -> None:
@@ -87,23 +89,23 @@ class Folder(Protocol):
         ...
 
     def prepare(self, wanted: Collection[tuple[str, bytes, str]]) -> None:
-        """Make ready what is about to be put, each a path, its data and its owner: many together are quicker."""
+        """Write temporary files for coming calls of `put`, each (path, data, owner): many together are faster."""
         ...
 
     def put(self, path: str, data: bytes, *, owner: str) -> tuple[FileStat, str | None]:
-        """Put data at the path in one step; return its stat and the name of what came out, if anything did."""
+        """Put data at the path in one step; return its stat, and the name of a displaced content, if any."""
         ...
 
     def take(self, path: str, *, owner: str) -> str | None:
-        """Take the file away in one step; return the name of what came out, if there was a file."""
+        """Remove the file in one step; return the name of the displaced content, if there was a file."""
         ...
 
     def shift(self, old: str, new: str) -> bool:
-        """Rename a file unless something is at the new path; tell whether it is done."""
+        """Rename a file unless something is at the new path; tell whether it was renamed."""
         ...
 
     def secure(self, path: str) -> None:
-        """Make durable, at the next flush, what is or is no longer at a path, whoever did it."""
+        """Make the present state of a path durable at the next flush, even if another process changed it."""
         ...
 
     def flush(self) -> None:
@@ -111,35 +113,35 @@ class Folder(Protocol):
         ...
 
     def came_out(self) -> list[tuple[str, str]]:
-        """Return (name, owner) of everything that came out and was not dropped."""
+        """Return (name, owner) of every displaced content that was not dropped."""
         ...
 
     def is_tidy(self) -> bool:
-        """Tell whether nothing is on its way in or out."""
+        """Tell whether there is no temporary file and no displaced content."""
         ...
 
     def sweep(self) -> None:
-        """Remove what a crash left half written; only under the lock, where nobody is writing."""
+        """Remove temporary files that a crash left; only under the lock, when no process writes."""
         ...
 
     def read_out(self, name: str) -> bytes | None:
-        """Return what came out."""
+        """Return a displaced content, or None if it is gone."""
         ...
 
     def drop_out(self, name: str) -> None:
-        """Throw away what came out."""
+        """Delete a displaced content."""
         ...
 
     def put_back(self, name: str, path: str) -> None:
-        """Put what came out at the path again, or beside it if that is taken."""
+        """Put a displaced content at the path, or beside it if the path is taken."""
         ...
 
     def prune(self, path: str) -> None:
-        """Remove the folders that became empty above a path that was left."""
+        """Remove the folders above a former path that became empty."""
         ...
 
     def free_bytes(self) -> int:
-        """Return the room left on the disk."""
+        """Return the free space of the disk."""
         ...
 
     def bytes_used(self) -> int:
@@ -147,27 +149,27 @@ class Folder(Protocol):
         ...
 
     def present(self) -> bool:
-        """Tell whether the home is still there, as the folder it was when it was opened."""
+        """Tell whether the home is still the same folder as when it was opened."""
         ...
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close all files."""
         ...
 
 
 class Watcher(Protocol):
-    """Tells which files change while a process lives."""
+    """Reports changed files while the process runs."""
 
     def changes(self, stop: Event) -> Iterator[set[str]]:
-        """Yield sets of paths that changed, and an empty set now and then, until stop is set.
+        """Yield sets of changed paths, and an empty set from time to time, until stop is set.
 
-        From the first set on, whatever it holds, no change goes unnoticed.
+        From the first set on, even if it is empty, changes are reported.
         """
         ...
 
 
 class SourceFile(NamedTuple):
-    """A Markdown file outside the home: its path in its folder or archive, when it was changed, what it holds."""
+    """A Markdown file outside the home: its path in its folder or archive, its modification time, and its content."""
 
     path: str
     mtime_ns: int
@@ -178,7 +180,7 @@ class ExportTarget(Protocol):
     """A folder or archive that an export is written to."""
 
     def put(self, path: str, data: bytes, *, changed: datetime) -> Literal["new", "changed", "same", "foreign"]:
-        """Write one file, unless somebody else's is there; tell what it was."""
+        """Write one file, unless a foreign file is there; return how the file compares with the one before."""
         ...
 
 
@@ -186,7 +188,7 @@ class ExternalFiles(Protocol):
     """Folders and archives outside the home."""
 
     def source(self, place: str) -> str:
-        """Return the real path of what is to be read, or refuse it."""
+        """Return the real path of a folder or archive to read, or refuse it."""
         ...
 
     def files(self, place: str, *, only: Collection[str] | None = None) -> Iterator[SourceFile | Finding]:
@@ -194,5 +196,5 @@ class ExternalFiles(Protocol):
         ...
 
     def target(self, place: str) -> AbstractContextManager[ExportTarget]:
-        """Open a folder or archive for writing; what is there becomes whole on leaving, or stays as it was."""
+        """Open a folder or archive for writing; on leaving, an archive is complete, or unchanged after an error."""
         ...

@@ -1,4 +1,8 @@
-"""The recall index seam: indexed passages, queries, results, and the writer and reader of an index."""
+"""The port of the recall index: indexed passages, queries and results, and the writer and reader of an index.
+
+An index is derived from the book and can be rebuilt from it at any time. It lags behind: changes since it was written
+are given to each search as deltas in memory (`PendingDeltas`), so that a recall sees every committed change.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +22,14 @@ if TYPE_CHECKING:
 
 
 FOREVER: Final = 2**62
-"""A time in microseconds that never comes; minus this, one that always was."""
+"""A time in microseconds that stands for no upper limit; its negative for no lower limit."""
 
 
 class IndexedPassage(NamedTuple):
-    """A passage as an index keeps it. Times are microseconds since 1970.
+    """A passage as an index stores it. Times are microseconds since 1970.
 
-    `owner` is what is replaced as a whole: the memory, or a message that no episode holds yet. `thread` and `position`
-    tell who the neighbours are; `start` and `end` where the passage stands in the memory's text.
+    `owner` is the unit that is replaced as a whole: the memory, or a message that is not in an episode yet. `thread`
+    and `position` determine the neighbours of a passage; `start` and `end` are its place in the text of the memory.
     """
 
     passage: str
@@ -58,9 +62,10 @@ BY_USER: Final = 8
 
 
 class IndexQuery(NamedTuple):
-    """What an index is asked for. Everything given must hold of a passage before it can be a candidate.
+    """A query to an index. A passage must pass every given filter before it can be a candidate.
 
-    With `newest`, nothing is compared: the candidates are what happened last.
+    `near` are the terms of the query expansion. With `newest`, nothing is compared: the candidates are the latest
+    passages.
     """
 
     terms: tuple[str, ...]
@@ -81,10 +86,12 @@ class IndexQuery(NamedTuple):
 
 
 class CandidatePool(NamedTuple):
-    """Candidates, their neighbours (also `eligible`), and theirs, which only count: sorted by thread and position.
+    """The features of candidates and of the passages around them, one row a passage, by thread and position.
 
-    Row by row, but for `name`, which tells a row's passage and memory; `speakers`, the names that `speaker` counts; and
-    `entries`: (row, place of the term in `Sought.terms + Sought.near`, how often) for each term that a row has.
+    Candidates and their neighbours are `eligible` as hits; the neighbours of those only add to scores. Three fields are
+    not arrays of rows: `name` returns the passage and the memory of a row; `speakers` are the names that the numbers in
+    `speaker` point to; `entries` has (row, index of the term in `IndexQuery.terms + IndexQuery.near`, frequency) for
+    each term of a row.
     """
 
     name: Callable[[int], tuple[str, str]]
@@ -106,7 +113,7 @@ class CandidatePool(NamedTuple):
 
 
 class IndexResult(NamedTuple):
-    """What an index found: how many live passages the asked spaces have, how many of them each term, and the pool."""
+    """The answer to a query: the number of live passages in its spaces, how many have each term, and the candidates."""
 
     total: int
     having: tuple[int, ...]
@@ -114,7 +121,10 @@ class IndexResult(NamedTuple):
 
 
 class SpacePosition(NamedTuple):
-    """How far an index has followed a space: its last change, and the head of its log then, to know it again."""
+    """How far an index is up to date with a space: the number of the last applied change, and the log head then.
+
+    The log head shows whether the space is still the same, and not one from a restored back-up.
+    """
 
     number: int
     seq: int
@@ -122,7 +132,7 @@ class SpacePosition(NamedTuple):
 
 
 class IndexState(NamedTuple):
-    """What an index holds: of which home, by which rules, whose vectors, and how far it has followed each space."""
+    """The state of an index: its home, the rules it was built by, the embedder, and its position in each space."""
 
     home: str
     rules: str
@@ -133,79 +143,79 @@ class IndexState(NamedTuple):
 
 
 class Delta(NamedTuple):
-    """Some changes: passages that there are now, and owners whose older passages are gone."""
+    """A set of changes: the present passages of some owners, and owners whose older passages are gone."""
 
     entries: tuple[IndexedPassage, ...] = ()
     gone: frozenset[str] = frozenset()
 
 
 PendingDeltas: TypeAlias = tuple[Delta, ...]
-"""What has changed since the index was written, later layers over earlier ones."""
+"""The changes since the index was written; later deltas override earlier ones."""
 
 
 class IndexWriter(Protocol):
-    """The one who may change an index, as long as it holds the index's lock."""
+    """The only writer of an index, for as long as it holds the lock of the index."""
 
     @property
     def marker(self) -> IndexState | None:
-        """What the index holds now; None if there is none, or none that is whole."""
+        """The present state; None if there is no index, or no complete one."""
         ...
 
     def clear(self) -> None:
-        """Begin anew: what is committed next replaces everything."""
+        """Start from nothing: the next commit replaces the whole index."""
         ...
 
-    def add(self, layer: Delta) -> None:
-        """Take in passages, and withdraw the older ones of every owner that is gone or replaced."""
+    def add(self, delta: Delta) -> None:
+        """Add passages, and remove the older ones of every owner that is gone or replaced."""
         ...
 
-    def commit(self, marker: IndexState) -> None:
-        """Let everybody see what was added, in one step."""
+    def commit(self, state: IndexState) -> None:
+        """Publish everything that was added, in one step."""
         ...
 
 
 class IndexView(Protocol):
-    """An index as it was at one moment."""
+    """A snapshot of an index."""
 
     @property
     def marker(self) -> IndexState | None:
-        """What the index holds; None if there is none, or none that is whole."""
+        """The state of the snapshot; None if there is no index, or no complete one."""
         ...
 
-    def search(self, sought: IndexQuery, tail: PendingDeltas, tx: Reading | None = None) -> IndexResult:
-        """Return candidates with their neighbours, from the index and from the tail.
+    def search(self, query: IndexQuery, pending: PendingDeltas, tx: Reading | None = None) -> IndexResult:
+        """Return candidates with their neighbours, from the index and from the pending deltas.
 
-        `tx` is the reading that the tail was made in: an index in the same database looks at that very moment.
+        `tx` is the reading that the deltas were computed in: an index in the same database uses that snapshot too.
         """
         ...
 
 
 class Index(Protocol):
-    """A projection of the book that finds passages; it can be thrown away at any time."""
+    """An index of passages, derived from the book; it can be deleted at any time."""
 
     def view(self) -> IndexView:
-        """Look at what is there now."""
+        """Open a snapshot of the present index."""
         ...
 
     def known(self) -> IndexView:
-        """Return what was last seen, without looking again if that takes long.
+        """Return the last opened snapshot, without opening another if that takes long.
 
-        Its search raises Overtaken if the index has become another since.
+        Its search raises RetryTransaction if the index has been replaced since.
         """
         ...
 
     def nothing(self) -> IndexView:
-        """Return a view of no index at all."""
+        """Return a snapshot of an empty index."""
         ...
 
     def writing(self, *, wait: float) -> AbstractContextManager[IndexWriter]:
-        """Take the index's lock; raises Busy when it is not to be had in time."""
+        """Take the lock of the index; raise Busy if it cannot be had in time."""
         ...
 
     def damage(self) -> list[str]:
-        """Read everything and return what is broken."""
+        """Read the whole index, and return a description of each fault."""
         ...
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close all files and connections."""
         ...

@@ -1,24 +1,21 @@
-"""The seams of the clock and of the signing keys."""
+"""The ports of the clock, and of the keys that sign the log."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    pass
+from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time; tests hand in their own."""
+    """The source of the present time; tests inject their own."""
 
     def now(self) -> datetime:
-        """Return the present moment, in UTC with its zone."""
+        """Return the present time as an aware datetime in UTC."""
         ...
 
 
 class Keys(Protocol):
-    """Signs the log and hashes what the log may not say."""
+    """Signs the log, and hashes texts that the log must not reveal."""
 
     @property
     def key_id(self) -> str:
@@ -30,17 +27,17 @@ class Keys(Protocol):
         ...
 
     def verify(self, key_id: str, signature: bytes, message: bytes) -> bool:
-        """Tell whether the signature is that key's; False for a key that is not known."""
+        """Tell whether that key made the signature; False for a key that is not known."""
         ...
 
     def keyed_hash(self, *parts: str) -> str:
-        """Hash the parts under the home's hashing key: equal texts match, nothing can be guessed."""
+        """Hash the parts with the secret key of the home: equal texts match, and no text can be guessed."""
         ...
 
     def load(self, *, create: bool) -> None:
-        """Read the keys now; with `create`, make them if there are none: only right while the log is empty."""
+        """Read the keys now; with `create`, make them if there are none, which is right only while the log is empty."""
         ...
 
     def loose(self) -> list[str]:
-        """Return the paths of keys that others than the owner have rights on."""
+        """Return the paths of keys that other users than the owner may read or write."""
         ...

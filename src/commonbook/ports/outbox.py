@@ -1,4 +1,8 @@
-"""What a remote client, its outbox and its transport say to each other: values and seams."""
+"""The ports of a remote client: its durable outbox, the transport to the server, and the values they exchange.
+
+A message is written to the outbox before `append` returns; senders deliver it later. A sender takes a batch of one
+session under a lease with a token, so that the messages of a session are sent in order and by one sender at a time.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ REFUSED: Final = "refused"
 
 
 class OutboxMessage(NamedTuple):
-    """Something said, to be appended to a session. Without a client id it gets one, without a time the present."""
+    """A message to append to a session; a missing client id is generated, a missing time is the present."""
 
     text: str
     role: str = "user"
@@ -21,7 +25,7 @@ class OutboxMessage(NamedTuple):
 
 
 class SessionContext(NamedTuple):
-    """What an append says about its session."""
+    """The space, the parent and the tags of a session, as an append gives them."""
 
     space: str | None = None
     parent: str | None = None
@@ -29,7 +33,7 @@ class SessionContext(NamedTuple):
 
 
 class OutboxEntry(NamedTuple):
-    """A message fit for the outbox: checked, masked, with its client id and time."""
+    """A message ready for the outbox: validated, with masked secrets, client id and time."""
 
     client_id: str
     role: str
@@ -40,7 +44,7 @@ class OutboxEntry(NamedTuple):
 
 
 class EnqueuedMessage(NamedTuple):
-    """One message of an append: under which number the outbox has it, and whether it was new to it."""
+    """The receipt of one message: its number in the outbox, and whether it was new there."""
 
     id: int
     client_id: str
@@ -49,7 +53,7 @@ class EnqueuedMessage(NamedTuple):
 
 
 class OutboxReceipt(NamedTuple):
-    """What a client's append returns: the messages are on this machine's disk, and with the server if `sent`."""
+    """The receipt of an append: the messages are durable on this machine, and stored by the server if `sent`."""
 
     session: str
     messages: tuple[EnqueuedMessage, ...]
@@ -58,7 +62,7 @@ class OutboxReceipt(NamedTuple):
 
 
 class StoredMessage(NamedTuple):
-    """A message that is still in the outbox: waiting, or set aside for a reason."""
+    """A message in the outbox: waiting, or refused by the server and set aside for a reason."""
 
     id: int
     session: str
@@ -70,53 +74,53 @@ class StoredMessage(NamedTuple):
 
 
 class OutboxCounts(NamedTuple):
-    """How many messages wait, and how many were set aside."""
+    """The numbers of messages that wait, and that the server refused."""
 
     waiting: int
     refused: int
 
 
 class OutboxBatch(NamedTuple):
-    """The next messages of a session, and the lease under which one sender at a time has them."""
+    """The next messages of a session, and the token of the lease under which a sender has them."""
 
     session: str
     token: str
     context: SessionContext
     entries: Mapping[int, OutboxEntry]
     tries: int
-    """How many times in a row this session could not be sent."""
+    """The number of failed attempts in a row for this session."""
     failures: int
-    """How many times the server failed on the first message."""
+    """The number of attempts in which the server failed on the first message."""
 
 
 class DeliveryOutcome(NamedTuple):
-    """What became of a parcel: the outbox does this, if the sender still has the lease."""
+    """The outcome of sending a batch; the outbox applies it if the sender still has the lease."""
 
     sent: tuple[int, ...] = ()
     refused: Mapping[int, str] = {}
     reason: str = ""
-    """Why the rest is still here."""
+    """Why the other messages were not sent."""
     pause: float = 0.0
-    """For how many seconds the session is left alone."""
+    """Seconds until the next attempt for this session."""
     asked: bool = False
-    """Whether it is the server that asked for the pause: then nobody cuts it short."""
+    """Whether the server asked for the pause, so that `hurry` must not cut it short."""
     failed: bool = False
-    """Whether the try counts against the first message."""
+    """Whether the attempt counts as a failure of the first message."""
     alone: bool = False
-    """Whether each of the rest is to be sent by itself from now on."""
+    """Whether each of the other messages is sent in a batch of its own from now on."""
 
 
 class Transport(Protocol):
-    """The way to the server. Several threads use it at once, and a forked child goes on with its copy."""
+    """The connection to the server. Several threads use it at once, and a forked child keeps using its copy."""
 
     def append(
         self, session: str, messages: Sequence[OutboxEntry], *, context: SessionContext, timeout: float
     ) -> Mapping[str, object]:
-        """Append messages in this order; return what the server said about each, by client id.
+        """Append messages in this order; return the answer of the server for each, by client id.
 
-        What is in the answer is stored, durable, and never sent again; what is not in it is. A message that the
-        server has under its client id already counts as stored. Raises a TransportError, Unreachable after at most
-        `timeout` seconds: whoever takes longer may find that another process has sent the same meanwhile.
+        A message in the answer is stored and durable, and is never sent again; the others are. A message that the
+        server already has under its client id counts as stored. Raises a TransportError, and Unreachable after at most
+        `timeout` seconds: a call that takes longer outlives its lease, and another process may send the same messages.
         """
         ...
 
@@ -127,19 +131,19 @@ class Outbox(Protocol):
     def add(
         self, session: str, entries: Sequence[OutboxEntry], *, context: SessionContext
     ) -> tuple[EnqueuedMessage, ...]:
-        """Keep messages, all or none; on return they are durable. KeyConflict if a client id has other words here."""
+        """Store messages, all or none; on return they are durable. KeyConflict if a client id has another content."""
         ...
 
     def take(self, token: str, *, lease: float, most: int, most_bytes: int) -> OutboxBatch | None:
-        """Take the next messages of a session that is due and that no other sender has, for `lease` seconds."""
+        """Lease the next messages of a due session for `lease` seconds, during which no other sender gets them."""
         ...
 
-    def settle(self, parcel: OutboxBatch, verdict: DeliveryOutcome) -> bool:
-        """Give a parcel back; False, and nothing is changed, when its lease has gone to another sender."""
+    def settle(self, batch: OutboxBatch, outcome: DeliveryOutcome) -> bool:
+        """Apply the outcome of a batch and end its lease; False, without a change, if another sender has the lease."""
         ...
 
     def release(self, tokens: Iterable[str]) -> None:
-        """Give leases back without a word on their messages."""
+        """End leases without an outcome."""
         ...
 
     def hurry(self) -> None:
@@ -147,11 +151,11 @@ class Outbox(Protocol):
         ...
 
     def soonest(self) -> float | None:
-        """Return in how many seconds there may be something to take; None when nothing waits."""
+        """Return the seconds until there may be a batch to take; None if nothing waits."""
         ...
 
     def counts(self, *, session: str | None = None, first: int = 0, last: int | None = None) -> OutboxCounts:
-        """Count what is here: of one session, from one message to another."""
+        """Count the messages, of all or of one session, from number `first` to `last`."""
         ...
 
     def held(self, state: str, *, limit: int) -> tuple[StoredMessage, ...]:
@@ -159,13 +163,13 @@ class Outbox(Protocol):
         ...
 
     def retry(self, ids: Sequence[int]) -> None:
-        """Let messages that were set aside wait again, at their old place; NotFound if one is not set aside."""
+        """Let refused messages wait again, at their old place; NotFound if one is not refused."""
         ...
 
     def discard(self, ids: Sequence[int]) -> None:
-        """Throw away messages that were set aside; NotFound if one is not set aside."""
+        """Delete refused messages; NotFound if one is not refused."""
         ...
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close the database of the outbox."""
         ...
