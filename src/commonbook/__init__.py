@@ -98,7 +98,7 @@ __all__ = [
     "__version__", "open", "Book",
     # values that callers pass in
     "Draft", "Filter", "NewMessage", "Progress", "UNSET", "Unset",
-    # values that verbs return
+    # values that methods return
     "Ancestor", "ApiKey", "AppendReceipt", "CopyInfo", "CopyNode", "Decision", "Deleted", "Dependent",
     "Finding", "Grant", "Hit", "Inbox", "InboxItem", "Invalidation", "Lineage", "Link", "LogEntry", "LogReport",
     "Memory", "MemoryReference", "Message", "MessagePage", "MessageReceipt", "NewKey", "Notice", "Page",
@@ -117,7 +117,7 @@ __all__ = [
     "VersionConflict",
 ]
 
-# Where each of them is defined.
+# The module that defines each of them.
 _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "commonbook.book.book": ("Book",),
     "commonbook.client.client": ("Client",),
@@ -158,9 +158,9 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
 
 
 def open(home: str | os.PathLike[str] | None = None, *, space: str | None = None) -> Book:  # noqa: A001 - the name is the point
-    """Open a book: the home named here, or the address of a PostgreSQL server; made if it is not there.
+    """Open a book in a home folder, or at the address of a PostgreSQL server; it is created if it does not exist.
 
-    If nothing is named, COMMONBOOK_DATABASE, else COMMONBOOK_HOME, else `~/commonbook`.
+    Without `home`, COMMONBOOK_DATABASE is used, else COMMONBOOK_HOME, else `~/commonbook`.
     """
     from commonbook.compose.book import open_book
     from commonbook.settings.settings import Settings

@@ -1,4 +1,4 @@
-"""`python -m commonbook` is the command line."""
+"""Runs the command line with `python -m commonbook`."""
 
 from __future__ import annotations
 

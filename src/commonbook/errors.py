@@ -1,7 +1,7 @@
-"""Every error of ours, in one tree. Each says what is wrong and how to mend it.
+"""The tree of errors. Each has a message that says what is wrong, a fix, and an exit code for the command line.
 
 CommonbookError                 exit code 1
-├── BadInput                     2   what was asked cannot be: nothing was changed
+├── BadInput                     2   an invalid request: nothing was changed
 │   ├── BadSpaceName
 │   ├── BadText
 │   ├── TooLarge
@@ -13,18 +13,18 @@ CommonbookError                 exit code 1
 │   ├── VersionConflict
 │   ├── KeyConflict                  an idempotency key used again for other content
 │   ├── SpaceExists
-│   └── FileInTheWay                 a memory whose file is malformed, or a taken path
-├── Busy                         1   somebody else holds the lock for too long
-├── TooMany                      1   more in a minute than the actor may: says when to come back
-├── EmbedderFailed               1   no vectors: a package, model or service is missing or misbehaves
-├── TransportError               1   a server has not taken a client's messages, or nobody knows whether it has
-│   ├── Unreachable                  nobody answered in time: says nothing about the messages, tried again for ever
-│   │   └── ServerBusy               the server asks to come back later
-│   ├── ServerFailed                 the server answered with an error of its own: tried again, not for ever
-│   └── Refused                      the server will never take the messages that it names
+│   └── FileInTheWay                 a memory whose file is malformed, or a path that is taken
+├── Busy                         1   another process held a lock for too long
+├── TooMany                      1   above a rate limit: has the seconds until the next try
+├── EmbedderFailed               1   no vectors: a package, model or service is missing or fails
+├── TransportError               1   a server has not stored a client's messages, or it is not known whether it has
+│   ├── Unreachable                  no answer in time: tells nothing about the messages, retried without end
+│   │   └── ServerBusy               the server asks to retry later
+│   ├── ServerFailed                 the server answered with an internal error: retried a limited number of times
+│   └── Refused                      the server will never store the messages that it names
 └── HomeError                    1
     ├── HomeIsNewer
-    ├── Moved                        the book is elsewhere now
+    ├── Moved                        the book was moved to another place
     ├── HomeReadOnly
     ├── HomeDamaged
     ├── DiskFull
@@ -32,10 +32,10 @@ CommonbookError                 exit code 1
     ├── NetworkFileSystem
     └── DatabaseError
         ├── DatabaseUnreachable          no server there, or none that takes writes
-        │   └── ServerLost                   it was there a moment ago
+        │   └── ServerLost                   the connection broke
         ├── DatabaseRefused              a wrong password, no such user or database
-        ├── DatabaseUnfit                too old, without pgvector, or not ours to use
-        └── NotReplicated                a write that only one server has
+        ├── DatabaseUnfit                too old, without pgvector, or without the needed permissions
+        └── NotReplicated                a write that is not known to be on the standby server
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ class CommonbookError(Exception):
 
     exit_code: ClassVar[int] = 1
     item: int | None = None
-    """Which of several things that were asked for at once is meant, counted from 0."""
+    """The index of the item of a batch that the error is about, counted from 0."""
 
     def __init__(self, message: str, *, fix: str = "") -> None:
-        """Say what is wrong, and how to mend it."""
+        """Describe what is wrong, and how to correct it."""
         super().__init__(message)
         self.message = message
         self.fix = fix
 
     @property
     def type(self) -> str:
-        """The name of the error for machines: `version_conflict`, `not_found`."""
+        """The name of the error for programs: `version_conflict`, `not_found`."""
         return re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower()
 
 
 class BadInput(CommonbookError):
-    """What was asked cannot be done as it was asked."""
+    """The request is invalid; nothing was changed."""
 
     exit_code = 2
 
@@ -79,36 +79,36 @@ class BadText(BadInput):
 
 
 class TooLarge(BadInput):
-    """More than one memory, title or tag may hold."""
+    """A text, title or tag is larger than its limit."""
 
 
 class BadTime(BadInput):
-    """A time or date that cannot be read."""
+    """A time or date that does not parse."""
 
 
 class BadFile(BadInput):
-    """A Markdown file that does not parse; if that is for one field alone, which one, and on which line."""
+    """A Markdown file that does not parse; if a single field is the cause, its name and line."""
 
     def __init__(self, message: str, *, fix: str = "", field: str = "", line: int = 0) -> None:
-        """Say what is wrong, and where."""
+        """Describe what is wrong, and where."""
         super().__init__(message, fix=fix)
         self.field, self.line = field, line
 
 
 class NotFound(CommonbookError):
-    """No such thing, or none that the actor may see."""
+    """It does not exist, or the actor may not see it."""
 
     exit_code = 3
 
 
 class NotAllowed(CommonbookError):
-    """The actor lacks the right."""
+    """The actor lacks the permission."""
 
     exit_code = 4
 
 
 class Conflict(CommonbookError):
-    """The book is not in the state that the caller believed."""
+    """The book is not in the state that the caller assumed."""
 
     exit_code = 5
 
@@ -130,62 +130,62 @@ class KeyConflict(Conflict):
 
 
 class SpaceExists(Conflict):
-    """A space of that name is there already."""
+    """A space of that name exists already."""
 
 
 class FileInTheWay(Conflict):
-    """A file stands in the way of the change and must be mended first."""
+    """A file prevents the change, and must be corrected or moved first."""
 
 
 class Busy(CommonbookError):
-    """Another process held the lock for longer than we wait."""
+    """Another process or thread held a lock for longer than we wait."""
 
     one_thing: bool = False
-    """Whether another held one thing that was needed, while all the rest may be free."""
+    """Whether a single lock could not be had, while all others may be free."""
 
 
 class TooMany(CommonbookError):
-    """The actor did this more often in a minute than it may; nothing was changed."""
+    """The actor exceeded its rate limit per minute; nothing was changed."""
 
     def __init__(self, message: str, *, retry_after: float, fix: str = "") -> None:
-        """Say what, and after how many seconds it may be tried again."""
+        """Describe the limit, and give the seconds until the next try."""
         super().__init__(message, fix=fix)
         self.retry_after = retry_after
 
 
 class EmbedderFailed(CommonbookError):
-    """The embedder cannot be had, or did not give the vectors that it was asked for."""
+    """The embedder is not available, or did not return the requested vectors."""
 
 
 class TransportError(CommonbookError):
-    """The server has not taken the messages, or nobody knows whether it has."""
+    """The server has not stored the messages, or it is not known whether it has."""
 
 
 class Unreachable(TransportError):
-    """No answer in time: the server is down, or the way to it is (a gateway's 502, 503 and 504 too)."""
+    """No answer in time: the server or the network is down (also a gateway's 502, 503 and 504)."""
 
 
 class ServerBusy(Unreachable):
-    """The server asks to be left alone for some seconds."""
+    """The server asks to retry after some seconds."""
 
     def __init__(self, message: str, *, retry_after: float, fix: str = "") -> None:
-        """Say why, and for how long."""
+        """Describe why, and give the seconds until the next try."""
         super().__init__(message, fix=fix)
         self.retry_after = retry_after
 
 
 class ServerFailed(TransportError):
-    """The server answered, but with an error of its own, perhaps because of a message."""
+    """The server answered with an internal error, perhaps because of a message."""
 
 
 class Refused(TransportError):
-    """The server took nothing of the call, and will never take the messages with these client ids.
+    """The server stored nothing of the call, and will never store the messages with these client ids.
 
-    Without ids nobody knows which of the messages it was: each is then sent by itself.
+    Without ids it is not known which message was the cause: each is then sent in a call of its own.
     """
 
     def __init__(self, message: str, *, client_ids: Iterable[str] = (), fix: str = "") -> None:
-        """Say why, and which."""
+        """Describe why, and name the messages."""
         super().__init__(message, fix=fix)
         self.client_ids = tuple(client_ids)
 
@@ -195,11 +195,11 @@ class HomeError(CommonbookError):
 
 
 class HomeIsNewer(HomeError):
-    """The home was written by a newer program."""
+    """The home was written by a newer version of the program."""
 
 
 class Moved(HomeError):
-    """The book was moved: it is written to elsewhere now."""
+    """The book was moved to another place, and is written to there."""
 
 
 class HomeReadOnly(HomeError):
@@ -207,15 +207,15 @@ class HomeReadOnly(HomeError):
 
 
 class HomeDamaged(HomeError):
-    """The database is not one that we can read."""
+    """The database is damaged or cannot be read."""
 
 
 class DiskFull(HomeError):
-    """There is no room left."""
+    """The disk has no free space left."""
 
 
 class KeyMissing(HomeError):
-    """The log was signed with a key that is not there."""
+    """The key that signed the log is missing."""
 
 
 class NetworkFileSystem(HomeError):
@@ -231,16 +231,16 @@ class DatabaseUnreachable(DatabaseError):
 
 
 class ServerLost(DatabaseUnreachable):
-    """The server was lost in the middle of something."""
+    """The connection to the server broke during an operation."""
 
 
 class DatabaseRefused(DatabaseError):
-    """The server does not let us in."""
+    """The server refuses the connection."""
 
 
 class DatabaseUnfit(DatabaseError):
-    """The server or the database lacks what a book needs."""
+    """The server or the database lacks a feature that a book needs."""
 
 
 class NotReplicated(DatabaseError):
-    """A change was made on one server, and is not known to be on its standby: it does not count as acknowledged."""
+    """A change was committed on one server, but is not known to be on its standby: it is not acknowledged."""

@@ -1,3 +1,3 @@
-"""The version of the program, said once: the build reads it from this line."""
+"""The version of the program; the build reads it from this line."""
 
 __version__ = "0.1.0"

@@ -1,1 +1,1 @@
-"""Immutable values that cross module boundaries; they know nothing of storage."""
+"""The values of the domain: immutable, shared by all packages, and independent of how they are stored."""

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from typing import Final
 
 UUID_PATTERN: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-"""The form of an id, in lower case."""
+"""The pattern of an id, in lower case."""
 
 
 def new_id() -> str:
-    """Make a UUIDv7: ids sort by the time they were made, and their tail is random."""
-    stamp = time.time_ns() // 1_000_000
-    number = (stamp << 80) | int.from_bytes(os.urandom(10), "big")
+    """Return a new UUIDv7: ids sort by the time of their creation, and their tail is random."""
+    milliseconds = time.time_ns() // 1_000_000
+    number = (milliseconds << 80) | int.from_bytes(os.urandom(10), "big")
     number = (number & ~(0xF << 76)) | (0x7 << 76)
     number = (number & ~(0x3 << 62)) | (0x2 << 62)
     digits = f"{number:032x}"
@@ -22,18 +22,18 @@ def new_id() -> str:
 
 
 def format_time(time: datetime) -> str:
-    """Write a moment as text of one width, which sorts as the moments do: `2026-11-15T20:18:24.123456Z`."""
-    global _stamped  # noqa: PLW0603 - the moment of a transaction is written many times
-    last, text = _stamped
+    """Format a time as UTC text of fixed width, which sorts as the times do: `2026-11-15T20:18:24.123456Z`."""
+    global _last_formatted  # noqa: PLW0603 - the time of a transaction is formatted many times
+    last, text = _last_formatted
     if last is not time:
         text = time.astimezone(UTC).isoformat(timespec="microseconds")[:26] + "Z"
-        _stamped = (time, text)
+        _last_formatted = (time, text)
     return text
 
 
-_stamped: tuple[datetime | None, str] = (None, "")
+_last_formatted: tuple[datetime | None, str] = (None, "")
 
 
 def parse_time(text: str) -> datetime:
-    """Read what `stamp` wrote."""
+    """Parse the text of `format_time`."""
     return datetime.fromisoformat(text)

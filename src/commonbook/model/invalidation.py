@@ -1,4 +1,8 @@
-"""Words of doubt: why a memory is suspect, the notice that says so, and what somebody decided about it."""
+"""Invalidation: the cause that makes a memory suspect, the notice about it, and the decision that settles it.
+
+A memory is suspect if a memory that it depends on, directly or not, was superseded or deleted. The pair (invalidated,
+invalidating) identifies the cause; notices and decisions refer to it by the same pair (`key`).
+"""
 
 from __future__ import annotations
 
@@ -6,23 +10,24 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 REASONING: Final = ("reflects_on", "derived_from")
-"""The relations by which one memory rests on another."""
+"""The relations by which one memory depends on another."""
 
 DELETED: Final = "deleted"
-"""Stands for what invalidated a memory that nothing follows: it was deleted."""
+"""Stands in place of the id of an invalidating memory if the invalidated one was deleted."""
 
 KEEP: Final = "keep"
 RETRACT: Final = "retract"
 SUPERSEDE: Final = "supersede"
 DISMISS: Final = "dismiss"
 VERDICTS: Final = (KEEP, RETRACT, SUPERSEDE, DISMISS)
+"""The possible decisions about a suspect memory."""
 
 
 class Invalidation(NamedTuple):
-    """Why a memory is in doubt: what it rests on was superseded by something, or deleted.
+    """The cause of a suspicion: a memory that this one depends on was superseded by another, or deleted.
 
-    `path` leads from what was invalidated to the memory, both included, without the names of what may not be read;
-    `depth` counts the steps of reasoning on it.
+    `path` leads from the invalidated memory to the suspect one, both included; None stands for a memory that the caller
+    may not read. `depth` counts the steps of reasoning on the path.
     """
 
     invalidated: str
@@ -32,12 +37,12 @@ class Invalidation(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str]:
-        """What tells one cause from another."""
+        """The pair that identifies the cause."""
         return self.invalidated, self.invalidating
 
 
 class Notice(NamedTuple):
-    """What makes a memory a notice: which memory is in doubt, why, and since when."""
+    """The part of a memory of kind `notice`: the suspect memory (`dependent`), the cause, and the time."""
 
     dependent: str
     invalidated: str
@@ -46,12 +51,12 @@ class Notice(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str]:
-        """The cause that it tells of."""
+        """The pair that identifies the cause."""
         return self.invalidated, self.invalidating
 
 
 class Decision(NamedTuple):
-    """What somebody decided about a memory that was in doubt: for one cause, and for good."""
+    """A final decision about a suspect memory, for one cause."""
 
     verdict: str
     invalidated: str
@@ -62,12 +67,12 @@ class Decision(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str]:
-        """The cause that it settles."""
+        """The pair that identifies the cause that it settles."""
         return self.invalidated, self.invalidating
 
 
 class SupersedeReason(NamedTuple):
-    """Why a memory supersedes another."""
+    """The reason why a memory supersedes another."""
 
     superseded: str
     why: str

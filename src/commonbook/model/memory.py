@@ -1,4 +1,7 @@
-"""A memory, its links and revisions, and the values that write, filter and page memories."""
+"""A memory with its links and revisions, and the values to write, filter and page memories.
+
+`revision` counts changes of title or text; `version` counts every change, and is the number for optimistic locking.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ MAX_KEY: Final = 200
 
 
 class Unset(Enum):
-    """The mark of an argument that was not given, where None already means 'take it away'."""
+    """The type of an argument that was not given, where None already means 'remove it'."""
 
     UNSET = "unset"
 
@@ -31,7 +34,7 @@ UNSET: Final = Unset.UNSET
 
 
 class Link(NamedTuple):
-    """(source, relation, target), with the target's revision when the link was made."""
+    """A link (source, relation, target), with the revision of the target when the link was made."""
 
     source: str
     relation: str
@@ -44,14 +47,14 @@ LAZY: Final = "lazy"
 SNAPSHOT: Final = "snapshot"
 DETACHED: Final = "detached"
 MODES: Final = (LIVE, LAZY, SNAPSHOT)
-"""How a copy follows its source."""
+"""How a copy follows its source: at once, when it is read, or never. A detached copy has ceased to be one."""
 
 
 class CopyInfo(NamedTuple):
-    """What makes a memory a copy: how it follows its source, the first source of all, who shared it and when.
+    """The part of a memory that is a copy: its refresh mode, the first source of all (`root`), the sharer and the time.
 
-    `own` is its own revision that says what the source said; after an edit here it has a higher one. `claimed`: it came
-    by import, and nobody here saw it being shared.
+    `own` is the revision of the copy at which it had the text of its source; a local edit raises the revision above it.
+    `claimed` means that the copy came by import, so that this book cannot prove that it was shared.
     """
 
     mode: str
@@ -62,7 +65,7 @@ class CopyInfo(NamedTuple):
     claimed: bool = False
 
     def written(self) -> str:
-        """Write it on one line, as rows and files have it."""
+        """Serialize it on one line, as rows and files store it."""
         words = (
             self.mode,
             self.root,
@@ -75,7 +78,7 @@ class CopyInfo(NamedTuple):
 
     @classmethod
     def read(cls, line: str) -> CopyInfo:
-        """Read what `written` gave; raises ValueError for anything else."""
+        """Parse the line of `written`; raise ValueError for anything else."""
         mode, root, by, at, own, *claimed = line.split(" ")
         if mode not in (*MODES, DETACHED) or claimed not in ([], ["claimed"]):
             raise ValueError(line)
@@ -83,10 +86,10 @@ class CopyInfo(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """One memory, as the database and its Markdown file both say it.
+    """A memory: the fields that its row and its Markdown file have in common, and some that are derived.
 
-    `freshness` says how a copy stands to its source, `successor` what that was superseded by, `doubts` why the memory
-    is suspect; all of them are found out.
+    The derived fields are `marks`, `superseded_by`, `invalidations` (why the memory is suspect), `freshness` (whether a
+    copy is up to date with its source) and `successor` (the memory that superseded the source of a copy).
     """
 
     id: str
@@ -125,10 +128,10 @@ class Memory(NamedTuple):
 
     @property
     def source(self) -> Link | None:
-        """Where a copy was shared from, with the revision that it has; None for what is no copy."""
+        """The link from a copy to its source, with the revision that it took over; None if this is no copy."""
         if self.shared is None:
             return None
-        # Without a generator, which would cost more than the look itself: a lineage asks this of thousands.
+        # A loop, since a generator would cost more than the comparison: a lineage asks this of thousands of memories.
         for link in self.links:
             if link.relation == "shared_from":
                 return link
@@ -136,12 +139,12 @@ class Memory(NamedTuple):
 
     @property
     def root(self) -> str:
-        """The first source of a copy; of what is no copy, or no longer tied, itself."""
+        """The id of the first source of a copy; the own id of a memory that is no copy, or is detached."""
         return self.id if self.shared is None or self.shared.mode == DETACHED else self.shared.root
 
 
 class Draft(NamedTuple):
-    """What somebody asks to be remembered; the rest of a memory is ours to fill in."""
+    """A memory as a caller gives it; the book fills in the other fields."""
 
     text: str
     space: str | None = None
@@ -159,7 +162,7 @@ class Draft(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """What an edit changes; a field that is UNSET stays as it is."""
+    """The changes of an edit; a field that is UNSET stays as it is."""
 
     text: str | Unset = UNSET
     title: str | None | Unset = UNSET
@@ -173,7 +176,7 @@ class Changes(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """What a write returns: what was stored where, whether it was new, and how far it is."""
+    """The receipt of a write: the stored memory, whether it was new, and whether it is durable and searchable."""
 
     id: str
     revision: int
@@ -186,11 +189,11 @@ class Receipt(NamedTuple):
     duplicate_of: str | None = None
     near: tuple[str, ...] = ()
     copies: int = 0
-    """How many copies took the change over, of those that the one who made it may read."""
+    """The number of copies that took the change over, as far as the caller may read them."""
 
 
 class Filter(NamedTuple):
-    """Which memories a list or a delete means; everything given must hold."""
+    """The filter of a list or a delete; a memory must pass every given condition."""
 
     space: str | None = None
     kinds: tuple[str, ...] = ()
@@ -201,14 +204,14 @@ class Filter(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Some memories, newest first, and the cursor of the next page if there is one."""
+    """A page of memories, newest first, and the cursor of the next page, if there is one."""
 
     items: tuple[Memory, ...]
     next: str | None
 
 
 class Revision(NamedTuple):
-    """One title and text that a memory had: by whom, when, and how it came about."""
+    """A title and text that a memory had or has: by whom, when, and by which action (`how`)."""
 
     revision: int
     title: str
@@ -220,7 +223,7 @@ class Revision(NamedTuple):
 
 
 class Deleted(NamedTuple):
-    """Which memories a delete removed, or would remove."""
+    """The memories that a delete removed, or with `dry_run` would remove."""
 
     ids: tuple[str, ...]
     dry_run: bool

@@ -1,4 +1,4 @@
-"""Words of what rests on what: how deep it may, what became of superseding a memory, and what waits for a decision."""
+"""Reasoning: the limit of its depth, dependents of a memory, and the results of supersede, inbox and triage."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Final, NamedTuple
 
 from commonbook.model.spaces import Space, SpaceScope
 
-DEPTH: Final = 3
-"""So deep reflections may stand on each other, where no space says otherwise."""
+_DEFAULT_MAX_DEPTH: Final = 3
+"""How many reflections may build on each other, where no space sets another limit."""
 
 
 def depth_cap(space: Space, spaces: SpaceScope) -> int:
-    """Return how deep reflections may go in a space: as it says, or the nearest above it that does."""
-    by_name = {one.name: one.depth for one in spaces.values()}
+    """Return the limit of the depth of reflections in a space: its own, or that of the nearest space above it."""
+    depth_by_name = {other.name: other.depth for other in spaces.values()}
     parts = space.name.split("/")
-    found = (by_name.get("/".join(parts[:end])) for end in range(len(parts), 0, -1))
-    return next((depth for depth in found if depth is not None), DEPTH)
+    depths = (depth_by_name.get("/".join(parts[:end])) for end in range(len(parts), 0, -1))
+    return next((depth for depth in depths if depth is not None), _DEFAULT_MAX_DEPTH)
 
 
 class SupersedeReport(NamedTuple):
-    """What became of superseding or reinstating a memory: `notified` counts the notices that one may read."""
+    """The result of superseding or reinstating a memory; `notified` counts the notices that the caller may read."""
 
     id: str
     by: str
@@ -29,7 +29,7 @@ class SupersedeReport(NamedTuple):
 
 
 class Dependent(NamedTuple):
-    """A memory that rests on another, and how: what may not be read on the path to it is not named."""
+    """A memory that depends on another, and the path between them; None stands for a memory that may not be read."""
 
     id: str
     title: str
@@ -42,7 +42,7 @@ class Dependent(NamedTuple):
 
 
 class MemoryReference(NamedTuple):
-    """A memory that a notice names; without title where one may not read it, or there is none."""
+    """A memory that a notice names; without title if the caller may not read it, or if it does not exist."""
 
     id: str
     title: str | None = None
@@ -51,7 +51,7 @@ class MemoryReference(NamedTuple):
 
 
 class InboxItem(NamedTuple):
-    """A notice that waits for a decision: what is in doubt, what was superseded by what, why, and by which path."""
+    """A notice that waits for a decision: the suspect memory (`dependent`), the cause, its reason, and the path."""
 
     id: str
     dependent: MemoryReference
@@ -69,14 +69,14 @@ class InboxItem(NamedTuple):
 
 
 class Inbox(NamedTuple):
-    """Some notices, newest first, and the cursor of the next page if there is one."""
+    """A page of notices, newest first, and the cursor of the next page, if there is one."""
 
     items: tuple[InboxItem, ...]
     next: str | None = None
 
 
 class TriageReport(NamedTuple):
-    """What was decided about a memory: how many doubts it settled, and what the memory is now."""
+    """The result of a decision about a suspect memory: how many causes it settled, and the present version."""
 
     id: str
     verdict: str

@@ -1,4 +1,4 @@
-"""The request and the result of a recall."""
+"""The request of a recall, its hits, and its result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from commonbook.model.memory import CopyInfo, Link
 
 
 class RecallRequest(NamedTuple):
-    """A question to the book; everything given must hold of what is found, before the best are chosen."""
+    """The arguments of a recall; passages are filtered by every given condition before the best are chosen."""
 
     query: str = ""
     spaces: tuple[str, ...] = ()
@@ -27,9 +27,9 @@ class RecallRequest(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """A passage that answers a question, where it stands, and what is to be known about it.
+    """A passage that answers a query, with its place and the properties of its memory.
 
-    `passage` is what was found, `before` and `after` what stands around it; `text` is all of the message or memory.
+    `passage` is the matching text, `before` and `after` are the texts around it; `text` is the whole message or memory.
     """
 
     type: str
@@ -63,7 +63,7 @@ class Hit(NamedTuple):
 
 
 class RecallResult(NamedTuple):
-    """The answer to a question: hits, best first, and how long it took; with `explain`, how long each step did."""
+    """The hits of a recall, best first, and its duration; with `explain`, also the duration of each step."""
 
     hits: tuple[Hit, ...]
     took_ms: float

@@ -1,4 +1,4 @@
-"""Reports that verbs return: findings, status, log entries, transfers and synchronisation."""
+"""Reports that operations return: findings, status, log entries, transfers and synchronisation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
 Progress: TypeAlias = Callable[[str, int, int], None]
-"""Told (what is being done, how many are done, how many there are) while long work goes on."""
+"""A callback of long work, called with (name of the work, number of items done, number of items in all)."""
 
 
 def no_progress(_what: str, _done: int, _total: int) -> None:
@@ -14,7 +14,7 @@ def no_progress(_what: str, _done: int, _total: int) -> None:
 
 
 class MigrationReport(NamedTuple):
-    """What a move of the whole book took along: rows of each table, and files that were written."""
+    """The result of a move of the whole book: the rows of each table, and the number of written files."""
 
     to: str
     rows: int
@@ -23,7 +23,10 @@ class MigrationReport(NamedTuple):
 
 
 class Change(NamedTuple):
-    """One change to be numbered and logged when the transaction is sealed."""
+    """A change that an operation records, to be numbered and logged by `finalize`.
+
+    The first of the subjects is the one that is numbered.
+    """
 
     space: str
     actor: str
@@ -33,7 +36,7 @@ class Change(NamedTuple):
 
 
 class LogEntry(NamedTuple):
-    """One signed entry of a space's log, exactly as stored."""
+    """A signed entry of the log of a space, exactly as stored."""
 
     space: str
     seq: int
@@ -49,7 +52,7 @@ class LogEntry(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """Something that is wrong, where, and what to do about it."""
+    """A fault: its kind, its place, the explanation, and how to correct it."""
 
     what: str
     where: str
@@ -58,7 +61,7 @@ class Finding(NamedTuple):
 
 
 class OutboxStatus(NamedTuple):
-    """What remote clients have appended and no server has taken: how much waits, how much was set aside, and why."""
+    """The messages in the outboxes of remote clients: how many wait, how many were refused, and the findings."""
 
     waiting: int = 0
     refused: int = 0
@@ -66,7 +69,7 @@ class OutboxStatus(NamedTuple):
 
 
 class LogReport(NamedTuple):
-    """What a walk over the log found: how much was read, and the first bad entry of each space."""
+    """The result of a verification of the log: how much was read, and the first fault of each space."""
 
     spaces: int
     entries: int
@@ -74,12 +77,12 @@ class LogReport(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no findings."""
         return not self.findings
 
 
 class SyncReport(NamedTuple):
-    """What a look at the folder took in."""
+    """The result of a scan of the folder, in numbers of files; `held_back` are deletions that wait for a person."""
 
     new: int = 0
     edited: int = 0
@@ -92,7 +95,7 @@ class SyncReport(NamedTuple):
 
 
 class TransferReport(NamedTuple):
-    """What an import or export did, file by file in numbers, and what it could not take."""
+    """The result of an import or export in numbers of files, and a finding for each file that was skipped."""
 
     done: int = 0
     unchanged: int = 0
@@ -103,7 +106,7 @@ class TransferReport(NamedTuple):
 
 
 class Status(NamedTuple):
-    """The state of a home in numbers, with what is pending and what is wrong."""
+    """The state of a book in numbers: its contents, pending work, and findings."""
 
     home: str
     program: str
@@ -115,9 +118,9 @@ class Status(NamedTuple):
     links: int
     log_entries: int
     database_bytes: int | None
-    """None if that is not the asker's to know."""
+    """None if the caller may not know it."""
     markdown_bytes: int | None
-    """The same; and None for a book on a server, which has no files."""
+    """None if the caller may not know it, and for a book on a database server, which has no files."""
     pending_files: int
     pending_deletions: int
     wrong: tuple[Finding, ...]

@@ -12,7 +12,7 @@ MAX_MESSAGES: Final = 10_000
 
 
 class NewMessage(NamedTuple):
-    """A message as somebody sends it; what is not given is ours to fill in."""
+    """A message as a caller gives it; the book fills in the missing fields."""
 
     text: str
     role: str = "user"
@@ -22,9 +22,10 @@ class NewMessage(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A message of a session: what was said, by whom, when, and where it is kept besides.
+    """A message of a session.
 
-    `episode` is the memory that holds it; None while it is unsettled. `rewound_at` says when a rewind took it back.
+    `episode` is the memory that contains it; None while it is unsettled. `rewound_at` is the time at which a rewind
+    withdrew it. `masked` is the number of secrets that were masked in its text.
     """
 
     id: str
@@ -41,7 +42,7 @@ class Message(NamedTuple):
 
 
 class Session(NamedTuple):
-    """An ordered log of messages in a space. The generation counts switches and rewinds."""
+    """An ordered log of messages in a space; `generation` counts switches and rewinds, `last` is the last number."""
 
     id: str
     space: Space
@@ -55,7 +56,7 @@ class Session(NamedTuple):
 
 
 class MessageReceipt(NamedTuple):
-    """What became of a message that was sent: new, or a repeat of one that is here; how many secrets were masked."""
+    """The receipt of one message: whether it was new or a repetition, and how many secrets were masked."""
 
     id: str
     seq: int
@@ -65,7 +66,7 @@ class MessageReceipt(NamedTuple):
 
 
 class AppendReceipt(NamedTuple):
-    """The receipt of an append: every message is durable and searchable; settled if episodes hold them all."""
+    """The receipt of an append: every message is durable and searchable; `settled` if all are in episodes."""
 
     session: str
     messages: tuple[MessageReceipt, ...]
@@ -75,7 +76,7 @@ class AppendReceipt(NamedTuple):
 
 
 class MessagePage(NamedTuple):
-    """Some messages of a session, in order, and after which number the next page begins, if there is one."""
+    """A page of messages of a session, in order, and the number after which the next page begins, if there is one."""
 
     session: Session
     items: tuple[Message, ...]
@@ -83,7 +84,7 @@ class MessagePage(NamedTuple):
 
 
 class SettleReport(NamedTuple):
-    """Which episodes were made of a session's messages, and how many of those are still unsettled."""
+    """The episodes that were made from the messages of a session, and the number of messages still unsettled."""
 
     session: str
     episodes: tuple[str, ...]
@@ -91,7 +92,7 @@ class SettleReport(NamedTuple):
 
 
 class WorkReport(NamedTuple):
-    """What became of a piece of work in the background: what was settled, or why that failed this time."""
+    """The result of one background job of settling, or the error with which it failed this time."""
 
     settled: SettleReport
     error: str = ""

@@ -1,4 +1,4 @@
-"""Copies and their lineage, sharing rules, and share requests."""
+"""Sharing: rules, requests, rate limits, receipts, and the lineage of copies."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from commonbook.model.spaces import Space
 
 
 class SharingRule(NamedTuple):
-    """What a space takes in of what another one writes: kinds, tags that all must be there, how important at least.
+    """A rule that shares new memories of one space (`source`) into another (`space`).
 
-    It acts in the name of its maker; `idle` says why it does nothing now, if so.
+    It selects by kinds, by tags (all must be present) and by a minimum of importance. It acts with the permissions of
+    its maker. `idle` is the reason why it does nothing at present, if there is one.
     """
 
     id: str
@@ -34,10 +35,10 @@ WITHDRAWN: Final = "withdrawn"
 
 
 class ShareRequest(NamedTuple):
-    """A memory that is to be shared into a space once somebody there agrees: who asked, and what was decided.
+    """A request to share a memory into a space, which an admin of that space approves or rejects.
 
-    It would be shared in the name of `name`: the maker of the rule, or whoever asked. Where that one can no longer read
-    it, or it is deleted, there is no title and no text.
+    `name` is the principal in whose name it is shared: the maker of the rule, or the one who asked. Title and text are
+    missing if that principal can no longer read the memory, or if it is deleted.
     """
 
     id: str
@@ -59,10 +60,11 @@ class ShareRequest(NamedTuple):
 
 
 EVERYBODY: Final = "*"
+"""Stands for all principals without a limit of their own."""
 
 
 class RateLimit(NamedTuple):
-    """How often in a minute a principal may do something; `*` is everybody who has no limit of its own."""
+    """The number of times in a minute that a principal may do an action."""
 
     principal: str
     action: str
@@ -72,7 +74,7 @@ class RateLimit(NamedTuple):
 
 
 class ShareReceipt(NamedTuple):
-    """What became of sharing a memory: the copy, or what was there before; of one of many, why it failed."""
+    """The receipt of sharing a memory: the copy, new or existing; in a batch, the error if this one failed."""
 
     id: str
     source: str
@@ -84,9 +86,9 @@ class ShareReceipt(NamedTuple):
 
 
 class Ancestor(NamedTuple):
-    """One step back in a lineage; what one may not read is shown without title and space.
+    """A memory that another was copied from; without title and space if the caller may not read it.
 
-    One that is a copy itself says how it stands to its own source.
+    If it is a copy itself, `refresh` and `freshness` describe its relation to its own source.
     """
 
     id: str
@@ -100,7 +102,7 @@ class Ancestor(NamedTuple):
 
 
 class CopyNode(NamedTuple):
-    """A copy in a lineage, how it stands to its source, and the copies made from it."""
+    """A copy in the tree of a lineage: its relation to its source, and the copies made from it."""
 
     id: str
     source: str
@@ -114,9 +116,9 @@ class CopyNode(NamedTuple):
 
 
 class Lineage(NamedTuple):
-    """Where a memory came from, nearest first, and what was copied from it; `cut` if that went beyond the depth.
+    """The ancestors of a memory, nearest first, and the tree of its copies; `cut` if the tree is deeper than shown.
 
-    What is known of the memory itself stands with it, as for an ancestor.
+    The other fields describe the memory itself, as those of an `Ancestor` do.
     """
 
     id: str

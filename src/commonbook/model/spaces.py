@@ -11,7 +11,7 @@ FILESYSTEM: Final = "user:filesystem"
 
 
 class Space(NamedTuple):
-    """A named part of the book; the id stays when the name changes. `depth`: how deep reflections go, if it says so."""
+    """A named part of the book; the id stays when the name changes. `depth` is its own limit of reflections, if any."""
 
     id: str
     name: str
@@ -20,13 +20,13 @@ class Space(NamedTuple):
 
 
 SpaceScope: TypeAlias = Mapping[str, Space]
-"""The spaces that a question may reach, by id: it goes through every query."""
+"""Spaces in reach, by id; every query of memories takes one, and returns nothing outside of it."""
 
 READER: Final = "reader"
 WRITER: Final = "writer"
 ADMIN: Final = "admin"
 ROLES: Final = (READER, WRITER, ADMIN)
-"""What one may do in a space and below it, each including the ones before it."""
+"""The roles on a space and the spaces below it; each includes the roles before it."""
 
 
 class Actor(NamedTuple):
@@ -64,7 +64,7 @@ class Grant(NamedTuple):
 
 
 class ApiKey(NamedTuple):
-    """What is known of a key; its secret is not. Limits are (space id, role): on no other spaces, and no more."""
+    """An API key without its secret. Limits are (space id, role): other spaces and higher roles are excluded."""
 
     id: str
     principal: str
@@ -77,7 +77,7 @@ class ApiKey(NamedTuple):
 
 
 class NewKey(NamedTuple):
-    """A key that was just made, and its secret, which is shown this once."""
+    """A new API key with its secret, which is shown only this once."""
 
     key: ApiKey
     secret: str

@@ -200,7 +200,7 @@ class Index(Protocol):
     def known(self) -> IndexView:
         """Return the last opened snapshot, without opening another if that takes long.
 
-        Its search raises RetryTransaction if the index has been replaced since.
+        Its search raises Busy if the index has been replaced since.
         """
         ...
 

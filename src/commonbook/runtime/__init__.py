@@ -1,1 +1,1 @@
-"""Helpers of the Python runtime: batches of a sequence, and objects that begin anew in a forked child."""
+"""Helpers of the Python runtime: batches of a sequence, imports at first use, and resets after a fork."""

@@ -10,5 +10,5 @@ T = TypeVar("T")
 
 def in_batches(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     """Yield the values in order, at most `size` at a time."""
-    for at in range(0, len(values), size):
-        yield values[at : at + size]
+    for start in range(0, len(values), size):
+        yield values[start : start + size]

@@ -11,7 +11,7 @@ class Renewable(Protocol):
     """An object with state that must not be inherited by a forked child: threads, locks, open files."""
 
     def begin_anew(self) -> None:
-        """Discard what belongs to the parent. No other object may be used: it may not have been reset yet."""
+        """Discard the state of the parent. Use no other object: it may not have been reset yet."""
 
 
 _RENEWABLES: Final[WeakSet[Renewable]] = WeakSet()

@@ -1,6 +1,6 @@
-"""Modules that are imported when they are first used, and never while the process forks.
+"""Lazy modules: imported at first use, and never while the process forks.
 
-A forked child inherits the import lock of a module that another thread was importing, and would wait for it for ever.
+A forked child inherits the import lock of a module that another thread was importing, and would wait forever.
 """
 
 from __future__ import annotations
