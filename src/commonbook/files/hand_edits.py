@@ -12,9 +12,10 @@ from typing import Final, Literal
 
 from commonbook.errors import BadFile, FileInTheWay, TooLarge
 from commonbook.files import episode_files
+from commonbook.files.save_order import SaveOrder, place_in_history
 from commonbook.files.write_out import ConcurrentSave
 from commonbook.markdown.front_matter import VERBATIM, Document
-from commonbook.markdown.memory_file import (
+from commonbook.markdown.memory_conversion import (
     copy_info_of,
     filled_from_file,
     memory_from_document,
@@ -27,7 +28,6 @@ from commonbook.model.memory import Memory, Revision
 from commonbook.model.spaces import FILESYSTEM, FILESYSTEM_ACTOR, Space
 from commonbook.ports.files import FileStat
 from commonbook.tables import files, links, memories, revisions
-from commonbook.tables.files import SaveOrder
 from commonbook.text import space_paths, titles
 from commonbook.write import revise
 from commonbook.write.context import WriteContext
@@ -162,7 +162,7 @@ def apply_concurrent_saves(ctx: WriteContext, saves: Sequence[ConcurrentSave]) -
         if document.version != memory.version and _is_known(ctx, memory, document):
             # The history has this text: another process wrote it out late, or a person went back to it.
             continue
-        order = files.place_in_history(version=document.version, row_version=memory.version, journal=save.journal)
+        order = place_in_history(version=document.version, row_version=memory.version, journal=save.journal)
         if save.journal is not None and order is SaveOrder.NEWER and memory.deleted is None:
             _revise(ctx, memory, memory_from_document(memory, document), seen=document.version)
         else:
@@ -277,10 +277,7 @@ def _update(ctx: WriteContext, memory: Memory, path: str, stat: FileStat, hash_:
     if journal is not None and _is_written_late(ctx, memory, document):
         ctx.enqueue_files([memory], seen=journal.seen)
         return "known"
-    if (
-        files.place_in_history(version=document.version, row_version=memory.version, journal=journal)
-        is SaveOrder.EARLIER
-    ):
+    if place_in_history(version=document.version, row_version=memory.version, journal=journal) is SaveOrder.EARLIER:
         _record_earlier(ctx, memory, document)
     else:
         _revise(ctx, memory, memory_from_document(memory, document), seen=document.version)

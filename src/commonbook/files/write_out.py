@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from commonbook.errors import FileInTheWay, HomeError
-from commonbook.markdown.memory_file import render_memory
+from commonbook.markdown.memory_conversion import render_memory
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.tables import files, memories, spaces

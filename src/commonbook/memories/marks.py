@@ -9,8 +9,8 @@ from commonbook.model.memory import Link, Memory
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
-from commonbook.reasoning import graph
-from commonbook.reasoning.graph import is_outdated
+from commonbook.reasoning import invalidations as graph
+from commonbook.reasoning.invalidations import is_outdated
 from commonbook.sharing import freshness
 from commonbook.tables import files, memories, spaces, supersession
 

@@ -1,20 +1,35 @@
-"""Lists the memories that depend on a memory, directly or through others."""
+"""Dependents of a memory: a breadth-first walk down the reasoning links and copies, and the verb that lists them."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
 
 from commonbook.access import permissions
+from commonbook.model.invalidation import REASONING
+from commonbook.model.memory import Memory
 from commonbook.model.reasoning import Dependent
-from commonbook.model.spaces import Actor
+from commonbook.model.spaces import Actor, SpaceScope
+from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
-from commonbook.reasoning import graph
-from commonbook.tables import memories, spaces
+from commonbook.reasoning import invalidations as graph
+from commonbook.tables import links, memories, spaces
 from commonbook.text import validation
 from commonbook.write.context import no_memory
 
 MAX_DEPENDENTS: Final = 10_000
 """Maximum number of dependents that are returned."""
+
+_COPY_RELATIONS: Final = ("shared_from",)
+
+
+class DependentNode(NamedTuple):
+    """A dependent, its depth in reasoning links, and the path to it; not `own` if it only copies a dependent."""
+
+    memory: Memory
+    depth: int
+    path: tuple[str, ...]
+    own: bool
 
 
 def dependents(engines: Engines, actor: Actor, memory_id: str) -> tuple[Dependent, ...]:
@@ -26,7 +41,7 @@ def dependents(engines: Engines, actor: Actor, memory_id: str) -> tuple[Dependen
         memory = memories.find(tx, readable, memory_id)
         if memory is None:
             raise no_memory(memory_id)
-        nodes = graph.dependents_of(tx, all_spaces, [memory.id], limit=MAX_DEPENDENTS).values()
+        nodes = dependents_of(tx, all_spaces, [memory.id], limit=MAX_DEPENDENTS).values()
         live = [node for node in nodes if node.own and node.memory.deleted is None and node.memory.id != memory.id]
         visible = [node for node in live if node.memory.space.id in readable][:MAX_DEPENDENTS]
         ancestors = graph.ancestors_of(tx, all_spaces, [node.memory for node in visible])
@@ -44,3 +59,72 @@ def dependents(engines: Engines, actor: Actor, memory_id: str) -> tuple[Dependen
             )
             for node in visible
         )
+
+
+def dependents_of(
+    tx: Reading, spaces: SpaceScope, roots: Iterable[str], *, limit: int | None = None
+) -> dict[str, DependentNode]:
+    """Return all memories that depend on the roots or on copies of them, each once, the nearest first.
+
+    The search stops after the level that reaches the limit.
+    """
+    search = _DependentSearch(tx, spaces, roots)
+    while search.level and (limit is None or len(search.reached) < limit):
+        search.advance()
+    return search.reached
+
+
+class _DependentSearch:
+    """Breadth-first search for the dependents of some memories, level by level."""
+
+    def __init__(self, tx: Reading, spaces: SpaceScope, roots: Iterable[str]) -> None:
+        self._tx = tx
+        self._spaces = spaces
+        self._depth = 0
+        self.level: dict[str, tuple[str, ...]] = {root: (root,) for root in roots}
+        """Paths to the memories of the current level, by id."""
+        self._visited = set(self.level)
+        self.reached: dict[str, DependentNode] = {}
+
+    def advance(self) -> None:
+        """Extend the level by the copies of its memories, and go on to the direct dependents of all of them."""
+        copied = self.level
+        while copied := self._copies(copied):
+            self.level |= copied
+        self._depth += 1
+        self.level = self._dependents()
+
+    def _copies(self, level: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        """Return the unvisited copies of some memories with their paths; a copy has the depth of its source."""
+        incoming = links.incoming_any_space(self._tx, sorted(level), relations=_COPY_RELATIONS)
+        headers = memories.get_headers_any_space(
+            self._tx, self._spaces, sorted({link.source for link in incoming} - self._visited)
+        )
+        copied: dict[str, tuple[str, ...]] = {}
+        for link in incoming:
+            copy = headers.get(link.source)
+            if copy is not None and graph.copied_from(copy) == link.target and copy.id not in copied:
+                copied[copy.id] = (*level[link.target], copy.id)
+                if self._depth:
+                    self.reached.setdefault(copy.id, DependentNode(copy, self._depth, copied[copy.id], own=False))
+        self._visited.update(copied)
+        return copied
+
+    def _dependents(self) -> dict[str, tuple[str, ...]]:
+        """Record the direct dependents of the level; return the unvisited ones with their paths."""
+        incoming = links.incoming_any_space(self._tx, sorted(self.level), relations=REASONING)
+        headers = memories.get_headers_any_space(self._tx, self._spaces, sorted({link.source for link in incoming}))
+        unvisited: dict[str, tuple[str, ...]] = {}
+        for link in incoming:
+            dependent, path = headers.get(link.source), self.level[link.target]
+            if dependent is None or dependent.id in path:
+                continue
+            before = self.reached.get(dependent.id)
+            if before is None or not before.own:
+                # A dependent by its own links replaces its entry as a copy, and moves to the end: the nearest first.
+                self.reached.pop(dependent.id, None)
+                self.reached[dependent.id] = DependentNode(dependent, self._depth, (*path, dependent.id), own=True)
+            if dependent.id not in self._visited:
+                self._visited.add(dependent.id)
+                unvisited[dependent.id] = (*path, dependent.id)
+        return unvisited

@@ -12,7 +12,8 @@ from commonbook.model.reasoning import Inbox, InboxItem, MemoryReference
 from commonbook.model.spaces import Actor, SpaceScope
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
-from commonbook.reasoning import graph, notices
+from commonbook.reasoning import invalidations as graph
+from commonbook.reasoning import notices
 from commonbook.tables import memories, spaces
 from commonbook.text import space_paths, validation
 

@@ -8,7 +8,7 @@ from commonbook.errors import BadInput, Conflict
 from commonbook.model.invalidation import REASONING
 from commonbook.model.memory import Link, Memory
 from commonbook.model.reasoning import depth_cap
-from commonbook.reasoning import graph
+from commonbook.reasoning import invalidations as graph
 from commonbook.tables import links, memories
 from commonbook.write.context import WriteContext
 

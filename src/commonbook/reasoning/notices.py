@@ -15,12 +15,13 @@ from typing import Final
 from commonbook.access import permissions
 from commonbook.errors import FileInTheWay, TooLarge
 from commonbook.files import hand_edits
-from commonbook.markdown.memory_file import render_memory
+from commonbook.markdown.memory_conversion import render_memory
 from commonbook.model.invalidation import DELETED, DISMISS, Decision, Invalidation, Notice
 from commonbook.model.memory import Link, Memory
 from commonbook.model.spaces import FILESYSTEM, FILESYSTEM_ACTOR, Space, SpaceScope
 from commonbook.ports.database import Reading
-from commonbook.reasoning import graph
+from commonbook.reasoning import invalidations as graph
+from commonbook.reasoning.dependents import dependents_of
 from commonbook.tables import files, links, memories
 from commonbook.text import space_paths
 from commonbook.write import revise
@@ -79,7 +80,7 @@ def _affected(ctx: WriteContext, changes: Mapping[str, tuple[Memory | None, Memo
         roots.update(target for memory in states if memory is not None for target in _superseded(memory))
     if not roots:
         return roots
-    dependents = graph.dependents_of(ctx.tx, ctx.spaces, sorted(roots))
+    dependents = dependents_of(ctx.tx, ctx.spaces, sorted(roots))
     reasoned = {
         id_
         for id_, states in changes.items()
@@ -98,7 +99,7 @@ def _affected(ctx: WriteContext, changes: Mapping[str, tuple[Memory | None, Memo
 def notify(ctx: WriteContext, *, memory_id: str) -> None:
     """Create the notices of a memory's dependents, as if it had been invalidated just now."""
     ctx.lock([memory_id])
-    dependents = graph.dependents_of(ctx.tx, ctx.spaces, [memory_id])
+    dependents = dependents_of(ctx.tx, ctx.spaces, [memory_id])
     _sync_notices(ctx, sorted(id_ for id_, node in dependents.items() if node.own), withdraw=False)
 
 

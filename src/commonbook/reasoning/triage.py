@@ -12,7 +12,8 @@ from commonbook.model.memory import Link, Memory
 from commonbook.model.reasoning import TriageReport
 from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
-from commonbook.reasoning import graph, notices, supersede
+from commonbook.reasoning import invalidations as graph
+from commonbook.reasoning import notices, supersede
 from commonbook.text import validation
 from commonbook.write.context import WriteContext
 

@@ -10,7 +10,7 @@ from commonbook.model.memory import Memory
 from commonbook.model.reports import Progress
 from commonbook.ports.embedding import Embedder
 from commonbook.ports.engines import Engines
-from commonbook.recall import indexed_passages, ranking
+from commonbook.recall import indexed_passages, scoring
 from commonbook.tables import memories, spaces, vectors
 
 _BATCH: Final = 64
@@ -63,6 +63,6 @@ def _embed(engines: Engines, embedder: Embedder, fingerprint: str, batch: list[M
     for start in range(0, len(missing), _BATCH):
         part = missing[start : start + _BATCH]
         rows = embedder.embed([indexed_passages.embedding_input(text) for _, text in part], patient=True)
-        vector_by_hash = {hash_: ranking.to_bytes(row) for (hash_, _), row in zip(part, rows, strict=True)}
+        vector_by_hash = {hash_: scoring.to_bytes(row) for (hash_, _), row in zip(part, rows, strict=True)}
         engines.db.write(partial(vectors.put, embedder=fingerprint, made=vector_by_hash), durable=False)
     return [memory_id for memory_id, texts in texts_by_memory.items() if texts.keys() - known.keys()]

@@ -18,7 +18,7 @@ from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.ports.index import IS_CHAT, CandidatePool
-from commonbook.recall import indexed_passages, ranking
+from commonbook.recall import indexed_passages, scoring
 from commonbook.recall.query import ParsedQuery
 from commonbook.tables import memories, sessions, supersession
 from commonbook.text import terms, titles
@@ -40,7 +40,7 @@ class HitBuilder:
         allowed: SpaceScope,
         query: ParsedQuery,
         pool: CandidatePool,
-        scores: ranking.Scores,
+        scores: scoring.Scores,
         *,
         readable: SpaceScope,
     ) -> None:
@@ -95,7 +95,7 @@ class HitBuilder:
     @property
     def _min_score(self) -> float:
         request = self._query.request
-        return ranking.MIN_SCORE if request.min_score is None else request.min_score
+        return scoring.MIN_SCORE if request.min_score is None else request.min_score
 
     def _penalty(self, row: int) -> float:
         """Return the sum of a row's penalties."""
@@ -247,8 +247,8 @@ class HitBuilder:
 
 def _penalties_of(memory: Memory) -> dict[str, float]:
     """Return the penalties of a memory that is suspect, or that is an outdated copy."""
-    penalties = {"suspect": ranking.SUSPECT_PENALTY} if "suspect" in memory.marks else {}
-    return {**penalties, "freshness": ranking.OUTDATED_COPY_PENALTY} if memory.freshness in _OUTDATED else penalties
+    penalties = {"suspect": scoring.SUSPECT_PENALTY} if "suspect" in memory.marks else {}
+    return {**penalties, "freshness": scoring.OUTDATED_COPY_PENALTY} if memory.freshness in _OUTDATED else penalties
 
 
 def memory_hit(memory: Memory) -> Hit:

@@ -12,12 +12,12 @@ from commonbook.model.memory import Memory
 from commonbook.model.session import Message
 from commonbook.ports.embedding import Embedder, EmbeddingInput
 from commonbook.ports.index import BY_USER, FOREVER, IS_CHAT, IS_QUESTION, TELLS_TIME, IndexedPassage
-from commonbook.recall import ranking
+from commonbook.recall import scoring
 from commonbook.tables import vectors
 from commonbook.text import passages, stopwords, time_expressions, titles
 from commonbook.text import terms as text_terms
 
-Vector: TypeAlias = ranking.Floats
+Vector: TypeAlias = scoring.Floats
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -172,14 +172,14 @@ def _name(author: str) -> str:
 
 def embedding_input(text: str) -> EmbeddingInput:
     """Return a text with its word weights, as an embedder takes it."""
-    return EmbeddingInput(text, ranking.word_weights(text_terms.words(text), stopwords.ENGLISH))
+    return EmbeddingInput(text, scoring.word_weights(text_terms.words(text), stopwords.ENGLISH))
 
 
 def _vectors(texts: Sequence[str], embedder: Embedder, known: Mapping[str, bytes]) -> Sequence[Vector | None]:
     """Embed these texts, or look up the stored vectors of a slow embedder; None where there is none yet."""
     if not embedder.slow:
         return list(embedder.embed([embedding_input(text) for text in texts]))
-    return [ranking.from_bytes(known.get(vectors.hash_of(text))) for text in texts]
+    return [scoring.from_bytes(known.get(vectors.hash_of(text))) for text in texts]
 
 
 def _indexed(memory: Memory, piece: Passage, terms: Sequence[str], superseded: int) -> IndexedPassage:
@@ -219,7 +219,7 @@ def _flags(piece: Passage, length: int) -> int:
     flags = TELLS_TIME * time_expressions.tells_time(piece.text)
     if piece.message is not None:
         flags |= IS_CHAT | BY_USER * (piece.message.role == "user")
-        flags |= IS_QUESTION * ranking.is_short_question(piece.text, length)
+        flags |= IS_QUESTION * scoring.is_short_question(piece.text, length)
     return flags
 
 

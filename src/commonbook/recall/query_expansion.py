@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from commonbook.ports.embedding import Thesaurus
-from commonbook.recall import ranking
+from commonbook.recall import scoring
 from commonbook.text import stopwords, terms
 
 _CACHE_WORDS: Final = 20_000
@@ -22,7 +22,7 @@ class QueryExpansion:
 
     def expand(
         self, words: Sequence[tuple[str, str]], terms: tuple[str, ...]
-    ) -> tuple[tuple[str, ...], list[ranking.ExpandedTerm]]:
+    ) -> tuple[tuple[str, ...], list[scoring.ExpandedTerm]]:
         """Return the added terms, and their pairs with the query terms: for each query term, the nearest first.
 
         `words` holds (word, term) pairs; `terms` holds the distinct query terms, in order.

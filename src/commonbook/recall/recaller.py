@@ -25,11 +25,11 @@ from commonbook.ports.database import RetryTransaction
 from commonbook.ports.embedding import Embedder, Thesaurus
 from commonbook.ports.engines import Engines
 from commonbook.ports.index import FOREVER, Index, IndexQuery, IndexView
-from commonbook.recall import embed_missing, index_updater, indexed_passages, ranking
+from commonbook.recall import embed_missing, index_updater, indexed_passages, scoring
+from commonbook.recall.candidate_order import newest_first, rank_candidates
 from commonbook.recall.hits import HitBuilder, within_budget
 from commonbook.recall.query import ParsedQuery, parse
 from commonbook.recall.query_expansion import QueryExpansion
-from commonbook.recall.scoring import newest_first, rank_candidates
 from commonbook.sharing import refresh
 from commonbook.tables import changes
 
@@ -189,7 +189,7 @@ class Recaller:
 
     def _index_query(
         self, query: ParsedQuery, allowed: SpaceScope, vector: indexed_passages.Vector | None
-    ) -> tuple[IndexQuery, list[ranking.ExpandedTerm]]:
+    ) -> tuple[IndexQuery, list[scoring.ExpandedTerm]]:
         """Return the query to the index, with expansion terms, and the pairs of query and expansion terms."""
         terms = query.terms
         expansion_terms, expansions = self._expansion.expand(query.words, terms)
@@ -209,7 +209,7 @@ class Recaller:
             alive_at=-FOREVER if "expired" in include else indexed_passages.micros(query.now),
             superseded="superseded" in include,
             first=max(_MIN_CANDIDATES, query.request.k),
-            reach=ranking.REACH,
+            reach=scoring.REACH,
             newest=query.is_empty,
         )
         return index_query, expansions

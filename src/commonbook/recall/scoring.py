@@ -1,88 +1,370 @@
-"""Rank the candidates of a recall: build the ranking's inputs, among them how well each passage's day matches."""
+"""Ranking: score the passages of a candidate pool by a sum of features, the same on every engine.
+
+Pure arithmetic. The lexical feature is BM25-like: inverse document frequency, saturation and length normalisation, with
+counts of query terms and expansion terms pooled over neighbouring passages. Semantic similarity and features of the
+passage are added to it. The score is absolute: it depends on the query, the passage and its neighbours, and on how many
+passages of the searched spaces have each term, but not on the other candidates. docs/decisions/0006 explains the weight
+of each feature.
+"""
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Sequence
-from datetime import date
-from typing import Final
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from math import log
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
 
-from commonbook.ports.engines import Engines
-from commonbook.ports.index import IS_CHAT, IndexQuery, IndexResult
-from commonbook.recall import indexed_passages, ranking
-from commonbook.recall.query import MAX_QUERY_CHARS, ParsedQuery
-from commonbook.text import time_expressions
+from commonbook.ports.index import BY_USER, IS_CHAT, IS_QUESTION, TELLS_TIME, CandidatePool
 
-_DAY_MICROS: Final = 86_400_000_000
-_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
+Floats: TypeAlias = npt.NDArray[np.float32]
+Ints: TypeAlias = npt.NDArray[np.int64]
+Numbers: TypeAlias = npt.NDArray[np.float64]
+ExpandedTerm: TypeAlias = tuple[int, int, float]
+"""(place of a query term, place of a term near it among query and expansion terms, their cosine)."""
+
+REACH: Final = 4
+"""The number of neighbours on each side that count."""
+
+_NEIGHBOUR_DECAY: Final = 0.5
+_FOLLOWING_WEIGHT: Final = 0.6
+_PIVOT_LENGTH: Final = 25.0
+_LENGTH_SLOPE: Final = 0.75
+_MAX_LENGTH: Final = 200
+"""The length in words at which length normalisation stops: a very long message still says what it says once."""
+
+_SATURATION: Final = 0.8
+MIN_NEAR_COSINE: Final = 0.4
+"""The cosine from which on two words count as near in meaning."""
+
+_EXPANSION_WEIGHT: Final = 0.5
+_MAX_EXPANSIONS: Final = 8
+"""The number of expansion terms that count for one query term."""
+
+_EPSILON: Final = 1e-9
+
+_SEMANTIC_WEIGHT: Final = 0.25
+_SPEAKER_WEIGHT: Final = 0.13
+_QUESTION_WEIGHT: Final = -0.04
+_LENGTH_WEIGHT: Final = 0.10
+_FULL_LENGTH: Final = 60
+_TIME_WEIGHT: Final = 0.10
+_DATE_WEIGHT: Final = 0.25
+
+MIN_SCORE: Final = 0.12
+"""A passage with a lower score answers nothing: it is not returned unless the request sets a lower limit."""
+
+OUTDATED_COPY_PENALTY: Final = -0.08
+"""Added to the score of a copy whose source has changed or was superseded."""
+
+SUSPECT_PENALTY: Final = -0.12
+"""Added to the score of a memory that depends on something invalidated, until somebody decides about it."""
+
+_FULL_EVIDENCE: Final = 0.15
+"""The score of lexical, semantic and date features from which on the supporting features count fully."""
+
+_FIRST_PERSON: Final = frozenset({"i", "my", "me", "mine", "we", "our", "us"})
+_ROLES: Final = frozenset({"user", "agent", "assistant", "system", "tool", "human", "ai", "local", "filesystem"})
+
+PARTS: Final = ("lexical", "meaning", "speaker", "question", "length", "time", "date")
+"""The features whose sum is the score."""
 
 
-def rank_candidates(
-    engines: Engines,
-    query: ParsedQuery,
-    index_query: IndexQuery,
-    result: IndexResult,
-    expansions: list[ranking.ExpandedTerm],
-) -> tuple[Sequence[int], ranking.Scores]:
-    """Return the eligible rows of the candidate pool, best first, and the scores of all rows."""
-    question = ranking.Question(
-        idf=[ranking.idf(result.total, having) for having in result.having],
-        words=frozenset(re.findall(r"\w+", query.request.query[:MAX_QUERY_CHARS].lower())),
-        asks_when=time_expressions.asks_when(query.request.query[:MAX_QUERY_CHARS]),
-        vector=index_query.vector,
-    )
-    named = time_expressions.named_dates(query.request.query[:MAX_QUERY_CHARS])
-    date_matches = match_days(engines, named, result.pool.times) if named else None
-    rows, scores = ranking.rank(question, result.pool, expansions=expansions, date_matches=date_matches)
-    return rows.tolist(), scores
+class Question(NamedTuple):
+    """A query: the inverse document frequency of each term, and all its words as they stand, lower-cased."""
+
+    idf: Sequence[float]
+    words: frozenset[str] = frozenset()
+    asks_when: bool = False
+    vector: Floats | None = None
 
 
-def match_days(
-    engines: Engines, named: time_expressions.NamedDates, times: npt.NDArray[np.int64]
-) -> npt.NDArray[np.float64]:
-    """Return how well the day of each time, in the home's zone, matches the dates that the query names.
+class Scores(NamedTuple):
+    """The score of every passage of a pool, and its parts, each an array."""
 
-    No zone is a whole day ahead of UTC or behind it. So where a UTC day and both its neighbours match equally, every
-    time of that day has this match in any zone, and need not be converted to local time.
+    total: Numbers
+    parts: Mapping[str, Numbers]
+
+
+def idf(passages: int, having: int) -> float:
+    """Return the inverse document frequency of a term that `having` of `passages` passages contain."""
+    return log(1 + (passages - having + 0.5) / (having + 0.5))
+
+
+def share(count: float, length: float) -> float:
+    """Return a term's count normalised by the passage's length: in a long passage every term is more frequent."""
+    return count / (1 - _LENGTH_SLOPE + _LENGTH_SLOPE * min(length, _MAX_LENGTH) / _PIVOT_LENGTH)
+
+
+def word_weights(words: Sequence[str], small: frozenset[str]) -> dict[str, float]:
+    """Return the words that are not stop words (`small`), each with its normalised count, for an embedder."""
+    counts = Counter(word for word in words if word not in small)
+    return {word: share(count, len(words)) for word, count in counts.items()}
+
+
+def to_bytes(vector: Floats) -> bytes:
+    """Encode a vector for storage: little-endian 32-bit floats."""
+    return vector.astype("<f4").tobytes()
+
+
+def from_bytes(vector: bytes | None) -> Floats | None:
+    """Decode a stored vector; None if there is none."""
+    return None if vector is None else np.frombuffer(vector, "<f4").astype(np.float32)
+
+
+def is_short_question(text: str, words: int) -> bool:
+    """Tell whether a passage of that many words is a short question: it asks instead of telling."""
+    return words <= _PIVOT_LENGTH and text.rstrip().endswith(("?", "\uff1f", "\u061f"))
+
+
+def rank(
+    question: Question,
+    pool: CandidatePool,
+    *,
+    expansions: Iterable[ExpandedTerm] = (),
+    date_matches: Numbers | None = None,
+) -> tuple[npt.NDArray[np.intp], Scores]:
+    """Score a pool; return its eligible rows, best first, and the scores. Of equal scores the newest comes first.
+
+    `expansions` lists for each query term the nearest first. `date_matches` says how well each passage's day matches
+    the dates that the query names.
     """
-    days, day_of_row = np.unique(times // _DAY_MICROS, return_inverse=True)
-    match_by_day = np.array([_uniform_match(named, _EPOCH_ORDINAL + day) for day in days.tolist()])
-    matches: npt.NDArray[np.float64] = match_by_day[day_of_row]
-    for row in np.flatnonzero(np.isnan(matches)).tolist():
-        matches[row] = named.match(_local_day(engines, int(times[row])))
-    return matches
+    slots = _slots(pool)
+    parts = np.zeros((len(PARTS), len(pool.positions)))
+    parts[0] = _lexical(question, pool, slots, expansions)
+    parts[1] = _SEMANTIC_WEIGHT * _semantic(question, pool, slots)
+    parts[2] = _SPEAKER_WEIGHT * _by_asked_speaker(question, pool)
+    parts[3] = _QUESTION_WEIGHT * _has_flag(pool, IS_QUESTION)
+    parts[4] = _LENGTH_WEIGHT * _length_feature(pool) * _has_flag(pool, IS_CHAT)
+    parts[5] = _TIME_WEIGHT * question.asks_when * _has_flag(pool, TELLS_TIME)
+    parts[6] = _DATE_WEIGHT * (date_matches if date_matches is not None else 0.0)
+    # Supporting features count only in proportion to the evidence: the right speaker alone answers nothing.
+    parts[2:6] *= np.clip((parts[0] + parts[1] + parts[6]) / _FULL_EVIDENCE, 0, 1)
+    # Six digits: the last ones of a float depend on the order of the additions.
+    parts = np.round(parts, 6) + 0.0
+    total = np.round(parts.sum(axis=0), 6)
+    rows = np.flatnonzero(pool.eligible)
+    # The sort is stable, and a pool is sorted by thread and position.
+    best = np.lexsort((~pool.orders[rows], -total[rows]))
+    return rows[best], Scores(total, dict(zip(PARTS, parts, strict=True)))
 
 
-def _uniform_match(named: time_expressions.NamedDates, day: int) -> float:
-    """Return how well a day matches, if the days before and after it match equally; else NaN."""
-    if not date.min.toordinal() < day < date.max.toordinal():
-        return math.nan
-    matches = {named.match(date.fromordinal(day + offset)) for offset in (-1, 0, 1)}
-    return matches.pop() if len(matches) == 1 else math.nan
+def _neighbour_weight(distance: int) -> float:
+    return _NEIGHBOUR_DECAY ** abs(distance) * (_FOLLOWING_WEIGHT if distance > 0 else 1)
 
 
-def _local_day(engines: Engines, time: int) -> date:
-    """Return the day of a time in the home's zone; at the ends of the calendar, in UTC."""
-    moment = indexed_passages.time_of_micros(time)
-    try:
-        return moment.astimezone(engines.zone).date()
-    except OverflowError:
-        return moment.date()
+_KERNEL: Final = np.array([_neighbour_weight(distance) for distance in range(-REACH, REACH + 1)])
+"""The weights of a passage's neighbours, from the first before it to the last after it."""
+
+_WINDOW_SPAN: Final = 2 * REACH
+"""The largest distance between two neighbours of one passage."""
+
+_BLOCK: Final = 8
+_RESIDUAL_SCALE: Final = 256
 
 
-# --- without a query
+# --- neighbours: a row of slots
 
 
-def newest_first(result: IndexResult) -> tuple[Sequence[int], ranking.Scores]:
-    """Return messages and first passages of memories, newest first, with a score of zero.
+def _slots(pool: CandidatePool) -> Ints:
+    """Give each passage a slot in a row, so that sums over neighbours become sums along the row.
 
-    Of equal times, the later position in its thread comes first.
+    Neighbours are as far apart as in their thread, and other passages are out of reach of each other. There are REACH
+    empty slots before the first passage; `_scatter` adds as many after the last.
     """
-    pool = result.pool
-    listed = pool.eligible & (((pool.flags & IS_CHAT) > 0) | (pool.positions == 0))
-    last_first = np.lexsort((pool.orders, pool.positions, pool.times))[::-1]
-    return last_first[listed[last_first]].tolist(), ranking.Scores(np.zeros(len(listed)), {})
+    return _compact(pool.threads * 2**50 + pool.positions)
+
+
+def _compact(places: Ints) -> Ints:
+    """Shrink every gap between sorted places to at most REACH + 1, and leave REACH slots before the first."""
+    return REACH + np.cumsum(np.minimum(np.diff(places, prepend=places[:1]), REACH + 1))
+
+
+def _scatter(values: Numbers, slots: Ints) -> Numbers:
+    """Return a row with each passage's values in its slot, and zeros elsewhere."""
+    row = np.zeros((int(slots.max(initial=REACH)) + 1 + REACH, *values.shape[1:]))
+    row[slots] = values
+    return row
+
+
+def _pool_neighbours(values: Numbers, slots: Ints) -> Numbers:
+    """Return for each passage the sum of its own values and its neighbours', weighted by the kernel."""
+    row = _scatter(values, slots)
+    size = len(row) - _WINDOW_SPAN
+    out = np.zeros((size, *values.shape[1:]))
+    for offset, weight in enumerate(_KERNEL):
+        out += weight * row[offset : offset + size]
+    pooled: Numbers = out[slots - REACH]
+    return pooled
+
+
+# --- the lexical feature
+
+
+def _lexical(question: Question, pool: CandidatePool, slots: Ints, expansions: Iterable[ExpandedTerm]) -> Numbers:
+    """Return the saturated counts of the query terms, weighted by idf, as a share of all idf in the query."""
+    rows, terms, counts = pool.entries
+    size = len(pool.positions)
+    lengths = np.minimum(pool.lengths[rows], _MAX_LENGTH)
+    shares = counts / (1 - _LENGTH_SLOPE + _LENGTH_SLOPE * lengths / _PIVOT_LENGTH)
+    present = np.bincount(terms, minlength=int(terms.max(initial=0)) + 1) > 0
+    weights = _term_weights(len(question.idf), len(present), expansions, present)
+    frequencies = np.zeros((size, max(len(weights), 1)))
+    for place, weight in enumerate(weights):
+        frequencies[:, place] = np.bincount(rows, shares * weight[terms], minlength=size)
+    pooled = _pool_neighbours(frequencies, slots)
+    rarity = np.array(question.idf or [0.0])
+    lexical: Numbers = np.einsum("ij,j->i", pooled / (pooled + _SATURATION), rarity) / max(float(rarity.sum()), 1e-9)
+    return lexical
+
+
+def _term_weights(
+    query_terms: int, size: int, expansions: Iterable[ExpandedTerm], present: npt.NDArray[np.bool_]
+) -> Numbers:
+    """Return the weight of each term for each query term: 1 for itself, less for the nearest that occur in the pool."""
+    weights = np.zeros((query_terms, max(size, query_terms)))
+    np.fill_diagonal(weights, 1.0)
+    used = [0] * query_terms
+    occurring = frozenset(np.flatnonzero(present).tolist())
+    for term, other, cosine in expansions:
+        if other in occurring and used[term] < _MAX_EXPANSIONS:
+            used[term] += 1
+            weights[term, other] = max(
+                weights[term, other], _EXPANSION_WEIGHT * (cosine - MIN_NEAR_COSINE) / (1 - MIN_NEAR_COSINE)
+            )
+    return weights
+
+
+# --- the semantic feature
+
+
+def _semantic(question: Question, pool: CandidatePool, slots: Ints) -> Numbers:
+    """Return the cosine between the query's vector and each passage's, pooled with its neighbours'.
+
+    Vectors of passages are signed bytes with a scale. Their products are whole numbers, which floats add up exactly in
+    any order.
+    """
+    size = len(pool.positions)
+    if question.vector is None or pool.vectors is None or pool.scales is None or not question.vector.any():
+        return np.zeros(size)
+    vectors = pool.vectors.astype(np.float32)
+    scales = pool.scales.astype(np.float64)
+    coarse, fine, step = _quantize(question.vector)
+    products = (vectors @ np.stack([coarse, fine], axis=1)).astype(np.float64)
+    dots = _pool_neighbours((products[:, 0] + products[:, 1] / _RESIDUAL_SCALE) * scales, slots) * step
+    norms = np.sqrt(np.maximum(_squared_norms(vectors, scales, slots), 0))
+    query_norm = np.linalg.norm(coarse.astype(np.float64) + fine / _RESIDUAL_SCALE) * step
+    cosines: Numbers = dots / np.maximum(norms * query_norm, _EPSILON)
+    return np.where(norms > _EPSILON, cosines, 0)
+
+
+def _quantize(vector: Floats) -> tuple[Floats, Floats, float]:
+    """Return a vector as whole numbers up to 127, the residual in units of 1/_RESIDUAL_SCALE, and the step of one."""
+    step = float(np.abs(vector).max()) / 127
+    exact = vector.astype(np.float64) / step
+    coarse = np.rint(exact)
+    return coarse.astype(np.float32), np.rint((exact - coarse) * _RESIDUAL_SCALE).astype(np.float32), step
+
+
+def _squared_norms(vectors: Floats, scales: Numbers, slots: Ints) -> Numbers:
+    """Return the squared norm of each passage's vector after pooling with its neighbours."""
+    squares = np.empty(len(slots))
+    adjacent = np.zeros(len(slots) + 1, np.bool_)
+    adjacent[1:-1] = slots[1:] - slots[:-1] <= REACH
+    has_neighbour = adjacent[:-1] | adjacent[1:]
+    alone, rows = np.flatnonzero(~has_neighbour), np.flatnonzero(has_neighbour)
+    if len(alone):
+        squares[alone] = np.vecdot(vectors[alone], vectors[alone]) * scales[alone] * scales[alone]
+    if len(rows):
+        squares[rows] = _squared_norms_of_sums(vectors, scales, rows, _compact(slots[rows]))
+    return squares
+
+
+def _squared_norms_of_sums(vectors: Floats, scales: Numbers, rows: Ints, slots: Ints) -> Numbers:
+    """Sum, for each of these passages, the products of every two vectors in its window, weighted by the kernel."""
+    blocks = -(-(int(slots[-1]) + 1 + REACH) // _BLOCK)
+    # An empty slot may hold any row: its size is zero, so its products count nothing.
+    row_in_slot = np.zeros(blocks * _BLOCK + _WINDOW_SPAN, np.intp)
+    row_in_slot[slots] = rows
+    sizes = np.zeros(len(row_in_slot))
+    sizes[slots] = scales[rows]
+    weights = sizes[:-_WINDOW_SPAN, None] * _windows(sizes, _WINDOW_SPAN + 1)
+    products = _products_with_following(vectors.take(row_in_slot, axis=0), blocks) * weights
+    # For each slot: its products, weighted as the first slot of a window, as the second and so on. A window's sum then
+    # lies along a diagonal.
+    weighted = (products @ _PAIR_WEIGHTS.T).ravel()
+    diagonals = _windows(weighted, _PAIR_WEIGHTS.size)[:: _WINDOW_SPAN + 1, :: _WINDOW_SPAN + 2]
+    squares: Numbers = diagonals[slots - REACH].sum(axis=1)
+    return squares
+
+
+def _products_with_following(row: Floats, blocks: int) -> Floats:
+    """Return the dot products of each vector with itself and with those up to _WINDOW_SPAN after it, by blocks."""
+    following = _windows(row, _BLOCK + _WINDOW_SPAN)[::_BLOCK]
+    block_products = row[: blocks * _BLOCK].reshape(blocks, _BLOCK, -1) @ following
+    products: Floats = block_products.reshape(blocks, -1)[:, _FOLLOWING].reshape(blocks * _BLOCK, _WINDOW_SPAN + 1)
+    return products
+
+
+def _windows(row: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
+    return sliding_window_view(row, size, axis=0)
+
+
+_FOLLOWING: Final = np.arange(_BLOCK)[:, None] * (_BLOCK + _WINDOW_SPAN + 1) + np.arange(_WINDOW_SPAN + 1)
+"""The places, in a flattened block of products, of each vector's products with itself and with those after it."""
+
+_PAIR_WEIGHTS: Final = np.array(
+    [
+        [
+            _KERNEL[first] * _KERNEL[first + distance] * (1 + (distance > 0))
+            if first + distance <= _WINDOW_SPAN
+            else 0.0
+            for distance in range(_WINDOW_SPAN + 1)
+        ]
+        for first in range(_WINDOW_SPAN + 1)
+    ]
+)
+"""The weight of a product of two vectors, by the first one's place in the window and the distance between them."""
+
+
+# --- features of a passage
+
+
+def _has_flag(pool: CandidatePool, flag: int) -> Numbers:
+    flags: Numbers = ((pool.flags & flag) != 0).astype(np.float64)
+    return flags
+
+
+def _length_feature(pool: CandidatePool) -> Numbers:
+    return np.minimum(1, np.log(1 + pool.lengths) / log(_FULL_LENGTH))
+
+
+def _by_asked_speaker(question: Question, pool: CandidatePool) -> Numbers:
+    """Return 1 for passages of the only speaker that the query names.
+
+    If it names none or several, and is in the first person, return 1 for passages of users.
+    """
+    speaker = _only_speaker(question, pool.speakers, pool.speaker)
+    if speaker is not None:
+        by_speaker: Numbers = (pool.speaker == speaker).astype(np.float64)
+        return by_speaker
+    return _has_flag(pool, BY_USER) * (not question.words.isdisjoint(_FIRST_PERSON))
+
+
+# A few speakers occur again and again.
+@lru_cache(maxsize=1024)
+def _name_words(name: str) -> frozenset[str]:
+    """Return the words by which a query may name a speaker."""
+    return frozenset(re.findall(r"\w+", name.lower())) - _ROLES
+
+
+def _only_speaker(question: Question, names: Sequence[str], spoken: Ints) -> int | None:
+    """Return the one speaker whose name is in the query; None if it names none or several."""
+    speakers = np.flatnonzero(np.bincount(spoken)).tolist()
+    named = [speaker for speaker in speakers if question.words & _name_words(names[speaker])]
+    return named[0] if len(named) == 1 else None

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from commonbook.errors import FileInTheWay, TooLarge
 from commonbook.files import hand_edits
-from commonbook.markdown.memory_file import render_memory
+from commonbook.markdown.memory_conversion import render_memory
 from commonbook.model.memory import LIVE, MAX_FRONT_BYTES, Memory
 from commonbook.model.spaces import FILESYSTEM_ACTOR, Actor
 from commonbook.sharing import freshness, make_copy

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from commonbook.access import permissions, scope
 from commonbook.errors import NotFound
-from commonbook.markdown.memory_file import render_memory
+from commonbook.markdown.memory_conversion import render_memory
 from commonbook.model.memory import Memory
 from commonbook.model.reports import Finding, Progress, TransferReport
 from commonbook.model.spaces import Actor, SpaceScope

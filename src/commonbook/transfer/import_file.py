@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Self
 from commonbook.errors import BadFile, FileInTheWay
 from commonbook.files import episode_files, hand_edits
 from commonbook.markdown.front_matter import FIELDS, Document
-from commonbook.markdown.memory_file import (
+from commonbook.markdown.memory_conversion import (
     copy_info_of,
     dialect,
     filled_from_file,

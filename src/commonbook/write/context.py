@@ -13,7 +13,7 @@ from typing import Final
 
 from commonbook.access import permissions
 from commonbook.errors import DiskFull, NotFound
-from commonbook.markdown.memory_file import render_memory
+from commonbook.markdown.memory_conversion import render_memory
 from commonbook.model.ids import new_id
 from commonbook.model.memory import Memory
 from commonbook.model.reports import Change

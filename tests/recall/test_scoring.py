@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commonbook.ports.index import BY_USER, IS_CHAT, IS_QUESTION, TELLS_TIME, CandidatePool
-from commonbook.recall.ranking import (
+from commonbook.recall.scoring import (
     PARTS,
     ExpandedTerm,
     Question,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from commonbook.engines.disk.yaml_fields import PyYaml
 from commonbook.errors import BadFile, BadTime, TooLarge
-from commonbook.markdown.document import Dialect, parse, render
+from commonbook.markdown.file_format import Dialect, parse, render
 from commonbook.markdown.front_matter import FIELDS, NOTICE_FIELDS, Document, clean_tags, clean_title
 from commonbook.model.invalidation import DELETED, VERDICTS, Decision, SupersedeReason
 from commonbook.model.memory import (

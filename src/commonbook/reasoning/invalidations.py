@@ -1,4 +1,4 @@
-"""The dependency graph of memories: ancestors, dependents, paths, depths and invalidations.
+"""Invalidations of a memory: ancestors that were superseded or deleted, with paths and depths to them.
 
 One memory depends on another if a chain of links `reflects_on` and `derived_from` leads to it. A copy stands for its
 source. Links made by hand may form a cycle, so every walk visits a memory once.
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from commonbook.model.invalidation import DELETED, REASONING, Invalidation
 from commonbook.model.memory import DETACHED, Memory
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading
-from commonbook.tables import links, memories, supersession
+from commonbook.tables import memories, supersession
 
 
 def is_outdated(memory: Memory, known: Mapping[str, Memory]) -> bool:
@@ -25,8 +25,6 @@ def is_outdated(memory: Memory, known: Mapping[str, Memory]) -> bool:
         for link, target in pairs
     )
 
-
-_COPY_RELATIONS: Final = ("shared_from",)
 
 _Visit: TypeAlias = tuple[Memory, tuple[str, ...], int]
 """A memory that a walk has reached, the path of ids to it, and the number of reasoning links on that path."""
@@ -44,15 +42,6 @@ class Ancestors(NamedTuple):
         if memory.deleted is not None and memory.kind != "notice":
             yield DELETED
         yield from self.superseding.get(memory.id, ())
-
-
-class DependentNode(NamedTuple):
-    """A dependent, its depth in reasoning links, and the path to it; not `own` if it only copies a dependent."""
-
-    memory: Memory
-    depth: int
-    path: tuple[str, ...]
-    own: bool
 
 
 def direct_sources(memory: Memory) -> tuple[str, ...]:
@@ -234,75 +223,3 @@ def reflection_depth(memory: Memory, known: Mapping[str, Memory], *, limit: int)
         if source is not None:
             queue.append((source, depth))
     return deepest
-
-
-# --- dependents
-
-
-def dependents_of(
-    tx: Reading, spaces: SpaceScope, roots: Iterable[str], *, limit: int | None = None
-) -> dict[str, DependentNode]:
-    """Return all memories that depend on the roots or on copies of them, each once, the nearest first.
-
-    The search stops after the level that reaches the limit.
-    """
-    search = _DependentSearch(tx, spaces, roots)
-    while search.level and (limit is None or len(search.reached) < limit):
-        search.advance()
-    return search.reached
-
-
-class _DependentSearch:
-    """Breadth-first search for the dependents of some memories, level by level."""
-
-    def __init__(self, tx: Reading, spaces: SpaceScope, roots: Iterable[str]) -> None:
-        self._tx = tx
-        self._spaces = spaces
-        self._depth = 0
-        self.level: dict[str, tuple[str, ...]] = {root: (root,) for root in roots}
-        """Paths to the memories of the current level, by id."""
-        self._visited = set(self.level)
-        self.reached: dict[str, DependentNode] = {}
-
-    def advance(self) -> None:
-        """Extend the level by the copies of its memories, and go on to the direct dependents of all of them."""
-        copied = self.level
-        while copied := self._copies(copied):
-            self.level |= copied
-        self._depth += 1
-        self.level = self._dependents()
-
-    def _copies(self, level: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-        """Return the unvisited copies of some memories with their paths; a copy has the depth of its source."""
-        incoming = links.incoming_any_space(self._tx, sorted(level), relations=_COPY_RELATIONS)
-        headers = memories.get_headers_any_space(
-            self._tx, self._spaces, sorted({link.source for link in incoming} - self._visited)
-        )
-        copied: dict[str, tuple[str, ...]] = {}
-        for link in incoming:
-            copy = headers.get(link.source)
-            if copy is not None and copied_from(copy) == link.target and copy.id not in copied:
-                copied[copy.id] = (*level[link.target], copy.id)
-                if self._depth:
-                    self.reached.setdefault(copy.id, DependentNode(copy, self._depth, copied[copy.id], own=False))
-        self._visited.update(copied)
-        return copied
-
-    def _dependents(self) -> dict[str, tuple[str, ...]]:
-        """Record the direct dependents of the level; return the unvisited ones with their paths."""
-        incoming = links.incoming_any_space(self._tx, sorted(self.level), relations=REASONING)
-        headers = memories.get_headers_any_space(self._tx, self._spaces, sorted({link.source for link in incoming}))
-        unvisited: dict[str, tuple[str, ...]] = {}
-        for link in incoming:
-            dependent, path = headers.get(link.source), self.level[link.target]
-            if dependent is None or dependent.id in path:
-                continue
-            before = self.reached.get(dependent.id)
-            if before is None or not before.own:
-                # A dependent by its own links replaces its entry as a copy, and moves to the end: the nearest first.
-                self.reached.pop(dependent.id, None)
-                self.reached[dependent.id] = DependentNode(dependent, self._depth, (*path, dependent.id), own=True)
-            if dependent.id not in self._visited:
-                self._visited.add(dependent.id)
-                unvisited[dependent.id] = (*path, dependent.id)
-        return unvisited

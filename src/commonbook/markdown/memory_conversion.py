@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Any
 
 from commonbook.errors import BadTime
-from commonbook.markdown import document as markdown_document
-from commonbook.markdown.document import Dialect
+from commonbook.markdown import file_format
+from commonbook.markdown.file_format import Dialect
 from commonbook.markdown.front_matter import VERBATIM, Document
 from commonbook.model.invalidation import Notice
 from commonbook.model.memory import CopyInfo, Link, Memory
@@ -29,7 +29,7 @@ def dialect(engines: Engines) -> Dialect:
 
 def parse_file(data: bytes, engines: Engines) -> Document:
     """Parse a file; raises BadFile."""
-    return markdown_document.parse(data, dialect(engines))
+    return file_format.parse(data, dialect(engines))
 
 
 def render_memory(memory: Memory, engines: Engines) -> bytes:
@@ -39,7 +39,7 @@ def render_memory(memory: Memory, engines: Engines) -> bytes:
 
 def render_document(document: Document, engines: Engines) -> bytes:
     """Return the content of a document's file; raises TooLarge."""
-    return markdown_document.render(document, dialect(engines))
+    return file_format.render(document, dialect(engines))
 
 
 def document_of(memory: Memory) -> Document:

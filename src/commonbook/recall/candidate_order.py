@@ -1,0 +1,88 @@
+"""Rank the candidates of a recall: build the ranking's inputs, among them how well each passage's day matches."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from datetime import date
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from commonbook.ports.engines import Engines
+from commonbook.ports.index import IS_CHAT, IndexQuery, IndexResult
+from commonbook.recall import indexed_passages, scoring
+from commonbook.recall.query import MAX_QUERY_CHARS, ParsedQuery
+from commonbook.text import time_expressions
+
+_DAY_MICROS: Final = 86_400_000_000
+_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
+
+
+def rank_candidates(
+    engines: Engines,
+    query: ParsedQuery,
+    index_query: IndexQuery,
+    result: IndexResult,
+    expansions: list[scoring.ExpandedTerm],
+) -> tuple[Sequence[int], scoring.Scores]:
+    """Return the eligible rows of the candidate pool, best first, and the scores of all rows."""
+    question = scoring.Question(
+        idf=[scoring.idf(result.total, having) for having in result.having],
+        words=frozenset(re.findall(r"\w+", query.request.query[:MAX_QUERY_CHARS].lower())),
+        asks_when=time_expressions.asks_when(query.request.query[:MAX_QUERY_CHARS]),
+        vector=index_query.vector,
+    )
+    named = time_expressions.named_dates(query.request.query[:MAX_QUERY_CHARS])
+    date_matches = match_days(engines, named, result.pool.times) if named else None
+    rows, scores = scoring.rank(question, result.pool, expansions=expansions, date_matches=date_matches)
+    return rows.tolist(), scores
+
+
+def match_days(
+    engines: Engines, named: time_expressions.NamedDates, times: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float64]:
+    """Return how well the day of each time, in the home's zone, matches the dates that the query names.
+
+    No zone is a whole day ahead of UTC or behind it. So where a UTC day and both its neighbours match equally, every
+    time of that day has this match in any zone, and need not be converted to local time.
+    """
+    days, day_of_row = np.unique(times // _DAY_MICROS, return_inverse=True)
+    match_by_day = np.array([_uniform_match(named, _EPOCH_ORDINAL + day) for day in days.tolist()])
+    matches: npt.NDArray[np.float64] = match_by_day[day_of_row]
+    for row in np.flatnonzero(np.isnan(matches)).tolist():
+        matches[row] = named.match(_local_day(engines, int(times[row])))
+    return matches
+
+
+def _uniform_match(named: time_expressions.NamedDates, day: int) -> float:
+    """Return how well a day matches, if the days before and after it match equally; else NaN."""
+    if not date.min.toordinal() < day < date.max.toordinal():
+        return math.nan
+    matches = {named.match(date.fromordinal(day + offset)) for offset in (-1, 0, 1)}
+    return matches.pop() if len(matches) == 1 else math.nan
+
+
+def _local_day(engines: Engines, time: int) -> date:
+    """Return the day of a time in the home's zone; at the ends of the calendar, in UTC."""
+    moment = indexed_passages.time_of_micros(time)
+    try:
+        return moment.astimezone(engines.zone).date()
+    except OverflowError:
+        return moment.date()
+
+
+# --- without a query
+
+
+def newest_first(result: IndexResult) -> tuple[Sequence[int], scoring.Scores]:
+    """Return messages and first passages of memories, newest first, with a score of zero.
+
+    Of equal times, the later position in its thread comes first.
+    """
+    pool = result.pool
+    listed = pool.eligible & (((pool.flags & IS_CHAT) > 0) | (pool.positions == 0))
+    last_first = np.lexsort((pool.orders, pool.positions, pool.times))[::-1]
+    return last_first[listed[last_first]].tolist(), scoring.Scores(np.zeros(len(listed)), {})
