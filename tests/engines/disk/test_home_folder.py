@@ -1,4 +1,4 @@
-"""Changing files so that nothing is lost, on systems with and without a call that exchanges two files."""
+"""The home folder loses no concurrent save, on systems with and without an atomic exchange of files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys of a home: made once, read by all, never quietly replaced."""
+"""The key files of a home: created once, read by all processes, never silently replaced."""
 
 from __future__ import annotations
 
@@ -140,9 +140,9 @@ def test_processes_that_race_for_the_first_use_end_with_the_same_keys(folder: Pa
         assert racer.stdin
         racer.stdin.write("\n")
         racer.stdin.flush()
-    said = {racer.communicate(timeout=60)[0] for racer in racers}
+    outputs = {racer.communicate(timeout=60)[0] for racer in racers}
     keys = KeyFiles(str(folder))
-    assert said == {f"{keys.key_id} {keys.keyed_hash('x')}\n"}
+    assert outputs == {f"{keys.key_id} {keys.keyed_hash('x')}\n"}
     assert len(list(folder.iterdir())) == 2
 
 
@@ -166,8 +166,8 @@ def test_the_format_has_not_drifted(fixed: KeyFiles) -> None:
 
 
 def test_hashed_parts_do_not_run_into_each_other(fixed: KeyFiles) -> None:
-    told = [fixed.keyed_hash(*parts) for parts in ((), ("",), ("", ""), ("ab",), ("a", "b"), ("", "ab"), ("ab", ""))]
-    assert len(set(told)) == len(told)
+    hashes = [fixed.keyed_hash(*parts) for parts in ((), ("",), ("", ""), ("ab",), ("a", "b"), ("", "ab"), ("ab", ""))]
+    assert len(set(hashes)) == len(hashes)
 
 
 def test_a_lone_surrogate_is_not_hashed(fixed: KeyFiles) -> None:

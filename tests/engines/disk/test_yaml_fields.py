@@ -1,4 +1,4 @@
-"""YAML that people wrote, read without trusting it."""
+"""Untrusted YAML is parsed safely."""
 
 from __future__ import annotations
 

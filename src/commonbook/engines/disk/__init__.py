@@ -1,1 +1,1 @@
-"""The file system: home folder, atomic renames, watcher, archives, keys."""
+"""The local file system: the home folder, atomic renames, the file watcher, archives, YAML and key files."""

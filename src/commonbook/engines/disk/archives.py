@@ -1,7 +1,8 @@
-"""Archives of Markdown: .zip, .tar, .tar.gz and .tgz, read without unpacking and written whole or not at all.
+"""Reads and writes archives of Markdown files (.zip, .tar, .tar.gz, .tgz).
 
-Nothing in an archive is believed: names that lead elsewhere, links and devices are refused, and no more is read
-of a member, or of the archive, than is allowed, whatever sizes it declares.
+Archives are read member by member, without unpacking. They are untrusted input: names that lead out of the archive,
+links and devices are refused, and the bytes read are limited per member and per archive, whatever sizes the headers
+declare. An archive is written to a temporary file and renamed into place, so that it is whole or absent.
 """
 
 from __future__ import annotations
@@ -28,23 +29,23 @@ from commonbook.model.memory import MAX_FRONT_BYTES, MAX_TEXT_BYTES
 from commonbook.model.reports import Finding
 from commonbook.ports.files import SourceFile
 
-LARGEST: Final = MAX_TEXT_BYTES + MAX_FRONT_BYTES + 1024
-TOTAL: Final = 2 * 1024 * 1024 * 1024
+MAX_FILE_BYTES: Final = MAX_TEXT_BYTES + MAX_FRONT_BYTES + 1024
+MAX_ARCHIVE_BYTES: Final = 2 * 1024 * 1024 * 1024
 MARKER: Final = ".commonbook-export"
 MARKER_TEXT: Final = "An export of Commonbook; the next one to the same place replaces it."
 
 _ENDINGS: Final = {".zip": "zip", ".tar": "tar", ".tar.gz": "gz", ".tgz": "gz"}
 _MARKDOWN: Final = (".md", ".markdown")
-_CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
-_DRIVE: Final = re.compile(r"[A-Za-z]:")
-# What the times of a zip archive can say; what lies beyond comes as near as it can.
+_CONTROL_CHARACTERS: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_DRIVE_LETTER: Final = re.compile(r"[A-Za-z]:")
+# The range of times that a zip archive can hold; other times are clamped to it.
 _EARLIEST_ZIP: Final = datetime(1980, 1, 1, tzinfo=UTC)
 _LATEST_ZIP: Final = datetime(2107, 12, 31, 23, 59, 58, tzinfo=UTC)
-_BROKEN: Final = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, gzip.BadGzipFile)
+_DAMAGE_ERRORS: Final = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, gzip.BadGzipFile)
 
 
 def kind_of(place: str) -> str | None:
-    """Return which kind of archive a name means, or None."""
+    """Return the kind of archive that a file name stands for (zip, tar or gz), or None."""
     name = os.path.basename(place).lower()
     return next((kind for ending, kind in _ENDINGS.items() if name.endswith(ending)), None)
 
@@ -55,54 +56,54 @@ def is_markdown(path: str) -> bool:
 
 
 def finding(where: str, why: str, fix: str) -> Finding:
-    """Return what is said of a file that cannot be taken."""
+    """Return the finding for a file that cannot be imported."""
     return Finding(what="not imported", where=where, why=why, fix=fix)
 
 
 def too_large(path: str) -> Finding:
-    """Return what is said of a file that is too large for a memory."""
-    return finding(path, f"the file has more than {LARGEST:,} bytes", "split it into several")
+    """Return the finding for a file that is too large for a memory."""
+    return finding(path, f"the file has more than {MAX_FILE_BYTES:,} bytes", "split it into several")
 
 
 # --- reading
 
 
 def files(place: str, *, only: Collection[str] | None = None) -> Iterator[SourceFile | Finding]:
-    """Yield the Markdown files of an archive in the order in which they stand in it."""
+    """Yield the Markdown files of an archive in the order of its members."""
     members = _zip_members if kind_of(place) == "zip" else _tar_members
     try:
         yield from members(place, only)
-    except _BROKEN as error:
+    except _DAMAGE_ERRORS as error:
         raise BadFile(
-            f"{place} is damaged, or not an archive: {error}", fix="make it anew, or unpack it and import the folder"
+            f"{place} is damaged, or not an archive: {error}", fix="create it again, or unpack it and import the folder"
         ) from error
 
 
 def _zip_members(place: str, only: Collection[str] | None) -> Iterator[SourceFile | Finding]:
     with zipfile.ZipFile(place) as archive:
-        # A member that was replaced stands in the archive twice: the last one counts.
+        # A replaced member is in the archive twice: the last one counts.
         members = {info.filename: info for info in archive.infolist() if not info.is_dir()}
-        if sum(info.file_size for info in members.values() if is_markdown(info.filename)) > TOTAL:
-            raise _too_much(place)
+        if sum(info.file_size for info in members.values() if is_markdown(info.filename)) > MAX_ARCHIVE_BYTES:
+            raise _archive_too_large(place)
         for name, info in members.items():
-            path = _checked(name, regular=modes.S_IFMT(info.external_attr >> 16) in {0, modes.S_IFREG})
+            path = _check_member(name, regular=modes.S_IFMT(info.external_attr >> 16) in {0, modes.S_IFREG})
             if path is None or (isinstance(path, str) and only is not None and path not in only):
                 continue
             if isinstance(path, Finding):
                 yield path
-            elif info.file_size > LARGEST:
+            elif info.file_size > MAX_FILE_BYTES:
                 yield too_large(path)
             else:
-                yield _unzipped(archive, info, path)
+                yield _read_zip_member(archive, info, path)
 
 
-def _unzipped(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str) -> SourceFile | Finding:
+def _read_zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str) -> SourceFile | Finding:
     try:
         with archive.open(info) as member:
-            data = member.read(LARGEST + 1)
-    except (RuntimeError, NotImplementedError, *_BROKEN) as error:
-        return finding(path, f"the member cannot be read: {error}", "make the archive anew, without a password")
-    if len(data) > LARGEST:
+            data = member.read(MAX_FILE_BYTES + 1)
+    except (RuntimeError, NotImplementedError, *_DAMAGE_ERRORS) as error:
+        return finding(path, f"the member cannot be read: {error}", "create the archive again, without a password")
+    if len(data) > MAX_FILE_BYTES:
         return too_large(path)
     try:
         changed = datetime(*info.date_time, tzinfo=UTC)
@@ -116,56 +117,56 @@ def _tar_members(place: str, only: Collection[str] | None) -> Iterator[SourceFil
         raw: IO[bytes] = opened.enter_context(open(place, "rb"))
         if kind_of(place) == "gz":
             raw = cast("IO[bytes]", opened.enter_context(gzip.GzipFile(fileobj=raw)))
-        bounded = _Bounded(raw, place)
-        archive = opened.enter_context(tarfile.open(fileobj=cast("IO[bytes]", bounded), mode="r:"))
+        stream = _BoundedStream(raw, place)
+        archive = opened.enter_context(tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r:"))
         for member in archive:
-            path = None if member.isdir() else _checked(member.name, regular=member.isreg())
+            path = None if member.isdir() else _check_member(member.name, regular=member.isreg())
             if path is None or (isinstance(path, str) and only is not None and path not in only):
                 continue
             if isinstance(path, Finding):
                 yield path
                 continue
-            file = archive.extractfile(member) if member.size <= LARGEST else None
+            file = archive.extractfile(member) if member.size <= MAX_FILE_BYTES else None
             if file is None:
                 yield too_large(path)
             else:
-                yield SourceFile(path, int(member.mtime * 1_000_000_000), file.read(LARGEST + 1))
-        if bounded.at_end:
+                yield SourceFile(path, int(member.mtime * 1_000_000_000), file.read(MAX_FILE_BYTES + 1))
+        if stream.at_end:
             raise tarfile.ReadError("its end is missing")
 
 
-class _Bounded:
-    """A stream that is never read beyond what an archive may hold, nor in one piece larger than a memory."""
+class _BoundedStream:
+    """A stream that limits the total number of bytes read and the size of a single read."""
 
     def __init__(self, raw: IO[bytes], place: str) -> None:
         self._raw = raw
         self._place = place
-        # An archive ends with empty blocks; one that just stops was cut short.
+        # A tar archive ends with empty blocks; one that reaches the end of the file without them was cut short.
         self.at_end = False
 
     def read(self, size: int = -1) -> bytes:
-        if not 0 <= size <= 2 * LARGEST or self._raw.tell() + size > TOTAL:
-            raise _too_much(self._place)
+        if not 0 <= size <= 2 * MAX_FILE_BYTES or self._raw.tell() + size > MAX_ARCHIVE_BYTES:
+            raise _archive_too_large(self._place)
         data = self._raw.read(size)
         self.at_end = not data
         return data
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        if offset > TOTAL:
-            raise _too_much(self._place)
+        if offset > MAX_ARCHIVE_BYTES:
+            raise _archive_too_large(self._place)
         return self._raw.seek(offset, whence)
 
     def tell(self) -> int:
         return self._raw.tell()
 
 
-def _checked(name: str, *, regular: bool) -> str | Finding | None:
-    """Return the path of a member that may be taken in, what is wrong with it, or None for what is left alone."""
+def _check_member(name: str, *, regular: bool) -> str | Finding | None:
+    """Return the path of a member to import, a finding for a refused one, or None for one that is skipped."""
     path = unicodedata.normalize("NFC", name.replace("\\", "/")).removeprefix("./")
-    shown = _CONTROLS.sub("\ufffd", path)
+    shown = _CONTROL_CHARACTERS.sub("\ufffd", path)
     parts = path.split("/")
-    if path.startswith("/") or _DRIVE.match(path) or ".." in parts or shown != path:
-        return finding(shown, "the name leads out of the archive's own folder", "make the archive anew")
+    if path.startswith("/") or _DRIVE_LETTER.match(path) or ".." in parts or shown != path:
+        return finding(shown, "the name leads out of the archive's own folder", "create the archive again")
     if not regular:
         return finding(shown, "it is a link or a device, not a file", "put the file itself into the archive")
     if not is_markdown(path) or any(not part or part[0] == "." for part in parts):
@@ -173,24 +174,24 @@ def _checked(name: str, *, regular: bool) -> str | Finding | None:
     return path
 
 
-def _too_much(place: str) -> TooLarge:
-    return TooLarge(f"{place} unpacks to more than {TOTAL:,} bytes", fix="split it into several archives")
+def _archive_too_large(place: str) -> TooLarge:
+    return TooLarge(f"{place} unpacks to more than {MAX_ARCHIVE_BYTES:,} bytes", fix="split it into several archives")
 
 
 # --- writing
 
 
-class _Archive(Protocol):
+class _ArchiveWriter(Protocol):
     def add(self, path: str, data: bytes, changed: datetime) -> None: ...
 
     def close(self) -> None: ...
 
 
 class ArchiveTarget:
-    """An archive that is being written."""
+    """The ExportTarget port: an archive that is being written."""
 
-    def __init__(self, archive: _Archive) -> None:
-        """Write to this one."""
+    def __init__(self, archive: _ArchiveWriter) -> None:
+        """Write to this archive."""
         self._archive = archive
 
     def put(self, path: str, data: bytes, *, changed: datetime) -> Literal["new", "changed", "same", "foreign"]:
@@ -201,16 +202,19 @@ class ArchiveTarget:
 
 @contextmanager
 def writing(place: str) -> Iterator[ArchiveTarget]:
-    """Write an archive beside its place and put it there when it is whole; an archive of others is left alone."""
-    _require_ours(place)
+    """Write an archive to a temporary file and rename it into place when it is whole.
+
+    Raises Conflict when the name is taken by anything but an earlier export.
+    """
+    _require_own_export(place)
     folder, name = os.path.split(place)
     os.makedirs(folder, exist_ok=True)
-    _drop_abandoned(folder, name)
+    _remove_abandoned_parts(folder, name)
     part = os.path.join(folder, f".{name}.{secrets.token_hex(6)}.part")
     try:
         with open(part, "xb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            archive = _ZipArchive(file) if kind_of(place) == "zip" else _TarArchive(file, kind_of(place) == "gz")
+            archive = _ZipWriter(file) if kind_of(place) == "zip" else _TarWriter(file, kind_of(place) == "gz")
             try:
                 archive.add(MARKER, f"{MARKER_TEXT}\n".encode(), _EARLIEST_ZIP)
                 yield ArchiveTarget(archive)
@@ -230,32 +234,32 @@ def writing(place: str) -> Iterator[ArchiveTarget]:
         os.close(fd)
 
 
-def _require_ours(place: str) -> None:
+def _require_own_export(place: str) -> None:
     if not os.path.lexists(place):
         return
     try:
         if kind_of(place) == "zip":
             with zipfile.ZipFile(place) as archive:
-                ours = archive.namelist()[:1] == [MARKER]
+                is_export = archive.namelist()[:1] == [MARKER]
         else:
             with tarfile.open(place) as archive:
                 first = archive.next()
-                ours = first is not None and first.name == MARKER
-    except (*_BROKEN, OSError):
-        ours = False
-    if not ours:
-        raise Conflict(f"{place} is there already, and is no export of ours", fix="choose another name")
+                is_export = first is not None and first.name == MARKER
+    except (*_DAMAGE_ERRORS, OSError):
+        is_export = False
+    if not is_export:
+        raise Conflict(f"{place} exists already, and is not an export of Commonbook", fix="choose another name")
 
 
-def _drop_abandoned(folder: str, name: str) -> None:
-    """Remove what exports that were killed left; one that is still being written holds its lock."""
+def _remove_abandoned_parts(folder: str, name: str) -> None:
+    """Remove the temporary files of exports that were killed; a running export holds the lock of its file."""
     for part in glob.glob(os.path.join(glob.escape(folder), f".{glob.escape(name)}.*.part")):
         with suppress(OSError), open(part, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.unlink(part)
 
 
-class _ZipArchive:
+class _ZipWriter:
     def __init__(self, file: IO[bytes]) -> None:
         self._zip = zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED)
 
@@ -271,9 +275,9 @@ class _ZipArchive:
         self._zip.close()
 
 
-class _TarArchive:
+class _TarWriter:
     def __init__(self, file: IO[bytes], zipped: bool) -> None:  # noqa: FBT001 - called once, above
-        # Neither a name nor a time in the header: the same memories give the same bytes.
+        # No name and no time in the gzip header, so that the same memories give the same bytes.
         self._gzip = gzip.GzipFile("", "wb", fileobj=file, mtime=0) if zipped else None
         stream = cast("IO[bytes]", self._gzip) if self._gzip else file
         self._tar = tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT)  # noqa: SIM115 - until close

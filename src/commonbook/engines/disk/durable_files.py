@@ -1,4 +1,4 @@
-"""Reads and writes single files and folders: whole, and durable when a call returns."""
+"""Reads and writes single files and folders; every write is synced (fsync) before the call returns."""
 
 from __future__ import annotations
 
@@ -15,19 +15,22 @@ from typing import Final, TypeVar
 
 from commonbook.ports.files import FileStat
 
-FEW_FILES: Final = 4
-"""Up to so many files are not worth the threads of `in_parallel`."""
+MAX_SEQUENTIAL_FILES: Final = 4
+"""For so few files the threads of `in_parallel` do not pay."""
 
-# A file of ours is dated a little back, so that any later save has another time, however coarse the clock's ticks.
-_DATED_BACK_NS: Final = 50_000_000
-# A file system makes durable together what several ask for at the same moment, so many files cost little more than one.
+# Our files get a slightly earlier modification time, so that any later save has another one, even with a coarse clock.
+_MTIME_OFFSET_NS: Final = 50_000_000
+# File systems batch concurrent fsync calls, so many files in parallel cost little more than one.
 _THREADS: Final = 8
 
-_Thing = TypeVar("_Thing")
+_Item = TypeVar("_Item")
 
 
 def read_settled(place: str, *, patience: float) -> bytes | None:
-    """Return what a file holds once nobody is writing to it any more, or after some patience."""
+    """Return the content of a file once no program has it open for writing, or after `patience` seconds.
+
+    None if there is no regular file at the place.
+    """
     try:
         fd = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
@@ -44,10 +47,10 @@ def read_settled(place: str, *, patience: float) -> bytes | None:
 
 
 def _open_for_writing(fd: int) -> bool:
-    """Tell whether some program is in the middle of writing to this file, where the system can say.
+    """Return whether a program has this file open for writing; False where the system cannot tell.
 
-    Linux grants a read lease only while nobody has the file open for writing. It is given back at once; should
-    somebody open the file in that instant, we are told by a signal that is ignored by default.
+    Linux grants a read lease only while no program has the file open for writing. The lease is released at once. If a
+    program opens the file in that instant, the kernel sends a signal that is ignored by default.
     """
     if not hasattr(fcntl, "F_SETLEASE"):
         return False
@@ -63,16 +66,16 @@ def _open_for_writing(fd: int) -> bool:
 
 
 def write_synced(place: str, data: bytes, *, like: str) -> FileStat:
-    """Write and sync a new file, with the rights of the one it will stand in for."""
+    """Write and sync a new file, with the permissions of the file at `like`, which it will replace."""
     fd = os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644)
     try:
         with suppress(FileNotFoundError, NotADirectoryError):
             os.fchmod(fd, modes.S_IMODE(os.lstat(like).st_mode))
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(fd, rest) :]
-        stamp = time.time_ns() - _DATED_BACK_NS
-        os.utime(fd, ns=(stamp, stamp))
+        remaining = memoryview(data)
+        while remaining:
+            remaining = remaining[os.write(fd, remaining) :]
+        mtime_ns = time.time_ns() - _MTIME_OFFSET_NS
+        os.utime(fd, ns=(mtime_ns, mtime_ns))
         os.fsync(fd)
         status = os.fstat(fd)
     except BaseException:
@@ -84,19 +87,19 @@ def write_synced(place: str, data: bytes, *, like: str) -> FileStat:
     return FileStat(status.st_size, status.st_mtime_ns)
 
 
-def in_parallel(act: Callable[[_Thing], object], things: Collection[_Thing]) -> None:
-    """Do something to each, to several at the same time if they are many; raise what went wrong first."""
-    if len(things) <= FEW_FILES:
-        for thing in things:
-            act(thing)
+def in_parallel(action: Callable[[_Item], object], items: Collection[_Item]) -> None:
+    """Apply the action to each item, by several threads if there are many; raise the first error."""
+    if len(items) <= MAX_SEQUENTIAL_FILES:
+        for item in items:
+            action(item)
         return
     with ThreadPoolExecutor(_THREADS) as pool:
-        for _ in pool.map(act, things):
+        for _ in pool.map(action, items):
             pass
 
 
 def sync_folder(folder: str) -> None:
-    """Make the entries of a folder durable, if it is there."""
+    """Sync the entries of a folder, if it exists."""
     try:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
@@ -108,13 +111,13 @@ def sync_folder(folder: str) -> None:
 
 
 def make_folders(folder: str, *, mode: int) -> None:
-    """Make a folder and those above it where they are missing, each durable in the one that holds it."""
+    """Create a folder and its missing parents; sync each new entry in its parent."""
     if os.path.isdir(folder):
         return
-    above = os.path.dirname(folder)
-    make_folders(above, mode=0o777)
+    parent = os.path.dirname(folder)
+    make_folders(parent, mode=0o777)
     with suppress(FileExistsError):
         os.mkdir(folder, mode)
-        sync_folder(above)
+        sync_folder(parent)
     if not os.path.isdir(folder):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)

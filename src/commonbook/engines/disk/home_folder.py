@@ -1,7 +1,8 @@
-"""The Markdown side of a home on a real disk: changing files so that nothing is lost.
+"""The Folder port on the local file system: changes the Markdown files of a home without losing a concurrent save.
 
-Every change goes through the hidden folder `out`: new text is written and synced there and then
-exchanged with the present file, so what was there before comes out whole, whoever wrote it.
+Every change goes through the hidden folder `out`. New text is written and synced there and then atomically exchanged
+with the current file. The displaced file stays in `out` until the caller has compared it, so a save that another
+program made in between is never lost.
 """
 
 from __future__ import annotations
@@ -14,18 +15,24 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
 from commonbook.engines.disk.atomic_rename import exchange, rename_new
-from commonbook.engines.disk.durable_files import FEW_FILES, in_parallel, read_settled, sync_folder, write_synced
+from commonbook.engines.disk.durable_files import (
+    MAX_SEQUENTIAL_FILES,
+    in_parallel,
+    read_settled,
+    sync_folder,
+    write_synced,
+)
 from commonbook.engines.disk.markdown_tree import MarkdownTree
 from commonbook.engines.process.fair_lock import FairLock
 from commonbook.errors import Busy, DiskFull, FileInTheWay, HomeError, HomeReadOnly
 from commonbook.ports.files import FileStat
 
 HIDDEN: Final = ".commonbook"
-_HALF: Final = "."
-_TRIES: Final = 20
-# How long to wait for a program that is just writing: a file in its place is looked at again, one that came out never.
-_PATIENCE: Final = 0.1
-_PATIENCE_FOR_THE_LAST: Final = 5.0
+_UNFINISHED: Final = "."
+_MAX_ATTEMPTS: Final = 20
+# How long to wait for a program that is writing: a file in its place is scanned again, a displaced one is not.
+_PATIENCE_SECONDS: Final = 0.1
+_DISPLACED_PATIENCE_SECONDS: Final = 5.0
 
 
 class HomeFolder:
@@ -35,44 +42,44 @@ class HomeFolder:
         """Use the folder `home`, which exists."""
         self._home = home
         self._tree = MarkdownTree(home)
-        self._out = os.path.join(home, HIDDEN, "out")
+        self._out_folder = os.path.join(home, HIDDEN, "out")
         self._identity = _identity(home)
         self._lock = FairLock(os.path.join(home, HIDDEN, "files.lock"))
-        self._dirty: set[str] = set()
-        self._safe: set[str] = set()
-        self._anchored: set[str] = set()
+        self._unsynced_folders: set[str] = set()
+        self._checked_folders: set[str] = set()
+        self._durable_folders: set[str] = set()
         self._prepared: dict[tuple[str, bytes, str], tuple[str, FileStat]] = {}
 
-    # --- looking
+    # --- reading
 
     @property
     def keeps_files(self) -> bool:
-        """Memories are files here."""
+        """True: memories are files in this engine."""
         return True
 
     def walk(self) -> dict[str, tuple[int, int]]:
-        """Return every Markdown file that is ours to look at: no hidden ones, no links, nothing ignored."""
+        """Return size and time of every Markdown file, except hidden and ignored files and links."""
         return self._tree.walk()
 
     def known_as(self, path: str) -> str:
-        """Return how a walk would spell this path."""
+        """Return the path as a walk would spell it."""
         return self._tree.known_as(path)
 
     def is_ours(self, path: str) -> bool:
-        """Tell whether a walk would return this path if it were a file."""
+        """Return whether a walk would include a file at this path."""
         return self._tree.is_ours(path)
 
     def odd(self) -> dict[str, str]:
-        """Return what the last walk could not look at, and why."""
+        """Return the paths that the last walk could not read, with the reason."""
         return self._tree.odd()
 
-    def _at(self, path: str) -> str:
+    def _place_of(self, path: str) -> str:
         return self._tree.at(path)
 
     def stat(self, path: str) -> FileStat | None:
-        """Look at one regular file, or None if there is none; OSError if that cannot be told."""
+        """Return size and time of a regular file, or None if there is none; raises OSError if that is unknown."""
         try:
-            status = os.lstat(self._at(path))
+            status = os.lstat(self._place_of(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
         if not modes.S_ISREG(status.st_mode):
@@ -80,38 +87,38 @@ class HomeFolder:
         return FileStat(status.st_size, status.st_mtime_ns)
 
     def read(self, path: str) -> bytes | None:
-        """Return what a file holds, or None if there is none; a link is not followed."""
-        return read_settled(self._at(path), patience=_PATIENCE)
+        """Return the content of a file, or None if there is none; links are not followed."""
+        return read_settled(self._place_of(path), patience=_PATIENCE_SECONDS)
 
     def exists(self, path: str) -> bool:
-        """Tell whether anything is at the path, a placeholder of a cloud drive included."""
-        there = self._at(path)
-        folder, name = os.path.split(there)
-        return _may_be_there(there) or _may_be_there(os.path.join(folder, f".{name}.icloud"))
+        """Return whether anything is at the path, including a placeholder of a cloud drive."""
+        place = self._place_of(path)
+        folder, name = os.path.split(place)
+        return _may_exist(place) or _may_exist(os.path.join(folder, f".{name}.icloud"))
 
-    # --- changing
+    # --- writing
 
     @contextmanager
     def lock(self, *, wait: float) -> Iterator[bool]:
-        """Take `files.lock`; yields False when it could not be had in time."""
-        with ExitStack() as holding:
+        """Hold `files.lock`; yield False when it could not be acquired within `wait` seconds."""
+        with ExitStack() as locks:
             try:
-                holding.enter_context(self._lock.hold(wait))
+                locks.enter_context(self._lock.hold(wait))
             except Busy:
                 yield False
                 return
-            self._dirty.clear()
-            self._safe.clear()
+            self._unsynced_folders.clear()
+            self._checked_folders.clear()
             try:
                 yield True
             finally:
                 for name, _ in self._prepared.values():
-                    self.drop_out(f"{_HALF}{name}")
+                    self.drop_out(f"{_UNFINISHED}{name}")
                 self._prepared.clear()
 
     def require_place(self, path: str) -> None:
         """Raise FileInTheWay unless the path can be written without leaving the home."""
-        folder = os.path.dirname(self._at(path))
+        folder = os.path.dirname(self._place_of(path))
         while folder != self._home:
             try:
                 if modes.S_ISDIR(os.lstat(folder).st_mode):
@@ -120,100 +127,102 @@ class HomeFolder:
             except (FileNotFoundError, NotADirectoryError):
                 folder = os.path.dirname(folder)
                 continue
-            raise self._in_the_way(folder)
+            raise self._file_in_the_way(folder)
         with suppress(FileNotFoundError, NotADirectoryError):
-            if not modes.S_ISREG(os.lstat(self._at(path)).st_mode):
-                raise self._in_the_way(self._at(path))
+            if not modes.S_ISREG(os.lstat(self._place_of(path)).st_mode):
+                raise self._file_in_the_way(self._place_of(path))
 
-    def _in_the_way(self, place: str) -> FileInTheWay:
+    def _file_in_the_way(self, place: str) -> FileInTheWay:
         return FileInTheWay(
             f"{os.path.relpath(place, self._home)} is a link or something else that a memory cannot be written to",
             fix="move it away: memories are only ever written inside the home",
         )
 
     def prepare(self, wanted: Collection[tuple[str, bytes, str]]) -> None:
-        """Write and sync what is about to be put, all at the same time; what fails here is left to `put`."""
-        if len(wanted) > FEW_FILES:
+        """Write and sync files that will be put, in parallel; `put` repeats any that fail here."""
+        if len(wanted) > MAX_SEQUENTIAL_FILES:
             in_parallel(self._prepare, wanted)
 
-    def _prepare(self, one: tuple[str, bytes, str]) -> None:
+    def _prepare(self, request: tuple[str, bytes, str]) -> None:
         with suppress(OSError):
-            self._prepared[one] = self._written(*one)
+            self._prepared[request] = self._write_new(*request)
 
-    def _written(self, path: str, data: bytes, owner: str) -> tuple[str, FileStat]:
-        """Write what is to be put at a path, without its owner's name yet; return that name, and its stat."""
+    def _write_new(self, path: str, data: bytes, owner: str) -> tuple[str, FileStat]:
+        """Write the data to `out` under an unfinished name; return the final name there, and the stat."""
         name = f"{owner}.{os.urandom(6).hex()}"
-        return name, write_synced(os.path.join(self._out, f"{_HALF}{name}"), data, like=self._at(path))
+        return name, write_synced(
+            os.path.join(self._out_folder, f"{_UNFINISHED}{name}"), data, like=self._place_of(path)
+        )
 
     def put(self, path: str, data: bytes, *, owner: str) -> tuple[FileStat, str | None]:
-        """Put data at the path in one step; return its stat and the name of what came out, if anything did."""
-        target = self._at(path)
-        with _room(path):
-            one = (path, data, owner)
-            name, status = self._prepared.pop(one) if one in self._prepared else self._written(*one)
-            ready = os.path.join(self._out, name)
-            # Only what is whole gets the owner's name: half a file that a crash left is nobody's typing.
-            os.rename(os.path.join(self._out, f"{_HALF}{name}"), ready)
-            for _ in range(_TRIES):
+        """Put data at the path atomically; return its stat and the name of the displaced file, if there was one."""
+        target = self._place_of(path)
+        with _translate_errors(path):
+            request = (path, data, owner)
+            name, status = self._prepared.pop(request) if request in self._prepared else self._write_new(*request)
+            ready_place = os.path.join(self._out_folder, name)
+            # Only a whole file gets its final name, so that half a file left by a crash is not taken for a user's save.
+            os.rename(os.path.join(self._out_folder, f"{_UNFINISHED}{name}"), ready_place)
+            for _ in range(_MAX_ATTEMPTS):
                 self._ensure_folder(os.path.dirname(target))
-                self._dirty.add(os.path.dirname(target))
+                self._unsynced_folders.add(os.path.dirname(target))
                 try:
-                    if rename_new(ready, target):
+                    if rename_new(ready_place, target):
                         return status, None
-                    if exchange(ready, target):
+                    if exchange(ready_place, target):
                         return status, name
-                except FileNotFoundError:  # somebody removed the empty folder just now
-                    self._safe.clear()
-                    self._anchored.clear()
-        raise HomeError(f"{path} could not be written", fix="look at what else changes this file all the time")
+                except FileNotFoundError:  # another process removed the empty folder
+                    self._checked_folders.clear()
+                    self._durable_folders.clear()
+        raise HomeError(f"{path} could not be written", fix="find the program that keeps changing this file")
 
     def take(self, path: str, *, owner: str) -> str | None:
-        """Take the file away in one step; return the name of what came out, if there was a file."""
+        """Remove the file atomically; return the name of the displaced file, if there was one."""
         name = f"{owner}.{os.urandom(6).hex()}"
         try:
-            os.rename(self._at(path), os.path.join(self._out, name))
+            os.rename(self._place_of(path), os.path.join(self._out_folder, name))
         except (FileNotFoundError, NotADirectoryError):
             return None
-        self._dirty.add(os.path.dirname(self._at(path)))
+        self._unsynced_folders.add(os.path.dirname(self._place_of(path)))
         return name
 
     def shift(self, old: str, new: str) -> bool:
-        """Rename a file unless something is at the new path; tell whether it is done."""
-        source, target = self._at(old), self._at(new)
+        """Rename a file unless the new path is taken; return whether it was renamed."""
+        source, target = self._place_of(old), self._place_of(new)
         self._ensure_folder(os.path.dirname(target))
         try:
             done = rename_new(source, target)
         except FileNotFoundError:
             return False
-        self._dirty |= {os.path.dirname(source), os.path.dirname(target)}
+        self._unsynced_folders |= {os.path.dirname(source), os.path.dirname(target)}
         return done
 
     def _ensure_folder(self, folder: str) -> None:
-        """Make the folder, each part of it a real one inside the home.
+        """Create the folder and its parents; none of them may be a link.
 
-        A folder that is there may be one that a process made which died before it made it durable: so the first
-        time that this process uses a folder, the one above it is synced, whoever made it.
+        An existing folder may come from a process that died before the folder was durable. So its parent is synced
+        the first time that this process uses the folder.
         """
-        if folder in self._safe or folder == self._home:
+        if folder in self._checked_folders or folder == self._home:
             return
-        above = os.path.dirname(folder)
-        self._ensure_folder(above)
+        parent = os.path.dirname(folder)
+        self._ensure_folder(parent)
         try:
-            found = os.lstat(folder)
+            status = os.lstat(folder)
         except FileNotFoundError:
             with suppress(FileExistsError):
                 os.mkdir(folder)
-            self._anchored.discard(folder)
-            found = os.lstat(folder)
-        if not modes.S_ISDIR(found.st_mode):
-            raise self._in_the_way(folder)
-        if folder not in self._anchored:
-            self._dirty.add(above)
-        self._safe.add(folder)
+            self._durable_folders.discard(folder)
+            status = os.lstat(folder)
+        if not modes.S_ISDIR(status.st_mode):
+            raise self._file_in_the_way(folder)
+        if folder not in self._durable_folders:
+            self._unsynced_folders.add(parent)
+        self._checked_folders.add(folder)
 
     def secure(self, path: str) -> None:
-        """Make durable, at the next flush, what is or is no longer at a path, whoever did it."""
-        place = self._at(path)
+        """Sync the file at a path, whichever program changed it, and mark its folders for the next flush."""
+        place = self._place_of(path)
         with suppress(OSError):
             fd = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
@@ -222,66 +231,66 @@ class HomeFolder:
                 os.close(fd)
         while place != self._home:
             place = os.path.dirname(place)
-            self._dirty.add(place)
+            self._unsynced_folders.add(place)
 
     def flush(self) -> None:
-        """Make durable every put, take and shift since the lock was taken."""
-        in_parallel(sync_folder, sorted(self._dirty))
-        self._dirty.clear()
-        self._anchored |= self._safe
+        """Sync the folders of every put, take and shift since the lock was acquired."""
+        in_parallel(sync_folder, sorted(self._unsynced_folders))
+        self._unsynced_folders.clear()
+        self._durable_folders |= self._checked_folders
 
-    # --- what came out
+    # --- displaced files
 
     def came_out(self) -> list[tuple[str, str]]:
-        """Return (name, owner) of everything that came out and was not dropped."""
-        names = sorted(os.listdir(self._out))
-        return [(name, name.partition(".")[0]) for name in names if not name.startswith(_HALF)]
+        """Return (name, owner) of every displaced file that was not dropped."""
+        names = sorted(os.listdir(self._out_folder))
+        return [(name, name.partition(".")[0]) for name in names if not name.startswith(_UNFINISHED)]
 
     def is_tidy(self) -> bool:
-        """Tell whether nothing is on its way in or out."""
-        return not os.listdir(self._out)
+        """Return whether the folder `out` is empty."""
+        return not os.listdir(self._out_folder)
 
     def sweep(self) -> None:
-        """Remove what a crash left half written; only under the lock, where nobody is writing."""
-        for name in os.listdir(self._out):
-            if name.startswith(_HALF):
+        """Remove unfinished files left by a crash; only under the lock, when no write is in progress."""
+        for name in os.listdir(self._out_folder):
+            if name.startswith(_UNFINISHED):
                 self.drop_out(name)
 
     def read_out(self, name: str) -> bytes | None:
-        """Return what came out."""
-        return read_settled(os.path.join(self._out, name), patience=_PATIENCE_FOR_THE_LAST)
+        """Return the content of a displaced file."""
+        return read_settled(os.path.join(self._out_folder, name), patience=_DISPLACED_PATIENCE_SECONDS)
 
     def drop_out(self, name: str) -> None:
-        """Throw away what came out."""
+        """Delete a displaced file."""
         with suppress(FileNotFoundError):
-            os.unlink(os.path.join(self._out, name))
+            os.unlink(os.path.join(self._out_folder, name))
 
     def put_back(self, name: str, path: str) -> None:
-        """Put what came out at the path again, or beside it if that is taken."""
-        place, ending = os.path.splitext(self._at(path))
+        """Put a displaced file back at its path, or beside it with a number if the path is taken."""
+        place, ending = os.path.splitext(self._place_of(path))
         self._ensure_folder(os.path.dirname(place))
-        for suffix in ("", *(f"-{number}" for number in range(2, _TRIES))):
-            if rename_new(os.path.join(self._out, name), f"{place}{suffix}{ending}"):
+        for suffix in ("", *(f"-{number}" for number in range(2, _MAX_ATTEMPTS))):
+            if rename_new(os.path.join(self._out_folder, name), f"{place}{suffix}{ending}"):
                 return
 
     def prune(self, path: str) -> None:
-        """Remove the folders that became empty above a path that was left."""
-        folder = os.path.dirname(self._at(path))
+        """Remove the folders above a former path that became empty."""
+        folder = os.path.dirname(self._place_of(path))
         while folder != self._home:
             try:
                 os.rmdir(folder)
             except OSError:
                 return
-            self._safe.discard(folder)
-            self._anchored.discard(folder)
-            self._dirty.discard(folder)
+            self._checked_folders.discard(folder)
+            self._durable_folders.discard(folder)
+            self._unsynced_folders.discard(folder)
             folder = os.path.dirname(folder)
-            self._dirty.add(folder)
+            self._unsynced_folders.add(folder)
 
     # --- the disk
 
     def free_bytes(self) -> int:
-        """Return the room left on the disk."""
+        """Return the free space on the disk."""
         status = os.statvfs(self._home)
         return status.f_bavail * status.f_frsize
 
@@ -294,7 +303,7 @@ class HomeFolder:
         return total
 
     def present(self) -> bool:
-        """Tell whether the home is still there, as the folder it was when it was opened."""
+        """Return whether the home is still the folder that was opened (same device and inode)."""
         return _identity(self._home) == self._identity
 
     def close(self) -> None:
@@ -302,8 +311,8 @@ class HomeFolder:
         self._lock.close()
 
 
-def _may_be_there(place: str) -> bool:
-    """Tell whether something is there, or might be: a folder that cannot be read is not an empty one."""
+def _may_exist(place: str) -> bool:
+    """Return whether something is or may be there: a folder that cannot be read is not an empty one."""
     try:
         os.lstat(place)
     except (FileNotFoundError, NotADirectoryError):
@@ -322,7 +331,7 @@ def _identity(folder: str) -> tuple[int, int] | None:
 
 
 @contextmanager
-def _room(path: str) -> Iterator[None]:
+def _translate_errors(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:

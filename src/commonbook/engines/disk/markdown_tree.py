@@ -1,4 +1,4 @@
-"""Finds the Markdown files of a home, and maps their paths to the names that the disk has for them."""
+"""Finds the Markdown files of a home, and maps their paths in composed Unicode (NFC) to the names on the disk."""
 
 from __future__ import annotations
 
@@ -9,44 +9,44 @@ from typing import Final
 from commonbook.engines.disk.ignore_file import Ignored
 
 _IGNORE_FILE: Final = ".commonbookignore"
-_NO_TEXT: Final = "its name is not UTF-8"
+_NOT_UTF8: Final = "its name is not UTF-8"
 
 
 class MarkdownTree:
-    """The folders of a home and the Markdown files in them, by their paths in Unicode's composed form (NFC)."""
+    """The folders of a home and their Markdown files; paths are in composed Unicode (NFC)."""
 
     def __init__(self, home: str) -> None:
         """Use the folder `home`, which exists."""
         self._home = home
-        self._spelling: dict[str, str] = {}
-        self._odd: dict[str, str] = {}
+        self._disk_spelling: dict[str, str] = {}
+        self._unreadable: dict[str, str] = {}
 
     def walk(self) -> dict[str, tuple[int, int]]:
-        """Return every Markdown file that is ours to look at: no hidden ones, no links, nothing ignored."""
-        found: dict[str, tuple[int, int]] = {}
-        ignored = self._ignored()
-        self._odd.clear()
+        """Return size and time of every Markdown file, except hidden and ignored files and links."""
+        files: dict[str, tuple[int, int]] = {}
+        ignored = self._read_ignore_file()
+        self._unreadable.clear()
         folders = [(self._home, "")]
         while folders:
             folder, prefix = folders.pop()
             try:
-                below = self._visit(folder, prefix, found)
+                subfolders = self._list_folder(folder, prefix, files)
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
-                self._odd[prefix] = f"the folder cannot be read: {error.strerror}"
+                self._unreadable[prefix] = f"the folder cannot be read: {error.strerror}"
                 continue
-            folders += [(os.path.join(folder, name), f"{prefix}{name}/") for name in below]
+            folders += [(os.path.join(folder, name), f"{prefix}{name}/") for name in subfolders]
             if ignored:
                 folders = [place for place in folders if not ignored.folder(place[1][:-1])]
         if ignored:
-            found = {path: status for path, status in found.items() if not ignored.file(path)}
-        return found
+            files = {path: status for path, status in files.items() if not ignored.file(path)}
+        return files
 
-    def _visit(self, folder: str, prefix: str, found: dict[str, tuple[int, int]]) -> list[str]:
-        """Note the Markdown files of one folder and return the names of the folders in it."""
-        below = []
-        # Through a descriptor the system looks up one name for each file, not a whole path.
+    def _list_folder(self, folder: str, prefix: str, files: dict[str, tuple[int, int]]) -> list[str]:
+        """Add the Markdown files of one folder to `files`; return the names of its subfolders."""
+        subfolders = []
+        # Relative to a descriptor the kernel resolves one name for each file, not a whole path.
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             with os.scandir(descriptor) as entries:
@@ -54,8 +54,8 @@ class MarkdownTree:
                     name = entry.name
                     if name[0] == ".":
                         continue
-                    if not name.isascii() and not _is_text(name):
-                        self._odd[prefix + os.fsencode(name).decode("utf-8", "backslashreplace")] = _NO_TEXT
+                    if not name.isascii() and not _is_utf8(name):
+                        self._unreadable[prefix + os.fsencode(name).decode("utf-8", "backslashreplace")] = _NOT_UTF8
                         continue
                     if name.endswith(".md") and entry.is_file(follow_symlinks=False):
                         try:
@@ -63,59 +63,62 @@ class MarkdownTree:
                         except FileNotFoundError:
                             continue
                         path = prefix + name
-                        found[path if path.isascii() else self._spell(path)] = (status.st_size, status.st_mtime_ns)
+                        files[path if path.isascii() else self._compose(path)] = (
+                            status.st_size,
+                            status.st_mtime_ns,
+                        )
                     elif entry.is_dir(follow_symlinks=False):
-                        below.append(name)
+                        subfolders.append(name)
         finally:
             os.close(descriptor)
-        return below
+        return subfolders
 
-    def _ignored(self) -> Ignored | None:
+    def _read_ignore_file(self) -> Ignored | None:
         try:
             with open(os.path.join(self._home, _IGNORE_FILE), encoding="utf-8", errors="replace") as file:
                 return Ignored(file.read())
         except (FileNotFoundError, PermissionError, IsADirectoryError):
             return None
 
-    def _spell(self, path: str) -> str:
-        """Return the path in NFC and remember how the disk spells it."""
+    def _compose(self, path: str) -> str:
+        """Return the path in NFC and remember its spelling on the disk."""
         if path.isascii():
             return path
         composed = unicodedata.normalize("NFC", path)
         if composed == path:
             return path
-        there, here = os.path.join(self._home, composed), os.path.join(self._home, path)
-        if not os.path.lexists(there):
-            self._spelling[composed] = path
+        composed_place, own_place = os.path.join(self._home, composed), os.path.join(self._home, path)
+        if not os.path.lexists(composed_place):
+            self._disk_spelling[composed] = path
             return composed
-        # A disk that takes both forms for one name has one file; any other has two.
-        return composed if os.path.lexists(here) and os.path.samefile(there, here) else path
+        # On a disk that normalises names, both spellings are one file; on any other they are two.
+        return composed if os.path.lexists(own_place) and os.path.samefile(composed_place, own_place) else path
 
     def known_as(self, path: str) -> str:
-        """Return how a walk would spell this path."""
-        return path if path.isascii() else self._spell(path)
+        """Return the path as a walk would spell it."""
+        return path if path.isascii() else self._compose(path)
 
     def at(self, path: str) -> str:
-        """Return the place on the disk, spelled as the disk has it."""
-        return os.path.join(self._home, self._spelling.get(path, path))
+        """Return the absolute path, spelled as on the disk."""
+        return os.path.join(self._home, self._disk_spelling.get(path, path))
 
     def is_ours(self, path: str) -> bool:
-        """Tell whether a walk would return this path if it were a file."""
+        """Return whether a walk would include a file at this path."""
         parts = path.split("/")
         if not path.endswith(".md") or any(not part or part[0] == "." for part in parts):
             return False
-        above = ["/".join(parts[:depth]) for depth in range(1, len(parts))]
-        ignored = self._ignored()
-        if ignored and (ignored.file(path) or any(ignored.folder(folder) for folder in above)):
+        parents = ["/".join(parts[:depth]) for depth in range(1, len(parts))]
+        ignored = self._read_ignore_file()
+        if ignored and (ignored.file(path) or any(ignored.folder(folder) for folder in parents)):
             return False
-        return not any(os.path.islink(self.at(place)) for place in [*above, path])
+        return not any(os.path.islink(self.at(place)) for place in [*parents, path])
 
     def odd(self) -> dict[str, str]:
-        """Return what the last walk could not look at, and why."""
-        return dict(self._odd)
+        """Return the paths that the last walk could not read, with the reason."""
+        return dict(self._unreadable)
 
 
-def _is_text(name: str) -> bool:
+def _is_utf8(name: str) -> bool:
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""A book without files: its rows are the truth, and there is nothing to write out, to look at or to watch."""
+"""The Folder and Watcher ports without files: for a book whose memories are only rows of a database."""
 
 from __future__ import annotations
 
@@ -10,100 +10,100 @@ from commonbook.ports.files import FileStat
 
 
 class NoFiles:
-    """The Folder and the Watcher of a book that has no home.
+    """The Folder and Watcher ports of a book that has no home folder.
 
-    Paths are still kept, for the day of an export; every one of them is free.
+    Memories still have paths, which an export uses; every path is free.
     """
 
     keeps_files = False
 
     def __init__(self, bytes_used: Callable[[], int]) -> None:
-        """Ask this for the size of the database."""
+        """Use this function for the size of the database."""
         self._bytes_used = bytes_used
 
     def walk(self) -> dict[str, tuple[int, int]]:
-        """Find nothing."""
+        """Return nothing: there are no files."""
         return {}
 
     def stat(self, path: str) -> FileStat | None:  # noqa: ARG002 - there is none at any path
-        """Find nothing."""
+        """Return nothing: there are no files."""
         return None
 
     def read(self, path: str) -> bytes | None:  # noqa: ARG002 - there is none at any path
-        """Find nothing."""
+        """Return nothing: there are no files."""
         return None
 
     def exists(self, path: str) -> bool:  # noqa: ARG002 - there is none at any path
-        """Nothing is there."""
+        """Return False: there are no files."""
         return False
 
     def known_as(self, path: str) -> str:
-        """Spell a path as it is."""
+        """Return the path unchanged."""
         return path
 
     def odd(self) -> dict[str, str]:
-        """Nothing could not be looked at."""
+        """Return nothing: every path is readable."""
         return {}
 
     def is_ours(self, path: str) -> bool:
-        """Tell whether an export could have a file there that is seen."""
+        """Return whether a scan would include an exported file at this path."""
         return path.endswith(".md") and all(part and part[0] != "." for part in path.split("/"))
 
     @contextmanager
     def lock(self, *, wait: float) -> Iterator[bool]:  # noqa: ARG002 - nobody can hold it
-        """There is nothing to do under the lock."""
+        """Yield False: there is no lock."""
         yield False
 
     def require_place(self, path: str) -> None:
-        """Every path can be kept."""
+        """Do nothing: every path can be used."""
 
     def prepare(self, wanted: Collection[tuple[str, bytes, str]]) -> None:
-        """There is nothing to put."""
+        """Do nothing: there is nothing to put."""
 
     def put(self, path: str, data: bytes, *, owner: str) -> tuple[FileStat, str | None]:
-        """Nobody asks for it."""
+        """Never called: a book without files writes none."""
         raise NotImplementedError
 
     def take(self, path: str, *, owner: str) -> str | None:
-        """Nobody asks for it."""
+        """Never called: a book without files writes none."""
         raise NotImplementedError
 
     def shift(self, old: str, new: str) -> bool:
-        """Nobody asks for it."""
+        """Never called: a book without files writes none."""
         raise NotImplementedError
 
     def secure(self, path: str) -> None:
-        """There is nothing to make durable."""
+        """Do nothing: there are no files to sync."""
 
     def flush(self) -> None:
-        """There is nothing to make durable."""
+        """Do nothing: there are no files to sync."""
 
     def came_out(self) -> list[tuple[str, str]]:
-        """Nothing did."""
+        """Return nothing: no file was displaced."""
         return []
 
     def is_tidy(self) -> bool:
-        """Nothing is on its way."""
+        """Return True: no write is in progress."""
         return True
 
     def sweep(self) -> None:
-        """Nothing was left."""
+        """Do nothing: there are no unfinished files."""
 
     def read_out(self, name: str) -> bytes | None:  # noqa: ARG002 - there is none of any name
-        """Nothing came out."""
+        """There are no displaced files."""
         return None
 
     def drop_out(self, name: str) -> None:
-        """Nothing came out."""
+        """There are no displaced files."""
 
     def put_back(self, name: str, path: str) -> None:
-        """Nothing came out."""
+        """There are no displaced files."""
 
     def prune(self, path: str) -> None:
-        """There are no folders."""
+        """Do nothing: there are no folders."""
 
     def free_bytes(self) -> int:
-        """Nobody asks: the server says itself when it is full."""
+        """Return a number without limit: the server reports by itself that its disk is full."""
         return 2**63
 
     def bytes_used(self) -> int:
@@ -111,13 +111,13 @@ class NoFiles:
         return self._bytes_used()
 
     def present(self) -> bool:
-        """Nothing is there to be looked at."""
+        """Return False: there is no home folder."""
         return False
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing: there is nothing to close."""
 
     def changes(self, stop: Event) -> Iterator[set[str]]:
-        """Wait for the end: nothing changes."""
+        """Wait for the stop event; yield no changes."""
         stop.wait()
         yield from ()

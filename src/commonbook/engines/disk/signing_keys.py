@@ -1,4 +1,4 @@
-"""The keys of a home, as files: one signs the log, one hashes what the log may not say."""
+"""The Keys port as key files: an Ed25519 key signs the log, and an HMAC key hashes private values in the log."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ HASHING: Final = "hashing.key"
 _ED25519: Final = "ed25519"
 _HMAC: Final = "hmac-sha256"
 _KEY_ID: Final = re.compile(r"[0-9a-f]{32}")
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-_READ_ONLY: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
+_DISK_FULL_ERRNOS: Final = (errno.ENOSPC, errno.EDQUOT)
+_READ_ONLY_ERRNOS: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 _RESTORE: Final = "restore the keys folder from a back-up of this home"
 
 
 @dataclass(frozen=True, slots=True)
-class _Pair:
+class _Keys:
     private: Ed25519PrivateKey
     public: Ed25519PublicKey
     key_id: str
@@ -40,31 +40,31 @@ class _Pair:
 
 
 class KeyFiles:
-    """The `Keys` of a home, read from its keys folder on first use.
+    """The keys of a home, read from its keys folder on first use.
 
-    Only `load(create=True)` ever makes keys: a use that finds none raises KeyMissing, so that a log
-    whose key was lost is never quietly continued with another.
+    Only `load(create=True)` creates keys. Any other use without keys raises KeyMissing, so that a log whose key was
+    lost is never silently continued with another key.
     """
 
     def __init__(self, folder: str) -> None:
-        """Name the folder; nothing is read yet."""
+        """Use this folder; nothing is read yet."""
         self._folder = folder
-        self._pair: _Pair | None = None
+        self._keys: _Keys | None = None
         self._retired: dict[str, Ed25519PublicKey] = {}
         self._lock = threading.Lock()
 
     @property
     def key_id(self) -> str:
         """The id of the signing key: the first 32 hexadecimal digits of the hash of its public half."""
-        return self._loaded().key_id
+        return self._load_once().key_id
 
     def sign(self, message: bytes) -> bytes:
         """Sign with Ed25519."""
-        return self._loaded().private.sign(message)
+        return self._load_once().private.sign(message)
 
     def verify(self, key_id: str, signature: bytes, message: bytes) -> bool:
-        """Tell whether the signature is that key's; the present key and every `<key_id>.pub` are known."""
-        public = self._public(key_id)
+        """Return whether the signature is valid for that key: the current one, or one with a file `<key_id>.pub`."""
+        public = self._public_key(key_id)
         if public is None:
             return False
         try:
@@ -79,41 +79,41 @@ class KeyFiles:
             encoded = [part.encode() for part in parts]
         except UnicodeEncodeError as error:
             raise BadText("a lone surrogate cannot be hashed", fix="send valid Unicode text") from error
-        said = b"".join([len(data).to_bytes(8, "big") + data for data in encoded])
-        return hmac.digest(self._loaded().secret, said, "sha256").hex()
+        message = b"".join([len(data).to_bytes(8, "big") + data for data in encoded])
+        return hmac.digest(self._load_once().secret, message, "sha256").hex()
 
     def load(self, *, create: bool) -> None:
-        """Read the keys; with `create`, make them if there are none: only right while the log is empty."""
-        self._loaded(create=create)
+        """Read the keys; with `create`, create them if there are none, which is right only while the log is empty."""
+        self._load_once(create=create)
 
     def loose(self) -> list[str]:
-        """Return the paths, of the folder and its secret keys, that others than the owner have rights on."""
+        """Return the paths (folder and secret keys) on which anyone but the owner has permissions."""
         paths = [self._folder, self._path(SIGNING), self._path(HASHING)]
         return [path for path in paths if os.path.exists(path) and os.stat(path).st_mode & 0o077]
 
-    def _loaded(self, *, create: bool = False) -> _Pair:
+    def _load_once(self, *, create: bool = False) -> _Keys:
         with self._lock:
-            if self._pair is None:
-                self._pair = self._read(create=create)
-            return self._pair
+            if self._keys is None:
+                self._keys = self._read(create=create)
+            return self._keys
 
     def _path(self, name: str) -> str:
         return os.path.join(self._folder, name)
 
-    def _read(self, *, create: bool) -> _Pair:
-        seed, secret = self._key(SIGNING, _ED25519), self._key(HASHING, _HMAC)
-        # The hashing key is made first: alone, it is what a crash between the two left, or a race still under way.
+    def _read(self, *, create: bool) -> _Keys:
+        seed, secret = self._read_key(SIGNING, _ED25519), self._read_key(HASHING, _HMAC)
+        # The hashing key is created first: alone, it means a crash between the two, or a process still creating them.
         if create and seed is None:
-            self._make()
-            seed, secret = self._key(SIGNING, _ED25519), self._key(HASHING, _HMAC)
+            self._create_keys()
+            seed, secret = self._read_key(SIGNING, _ED25519), self._read_key(HASHING, _HMAC)
         if seed is None or secret is None:
             missing = self._path(SIGNING if seed is None else HASHING)
             raise KeyMissing(f"the key file {missing} is missing", fix=_RESTORE)
         private = Ed25519PrivateKey.from_private_bytes(seed)
         public = private.public_key()
-        return _Pair(private, public, _id_of(public.public_bytes_raw()), secret)
+        return _Keys(private, public, _key_id_of(public.public_bytes_raw()), secret)
 
-    def _key(self, name: str, scheme: str) -> bytes | None:
+    def _read_key(self, name: str, scheme: str) -> bytes | None:
         """Return the 32 bytes of a key file, or None if there is no such file."""
         path = self._path(name)
         try:
@@ -122,18 +122,18 @@ class KeyFiles:
         except FileNotFoundError:
             return None
         except OSError as error:
-            fix = "give the owner of the home the right to read it"
+            fix = "make it readable for the owner of the home"
             raise HomeError(f"the key file {path} cannot be read: {error.strerror}", fix=fix) from error
-        key = _parsed(line, scheme)
+        key = _parse_line(line, scheme)
         if key is None:
             raise HomeDamaged(f"the key file {path} is not one line `{scheme}:<base64 of 32 bytes>`", fix=_RESTORE)
         return key
 
-    def _public(self, key_id: str) -> Ed25519PublicKey | None:
+    def _public_key(self, key_id: str) -> Ed25519PublicKey | None:
         with suppress(KeyMissing):
-            pair = self._loaded()
-            if key_id == pair.key_id:
-                return pair.public
+            keys = self._load_once()
+            if key_id == keys.key_id:
+                return keys.public
         known = self._retired.get(key_id)
         if known is None and _KEY_ID.fullmatch(key_id):
             known = self._retired_key(key_id)
@@ -141,34 +141,34 @@ class KeyFiles:
 
     def _retired_key(self, key_id: str) -> Ed25519PublicKey | None:
         try:
-            raw = self._key(f"{key_id}.pub", _ED25519)
+            raw = self._read_key(f"{key_id}.pub", _ED25519)
         except HomeError:
             return None
-        # The name must follow from the content, so that no file can pass for another key.
-        if raw is None or _id_of(raw) != key_id:
+        # The name is derived from the content, so that no file can pass for another key.
+        if raw is None or _key_id_of(raw) != key_id:
             return None
         public = Ed25519PublicKey.from_public_bytes(raw)
         self._retired[key_id] = public
         return public
 
-    def _make(self) -> None:
+    def _create_keys(self) -> None:
         try:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
             os.chmod(self._folder, 0o700)
-            self._put(HASHING, _HMAC)
-            self._put(SIGNING, _ED25519)
+            self._create_key(HASHING, _HMAC)
+            self._create_key(SIGNING, _ED25519)
             _fsync_folder(self._folder)
             _fsync_folder(os.path.dirname(os.path.abspath(self._folder)))
         except OSError as error:
-            raise _refusal(self._folder, error) from error
+            raise _typed_error(self._folder, error) from error
 
-    def _put(self, name: str, scheme: str) -> None:
-        """Put a new key at its name, whole and durable, unless another process was first: then its key stays."""
+    def _create_key(self, name: str, scheme: str) -> None:
+        """Create a key file, whole and durable; a hard link lets the first of several processes win."""
         temporary = self._path(f".{name}.{secrets.token_hex(8)}")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with open(descriptor, "wb") as file:
-                file.write(_line(scheme, secrets.token_bytes(32)))
+                file.write(_format_line(scheme, secrets.token_bytes(32)))
                 file.flush()
                 os.fsync(file.fileno())
             with suppress(FileExistsError):
@@ -177,11 +177,11 @@ class KeyFiles:
             os.unlink(temporary)
 
 
-def _line(scheme: str, key: bytes) -> bytes:
+def _format_line(scheme: str, key: bytes) -> bytes:
     return f"{scheme}:{base64.b64encode(key).decode('ascii')}\n".encode("ascii")
 
 
-def _parsed(line: bytes, scheme: str) -> bytes | None:
+def _parse_line(line: bytes, scheme: str) -> bytes | None:
     name, _, encoded = line.removesuffix(b"\n").removesuffix(b"\r").partition(b":")
     try:
         key = base64.b64decode(encoded, validate=True)
@@ -190,7 +190,7 @@ def _parsed(line: bytes, scheme: str) -> bytes | None:
     return key if name == scheme.encode("ascii") and len(key) == 32 else None
 
 
-def _id_of(raw_public: bytes) -> str:
+def _key_id_of(raw_public: bytes) -> str:
     return hashlib.sha256(raw_public).hexdigest()[:32]
 
 
@@ -202,10 +202,10 @@ def _fsync_folder(path: str) -> None:
         os.close(descriptor)
 
 
-def _refusal(folder: str, error: OSError) -> HomeError:
+def _typed_error(folder: str, error: OSError) -> HomeError:
     message = f"the keys cannot be written to {folder}: {error.strerror}"
-    if error.errno in _FULL:
+    if error.errno in _DISK_FULL_ERRNOS:
         return DiskFull(message, fix="make room on the disk")
-    if error.errno in _READ_ONLY:
+    if error.errno in _READ_ONLY_ERRNOS:
         return HomeReadOnly(message, fix="make the home writable for its owner")
     return HomeError(message, fix="check the folder, and that its file system has hard links")

@@ -1,4 +1,4 @@
-"""Watching a home for changes by other programs."""
+"""Watches a home for changes by other programs, by the file events of the operating system (watchfiles)."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from watchfiles import Change, watch
 
 
 class HomeWatcher:
-    """The Watcher port on watchfiles."""
+    """The Watcher port on the package watchfiles."""
 
     def __init__(self, home: str) -> None:
         """Watch this folder and everything below it."""
         self._home = home
 
     def changes(self, stop: Event) -> Iterator[set[str]]:
-        """Yield sets of paths that changed, and an empty set now and then, until stop is set."""
+        """Yield sets of changed paths, and an empty set after each time-out, until `stop` is set."""
         changed = watch(
             self._home,
-            watch_filter=self._counts,
+            watch_filter=self._is_relevant,
             debounce=400,
             step=50,
             stop_event=stop,
@@ -32,9 +32,9 @@ class HomeWatcher:
         for batch in changed:
             yield {os.path.relpath(path, self._home).replace(os.sep, "/") for _, path in batch}
 
-    def _counts(self, change: Change, path: str) -> bool:
-        """Leave out what is hidden, and folders that only had something put into them."""
-        inside = os.path.relpath(path, self._home)
-        if any(part.startswith(".") for part in inside.split(os.sep)):
+    def _is_relevant(self, change: Change, path: str) -> bool:
+        """Exclude hidden paths, and folders of which only the entries changed."""
+        relative = os.path.relpath(path, self._home)
+        if any(part.startswith(".") for part in relative.split(os.sep)):
             return False
         return not (change is Change.modified and os.path.isdir(path))

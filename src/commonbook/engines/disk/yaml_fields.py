@@ -1,4 +1,7 @@
-"""Front matter by PyYAML's events: nothing is constructed, so nothing in a file can run or blow up."""
+"""Parses front matter from PyYAML's event stream.
+
+No Python objects are constructed and aliases are refused, so a file can neither run code nor expand without limit.
+"""
 
 from __future__ import annotations
 
@@ -21,52 +24,54 @@ if TYPE_CHECKING:
 MAX_DEPTH: Final = 20
 MAX_EVENTS: Final = 5_000
 
-# YAML 1.1 ends a line here and YAML 1.2, like every editor, does not: line numbers would not be the file's.
-_ODD_BREAK: Final = re.compile(r"\r(?!\n)|[\x85\u2028\u2029]")
+# YAML 1.1 ends a line here; YAML 1.2 and editors do not: line numbers would differ from those of the file.
+_UNUSUAL_LINE_BREAK: Final = re.compile(r"\r(?!\n)|[\x85\u2028\u2029]")
 _NULLS: Final = frozenset(("", "~", "null", "Null", "NULL"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PyYaml:
-    """Fulfils the port `Yaml`; uses libyaml if PyYAML was built with it and `compiled` is not False."""
+    """The Yaml port; uses libyaml if PyYAML was built with it and `compiled` is not False."""
 
     compiled: bool = True
 
     def fields(self, text: str) -> list[YamlField]:
-        """Return the top-level fields, in order; raises BadFile for whatever is not a plain mapping."""
-        if odd := _ODD_BREAK.search(text):
-            raise _bad(text.count("\n", 0, odd.start()), "has a line break that editors do not show", "take it out")
+        """Return the top-level fields in order; raises BadFile for anything but a plain mapping."""
+        if line_break := _UNUSUAL_LINE_BREAK.search(text):
+            raise _bad_yaml(
+                text.count("\n", 0, line_break.start()), "has a line break that editors do not show", "take it out"
+            )
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader) if self.compiled else yaml.SafeLoader
-        reader = _Reader()
+        reader = _EventReader()
         try:
             for event in yaml.parse(text, Loader=loader):
-                reader.take(event)
+                reader.read(event)
         except yaml.MarkedYAMLError as error:
-            line, _ = _spot(error.problem_mark or error.context_mark)
-            raise _bad(line, f"is not YAML: {error.problem or error.context}", _QUOTE) from error
+            line, _ = _line_and_column(error.problem_mark or error.context_mark)
+            raise _bad_yaml(line, f"is not YAML: {error.problem or error.context}", _FIX_SYNTAX) from error
         except yaml.reader.ReaderError as error:
             line = text.count("\n", 0, error.position)
-            raise _bad(line, "holds a character that YAML does not allow", "take it out") from error
-        except (yaml.YAMLError, ValueError, OverflowError) as error:  # PyYAML's own slips, as for "\U99999999"
-            raise _bad(reader.line, "is not YAML", _QUOTE) from error
+            raise _bad_yaml(line, "holds a character that YAML does not allow", "take it out") from error
+        except (yaml.YAMLError, ValueError, OverflowError) as error:  # PyYAML's own bugs, as for "\U99999999"
+            raise _bad_yaml(reader.line, "is not YAML", _FIX_SYNTAX) from error
         return reader.fields
 
 
-_QUOTE: Final = 'mend that line; a value that begins with a special character or holds ": " needs quotes'
-_ONE_A_LINE: Final = "write one field a line, as `name: value`, from the beginning of the line"
+_FIX_SYNTAX: Final = 'correct that line; a value that begins with a special character or holds ": " needs quotes'
+_FIX_LAYOUT: Final = "write one field a line, as `name: value`, from the beginning of the line"
 
 
-def _bad(line: int, what: str, fix: str) -> BadFile:
-    return BadFile(f"line {line + 1}: the front matter {what}", fix=fix)
+def _bad_yaml(line: int, problem: str, fix: str) -> BadFile:
+    return BadFile(f"line {line + 1}: the front matter {problem}", fix=fix)
 
 
-def _spot(mark: Mark | CompiledMark | None) -> tuple[int, int]:
+def _line_and_column(mark: Mark | CompiledMark | None) -> tuple[int, int]:
     return (mark.line, mark.column) if mark else (0, 0)
 
 
 @dataclass(slots=True)
-class _Open:
-    """A list or map that has begun; a map's items are its keys and values in turn."""
+class _OpenCollection:
+    """A list or map that is not closed yet; the items of a map are keys and values in turn."""
 
     is_map: bool
     flow: bool
@@ -82,93 +87,95 @@ class _Open:
 
 
 @dataclass(slots=True)
-class _Reader:
-    """Takes one event after another. The first open map is the front matter itself."""
+class _EventReader:
+    """Builds fields from a sequence of events; the first open map is the front matter itself."""
 
     fields: list[YamlField] = field(default_factory=list)
     line: int = 0
     _column: int = 0
-    _open: list[_Open] = field(default_factory=list)
+    _open: list[_OpenCollection] = field(default_factory=list)
     _names: dict[str, int] = field(default_factory=dict)
     _end_line: int = 0
     _events: int = 0
 
-    def take(self, event: Event) -> None:
+    def read(self, event: Event) -> None:
         self._events += 1
-        self.line, self._column = _spot(event.start_mark)
+        self.line, self._column = _line_and_column(event.start_mark)
         if self._events > MAX_EVENTS:
-            raise _bad(self.line, "has too many parts", "move what is long from the front matter into the text")
-        takers: Mapping[str, Callable[[Any], None]] = {
+            raise _bad_yaml(self.line, "has too many parts", "move long values from the front matter into the text")
+        handlers: Mapping[str, Callable[[Any], None]] = {
             "DocumentStartEvent": self._start_document,
             "AliasEvent": self._refuse_alias,
-            "ScalarEvent": self._take_scalar,
+            "ScalarEvent": self._add_scalar,
             "MappingStartEvent": self._start,
             "SequenceStartEvent": self._start,
             "MappingEndEvent": self._end,
             "SequenceEndEvent": self._end,
         }
-        taker = takers.get(type(event).__name__)
-        if taker:
-            taker(event)
+        handler = handlers.get(type(event).__name__)
+        if handler:
+            handler(event)
 
     def _start_document(self, event: Any) -> None:  # noqa: ANN401 - the stubs do not know its attributes
         if event.explicit:
-            raise _bad(self.line, "holds a second YAML document", "take out the line that begins with `---`")
+            raise _bad_yaml(self.line, "holds a second YAML document", "take out the line that begins with `---`")
 
     def _refuse_alias(self, _event: Event) -> None:
-        raise _bad(self.line, "uses a YAML alias (`*name`)", "write the value out, or quote it")
+        raise _bad_yaml(self.line, "uses a YAML alias (`*name`)", "write the value out, or quote it")
 
     def _check_node(self, event: NodeEvent, tag: str | None) -> None:
         if event.anchor is not None:
-            raise _bad(self.line, "uses a YAML anchor (`&name`)", "take the anchor out, or quote the value")
+            raise _bad_yaml(self.line, "uses a YAML anchor (`&name`)", "take the anchor out, or quote the value")
         if tag is not None:
-            raise _bad(self.line, "uses a YAML tag (`!name`)", "take the tag out, or quote the value")
+            raise _bad_yaml(self.line, "uses a YAML tag (`!name`)", "take the tag out, or quote the value")
 
-    def _take_scalar(self, event: ScalarEvent) -> None:
+    def _add_scalar(self, event: ScalarEvent) -> None:
         self._check_node(event, event.tag)
         if not self._open:
-            raise _bad(self.line, "is not a list of fields", _ONE_A_LINE)
+            raise _bad_yaml(self.line, "is not a list of fields", _FIX_LAYOUT)
         is_null = not event.style and event.value in _NULLS
         if len(self._open) == 1 and self._open[0].wants_key():
-            self._take_name(None if is_null else event.value)
+            self._check_name(None if is_null else event.value)
         # A block scalar ends at the beginning of the line below it.
-        last, column = _spot(event.end_mark)
-        self._reach(last if column == 0 and last > self.line else last + 1)
-        self._place(None if is_null else event.value)
+        last, column = _line_and_column(event.end_mark)
+        self._extend_to(last if column == 0 and last > self.line else last + 1)
+        self._add_value(None if is_null else event.value)
 
-    def _take_name(self, name: str | None) -> None:
+    def _check_name(self, name: str | None) -> None:
         if self._column or name is None:
-            raise _bad(self.line, "has a field that does not begin with its name", _ONE_A_LINE)
+            raise _bad_yaml(self.line, "has a field that does not begin with its name", _FIX_LAYOUT)
         if name in self._names:
-            raise _bad(self.line, f"has a field a second time (see line {self._names[name] + 1})", "keep one of them")
+            raise _bad_yaml(
+                self.line, f"has a field a second time (see line {self._names[name] + 1})", "keep one of them"
+            )
         self._names[name] = self.line
 
     def _start(self, event: CollectionStartEvent) -> None:
         self._check_node(event, event.tag)
         is_map, is_flow = type(event).__name__ == "MappingStartEvent", bool(event.flow_style)
         if not self._open and (is_flow or not is_map):
-            raise _bad(self.line, "is not a list of fields", _ONE_A_LINE)
+            raise _bad_yaml(self.line, "is not a list of fields", _FIX_LAYOUT)
         if self._open and self._open[-1].wants_key():
-            raise _bad(self.line, "has a list or map in place of a name", _ONE_A_LINE)
+            raise _bad_yaml(self.line, "has a list or map in place of a name", _FIX_LAYOUT)
         if len(self._open) >= MAX_DEPTH:
-            raise _bad(self.line, f"is nested more than {MAX_DEPTH} deep", "write it flatter")
-        self._open.append(_Open(is_map, is_flow))
+            raise _bad_yaml(self.line, f"is nested more than {MAX_DEPTH} deep", "write it flatter")
+        self._open.append(_OpenCollection(is_map, is_flow))
 
     def _end(self, event: Event) -> None:
         closed = self._open.pop()
-        if closed.flow:  # a block ends only where the next thing begins, so its parts tell its last line
-            self._reach(_spot(event.end_mark)[0] + 1)
+        if closed.flow:  # a block's end mark lies at the next token, so its last line follows from its parts
+            self._extend_to(_line_and_column(event.end_mark)[0] + 1)
         if self._open:
-            self._place(closed.value())
+            self._add_value(closed.value())
 
-    def _reach(self, line: int) -> None:
+    def _extend_to(self, line: int) -> None:
         self._end_line = max(self._end_line, line)
 
-    def _place(self, value: object) -> None:
-        within = self._open[-1]
-        if within.wants_key() and value is None:
+    def _add_value(self, value: object) -> None:
+        collection = self._open[-1]
+        if collection.wants_key() and value is None:
             value = ""
-        within.items.append(value)
-        if len(self._open) == 1 and within.wants_key():
-            name = str(within.items[-2])
+        collection.items.append(value)
+        if len(self._open) == 1 and collection.wants_key():
+            name = str(collection.items[-2])
             self.fields.append(YamlField(name, value, self._names[name], self._end_line))
