@@ -1,4 +1,4 @@
-"""The lock between processes: fair, mortal, patient, and it knows who holds it."""
+"""The lock between processes: it is fair, ends with its holder, has a time-out, and names its holder."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Locks between processes, fork safety and the clock."""
+"""Process-level engines: the fair file lock, the fork gate and the system clock."""

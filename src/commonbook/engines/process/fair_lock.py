@@ -1,4 +1,8 @@
-"""A lock file that processes take in turn, that ends with its holder, and that knows who holds it."""
+"""A fair lock between processes and threads: advisory file locks (flock) on a lock file and a turnstile file.
+
+Waiters acquire it in the order of their arrival. The kernel releases it when its holder dies. The lock file names the
+process that holds it.
+"""
 
 from __future__ import annotations
 
@@ -15,83 +19,83 @@ from commonbook.errors import Busy
 from commonbook.runtime.fork_safety import renewed_in_child
 
 _HOLDER_BYTES: Final = 200
-_FIRST_PAUSE: Final = 0.000_05
-_MOMENT: Final = 0.01
+_FIRST_PAUSE_SECONDS: Final = 0.000_05
+_SPIN_SECONDS: Final = 0.01
 
-_Fds = tuple[int, int]
+_FilePair = tuple[int, int]
 
 
 class FairLock:
-    """A lock between processes and threads, on two files.
+    """A fair lock on two files.
 
-    Everybody passes the turnstile (`NAME.turn`) before the lock itself, and stands in it while waiting
-    for the lock: so one who has just released the lock cannot barge in front of one who waits. The
-    kernel releases both when a process dies.
+    A process locks the turnstile (`NAME.turn`) before the lock itself, and keeps it while it waits for the lock. So a
+    process that has just released the lock cannot overtake one that waits. The kernel releases both locks when a
+    process dies.
     """
 
     def __init__(self, path: str) -> None:
         """Remember the path; the files are opened at the first use."""
         self._path = path
-        self._threads = threading.Lock()
-        self._fds: _Fds | None = None
-        self._queued: list[_Fds] = []
+        self._thread_lock = threading.Lock()
+        self._files: _FilePair | None = None
+        self._queued_files: list[_FilePair] = []
         renewed_in_child(self)
 
     @contextmanager
     def hold(self, wait: float) -> Iterator[None]:
-        """Hold the lock; raise Busy, naming the holder, when it is not to be had in `wait` seconds."""
+        """Hold the lock; raise Busy, naming the holder, when it cannot be acquired within `wait` seconds."""
         deadline = time.monotonic() + wait
-        if not self._threads.acquire(timeout=wait):
-            raise self._busy(wait)
+        if not self._thread_lock.acquire(timeout=wait):
+            raise self._busy_error(wait)
         try:
-            fds = self._open()
+            files = self._own_files()
             try:
-                got = self._try(fds) or self._linger(fds, deadline) or self._queue(deadline)
+                acquired = self._try_acquire(files) or self._spin(files, deadline) or self._wait_in_queue(deadline)
             except BaseException:
-                # Interrupted while waiting: whatever was got just then is let go with its files.
+                # Interrupted while waiting: closing the files releases whatever was locked just then.
                 self.close()
                 raise
-            if not got:
-                raise self._busy(wait)
-            fds = self._open()
+            if not acquired:
+                raise self._busy_error(wait)
+            files = self._own_files()
             try:
-                os.pwrite(fds[1], _whoami().ljust(_HOLDER_BYTES), 0)
+                os.pwrite(files[1], _describe_process().ljust(_HOLDER_BYTES), 0)
                 yield
             finally:
-                fcntl.flock(fds[1], fcntl.LOCK_UN)
+                fcntl.flock(files[1], fcntl.LOCK_UN)
         finally:
-            self._threads.release()
+            self._thread_lock.release()
 
     def close(self) -> None:
         """Close the files."""
-        fds, self._fds = self._fds, None
-        if fds is not None:
-            _close(fds)
+        files, self._files = self._files, None
+        if files is not None:
+            _close(files)
 
     def __del__(self) -> None:
-        """Close the files of a lock that nobody closed: a number is no file, and would stay open."""
+        """Close the files of a lock that was not closed: bare descriptors would stay open."""
         with suppress(AttributeError, OSError):
             self.close()
 
     def begin_anew(self) -> None:
-        """In a forked child: let go of the parent's open files, with which its lock would outlive it."""
-        self._threads = threading.Lock()
+        """Close the parent's files in a forked child: otherwise the parent's lock would outlive the parent."""
+        self._thread_lock = threading.Lock()
         self.close()
-        while self._queued:
-            _close(self._queued.pop())
+        while self._queued_files:
+            _close(self._queued_files.pop())
 
-    def _open(self) -> _Fds:
-        if self._fds is None:
-            self._fds = self._files()
-        return self._fds
+    def _own_files(self) -> _FilePair:
+        if self._files is None:
+            self._files = self._open_files()
+        return self._files
 
-    def _files(self) -> _Fds:
+    def _open_files(self) -> _FilePair:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         return os.open(self._path + ".turn", flags, 0o600), os.open(self._path, flags, 0o600)
 
     @staticmethod
-    def _try(fds: _Fds) -> bool:
-        turn, lock = fds
+    def _try_acquire(files: _FilePair) -> bool:
+        turn, lock = files
         try:
             fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -104,55 +108,55 @@ class FairLock:
             fcntl.flock(turn, fcntl.LOCK_UN)
         return True
 
-    def _linger(self, fds: _Fds, deadline: float) -> bool:
-        """Look again for a moment: most holders are done in a millisecond, and a thread costs as much.
+    def _spin(self, files: _FilePair, deadline: float) -> bool:
+        """Try again with growing pauses: most holders release within a millisecond, and a thread costs as much.
 
-        Nobody who queues is overtaken by that, since he stands in the turnstile; and a moment later one queues too.
+        This overtakes no queued waiter, since that one holds the turnstile.
         """
-        pause = _FIRST_PAUSE
-        end = min(deadline, time.monotonic() + _MOMENT)
+        pause = _FIRST_PAUSE_SECONDS
+        end = min(deadline, time.monotonic() + _SPIN_SECONDS)
         while time.monotonic() < end:
             time.sleep(pause)
-            if self._try(fds):
+            if self._try_acquire(files):
                 return True
             pause *= 1.5
         return False
 
-    def _queue(self, deadline: float) -> bool:
-        """Wait in the kernel's queue, which is in order; a thread does it, since flock knows no time limit.
+    def _wait_in_queue(self, deadline: float) -> bool:
+        """Wait in the kernel's first-in-first-out queue, in a thread, since flock has no time-out.
 
-        The thread queues with files of its own, and hands them over when its turn comes: so whoever stops
-        waiting, at whatever moment, takes nothing from under it.
+        The thread locks files of its own and hands them over when its turn comes. So a caller may stop waiting at any
+        moment without closing files that the thread still uses.
         """
-        decided = threading.Lock()
-        done = threading.Event()
+        decision = threading.Lock()
+        acquired_event = threading.Event()
         abandoned = False
 
-        def stand_in_line() -> None:
-            fds = self._files()
-            self._queued.append(fds)
-            fcntl.flock(fds[0], fcntl.LOCK_EX)
-            fcntl.flock(fds[1], fcntl.LOCK_EX)
-            fcntl.flock(fds[0], fcntl.LOCK_UN)
-            with decided:
-                self._queued.remove(fds)
+        def wait_in_queue() -> None:
+            files = self._open_files()
+            self._queued_files.append(files)
+            fcntl.flock(files[0], fcntl.LOCK_EX)
+            fcntl.flock(files[1], fcntl.LOCK_EX)
+            fcntl.flock(files[0], fcntl.LOCK_UN)
+            with decision:
+                self._queued_files.remove(files)
                 if abandoned:
-                    fcntl.flock(fds[1], fcntl.LOCK_UN)
-                    _close(fds)
+                    fcntl.flock(files[1], fcntl.LOCK_UN)
+                    _close(files)
                 else:
                     self.close()
-                    self._fds = fds
-                    done.set()
+                    self._files = files
+                    acquired_event.set()
 
         try:
-            threading.Thread(target=stand_in_line, name="commonbook-lock", daemon=True).start()
-            done.wait(max(0.0, deadline - time.monotonic()))
+            threading.Thread(target=wait_in_queue, name="commonbook-lock", daemon=True).start()
+            acquired_event.wait(max(0.0, deadline - time.monotonic()))
         finally:
-            with decided:
-                abandoned = not done.is_set()
+            with decision:
+                abandoned = not acquired_event.is_set()
         return not abandoned
 
-    def _busy(self, wait: float) -> Busy:
+    def _busy_error(self, wait: float) -> Busy:
         holder = "another process"
         with suppress(OSError), open(self._path, "rb") as file:
             holder = file.read(_HOLDER_BYTES).decode("utf-8", "replace").strip() or holder
@@ -163,11 +167,11 @@ class FairLock:
         )
 
 
-def _close(fds: _Fds) -> None:
-    for fd in fds:
+def _close(files: _FilePair) -> None:
+    for fd in files:
         os.close(fd)
 
 
-def _whoami() -> bytes:
+def _describe_process() -> bytes:
     program = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "python"
     return f"process {os.getpid()} ({program})".encode("utf-8", "replace")[:_HOLDER_BYTES]

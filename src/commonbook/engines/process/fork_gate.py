@@ -1,7 +1,7 @@
-"""What must not cross a fork is let go before it, and made anew on both sides after it.
+"""Fork handlers: a gate closes resources before the process forks, and both sides reopen them after it.
 
 SQLite keeps its locks and its shared memory in tables of the process. A forked child inherits the tables but not
-the locks, and would read and write what others have long thrown away: so nothing may be open at that moment.
+the locks, and would read and write pages that are no longer valid. So no connection may be open during a fork.
 """
 
 from __future__ import annotations
@@ -15,79 +15,81 @@ from weakref import WeakSet
 
 from commonbook.errors import HomeError
 
-# Its fork handler must be registered first, to run after those of the gates: a thread may import before it leaves one.
+# Its fork handler must be registered first, to run after those of the gates: a thread inside a gate may still import.
 from commonbook.runtime import lazy_modules  # noqa: F401
 
-_PATIENCE: Final = 30.0
+_DRAIN_SECONDS: Final = 30.0
 
 
 class Gate:
-    """Lets any number of threads use something, and shuts while the process forks."""
+    """Lets any number of threads use a resource, and shuts while the process forks."""
 
-    def __init__(self, let_go: Callable[[], None]) -> None:
-        """Call `let_go` before each fork, when nobody is inside."""
-        self._let_go = let_go
+    def __init__(self, release: Callable[[], None]) -> None:
+        """Call `release` before each fork, when no thread is inside."""
+        self._release = release
         self._changed = threading.Condition()
-        self._inside: dict[int, int] = {}
-        self._shut = False
-        self._spoilt = False
+        self._entries: dict[int, int] = {}
+        self._is_shut = False
+        self._forked_inside = False
         _GATES.add(self)
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Use it; no fork happens meanwhile, unless this very thread forks."""
-        if self._spoilt:
+        """Enter the gate; meanwhile no other thread can fork."""
+        if self._forked_inside:
             raise HomeError(
                 "this process was forked in the middle of a transaction, and cannot use the book",
                 fix="fork outside of transactions, or start processes with the method `spawn`",
             )
-        me = threading.get_ident()
+        thread_id = threading.get_ident()
         with self._changed:
-            self._changed.wait_for(lambda: not self._shut or me in self._inside)
-            self._inside[me] = self._inside.get(me, 0) + 1
+            self._changed.wait_for(lambda: not self._is_shut or thread_id in self._entries)
+            self._entries[thread_id] = self._entries.get(thread_id, 0) + 1
         try:
             yield
         finally:
             with self._changed:
-                self._inside[me] -= 1
-                if not self._inside[me]:
-                    del self._inside[me]
+                self._entries[thread_id] -= 1
+                if not self._entries[thread_id]:
+                    del self._entries[thread_id]
                 self._changed.notify_all()
 
     def shut(self) -> None:
-        """Wait until nobody else is inside, and let go; a thread that forks while it is inside cannot."""
-        me = threading.get_ident()
+        """Wait until no other thread is inside, then release; not if the forking thread is inside itself."""
+        thread_id = threading.get_ident()
         with self._changed:
-            self._shut = True
-            self._changed.wait_for(lambda: not self._inside.keys() - {me}, timeout=_PATIENCE)
-            if not self._inside:
-                self._let_go()
+            self._is_shut = True
+            self._changed.wait_for(lambda: not self._entries.keys() - {thread_id}, timeout=_DRAIN_SECONDS)
+            if not self._entries:
+                self._release()
 
     def open_again(self) -> None:
-        """Let everybody in, after the fork, in the parent."""
+        """Let threads in again, in the parent after the fork."""
         with self._changed:
-            self._shut = False
+            self._is_shut = False
             self._changed.notify_all()
 
     def open_in_child(self) -> None:
-        """Begin anew: of all threads only the one that forked is here."""
+        """Start over in the child, which has only the thread that forked."""
         self._changed = threading.Condition()
-        self._spoilt = bool(self._inside)
-        self._inside = {}
-        self._shut = False
+        self._forked_inside = bool(self._entries)
+        self._entries = {}
+        self._is_shut = False
 
 
 _GATES: Final[WeakSet[Gate]] = WeakSet()
 
 
-def _each(what: Callable[[Gate], None]) -> Callable[[], None]:
-    def for_all() -> None:
+def _for_each_gate(action: Callable[[Gate], None]) -> Callable[[], None]:
+    def handler() -> None:
         for gate in list(_GATES):
-            what(gate)
+            action(gate)
 
-    return for_all
+    return handler
 
 
 os.register_at_fork(
-    before=_each(Gate.shut), after_in_parent=_each(Gate.open_again), after_in_child=_each(Gate.open_in_child)
+    before=_for_each_gate(Gate.shut),
+    after_in_parent=_for_each_gate(Gate.open_again),
+    after_in_child=_for_each_gate(Gate.open_in_child),
 )
