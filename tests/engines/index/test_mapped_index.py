@@ -1,4 +1,4 @@
-"""The index on real files: a commit happens whole or not at all, and what is broken is known as broken.
+"""The index on real files: commits are atomic, and damage is detected.
 
 COMMONBOOK_KILLS     how many times the writing process is killed (6; the full setting is 50)
 """
@@ -75,7 +75,7 @@ def test_after_kill_minus_nine_the_index_is_as_some_commit_left_it(folder, place
 
 @pytest.mark.slow
 def test_readers_always_see_one_commit_whole_while_a_writer_commits_and_merges(place, index, monkeypatch):
-    monkeypatch.setattr(mapped_index, "_FEW", 3)
+    monkeypatch.setattr(mapped_index, "_MERGE_FACTOR", 3)
     check_readers_while_writing(place, index)
 
 
@@ -83,7 +83,7 @@ def test_readers_always_see_one_commit_whole_while_a_writer_commits_and_merges(p
 
 
 class TestMappedIndex(IndexContract):
-    """What holds for every index holds for this one."""
+    """The contract of every index holds for the embedded one."""
 
 
 def test_a_view_stays_as_it_is_while_commits_take_its_files_away(folder, index):
@@ -220,11 +220,11 @@ def test_a_segment_with_vectors_of_another_length_is_not_mixed_with_ours(written
 
 
 @pytest.mark.parametrize(
-    "said",
+    "manifest",
     ["null", "[]", "5", '"text"', "{}", '{"format": 2}', '{"format": 0, "segments": []}', '{"format": "1"}'],
 )
-def test_a_manifest_of_another_format_holds_nothing(written, said):
-    (written / MANIFEST).write_text(said)
+def test_a_manifest_of_another_format_holds_nothing(written, manifest):
+    (written / MANIFEST).write_text(manifest)
     seen = _another(written)
     assert seen.view().marker is None
     assert [MANIFEST in one for one in seen.damage()] == [True]
@@ -416,9 +416,10 @@ def test_a_folder_that_cannot_be_written_is_said_to_be_so(written, index, monkey
 )
 @pytest.mark.parametrize("checked", [True, False], ids=["with its checksum", "without"])
 def test_a_manifest_that_makes_no_sense_is_damaged_and_raises_nothing(written, change, checked):
-    said = {**json.loads((written / MANIFEST).read_text()), **change}
-    check = said.pop("check")
-    (written / MANIFEST).write_text(json.dumps({**said, "check": mapped_index._check(said) if checked else check}))
+    manifest = {**json.loads((written / MANIFEST).read_text()), **change}
+    old = manifest.pop("check")
+    check = mapped_index._checksum(manifest) if checked else old
+    (written / MANIFEST).write_text(json.dumps({**manifest, "check": check}))
     seen = _another(written)
     assert seen.view().marker is None
     assert seen.damage()
@@ -495,7 +496,7 @@ def test_who_met_three_commits_in_a_row_looks_again(written, index, monkeypatch)
 
 
 def test_who_had_no_more_file_handles_for_a_moment_looks_again(written, monkeypatch):
-    """What cannot be read now may be read later: only what was read and found broken is known to be broken."""
+    """A file that cannot be read now may be readable later: only a file that was read can be known as damaged."""
     seen = _another(written)
     with monkeypatch.context() as patched:
         patched.setattr(array_files, "open", _failing(open, 0, errno.EMFILE), raising=False)

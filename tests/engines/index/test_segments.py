@@ -1,4 +1,4 @@
-"""Segments and their search, against a model in plain Python: how passages are laid out must never matter."""
+"""Segments and their search, against a model in plain Python: the layout of passages must never matter."""
 
 from __future__ import annotations
 
@@ -119,9 +119,9 @@ def test_neither_segments_nor_merges_nor_a_tail_change_what_is_found(
     maker = Maker(seed)
     world = maker.world(owners)
     entries = [one for passages in world.values() for one in passages]
-    monkeypatch.setattr(mapped_index, "_FEW", few)
-    monkeypatch.setattr(overlay, "_FEW", few)
-    monkeypatch.setattr(mapped_index, "_SMALLEST", maker.dice.choice((1, 4, 256)))
+    monkeypatch.setattr(mapped_index, "_MERGE_FACTOR", few)
+    monkeypatch.setattr(overlay, "_MAX_SEPARATE_DELTAS", few)
+    monkeypatch.setattr(mapped_index, "_SMALLEST_TIER_ROWS", maker.dice.choice((1, 4, 256)))
     parts = lay(maker.history(world, steps), unwritten=min(unwritten, steps))
     whole = lay(_spread(entries))
     newest = {"terms": (), "near": (), "vector": None, "newest": True}
@@ -161,14 +161,14 @@ def test_of_many_equal_matches_the_newest_are_the_candidates_in_any_layout(lay, 
     ]
     world = {memory_id(number): tuple(entries[2 * number - 2 : 2 * number]) for number in range(1, 701)}
     parts = lay(maker.history(world, steps))
-    for terms, asked, first in (
+    for terms, query_vector, first in (
         (("apple",), None, 50),
         (("apple", "brook"), None, 51),
         (("brook", "cedar"), near, 333),
         ((), near, 50),
         (("apple",), -near, 1000),
     ):
-        sought = IndexQuery(terms, vector=asked, spaces=ALL, first=first, reach=4)
+        sought = IndexQuery(terms, vector=query_vector, spaces=ALL, first=first, reach=4)
         _check(_found(parts, sought), expected(entries, sought))
     newest = _found(parts, IndexQuery(("apple",), spaces=ALL, first=3, reach=0))
     assert {row[0] for row in newest.rows} == {
@@ -210,36 +210,36 @@ def test_common_words_that_need_not_be_read_change_no_candidate(lay, seed, piece
     ]
     laid = lay(_spread(entries, pieces, seed))
     for _ in range(4):
-        asked = tuple(dict.fromkeys(_by_frequency(dice, 5)))
-        sought = IndexQuery(terms=asked, spaces=ALL, first=first, reach=0, tags=())
+        terms = tuple(dict.fromkeys(_by_frequency(dice, 5)))
+        sought = IndexQuery(terms=terms, spaces=ALL, first=first, reach=0, tags=())
         _check(_found(laid, sought), expected(entries, sought))
 
 
 def test_common_words_are_not_read_where_rare_ones_suffice_and_are_where_they_do_not(monkeypatch):
     read: list[int] = []
-    sums = index_search._sums
+    sums = index_search._score_rows
 
     def noted(one: Any, postings: Any, weights: Any, few: Any) -> Any:
         read.append(len(few))
         return sums(one, postings, weights, few)
 
-    monkeypatch.setattr(index_search, "_sums", noted)
+    monkeypatch.setattr(index_search, "_score_rows", noted)
 
-    def asked(of_rare: int) -> None:
+    def search_words(of_rare: int) -> None:
         read.clear()
         words = [["common", "rare"] if number < 10 else ["common"] for number in range(100)]
         # Parts of one memory take each other's places, so that its rare word comes to less than it seems.
         entries = [
-            entry(0 if number < of_rare else number, position=number, terms=Counter(said), flags=0)
-            for number, said in enumerate(words)
+            entry(0 if number < of_rare else number, position=number, terms=Counter(terms), flags=0)
+            for number, terms in enumerate(words)
         ]
         segment = build(entries, killed=NOBODY, dimensions=0)
         part = Part(segment, np.ones(segment.rows, np.bool_))
         search([part], IndexQuery(terms=("common", "rare"), spaces=ALL, first=4))
 
-    asked(of_rare=0)
+    search_words(of_rare=0)
     assert read == [1]
-    asked(of_rare=10)
+    search_words(of_rare=10)
     assert read == [1, 2]
 
 
@@ -252,10 +252,10 @@ def test_a_guess_where_the_first_pass_ends_changes_no_candidate(lay, monkeypatch
     laid = lay(_spread(entries, pieces, seed))
     sought = IndexQuery(terms=(), vector=vector(*(dice.gauss(0, 1) for _ in range(DIMENSIONS))), spaces=ALL, first=10)
     with monkeypatch.context() as patched:
-        patched.setattr(vector_distance, "_FIRST_PASS", 100)
+        patched.setattr(vector_distance, "_FIRST_PASS_ROWS", 100)
         found = []
-        for guessed in (vector_distance._guessed, lambda _distances, nowhere: nowhere - 1, lambda *_: 0):
-            patched.setattr(vector_distance, "_guessed", guessed)
+        for guessed in (vector_distance._estimate_cutoff, lambda _distances, nowhere: nowhere - 1, lambda *_: 0):
+            patched.setattr(vector_distance, "_estimate_cutoff", guessed)
             found.append(_found(laid, sought))
     assert found[0] == found[1] == found[2]
 
@@ -285,10 +285,10 @@ def test_rough_sums_leave_out_nobody_who_is_among_the_nearest(seed, spread):
         for number in range(400)
     ]
     part = Part(built := build(entries, killed=NOBODY, dimensions=DIMENSIONS), np.ones(400, np.bool_))
-    asked = vector(*middle)
-    sought = IndexQuery(terms=(), vector=asked, spaces=ALL, first=dice.choice([1, 7, 40]), reach=0)
+    query_vector = vector(*middle)
+    sought = IndexQuery(terms=(), vector=query_vector, spaces=ALL, first=dice.choice([1, 7, 40]), reach=0)
     found = answer(search([part], sought, exactly=True), sought)
-    cosines = vector_distance.cosines(built.vectors, asked)
+    cosines = vector_distance.cosines(built.vectors, query_vector)
     best = np.lexsort((built.thread, ~built.order, -cosines))[: sought.first]
     assert {row[0] for row in found.rows} == {built.passage(row) for row in best}
 
@@ -311,14 +311,14 @@ def _names(found: Answer) -> set[object]:
 
 
 @pytest.mark.parametrize(
-    "asked", [IndexQuery(("apple",)), IndexQuery((), vector=vector(1, 1))], ids=["by words", "by vector"]
+    "query", [IndexQuery(("apple",)), IndexQuery((), vector=vector(1, 1))], ids=["by words", "by vector"]
 )
 @pytest.mark.parametrize("pieces", [1, 5])
-def test_a_long_memory_takes_nobodys_place(lay, asked, pieces):
+def test_a_long_memory_takes_nobodys_place(lay, query, pieces):
     """Three of its parts are candidates, however many would do; what else is there is found beside them."""
     entries = [entry(9, position=50 * at, terms={"apple": 1}, vector=vector(1, 1)) for at in range(500)]
     entries += [entry(number, terms={"apple": 1}, vector=vector(1, 1)) for number in range(1, 6)]
-    sought = asked._replace(spaces=ALL, first=8, reach=0)
+    sought = query._replace(spaces=ALL, first=8, reach=0)
     found = _found(lay(_spread(entries, pieces)), sought)
     _check(found, expected(entries, sought))
     assert _names(found) == {f"{memory_id(9)}#{at}" for at in (0, 50, 100)} | {
@@ -328,7 +328,7 @@ def test_a_long_memory_takes_nobodys_place(lay, asked, pieces):
 
 def test_the_best_parts_of_a_memory_are_its_candidates(lay):
     terms = [{"apple": 1}, {"apple": 1, "brook": 1}, {"apple": 1}, {"apple": 1, "brook": 1}, {"apple": 1}]
-    entries = [entry(1, position=50 * at, terms=said) for at, said in enumerate(terms)] + [entry(2)]
+    entries = [entry(1, position=50 * at, terms=term_counts) for at, term_counts in enumerate(terms)] + [entry(2)]
     found = _found(lay(_spread(entries)), IndexQuery(("apple", "brook"), spaces=ALL, reach=0))
     assert {row[4] for row in found.rows} == {0, 50, 150}
 
@@ -386,7 +386,7 @@ def test_two_threads_whose_hashes_begin_alike_stay_apart(lay, monkeypatch):
     sought = IndexQuery(("apple",), spaces=ALL, reach=3)
     for pieces in (1, 3, 10):
         _check(_found(lay(_spread(entries, pieces)), sought), expected(entries, sought))
-    monkeypatch.setattr(mapped_index, "_FEW", 2)
+    monkeypatch.setattr(mapped_index, "_MERGE_FACTOR", 2)
     _check(_found(lay(_spread(entries, 10)), sought), expected(entries, sought))
 
 
@@ -402,13 +402,15 @@ def test_a_thread_at_the_end_of_all_hashes_has_its_neighbours(lay, monkeypatch):
 
 
 def _rows(segment: Segment, alive: Any = None) -> Counter[tuple[object, ...]]:
-    """Return everything that a segment says of each row, without the places by which it says it."""
+    """Return the content of each row of a segment, without its internal indexes."""
     term, start = segment.column("term"), segment.column("entry_start")
     found: Counter[tuple[object, ...]] = Counter()
     for row in np.flatnonzero(alive).tolist() if alive is not None else range(segment.rows):
-        said = range(start[row], start[row + 1])
+        entries = range(start[row], start[row + 1])
         terms = tuple(
-            sorted((int(term[segment.column("entry_term")[at]]), int(segment.column("entry_count")[at])) for at in said)
+            sorted(
+                (int(term[segment.column("entry_term")[at]]), int(segment.column("entry_count")[at])) for at in entries
+            )
         )
         columns = tuple(int(segment.column(name)[row]) for name, _, _ in segments._COLUMNS)
         texts = tuple(segment.table(name)[segment.column(name)[row]] for name in ("space", "speaker"))
@@ -417,8 +419,8 @@ def _rows(segment: Segment, alive: Any = None) -> Counter[tuple[object, ...]]:
     return found
 
 
-def _told(one: IndexedPassage) -> tuple[object, ...]:
-    """Return what a segment must say of a passage."""
+def _expected_row(one: IndexedPassage) -> tuple[object, ...]:
+    """Return the row that a segment must hold for a passage."""
     rounded, scale = quantise((one.vector if one.vector is not None else vector())[None, :])
     flags = one.flags | NOWHERE * (not one.memory)
     columns = (
@@ -470,7 +472,7 @@ def test_every_column_of_every_row_survives_building_and_merging(seed, owners, p
     for segment in built:
         _consistent(segment)
     all_rows = sum((_rows(segment) for segment in built), Counter())
-    assert all_rows == Counter(_told(one) for passages in world for one in passages)
+    assert all_rows == Counter(_expected_row(one) for passages in world for one in passages)
     merged = merge(list(zip(built, alive, strict=True)), killed=np.array([5, 7], np.uint64))
     _consistent(merged)
     assert merged.killed.tolist() == [5, 7]
@@ -495,10 +497,10 @@ def test_a_merge_keeps_no_term_and_no_vector_of_what_no_longer_counts():
 
 
 @pytest.mark.parametrize("few", [2, 3, 100])
-def test_whoever_was_deleted_stays_deleted_through_any_merges(lay, monkeypatch, few):
-    monkeypatch.setattr(mapped_index, "_FEW", few)
-    monkeypatch.setattr(overlay, "_FEW", few)
-    monkeypatch.setattr(mapped_index, "_SMALLEST", 1)
+def test_a_deleted_owner_stays_deleted_through_any_merges(lay, monkeypatch, few):
+    monkeypatch.setattr(mapped_index, "_MERGE_FACTOR", few)
+    monkeypatch.setattr(overlay, "_MAX_SEPARATE_DELTAS", few)
+    monkeypatch.setattr(mapped_index, "_SMALLEST_TIER_ROWS", 1)
     many = Delta(tuple(entry(number, terms={"apple": 1}) for number in range(1, 101)))
     gone, back = memory_id(1), memory_id(2)
     layers = [many, Delta((), frozenset({gone, back})), Delta((entry(2, terms={"brook": 1}),))]
@@ -534,11 +536,11 @@ def test_a_segment_that_is_written_anew_goes_on_killing_in_older_ones(lay):
 # --- odd input
 
 
-@pytest.mark.parametrize("asked", [None, vector(1)], ids=["by words", "by vector"])
+@pytest.mark.parametrize("query_vector", [None, vector(1)], ids=["by words", "by vector"])
 @pytest.mark.parametrize("empty", [0, 1, 3])
-def test_where_there_is_nothing_nothing_is_found(lay, asked, empty):
+def test_where_there_is_nothing_nothing_is_found(lay, query_vector, empty):
     layers = [Delta()] * empty
-    sought = IndexQuery(("apple",), near=("brook",), vector=asked, spaces=ALL, tags=("red",), as_of=5)
+    sought = IndexQuery(("apple",), near=("brook",), vector=query_vector, spaces=ALL, tags=("red",), as_of=5)
     for unwritten in range(empty + 1):
         laid = lay(layers, unwritten=unwritten)
         found = laid.search(sought)
@@ -552,10 +554,12 @@ def test_where_there_is_nothing_nothing_is_found(lay, asked, empty):
 def test_an_empty_segment_is_searched_and_merged_as_any_other():
     empty = build((), killed=NOBODY, dimensions=DIMENSIONS)
     parts = [Part(empty, np.zeros(0, np.bool_))] * 2
-    for asked in (None, vector(1)):
-        found = search(parts, IndexQuery(("apple",), near=("brook",), vector=asked, spaces=ALL, tags=("red",), as_of=5))
+    for query_vector in (None, vector(1)):
+        found = search(
+            parts, IndexQuery(("apple",), near=("brook",), vector=query_vector, spaces=ALL, tags=("red",), as_of=5)
+        )
         assert (found.total, found.having, len(found.pool.positions)) == (0, (0,), 0)
-        found = search((), IndexQuery(("apple",), vector=asked, spaces=ALL))
+        found = search((), IndexQuery(("apple",), vector=query_vector, spaces=ALL))
         assert (found.total, found.having, len(found.pool.positions)) == (0, (0,), 0)
     assert merge(parts, killed=NOBODY).rows == 0
 
@@ -575,12 +579,12 @@ def test_odd_passages_are_kept_and_found_as_they_are(lay):
         entry(9, vector=vector(*[-1e30] * DIMENSIONS)),
         entry(10, position=2**31 - 1, seq=-(2**63), length=2**31 - 1, start=2**31 - 1, end=2**31 - 1),
     ]
-    assert _rows(build(odd, killed=NOBODY, dimensions=DIMENSIONS)) == Counter(_told(one) for one in odd)
+    assert _rows(build(odd, killed=NOBODY, dimensions=DIMENSIONS)) == Counter(_expected_row(one) for one in odd)
     for pieces in (1, 3, 10):
         parts = lay(_spread(odd, pieces))
         for terms in ((long, "", "語"), ("apple", "brook", "cedar"), ("nothing",), ()):
-            for asked in (None, vector(1), vector(-1, -1)):
-                sought = IndexQuery(terms, vector=asked, spaces=ALL, reach=2)
+            for query_vector in (None, vector(1), vector(-1, -1)):
+                sought = IndexQuery(terms, vector=query_vector, spaces=ALL, reach=2)
                 _check(_found(parts, sought), expected(odd, sought))
         by_tag = IndexQuery(("語",), spaces=ALL, tags=("", "ü"))
         _check(_found(parts, by_tag), expected(odd, by_tag))

@@ -1,1 +1,1 @@
-"""The embedded recall index: immutable segments of mapped arrays."""
+"""The embedded recall index: immutable segments of memory-mapped arrays, searched by terms and by vectors."""

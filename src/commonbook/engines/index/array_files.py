@@ -1,4 +1,7 @@
-"""A file of arrays, written once and then mapped: what several processes read, they share."""
+"""Files of named NumPy arrays, written once and then memory-mapped, so that processes share their pages.
+
+A file has a checksummed JSON header, followed by the aligned arrays with a checksum (CRC-32) each.
+"""
 
 from __future__ import annotations
 
@@ -15,37 +18,37 @@ import numpy.typing as npt
 Array: TypeAlias = npt.NDArray[Any]
 
 _MAGIC: Final = b"CPBNDL01"
-_ALIGN: Final = 64
-_HEAD: Final = 24
-_CHECK_UP_TO: Final = 1 << 16
-"""Arrays up to this size are checked whenever a file is opened; larger ones when somebody asks (`damage`)."""
+_ALIGNMENT_BYTES: Final = 64
+_PREAMBLE_BYTES: Final = 24
+_MAX_CHECKED_BYTES: Final = 1 << 16
+"""Arrays of at most so many bytes are verified whenever a file is opened; larger ones only by `damage`."""
 
 
 class Damaged(Exception):
-    """A file is not what was written: cut short, half copied or overwritten."""
+    """A file differs from what was written: cut short, partly copied or overwritten."""
 
 
 class ArrayFile(NamedTuple):
-    """What a file holds: arrays by name, and a few words about them."""
+    """The content of a file: arrays by name, and a small JSON object about them."""
 
     arrays: Mapping[str, Array]
     about: Mapping[str, Any]
 
 
 def write(path: str, bundle: ArrayFile) -> None:
-    """Write a file and make it durable; it must not exist yet."""
-    places: dict[str, Any] = {}
+    """Write a new file and sync it; raises FileExistsError if it exists."""
+    directory: dict[str, Any] = {}
     offset = 0
     for name, array in bundle.arrays.items():
         data = np.ascontiguousarray(array)
-        places[name] = [data.dtype.str, data.shape, offset, _sum(data)]
-        offset += data.nbytes + -data.nbytes % _ALIGN
-    header = json.dumps({"about": bundle.about, "arrays": places, "bytes": offset}).encode()
-    begin = _HEAD + len(header) + -(_HEAD + len(header)) % _ALIGN
+        directory[name] = [data.dtype.str, data.shape, offset, _checksum(data)]
+        offset += data.nbytes + -data.nbytes % _ALIGNMENT_BYTES
+    header = json.dumps({"about": bundle.about, "arrays": directory, "bytes": offset}).encode()
+    begin = _PREAMBLE_BYTES + len(header) + -(_PREAMBLE_BYTES + len(header)) % _ALIGNMENT_BYTES
     with open(path, "xb") as file:
         file.write(_MAGIC + len(header).to_bytes(8, "little") + zlib.crc32(header).to_bytes(8, "little") + header)
         for name, array in bundle.arrays.items():
-            file.seek(begin + places[name][2])
+            file.seek(begin + directory[name][2])
             file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
         file.truncate(begin + offset)
         file.flush()
@@ -53,26 +56,26 @@ def write(path: str, bundle: ArrayFile) -> None:
 
 
 def read(path: str) -> ArrayFile:
-    """Map a file; raises Damaged when it is not there or not whole, OSError when it cannot be read just now."""
-    header, begin, data = _opened(path)
+    """Map a file; raises Damaged when it is missing or not whole, OSError when it cannot be read at the moment."""
+    header, begin, data = _map_file(path)
     arrays: dict[str, Array] = {}
-    for name, (kind, shape, offset, check) in header["arrays"].items():
+    for name, (kind, shape, offset, checksum) in header["arrays"].items():
         dtype = np.dtype(kind)
         count = int(np.prod(shape))
         arrays[name] = (
             np.frombuffer(data, dtype, count, begin + offset).reshape(shape) if count else np.zeros(shape, dtype)
         )
-        if count * dtype.itemsize <= _CHECK_UP_TO:
-            _check(path, name, arrays[name], check)
+        if count * dtype.itemsize <= _MAX_CHECKED_BYTES:
+            _verify(path, name, arrays[name], checksum)
     return ArrayFile(arrays, header["about"])
 
 
 def damage(path: str) -> str | None:
-    """Read a whole file and say what is wrong with it, if anything is."""
+    """Verify every checksum of a file; return a description of the damage, or None."""
     try:
-        header, _, _ = _opened(path)
+        header, _, _ = _map_file(path)
         for name, array in read(path).arrays.items():
-            _check(path, name, array, header["arrays"][name][3])
+            _verify(path, name, array, header["arrays"][name][3])
     except Damaged as error:
         return str(error)
     except OSError as error:
@@ -80,7 +83,7 @@ def damage(path: str) -> str | None:
     return None
 
 
-def _opened(path: str) -> tuple[Any, int, mmap.mmap | bytes]:
+def _map_file(path: str) -> tuple[Any, int, mmap.mmap | bytes]:
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -88,20 +91,20 @@ def _opened(path: str) -> tuple[Any, int, mmap.mmap | bytes]:
     except FileNotFoundError as error:
         raise Damaged(f"{os.path.basename(path)} is missing") from error
     length = int.from_bytes(data[8:16], "little")
-    encoded = data[_HEAD : _HEAD + length]
+    encoded = data[_PREAMBLE_BYTES : _PREAMBLE_BYTES + length]
     if data[:8] != _MAGIC or len(encoded) != length or zlib.crc32(encoded) != int.from_bytes(data[16:24], "little"):
         raise Damaged(f"{os.path.basename(path)} does not begin as it was written")
     header = json.loads(encoded)
-    begin = _HEAD + length + -(_HEAD + length) % _ALIGN
+    begin = _PREAMBLE_BYTES + length + -(_PREAMBLE_BYTES + length) % _ALIGNMENT_BYTES
     if size != begin + header["bytes"]:
         raise Damaged(f"{os.path.basename(path)} has {size:,} bytes in place of {begin + header['bytes']:,}")
     return header, begin, data
 
 
-def _check(path: str, name: str, array: Array, check: int) -> None:
-    if _sum(array) != check:
+def _verify(path: str, name: str, array: Array, checksum: int) -> None:
+    if _checksum(array) != checksum:
         raise Damaged(f"{os.path.basename(path)} holds other {name} than were written")
 
 
-def _sum(array: Array) -> int:
+def _checksum(array: Array) -> int:
     return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)

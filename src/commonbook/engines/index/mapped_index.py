@@ -1,8 +1,8 @@
-"""The embedded index: a few segments in mapped files, and a manifest that says which of them count.
+"""The embedded index: immutable segments in memory-mapped files, and a manifest that names the current ones.
 
-Whoever holds `index.lock` may write: new segments first, made durable, then the manifest, exchanged in one step.
-Readers never wait; a segment that is no longer named stays readable for those who have it open. Small segments are
-merged as they gather, and what no longer counts is dropped then.
+A writer holds `index.lock`. It writes and syncs new segments first, and then replaces the manifest by an atomic
+rename. Readers never wait: a segment that the manifest no longer names stays readable for processes that have it
+mapped. A tiered merge policy joins small segments, and merging drops deleted rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 from commonbook.engines.index import array_files
 from commonbook.engines.index.array_files import Damaged
-from commonbook.engines.index.overlay import NOBODY, OverlaidIndex, extended, merged, without
+from commonbook.engines.index.overlay import NO_OWNERS, OverlaidIndex, extended, merged, without
 from commonbook.engines.index.search import Part, search
 from commonbook.engines.index.segments import Segment, widened
 from commonbook.engines.process.fair_lock import FairLock
@@ -31,38 +31,38 @@ from commonbook.ports.index import Delta, IndexQuery, IndexResult, IndexState, P
 
 MANIFEST: Final = "manifest.json"
 FORMAT: Final = 1
-_Stamp: TypeAlias = tuple[int, int, int]
+_ManifestStamp: TypeAlias = tuple[int, int, int]
 
-_FEW: Final = 8
-"""So many segments of one size are merged into one of the next."""
+_MERGE_FACTOR: Final = 8
+"""So many segments of one tier are merged into one of the next tier."""
 
-_SMALLEST: Final = 256
-_WORN: Final = 0.3
-"""A segment of which so much no longer counts is written anew."""
+_SMALLEST_TIER_ROWS: Final = 256
+_MAX_DELETED_FRACTION: Final = 0.3
+"""A segment is rewritten when this fraction of its rows is deleted."""
 
 
 class MappedIndex:
-    """The Index port on files in one folder."""
+    """The Index port on the files of one folder."""
 
     def __init__(self, folder: str) -> None:
-        """Remember the folder; nothing is opened or made before it is needed."""
+        """Remember the folder; nothing is opened or created before it is needed."""
         self._folder = folder
         self._lock = FairLock(os.path.join(os.path.dirname(folder), "index.lock"))
-        self._guard = threading.Lock()
-        self._nothing = _View(None, None, (), ())
-        self._view = self._nothing
+        self._view_lock = threading.Lock()
+        self._empty = _View(None, None, (), ())
+        self._view = self._empty
 
     def known(self) -> _View:
-        """Look: that is one look at one file."""
+        """Return the current view: that costs one `stat` of the manifest."""
         return self.view()
 
     def nothing(self) -> _View:
-        """Return a view of no index at all."""
-        return self._nothing
+        """Return a view of an empty index."""
+        return self._empty
 
     def view(self) -> _View:
-        """Look at the manifest, and map what it names if it is another one than before."""
-        with self._guard:
+        """Return the current view; map new segments if the manifest has changed."""
+        with self._view_lock:
             stamp = self._stamp()
             if stamp is None or stamp != self._view.stamp:
                 self._view = self._load(stamp)
@@ -70,13 +70,13 @@ class MappedIndex:
 
     @contextmanager
     def writing(self, *, wait: float) -> Iterator[_Writer]:
-        """Hold the index's lock."""
-        with _typed(self._folder), self._lock.hold(wait):
+        """Hold the lock of the index and yield a writer."""
+        with _translate_errors(self._folder), self._lock.hold(wait):
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
             yield _Writer(self._folder, self.view())
 
     def damage(self) -> list[str]:
-        """Read every segment and return what is wrong with them."""
+        """Verify every segment and return a description of each damage."""
         try:
             _, names = _read_manifest(self._folder)
         except FileNotFoundError:
@@ -84,36 +84,36 @@ class MappedIndex:
         except (Damaged, OSError) as error:
             return [str(error)]
         paths = [os.path.join(self._folder, name) for name in names]
-        return [found for path in paths if (found := array_files.damage(path))]
+        return [problem for path in paths if (problem := array_files.damage(path))]
 
     def close(self) -> None:
-        """Let go of the files."""
-        with self._guard:
-            self._view = self._nothing
+        """Close the files."""
+        with self._view_lock:
+            self._view = self._empty
         self._lock.close()
 
-    def _stamp(self) -> _Stamp | None:
+    def _stamp(self) -> _ManifestStamp | None:
         try:
-            found = os.stat(os.path.join(self._folder, MANIFEST))
+            status = os.stat(os.path.join(self._folder, MANIFEST))
         except OSError:
             return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
+        return status.st_ino, status.st_mtime_ns, status.st_size
 
-    def _load(self, stamp: _Stamp | None) -> _View:
-        """Map what the manifest names; a segment that was merged away just now means that there is a newer manifest."""
+    def _load(self, stamp: _ManifestStamp | None) -> _View:
+        """Map the segments of the manifest; a missing one means that a merge may have written a newer manifest."""
         known = dict(zip(self._view.names, (part.segment for part in self._view.parts), strict=True))
         for _ in range(3):
             try:
                 marker, names = _read_manifest(self._folder)
                 segments = [known.get(name) or self._open(name, marker.dimensions) for name in names]
-                return _View(stamp, marker, names, _counting(segments))
+                return _View(stamp, marker, names, _with_live_rows(segments))
             except (Damaged, OSError) as error:
                 newer = self._stamp()
                 if newer == stamp and isinstance(error, Damaged):
                     return _View(stamp, None, (), ())
                 stamp = newer
-        # Somebody commits all the time, or too many files are open: the next look may see more.
-        return self._nothing
+        # Writers commit all the time, or too many files are open: the next call may succeed.
+        return self._empty
 
     def _open(self, name: str, dimensions: int) -> Segment:
         segment = Segment(array_files.read(os.path.join(self._folder, name)))
@@ -123,11 +123,11 @@ class MappedIndex:
 
 
 class _View:
-    """What the index held at one moment."""
+    """A snapshot of the index: the segments of one manifest."""
 
     def __init__(
         self,
-        stamp: _Stamp | None,
+        stamp: _ManifestStamp | None,
         marker: IndexState | None,
         names: tuple[str, ...],
         parts: tuple[Part, ...],
@@ -136,18 +136,18 @@ class _View:
         self.marker: Final = marker
         self.names: Final = names
         self.parts: Final = parts
-        self._layers: Final = OverlaidIndex(parts)
+        self._overlay: Final = OverlaidIndex(parts)
 
     def search(self, sought: IndexQuery, tail: PendingDeltas, tx: Reading | None = None) -> IndexResult:  # noqa: ARG002 - the port's
-        """Search the segments, and the tail as one more."""
-        return search(self._layers.under(tail), sought)
+        """Search the segments, with the pending deltas as further segments."""
+        return search(self._overlay.under(tail), sought)
 
 
 class _Writer:
-    """Adds to an index, under its lock."""
+    """Adds segments to an index, under its lock."""
 
     def __init__(self, folder: str, view: _View) -> None:
-        """Begin with what is there."""
+        """Start from this view."""
         self._folder = folder
         self._marker = view.marker
         self._names: list[str | None] = list(view.names)
@@ -155,28 +155,28 @@ class _Writer:
 
     @property
     def marker(self) -> IndexState | None:
-        """What the index holds before this commit."""
+        """The state of the index before this commit."""
         return self._marker
 
     def clear(self) -> None:
-        """Begin with nothing."""
+        """Start from an empty index."""
         self._marker, self._names, self._parts = None, [], ()
 
     def add(self, layer: Delta) -> None:
-        """Lay out what is new as one more segment."""
+        """Build a segment from a delta, and merge if the policy asks for it."""
         self._parts = extended(self._parts, layer)
         self._names.append(None)
         self._merge()
 
     def commit(self, marker: IndexState) -> None:
-        """Write the segments that are not written yet, then the manifest; take away what is not needed any more."""
+        """Write new segments, then the manifest; delete files that the manifest no longer names."""
         if self._names.count(None) > 1:
-            # What one commit adds is one segment: every further one is searched on its own, question by question.
+            # One commit adds one segment, since every query searches each segment separately.
             since = self._names.index(None)
             self._parts, self._names[since:] = merged(self._parts, since), [None]
-        full = [part.segment.rows or len(part.segment.killed) for part in self._parts]
-        self._names = [name for name, some in zip(self._names, full, strict=True) if some]
-        self._parts = tuple(part for part, some in zip(self._parts, full, strict=True) if some)
+        sizes = [part.segment.rows or len(part.segment.killed) for part in self._parts]
+        self._names = [name for name, size in zip(self._names, sizes, strict=True) if size]
+        self._parts = tuple(part for part, size in zip(self._parts, sizes, strict=True) if size)
         names = [name or self._write(part.segment) for name, part in zip(self._names, self._parts, strict=True)]
         unembedded = sum(int((part.segment.scales[part.alive] == 0).sum()) for part in self._parts)
         dimensions = max((part.segment.dimensions for part in self._parts), default=0)
@@ -194,37 +194,37 @@ class _Writer:
         return name
 
     def _merge(self) -> None:
-        """Merge the newest segments while too many are of one size, and write anew what is worn."""
-        while (since := self._too_many()) is not None:
+        """Merge the newest segments while a tier is full, and rewrite segments with too many deleted rows."""
+        while (since := self._merge_start()) is not None:
             self._parts = merged(self._parts, since)
             self._names[since:] = [None]
 
-    def _too_many(self) -> int | None:
+    def _merge_start(self) -> int | None:
         sizes = [int(part.alive.sum()) for part in self._parts]
         for at, part in enumerate(self._parts):
-            if part.segment.rows > _SMALLEST and sizes[at] < (1 - _WORN) * part.segment.rows:
+            if part.segment.rows > _SMALLEST_TIER_ROWS and sizes[at] < (1 - _MAX_DELETED_FRACTION) * part.segment.rows:
                 return at
         tiers = [_tier(size) for size in sizes]
         for tier in sorted(set(tiers)):
-            # The newest segments that are not of a higher tier: when enough of this one are among them, all are merged.
+            # The newest segments up to this tier are merged together when enough of them are of this tier.
             since = max((at + 1 for at, other in enumerate(tiers) if other > tier), default=0)
-            if tiers[since:].count(tier) >= _FEW:
+            if tiers[since:].count(tier) >= _MERGE_FACTOR:
                 return since
         return None
 
 
 def _tier(size: int) -> int:
-    """Return how often the smallest size must be multiplied to hold so much."""
-    tier, room = 0, _SMALLEST
-    while size > room:
-        tier, room = tier + 1, room * _FEW
+    """Return the tier of a segment with so many rows: each tier is larger by the merge factor."""
+    tier, capacity = 0, _SMALLEST_TIER_ROWS
+    while size > capacity:
+        tier, capacity = tier + 1, capacity * _MERGE_FACTOR
     return tier
 
 
-def _counting(segments: Sequence[Segment]) -> tuple[Part, ...]:
-    """Return the segments with which of their rows still count: those that no later segment kills."""
+def _with_live_rows(segments: Sequence[Segment]) -> tuple[Part, ...]:
+    """Return the segments with their live rows: those whose owners no later segment replaces or deletes."""
     parts: list[Part] = []
-    killed = NOBODY
+    killed = NO_OWNERS
     for segment in reversed(segments):
         parts.append(Part(segment, without(np.ones(segment.rows, np.bool_), segment.owned_by(killed))))
         killed = np.concatenate([killed, segment.killed])
@@ -232,7 +232,7 @@ def _counting(segments: Sequence[Segment]) -> tuple[Part, ...]:
 
 
 def _read_manifest(folder: str) -> tuple[IndexState, tuple[str, ...]]:
-    """Return what the index holds, and in which segments."""
+    """Return the state of the index and the names of its segments."""
     with open(os.path.join(folder, MANIFEST), encoding="utf-8") as file:
         try:
             manifest = json.load(file)
@@ -240,7 +240,7 @@ def _read_manifest(folder: str) -> tuple[IndexState, tuple[str, ...]]:
             raise Damaged(f"{MANIFEST} is not whole") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise Damaged(f"{MANIFEST} is of another format")
-    if manifest.pop("check", None) != _check(manifest):
+    if manifest.pop("check", None) != _checksum(manifest):
         raise Damaged(f"{MANIFEST} says something else than was written")
     try:
         marker, names = _marker(manifest), manifest["segments"]
@@ -251,15 +251,15 @@ def _read_manifest(folder: str) -> tuple[IndexState, tuple[str, ...]]:
     return marker, tuple(names)
 
 
-def _check(manifest: Mapping[str, Any]) -> int:
+def _checksum(manifest: Mapping[str, Any]) -> int:
     return zlib.crc32(json.dumps(manifest, sort_keys=True).encode())
 
 
 def _write_manifest(folder: str, marker: IndexState, names: Sequence[str]) -> None:
     path = os.path.join(folder, MANIFEST)
-    said = {**marker._asdict(), "format": FORMAT, "segments": names}
+    manifest = {**marker._asdict(), "format": FORMAT, "segments": names}
     with open(path + ".new", "w", encoding="utf-8") as file:
-        json.dump({**said, "check": _check(said)}, file)
+        json.dump({**manifest, "check": _checksum(manifest)}, file)
         file.flush()
         os.fsync(file.fileno())
     os.replace(path + ".new", path)
@@ -271,19 +271,20 @@ def _write_manifest(folder: str, marker: IndexState, names: Sequence[str]) -> No
 
 
 def _marker(manifest: Mapping[str, Any]) -> IndexState:
-    applied = {space: SpacePosition(*one) for space, one in manifest["applied"].items()}
+    applied = {space: SpacePosition(*position) for space, position in manifest["applied"].items()}
     return IndexState(**{**{name: manifest[name] for name in IndexState._fields}, "applied": applied})
 
 
 def _is_typed(marker: IndexState, names: Sequence[object]) -> bool:
-    applied = marker.applied.values()
-    texts = (marker.home, marker.rules, marker.embedder, *(one.hash for one in applied), *names)
-    numbers = (marker.unembedded, marker.dimensions, *(number for one in applied for number in (one.number, one.seq)))
-    return all(isinstance(one, str) for one in texts) and all(type(one) is int for one in numbers)
+    positions = marker.applied.values()
+    texts = (marker.home, marker.rules, marker.embedder, *(position.hash for position in positions), *names)
+    counters = (number for position in positions for number in (position.number, position.seq))
+    numbers = (marker.unembedded, marker.dimensions, *counters)
+    return all(isinstance(text, str) for text in texts) and all(type(number) is int for number in numbers)
 
 
 @contextmanager
-def _typed(folder: str) -> Iterator[None]:
+def _translate_errors(folder: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Changes laid over what is there already: each a segment of its own, which hides what it replaces in older ones."""
+"""Overlays deltas on segments: each delta becomes a segment, and masks the rows that it replaces in older ones."""
 
 from __future__ import annotations
 
@@ -10,63 +10,63 @@ from commonbook.engines.index.search import Part
 from commonbook.engines.index.segments import Bools, Hashes, Rows, build, hashed, merge, widened
 from commonbook.ports.index import Delta, PendingDeltas
 
-NOBODY: Final[Hashes] = np.zeros(0, np.uint64)
+NO_OWNERS: Final[Hashes] = np.zeros(0, np.uint64)
 
-_FEW: Final = 8
-"""So many layers are searched one by one; more are laid out as one."""
+_MAX_SEPARATE_DELTAS: Final = 8
+"""Up to so many deltas stay separate segments; more are merged into one."""
 
 
 class OverlaidIndex:
-    """Some parts, and the last tail over them, kept as it was laid out."""
+    """Segments with pending deltas on top; the segments of the last deltas are cached."""
 
     def __init__(self, parts: tuple[Part, ...] = ()) -> None:
-        """Lay tails over these."""
+        """Use these as the base."""
         self._parts: Final = parts
         self._extended: tuple[PendingDeltas, tuple[Part, ...]] = ((), parts)
 
     def under(self, tail: PendingDeltas) -> tuple[Part, ...]:
-        """Return the parts with a tail; only its layers that are new are laid out now."""
-        before, laid = self._extended
-        if len(before) > len(tail) or any(one is not other for one, other in zip(before, tail, strict=False)):
-            before, laid = (), self._parts
-        for layer in tail[len(before) :]:
-            laid = extended(laid, layer)
-            if len(laid) > len(self._parts) + _FEW:
-                laid = merged(laid, len(self._parts))
-        self._extended = (tail, laid)
-        return laid
+        """Return the base with these deltas on top; only deltas that are new since the last call are built."""
+        known, overlaid = self._extended
+        if len(known) > len(tail) or any(delta is not other for delta, other in zip(known, tail, strict=False)):
+            known, overlaid = (), self._parts
+        for delta in tail[len(known) :]:
+            overlaid = extended(overlaid, delta)
+            if len(overlaid) > len(self._parts) + _MAX_SEPARATE_DELTAS:
+                overlaid = merged(overlaid, len(self._parts))
+        self._extended = (tail, overlaid)
+        return overlaid
 
 
-def extended(parts: tuple[Part, ...], layer: Delta) -> tuple[Part, ...]:
-    """Return the parts with a layer as one more, and without what it replaces."""
-    owners = layer.gone | {entry.owner for entry in layer.entries}
-    wanted = np.array(sorted(hashed(owner) for owner in owners), np.uint64)
-    older, killed = [], [NOBODY]
+def extended(parts: tuple[Part, ...], delta: Delta) -> tuple[Part, ...]:
+    """Return the parts with a delta as one more, and with the rows that it replaces masked."""
+    owners = delta.gone | {entry.owner for entry in delta.entries}
+    owner_hashes = np.array(sorted(hashed(owner) for owner in owners), np.uint64)
+    older, killed = [], [NO_OWNERS]
     for segment, alive in parts:
-        rows = segment.owned_by(wanted)
+        rows = segment.owned_by(owner_hashes)
         killed.append(segment.column("owner")[rows])
         older.append(Part(segment, without(alive, rows)))
-    dimensions = _dimensions(parts, layer)
-    newest = build(layer.entries, killed=np.unique(np.concatenate(killed)), dimensions=dimensions)
-    wide = (Part(widened(segment, dimensions), alive) for segment, alive in older)
-    return (*wide, Part(newest, np.ones(newest.rows, np.bool_)))
+    dimensions = _dimensions(parts, delta)
+    newest = build(delta.entries, killed=np.unique(np.concatenate(killed)), dimensions=dimensions)
+    widened_parts = (Part(widened(segment, dimensions), alive) for segment, alive in older)
+    return (*widened_parts, Part(newest, np.ones(newest.rows, np.bool_)))
 
 
-def _dimensions(parts: tuple[Part, ...], layer: Delta) -> int:
-    """Return how long vectors are here: as those that are there already, else as the first that comes."""
-    there = max((part.segment.dimensions for part in parts), default=0)
-    return there or next((len(entry.vector) for entry in layer.entries if entry.vector is not None), 0)
+def _dimensions(parts: tuple[Part, ...], delta: Delta) -> int:
+    """Return the length of vectors: that of the existing segments, else that of the first new vector."""
+    existing = max((part.segment.dimensions for part in parts), default=0)
+    return existing or next((len(entry.vector) for entry in delta.entries if entry.vector is not None), 0)
 
 
 def merged(parts: tuple[Part, ...], since: int) -> tuple[Part, ...]:
-    """Return the parts with all from one on as one; what they kill in older ones stays killed."""
-    kept = np.unique(np.concatenate([part.segment.killed for part in parts[since:]])) if since else NOBODY
-    one = merge([(part.segment, part.alive) for part in parts[since:]], killed=kept)
-    return (*parts[:since], Part(one, np.ones(one.rows, np.bool_)))
+    """Return the parts with those from `since` on merged into one, which keeps their deletions in older ones."""
+    killed = np.unique(np.concatenate([part.segment.killed for part in parts[since:]])) if since else NO_OWNERS
+    segment = merge([(part.segment, part.alive) for part in parts[since:]], killed=killed)
+    return (*parts[:since], Part(segment, np.ones(segment.rows, np.bool_)))
 
 
 def without(alive: Bools, rows: Rows) -> Bools:
-    """Return which rows still count when these do not."""
+    """Return the mask of live rows with these rows deleted."""
     if not len(rows):
         return alive
     alive = alive.copy()

@@ -1,9 +1,9 @@
-"""Segments: some passages laid out as arrays, for search and for scoring, in memory or in a mapped file.
+"""Immutable segments: passages as columns of arrays, for search and for scoring, in memory or in a mapped file.
 
-A segment never changes. Its rows stand in the order of their threads and positions, so that neighbours lie side by
-side. It holds the terms of each row (`entry_*`), the rows of each term (`posting_*`), a vector for each row with a
-sketch of one bit for each dimension, and what filters ask for. Terms are kept as hashes of 64 bits: nothing here says a
-word.
+Rows are sorted by thread and position, so that neighbours lie side by side. A segment holds the terms of each row
+(forward index, `entry_*`), the rows of each term (inverted index, `posting_*`), a quantised vector for each row with a
+sketch of one bit for each dimension, and the columns of filters. Terms are stored as hashes of 64 bits, so that a
+segment contains no words.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ Floats: TypeAlias = npt.NDArray[np.float32]
 Hashes: TypeAlias = npt.NDArray[np.uint64]
 
 SPREAD: Final = 24
-"""Bits of a row's key that tell its position; the others tell its thread."""
+"""The bits of a row's key that hold its position; the others hold its thread."""
 
-_MOST: Final = (1 << SPREAD) - 1
-_OURS: Final = re.compile(rf"{UUID_PATTERN}(?:#|\Z)")
-_NOWHERE: Final = 128
-"""The flag of a passage that is in no memory."""
+_MAX_POSITION: Final = (1 << SPREAD) - 1
+_OWN_ID: Final = re.compile(rf"{UUID_PATTERN}(?:#|\Z)")
+_NO_MEMORY_FLAG: Final = 128
+"""The flag of a passage that belongs to no memory."""
 
-_CACHED: Final = 200_000
-_HASHES: dict[str, int] = {}
+_MAX_CACHED_HASHES: Final = 200_000
+_HASH_CACHE: dict[str, int] = {}
 
-# Row by row, but for terms and vectors: name, type, how to get it from an entry.
+# The columns with one value for each row: name, type, and how to compute it from a passage.
 _COLUMNS: Final[tuple[tuple[str, type, Callable[[IndexedPassage], object]], ...]] = (
     ("thread", np.uint64, lambda entry: hashed(entry.thread)),
     ("position", np.int64, lambda entry: entry.position),
     ("owner", np.uint64, lambda entry: hashed(entry.owner)),
     ("order", np.uint64, lambda entry: order_of(entry.passage)),
     ("kind", np.uint8, lambda entry: KINDS.index(entry.kind)),
-    ("flags", np.uint8, lambda entry: entry.flags | _NOWHERE * (not entry.memory)),
+    ("flags", np.uint8, lambda entry: entry.flags | _NO_MEMORY_FLAG * (not entry.memory)),
     ("length", np.int32, lambda entry: entry.length),
     ("start", np.int32, lambda entry: entry.start),
     ("end", np.int32, lambda entry: entry.end),
@@ -60,53 +60,53 @@ _TABLES: Final = ("space", "speaker")
 
 
 def hashed(text: str) -> int:
-    """Return the 64 bits that stand for a text."""
-    found = _HASHES.get(text)
-    if found is None:
-        if len(_HASHES) >= _CACHED:
-            _HASHES.clear()
-        found = _HASHES[text] = int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
-    return found
+    """Return the hash of 64 bits of a text."""
+    value = _HASH_CACHE.get(text)
+    if value is None:
+        if len(_HASH_CACHE) >= _MAX_CACHED_HASHES:
+            _HASH_CACHE.clear()
+        value = _HASH_CACHE[text] = int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
+    return value
 
 
 def hashes(texts: Sequence[str]) -> Hashes:
-    """Return the 64 bits that stand for each text."""
+    """Return the hash of 64 bits of each text."""
     return np.fromiter(map(hashed, texts), np.uint64, len(texts))
 
 
 def tag_term(tag: str) -> str:
-    """Return the term under which a tag is kept: one that no word gives."""
+    """Return the term that stores a tag; it differs from every word."""
     return "\0" + tag
 
 
 def order_of(passage: str) -> int:
-    """Return what orders passages of one score: for an id of ours, the time in it."""
-    if _OURS.match(passage) is None:
+    """Return the number that breaks ties of one score: the time in a UUID of ours, else a hash."""
+    if _OWN_ID.match(passage) is None:
         return hashed(passage)
     return int(passage[:8] + passage[9:13] + passage[14:18], 16)
 
 
 def quantise(vectors: Floats) -> tuple[npt.NDArray[np.int8], Floats]:
-    """Return vectors as signed bytes, and what each row is to be multiplied with to have it back; 0 for no vector."""
+    """Return vectors as signed bytes, and the scale that restores each row; 0 for no vector."""
     largest = np.abs(vectors).max(axis=1, initial=0)
     scales = (largest / 127).astype(np.float32)
     return np.rint(vectors / np.where(scales > 0, scales, 1)[:, None]).astype(np.int8), scales
 
 
 def sketch(vectors: npt.NDArray[Any]) -> Hashes:
-    """Return one bit for each dimension: whether it is positive."""
+    """Return the signs of vectors as bits, 1 for positive, in planes of 64 dimensions."""
     bits = np.packbits(vectors > 0, axis=1)
     padded = np.zeros((len(bits), -(-bits.shape[1] // 8) * 8), np.uint8)
     padded[:, : bits.shape[1]] = bits
-    # One row for each word of 64 bits: a search goes through them one after the other.
+    # One row for each plane of 64 bits, since a search goes through the planes one after the other.
     return np.ascontiguousarray(padded.view(np.uint64).T)
 
 
 class Segment:
-    """Passages as arrays. `alive` is not part of it: which rows still count depends on what came later."""
+    """Passages as arrays. The mask of live rows is not part of it, since it depends on later segments."""
 
     def __init__(self, bundle: ArrayFile) -> None:
-        """Take what was built, merged, or mapped from a file."""
+        """Use arrays that were built, merged, or mapped from a file."""
         self.bundle: Final = bundle
         arrays = bundle.arrays
         self.thread: Final[Hashes] = arrays["thread"]
@@ -123,17 +123,17 @@ class Segment:
 
     @cached_property
     def lengths(self) -> Floats:
-        """How long each row's vector is."""
+        """The norm of each row's vector."""
         wide = self.vectors.astype(np.float32)
         lengths: Floats = np.sqrt(np.vecdot(wide, wide))
         return lengths
 
     def column(self, name: str) -> Array:
-        """Return one column."""
+        """Return the column of this name."""
         return self.bundle.arrays[name]
 
     def table(self, name: str) -> Sequence[str]:
-        """Return the texts that the numbers in a column stand for."""
+        """Return the texts that the numbers of a column refer to."""
         texts: Sequence[str] = self.bundle.about[name]
         return texts
 
@@ -141,82 +141,82 @@ class Segment:
         """Return the rows of these owners."""
         by_owner = self.bundle.arrays["by_owner"]
         owned = self.bundle.arrays["owner_sorted"]
-        return by_owner[_between(np.searchsorted(owned, owners), np.searchsorted(owned, owners, "right"))].astype(
+        return by_owner[_ranges(np.searchsorted(owned, owners), np.searchsorted(owned, owners, "right"))].astype(
             np.intp
         )
 
     def with_terms(self, terms: Sequence[str]) -> list[Rows]:
         """Return the rows that have each of these terms."""
-        places, there = self._places(hashes(terms))
+        places, known = self._find_terms(hashes(terms))
         start, rows = self.bundle.arrays["posting_start"], self.bundle.arrays["posting_row"]
-        first, last = start[places].tolist(), start[places + there].tolist()
+        first, last = start[places].tolist(), start[places + known].tolist()
         return [rows[begin:end].astype(np.intp) for begin, end in zip(first, last, strict=True)]
 
     def terms_of(self, rows: Rows, terms: Hashes) -> tuple[Array, Array, Array]:
-        """Return (place in `rows`, place in `terms`, how often) for each of these terms that these rows have."""
-        places, known = self._places(terms)
+        """Return (index in `rows`, index in `terms`, count) for each of these terms in each of these rows."""
+        places, known = self._find_terms(terms)
         column = np.full(len(self.bundle.arrays["term"]) + 1, -1, np.int32)
-        there = np.flatnonzero(known)
-        column[places[there]] = there
+        present = np.flatnonzero(known)
+        column[places[present]] = present
         start = self.bundle.arrays["entry_start"]
         first, last = start[rows], start[rows + 1]
-        entries = _between(first, last)
-        asked = column.take(self.bundle.arrays["entry_term"].take(entries))
-        kept = np.flatnonzero(asked >= 0)
-        # Few are kept: their rows are looked up, instead of being told of all.
+        entries = _ranges(first, last)
+        term_of_entry = column.take(self.bundle.arrays["entry_term"].take(entries))
+        kept = np.flatnonzero(term_of_entry >= 0)
+        # Few are kept: their rows are looked up, instead of being computed for all.
         owners = np.searchsorted(np.cumsum(last - first), kept, "right")
-        return owners, asked[kept], self.bundle.arrays["entry_count"][entries[kept]]
+        return owners, term_of_entry[kept], self.bundle.arrays["entry_count"][entries[kept]]
 
     def around(self, keys: Hashes, threads: Hashes, positions: Array, reach: int) -> tuple[Rows, Bools]:
-        """Return the rows of these threads at most twice so far from these places, and which are at most so far."""
-        wide = np.uint64(2 * reach)
-        low = np.where(keys & np.uint64(_MOST) > wide, keys - wide, keys & ~np.uint64(_MOST))
-        first = np.searchsorted(self.key, low)
-        last = np.searchsorted(self.key, keys + wide, "right")
-        rows = _between(first, last)
+        """Return the rows within twice `reach` of these positions in these threads, and which are within `reach`."""
+        span = np.uint64(2 * reach)
+        lowest = np.where(keys & np.uint64(_MAX_POSITION) > span, keys - span, keys & ~np.uint64(_MAX_POSITION))
+        first = np.searchsorted(self.key, lowest)
+        last = np.searchsorted(self.key, keys + span, "right")
+        rows = _ranges(first, last)
         sizes = np.maximum(last - first, 0)
-        apart = np.abs(self.position[rows] - np.repeat(positions, sizes))
-        same = (self.thread[rows] == np.repeat(threads, sizes)) & (apart <= 2 * reach)
-        # Each row once, in order; near to one of the places is near.
-        packed = np.sort(rows[same] << 1 | (apart[same] > reach))
-        found = packed >> 1
-        once = np.ones(len(found), np.bool_)
-        once[1:] = found[1:] != found[:-1]
-        return found[once], (packed[once] & 1) == 0
+        distance = np.abs(self.position[rows] - np.repeat(positions, sizes))
+        same = (self.thread[rows] == np.repeat(threads, sizes)) & (distance <= 2 * reach)
+        # Each row once, in order; it is near if it is near to any of the positions.
+        packed = np.sort(rows[same] << 1 | (distance[same] > reach))
+        near_rows = packed >> 1
+        is_first = np.ones(len(near_rows), np.bool_)
+        is_first[1:] = near_rows[1:] != near_rows[:-1]
+        return near_rows[is_first], (packed[is_first] & 1) == 0
 
     def names(self, rows: Rows) -> Callable[[int], tuple[str, str]]:
-        """Return what tells, of each of these rows, the id of its passage and of the memory that it is in."""
-        # Read at once: single numbers are slow to get out of an array.
+        """Return a function from an index in `rows` to the ids of the passage and of its memory."""
+        # Read in bulk: single items of an array are slow to access.
         start = self.bundle.arrays["id_start"]
         first, last = start[rows], start[rows + 1]
-        said, ends = self.bundle.arrays["ids"][_between(first, last)].tobytes(), np.cumsum(last - first).tolist()
+        own_ids, ends = self.bundle.arrays["ids"][_ranges(first, last)].tobytes(), np.cumsum(last - first).tolist()
         digits = self.bundle.arrays["memory"][rows].tobytes().hex()
-        nowhere = (self.flags[rows] & _NOWHERE).tolist()
+        no_memory = (self.flags[rows] & _NO_MEMORY_FLAG).tolist()
         positions = self.position[rows].tolist()
 
-        def named(at: int) -> tuple[str, str]:
+        def name_of(at: int) -> tuple[str, str]:
             own = digits[32 * at : 32 * at + 32]
-            memory = "" if nowhere[at] else f"{own[:8]}-{own[8:12]}-{own[12:16]}-{own[16:20]}-{own[20:]}"
-            passage = said[ends[at - 1] if at else 0 : ends[at]].decode()
+            memory = "" if no_memory[at] else f"{own[:8]}-{own[8:12]}-{own[12:16]}-{own[16:20]}-{own[20:]}"
+            passage = own_ids[ends[at - 1] if at else 0 : ends[at]].decode()
             return passage or f"{memory}#{positions[at]}", memory
 
-        return named
+        return name_of
 
     def passage(self, row: int) -> str:
-        """Return the id of a passage."""
+        """Return the id of the passage in a row."""
         start = self.bundle.arrays["id_start"]
-        said = bytes(self.bundle.arrays["ids"][start[row] : start[row + 1]]).decode()
-        return said or f"{self.memory(row)}#{self.position[row]}"
+        own_id = bytes(self.bundle.arrays["ids"][start[row] : start[row + 1]]).decode()
+        return own_id or f"{self.memory(row)}#{self.position[row]}"
 
     def memory(self, row: int) -> str:
-        """Return the id of the memory that a passage is in, or nothing."""
-        if self.flags[row] & _NOWHERE:
+        """Return the id of the memory of a row's passage, or an empty text."""
+        if self.flags[row] & _NO_MEMORY_FLAG:
             return ""
         digits = self.bundle.arrays["memory"][row].tobytes().hex()
         return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
-    def _places(self, terms: Hashes) -> tuple[Rows, Bools]:
-        """Return where each of these terms is among those that there are, and whether it is there at all."""
+    def _find_terms(self, terms: Hashes) -> tuple[Rows, Bools]:
+        """Return the index of each of these terms among those of the segment, and whether the segment has it."""
         known: Hashes = self.bundle.arrays["term"]
         if not len(known):
             return np.zeros(len(terms), np.intp), np.zeros(len(terms), np.bool_)
@@ -225,7 +225,7 @@ class Segment:
 
 
 def build(entries: Iterable[IndexedPassage], *, killed: Hashes, dimensions: int) -> Segment:
-    """Lay out passages; `killed` are the owners whose rows in older segments no longer count."""
+    """Build a segment of passages; `killed` are the owners whose rows in older segments are deleted."""
     entries = sorted(entries, key=lambda entry: (_key(entry), entry.passage))
     arrays: dict[str, Array] = {"key": np.array([_key(entry) for entry in entries], np.uint64)}
     for name, kind, value in _COLUMNS:
@@ -240,25 +240,25 @@ def build(entries: Iterable[IndexedPassage], *, killed: Hashes, dimensions: int)
     arrays["memory"] = np.frombuffer(memories, np.uint8).reshape(-1, 16)
     ids = [b"" if entry.passage == f"{entry.memory}#{entry.position}" else entry.passage.encode() for entry in entries]
     arrays["ids"] = np.frombuffer(b"".join(ids), np.uint8)
-    arrays["id_start"] = _starts([len(one) for one in ids])
-    bags = [{**entry.terms, **{tag_term(tag): 1 for tag in entry.tags}} for entry in entries]
-    arrays["entry_start"] = _starts([len(word_weights) for word_weights in bags])
-    hashes = np.array([hashed(term) for word_weights in bags for term in word_weights], np.uint64)
+    arrays["id_start"] = _starts([len(encoded) for encoded in ids])
+    terms_of_entries = [{**entry.terms, **{tag_term(tag): 1 for tag in entry.tags}} for entry in entries]
+    arrays["entry_start"] = _starts([len(terms) for terms in terms_of_entries])
+    hashes = np.array([hashed(term) for terms in terms_of_entries for term in terms], np.uint64)
     arrays["term"], places_of = np.unique(hashes, return_inverse=True)
     arrays["entry_term"] = places_of.astype(np.uint32)
     arrays["entry_count"] = np.array(
-        [min(count, 65535) for word_weights in bags for count in word_weights.values()], np.uint16
+        [min(count, 65535) for terms in terms_of_entries for count in terms.values()], np.uint16
     )
     vectors = np.zeros((len(entries), dimensions), np.float32)
     for row, entry in zip(vectors, entries, strict=True):
         if entry.vector is not None and len(entry.vector) == dimensions:
             row[:] = entry.vector
     arrays["vectors"], arrays["scales"] = quantise(vectors)
-    return _finished(arrays, about, killed)
+    return _finish(arrays, about, killed)
 
 
 def widened(segment: Segment, dimensions: int) -> Segment:
-    """Return a segment whose rows have no vectors beside others whose rows have: with nothing, of the same length."""
+    """Give a segment without vectors zero vectors of the same length as those of the other segments."""
     if segment.dimensions:
         return segment
     vectors = np.zeros((segment.rows, dimensions), np.int8)
@@ -267,13 +267,13 @@ def widened(segment: Segment, dimensions: int) -> Segment:
 
 
 def compact(segment: Segment) -> Segment:
-    """Return a segment that is searched many times: each column by itself, and nothing of what it was cut out of."""
+    """Copy the columns of a segment that is searched often: contiguous, and without references to larger arrays."""
     arrays = {name: np.array(array, order="C") for name, array in segment.bundle.arrays.items()}
     return Segment(segment.bundle._replace(arrays=arrays))
 
 
 def merge(segments: Sequence[tuple[Segment, Bools]], *, killed: Hashes) -> Segment:
-    """Lay out what still counts of several segments as one; `killed` are the owners that it kills in older ones."""
+    """Merge the live rows of several segments; `killed` are the owners whose rows in older segments are deleted."""
     parts = [(segment, np.flatnonzero(alive)) for segment, alive in segments]
     keys = np.concatenate([segment.key[rows] for segment, rows in parts])
     orders = np.concatenate([segment.position[rows] for segment, rows in parts])
@@ -290,17 +290,17 @@ def merge(segments: Sequence[tuple[Segment, Bools]], *, killed: Hashes) -> Segme
         joined = [map_[segment.column(name)[rows]] for map_, (segment, rows) in zip(numbers, parts, strict=True)]
         arrays[name] = np.concatenate(joined)[sorting]
         about[name] = texts
-    arrays["ids"], arrays["id_start"] = _joined(parts, sorting, "ids", "id_start")
+    arrays["ids"], arrays["id_start"] = _join_ragged(parts, sorting, "ids", "id_start")
     arrays["term"] = np.unique(np.concatenate([segment.column("term") for segment, _ in parts]))
-    terms, arrays["entry_start"] = _joined(parts, sorting, "entry_term", "entry_start", into=arrays["term"])
+    terms, arrays["entry_start"] = _join_ragged(parts, sorting, "entry_term", "entry_start", into=arrays["term"])
     arrays["entry_term"] = terms.astype(np.uint32)
-    arrays["entry_count"], _ = _joined(parts, sorting, "entry_count", "entry_start")
-    return _finished(_without_unused_terms(arrays), about, killed)
+    arrays["entry_count"], _ = _join_ragged(parts, sorting, "entry_count", "entry_start")
+    return _finish(_without_unused_terms(arrays), about, killed)
 
 
-def _finished(arrays: dict[str, Array], about: dict[str, Any], killed: Hashes) -> Segment:
-    """Add what follows from the rest."""
-    _post(arrays)
+def _finish(arrays: dict[str, Array], about: dict[str, Any], killed: Hashes) -> Segment:
+    """Add the derived arrays: postings, the index by owner, sketches and the summary."""
+    _add_postings(arrays)
     by_owner = np.argsort(arrays["owner"], kind="stable")
     arrays["by_owner"] = by_owner.astype(np.uint32)
     arrays["owner_sorted"] = arrays["owner"][by_owner]
@@ -310,7 +310,7 @@ def _finished(arrays: dict[str, Array], about: dict[str, Any], killed: Hashes) -
 
 
 def _summary(arrays: Mapping[str, Array]) -> dict[str, Any]:
-    """Return what holds of all rows, so that nobody has to look at each."""
+    """Return facts about all rows, with which filters can be skipped."""
     about: dict[str, Any] = {}
     about["soonest_expiry"] = int(arrays["expires"].min(initial=FOREVER))
     about["has_superseded"] = bool((arrays["superseded"] < FOREVER).any())
@@ -319,8 +319,8 @@ def _summary(arrays: Mapping[str, Array]) -> dict[str, Any]:
     return about
 
 
-def _post(arrays: dict[str, Array]) -> None:
-    """Add the rows of each term."""
+def _add_postings(arrays: dict[str, Array]) -> None:
+    """Add the rows of each term: the inverted index."""
     starts = arrays["entry_start"]
     rows = np.repeat(np.arange(len(starts) - 1, dtype=np.uint32), np.diff(starts))
     sorting = np.argsort(arrays["entry_term"], kind="stable")
@@ -333,35 +333,35 @@ def _without_unused_terms(arrays: dict[str, Array]) -> dict[str, Array]:
     return {**arrays, "term": arrays["term"][used], "entry_term": places.astype(np.uint32)}
 
 
-def _joined(
+def _join_ragged(
     parts: Sequence[tuple[Segment, Rows]], sorting: Rows, name: str, starts: str, *, into: Hashes | None = None
 ) -> tuple[Array, Array]:
-    """Return what several segments' rows hold, row after row in the new order, and where each begins.
+    """Join a column of variable length in the new order of rows; return it and where each row begins.
 
-    `into`: the entries are places among a segment's terms, and shall be places among these.
+    With `into`, the values are indexes into the terms of a segment, and are mapped to indexes into these terms.
     """
-    held, lengths = [], []
+    values, lengths = [], []
     for segment, rows in parts:
         start = segment.column(starts)
-        found = segment.column(name)[_between(start[rows], start[rows + 1])]
-        held.append(found if into is None else np.searchsorted(into, segment.column("term"))[found])
+        piece = segment.column(name)[_ranges(start[rows], start[rows + 1])]
+        values.append(piece if into is None else np.searchsorted(into, segment.column("term"))[piece])
         lengths.append(start[rows + 1] - start[rows])
     sizes = np.concatenate(lengths)
     begins = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-    chosen = _between(begins[sorting], begins[sorting] + sizes[sorting])
-    return np.concatenate(held)[chosen], _starts(sizes[sorting])
+    chosen = _ranges(begins[sorting], begins[sorting] + sizes[sorting])
+    return np.concatenate(values)[chosen], _starts(sizes[sorting])
 
 
 def _key(entry: IndexedPassage) -> int:
-    return hashed(entry.thread) >> SPREAD << SPREAD | min(entry.position, _MOST)
+    return hashed(entry.thread) >> SPREAD << SPREAD | min(entry.position, _MAX_POSITION)
 
 
 def _starts(lengths: Sequence[int] | Array) -> Array:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.asarray(lengths, np.int64))])
 
 
-def _between(first: Array, last: Array) -> Rows:
-    """Return all numbers from each first up to its last, one run after the other."""
+def _ranges(first: Array, last: Array) -> Rows:
+    """Return the concatenated ranges from each first up to its last, exclusive."""
     lengths = np.maximum(last - first, 0)
     ends = np.cumsum(lengths)
     if not len(ends) or not ends[-1]:
@@ -370,9 +370,9 @@ def _between(first: Array, last: Array) -> Rows:
     return numbers
 
 
-# --- rows that are kept elsewhere
+# --- rows stored outside a segment
 
-_OF_A_ROW: Final = np.dtype(
+_ROW_TYPE: Final = np.dtype(
     [
         *((name, np.dtype(kind).newbyteorder("<")) for name, kind, _ in _COLUMNS),
         ("memory", np.uint8, 16),
@@ -382,15 +382,15 @@ _OF_A_ROW: Final = np.dtype(
 
 
 def columns_of_a_row() -> np.dtype[np.void]:
-    """Return what a row has in each column, without terms, vector and texts."""
-    return _OF_A_ROW
+    """Return the record type of the columns of a row, without terms, vector and texts."""
+    return _ROW_TYPE
 
 
 class Loose(NamedTuple):
-    """Rows in any order: their columns, the texts that the numbers in some stand for, their ids, and their terms.
+    """Rows in any order, as read from another store: columns, tables of texts, ids, and terms.
 
-    `records` has a field for each column of a row, `columns` are others. Bytes of ids, terms and counts run on from row
-    to row; the sizes say how many of them each row has.
+    `records` has a field for each column of a row; `columns` are further columns. The bytes of ids, the terms and the
+    counts of all rows are concatenated; the sizes give how many of them each row has.
     """
 
     records: Array
@@ -404,30 +404,30 @@ class Loose(NamedTuple):
 
 
 def restored(loose: Loose) -> Segment:
-    """Lay out rows that were kept elsewhere, to be compared exactly: no sketches, and not by their owners."""
+    """Build a segment from rows of another store, for exact comparison: without sketches and the index by owner."""
     keys = _keys(loose.records["thread"], loose.records["position"])
     sorting = np.lexsort((loose.records["position"], keys))
     records = loose.records[sorting]
-    arrays = {name: records[name] for name in _OF_A_ROW.names or ()}
+    arrays = {name: records[name] for name in _ROW_TYPE.names or ()}
     arrays |= {name: array[sorting] for name, array in loose.columns.items()}
     arrays["key"] = keys[sorting]
-    arrays["ids"], arrays["id_start"] = _runs(loose.ids, loose.id_sizes, sorting)
-    terms, arrays["entry_start"] = _runs(loose.terms, loose.sizes, sorting)
-    arrays["entry_count"], _ = _runs(loose.counts, loose.sizes, sorting)
+    arrays["ids"], arrays["id_start"] = _reorder_ragged(loose.ids, loose.id_sizes, sorting)
+    terms, arrays["entry_start"] = _reorder_ragged(loose.terms, loose.sizes, sorting)
+    arrays["entry_count"], _ = _reorder_ragged(loose.counts, loose.sizes, sorting)
     arrays["term"], places = np.unique(terms, return_inverse=True)
     arrays["entry_term"] = places.astype(np.uint32)
-    _post(arrays)
+    _add_postings(arrays)
     nothing = np.zeros(0, np.uint64)
     arrays |= {"by_owner": nothing, "owner_sorted": nothing, "killed": nothing, "sketches": nothing[None, :]}
     return Segment(ArrayFile(arrays, {**loose.tables, **_summary(arrays)}))
 
 
-def _runs(held: Array, sizes: Array, sorting: Rows) -> tuple[Array, Array]:
-    """Return what runs on from row to row in another order, and where each row begins."""
+def _reorder_ragged(values: Array, sizes: Array, sorting: Rows) -> tuple[Array, Array]:
+    """Reorder concatenated values of variable length; return them and where each row begins."""
     first = _starts(sizes)[:-1][sorting]
-    return held[_between(first, first + sizes[sorting])], _starts(sizes[sorting])
+    return values[_ranges(first, first + sizes[sorting])], _starts(sizes[sorting])
 
 
 def _keys(threads: Hashes, positions: Array) -> Hashes:
-    low = np.minimum(positions, _MOST).astype(np.uint64)
+    low = np.minimum(positions, _MAX_POSITION).astype(np.uint64)
     return threads >> np.uint64(SPREAD) << np.uint64(SPREAD) | low

@@ -1,6 +1,7 @@
-"""How near passages are to a question by their vectors: by signs, roughly, and to the last digit.
+"""Compares quantised vectors with a query: Hamming distance of sketches, approximate cosines, and exact cosines.
 
-A vector is kept as signed bytes, and its signs as a sketch. Nothing here depends on which other passages are compared.
+A vector is stored as signed bytes, and its signs as a sketch of one bit for each dimension. The result for a passage
+never depends on which other passages are compared.
 """
 
 from __future__ import annotations
@@ -12,86 +13,86 @@ import numpy as np
 
 from commonbook.engines.index.segments import Bools, Floats, Hashes, Rows, Segment, quantise, sketch
 
-_FIRST_PASS: Final = 400
-"""So many passages, and all at the same distance, survive the comparison of sketches."""
+_FIRST_PASS_ROWS: Final = 400
+"""So many passages, and all others at the same distance as the last, pass the comparison of sketches."""
 
-_SAMPLED: Final = 64
-_MARGIN: Final = 3
-"""From every so many-th distance is guessed where the first pass ends, for so many times as many as it needs."""
+_SAMPLE_STEP: Final = 64
+_SAMPLE_MARGIN: Final = 3
+"""The cut-off of the first pass is estimated from one distance in 64, with room for 3 times the rows needed."""
 
-_AT_ONCE: Final = 256
+_BLOCK_ROWS: Final = 256
 _NO_ROWS: Final = np.zeros(0, np.int64)
 
 
 def embedded(segment: Segment, wanted: Bools, vector: Floats) -> Rows:
-    """Return those of the wanted rows that have a vector of the same length."""
+    """Return the wanted rows that have a vector of the same length as the query."""
     return np.flatnonzero(wanted & (segment.scales > 0) & (segment.dimensions == len(vector)))
 
 
-def cosines(vectors: Any, asked: Floats) -> Any:  # noqa: ANN401 - arrays
-    """Return how near each vector is, the same whichever others are compared with it."""
-    # Where nothing is near, vectors may be of another length than the question's, and are not compared.
+def cosines(vectors: Any, query: Floats) -> Any:  # noqa: ANN401 - arrays
+    """Return the cosine of each vector with the query, rounded; independent of the other vectors."""
+    # An empty selection may come from vectors of another length than the query's, which cannot be multiplied.
     if not len(vectors):
         return np.zeros(0)
-    wide, question = vectors.astype(np.float64), asked.astype(np.float64)
+    wide, exact_query = vectors.astype(np.float64), query.astype(np.float64)
     # Row by row, so that a row's cosine does not depend on which others are compared with it.
     lengths = np.sqrt(np.vecdot(wide, wide))
-    found = np.vecdot(wide, question) / np.maximum(lengths, 1e-9)
-    return np.round(found / max(float(np.linalg.norm(question)), 1e-9), 9)
+    products = np.vecdot(wide, exact_query) / np.maximum(lengths, 1e-9)
+    return np.round(products / max(float(np.linalg.norm(exact_query)), 1e-9), 9)
 
 
-def rough_cosines(segment: Segment, asked: Floats) -> Any:  # noqa: ANN401 - an array
-    """Return how near each row is, up to a `roughness`, many times as fast."""
-    question = asked / np.float32(max(float(np.linalg.norm(asked)), 1e-9))
-    found = np.empty(segment.rows, np.float32)
-    # A few rows at a time: what is made of them is still at hand when it is multiplied.
-    for at in range(0, segment.rows, _AT_ONCE):
-        wide = segment.vectors[at : at + _AT_ONCE].astype(np.float32)
-        np.matmul(wide, question, out=found[at : at + _AT_ONCE])
-    return found / np.maximum(segment.lengths, np.float32(1e-9))
+def rough_cosines(segment: Segment, query: Floats) -> Any:  # noqa: ANN401 - an array
+    """Return the cosine of each row with the query, with an error below `roughness`; many times faster."""
+    unit_query = query / np.float32(max(float(np.linalg.norm(query)), 1e-9))
+    products = np.empty(segment.rows, np.float32)
+    # A few rows at a time: the converted rows are still in the processor's cache when they are multiplied.
+    for start in range(0, segment.rows, _BLOCK_ROWS):
+        wide = segment.vectors[start : start + _BLOCK_ROWS].astype(np.float32)
+        np.matmul(wide, unit_query, out=products[start : start + _BLOCK_ROWS])
+    return products / np.maximum(segment.lengths, np.float32(1e-9))
 
 
 def roughness(vector: Floats) -> float:
-    """Return by how much two rough cosines may be in the wrong order, and more."""
+    """Return an upper bound of the difference at which two rough cosines may be in the wrong order."""
     return 4 * (len(vector) + 8) * float(np.finfo(np.float32).eps)
 
 
 def near_by_sketch(segments: Sequence[tuple[Segment, Bools]], vector: Floats) -> list[Rows]:
-    """Return the wanted rows of each segment whose signs differ the least, as many in all as the first pass keeps."""
-    # The question is rounded as passages are, so that a passage has no distance from itself.
-    asked = sketch(quantise(vector[None, :])[0])[:, 0]
-    nowhere = 64 * len(asked) + 1
-    distances = [_distances(part, asked, len(vector), nowhere) for part in segments]
-    # Only what is nearer than a guess is looked at closely; if that is too little, everything is.
-    for guess in (_guessed(distances, nowhere), nowhere - 1):
-        near = [np.flatnonzero(apart <= guess) for apart in distances]
-        if sum(map(len, near)) >= _FIRST_PASS:
+    """Return the wanted rows of each segment with the smallest Hamming distances, `_FIRST_PASS_ROWS` or more."""
+    # The query is quantised as passages are, so that a passage has distance 0 from itself.
+    query_sketch = sketch(quantise(vector[None, :])[0])[:, 0]
+    unreachable = 64 * len(query_sketch) + 1
+    distances = [_distances(part, query_sketch, len(vector), unreachable) for part in segments]
+    # Only rows below an estimated distance are counted; if they are too few, all rows are.
+    for cutoff in (_estimate_cutoff(distances, unreachable), unreachable - 1):
+        near = [np.flatnonzero(distance <= cutoff) for distance in distances]
+        if sum(map(len, near)) >= _FIRST_PASS_ROWS:
             break
-    theirs = [apart[rows] for apart, rows in zip(distances, near, strict=True)]
-    enough = np.flatnonzero(np.cumsum(np.bincount(np.concatenate([_NO_ROWS, *theirs]))) >= _FIRST_PASS)
-    limit = enough[0] if len(enough) else nowhere - 1
-    return [rows[apart <= limit] for apart, rows in zip(theirs, near, strict=True)]
+    near_distances = [distance[rows] for distance, rows in zip(distances, near, strict=True)]
+    enough = np.flatnonzero(np.cumsum(np.bincount(np.concatenate([_NO_ROWS, *near_distances]))) >= _FIRST_PASS_ROWS)
+    limit = enough[0] if len(enough) else unreachable - 1
+    return [rows[distance <= limit] for distance, rows in zip(near_distances, near, strict=True)]
 
 
-def _distances(part: tuple[Segment, Bools], asked: Hashes, dimensions: int, nowhere: int) -> Any:  # noqa: ANN401
-    """Return in how many signs each row differs from what is asked; what is not wanted is nowhere."""
+def _distances(part: tuple[Segment, Bools], query_sketch: Hashes, dimensions: int, unreachable: int) -> Any:  # noqa: ANN401
+    """Return the Hamming distance of each row from the query; `unreachable` for rows that are not wanted."""
     segment, wanted = part
     if segment.dimensions != dimensions:
-        return np.full(segment.rows, nowhere, np.uint16)
-    apart = np.zeros(segment.rows, np.uint16)
-    # The same room for every plane: making it anew would cost as much as counting.
+        return np.full(segment.rows, unreachable, np.uint16)
+    distance = np.zeros(segment.rows, np.uint16)
+    # Buffers are reused for every plane: allocating them would cost as much as counting.
     differing, counted = np.empty(segment.rows, np.uint64), np.empty(segment.rows, np.uint8)
-    for plane, bits in zip(segment.sketches, asked, strict=True):
+    for plane, bits in zip(segment.sketches, query_sketch, strict=True):
         np.bitwise_xor(plane, bits, out=differing)
         np.bitwise_count(differing, out=counted)
-        apart += counted
+        distance += counted
     if segment.bundle.about["unembedded"] or not wanted.all():
-        apart[~(wanted & (segment.scales > 0))] = nowhere
-    return apart
+        distance[~(wanted & (segment.scales > 0))] = unreachable
+    return distance
 
 
-def _guessed(distances: Sequence[Any], nowhere: int) -> int:
-    """Return a distance at which the first pass probably has enough, and not much more: as in a sample."""
-    sample = np.concatenate([_NO_ROWS, *(apart[::_SAMPLED] for apart in distances)])
-    place = _MARGIN * _FIRST_PASS // _SAMPLED
-    return min(int(np.partition(sample, place)[place]), nowhere - 1) if len(sample) > place else nowhere - 1
+def _estimate_cutoff(distances: Sequence[Any], unreachable: int) -> int:
+    """Estimate from a sample the distance at which the first pass has enough rows, and not many more."""
+    sample = np.concatenate([_NO_ROWS, *(distance[::_SAMPLE_STEP] for distance in distances)])
+    place = _SAMPLE_MARGIN * _FIRST_PASS_ROWS // _SAMPLE_STEP
+    return min(int(np.partition(sample, place)[place]), unreachable - 1) if len(sample) > place else unreachable - 1
