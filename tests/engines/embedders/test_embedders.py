@@ -34,7 +34,7 @@ from commonbook.ports.embedding import Embedder, EmbedderChoice, EmbeddingInput
 ROOT = Path(__file__).parents[3]
 
 
-def said(*texts: str) -> list[EmbeddingInput]:
+def inputs(*texts: str) -> list[EmbeddingInput]:
     return [EmbeddingInput(text, {}) for text in texts]
 
 
@@ -126,7 +126,7 @@ def test_the_package_offers_the_same_three_by_entry_point():
     for name, target in offered.items():
         module, _, attribute = target.partition(":")
         found[name] = getattr(importlib.import_module(module), attribute)
-    assert found == registry._OURS
+    assert found == registry._BUILT_IN
 
 
 def test_ours_are_found_without_a_look_at_the_installed_packages():
@@ -148,7 +148,7 @@ def test_ours_are_found_without_a_look_at_the_installed_packages():
 
 
 class Library:
-    """What stands in for the package: it counts letters, and does as it is told."""
+    """A fake of the package sentence-transformers: it counts letters, and fails on command."""
 
     def __init__(self) -> None:
         self.made: list[tuple[str, bool]] = []
@@ -216,7 +216,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_texts_go_to_the_model_as_they_stand_in_one_call_that_batches(library):
     model: Embedder = SentenceModel("mini")
-    found = model.embed(said("one", "three", ""))
+    found = model.embed(inputs("one", "three", ""))
     assert found.tolist() == [[3, 1, 1], [5, 2, 1], [0, 0, 1]]
     assert found.dtype == np.float32
     texts, options = library.encoded[-1]
@@ -330,7 +330,7 @@ def test_progress_bars_are_off_only_while_a_model_is_loaded_from_the_disk(librar
     assert not library.bars
 
 
-@pytest.mark.parametrize("ask", [lambda model: model.fingerprint, lambda model: model.embed(said("one"))])
+@pytest.mark.parametrize("ask", [lambda model: model.fingerprint, lambda model: model.embed(inputs("one"))])
 def test_without_the_package_the_embedder_has_failed_and_the_fix_says_what_to_install(monkeypatch, ask):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(EmbedderFailed) as caught:
@@ -342,7 +342,7 @@ def test_without_the_package_the_embedder_has_failed_and_the_fix_says_what_to_in
 def test_a_model_that_cannot_be_loaded_is_a_failure_in_one_line_that_names_it(library, error):
     library.error = error
     with pytest.raises(EmbedderFailed, match="model mini cannot be loaded") as caught:
-        SentenceModel("mini").embed(said("one"))
+        SentenceModel("mini").embed(inputs("one"))
     assert "\n" not in caught.value.message
     assert caught.value.fix
 
@@ -352,7 +352,7 @@ def test_a_model_that_could_not_be_loaded_is_left_alone_for_a_while(library, mon
     library.error = OSError("the hub does not answer")
     for _ in range(3):
         with pytest.raises(EmbedderFailed, match="the hub does not answer"):
-            model.embed(said("one"))
+            model.embed(inputs("one"))
     assert len(library.made) == 1
     library.error = None
     later = time.monotonic() + 61
@@ -372,7 +372,7 @@ WRONG = {
 def test_vectors_that_are_none_are_a_failure(library, wrong):
     library.answer = WRONG[wrong]
     with pytest.raises(EmbedderFailed, match="2 vectors of 3"):
-        SentenceModel("mini").embed(said("one", "two"))
+        SentenceModel("mini").embed(inputs("one", "two"))
 
 
 def test_a_model_that_breaks_down_while_it_encodes_is_a_failure(library, monkeypatch):
@@ -384,4 +384,4 @@ def test_a_model_that_breaks_down_while_it_encodes_is_a_failure(library, monkeyp
 
     monkeypatch.setattr(library, "encode", out_of_memory)
     with pytest.raises(EmbedderFailed, match="out of memory"):
-        model.embed(said("one"))
+        model.embed(inputs("one"))

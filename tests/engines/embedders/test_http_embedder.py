@@ -43,7 +43,7 @@ def embedder(service: Service, waits: list[float]) -> HttpEmbedder:
     return HttpEmbedder(service.url, "small", key=KEY, timeout=5, sleep=waits.append)
 
 
-def said(*texts: str) -> list[EmbeddingInput]:
+def inputs(*texts: str) -> list[EmbeddingInput]:
     return [EmbeddingInput(text, {}) for text in texts]
 
 
@@ -55,7 +55,7 @@ def unit(text: str) -> np.ndarray:
 def failure(embedder: HttpEmbedder, *texts: str) -> EmbedderFailed:
     """The error, after a look that nothing of it tells the key."""
     with pytest.raises(EmbedderFailed) as caught:
-        embedder.embed(said(*texts or ("one", "two")), patient=True)
+        embedder.embed(inputs(*texts or ("one", "two")), patient=True)
     error = caught.value
     assert type(error) is EmbedderFailed
     assert error.fix
@@ -68,7 +68,7 @@ def failure(embedder: HttpEmbedder, *texts: str) -> EmbedderFailed:
 
 def test_each_text_gets_its_vector_at_unit_length(embedder, service):
     port: Embedder = embedder
-    found = port.embed(said("one", "three", "eleven"))
+    found = port.embed(inputs("one", "three", "eleven"))
     assert found.dtype == np.float32
     assert np.allclose(found, [unit("one"), unit("three"), unit("eleven")])
     assert port.slow
@@ -78,36 +78,36 @@ def test_each_text_gets_its_vector_at_unit_length(embedder, service):
 
 
 def test_a_service_without_a_key_is_asked_without_one(service):
-    HttpEmbedder(service.url, "small").embed(said("one"))
+    HttpEmbedder(service.url, "small").embed(inputs("one"))
     assert "Authorization" not in service.asked[0].headers
 
 
 @pytest.mark.parametrize("end", ["", "/", "/embeddings", "/embeddings/"])
 def test_an_address_may_be_given_with_or_without_its_last_part(service, end):
-    HttpEmbedder(service.url + end, "small").embed(said("one"))
+    HttpEmbedder(service.url + end, "small").embed(inputs("one"))
     assert service.asked[0].path == "/v1/embeddings"
 
 
 def test_the_index_tells_the_order_and_not_the_place_in_the_answer(embedder, service):
     service.orders = [embedding_service.shuffled]
-    assert np.allclose(embedder.embed(said("one", "three")), [unit("one"), unit("three")])
+    assert np.allclose(embedder.embed(inputs("one", "three")), [unit("one"), unit("three")])
 
 
 def test_an_answer_in_chunks_is_as_good_as_one_in_a_piece(embedder, service):
     service.orders = [embedding_service.in_chunks]
-    assert np.allclose(embedder.embed(said("one")), [unit("one")])
+    assert np.allclose(embedder.embed(inputs("one")), [unit("one")])
 
 
 def test_many_texts_are_asked_for_in_several_requests_and_come_back_in_order(embedder, service):
     texts = [f"{at} {'x' * (at % 7)}" for at in range(250)]
-    found = embedder.embed(said(*texts))
+    found = embedder.embed(inputs(*texts))
     assert np.allclose(found, [unit(text) for text in texts])
     assert [len(batch) for batch in service.batches] == [96, 96, 58]
 
 
 def test_long_texts_make_smaller_requests(embedder, service):
     texts = [letter * 60_000 for letter in "abc"]
-    assert len(embedder.embed(said(*texts))) == 3
+    assert len(embedder.embed(inputs(*texts))) == 3
     assert [len(batch) for batch in service.batches] == [1, 1, 1]
 
 
@@ -120,7 +120,7 @@ def test_requests_hold_every_text_once_in_order_and_are_never_empty(texts):
 
 
 def test_an_empty_text_is_nowhere_and_is_not_sent(embedder, service):
-    found = embedder.embed(said("", "one", " \n"))
+    found = embedder.embed(inputs("", "one", " \n"))
     assert not found[[0, 2]].any()
     assert np.allclose(found[1], unit("one"))
     assert service.batches == [["one"]]
@@ -130,10 +130,10 @@ def test_an_empty_text_is_nowhere_and_is_not_sent(embedder, service):
 def test_the_dimensions_are_asked_for_once_and_only_if_nothing_told_them(service):
     asking = HttpEmbedder(service.url, "small")
     assert (asking.dimensions, asking.dimensions, len(service.asked)) == (3, 3, 1)
-    told = HttpEmbedder(service.url, "small", dimensions=3)
-    assert (told.dimensions, len(service.asked)) == (3, 1)
+    known = HttpEmbedder(service.url, "small", dimensions=3)
+    assert (known.dimensions, len(service.asked)) == (3, 1)
     by_the_way = HttpEmbedder(service.url, "small")
-    by_the_way.embed(said("one"))
+    by_the_way.embed(inputs("one"))
     assert (by_the_way.dimensions, len(service.asked)) == (3, 2)
 
 
@@ -153,7 +153,7 @@ def test_who_only_asks_a_question_does_not_wait_through_all_attempts(service, wa
     service.orders = [embedding_service.refusing(503)] * 5
     embedder = HttpEmbedder(service.url, "small", sleep=waits.append)
     with pytest.raises(EmbedderFailed, match="503"):
-        embedder.embed(said("one"))
+        embedder.embed(inputs("one"))
     assert (len(service.asked), waits) == (1, [])
 
 
@@ -178,7 +178,7 @@ def test_neither_the_embedder_nor_its_representation_tells_the_key(embedder):
 )
 def test_what_may_pass_is_tried_again_with_longer_and_longer_waits(embedder, service, waits, trouble):
     service.orders = [trouble] * 3
-    assert np.allclose(embedder.embed(said("one"), patient=True), [unit("one")])
+    assert np.allclose(embedder.embed(inputs("one"), patient=True), [unit("one")])
     assert waits == [0.5, 2.0, 8.0]
     service.orders = [trouble] * 4
     failure(embedder)
@@ -188,7 +188,7 @@ def test_what_may_pass_is_tried_again_with_longer_and_longer_waits(embedder, ser
 def test_a_service_that_asks_for_patience_gets_it(embedder, service, waits):
     in_half_a_minute = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
     service.orders = [embedding_service.refusing(429, Retry_After=value) for value in ("20", in_half_a_minute, "soon")]
-    embedder.embed(said("one"), patient=True)
+    embedder.embed(inputs("one"), patient=True)
     assert waits[0] == 20
     assert 25 < waits[1] <= 30
     assert waits[2] == 8.0
@@ -215,7 +215,7 @@ def test_an_answer_that_comes_drop_by_drop_is_not_waited_for_either(service, wai
 
 def test_a_slow_answer_within_the_limit_is_fine(embedder, service):
     service.orders = [embedding_service.silent_for(0.2)]
-    assert len(embedder.embed(said("one"), patient=True)) == 1
+    assert len(embedder.embed(inputs("one"), patient=True)) == 1
 
 
 def test_a_service_that_stayed_down_is_left_alone_for_a_while(service, waits, monkeypatch):
@@ -226,7 +226,7 @@ def test_a_service_that_stayed_down_is_left_alone_for_a_while(service, waits, mo
     assert (len(service.asked), len(waits)) == (4, 3)
     now = time.monotonic
     monkeypatch.setattr(time, "monotonic", lambda: now() + 3601)
-    assert np.allclose(embedder.embed(said("one"), patient=True), [unit("one")])
+    assert np.allclose(embedder.embed(inputs("one"), patient=True), [unit("one")])
 
 
 def test_an_address_where_nobody_listens_is_named_in_the_error(waits):
@@ -328,14 +328,14 @@ def test_vectors_of_another_length_than_before_are_an_error(embedder, service):
 def test_after_an_error_the_next_call_works_again(embedder, service):
     service.orders = [embedding_service.saying("garbage")]
     failure(embedder)
-    assert len(embedder.embed(said("one", "two"))) == 2
+    assert len(embedder.embed(inputs("one", "two"))) == 2
 
 
 @given(st.binary(max_size=300))
 def test_no_bytes_at_all_break_the_reading_of_an_answer(answer):
-    with pytest.raises(http.BadAnswer):
+    with pytest.raises(http.BadResponse):
         http.response_vectors(answer, 1)
-    assert isinstance(http.complaint(answer), str)
+    assert isinstance(http.error_message(answer), str)
 
 
 # When it is made wrongly

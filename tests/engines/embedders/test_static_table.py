@@ -146,8 +146,8 @@ def test_a_word_of_no_pieces_has_no_near_words(table):
 def exact_near(table, word, *, least):
     vocabulary = [other for other in table.vocabulary if other.isalpha() and len(other) > 1]
     known = table.vectors(vocabulary).astype(np.float64)
-    asked = table.vectors([word])[0].astype(np.float64)
-    cosines = known @ asked / np.maximum(np.linalg.norm(known, axis=1), 1e-9) / np.linalg.norm(asked)
+    query = table.vectors([word])[0].astype(np.float64)
+    cosines = known @ query / np.maximum(np.linalg.norm(known, axis=1), 1e-9) / np.linalg.norm(query)
     found = {vocabulary[at]: float(cosines[at]) for at in np.flatnonzero(cosines >= least) if vocabulary[at] != word}
     return dict(sorted(found.items(), key=lambda one: -one[1])[:MOST_NEAR])
 
@@ -165,7 +165,7 @@ def test_the_lists_of_near_words_are_those_that_the_vectors_give(table):
 
 @pytest.mark.slow
 def test_looking_at_signs_first_loses_hardly_a_near_word(table):
-    """What is left out before the exact comparison is at the border, counts little, and is hardly among the nearest.
+    """Words left out before the exact comparison are at the border, weigh little, and are hardly among the nearest.
 
     In capitals, a word is not in the vocabulary: it has no list, and is compared with all that have.
     """
@@ -197,12 +197,12 @@ def test_lists_of_near_words_of_another_table_are_refused(tmp_path):
 
 
 def test_what_was_found_for_words_is_kept_but_not_without_end(monkeypatch):
-    monkeypatch.setattr(static_table, "_KEPT", 5)
+    monkeypatch.setattr(static_table, "_MAX_CACHED_WORDS", 5)
     table = StaticTable()
     first = {word: (table.pieces(word), table.near(word)) for word in EVERYDAY[:12]}
     assert table.near(EVERYDAY[11]) is first[EVERYDAY[11]][1]
-    assert len(table._near) <= 5
-    assert len(table._known) <= 5
+    assert len(table._near_cache) <= 5
+    assert len(table._piece_cache) <= 5
     assert {word: (table.pieces(word), table.near(word)) for word in EVERYDAY[:12]} == first
 
 

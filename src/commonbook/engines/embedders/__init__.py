@@ -1,1 +1,1 @@
-"""Embedders: the built-in word vector table, sentence-transformers, and an OpenAI-compatible address."""
+"""Embedders: the built-in table of word vectors, sentence-transformers, and an OpenAI-compatible HTTP service."""

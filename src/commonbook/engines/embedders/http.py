@@ -1,8 +1,8 @@
-"""An embedder behind an address: whatever answers `POST .../embeddings` as OpenAI's service does.
+"""The Embedder port over HTTP: any service that answers `POST .../embeddings` as OpenAI's does.
 
-The standard library's client is enough for one kind of request. It goes through the system's proxy, follows no
-redirect (the key would go with it), waits a bounded time, and asks again where that can help. An answer is believed
-only after `openai_wire` has looked at it: one finite vector for each text, all of one length, ordered by `index`.
+The client of the standard library is enough for one kind of request. It uses the system's proxy, follows no redirect
+(the key would go with it), has a time-out, and retries with growing waits where that can help. Every response is
+validated: one finite vector for each text, all of one length, ordered by `index`.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 _ENDPOINT: Final = "/embeddings"
 _PROBE: Final = "dimensions"
-_LARGEST_ANSWER: Final = 64 << 20
-_CHUNK: Final = 1 << 16
-_WAITS: Final = (0.5, 2.0, 8.0)
-_LONGEST_WAIT: Final = 60.0
-_REST: Final = 30.0
-_IMPATIENCE: Final = 5.0
-"""So many seconds at most somebody waits who only asks a question, and goes on without its vector."""
+_MAX_RESPONSE_BYTES: Final = 64 << 20
+_CHUNK_BYTES: Final = 1 << 16
+_RETRY_WAITS_SECONDS: Final = (0.5, 2.0, 8.0)
+_MAX_WAIT_SECONDS: Final = 60.0
+_REST_SECONDS: Final = 30.0
+_IMPATIENT_TIMEOUT_SECONDS: Final = 5.0
+"""The time-out of a request that may not wait, such as a recall, which then goes on without the vector."""
 
-_LONGEST_QUOTE: Final = 200
+_MAX_QUOTE_CHARS: Final = 200
 _ADDRESS_FIX: Final = "check COMMONBOOK_EMBEDDER_URL, the network, and whether the service is up"
 _ANSWER_FIX: Final = (
     "check that COMMONBOOK_EMBEDDER_URL is an OpenAI-compatible address and the model one for embeddings"
@@ -53,7 +53,7 @@ _FIXES: Final = {
 
 
 class HttpEmbedder:
-    """Vectors of unit length from an OpenAI-compatible address."""
+    """Vectors of unit length from an OpenAI-compatible service."""
 
     slow: Final = True
 
@@ -65,17 +65,17 @@ class HttpEmbedder:
         key: str | None = None,
         dimensions: int | None = None,
         timeout: float = 60.0,
-        rest: float = _REST,
+        rest: float = _REST_SECONDS,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Ask this address for vectors of this model; `dimensions` if they are known already.
+        """Request vectors of this model from this address; `dimensions` if the length is known already.
 
-        A service that stayed down through all attempts is not asked for so many seconds as `rest` says.
+        A service that failed through all attempts gets no requests for `rest` seconds (a circuit breaker).
         """
-        address = _address(url, key)
+        address = _parse_address(url, key)
         path = address.path.removesuffix(_ENDPOINT) + _ENDPOINT
         self._url: Final = f"{address.scheme}://{address.netloc}{path}"
-        self._place: Final = address.netloc.lower() + path
+        self._fingerprint_address: Final = address.netloc.lower() + path
         self._model: Final = model
         self._key: Final = key
         self._dimensions = dimensions
@@ -86,38 +86,38 @@ class HttpEmbedder:
         self._opener: Final[OpenerDirector] = build_opener(_NoRedirects)
 
     def __repr__(self) -> str:
-        """Show whom it asks, without the key."""
+        """Show the address and the model, without the key."""
         return f"HttpEmbedder({self._url!r}, {self._model!r})"
 
     @property
     def fingerprint(self) -> str:
-        """The name under which its vectors are kept: the address and the model; nobody has to be asked for it."""
-        return f"openai/{self._place}/{self._model}"
+        """The name under which its vectors are stored: address and model, known without a request."""
+        return f"openai/{self._fingerprint_address}/{self._model}"
 
     @property
     def dimensions(self) -> int:
-        """How many numbers a vector has: asked for once, if nobody said it."""
+        """The length of a vector; one request finds it out if it was not given."""
         if self._dimensions is None:
-            self._dimensions = self._ask([_PROBE], patient=True).shape[1]
+            self._dimensions = self._embed_batch([_PROBE], patient=True).shape[1]
         return self._dimensions
 
     def embed(self, texts: Sequence[EmbeddingInput], *, patient: bool = False) -> Floats:
         """Return one row for each text, zeros for an empty one; raises EmbedderFailed when it cannot."""
-        # Services refuse an empty text, and the whole request with it.
-        telling = [row for row, said in enumerate(texts) if said.text.strip()]
-        batches = request_batches([texts[row].text for row in telling])
-        made = [self._ask(batch, patient=patient) for batch in batches]
+        # Services reject an empty text, and the whole request with it.
+        filled = [row for row, text in enumerate(texts) if text.text.strip()]
+        batches = request_batches([texts[row].text for row in filled])
+        vectors = [self._embed_batch(batch, patient=patient) for batch in batches]
         out: Floats = np.zeros((len(texts), self._dimensions or 0), np.float32)
-        if made:
-            out[telling] = np.concatenate(made)
+        if vectors:
+            out[filled] = np.concatenate(vectors)
         return out
 
-    def _ask(self, batch: list[str], *, patient: bool) -> Floats:
-        """Return the vectors of one request's texts."""
-        answer = self._answer(question(self._model, batch), patient=patient)
+    def _embed_batch(self, batch: list[str], *, patient: bool) -> Floats:
+        """Return the vectors of one batch of texts."""
+        response = self._request(request_body(self._model, batch), patient=patient)
         try:
-            vectors = response_vectors(answer, len(batch))
-        except BadAnswer as error:
+            vectors = response_vectors(response, len(batch))
+        except BadResponse as error:
             raise EmbedderFailed(f"{self._url} answered with {error}", fix=_ANSWER_FIX) from error
         if self._dimensions is None:
             self._dimensions = vectors.shape[1]
@@ -128,16 +128,16 @@ class HttpEmbedder:
             )
         return vectors
 
-    def _answer(self, body: bytes, *, patient: bool) -> bytes:
-        """Return what the service answers; with patience, ask again a few times where that can help."""
-        # Whoever works without vectors while there are none would wait through all attempts for each text.
+    def _request(self, body: bytes, *, patient: bool) -> bytes:
+        """Return the body of the response; with `patient`, retry a few times where that can help."""
+        # Callers can go on without vectors: during an outage each text would otherwise wait through all attempts.
         if self._down is not None and time.monotonic() < self._down[0]:
             raise EmbedderFailed(self._down[1].message, fix=self._down[1].fix)
-        for wait in (*(_WAITS if patient else ()), None):
+        for wait in (*(_RETRY_WAITS_SECONDS if patient else ()), None):
             try:
-                return self._post(body, self._timeout if patient else min(self._timeout, _IMPATIENCE))
-            except _AskAgain as error:
-                if wait is None or error.after > _LONGEST_WAIT:
+                return self._post(body, self._timeout if patient else min(self._timeout, _IMPATIENT_TIMEOUT_SECONDS))
+            except _RetryableError as error:
+                if wait is None or error.after > _MAX_WAIT_SECONDS:
                     self._down = (time.monotonic() + self._rest, error)
                     raise EmbedderFailed(error.message, fix=error.fix) from None
                 self._sleep(max(wait, error.after))
@@ -150,26 +150,27 @@ class HttpEmbedder:
         request = Request(self._url, body, headers, method="POST")  # noqa: S310 - settings let only http(s) pass
         try:
             with self._opener.open(request, timeout=timeout) as response:
-                return self._whole(response, timeout)
+                return self._read_whole(response, timeout)
         except HTTPError as error:
             with error:
-                raise self._refusal(error) from None  # Its own text is the service's, and may quote the key.
+                # Without a cause: the error's own text comes from the service, and may quote the key.
+                raise self._status_error(error) from None
         except (OSError, HTTPException, UnicodeError) as error:
             reason = error.reason if isinstance(error, URLError) else error
-            message = f"{self._url} does not answer: {self._shown(str(reason)) or type(reason).__name__}"
+            message = f"{self._url} does not answer: {self._printable(str(reason)) or type(reason).__name__}"
             if isinstance(reason, ssl.SSLCertVerificationError | UnicodeError):
                 raise EmbedderFailed(message, fix=_ADDRESS_FIX) from None
-            raise _AskAgain(message, fix=_ADDRESS_FIX) from None
+            raise _RetryableError(message, fix=_ADDRESS_FIX) from None
 
-    def _whole(self, response: HTTPResponse, timeout: float) -> bytes:
-        """Read an answer to its end, which must come in time and before it is too large."""
+    def _read_whole(self, response: HTTPResponse, timeout: float) -> bytes:
+        """Read the whole response, with a limit of time and size."""
         end = time.monotonic() + timeout
         parts: list[bytes] = []
         size = 0
-        while part := response.read1(_CHUNK):
+        while part := response.read1(_CHUNK_BYTES):
             parts.append(part)
             size += len(part)
-            if size > _LARGEST_ANSWER:
+            if size > _MAX_RESPONSE_BYTES:
                 raise EmbedderFailed(f"{self._url} answers without end", fix=_ANSWER_FIX)
             if time.monotonic() > end:
                 raise TimeoutError("timed out")
@@ -177,8 +178,8 @@ class HttpEmbedder:
             raise ConnectionError("the answer was cut short")
         return b"".join(parts)
 
-    def _refusal(self, error: HTTPError) -> EmbedderFailed:
-        """Say why the service does not give vectors, and whether to ask again."""
+    def _status_error(self, error: HTTPError) -> EmbedderFailed:
+        """Translate an HTTP status into an error, which says whether a retry can help."""
         fix = _FIXES.get(error.code, _ADDRESS_FIX)
         message = f"{self._url} refused with status {error.code}"
         if error.code in (301, 302, 303, 307, 308):
@@ -186,24 +187,24 @@ class HttpEmbedder:
                 f"{self._url} answered with a redirect, which is not followed since the key would go with it",
                 fix="set COMMONBOOK_EMBEDDER_URL to the address that it leads to",
             )
-        # Who refuses a key may quote a part of it.
-        if error.code not in (401, 403) and (said := self._shown(_complaint(error))):
-            message += f": {said}"
+        # A service that rejects a key may quote a part of it.
+        if error.code not in (401, 403) and (reason := self._printable(_read_error_message(error))):
+            message += f": {reason}"
         if error.code == 429 or error.code >= 500:
             after = _retry_after(error.headers.get("Retry-After"))
-            message += f"; it asks to wait {after:.0f} seconds" if after > _LONGEST_WAIT else ""
-            return _AskAgain(message, fix=fix, after=after)
+            message += f"; it asks to wait {after:.0f} seconds" if after > _MAX_WAIT_SECONDS else ""
+            return _RetryableError(message, fix=fix, after=after)
         return EmbedderFailed(message, fix=fix)
 
-    def _shown(self, text: str) -> str:
-        """Return what others say in a form that is fit for a message: on one line, short, without the key."""
+    def _printable(self, text: str) -> str:
+        """Return text of the service for use in a message: on one line, short, without the key."""
         hidden = text.replace(self._key, "...") if self._key else text
         line = " ".join("".join(letter if letter.isprintable() else " " for letter in hidden).split())
-        return line if len(line) <= _LONGEST_QUOTE else line[:_LONGEST_QUOTE] + "..."
+        return line if len(line) <= _MAX_QUOTE_CHARS else line[:_MAX_QUOTE_CHARS] + "..."
 
 
-class _AskAgain(EmbedderFailed):
-    """It did not work, but may the next time; `after` so many seconds, if the service said so."""
+class _RetryableError(EmbedderFailed):
+    """A failure that a retry may overcome, after `after` seconds if the service asked for that."""
 
     def __init__(self, message: str, *, fix: str, after: float = 0.0) -> None:
         super().__init__(message, fix=fix)
@@ -215,8 +216,8 @@ class _NoRedirects(HTTPRedirectHandler):
         return None
 
 
-def _address(url: str, key: str | None) -> SplitResult:
-    """Return the parts of an address, if it and the key can be used and shown without telling a secret."""
+def _parse_address(url: str, key: str | None) -> SplitResult:
+    """Parse an address; raises BadInput if it or the key is unusable, or if the address may contain a secret."""
     try:
         address = urlsplit(url.rstrip("/"))
         usable = address.scheme in ("http", "https") and address.hostname and (address.port or 1)
@@ -229,15 +230,15 @@ def _address(url: str, key: str | None) -> SplitResult:
     return address
 
 
-def _complaint(error: HTTPError) -> str:
+def _read_error_message(error: HTTPError) -> str:
     try:
-        return complaint(error.read(_CHUNK))
+        return error_message(error.read(_CHUNK_BYTES))
     except (OSError, HTTPException):
         return ""
 
 
 def _retry_after(value: str | None) -> float:
-    """Return how many seconds to wait, from a number of them or a date."""
+    """Return the seconds to wait from a Retry-After header: a number or a date."""
     if not value:
         return 0.0
     if value.strip().isdecimal():
@@ -248,21 +249,21 @@ def _retry_after(value: str | None) -> float:
         return 0.0
 
 
-# Services limit how many texts and how many tokens one request may have; these are below all known limits.
-_MOST_TEXTS: Final = 96
-_MOST_CHARACTERS: Final = 100_000
+# Services limit the texts and the tokens of one request; these limits are below all known ones.
+_MAX_BATCH_TEXTS: Final = 96
+_MAX_BATCH_CHARS: Final = 100_000
 
 
-class BadAnswer(Exception):
-    """What an answer holds in place of the vectors."""
+class BadResponse(Exception):
+    """A response without valid vectors; the message names what it has instead."""
 
 
 def request_batches(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Cut texts into requests that no service finds too large; a text is never cut."""
+    """Split texts into batches within the limits of services; a single text is never split."""
     batch: list[str] = []
     size = 0
     for text in texts:
-        if batch and (len(batch) == _MOST_TEXTS or size + len(text) > _MOST_CHARACTERS):
+        if batch and (len(batch) == _MAX_BATCH_TEXTS or size + len(text) > _MAX_BATCH_CHARS):
             yield batch
             batch, size = [], 0
         batch.append(text)
@@ -271,41 +272,41 @@ def request_batches(texts: Sequence[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def question(model: str, texts: Sequence[str]) -> bytes:
+def request_body(model: str, texts: Sequence[str]) -> bytes:
     """Return the body of a request."""
     return json.dumps({"model": model, "input": list(texts)}).encode()
 
 
-def response_vectors(answer: bytes, count: int) -> Floats:
-    """Return the vectors of an answer in the order of the texts, each at unit length."""
+def response_vectors(response: bytes, count: int) -> Floats:
+    """Return the vectors of a response in the order of the texts, each normalised to unit length."""
     try:
-        data: Any = json.loads(answer)["data"]
+        data: Any = json.loads(response)["data"]
         rows = {item["index"]: item["embedding"] for item in data}
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise BadAnswer("something else than embeddings") from error
+        raise BadResponse("something else than embeddings") from error
     if len(data) != count or set(rows) != set(range(count)):
-        raise BadAnswer(f"other vectors than the {count} that were asked for")
+        raise BadResponse(f"other vectors than the {count} that were asked for")
     try:
         raw = np.array([rows[index] for index in range(count)])
     except (ValueError, OverflowError) as error:
-        raise BadAnswer("vectors of different lengths") from error
+        raise BadResponse("vectors of different lengths") from error
     if raw.ndim != 2 or raw.shape[1] == 0 or raw.dtype.kind not in "fi":
-        raise BadAnswer("vectors that are no lists of numbers")
+        raise BadResponse("vectors that are no lists of numbers")
     exact = raw.astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         lengths = np.linalg.norm(exact, axis=1, keepdims=True)
     if not np.isfinite(lengths).all():
-        raise BadAnswer("numbers that are not finite")
+        raise BadResponse("numbers that are not finite")
     lengths[lengths == 0] = 1
     unit: Floats = (exact / lengths).astype(np.float32)
     return unit
 
 
-def complaint(body: bytes) -> str:
-    """Return the message of a refusal as OpenAI and others word it, or nothing."""
+def error_message(body: bytes) -> str:
+    """Return the error message in the body of a response, in the format of OpenAI, or an empty text."""
     try:
-        said: Any = json.loads(body)["error"]
-        message = said if isinstance(said, str) else said["message"]
+        error: Any = json.loads(body)["error"]
+        message = error if isinstance(error, str) else error["message"]
     except (ValueError, TypeError, KeyError, RecursionError):
         return ""
     return message if isinstance(message, str) else ""

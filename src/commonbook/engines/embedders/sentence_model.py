@@ -1,6 +1,6 @@
-"""An embedder on this machine: any model that the package sentence-transformers can load.
+"""The Embedder port on local models: any that the package sentence-transformers can load.
 
-The package (and torch with it) is imported when the first vector is asked for, which takes seconds.
+The package (and torch with it) is imported at the first use, which takes seconds.
 """
 
 from __future__ import annotations
@@ -23,49 +23,49 @@ if TYPE_CHECKING:
 
 
 _ORGANISATION: Final = "sentence-transformers"
-_REST: Final = 60.0
+_RETRY_AFTER_SECONDS: Final = 60.0
 _PROBE: Final = "dimensions"
 _BATCH: Final = 32
-_PIECE: Final = 1 << 16
-_PIECES: Final = 16
+_SAMPLE_BYTES: Final = 1 << 16
+_SAMPLES: Final = 16
 
 
 class SentenceModel:
-    """Vectors of unit length from a model by its name on the Hugging Face hub, or in a folder."""
+    """Vectors of unit length from a model, given by its name on the Hugging Face hub or by a folder."""
 
     slow: Final = True
 
     def __init__(self, model: str) -> None:
-        """Use this model; it is loaded when it is first needed."""
+        """Use this model; it is loaded at the first use."""
         self._name: Final = model
         self._lock: Final = Lock()
         self._model: Any = None
         self._failed: tuple[float, EmbedderFailed] | None = None
-        self._mark = ""
+        self._model_id = ""
         self._dimensions = 0
 
     def __repr__(self) -> str:
-        """Show which model it is."""
+        """Show the name of the model."""
         return f"SentenceModel({self._name!r})"
 
     @property
     def fingerprint(self) -> str:
-        """The name under which vectors are kept: the model, its revision or what is in its folder, the dimensions."""
-        self._load()
-        return f"sentence-transformers/{self._mark}/{self._dimensions}"
+        """The name under which vectors are stored: model, revision or hash of its folder, and dimensions."""
+        self._ensure_loaded()
+        return f"sentence-transformers/{self._model_id}/{self._dimensions}"
 
     @property
     def dimensions(self) -> int:
-        """How many numbers a vector has."""
-        self._load()
+        """The length of a vector."""
+        self._ensure_loaded()
         return self._dimensions
 
     def embed(self, texts: Sequence[EmbeddingInput], *, patient: bool = False) -> Floats:  # noqa: ARG002 - it has no choice
         """Return one row for each text; raises EmbedderFailed when it cannot."""
-        self._load()
+        self._ensure_loaded()
         if not texts:
             return np.zeros((0, self._dimensions), np.float32)
-        vectors = self._encode(self._model, [said.text for said in texts])
+        vectors = self._encode(self._model, [text.text for text in texts])
         if vectors.shape != (len(texts), self._dimensions) or not np.isfinite(vectors).all():
             raise EmbedderFailed(
                 f"the model {self._name} gave no {len(texts)} vectors of {self._dimensions} finite numbers",
@@ -73,23 +73,23 @@ class SentenceModel:
             )
         return vectors
 
-    def _load(self) -> None:
+    def _ensure_loaded(self) -> None:
         with self._lock:
             if self._model is not None:
                 return
-            # A failure takes seconds, or a minute where the hub does not answer: not again for each text.
+            # A failed attempt takes seconds, or a minute if the hub does not answer: it is not repeated for each text.
             if self._failed is not None and time.monotonic() < self._failed[0]:
                 raise EmbedderFailed(self._failed[1].message, fix=self._failed[1].fix)
             try:
-                model, self._mark = self._loaded()
+                model, self._model_id = self._load_model()
                 self._dimensions = self._encode(model, [_PROBE]).shape[1]
             except EmbedderFailed as error:
-                self._failed = (time.monotonic() + _REST, error)
+                self._failed = (time.monotonic() + _RETRY_AFTER_SECONDS, error)
                 raise
             self._model = model
 
-    def _loaded(self) -> tuple[Any, str]:
-        """Return the model, and what tells it from every other."""
+    def _load_model(self) -> tuple[Any, str]:
+        """Load the model; return it and the text that identifies it in the fingerprint."""
         try:
             from sentence_transformers import SentenceTransformer
         except ImportError as error:
@@ -99,60 +99,64 @@ class SentenceModel:
             ) from error
         folder = Path(self._name)
         try:
-            # The package's own rule, too: what is a folder here is never looked for on the hub.
+            # As in the package itself: a name that is a folder is never looked up on the hub.
             if folder.is_dir():
-                return _from_disk(SentenceTransformer, folder), f"{folder.resolve().name}-{_mark_of(folder)}"
-            model = _from_disk_or_hub(SentenceTransformer, self._name)
-            downloaded = _downloaded(self._name)
+                return _load_from_disk(SentenceTransformer, folder), f"{folder.resolve().name}-{_hash_folder(folder)}"
+            model = _load_from_disk_or_hub(SentenceTransformer, self._name)
+            downloaded = _downloaded_folder(self._name)
         except Exception as error:
-            # Hub, network, tokenizer, torch: each has errors of its own, and they have no root in common.
+            # Hub, network, tokenizer and torch have errors of their own, without a common base class.
             raise EmbedderFailed(
                 f"the model {self._name} cannot be loaded: {_first_line(error)}",
                 fix="check the model's name or folder in COMMONBOOK_EMBEDDER; to download it, the network",
             ) from error
-        # The hub names the folder of a download by its revision.
+        # The folder of a downloaded model is named by its revision.
         return model, f"{self._name}@{downloaded.name[:12]}" if downloaded else self._name
 
     def _encode(self, model: Any, texts: list[str]) -> Floats:  # noqa: ANN401 - the package has types only where it is installed
         try:
-            made = model.encode(
-                texts, batch_size=_BATCH, show_progress_bar=False, convert_to_numpy=True, normalize_embeddings=True
+            encoded = model.encode(
+                texts,
+                batch_size=_BATCH,
+                show_progress_bar=False,
+                convert_to_numpy=True,
+                normalize_embeddings=True,
             )
         except Exception as error:
             raise EmbedderFailed(
                 f"the model {self._name} failed on {len(texts)} texts: {_first_line(error)}",
                 fix="try again with more memory, or choose a smaller model in COMMONBOOK_EMBEDDER",
             ) from error
-        vectors: Floats = np.asarray(made, np.float32)
+        vectors: Floats = np.asarray(encoded, np.float32)
         return vectors
 
 
-def _from_disk(kind: Callable[..., Any], folder: Path) -> Any:  # noqa: ANN401 - as above
+def _load_from_disk(kind: Callable[..., Any], folder: Path) -> Any:  # noqa: ANN401 - as above
     with _no_progress_bars():
         return kind(str(folder), local_files_only=True)
 
 
-def _from_disk_or_hub(kind: Callable[..., Any], name: str) -> Any:  # noqa: ANN401 - as above
-    """Load a model of the hub: from this disk if it can be, since by its name the hub would be asked for each file."""
-    if folder := _downloaded(name):
-        # What is missing of an interrupted download is fetched below.
+def _load_from_disk_or_hub(kind: Callable[..., Any], name: str) -> Any:  # noqa: ANN401 - as above
+    """Load a model of the hub, from its cache if possible: by name, the package would check each file on the hub."""
+    if folder := _downloaded_folder(name):
+        # An interrupted download is completed below.
         with suppress(OSError, ValueError):
-            return _from_disk(kind, folder)
+            return _load_from_disk(kind, folder)
     return kind(name)
 
 
-def _downloaded(name: str) -> Path | None:
-    """Return the folder of a hub's model on this disk, if it was downloaded before."""
+def _downloaded_folder(name: str) -> Path | None:
+    """Return the folder of a downloaded model of the hub, or None."""
     from huggingface_hub import try_to_load_from_cache
 
-    # The file that says how the vectors of words become one: where it was not downloaded, the package would guess.
-    found = try_to_load_from_cache(name if "/" in name else f"{_ORGANISATION}/{name}", "modules.json")
-    return Path(found).parent if isinstance(found, str) else None
+    # This file defines how word vectors are pooled: without it, the package would guess.
+    cached = try_to_load_from_cache(name if "/" in name else f"{_ORGANISATION}/{name}", "modules.json")
+    return Path(cached).parent if isinstance(cached, str) else None
 
 
 @contextmanager
 def _no_progress_bars() -> Iterator[None]:
-    """Load without a progress bar, which is over before anybody could read it; a download keeps its own."""
+    """Suppress progress bars while a model is loaded from the disk; a download keeps its own."""
     from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()
@@ -164,27 +168,27 @@ def _no_progress_bars() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _mark_of(folder: Path) -> str:
-    """Return a short hash of a model's files: names, sizes, and what small ones hold and samples of large ones."""
-    found = hashlib.sha256()
+def _hash_folder(folder: Path) -> str:
+    """Return a short hash of a model's files: names, sizes, the content of small ones and samples of large ones."""
+    digest = hashlib.sha256()
     try:
-        for path in sorted(path for path in folder.rglob("*") if _counts(path, folder)):
+        for path in sorted(path for path in folder.rglob("*") if _is_model_file(path, folder)):
             size = path.stat().st_size
-            found.update(f"{path.relative_to(folder).as_posix()}\0{size}\0".encode())
+            digest.update(f"{path.relative_to(folder).as_posix()}\0{size}\0".encode())
             with path.open("rb") as file:
-                # A model that was trained further has the same sizes, but hardly a weight is the same.
-                for piece in range(_PIECES):
-                    file.seek(max(0, size - _PIECE) * piece // (_PIECES - 1))
-                    found.update(file.read(_PIECE))
+                # A model that was trained further has files of the same sizes, but hardly an equal weight.
+                for piece in range(_SAMPLES):
+                    file.seek(max(0, size - _SAMPLE_BYTES) * piece // (_SAMPLES - 1))
+                    digest.update(file.read(_SAMPLE_BYTES))
     except OSError as error:
         raise EmbedderFailed(
             f"the model in {folder} cannot be read: {error.strerror}", fix="make its files readable for this user"
         ) from error
-    return found.hexdigest()[:12]
+    return digest.hexdigest()[:12]
 
 
-def _counts(path: Path, folder: Path) -> bool:
-    """Leave out what says nothing about the vectors."""
+def _is_model_file(path: Path, folder: Path) -> bool:
+    """Exclude files without influence on the vectors."""
     inside = path.relative_to(folder)
     return path.is_file() and path.suffix != ".md" and not any(part.startswith(".") for part in inside.parts)
 

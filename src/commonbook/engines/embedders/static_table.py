@@ -1,8 +1,8 @@
-"""The default embedder: a table of word-piece vectors, mapped into memory, and nothing to download.
+"""The default embedder: a memory-mapped table of word-piece vectors, which comes with the package.
 
-How the table is made and laid out: tools/distil/README.md. A word's vector is the mean of the vectors of its pieces,
-each weighted by how rare it is; a passage's vector is the weighted sum of its words', so vectors of neighbours can be
-added.
+tools/distil/README.md describes how the table is made, and its format. The vector of a word is the mean of the vectors
+of its pieces, weighted by rarity. The vector of a passage is the weighted sum of the vectors of its words, so that the
+vectors of neighbours can be added.
 """
 
 from __future__ import annotations
@@ -28,38 +28,38 @@ Bytes: TypeAlias = npt.NDArray[np.int8]
 TABLE: Final = Path(__file__).parents[2] / "data" / "static-table.bin"
 NEAR_WORDS: Final = TABLE.with_name("near-words.bin")
 NEAR: Final = 0.4
-"""The cosine from which on two words are taken for near."""
+"""The lowest cosine of two near words."""
 
 MOST_NEAR: Final = 16
-"""So many near words a word has at most."""
+"""A word has at most so many near words."""
 
 NEAR_MAGIC: Final = b"CPNEAR01"
 NEAR_STEP: Final = 1e-5
-"""Lists of near words hold cosines in steps of so much above NEAR."""
+"""Lists of near words store cosines as steps of this size above NEAR."""
 
 _MAGIC: Final = b"CPTABLE1"
 _FIX: Final = "install the package again"
 _HEADER: Final = struct.Struct("<8s5I")
 _NEAR_HEADER: Final = struct.Struct("<8s3I")
-_ALIGN: Final = 64
-_RARE: Final = 1e-4
-_LONGEST_WORD: Final = 64
-_KEPT: Final = 50_000
-"""So many words are remembered with what was found for them, before all are forgotten and found again."""
+_ALIGNMENT_BYTES: Final = 64
+_RARITY: Final = 1e-4
+_MAX_WORD_CHARS: Final = 64
+_MAX_CACHED_WORDS: Final = 50_000
+"""The words in each cache, which is cleared when it is full."""
 
-_FAR: Final = 0.43
-"""Words of which more signs differ are not compared any further: hardly any of them is near."""
+_MAX_SIGN_DISTANCE: Final = 0.43
+"""The largest fraction of differing signs with which a word is compared exactly: hardly any other is near."""
 
 
 class StaticTable:
-    """Vectors of words and of bags of words. The mapped file is shared by all processes that use it."""
+    """Vectors of words and of weighted bags of words. Processes share the pages of the mapped file."""
 
     def __init__(self, path: Path = TABLE) -> None:
         """Map the file; only the vocabulary is read."""
-        data = _mapped(path, _MAGIC)
+        data = _map_file(path, _MAGIC)
         _, count, self.dimensions, size, *_ = _HEADER.unpack_from(data)
-        scales_at = _aligned(_HEADER.size + size)
-        rows_at = _aligned(scales_at + 4 * count)
+        scales_at = _align(_HEADER.size + size)
+        rows_at = _align(scales_at + 4 * count)
         if len(data) < rows_at + count * self.dimensions:
             raise CommonbookError(f"the table of word vectors {path} is cut short", fix=_FIX)
         vocabulary = data[_HEADER.size : _HEADER.size + size].decode().split("\n")
@@ -69,28 +69,28 @@ class StaticTable:
         self._scales: Final[Floats] = np.frombuffer(data, np.float32, count, scales_at)
         rows = np.frombuffer(data, np.int8, count * self.dimensions, rows_at)
         self._rows: Final[Bytes] = rows.reshape(count, self.dimensions)
-        # Pieces stand in the vocabulary in the order of their frequency, so Zipf's law tells the frequency of each.
+        # The vocabulary is sorted by frequency, so Zipf's law gives the frequency of each piece.
         rank = np.arange(1, count + 1, dtype=np.float32)
-        self._weights: Final = (_RARE / (_RARE + 1 / (rank * np.log(count)))).astype(np.float32) * self._scales
-        self._known: dict[str, tuple[int, ...]] = {}
-        self._near: dict[str, tuple[tuple[str, float], ...]] = {}
+        self._weights: Final = (_RARITY / (_RARITY + 1 / (rank * np.log(count)))).astype(np.float32) * self._scales
+        self._piece_cache: dict[str, tuple[int, ...]] = {}
+        self._near_cache: dict[str, tuple[tuple[str, float], ...]] = {}
 
     @property
     def fingerprint(self) -> str:
-        """The name under which vectors of this table are kept: those of another are never compared with them."""
+        """The name under which vectors of this table are stored; vectors of different names are never compared."""
         return f"static-table-1/{self.dimensions}"
 
     def pieces(self, word: str) -> tuple[int, ...]:
-        """Return the rows of a word: itself if it is in the vocabulary, else its longest pieces from left to right."""
-        found = self._known.get(word)
-        if found is None:
-            if len(self._known) >= _KEPT:
-                self._known.clear()
-            found = self._known[word] = self._cut(_plain(word))
-        return found
+        """Return the rows of a word: its own if it is in the vocabulary, else those of its longest pieces."""
+        rows = self._piece_cache.get(word)
+        if rows is None:
+            if len(self._piece_cache) >= _MAX_CACHED_WORDS:
+                self._piece_cache.clear()
+            rows = self._piece_cache[word] = self._cut_into_pieces(_normalise(word))
+        return rows
 
     def vectors(self, words: Sequence[str]) -> Floats:
-        """Return one vector for each word; zeros for what has no pieces."""
+        """Return one vector for each word; zeros for a word without pieces."""
         cut = [self.pieces(word) for word in words]
         out = np.zeros((len(words), self.dimensions), np.float32)
         if ids := [piece for pieces in cut for piece in pieces]:
@@ -104,11 +104,11 @@ class StaticTable:
 
     @property
     def slow(self) -> bool:
-        """Not at all: a vector is made faster than it is looked up."""
+        """False: a vector is computed faster than it is looked up."""
         return False
 
     def embed(self, texts: Sequence[EmbeddingInput], *, patient: bool = False) -> Floats:  # noqa: ARG002 - it never waits
-        """Return the sum of each text's word vectors, times their weights; its length says how much the text holds."""
+        """Return the weighted sum of each text's word vectors; its norm grows with the content of the text."""
         words = list(dict.fromkeys(word for text in texts for word in text.word_weights))
         place = {word: at for at, word in enumerate(words)}
         known = self.vectors(words)
@@ -120,30 +120,30 @@ class StaticTable:
         return out
 
     def near(self, word: str) -> tuple[tuple[str, float], ...]:
-        """Return the words of the vocabulary that mean nearly the same, and how nearly, the nearest ones first."""
-        found = self._near.get(word)
-        if found is None:
-            if len(self._near) >= _KEPT:
-                self._near.clear()
+        """Return the words of the vocabulary with a similar meaning and their cosines, the nearest first."""
+        words = self._near_cache.get(word)
+        if words is None:
+            if len(self._near_cache) >= _MAX_CACHED_WORDS:
+                self._near_cache.clear()
             pieces = self.pieces(word)
             listed = len(pieces) == 1 and self.vocabulary[pieces[0]] == word and is_word(word)
-            found = self._near[word] = self._lists.of(pieces[0]) if listed else self._look_around(word)
-        return found
+            words = self._near_cache[word] = self._near_lists.of(pieces[0]) if listed else self._search_near(word)
+        return words
 
-    def _look_around(self, word: str) -> tuple[tuple[str, float], ...]:
-        """Compare a word without a list with all that have one: it is of several pieces, or not in the vocabulary."""
-        (asked,) = self.vectors([word])
-        if not asked.any():
+    def _search_near(self, word: str) -> tuple[tuple[str, float], ...]:
+        """Search the near words of a word without a list: one of several pieces, or not in the vocabulary."""
+        (query,) = self.vectors([word])
+        if not query.any():
             return ()
-        apart = np.zeros(len(self._rows), np.uint8)
-        for plane, bits in zip(self._planes, _signs(asked[None, :])[0], strict=True):
-            apart += np.bitwise_count(plane ^ bits)
-        rows = np.flatnonzero(apart <= int(_FAR * self.dimensions))
+        distance = np.zeros(len(self._rows), np.uint8)
+        for plane, bits in zip(self._planes, _signs(query[None, :])[0], strict=True):
+            distance += np.bitwise_count(plane ^ bits)
+        rows = np.flatnonzero(distance <= int(_MAX_SIGN_DISTANCE * self.dimensions))
         vectors = self._rows[rows].astype(np.float32)
         lengths = np.maximum(np.sqrt(np.einsum("ij,ij->i", vectors, vectors)), 1e-9)
-        cosines = np.einsum("ij,j->i", vectors, asked) / lengths / np.linalg.norm(asked)
-        near = np.flatnonzero(cosines >= NEAR)
-        nearest = near[np.argsort(-cosines[near], kind="stable")]
+        cosines = np.einsum("ij,j->i", vectors, query) / lengths / np.linalg.norm(query)
+        near_rows = np.flatnonzero(cosines >= NEAR)
+        nearest = near_rows[np.argsort(-cosines[near_rows], kind="stable")]
         pairs = (
             (other, round(cosine, 5))
             for row, cosine in zip(rows[nearest].tolist(), cosines[nearest].tolist(), strict=True)
@@ -152,38 +152,38 @@ class StaticTable:
         return tuple(islice(pairs, MOST_NEAR))
 
     @cached_property
-    def _lists(self) -> _NearLists:
+    def _near_lists(self) -> _NearLists:
         return _NearLists(self._path.with_name(NEAR_WORDS.name), self.vocabulary)
 
     @cached_property
     def _planes(self) -> npt.NDArray[np.uint64]:
-        """The signs of all rows, 64 dimensions after the other: a comparison goes through one at a time."""
+        """The signs of all rows as bits, in planes of 64 dimensions, which are compared one at a time."""
         return np.ascontiguousarray(_signs(self._rows).T)
 
-    def _cut(self, word: str) -> tuple[int, ...]:
+    def _cut_into_pieces(self, word: str) -> tuple[int, ...]:
         if word in self._pieces:
             return (self._pieces[word],)
-        found: list[int] = []
+        pieces: list[int] = []
         at = 0
         while at < len(word):
             prefix = "##" if at else ""
             for end in range(len(word), at, -1):
                 piece = self._pieces.get(prefix + word[at:end])
                 if piece is not None:
-                    found.append(piece)
+                    pieces.append(piece)
                     at = end
                     break
             else:
                 return ()
-        # A word that falls into single letters says nothing by them: all such words would be alike.
-        return tuple(found) if len(word) >= 2 * len(found) else ()
+        # Single letters carry no meaning: all words cut into them would be similar.
+        return tuple(pieces) if len(word) >= 2 * len(pieces) else ()
 
 
 class _NearLists:
-    """The nearest words of every word in the vocabulary, as they were found when the table was made."""
+    """The nearest words of every word in the vocabulary, computed when the table was made."""
 
     def __init__(self, path: Path, vocabulary: Sequence[str]) -> None:
-        data = _mapped(path, NEAR_MAGIC)
+        data = _map_file(path, NEAR_MAGIC)
         _, _, count, size = _NEAR_HEADER.unpack_from(data)
         if count != len(vocabulary) or len(data) != _NEAR_HEADER.size + 4 * count + 4 * size:
             raise CommonbookError(f"the lists of near words {path} are cut short, or of another table", fix=_FIX)
@@ -193,7 +193,7 @@ class _NearLists:
         self._steps = np.frombuffer(data, "<u2", size, _NEAR_HEADER.size + 4 * count + 2 * size)
 
     def of(self, piece: int) -> tuple[tuple[str, float], ...]:
-        """Return the words near one, the nearest first."""
+        """Return the near words of a word and their cosines, the nearest first."""
         first, end = int(self._ends[piece - 1]) if piece else 0, int(self._ends[piece])
         words = [self._vocabulary[other] for other in self._others[first:end].tolist()]
         cosines = [NEAR + NEAR_STEP * step for step in self._steps[first:end].tolist()]
@@ -201,29 +201,29 @@ class _NearLists:
 
 
 def is_word(piece: str) -> bool:
-    """Tell whether a piece of the vocabulary is a word that may be near to others."""
+    """Return whether a piece of the vocabulary is a word that can have near words."""
     return piece.isalpha() and len(piece) > 1
 
 
-def _mapped(path: Path, magic: bytes) -> mmap.mmap:
+def _map_file(path: Path, magic: bytes) -> mmap.mmap:
     with path.open("rb") as file:
         if file.read(len(magic)) != magic:
             raise CommonbookError(f"{path} is not a table of words that this program made", fix=_FIX)
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def _aligned(offset: int) -> int:
-    return offset + -offset % _ALIGN
+def _align(offset: int) -> int:
+    return offset + -offset % _ALIGNMENT_BYTES
 
 
-def _plain(word: str) -> str:
-    """Return a word as the vocabulary has it: lower-cased, without accents."""
+def _normalise(word: str) -> str:
+    """Return a word in the form of the vocabulary: lower-cased, without accents."""
     if word.isascii():
-        return word.lower()[:_LONGEST_WORD]
-    marked = unicodedata.normalize("NFD", word[:_LONGEST_WORD].lower())
+        return word.lower()[:_MAX_WORD_CHARS]
+    marked = unicodedata.normalize("NFD", word[:_MAX_WORD_CHARS].lower())
     return "".join(letter for letter in marked if unicodedata.category(letter) != "Mn")
 
 
 def _signs(vectors: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-    """Return one bit for each dimension: whether it is positive."""
+    """Return the signs of vectors as bits, 1 for positive."""
     return np.packbits(vectors > 0, axis=1).view(np.uint64)
