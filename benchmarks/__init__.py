@@ -1,1 +1,1 @@
-"""What Commonbook costs: each figure beside a bare reference of the same run, through the public API alone."""
+"""Benchmarks through the public API: each figure stands beside a minimal reference measured in the same run."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: measure, show a table, and give the figures as JSON."""
+"""`python -m benchmarks`: runs the benchmarks, shows a table, and writes the figures as JSON."""
 
 from __future__ import annotations
 
@@ -46,30 +46,30 @@ BENCHMARKS: Final[dict[str, Callable[[Bench], Iterator[Figure]]]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmarks that are asked for; 1 with `--strict` when a bar is missed."""
+    """Run the chosen benchmarks; return 1 with `--strict` when a bar is missed."""
     given = sys.argv[1:] if arguments is None else arguments
     if given[:1] == ["locomo"]:
         return locomo.main(given[1:])
     parser = _parser()
-    asked = parser.parse_args(given)
-    if unknown := [name for name in asked.names if name not in BENCHMARKS]:
+    options = parser.parse_args(given)
+    if unknown := [name for name in options.names if name not in BENCHMARKS]:
         parser.error(f"there is no benchmark {unknown[0]}; there are {', '.join(BENCHMARKS)}")
     figures = []
     print(line(HEADING), file=sys.stderr)
-    for figure in measured(asked.names or list(BENCHMARKS), QUICK if asked.quick else FULL):
+    for figure in measured(options.names or list(BENCHMARKS), QUICK if options.quick else FULL):
         print(line(cells(figure)), file=sys.stderr, flush=True)
         figures.append(figure)
     missed = [f"{figure.what} ({figure.n:,}): {figure.ratio:.2f}" for figure in figures if figure.ok is False]
     print("MISSED: " + "; ".join(missed) if missed else "every bar is met", file=sys.stderr)
-    _write(asked.json, json.dumps(_report(figures, quick=asked.quick), indent=2))
-    return 1 if missed and asked.strict else 0
+    _write(options.json, json.dumps(_report(figures, quick=options.quick), indent=2))
+    return 1 if missed and options.strict else 0
 
 
 def measured(names: Sequence[str], scale: Scale) -> Iterator[Figure]:
-    """Yield the figures of some benchmarks, as they come."""
-    with bench(scale) as here:
+    """Yield the figures of these benchmarks as they are measured."""
+    with bench(scale) as workplace:
         for name in names:
-            yield from BENCHMARKS[name](here)
+            yield from BENCHMARKS[name](workplace)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -82,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of: {', '.join(BENCHMARKS)}; all by default")
     parser.add_argument("--json", default="-", metavar="FILE", help="where the JSON goes (- is standard output)")
-    parser.add_argument("--quick", action="store_true", help="a glance at small sizes, in seconds")
+    parser.add_argument("--quick", action="store_true", help="small sizes only, in seconds")
     parser.add_argument("--strict", action="store_true", help="exit with 1 when a bar is missed")
     return parser
 

@@ -1,4 +1,4 @@
-"""Durable adds, one by one, from several processes at once, and in batches."""
+"""Measures durable adds: one by one, from several processes at once, and in batches."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def parallel_add(bench: Bench) -> Iterator[Figure]:
 
 
 class _Worker:
-    """A process of its own that adds when it is told to."""
+    """A child process that adds memories on command."""
 
     def __init__(self, home: str, bare: str) -> None:
         self._process = subprocess.Popen(
@@ -135,24 +135,24 @@ class _Worker:
         self.answer()
 
     def tell(self, what: str, count: int) -> None:
-        """Let it add this many, without waiting for the end."""
+        """Start adding this many, without waiting for the end."""
         requests = self._process.stdin
         assert requests is not None
         print(what, count, file=requests, flush=True)
 
     def answer(self) -> tuple[float, float]:
-        """Return when it began and when it ended."""
+        """Wait for the end; return when it began and ended."""
         answers = self._process.stdout
         assert answers is not None
-        said = answers.readline()
-        if not said:
+        line = answers.readline()
+        if not line:
             self.close()
             raise RuntimeError(f"a process that adds ended with {self._process.returncode}")
-        begun, ended = json.loads(said)
+        begun, ended = json.loads(line)
         return begun, ended
 
     def close(self) -> None:
-        """Let it end."""
+        """Close its standard input and wait for its end."""
         self._process.communicate()
 
 
@@ -170,7 +170,7 @@ def _together(workers: Sequence[_Worker], what: str, count: int) -> float:
 
 
 def serve(home: str, bare: str, requests: IO[str], answers: IO[str]) -> None:
-    """Be a process that adds: read `ours N` or `bare N` and answer with when it began and ended."""
+    """Run as the child process: read `ours N` or `bare N` and answer with when it began and ended."""
     # The same texts for both, but no text twice on one home.
     for_ours, for_bare = (texts(f"process {os.getpid()}") for _ in range(2))
     with commonbook.open(home) as book, closing(BareLoop(bare)) as loop:

@@ -1,4 +1,4 @@
-"""The references: the least that can be done for the same durability, and nothing else."""
+"""The references: the minimal work for the same durability, or for a search, and nothing else."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ while folders:
             else:
                 entry.stat(follow_symlinks=False)
 """
-"""A program that walks a folder and looks at every file in it."""
+"""A program that walks a folder and reads the status of every file."""
 
 Row = tuple[str, str, str, str, str]
 
@@ -62,7 +62,7 @@ class BareLoop:
         _fsync(self._files, os.O_RDONLY)
 
     def fill(self, texts: Sequence[str]) -> None:
-        """Make a beginning that nobody measures."""
+        """Add initial texts, outside of the measurement."""
         rows = [self._row(text) for text in texts]
         self._connection.execute("BEGIN IMMEDIATE")
         self._connection.executemany(_INSERT, rows)
@@ -107,7 +107,7 @@ class BareLog:
 
 
 class BareSearch:
-    """One table of full text, and what it takes to ask it: the search that SQLite brings."""
+    """One full-text table and its queries: the search of SQLite (FTS5)."""
 
     def __init__(self, path: str) -> None:
         """Open or make the database."""
@@ -117,7 +117,7 @@ class BareSearch:
         )
 
     def fill(self, passages: Iterable[str]) -> None:
-        """Index passages, and lay the index out as well as can be."""
+        """Index passages, and optimise the index."""
         self._connection.execute("BEGIN IMMEDIATE")
         self._connection.executemany(
             "INSERT INTO passage (id, text) VALUES (?, ?)", ((os.urandom(16).hex(), text) for text in passages)
@@ -126,7 +126,7 @@ class BareSearch:
         self._connection.execute("INSERT INTO passage (passage) VALUES ('optimize')")
 
     def passage(self, number: int) -> str:
-        """Return a passage by its place, from 1 on."""
+        """Return a passage by its number, from 1."""
         (text,) = self._connection.execute("SELECT text FROM passage WHERE rowid = ?", (number,)).fetchone()
         return str(text)
 

@@ -1,4 +1,4 @@
-"""What every benchmark is handed: how large a run is, a place on the disk, and homes of any size."""
+"""The workplace of benchmarks: the sizes of a run, a folder on the disk, and homes of any size."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from benchmarks.texts import texts
 from commonbook.model.memory import Draft
 
 ROOT: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_AT_ONCE: Final = 1_000
-_LONG: Final = 5_000
+_BATCH: Final = 1_000
+_MIN_PROGRESS_TOTAL: Final = 5_000
 _SEARCH: Final = "search.db"
-# Where our modules are found must not depend on the folder in which a program is started.
-_SEARCHED: Final = [os.path.abspath(place) for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
-_NOT_A_USERS: Final = ("PYTHONDONTWRITEBYTECODE", "PYTHONPROFILEIMPORTTIME", "PYTHONPATH")
+# Modules must be found from any working directory.
+_MODULE_PATHS: Final = [os.path.abspath(place) for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
+_DEVELOPER_VARIABLES: Final = ("PYTHONDONTWRITEBYTECODE", "PYTHONPROFILEIMPORTTIME", "PYTHONPATH")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """How many of everything."""
+    """The sizes and repetitions of a run."""
 
     small: int
     middle: int
@@ -95,56 +95,56 @@ QUICK: Final = Scale(
 
 @dataclass(slots=True)
 class Bench:
-    """A place on the disk for one run; what is costly to make is made once."""
+    """A folder for one run; homes and databases that are costly to make are made once."""
 
     place: str
     scale: Scale
     _made: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def home(self, n: int) -> str:
-        """Return a home of this many memories, to look at only."""
-        return self._once("home", n, _fill_home)
+        """Return a home of this many memories, for reading only."""
+        return self._make_once("home", n, _fill_home)
 
     def home_to_write(self, n: int) -> str:
         """Return a home that had this many memories before the first benchmark wrote to it."""
         original = self.home(n)
-        return self._once("copy", n, lambda folder, _: _copy(original, folder))
+        return self._make_once("copy", n, lambda folder, _: _copy(original, folder))
 
     def bare(self, n: int) -> str:
         """Return the folder of a bare loop that had this many texts when it was made."""
-        return self._once("bare", n, _fill_bare)
+        return self._make_once("bare", n, _fill_bare)
 
     def indexed(self, n: int) -> str:
-        """Return a home of this many memories whose index is up to date, to look at only."""
+        """Return a home of this many memories whose index is up to date, for reading only."""
         original = self.home(n)
-        return self._once("indexed", n, lambda folder, _: _copy_indexed(original, folder))
+        return self._make_once("indexed", n, lambda folder, _: _copy_indexed(original, folder))
 
     def library(self, passages: int, kind: str = SHARED) -> str:
-        """Return a home with this many passages of realistic text, its index up to date, to look at only."""
-        return self._once(f"library-{kind}", passages, partial(_fill_library, kind=kind))
+        """Return a home with this many passages of realistic text and an up-to-date index, for reading only."""
+        return self._make_once(f"library-{kind}", passages, partial(_fill_library, kind=kind))
 
     def library_to_write(self, passages: int) -> str:
         """Return a library that had this many passages before the first benchmark wrote to it."""
         original = self.library(passages)
-        return self._once("library-copy", passages, lambda folder, _: _copy(original, folder))
+        return self._make_once("library-copy", passages, lambda folder, _: _copy(original, folder))
 
     def bare_search(self, passages: int, kind: str = SHARED) -> str:
         """Return the database of a bare search over the passages of a library."""
-        return os.path.join(self._once(f"search-{kind}", passages, partial(_fill_search, kind=kind)), _SEARCH)
+        return os.path.join(self._make_once(f"search-{kind}", passages, partial(_fill_search, kind=kind)), _SEARCH)
 
     def fresh(self, name: str) -> str:
-        """Return an empty folder that nobody else uses."""
+        """Return a new empty folder."""
         folder = os.path.join(self.place, f"{name}-{len(self._made)}")
         self._made[folder, 0] = folder
         os.mkdir(folder)
         return folder
 
-    def _once(self, kind: str, n: int, fill: Callable[[str, int], None]) -> str:
+    def _make_once(self, kind: str, n: int, fill: Callable[[str, int], None]) -> str:
         if (kind, n) not in self._made:
             folder = self.fresh(kind)
             fill(folder, n)
-            if n >= _AT_ONCE:
-                # What is still on its way to the disk would be paid for by whoever syncs next.
+            if n >= _BATCH:
+                # Pending writes would otherwise be charged to the next measurement that syncs.
                 os.sync()
             self._made[kind, n] = folder
         return self._made[kind, n]
@@ -152,7 +152,7 @@ class Bench:
 
 @contextmanager
 def bench(scale: Scale) -> Iterator[Bench]:
-    """Make the place for a run, where TMPDIR says, and remove it afterwards."""
+    """Create the folder of a run, under TMPDIR, and remove it afterwards."""
     with TemporaryDirectory(prefix="commonbook-bench-") as place:
         yield Bench(place, scale)
 
@@ -165,12 +165,12 @@ def drafts(source: Iterator[str], n: int) -> list[Draft]:
 def _fill_home(folder: str, n: int) -> None:
     source = texts(f"home {n}")
     with commonbook.open(folder) as book:
-        for left in range(n, 0, -_AT_ONCE):
-            book.remember_many(drafts(source, min(left, _AT_ONCE)))
+        for left in range(n, 0, -_BATCH):
+            book.remember_many(drafts(source, min(left, _BATCH)))
 
 
 def _copy(original: str, folder: str) -> None:
-    """Carry a home elsewhere, times and all: so it is as unchanged as the original."""
+    """Copy a home with its file times, so that it counts as unchanged."""
     shutil.copytree(original, folder, dirs_exist_ok=True)
 
 
@@ -183,17 +183,17 @@ def _copy_indexed(original: str, folder: str) -> None:
 def _fill_library(folder: str, passages: int, *, kind: str) -> None:
     source, stored = shelves(passages, kind), 0
     with commonbook.open(folder) as book:
-        while some := list(islice(source, _AT_ONCE)):
-            book.remember_many([shelf.draft for shelf in some])
-            stored += sum(len(shelf.passages) for shelf in some)
-            _tell("storing", stored, passages)
-        book.reindex(progress=_tell)
+        while batch := list(islice(source, _BATCH)):
+            book.remember_many([shelf.draft for shelf in batch])
+            stored += sum(len(shelf.passages) for shelf in batch)
+            _show_progress("storing", stored, passages)
+        book.reindex(progress=_show_progress)
 
 
-def _tell(what: str, done: int, total: int) -> None:
-    """Show how far it is, where it takes long."""
-    if total > _LONG:
-        # The next line of the table is longer, and takes its place.
+def _show_progress(what: str, done: int, total: int) -> None:
+    """Show the progress of long preparations."""
+    if total > _MIN_PROGRESS_TOTAL:
+        # The next line of the table is longer and overwrites it.
         print(f"{what} {done:,} of {total:,}", end="\r", file=sys.stderr, flush=True)
 
 
@@ -210,14 +210,14 @@ def _fill_bare(folder: str, n: int) -> None:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return the environment of a program that starts as a user's would: nothing of ours set, compiled code kept."""
+    """Return the environment of a user's program: without settings of ours, and with cached byte code."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("COMMONBOOK_")}
-    kept = {name: value for name, value in kept.items() if name not in _NOT_A_USERS}
-    return kept | ({"PYTHONPATH": os.pathsep.join(_SEARCHED)} if _SEARCHED else {}) | more
+    kept = {name: value for name, value in kept.items() if name not in _DEVELOPER_VARIABLES}
+    return kept | ({"PYTHONPATH": os.pathsep.join(_MODULE_PATHS)} if _MODULE_PATHS else {}) | more
 
 
 def milliseconds(command: Sequence[str], **more: str) -> float:
-    """Run a program to its end and return how long it took."""
+    """Run a program to its end and return its duration."""
     begun = time.perf_counter()
     done = subprocess.run(command, env=environment(**more), capture_output=True, text=True, check=False)
     took = time.perf_counter() - begun
@@ -232,5 +232,5 @@ def python(code: str, *arguments: str) -> list[str]:
 
 
 def rate(count: int, seconds: float) -> float:
-    """Return how many there were in a second."""
+    """Return the number per second."""
     return count / seconds

@@ -1,6 +1,6 @@
-"""Appends of one message, by one process and by several, to one session and to many, with recall and worker beside.
+"""Measures appends of one message, by one or several processes, to one or many sessions, beside recall and a worker.
 
-Whatever the rate, every message must be there once, in its session's one order, and settling must keep up.
+At any rate, every message must be stored once, in the order of its session, and settling must keep up.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from commonbook.sessions.episode_boundaries import LIMITS
 _SIXTH: Final = Bar(AT_LEAST, 1 / 6)
 _CASES: Final = ((1, 1), (1, 50), (4, 1), (4, 50))
 _ROUNDS_OF_ADDS: Final = 4
-"""A round has four times as many appends as one of `remember`, so that sessions fill up and are settled meanwhile."""
+"""A round has four times as many appends as a round of adds, so that sessions fill up and are settled meanwhile."""
 
-_OPEN: Final = LIMITS.messages
+_MAX_OPEN: Final = LIMITS.messages
 """A worker that has caught up leaves no session with more open messages than one episode takes."""
 
-_BEGUN: Final = _OPEN + 5
-"""So many messages every session has at the beginning, so that there is something to settle in each of fifty, too."""
+_FIRST_MESSAGES: Final = _MAX_OPEN + 5
+"""Every session begins with so many messages, so that each of fifty has something to settle."""
 
-_PATIENCE: Final = 30.0
+_SETTLING_SECONDS: Final = 30.0
 _SELF: Final = "benchmarks.capturing"
 
 
@@ -64,7 +64,7 @@ def append(bench: Bench) -> Iterator[Figure]:
 
 @dataclass(slots=True)
 class _Run:
-    """One case: the processes that append, the two beside them, and what they have been told so far."""
+    """One case: the processes that append, the two beside them, and the number of acknowledged messages."""
 
     book: Book
     writers: list[Process]
@@ -78,7 +78,7 @@ class _Run:
         with ExitStack() as running:
             book = running.enter_context(commonbook.open(home))
             book.remember("The on-call rota is in the handbook.", space="personal")
-            # Both run all the time, so that they are unkind to ours and to the reference alike.
+            # Both run all the time, so that they slow down ours and the reference alike.
             for beside in ("work", "recall"):
                 running.enter_context(closing(Process(_SELF, beside, home)))
             names = [str(number) for number in range(processes)]
@@ -90,15 +90,15 @@ class _Run:
             yield run
 
     def begin(self) -> None:
-        """Give every session its first messages, which nobody measures."""
+        """Append the first messages of every session, outside of the measurement."""
         for number in range(self.sessions):
-            told = zip(count(1), islice(texts(f"begin {number}"), _BEGUN), strict=False)
-            sent = [NewMessage(text, client_id=f"begin-{number}:{at}") for at, text in told]
+            numbered = zip(count(1), islice(texts(f"begin {number}"), _FIRST_MESSAGES), strict=False)
+            sent = [NewMessage(text, client_id=f"begin-{number}:{at}") for at, text in numbered]
             self.book.append(f"session-{number}", sent, space="personal")
             self.appended += len(sent)
 
     def measure(self, what: str, each: int) -> float:
-        """Let every process write this many, and return how many that were in a second, all together."""
+        """Let every process write this many; return the total number per second."""
         in_a_second = together(self.writers, what, each)
         if what == "ours":
             self.appended += each * len(self.writers)
@@ -106,44 +106,46 @@ class _Run:
         return in_a_second
 
     def _wait_for_settling(self) -> None:
-        """Wait until the worker has caught up: it must not take longer than our patience."""
-        until = time.monotonic() + _PATIENCE
-        while behind := [one.id for one in self.book.sessions(space="personal", limit=1000) if one.unsettled > _OPEN]:
+        """Wait until the worker has caught up; raise an error if that takes too long."""
+        until = time.monotonic() + _SETTLING_SECONDS
+        while behind := [
+            session.id for session in self.book.sessions(space="personal", limit=1000) if session.unsettled > _MAX_OPEN
+        ]:
             if time.monotonic() > until:
-                raise RuntimeError(f"settling does not keep up: {len(behind)} sessions have more than {_OPEN} open")
+                raise RuntimeError(f"settling does not keep up: {len(behind)} sessions have more than {_MAX_OPEN} open")
             time.sleep(0.02)
 
     def check(self) -> None:
-        """Look at every message: none lost, none doubled, none out of its order."""
-        found: list[str] = []
+        """Check every message: none is lost, duplicated or out of order."""
+        client_ids: list[str] = []
         for session in self.book.sessions(space="personal", limit=1000):
-            found += _client_ids(self.book, session.id)
+            client_ids += _client_ids(self.book, session.id)
             if not self.book.messages(session.id, limit=1).items[0].episode:
                 raise RuntimeError(f"{session.id} was never settled")
-        if len(found) != self.appended or len(set(found)) != self.appended:
-            raise RuntimeError(f"{self.appended} messages were acknowledged, {len(found)} are there")
+        if len(client_ids) != self.appended or len(set(client_ids)) != self.appended:
+            raise RuntimeError(f"{self.appended} messages were acknowledged, {len(client_ids)} are there")
         if wrong := self.book.status().wrong:
             raise RuntimeError(f"something went wrong: {wrong[0]}")
 
 
 def _client_ids(book: Book, session: str) -> list[str]:
     """Return the client ids of a session's messages, if their numbers and those of each writer are without gaps."""
-    found, latest, after = [], dict[str, int](), 0
+    client_ids, latest, after = [], dict[str, int](), 0
     while True:
         page = book.messages(session, after=after, limit=1000)
-        for one in page.items:
+        for message in page.items:
             after += 1
-            writer, _, number = (one.client_id or "").partition(":")
-            if one.seq != after or int(number) <= latest.get(writer, 0):
-                raise RuntimeError(f"message {one.seq} of {session} ({one.client_id}) is out of order")
+            writer, _, number = (message.client_id or "").partition(":")
+            if message.seq != after or int(number) <= latest.get(writer, 0):
+                raise RuntimeError(f"message {message.seq} of {session} ({message.client_id}) is out of order")
             latest[writer] = int(number)
-            found.append(one.client_id or "")
+            client_ids.append(message.client_id or "")
         if page.next is None:
-            return found
+            return client_ids
 
 
 def serve_write(home: str, bare: str, sessions: int, name: str, requests: IO[str], answers: IO[str]) -> None:
-    """Be a process that writes: read `ours N` or `bare N` and answer with when it began and ended."""
+    """Run as a writing process: read `ours N` or `bare N` and answer with when it began and ended."""
     # The same texts for both.
     for_ours, for_bare = (zip(count(1), texts(f"writer {name}"), strict=False) for _ in range(2))
     with commonbook.open(home) as book, closing(BareLog(bare)) as log:
@@ -162,7 +164,7 @@ def serve_write(home: str, bare: str, sessions: int, name: str, requests: IO[str
 
 
 def serve_recall(home: str, requests: IO[str], answers: IO[str]) -> None:
-    """Be a process that recalls, one question after another with a short pause, until standard input ends."""
+    """Run as a recalling process: one query after another with short pauses, until standard input ends."""
     with commonbook.open(home) as book:
         book.recall("who owns billing", spaces="personal")
         ready(answers)
@@ -171,7 +173,7 @@ def serve_recall(home: str, requests: IO[str], answers: IO[str]) -> None:
 
 
 def serve_work(home: str, requests: IO[str], answers: IO[str]) -> None:
-    """Be a process that settles what is due, until standard input ends."""
+    """Run as a worker, until standard input ends."""
     with commonbook.open(home) as book:
         ready(answers)
         while not _is_closed(requests, 0.05):
@@ -183,7 +185,7 @@ def _is_closed(requests: IO[str], seconds: float) -> bool:
 
 
 def serve(what: str, arguments: Sequence[str]) -> None:
-    """Be one of the processes of the benchmark."""
+    """Run as one of the processes of the benchmark."""
     home = arguments[0]
     if what == "write":
         _, bare, sessions, name = arguments

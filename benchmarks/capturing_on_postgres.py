@@ -1,14 +1,14 @@
-"""Appends of one message on PostgreSQL by processes to fifty sessions, beside the bare INSERT of the same messages.
+"""Measures appends of one message on PostgreSQL to fifty sessions, beside bare INSERTs of the same messages.
 
-Sessions are alive at the same time: each has a thread in one of the processes, as in a server that serves agents, which
-sends its next message when the last is acknowledged. Beside that stands, without a bar, what processes do that have one
-thread each, which takes the sessions in turn.
+In the cases with a bar, each session has a thread in one of the processes, as in a server for agents; it sends its next
+message when the last is acknowledged. In the cases without a bar, each process has one thread, which takes the sessions
+in turn.
 
-The server is the tests' own, but it syncs to disk. The bare transaction is one INSERT, sent and committed in one round
-trip on a prepared statement, into a table with the columns of ours and one index, by the same threads of the same
-processes in turns with ours, each with a connection of its own, and with the same `synchronous_commit`. What differs is
-what an append promises beside durability: the order in a session, each message once, the number of the change and the
-signed log.
+The server is that of the tests, but it syncs to disk. A bare transaction is one INSERT into a table with the same
+columns and one index, sent and committed in one round trip on a prepared statement. The same threads of the same
+processes run it in turns with ours, each with its own connection and the same `synchronous_commit`. The difference is
+what an append guarantees beside durability: the order in a session, each message once, the number of the change, and
+the signed log.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _CASES: Final = (
     (4, "at once", 1, _QUARTER),
     (4, "at once", 50, _QUARTER),
 )
-"""So many processes, how they take the sessions, and the spaces that these are in."""
+"""The number of processes, how they take the sessions, the number of spaces, and the bar."""
 
 _ROUNDS_OF_ADDS: Final = 16
 _SELF: Final = "benchmarks.capturing_on_postgres"
@@ -93,7 +93,7 @@ def postgres_append(bench: Bench) -> Iterator[Figure]:
 
 
 def _begin(book: Book, address: str, spaces: int) -> None:
-    """Begin every session, so that nobody measures that."""
+    """Create every session, outside of the measurement."""
     for number in range(_SESSIONS):
         book.append(f"session-{number}", [NewMessage("Good morning.")], space=_space(number, spaces))
     with psycopg.connect(address, autocommit=True) as connection:
@@ -105,7 +105,7 @@ def _space(session: int, spaces: int) -> str:
 
 
 def _check(book: Book, appended: int) -> None:
-    """Look at every session: no message lost or doubled, none out of its order."""
+    """Check every session: no message is lost, duplicated or out of order."""
     found = 0
     for number in range(_SESSIONS):
         latest: dict[str, int] = {}
@@ -129,7 +129,7 @@ def _messages(book: Book, session: str) -> Iterator[Message]:
 
 
 class _Writer:
-    """One thread of a process: the sessions that it takes in turn, and a connection for bare transactions."""
+    """One thread of a process: its sessions, taken in turn, and a connection for bare transactions."""
 
     def __init__(self, book: Book, address: str, name: str, sessions: Sequence[int], spaces: int) -> None:
         self._book, self._name, self._sessions, self._spaces = book, name, sessions, spaces
@@ -153,7 +153,7 @@ class _Writer:
 
 
 def serve(address: str, spaces: int, how: str, number: int, processes: int) -> None:
-    """Be a process that writes: read `ours N` or `bare N` and answer with when it began and ended."""
+    """Run as a writing process: read `ours N` or `bare N` and answer with when it began and ended."""
     every = range(_SESSIONS)
     shares = [every] if how == "in turn" else [(session,) for session in every[number::processes]]
     with ExitStack() as open_, commonbook.open(address) as book:

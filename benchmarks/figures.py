@@ -1,4 +1,4 @@
-"""A figure and its reference, measured in turns so that a noisy machine is unkind to both alike."""
+"""Figures and their references, measured in turns so that a noisy machine slows down both alike."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ AT_MOST: Final = "<="
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """What the ratio of ours and the reference must be."""
+    """The limit of the ratio of ours to the reference."""
 
     way: str
     ratio: float
 
     def met(self, ratio: float) -> bool:
-        """Tell whether a ratio is good enough."""
+        """Return whether a ratio is good enough."""
         return ratio >= self.ratio if self.way == AT_LEAST else ratio <= self.ratio
 
     def __str__(self) -> str:
@@ -28,7 +28,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One line of the table: what was measured with how many, in every round."""
+    """One line of the table: the label, the size, and the measurements of every round."""
 
     benchmark: str
     what: str
@@ -38,7 +38,7 @@ class Figure:
     reference_rounds: tuple[float, ...]
     bar: Bar | None = field(default=None)
     faster: bool = field(default=False)
-    """Tell how many times faster than the reference we are, in place of how much longer we take."""
+    """Whether the ratio is a speed-up over the reference, in place of the time relative to it."""
 
     @property
     def ours(self) -> float:
@@ -52,16 +52,16 @@ class Figure:
 
     @property
     def ratio(self) -> float:
-        """Ours to the reference's; the other way round where times tell how much faster we are."""
+        """Ours divided by the reference; for a speed-up, the reverse."""
         return self.reference / self.ours if self.faster else self.ours / self.reference
 
     @property
     def ok(self) -> bool | None:
-        """Whether the bar is met; None where there is none and the line only shows the growth."""
+        """Whether the bar is met; None for a line without a bar, which only shows the growth."""
         return self.bar.met(self.ratio) if self.bar else None
 
     def as_json(self) -> dict[str, object]:
-        """Return everything that is known of the figure."""
+        """Return all fields of the figure."""
         return {
             "benchmark": self.benchmark,
             "what": self.what,
@@ -81,13 +81,13 @@ class Figure:
 def in_turns(
     rounds: int, ours: Callable[[], float], reference: Callable[[], float]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Measure both once unseen, then in turns, each as often first as second."""
+    """Measure both once as a warm-up, then in turns, each as often first as second."""
     ours(), reference()
-    told: dict[Callable[[], float], list[float]] = {ours: [], reference: []}
+    results: dict[Callable[[], float], list[float]] = {ours: [], reference: []}
     for number in range(rounds):
         for measure in (ours, reference) if number % 2 == 0 else (reference, ours):
-            told[measure].append(measure())
-    return tuple(told[ours]), tuple(told[reference])
+            results[measure].append(measure())
+    return tuple(results[ours]), tuple(results[reference])
 
 
 HEADING: Final = ("what", "n", "ours", "reference", "ratio", "bar", "ok")
@@ -103,10 +103,10 @@ def line(cells: tuple[str, ...]) -> str:
 def cells(figure: Figure) -> tuple[str, ...]:
     """Return a figure as the cells of its line."""
     verdict = {True: "ok", False: "MISSED", None: "-"}[figure.ok]
-    ours, reference = (_shown(value, figure.unit) for value in (figure.ours, figure.reference))
+    ours, reference = (_format_value(value, figure.unit) for value in (figure.ours, figure.reference))
     bar = str(figure.bar) if figure.bar else "-"
     return figure.what, f"{figure.n:,}", ours, reference, f"{figure.ratio:.2f}", bar, verdict
 
 
-def _shown(value: float, unit: str) -> str:
+def _format_value(value: float, unit: str) -> str:
     return f"{value:,.0f}{unit}" if unit.startswith("/") else f"{value:,.1f} {unit}"

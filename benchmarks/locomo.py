@@ -1,7 +1,7 @@
-"""`python -m benchmarks locomo FILE`: how many of LoCoMo's evidence turns are found, without a language model.
+"""`python -m benchmarks locomo FILE`: measures the share of LoCoMo's evidence turns that is recalled.
 
-Everything goes through the book's own verbs: each chat is a space, each of its sessions an episode, each question a
-recall. The data (locomo10.json) is not ours and not kept here.
+Each chat is a space, each of its sessions an episode, and each question a recall, all through the public API. The data
+(locomo10.json) is not part of this project.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--database", metavar="ADDRESS", help="an empty database (postgresql://…) in place of the home")
     options = parser.parse_args(arguments)
     try:
-        figures = _measure_apart(options.file, options.database)
+        figures = _measure_in_temporary_book(options.file, options.database)
     except CommonbookError as error:
         print(f"{error.type}: {error.message}; {error.fix}", file=sys.stderr)
         return error.exit_code
@@ -63,10 +63,10 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _measure_apart(file: str, database: str | None) -> dict[str, float]:
-    """Measure in a book that is made for it; the embedder is the one that the environment names."""
+def _measure_in_temporary_book(file: str, database: str | None) -> dict[str, float]:
+    """Measure in a temporary book, with the embedder of the environment."""
     with TemporaryDirectory(prefix="commonbook-bench-") as home:
-        # The zone is that of the data, so that figures can be compared.
+        # The time zone is that of the data, so that figures are comparable.
         settings = Settings.load()._replace(home=home, database=None, space=None, zone="UTC")
         if database is not None:
             keys = os.path.join(home, "keys")
@@ -112,9 +112,9 @@ def measure(book: Book, file: str, *, progress: Progress) -> dict[str, float]:
     for at, asking in enumerate(askings):
         progress("asking", at, len(askings))
         start = time.perf_counter()
-        found = book.recall(asking.text, spaces=asking.space, k=_MAX_HITS, min_score=0)
+        result = book.recall(asking.text, spaces=asking.space, k=_MAX_HITS, min_score=0)
         took += time.perf_counter() - start
-        places = {hit.id: place for place, hit in enumerate(found.hits, 1)}
+        places = {hit.id: place for place, hit in enumerate(result.hits, 1)}
         ranks.append([places.get(turn, 0) for turn in asking.evidence])
     return _figures(ranks, took)
 
@@ -138,7 +138,7 @@ def _figures(ranks: Sequence[Sequence[int]], took: float) -> dict[str, float]:
 
 
 def _chats(file: str) -> list[Chat]:
-    """Read the file to its end before anything of it is stored."""
+    """Parse the whole file before anything of it is stored."""
     fix = "give the path of locomo10.json"
     try:
         with open(file, encoding="utf-8") as opened:
@@ -155,17 +155,17 @@ def _chats(file: str) -> list[Chat]:
 
 def _chat(space: str, sample: Mapping[str, Any]) -> Chat:
     sessions = list(_sessions(sample["conversation"]))
-    turns = frozenset(turn["dia_id"] for _, said in sessions for turn in said)
+    turns = frozenset(turn["dia_id"] for _, turns_of_session in sessions for turn in turns_of_session)
     episodes = [
-        Draft(_transcript(at, said), space=space, kind="episode", title=f"Session {number}", occurred=at)
-        for number, (at, said) in enumerate(sessions, 1)
-        if said
+        Draft(_transcript(at, turns_of_session), space=space, kind="episode", title=f"Session {number}", occurred=at)
+        for number, (at, turns_of_session) in enumerate(sessions, 1)
+        if turns_of_session
     ]
     return Chat(episodes, list(_askings(space, sample["qa"], turns)))
 
 
 def _sessions(conversation: Mapping[str, Any]) -> Iterator[tuple[datetime, Sequence[Mapping[str, str]]]]:
-    """Yield when each session was, and its turns."""
+    """Yield the time and the turns of each session."""
     number = 0
     while f"session_{(number := number + 1)}_date_time" in conversation:
         said_at = datetime.strptime(conversation[f"session_{number}_date_time"], "%I:%M %p on %d %B, %Y")  # noqa: DTZ007 - it has none

@@ -1,8 +1,8 @@
-"""Recall on PostgreSQL: how long beside the bare questions that bring its candidates, and how fast its index is made.
+"""Measures recall on PostgreSQL beside bare queries for its candidates, and the speed of indexing.
 
-The server is the tests' own, but it syncs to disk and has room for the index in memory. The bare questions are what a
-plain program would ask of the same tables: the best by terms, with their rarity counted in the question itself, and the
-nearest by vector, by comparing all. Neither brings a text, a neighbour or a score.
+The server is that of the tests, but it syncs to disk and has memory for the index. The bare queries are those of a
+plain program on the same tables: the best rows by terms, with the term weights computed in the query, and the nearest
+by vector, by comparing all. Neither returns a text, a neighbour or a score.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _CANDIDATES: Final = 50
 _TWICE: Final = Bar(AT_MOST, 2.0)
 _BARRED: Final = 100_000
 _WARM_UP: Final = 20
-_UNTIL_KEPT: Final = 200
-"""So many questions until each of the teams was asked for several times."""
+_UNTIL_CACHED: Final = 200
+"""Enough queries that each of the teams was searched several times, and its space is cached."""
 
 _TEAMS: Final = 50
-_ASKED: Final = 3
-_SMALL: Final = 500
-_SMALL_PART: Final = 5_000
-_AT_ONCE: Final = 1_000
+_SEARCHED: Final = 3
+_SMALL_SPACES: Final = 500
+_SMALL_FRACTION: Final = 5_000
+_BATCH: Final = 1_000
 _SETTINGS: Final = {"fsync": "on", "full_page_writes": "on", "shared_buffers": "'512MB'", "max_wal_size": "'2GB'"}
 
 _BY_TERMS: Final = """
@@ -64,31 +64,31 @@ _BY_VECTOR: Final = """
 
 
 class _Case(NamedTuple):
-    """In which spaces is asked, and what a recall may take."""
+    """The spaces of a recall, and its bar."""
 
     what: str
     n: int
     spaces: Callable[[random.Random], list[str]]
     bar: Bar | None
     warm_up: int = _WARM_UP
-    """So many questions come before."""
+    """The number of queries before the measurement."""
     kept: bool = True
-    """Whether the process keeps small spaces at hand: where it does not, each question is as the first in them."""
+    """Whether the process caches small spaces; if not, each query is like the first in them."""
 
 
 def postgres_recall(bench: Bench) -> Iterator[Figure]:
-    """Measure recall in one large space, in a few of many, and in hundreds of small ones; and making the index."""
+    """Measure recall in one large space, in a few of many, and in hundreds of small ones; and indexing."""
     n = bench.scale.passages[-1]
     bar = _TWICE if n >= _BARRED else None
     cases = (
         _Case("in one space of n", n, lambda _: [PERSONAL], bar),
-        _Case(f"in {_ASKED} of {_TEAMS} spaces of n, kept", n // _TEAMS, _some_teams, bar, warm_up=_UNTIL_KEPT),
-        _Case(f"in {_ASKED} of {_TEAMS} spaces of n, none kept", n // _TEAMS, _some_teams, None, kept=False),
-        _Case(f"in {_SMALL} spaces of n", max(n // _SMALL_PART, 1), lambda _: ["small/"], None),
+        _Case(f"in {_SEARCHED} of {_TEAMS} spaces of n, kept", n // _TEAMS, _some_teams, bar, warm_up=_UNTIL_CACHED),
+        _Case(f"in {_SEARCHED} of {_TEAMS} spaces of n, none kept", n // _TEAMS, _some_teams, None, kept=False),
+        _Case(f"in {_SMALL_SPACES} spaces of n", max(n // _SMALL_FRACTION, 1), lambda _: ["small/"], None),
     )
     with book_on_postgres(bench) as (book, address, _):
         _fill(book, n)
-        yield _index_made(book, address)
+        yield _measure_indexing(book, address)
         with closing(_Bare(address)) as bare:
             for case in cases:
                 os.environ["COMMONBOOK_RECALL_MB"] = "" if case.kept else "0"
@@ -99,8 +99,8 @@ def postgres_recall(bench: Bench) -> Iterator[Figure]:
 def _recall(bench: Bench, book: Book, bare: _Bare, case: _Case) -> Iterator[Figure]:
     chance = random.Random(f"questions {case.what} {case.n}")
 
-    def asked(questions: int) -> tuple[list[float], list[float]]:
-        """Ask both the same, each as often first as second."""
+    def measure(questions: int) -> tuple[list[float], list[float]]:
+        """Ask both the same questions, each as often first as second."""
         ours: list[float] = []
         reference: list[float] = []
         for at in range(questions):
@@ -114,8 +114,8 @@ def _recall(bench: Bench, book: Book, bare: _Bare, case: _Case) -> Iterator[Figu
                 reference.append(bare.ask(question, spaces))
         return ours, reference
 
-    asked(case.warm_up)
-    rounds = [asked(bench.scale.questions // 2) for _ in range(bench.scale.question_rounds)]
+    measure(case.warm_up)
+    rounds = [measure(bench.scale.questions // 2) for _ in range(bench.scale.question_rounds)]
     for share in (50, 95):
         yield Figure(
             benchmark="postgres_recall",
@@ -128,8 +128,8 @@ def _recall(bench: Bench, book: Book, bare: _Bare, case: _Case) -> Iterator[Figu
         )
 
 
-def _index_made(book: Book, address: str) -> Figure:
-    """Measure making the index of everything, beside copying its tables within the database."""
+def _measure_indexing(book: Book, address: str) -> Figure:
+    """Measure indexing everything, beside copying the tables of the index within the database."""
     begun = time.perf_counter()
     book.reindex(anew=True)
     took = time.perf_counter() - begun
@@ -153,7 +153,7 @@ def _index_made(book: Book, address: str) -> Figure:
 
 
 class _Bare:
-    """The bare questions, on a connection of their own."""
+    """The bare queries, on a connection of their own."""
 
     def __init__(self, address: str) -> None:
         self._connection = psycopg.connect(address, autocommit=True)
@@ -164,17 +164,17 @@ class _Bare:
         self._spaces = {name: (number, passages) for name, number, passages in rows}
 
     def ask(self, question: str, names: Sequence[str]) -> float:
-        """Return how long both questions take together."""
-        known = [
-            one
+        """Return the duration of both queries together."""
+        spaces = [
+            number_and_passages
             for name in names
-            for known, one in self._spaces.items()
+            for known, number_and_passages in self._spaces.items()
             if known == name or (name.endswith("/") and known.startswith(name))
         ]
         vector = self._table.embed([indexed_passages.embedding_input(question)])[0].tolist()
-        given: dict[str, Any] = {
-            "spaces": [number for number, _ in known],
-            "total": sum(passages for _, passages in known),
+        parameters: dict[str, Any] = {
+            "spaces": [number for number, _ in spaces],
+            "total": sum(passages for _, passages in spaces),
             "terms": [signed(term) for _, term in terms.query_words(question)],
             "vector": "[" + ",".join(map(str, vector)) + "]",
             "most": _CANDIDATES,
@@ -182,12 +182,12 @@ class _Bare:
         took = 0.0
         for statement in (_BY_TERMS, _BY_VECTOR):
             begun = time.perf_counter()
-            self._connection.cursor(binary=True).execute(statement, given).fetchall()
+            self._connection.cursor(binary=True).execute(statement, parameters).fetchall()
             took += time.perf_counter() - begun
         return took * 1_000
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._connection.close()
 
 
@@ -196,7 +196,7 @@ class _Bare:
 
 @contextmanager
 def book_on_postgres(bench: Bench) -> Iterator[tuple[Book, str, str]]:
-    """Open an empty book on a server of its own that syncs to disk; yield it, its address and where its keys are."""
+    """Open an empty book on its own server, which syncs to disk; yield it, its address and its keys folder."""
     folder = os.path.join(bench.fresh("keys"), "keys")
     make_keys(folder)
     with Server.started(**_SETTINGS) as server:
@@ -214,15 +214,15 @@ def book_on_postgres(bench: Bench) -> Iterator[tuple[Book, str, str]]:
 def _fill(book: Book, n: int) -> None:
     spaces = {PERSONAL: n}
     spaces |= {_team(at): n // _TEAMS for at in range(_TEAMS)}
-    spaces |= {f"small/{at}": max(n // _SMALL_PART, 1) for at in range(_SMALL)}
+    spaces |= {f"small/{at}": max(n // _SMALL_FRACTION, 1) for at in range(_SMALL_SPACES)}
     for space, passages in spaces.items():
         source = shelves(passages)
-        while some := list(islice(source, _AT_ONCE)):
-            book.remember_many([shelf.draft._replace(space=space) for shelf in some])
+        while batch := list(islice(source, _BATCH)):
+            book.remember_many([shelf.draft._replace(space=space) for shelf in batch])
 
 
 def _some_teams(chance: random.Random) -> list[str]:
-    return [_team(at) for at in chance.sample(range(_TEAMS), k=_ASKED)]
+    return [_team(at) for at in chance.sample(range(_TEAMS), k=_SEARCHED)]
 
 
 def _team(number: int) -> str:

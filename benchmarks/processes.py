@@ -1,4 +1,4 @@
-"""Processes of their own that a benchmark starts, tells what to do, and waits for."""
+"""Child processes of a benchmark: it starts them, sends commands, and waits for the end of each command."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from benchmarks.bench import ROOT, environment, rate
 
 
 class Process:
-    """A process that does something when it is told to, or goes on with something until it is closed."""
+    """A child process that runs commands, or keeps working until it is closed."""
 
     def __init__(self, module: str, *what: str, **more: str) -> None:
-        """Start a module of ours as a program, with `more` in its environment."""
+        """Start a module as a program, with `more` in its environment."""
         self._process = subprocess.Popen(
             [sys.executable, "-m", module, *what],
             cwd=ROOT,
@@ -27,29 +27,29 @@ class Process:
         self.answer()
 
     def tell(self, what: str, number: int) -> None:
-        """Let it write this many, without waiting for the end."""
+        """Start a command for this many, without waiting for the end."""
         requests = self._process.stdin
         assert requests is not None
         print(what, number, file=requests, flush=True)
 
     def answer(self) -> tuple[float, float]:
-        """Return when it began and when it ended."""
+        """Wait for the end of a command; return when it began and ended."""
         answers = self._process.stdout
         assert answers is not None
-        said = answers.readline()
-        if not said:
+        line = answers.readline()
+        if not line:
             self.close()
             raise RuntimeError(f"a process of the benchmark ended with {self._process.returncode}")
-        begun, ended = json.loads(said)
+        begun, ended = json.loads(line)
         return begun, ended
 
     def close(self) -> None:
-        """Let it end."""
+        """Close its standard input and wait for its end."""
         self._process.communicate()
 
 
 def together(processes: Sequence[Process], what: str, each: int) -> float:
-    """Let every process do this many, and return how many that were in a second, all together."""
+    """Let every process do this many; return the total number per second."""
     for process in processes:
         process.tell(what, each)
     times = [process.answer() for process in processes]
@@ -57,10 +57,10 @@ def together(processes: Sequence[Process], what: str, each: int) -> float:
 
 
 def ready(answers: IO[str]) -> None:
-    """Say, in such a process, that it can begin."""
+    """Report, in a child process, that it is ready."""
     done(answers, 0.0, 0.0)
 
 
 def done(answers: IO[str], begun: float, ended: float) -> None:
-    """Say, in such a process, when it began and when it ended."""
+    """Report, in a child process, when a command began and ended."""
     print(json.dumps([begun, ended]), file=answers, flush=True)

@@ -1,4 +1,4 @@
-"""Reasoning: what it costs to supersede what many rest on, and to recall where many are in doubt."""
+"""Measures superseding a memory with many dependents, and recall where many memories are suspect."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from commonbook.model.memory import Draft
 from commonbook.text.space_paths import PERSONAL
 
 _BAR: Final = Bar(AT_MOST, 1.2)
-_IN_DOUBT: Final = 0.1
+_SUSPECT_SHARE: Final = 0.1
 _SPACES: Final = 10
 _ELSEWHERE: Final = "elsewhere"
 
 
 def supersede(bench: Bench) -> Iterator[Figure]:
-    """Measure superseding what n memories rest on, beside as many rows in one commit and their files."""
+    """Measure superseding a memory with n dependents, beside as many rows in one commit and their files."""
     for n in bench.scale.dependents:
         with commonbook.open(bench.fresh("reasoned")) as book, closing(BareLoop(bench.fresh("bare"))) as loop:
             old = book.remember("it was so", space=PERSONAL).id
             links = (("reflects_on", old),)
             book.remember_many([Draft(f"thought {at}", space=f"s{at % _SPACES}", links=links) for at in range(n)])
-            said = (f"text {number}" for number in count())
+            new_texts = (f"text {number}" for number in count())
             ours, reference = in_turns(
                 bench.scale.start_rounds if n < 1_000 else bench.scale.batch_rounds,
                 partial(_supersede, book, old, n),
-                partial(_write, loop, said, n + 1),
+                partial(_write, loop, new_texts, n + 1),
             )
         yield Figure(
             benchmark="supersede",
-            what="supersede what n memories rest on",
+            what="supersede a memory with n dependents",
             n=n,
             unit="ms",
             ours_rounds=ours,
@@ -49,40 +49,40 @@ def supersede(bench: Bench) -> Iterator[Figure]:
 
 
 def _supersede(book: Book, old: str, n: int) -> float:
-    # By something else each time: of the same again, a withdrawn notice would only open again.
+    # Superseded by a new memory each time: with the same one, a withdrawn notice would only be reopened.
     new = book.remember("it is so", space=PERSONAL).id
     begun = time.perf_counter()
-    said = book.supersede(old, new, reason="it was measured again")
+    receipt = book.supersede(old, new, reason="it was measured again")
     took = (time.perf_counter() - begun) * 1_000
-    assert said.notified == n
+    assert receipt.notified == n
     book.reinstate(old)
     return took
 
 
-def _write(loop: BareLoop, said: Iterator[str], rows: int) -> float:
+def _write(loop: BareLoop, new_texts: Iterator[str], rows: int) -> float:
     begun = time.perf_counter()
-    loop.add_many([next(said) for _ in range(rows)])
+    loop.add_many([next(new_texts) for _ in range(rows)])
     return (time.perf_counter() - begun) * 1_000
 
 
 def recall_suspect(bench: Bench) -> Iterator[Figure]:
-    """Measure recall in a space of which a tenth of the memories is in doubt, beside the same texts that are not."""
+    """Measure recall in a space with a tenth of suspect memories, beside the same texts without any."""
     n = bench.scale.shared
     notes = list(islice((shelf.draft.text for shelf in shelves(2 * n) if len(shelf.passages) == 1), n))
-    doubtful = round(n * _IN_DOUBT)
+    suspect = round(n * _SUSPECT_SHARE)
     with commonbook.open(bench.fresh("doubtful")) as book, commonbook.open(bench.fresh("sure")) as plain:
-        for one in (book, plain):
-            old, new = one.remember_many([Draft("it was so", space=_ELSEWHERE), Draft("it is so", space=_ELSEWHERE)])
-            links = (("reflects_on", old.id),) if one is book else ()
-            one.remember_many([Draft(text, space=PERSONAL, links=links) for text in notes[:doubtful]])
-            one.remember_many([Draft(text, space=PERSONAL) for text in notes[doubtful:]])
-            if one is book:
-                assert one.supersede(old.id, new.id).notified == doubtful
-            one.reindex(anew=True)
+        for target in (book, plain):
+            old, new = target.remember_many([Draft("it was so", space=_ELSEWHERE), Draft("it is so", space=_ELSEWHERE)])
+            links = (("reflects_on", old.id),) if target is book else ()
+            target.remember_many([Draft(text, space=PERSONAL, links=links) for text in notes[:suspect]])
+            target.remember_many([Draft(text, space=PERSONAL) for text in notes[suspect:]])
+            if target is book:
+                assert target.supersede(old.id, new.id).notified == suspect
+            target.reindex(anew=True)
         ours, reference = recall_times(bench, book, plain)
     yield Figure(
         benchmark="recall_suspect",
-        what="recall among n, a tenth in doubt",
+        what="recall among n, a tenth suspect",
         n=n,
         unit="ms",
         ours_rounds=ours,

@@ -1,4 +1,4 @@
-"""Recall: how fast it answers beside the search of SQLite, what it holds in memory, and how soon it sees a write."""
+"""Measures recall: its speed beside the search of SQLite, its memory, and how soon it finds a new memory."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _K: Final = 10
 _THRICE: Final = Bar(AT_LEAST, 3.0)
 _BARRED_PASSAGES: Final = 100_000
 _BARRED_KIND: Final = "as in a chat"
-_ASKED: Final = {CHAT: (_BARRED_KIND,), SHARED: ("by frequency", "from a passage")}
-"""What is asked of each library."""
+_QUESTION_KINDS: Final = {CHAT: (_BARRED_KIND,), SHARED: ("by frequency", "from a passage")}
+"""The sets of questions for each library."""
 
 _WARM_UP: Final = 40
 _LIMIT: Final = Bar(AT_MOST, 1.0)
-_FIRST_PROCESS: Final = 250.0
-_FURTHER_PROCESS: Final = 60.0
+_FIRST_PROCESS_MB: Final = 250.0
+_FURTHER_PROCESS_MB: Final = 60.0
 _PROCESSES: Final = 3
-_ASKED_BY_EACH: Final = 50
+_QUESTIONS_PER_PROCESS: Final = 50
 _COLD_BAR: Final = Bar(AT_MOST, 5.0)
 _BARRED_MEMORIES: Final = 10_000
 _WORD: Final = "ledger"
@@ -46,12 +46,12 @@ _MEGABYTE: Final = 1_000_000
 
 
 def recall(bench: Bench) -> Iterator[Figure]:
-    """Measure questions of seven words against the same words asked of an FTS5 table with the same passages.
+    """Measure questions of seven words against FTS5 queries of the same words on the same passages.
 
-    What the sets of questions are, and how they compare with real ones: benchmarks/library.py.
+    benchmarks/library.py describes the sets of questions, and compares them with real ones.
     """
     for n in bench.scale.passages:
-        for library, kinds in _ASKED.items():
+        for library, kinds in _QUESTION_KINDS.items():
             home = bench.library(n, library)
             with commonbook.open(home) as book, closing(BareSearch(bench.bare_search(n, library))) as search:
                 for kind in kinds:
@@ -63,8 +63,8 @@ def _recall(bench: Bench, book: Book, search: BareSearch, n: int, kind: str) -> 
     ours, reference = (partial(_ask_book, book), partial(_ask_bare, search))
     first = list(islice(source, _WARM_UP))
     # In a tiny library a question may have no answer; where most have none, nothing is measured.
-    assert sum(bool(book.recall(asked, k=_K).hits) for asked in first) > len(first) / 2
-    assert sum(bool(search.ask(_words(asked), k=_K)) for asked in first) > len(first) / 2
+    assert sum(bool(book.recall(question, k=_K).hits) for question in first) > len(first) / 2
+    assert sum(bool(search.ask(_words(question), k=_K)) for question in first) > len(first) / 2
     answer_times(first, ours, reference)
     rounds = [
         answer_times(list(islice(source, bench.scale.questions)), ours, reference)
@@ -84,12 +84,12 @@ def _recall(bench: Bench, book: Book, search: BareSearch, n: int, kind: str) -> 
 
 
 def percentile(times: Sequence[float], share: int) -> float:
-    """Return the time within which this share of a hundred was done."""
+    """Return the time within which this percentage was done."""
     return sorted(times)[max(ceil(len(times) * share / 100) - 1, 0)]
 
 
 def _questions(kind: str, search: BareSearch, passages: int) -> Iterator[str]:
-    """Return questions without end to the passages of a library, the same ones in every run."""
+    """Yield questions about the passages of a library without end, the same in every run."""
     chance = random.Random(f"questions {kind} {passages}")
     while True:
         if kind == "as in a chat":
@@ -103,20 +103,20 @@ def _questions(kind: str, search: BareSearch, passages: int) -> Iterator[str]:
 def answer_times(
     questions: Sequence[str], ours: Callable[[str], float], reference: Callable[[str], float]
 ) -> tuple[list[float], list[float]]:
-    """Ask both the same, question by question, each as often first as second."""
-    told: dict[Callable[[str], float], list[float]] = {ours: [], reference: []}
-    for number, asked in enumerate(questions):
+    """Ask both the same questions in turns, each as often first as second."""
+    times: dict[Callable[[str], float], list[float]] = {ours: [], reference: []}
+    for number, question in enumerate(questions):
         for ask in (ours, reference) if number % 2 == 0 else (reference, ours):
-            told[ask].append(ask(asked))
-    return told[ours], told[reference]
+            times[ask].append(ask(question))
+    return times[ours], times[reference]
 
 
 def recall_times(bench: Bench, book: Book, plain: Book) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Ask two books the same in turns, round by round; return the medians of each round but the first."""
-    asked = random.Random("asked")
+    """Ask two books the same questions in turns; return the medians of each round but the first."""
+    chance = random.Random("asked")
     rounds = [
         answer_times(
-            [by_frequency(asked) for _ in range(bench.scale.questions)],
+            [by_frequency(chance) for _ in range(bench.scale.questions)],
             partial(_ask_book, book),
             partial(_ask_book, plain),
         )
@@ -126,41 +126,41 @@ def recall_times(bench: Bench, book: Book, plain: Book) -> tuple[tuple[float, ..
     return ours, tuple(percentile(times, 50) for _, times in rounds[1:])
 
 
-def _ask_book(book: Book, asked: str) -> float:
+def _ask_book(book: Book, question: str) -> float:
     begun = time.perf_counter()
-    book.recall(asked, k=_K)
+    book.recall(question, k=_K)
     return (time.perf_counter() - begun) * 1_000
 
 
-def _ask_bare(search: BareSearch, asked: str) -> float:
-    # The words are told apart before the clock starts: the reference is the search alone.
-    words = _words(asked)
+def _ask_bare(search: BareSearch, question: str) -> float:
+    # The words are extracted before the clock starts: the reference is the search alone.
+    words = _words(question)
     begun = time.perf_counter()
     search.ask(words, k=_K)
     return (time.perf_counter() - begun) * 1_000
 
 
-def _words(asked: str) -> list[str]:
-    return [word for word, _ in query_words(asked)]
+def _words(question: str) -> list[str]:
+    return [word for word, _ in query_words(question)]
 
 
 def recall_memory(bench: Bench) -> Iterator[Figure]:
-    """Measure what processes that recall from one home hold for themselves alone, beside what they may."""
+    """Measure the private memory of processes that recall from one home, beside its limit."""
     n = bench.scale.passages[-1]
     home = bench.library(n)
     with closing(BareSearch(bench.bare_search(n))) as search, ExitStack() as running:
         source = _questions("by frequency", search, n)
         for number in range(1, _PROCESSES + 1):
             reader = running.enter_context(closing(_Reader(home)))
-            for asked in islice(source, _ASKED_BY_EACH):
-                reader.recall(asked)
+            for question in islice(source, _QUESTIONS_PER_PROCESS):
+                reader.recall(question)
             yield Figure(
                 benchmark="recall_memory",
                 what=f"memory of process {number} that recalls among n",
                 n=n,
                 unit="MB",
                 ours_rounds=(reader.memory() / _MEGABYTE,),
-                reference_rounds=(_FIRST_PROCESS if number == 1 else _FURTHER_PROCESS,),
+                reference_rounds=(_FIRST_PROCESS_MB if number == 1 else _FURTHER_PROCESS_MB,),
                 bar=_LIMIT,
             )
 
@@ -210,11 +210,11 @@ _WRITTEN: Final = "The lighthouse keeper hid the brass telescope below stair"
 
 
 def _write_and_ask(book: Book, reader: _Reader, numbers: Iterator[int]) -> float:
-    said = f"{_WRITTEN} {next(numbers)}"
-    written = book.remember(said, space=PERSONAL)
+    text = f"{_WRITTEN} {next(numbers)}"
+    written = book.remember(text, space=PERSONAL)
     begun = time.monotonic()
-    ended, ids = reader.recall(said)
-    assert written.id in ids, f"what was acknowledged is not recalled: {said}"
+    ended, ids = reader.recall(text)
+    assert written.id in ids, f"what was acknowledged is not recalled: {text}"
     return (ended - begun) * 1_000
 
 
@@ -225,7 +225,7 @@ def _only_ask(reader: _Reader, numbers: Iterator[int]) -> float:
 
 
 class _Reader:
-    """A process of its own that has a book open and answers when it is asked."""
+    """A child process that has a book open and answers requests."""
 
     def __init__(self, home: str) -> None:
         self._process = subprocess.Popen(
@@ -238,43 +238,43 @@ class _Reader:
         )
         self._answer()
 
-    def recall(self, asked: str) -> tuple[float, list[str]]:
-        """Return when it had recalled, and the ids of what it found."""
-        ended, ids = self._answer("recall", asked)
+    def recall(self, question: str) -> tuple[float, list[str]]:
+        """Return when the recall ended, and the ids of its hits."""
+        ended, ids = self._answer("recall", question)
         return ended, ids
 
     def memory(self) -> int:
-        """Return how many bytes it holds that no other process has."""
+        """Return its private memory in bytes."""
         held: int = self._answer("memory")
         return held
 
-    def _answer(self, *asked: str) -> Any:  # noqa: ANN401 - whatever it was asked
+    def _answer(self, *request: str) -> Any:  # noqa: ANN401 - it depends on the request
         requests, answers = self._process.stdin, self._process.stdout
         assert requests is not None
         assert answers is not None
-        if asked:
-            print(json.dumps(asked), file=requests, flush=True)
-        said = answers.readline()
-        if not said:
+        if request:
+            print(json.dumps(request), file=requests, flush=True)
+        line = answers.readline()
+        if not line:
             self.close()
             raise RuntimeError(f"a process that recalls ended with {self._process.returncode}")
-        return json.loads(said)
+        return json.loads(line)
 
     def close(self) -> None:
-        """Let it end."""
+        """Close its standard input and wait for its end."""
         self._process.communicate()
 
 
 def serve(home: str, requests: IO[str], answers: IO[str]) -> None:
-    """Be a process that recalls: answer with when a recall ended and what it found, or with the bytes held."""
+    """Run as the child process: answer with the end of a recall and its hits, or with the private memory."""
     with commonbook.open(home) as book:
         print("0", file=answers, flush=True)
         for request in requests:
-            what, *asked = json.loads(request)
+            what, *arguments = json.loads(request)
             if what == "memory":
                 print(psutil.Process().memory_full_info().uss, file=answers, flush=True)
             else:
-                ids = [hit.id for hit in book.recall(*asked, k=_K).hits]
+                ids = [hit.id for hit in book.recall(*arguments, k=_K).hits]
                 print(json.dumps([time.monotonic(), ids]), file=answers, flush=True)
 
 

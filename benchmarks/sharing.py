@@ -1,4 +1,4 @@
-"""Sharing: what an edit costs whose copies follow, what lineage costs, and recall among copies."""
+"""Measures sharing: an edit until its live copies have followed, lineage, and recall among copies."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from commonbook.model.memory import Draft
 from commonbook.text.space_paths import PERSONAL
 
 _BAR: Final = Bar(AT_MOST, 1.3)
-_COPIED: Final = 0.3
+_SHARE_COPIED: Final = 0.3
 _ELSEWHERE: Final = "elsewhere"
-_AT: Final = "2026-11-15T20:18:24.123456Z"
-_BACK: Final = """
+_TIME: Final = "2026-11-15T20:18:24.123456Z"
+_CHAIN_SQL: Final = """
     WITH RECURSIVE chain (id) AS (
       VALUES (?)
       UNION ALL SELECT target FROM chain JOIN link ON link.source = chain.id AND relation = 'shared_from')
     SELECT memory.id, title FROM chain JOIN place ON place.id = chain.id
       JOIN memory ON memory.space = place.space AND memory.id = place.id"""
-_FORWARD: Final = (
+_COPIES_SQL: Final = (
     "SELECT memory.* FROM copy JOIN memory ON memory.space = copy.space AND memory.id = copy.memory"
     " WHERE copy.source = ? ORDER BY copy.memory"
 )
@@ -44,11 +44,11 @@ def edit_shared(bench: Bench) -> Iterator[Figure]:
         home = bench.fresh("shared")
         with commonbook.open(home) as book, closing(BareLoop(bench.fresh("bare"))) as loop:
             source = _with_copies(book, home, n)
-            said = (f"text {number}" for number in count())
+            new_texts = (f"text {number}" for number in count())
             ours, reference = in_turns(
                 bench.scale.start_rounds if n < 100 else bench.scale.batch_rounds,
-                partial(_edit, book, source, said),
-                partial(_write, loop, said, n + 1),
+                partial(_edit, book, source, new_texts),
+                partial(_write, loop, new_texts, n + 1),
             )
         yield Figure(
             benchmark="edit_shared",
@@ -61,7 +61,7 @@ def edit_shared(bench: Bench) -> Iterator[Figure]:
 
 
 def _with_copies(book: Book, home: str, n: int) -> str:
-    """Return a memory with so many live copies, each in a space of its own, put there as files."""
+    """Return a memory with so many live copies, each in its own space, created as files."""
     source = book.remember("the text of the source", space=PERSONAL).id
     _copy_by_hand(home, [(new_id(), source, source, f"team/s{at}") for at in range(n)])
     book.sync()
@@ -74,23 +74,23 @@ def _copy_by_hand(home: str, copies: list[tuple[str, str, str, str]]) -> None:
         folder = Path(home, space, "2026-11")
         folder.mkdir(parents=True)
         (folder / f"the-text-of-the-source--{own[-8:]}.md").write_text(
-            f"---\nid: {own}\ntitle: the text of the source\nkind: note\ncreated: {_AT}\nupdated: {_AT}\n"
-            f"author: user:local\nlinks:\n  - shared_from {source}@1\nshared: live {root} user:local {_AT} 1\n"
+            f"---\nid: {own}\ntitle: the text of the source\nkind: note\ncreated: {_TIME}\nupdated: {_TIME}\n"
+            f"author: user:local\nlinks:\n  - shared_from {source}@1\nshared: live {root} user:local {_TIME} 1\n"
             "revision: 1\nversion: 1\n---\n\nthe text of the source\n"
         )
 
 
-def _edit(book: Book, source: str, said: Iterator[str]) -> float:
+def _edit(book: Book, source: str, new_texts: Iterator[str]) -> float:
     begun = time.perf_counter()
-    book.edit(source, text=next(said))
+    book.edit(source, text=next(new_texts))
     while book.work():
         pass
     return (time.perf_counter() - begun) * 1_000
 
 
-def _write(loop: BareLoop, said: Iterator[str], rows: int) -> float:
+def _write(loop: BareLoop, new_texts: Iterator[str], rows: int) -> float:
     begun = time.perf_counter()
-    loop.add_many([next(said)] * rows)
+    loop.add_many([next(new_texts)] * rows)
     return (time.perf_counter() - begun) * 1_000
 
 
@@ -102,15 +102,15 @@ def lineage(bench: Bench) -> Iterator[Figure]:
         chain = [book.remember("the text of the source", space=PERSONAL).id, *(new_id() for _ in range(n))]
         _copy_by_hand(home, [(chain[at], chain[at - 1], chain[0], f"chain/s{at}") for at in range(1, n + 1)])
         book.sync()
-        yield _asked(bench, book, home, chain[-1], n=n, what="lineage at the end of a chain of n", sql=_BACK)
+        yield _lineage(bench, book, home, chain[-1], n=n, what="lineage at the end of a chain of n", sql=_CHAIN_SQL)
     n = bench.scale.fan
     home = bench.fresh("fan")
     with commonbook.open(home) as book:
         source = _with_copies(book, home, n)
-        yield _asked(bench, book, home, source, n=n, what="copies of a source that has n", sql=_FORWARD)
+        yield _lineage(bench, book, home, source, n=n, what="copies of a source that has n", sql=_COPIES_SQL)
 
 
-def _asked(bench: Bench, book: Book, home: str, memory: str, *, n: int, what: str, sql: str) -> Figure:
+def _lineage(bench: Bench, book: Book, home: str, memory: str, *, n: int, what: str, sql: str) -> Figure:
     with closing(sqlite3.connect(Path(home, ".commonbook", "state.db"))) as bare:
         ours, reference = in_turns(
             bench.scale.start_rounds,
@@ -127,19 +127,21 @@ def _timed(ask: Callable[[], object]) -> float:
 
 
 def recall_copies(bench: Bench) -> Iterator[Figure]:
-    """Measure recall in a space of which three in ten memories are copies, beside the same texts that are none."""
+    """Measure recall in a space with three copies in ten memories, beside the same texts without copies."""
     n = bench.scale.shared
     notes = list(islice((shelf.draft.text for shelf in shelves(2 * n) if len(shelf.passages) == 1), n))
     with commonbook.open(bench.fresh("copies")) as book, commonbook.open(bench.fresh("none")) as plain:
-        for one in (book, plain):
-            sources = one.remember_many([Draft(text, space=_ELSEWHERE) for text in notes[: round(n * _COPIED)]])
-            one.remember_many([Draft(text, space=PERSONAL) for text in notes[len(sources) :]])
-            if one is book:
+        for target in (book, plain):
+            sources = target.remember_many(
+                [Draft(text, space=_ELSEWHERE) for text in notes[: round(n * _SHARE_COPIED)]]
+            )
+            target.remember_many([Draft(text, space=PERSONAL) for text in notes[len(sources) :]])
+            if target is book:
                 for source in sources:
-                    one.share(source.id, PERSONAL)
+                    target.share(source.id, PERSONAL)
             else:
-                one.remember_many([Draft(text, space=PERSONAL) for text in notes[: len(sources)]])
-            one.reindex(anew=True)
+                target.remember_many([Draft(text, space=PERSONAL) for text in notes[: len(sources)]])
+            target.reindex(anew=True)
         ours, reference = recall_times(bench, book, plain)
     yield Figure(
         benchmark="recall_copies",

@@ -1,4 +1,4 @@
-"""Fresh interpreters: what it costs to open a home that nobody touched, and to ask for its status."""
+"""Measures fresh interpreters: opening an unchanged home, and showing its status."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STATUS_BAR: Final = Bar(AT_MOST, 6.0)
 
 
 def open_unchanged(bench: Bench) -> Iterator[Figure]:
-    """Measure opening and closing a home that nobody touched against a walk with a look at every file."""
+    """Measure opening and closing an unchanged home against a walk that reads the status of every file."""
     scale = bench.scale
     for n in (scale.small, scale.middle, scale.large):
         home = bench.home(n)
@@ -61,6 +61,6 @@ def cold_status(bench: Bench) -> Iterator[Figure]:
 
 
 def command() -> list[str]:
-    """Return the command that a user types, or its like where the package is not installed."""
+    """Return the command that a user types, or its equivalent where the package is not installed."""
     installed = os.path.join(os.path.dirname(sys.executable), "commonbook")
     return [installed] if os.path.exists(installed) else [sys.executable, "-m", "commonbook"]

@@ -1,4 +1,4 @@
-"""Texts to remember: a paragraph each, no two the same, and the same ones in every run."""
+"""Generates texts to remember: a paragraph each, no two the same, and the same ones in every run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PROSE: Final = (
 
 
 def texts(seed: str) -> Iterator[str]:
-    """Return texts without end, each of a first line and a paragraph: about 400 characters."""
+    """Yield texts without end, each of a first line and a paragraph: about 400 characters."""
     chance = random.Random(seed)
     words = _PROSE.split()
     for number in count(1):

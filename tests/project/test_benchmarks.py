@@ -80,11 +80,11 @@ def test_a_benchmark_measures_ours_beside_its_reference(name, sizes):
         assert figure.benchmark == name
         assert figure.ours > 0
         assert figure.reference > 0
-        # What is told is rounded, and of things this small little may be left by that.
-        told, ours, reference = figure.as_json(), figure.ours, figure.reference
-        assert (told["ours"], told["reference"]) == pytest.approx((ours, reference), abs=0.001)
-        assert told["ratio"] == pytest.approx(reference / ours if figure.faster else ours / reference, abs=0.001)
-        assert (told["bar"] is None) == (told["ok"] is None)
+        # Reported values are rounded, which matters for measurements as small as these.
+        report, ours, reference = figure.as_json(), figure.ours, figure.reference
+        assert (report["ours"], report["reference"]) == pytest.approx((ours, reference), abs=0.001)
+        assert report["ratio"] == pytest.approx(reference / ours if figure.faster else ours / reference, abs=0.001)
+        assert (report["bar"] is None) == (report["ok"] is None)
 
 
 def test_a_ratio_tells_how_much_of_the_reference_we_reach_or_how_many_times_faster_we_are():
@@ -110,9 +110,9 @@ def test_a_library_is_cut_into_exactly_its_passages(tmp_path):
     with commonbook.open(tmp_path) as book:
         book.remember_many([shelf.draft for shelf in shelves(120)])
         found = book.recall("alice bob carol dave erin", k=200, min_score=0)
-    said = {passage for shelf in shelves(120) for passage in shelf.passages}
+    passages = {passage for shelf in shelves(120) for passage in shelf.passages}
     assert found.hits
-    assert {hit.passage for hit in found.hits} <= said
+    assert {hit.passage for hit in found.hits} <= passages
     assert sum(hit.type == "message" for hit in found.hits) > 0
 
 
@@ -136,19 +136,19 @@ def test_a_message_is_found_by_its_speaker_too_and_a_third_call_the_other_by_nam
 def test_a_question_by_frequency_has_seven_words_and_nearly_always_a_speaker():
     chance = random.Random("one")
     speakers = {speaker for shelf in shelves(500) for speaker in shelf.speakers}
-    asked = [by_frequency(chance).split() for _ in range(1_000)]
-    assert all(len(distinct_terms(" ".join(words))) == len(words) == 7 for words in asked)
-    named = Counter(len(speakers & set(words)) for words in asked)
-    assert (named[1] + named[2]) / len(asked) == pytest.approx(0.987, abs=0.02)
-    assert named[2] / len(asked) == pytest.approx(0.097, abs=0.04)
+    questions = [by_frequency(chance).split() for _ in range(1_000)]
+    assert all(len(distinct_terms(" ".join(words))) == len(words) == 7 for words in questions)
+    named = Counter(len(speakers & set(words)) for words in questions)
+    assert (named[1] + named[2]) / len(questions) == pytest.approx(0.987, abs=0.02)
+    assert named[2] / len(questions) == pytest.approx(0.097, abs=0.04)
 
 
 def test_a_question_from_a_passage_has_seven_words_of_which_some_are_in_it():
     chance = random.Random("one")
     passage = "The quick fox jumped over the lazy dog near the old river bank."
-    asked = from_a_passage(passage, chance).split()
-    assert len(asked) == len(set(asked)) == 7
-    assert len(set(asked) & set(passage.lower().split())) >= 4
+    words = from_a_passage(passage, chance).split()
+    assert len(words) == len(set(words)) == 7
+    assert len(set(words) & set(passage.lower().split())) >= 4
 
 
 def test_a_bar_is_met_from_its_own_side():
@@ -169,19 +169,19 @@ def test_rounds_are_measured_in_turns_and_the_first_of_each_is_not_counted():
         order.append("reference")
         return float(len(order))
 
-    told = in_turns(2, ours, reference)
+    results = in_turns(2, ours, reference)
     assert order == ["ours", "reference", "ours", "reference", "reference", "ours"]
-    assert told == ((3.0, 6.0), (4.0, 5.0))
+    assert results == ((3.0, 6.0), (4.0, 5.0))
 
 
 @pytest.mark.parametrize(("options", "code"), [([], 0), (["--strict"], 1)])
 def test_a_missed_bar_is_told_and_is_an_error_only_when_asked(options, code, monkeypatch, capsys):
     monkeypatch.setattr(__main__, "BENCHMARKS", {"made_up": lambda _bench: iter([MISSED])})
     assert __main__.main(options) == code
-    told = capsys.readouterr()
-    (figure,) = json.loads(told.out)["figures"]
+    output = capsys.readouterr()
+    (figure,) = json.loads(output.out)["figures"]
     assert (figure["ours"], figure["ratio"], figure["bar"], figure["ok"]) == (20.0, 0.2, ">= 0.25", False)
-    assert "MISSED: adds (1,000): 0.20" in told.err
+    assert "MISSED: adds (1,000): 0.20" in output.err
 
 
 def test_the_json_goes_where_it_is_asked_to(monkeypatch, capsys, tmp_path):
@@ -200,13 +200,13 @@ def test_an_unknown_benchmark_is_refused(capsys):
 
 def test_a_question_to_a_chat_asks_for_what_many_messages_have_but_not_for_more_than_real_ones_do():
     """The table in benchmarks/library.py: LoCoMo's are .673, .025 and .82."""
-    said = [frozenset(terms(text)) for shelf in shelves(4_000, CHAT) for text in shelf.searched]
-    having = Counter(term for text in said for term in text)
+    passages = [frozenset(terms(text)) for shelf in shelves(4_000, CHAT) for text in shelf.searched]
+    having = Counter(term for text in passages for term in text)
     chance = random.Random(7)
-    asked = [distinct_terms(as_in_a_chat(chance)) for _ in range(100)]
-    names = [having[term] / len(said) for words in asked for term in words if term in ("alic", "bob")]
-    others = [having[term] / len(said) for words in asked for term in words if term not in ("alic", "bob")]
-    together = [sum(not text.isdisjoint(words) for text in said) / len(said) for words in asked]
+    questions = [distinct_terms(as_in_a_chat(chance)) for _ in range(100)]
+    names = [having[term] / len(passages) for words in questions for term in words if term in ("alic", "bob")]
+    others = [having[term] / len(passages) for words in questions for term in words if term not in ("alic", "bob")]
+    together = [sum(not text.isdisjoint(words) for text in passages) / len(passages) for words in questions]
     assert 0.6 < sum(names) / len(names) < 0.69
     assert 0.008 < sum(others) / len(others) < 0.025
     assert 0.6 < sum(together) / len(together) < 0.82
