@@ -1,4 +1,4 @@
-"""The documents say what the program does."""
+"""The pages match the program: settings, guarantees and links."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ SETTINGS = (ROOT / "docs" / "SETTINGS.md").read_text(encoding="utf-8")
 
 
 class Recorder(Mapping[str, str]):
-    """An empty environment that remembers what it was asked for."""
+    """An empty environment that records the names it is asked for."""
 
     def __init__(self) -> None:
-        self.asked: set[str] = set()
+        self.names: set[str] = set()
 
     def __getitem__(self, name: str) -> str:
-        self.asked.add(name)
+        self.names.add(name)
         raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
@@ -50,7 +50,7 @@ def documented(heading: str) -> set[str]:
 def test_every_environment_variable_is_documented_and_nothing_else(tmp_path):
     environ = Recorder()
     Settings.load(environ=environ, cwd=tmp_path)
-    assert documented("Environment") == environ.asked
+    assert documented("Environment") == environ.names
 
 
 def test_every_key_of_the_homes_configuration_is_documented():

@@ -1,4 +1,4 @@
-"""What others may rely on: a name that goes or comes here is a decision, not an accident."""
+"""The public names, on which users rely: adding or removing one must be a decision, not an accident."""
 
 from __future__ import annotations
 

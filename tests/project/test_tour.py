@@ -21,7 +21,7 @@ def test_the_tour_shows_everything_and_leaves_nothing_behind(tmp_path):
         [sys.executable, str(TOUR)], env=env, cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
-    for said in (
+    for expected in (
         "$ commonbook remember",
         "$ commonbook recall",
         "+Bob owns billing",
@@ -31,7 +31,7 @@ def test_the_tour_shows_everything_and_leaves_nothing_behind(tmp_path):
         "the log is whole",
         "COMMONBOOK_HOME",
     ):
-        assert said in done.stdout
+        assert expected in done.stdout
     assert "correct-h0rse" not in done.stdout.replace("My password=correct-h0rse", "", 1)
     assert list(temporary.iterdir()) == []
 

@@ -18,7 +18,7 @@ ALIGN = 64
 
 
 def encode(model_folder: Path, pieces: int) -> np.ndarray:
-    """Encode every piece alone, between the marks that a sentence has."""
+    """Encode every piece alone, between the start and end tokens of a sentence."""
     model = AutoModel.from_pretrained(model_folder).eval()
     vocabulary = (model_folder / "vocab.txt").read_text(encoding="utf-8").splitlines()
     begin, end = vocabulary.index("[CLS]"), vocabulary.index("[SEP]")
@@ -58,7 +58,7 @@ def pack(pieces: list[str], vectors: np.ndarray) -> bytes:
 
 
 def main() -> None:
-    """Make the table."""
+    """Write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("target", type=Path)
     target: Path = parser.parse_args().target

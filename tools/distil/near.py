@@ -23,7 +23,7 @@ BATCH = 512
 
 
 def lists(table: StaticTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return where each piece's list ends, and the pieces and steps of all lists, one after the other."""
+    """Return the end of each piece's list, and the pieces and steps of all lists, concatenated."""
     pieces = table.vocabulary
     words = np.array([at for at, piece in enumerate(pieces) if is_word(piece)])
     vectors = table.vectors([pieces[at] for at in words]).astype(np.float64)
@@ -44,7 +44,7 @@ def lists(table: StaticTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def main() -> None:
-    """Make the file."""
+    """Write the file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("target", type=Path)
     target: Path = parser.parse_args().target
