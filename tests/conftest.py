@@ -1,7 +1,7 @@
-"""What every test may use.
+"""Fixtures for every test.
 
-A test that asks for `book`, `open_book`, `place` or `chosen` runs twice: with the book in a home, and on PostgreSQL.
-One that asks for `home` as well is about files, or about what no engine has a part in, and runs in a home only.
+A test with the fixture `book`, `open_book`, `place` or `chosen` runs twice: with the book in a home, and on PostgreSQL.
+A test that also has `home` is about files, or about something independent of the engine, and runs in a home only.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ pytest.register_assert_rewrite("tests.support.hermes", "tests.support.index_cont
 
 pytest_plugins = ("tests.support.no_skips", "pytester")
 
-# On a busy machine one example may wait for seconds until the processor is its own: that says nothing about the code.
-# Developers look for new examples; where changes are accepted, all are judged by the same ones.
+# On a busy machine one example may wait for seconds for the processor: that says nothing about the code.
+# Developers search with new examples each time; continuous integration always uses the same ones.
 hypothesis.settings.register_profile(
     "commonbook",
     deadline=None,
@@ -50,20 +50,20 @@ _SETTINGS: Final = (
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run what uses a book on both engines, unless it is about files."""
+    """Run tests that use a book on both engines, unless they are about files."""
     if "engine" in metafunc.fixturenames and "home" not in metafunc.fixturenames:
         metafunc.parametrize("engine", ENGINES, indirect=True)
 
 
 @pytest.fixture(autouse=True)
 def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Work where no project decides the space, and with no settings of the machine's own."""
-    ctx = tmp_path / "desk"
-    ctx.mkdir()
-    monkeypatch.chdir(ctx)
+    """Use a working directory outside of any project, and no settings of the machine."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
     for name in _SETTINGS:
         monkeypatch.delenv(f"COMMONBOOK_{name}", raising=False)
-    # A command that takes more than a second tells how far it is, and on a busy machine any command may.
+    # A command that takes more than a second shows its progress, and on a busy machine any command may.
     monkeypatch.setattr("commonbook.interfaces.cli.output.progress._PAUSE", 3600.0)
 
 
@@ -75,15 +75,15 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A home that nobody has opened yet."""
+    """A home that does not exist yet."""
     return tmp_path / "home"
 
 
 @pytest.fixture
 def chosen(engine: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """The settings of this test's book, which the environment names too, for other processes.
+    """The settings of this test's book, also set in the environment for other processes.
 
-    A book on PostgreSQL has a home for its outbox and configuration all the same: never the one of whoever runs this.
+    A book on PostgreSQL has a home too, for its outbox and configuration: a temporary one, not that of the developer.
     """
     monkeypatch.setenv("COMMONBOOK_HOME", str(tmp_path / "home"))
     if engine == "sqlite":
@@ -96,13 +96,13 @@ def chosen(engine: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypa
 
 @pytest.fixture
 def place(chosen: Settings) -> Path | str:
-    """Where the book is, for `commonbook.open` in any process: a home, or the address of a server."""
+    """The argument for `commonbook.open` in any process: a home, or the address of a server."""
     return chosen.database.address if chosen.database else Path(chosen.home)
 
 
 @pytest.fixture
 def open_book(chosen: Settings) -> Iterator[OpenBook]:
-    """Open the book as another process would: each call is a book of its own, closed at the end."""
+    """Open the book as another process would: each call returns a new book, closed at the end."""
     opened: list[Book] = []
 
     def opening() -> Book:
@@ -116,22 +116,22 @@ def open_book(chosen: Settings) -> Iterator[OpenBook]:
 
 @pytest.fixture
 def book(open_book: OpenBook) -> Book:
-    """A book that nobody has written to."""
+    """An empty book."""
     return open_book()
 
 
 @pytest.fixture
 def provider(chosen: Settings, tmp_path: Path) -> Iterator[CommonbookMemoryProvider]:
-    """The memory provider of a Hermes whose folder is `hermes`, on the book, with patience; shut down at the end."""
-    made = CommonbookMemoryProvider(hermes_home=str(tmp_path / "hermes"))
-    made.save_config({"write_seconds": 60, "recall_seconds": 7}, str(tmp_path / "hermes"))
-    yield made
-    made.shutdown()
+    """The memory provider of a Hermes whose folder is `hermes`, with long time-outs; shut down at the end."""
+    provider = CommonbookMemoryProvider(hermes_home=str(tmp_path / "hermes"))
+    provider.save_config({"write_seconds": 60, "recall_seconds": 7}, str(tmp_path / "hermes"))
+    yield provider
+    provider.shutdown()
 
 
 @pytest.fixture
 def folder(book: Book, tmp_path: Path) -> Folder:
-    """The Markdown of the book as it is now: its home, or what a server exports."""
+    """The current Markdown files of the book: its home, or an export from a server."""
 
     def now() -> Path:
         if os.path.isdir(book.home):
@@ -145,7 +145,7 @@ def folder(book: Book, tmp_path: Path) -> Folder:
 
 @pytest.fixture
 def stored(chosen: Settings) -> Stored:
-    """Everything that the book keeps now, byte by byte: by file, or by table of a server."""
+    """Everything that the book stores now, byte by byte: by file, or by table of a server."""
 
     def now() -> dict[str, bytes]:
         if chosen.database:
@@ -161,7 +161,7 @@ def stored(chosen: Settings) -> Stored:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Server]:
-    """The PostgreSQL server of this test run: one for each xdist worker, started when it is first asked for."""
+    """The PostgreSQL server of this test run: one for each xdist worker, started at the first use."""
     with Server.started() as server:
         server.make_template()
         yield server

@@ -1,4 +1,4 @@
-"""A process may die or stop at any moment; what was acknowledged is there, once and whole.
+"""A process may die or stop at any moment; every acknowledged change is stored, once and whole.
 
 COMMONBOOK_KILLS     how many times the working process is killed (10; the full setting is 50)
 COMMONBOOK_SEED      what the random moments follow from (another one in every run; a failure prints it)
@@ -49,9 +49,9 @@ def test_what_was_acknowledged_survives_kill_minus_nine_at_any_moment(place):
     dice, ledger = random.Random(SEED), Ledger()
     operations = 0
     for round_ in range(KILLS):
-        said = _killed(place, f"{SEED}-{round_}", dice)
+        reports = _killed(place, f"{SEED}-{round_}", dice)
         under_way = None
-        for line in said:
+        for line in reports:
             if "begin" in line:
                 under_way = line["begin"]
             elif under_way:
@@ -62,7 +62,7 @@ def test_what_was_acknowledged_survives_kill_minus_nine_at_any_moment(place):
 
 
 def _killed(place: Path | str, seed: str, dice: random.Random) -> list[Op]:
-    """Let a child work until a random moment; return everything that it managed to say."""
+    """Let a child work and kill it at a random moment; return its reports."""
     child = start("work", place, seed)
     lines: list[bytes] = []
     assert child.stdout
@@ -122,7 +122,7 @@ def test_a_crash_at_any_point_leaves_all_of_a_change_or_nothing(tmp_path, verb):
     for number, point in enumerate(POINTS):
         shutil.copytree(original, tmp_path / str(number))
         cases.append({"home": str(number), "point": point, "ops": [op]})
-    ends = crashing.run("crash", tmp_path, said=cases)
+    ends = crashing.run("crash", tmp_path, stdin=cases)
     assert 77 in ends, "no point was reached"
     assert ends[-1] == 0, "the operation does not work without a crash either"
     wrong = {}
@@ -151,14 +151,14 @@ def test_crashing_again_while_repairing_a_crash_changes_nothing(tmp_path, verb, 
     cases = [{"home": str(at), "point": point, "ops": [], "early": True} for at, point in enumerate(POINTS)]
     for case in cases:
         shutil.copytree(home, tmp_path / case["home"])
-    assert 77 in crashing.run("crash", tmp_path, said=cases)
+    assert 77 in crashing.run("crash", tmp_path, stdin=cases)
     for case in cases:
         found = settle(ledger, op, tmp_path / case["home"])
         assert found is not ledger, case["point"]
 
 
 def _crash(folder: Path, **case: object) -> int:
-    return int(crashing.run("crash", folder, said=[case])[0])
+    return int(crashing.run("crash", folder, stdin=[case])[0])
 
 
 def test_a_hand_edit_stays_on_top_through_two_crashes(home):
@@ -225,7 +225,11 @@ def test_a_journal_entry_that_was_overtaken_never_overwrites_what_is_newer(home,
     book.close()
     found = look_at(home)
     assert found.wrong == []
-    assert [text for _, text in found.memories[id_].said] == ["first", text_of("from the stopped one*3000"), "newer"]
+    assert [text for _, text in found.memories[id_].revisions] == [
+        "first",
+        text_of("from the stopped one*3000"),
+        "newer",
+    ]
     assert found.memories[id_].deleted is (newer == "delete")
     assert found.memories[id_].space == ("b" if newer in {"move", "rename"} else "a")
 
@@ -243,7 +247,11 @@ def test_who_carries_out_an_overtaken_entry_writes_what_is_newer(home, stopped, 
         assert crashing.read(file)[1] == "newer"
     found = look_at(home)
     assert found.wrong == []
-    assert [text for _, text in found.memories[id_].said] == ["first", text_of("from the stopped one*3000"), "newer"]
+    assert [text for _, text in found.memories[id_].revisions] == [
+        "first",
+        text_of("from the stopped one*3000"),
+        "newer",
+    ]
 
 
 def test_the_journal_entry_of_a_killed_process_never_overwrites_what_is_newer(home, stopped):
@@ -256,7 +264,7 @@ def test_the_journal_entry_of_a_killed_process_never_overwrites_what_is_newer(ho
     found = look_at(home)
     assert found.wrong == []
     assert crashing.read(file)[1] == "newer"
-    assert [text for _, text in found.memories[id_].said] == ["first", "from the killed one", "newer"]
+    assert [text for _, text in found.memories[id_].revisions] == ["first", "from the killed one", "newer"]
 
 
 @pytest.mark.parametrize("point", ["with the files locked", "after the exchange"])
@@ -279,7 +287,7 @@ def test_a_stopped_process_that_holds_the_files_does_not_keep_others_from_writin
     book.close()
     found = look_at(home)
     assert found.wrong == []
-    assert [text for _, text in found.memories[id_].said] == ["first", "from the stopped one", "newer"]
+    assert [text for _, text in found.memories[id_].revisions] == ["first", "from the stopped one", "newer"]
 
 
 def test_a_strike_off_of_long_ago_does_not_strike_off_the_same_path_issued_anew(home, monkeypatch):
@@ -455,4 +463,4 @@ def test_an_open_book_stops_cleanly_when_a_newer_program_migrates_its_home(home)
     _run_sql(home, "DROP TABLE from_the_future")
     found = look_at(home)
     assert found.wrong == []
-    assert [text for _, text in found.memories[id_].said] == ["first", "second"]
+    assert [text for _, text in found.memories[id_].revisions] == ["first", "second"]

@@ -1,4 +1,4 @@
-"""Many writers at once, in threads of several processes: on both engines what each was told is what there is.
+"""Many concurrent writers, in threads of several processes: on both engines every acknowledged write is stored.
 
 COMMONBOOK_WRITES   how many times each of 32 writers writes (4; the full setting is 25)
 """
@@ -36,8 +36,8 @@ def every(book, **chosen):
 
 
 def test_32_writers_in_4_processes_write_to_several_spaces_each_without_gap_fork_or_deadlock(place, open_book):
-    told = together("remember", place, threads=8, times=WRITES, spaces=SPACES, deadline=120 + 10 * WRITES)
-    ids = [id_ for one in told for id_ in one]
+    results = together("remember", place, threads=8, times=WRITES, spaces=SPACES, deadline=120 + 10 * WRITES)
+    ids = [id_ for one in results for id_ in one]
     assert len(ids) == len(set(ids)) == 32 * WRITES * 3
     book = open_book()
     assert {memory.id for memory in every(book)} == set(ids)
@@ -57,10 +57,12 @@ def test_32_threads_in_4_processes_append_each_message_once_and_in_order(place, 
     sessions = [f"session-{at}" for at in range(9)]
     for at, session in enumerate(sessions):
         book.append(session, ["Good morning."], space=SPACES[at % 3])
-    told = together("append", place, threads=8, times=3 * WRITES, sessions=sessions, deadline=120 + 10 * WRITES)
-    assert len(told) == 32 * 3 * WRITES
+    results = together("append", place, threads=8, times=3 * WRITES, sessions=sessions, deadline=120 + 10 * WRITES)
+    assert len(results) == 32 * 3 * WRITES
     for session in sessions:
-        acknowledged = sorted((seq, id_, text) for name, parts in told if name == session for id_, seq, text in parts)
+        acknowledged = sorted(
+            (seq, id_, text) for name, parts in results if name == session for id_, seq, text in parts
+        )
         stored = [(one.seq, one.id, one.text) for one in book.messages(session, limit=1000).items[1:]]
         assert stored == acknowledged
         assert [seq for seq, _, _ in stored] == list(range(2, len(stored) + 2))
@@ -70,17 +72,17 @@ def test_32_threads_in_4_processes_append_each_message_once_and_in_order(place, 
 
 
 def test_one_key_used_by_many_at_once_is_one_memory(place, open_book):
-    told = together("remember_once", place, times=3)
-    assert Counter(at for at, _, new in told if new) == {0: 1, 1: 1, 2: 1}
-    assert len({(at, id_) for at, id_, _ in told}) == 3
+    results = together("remember_once", place, times=3)
+    assert Counter(at for at, _, new in results if new) == {0: 1, 1: 1, 2: 1}
+    assert len({(at, id_) for at, id_, _ in results}) == 3
     assert len(every(open_book())) == 3
 
 
 def test_no_edit_on_an_expected_version_is_lost_or_made_twice(place, open_book):
     book = open_book()
     memory = book.remember("0", title="a number").id
-    told = together("count_up", place, threads=2, times=WRITES, memory=memory)
-    assert sorted(told) == list(range(2, 2 + 8 * WRITES))
+    results = together("count_up", place, threads=2, times=WRITES, memory=memory)
+    assert sorted(results) == list(range(2, 2 + 8 * WRITES))
     assert book.get(memory).text == str(8 * WRITES)
     assert [one.text for one in book.history(memory)] == [str(at) for at in range(8 * WRITES + 1)]
     book.close()
@@ -96,8 +98,8 @@ def test_a_space_that_many_make_at_once_is_made_by_one(place, open_book):
 def test_whatever_many_do_to_the_same_memories_rows_links_history_and_log_agree(place, open_book):
     book = open_book()
     memories = [book.remember(f"memory {at}", space=SPACES[at % 3]).id for at in range(8)]
-    told = together("churn", place, times=2 * WRITES, memories=memories, spaces=SPACES[:3], deadline=150)
-    assert "done" in told
+    results = together("churn", place, times=2 * WRITES, memories=memories, spaces=SPACES[:3], deadline=150)
+    assert "done" in results
     live = {memory.id: memory for memory in every(book)}
     for memory in live.values():
         assert [one.revision for one in book.history(memory.id)] == list(range(1, memory.revision + 1))
@@ -114,10 +116,10 @@ def test_whatever_many_do_to_the_same_memories_rows_links_history_and_log_agree(
 
 
 def test_a_space_that_is_renamed_while_many_write_to_it_takes_everything_along(place, open_book):
-    told = [id_ for id_ in together("rename", place, times=2 * WRITES, deadline=150) if id_]
+    results = [id_ for id_ in together("rename", place, times=2 * WRITES, deadline=150) if id_]
     book = open_book()
     found = every(book)
-    assert {memory.id for memory in found} == set(told)
+    assert {memory.id for memory in found} == set(results)
     # Below the folder of the space there is one for the month.
     assert all(memory.path.rsplit("/", 2)[0] == memory.space.name for memory in found)
     book.close()

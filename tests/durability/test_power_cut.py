@@ -1,4 +1,4 @@
-"""The power goes at any moment; what was acknowledged is on the disk, whole, and so is its file.
+"""The power fails at any moment; every acknowledged change is on the disk, whole, and so is its file.
 
 A child's system calls are recorded with strace and fed to a disk that loses what was not synced
 (tests/support/power_cuts.py).
@@ -30,7 +30,7 @@ SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="strace is on Linux only")]
 
 
-def recorded(tmp_path: Path, name: str, mode: str, *args: object, said: object) -> list[Call]:
+def recorded(tmp_path: Path, name: str, mode: str, *args: object, stdin: object) -> list[Call]:
     """Run a child under strace; return its calls."""
     trace = tmp_path / f"{name}.trace"
     subprocess.run(
@@ -47,7 +47,7 @@ def recorded(tmp_path: Path, name: str, mode: str, *args: object, said: object) 
             trace,
             *crashing.command(mode, *args),
         ],
-        input=json.dumps(said).encode(),
+        input=json.dumps(stdin).encode(),
         stdout=subprocess.PIPE,
         cwd=Path(__file__).resolve().parents[2],
         env=crashing.environment(),
@@ -61,7 +61,7 @@ def _draft(text: str, space: str = "a") -> Op:
     return {"text": text, "title": text.partition("*")[0], "space": space, "tags": ["x"]}
 
 
-STORY: list[Op] = [
+SCRIPT: list[Op] = [
     {"verb": "remember", **_draft("zero*50")},
     {"verb": "remember", **_draft("one*60000", "b/c")},
     {"verb": "edit", "at": 0, "text": "zero again*50"},
@@ -79,7 +79,7 @@ STORY: list[Op] = [
 
 
 class Cutter:
-    """Feeds a recording to the disk and tries the home that each cut leaves."""
+    """Replays a recording on the model disk and checks the home that each power cut leaves."""
 
     def __init__(self, tmp_path: Path, disk: Disk, home: str = ".") -> None:
         self.tmp_path, self.disk, self.home, self.number = tmp_path, disk, home, 0
@@ -88,16 +88,16 @@ class Cutter:
     def play(
         self, calls: list[Call], *, cut_at: set[int], dice: random.Random | None, beyond: Op | None = None
     ) -> None:
-        """Cut at some calls and at every acknowledgement; `beyond` is what was under way after the last of them."""
-        told = dict(acknowledgements(calls))
-        answers = [json.loads(line) for line in told.values()]
+        """Cut at some calls and at every acknowledgement; `beyond` is the operation under way after the last."""
+        acknowledged = dict(acknowledgements(calls))
+        answers = [json.loads(line) for line in acknowledged.values()]
         done = 0
         for at, call in enumerate(calls):
             self.disk.feed(call)
-            if at in told:
+            if at in acknowledged:
                 self.ledger.write(answers[done]["op"], answers[done]["answer"])
                 done += 1
-            if at in cut_at or (at in told and dice is None):
+            if at in cut_at or (at in acknowledged and dice is None):
                 under_way = answers[done]["op"] if done < len(answers) else beyond
                 self.try_cut(under_way, dice, f"after call {at}: {_brief(call)}")
 
@@ -109,7 +109,7 @@ class Cutter:
             settle(self.ledger, under_way, left / self.home)
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
-            raise AssertionError(f"the power went {when} (seed {SEED}), and then: {why}") from error
+            raise AssertionError(f"the power failed {when} (seed {SEED}), and then: {why}") from error
 
 
 def _brief(call: Call) -> str:
@@ -129,9 +129,9 @@ def disk(home: Path) -> Disk:
 
 
 @pytest.fixture
-def operation(tmp_path: Path, home: Path) -> list[Call]:
-    calls = recorded(tmp_path, "story", "ops", home, said=STORY)
-    assert len(list(acknowledgements(calls))) == len(STORY)
+def script(tmp_path: Path, home: Path) -> list[Call]:
+    calls = recorded(tmp_path, "script", "ops", home, stdin=SCRIPT)
+    assert len(list(acknowledgements(calls))) == len(SCRIPT)
     return calls
 
 
@@ -139,29 +139,29 @@ def _syncs(calls: list[Call]) -> set[int]:
     return {at for at, call in enumerate(calls) if call.name in {"fsync", "fdatasync"}}
 
 
-def test_everything_acknowledged_outlives_a_power_cut_that_takes_all_that_was_not_synced(tmp_path, disk, operation):
-    first = next(at for at, _ in acknowledgements(operation))
-    Cutter(tmp_path, disk).play(operation, cut_at={at for at in _syncs(operation) if at > first}, dice=None)
+def test_everything_acknowledged_outlives_a_power_cut_that_takes_all_that_was_not_synced(tmp_path, disk, script):
+    first = next(at for at, _ in acknowledgements(script))
+    Cutter(tmp_path, disk).play(script, cut_at={at for at in _syncs(script) if at > first}, dice=None)
 
 
 @pytest.mark.timeout(120 + CUTS)
-def test_everything_acknowledged_outlives_a_power_cut_that_takes_some_of_what_was_not_synced(tmp_path, disk, operation):
+def test_everything_acknowledged_outlives_a_power_cut_that_takes_some_of_what_was_not_synced(tmp_path, disk, script):
     dice = random.Random(SEED)
-    changing = [at for at, call in enumerate(operation) if call.name != "openat"]
-    first = next(at for at, _ in acknowledgements(operation))
+    changing = [at for at, call in enumerate(script) if call.name != "openat"]
+    first = next(at for at, _ in acknowledgements(script))
     points = dice.sample([at for at in changing if at > first], CUTS)
-    Cutter(tmp_path, disk).play(operation, cut_at=set(points), dice=dice)
+    Cutter(tmp_path, disk).play(script, cut_at=set(points), dice=dice)
 
 
-def test_a_home_whose_making_was_cut_off_opens_as_if_it_were_new(tmp_path, disk, operation):
-    first = next(at for at, _ in acknowledgements(operation))
-    points = set(range(0, first, 7)) | _syncs(operation[:first])
-    Cutter(tmp_path, disk).play(operation[:first], cut_at=points, dice=random.Random(SEED), beyond=STORY[0])
+def test_a_home_whose_making_was_cut_off_opens_as_if_it_were_new(tmp_path, disk, script):
+    first = next(at for at, _ in acknowledgements(script))
+    points = set(range(0, first, 7)) | _syncs(script[:first])
+    Cutter(tmp_path, disk).play(script[:first], cut_at=points, dice=random.Random(SEED), beyond=SCRIPT[0])
 
 
 def test_a_home_that_we_made_is_there_when_its_first_memory_is_acknowledged(tmp_path):
     (tmp_path / "disk").mkdir()
-    calls = recorded(tmp_path, "story", "ops", tmp_path / "disk" / "new" / "home", said=STORY[:2])
+    calls = recorded(tmp_path, "script", "ops", tmp_path / "disk" / "new" / "home", stdin=SCRIPT[:2])
     Cutter(tmp_path, Disk(tmp_path / "disk"), "new/home").play(calls, cut_at=set(), dice=None)
 
 
@@ -172,7 +172,7 @@ def test_a_home_that_we_made_is_there_when_its_first_memory_is_acknowledged(tmp_
 def test_what_a_repair_found_already_done_is_made_safe_before_it_is_struck_off(tmp_path, disk, home, verb, point):
     """A process is killed between changing a file and syncing its folder; another repairs it; then the power goes."""
     cutter = Cutter(tmp_path, disk)
-    cutter.play(recorded(tmp_path, "first", "ops", home, said=STORY[:2]), cut_at=set(), dice=None)
+    cutter.play(recorded(tmp_path, "first", "ops", home, stdin=SCRIPT[:2]), cut_at=set(), dice=None)
     disk.new_process()
     id_ = next(iter(cutter.ledger.memories))
     op: Op = {
@@ -183,16 +183,16 @@ def test_what_a_repair_found_already_done_is_made_safe_before_it_is_struck_off(t
         "rename": {"verb": "rename", "old": "a", "new": "renamed"},
     }[verb]
     crash = {"home": home.name, "point": point, "ops": [op]}
-    for call in recorded(tmp_path, "crash", "crash", home.parent, said=[crash]):
+    for call in recorded(tmp_path, "crash", "crash", home.parent, stdin=[crash]):
         disk.feed(call)
     disk.new_process()
-    # It is not told what became of the operation, so it counts as under way until the repair.
+    # The killed process did not acknowledge the operation, so it counts as under way until the repair.
     after = [{"verb": "sync"}, {"verb": "remember", **_draft("after*50", "z")}]
-    repair = recorded(tmp_path, "repair", "ops", home, said=after)
-    told = [(at, json.loads(line)) for at, line in acknowledgements(repair)]
+    repair = recorded(tmp_path, "repair", "ops", home, stdin=after)
+    acknowledged = [(at, json.loads(line)) for at, line in acknowledgements(repair)]
     for at, call in enumerate(repair):
         disk.feed(call)
-        if at == told[1][0]:
+        if at == acknowledged[1][0]:
             break
-    cutter.ledger.write(told[1][1]["op"], told[1][1]["answer"])
+    cutter.ledger.write(acknowledged[1][1]["op"], acknowledged[1][1]["answer"])
     cutter.try_cut(op, None, "after the repair")

@@ -1,8 +1,8 @@
-"""A soak: four processes append, switch, rewind, close, settle, recall and are killed; the store equals a model.
+"""A soak test: four processes append, switch, rewind, close, settle, recall and are killed; the store equals a model.
 
-Each process has sessions of its own, whose whole story the test knows, and all share one more, of which the test knows
-what each was told. A process is killed in the middle of an operation: that has happened whole or not at all, and the
-test looks which before it goes on.
+Each process has sessions of its own, whose whole history the test knows, and all share one more, of which the test
+knows the acknowledgements. A process is killed in the middle of an operation: that has happened whole or not at all,
+and the test finds out which before it goes on.
 
 SOAK_SECONDS          how long it goes on (4)
 COMMONBOOK_SEED      what the random steps follow from (another one in every run; a failure prints it)
@@ -29,7 +29,7 @@ from tests.support.capture_child import Log, logs_of, wrong_with
 SECONDS = float(os.environ.get("SOAK_SECONDS", "4"))
 SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
 SHARED = "shared"
-_LEAST = 6
+_MIN_STEPS = 6
 
 Op = dict[str, Any]
 
@@ -38,7 +38,7 @@ Op = dict[str, Any]
 
 
 @dataclass
-class Said:
+class KnownMessage:
     """A message as the model knows it."""
 
     id: str
@@ -51,13 +51,13 @@ class Said:
 class Own:
     """A session that only one process uses."""
 
-    messages: list[Said] = field(default_factory=list)
+    messages: list[KnownMessage] = field(default_factory=list)
     parent: str | None = None
     closed: bool = False
 
 
 class Model:
-    """What one process has been told, and so must be true."""
+    """The acknowledged changes of one process, which must be stored."""
 
     def __init__(self, who: int) -> None:
         self.who = who
@@ -69,7 +69,7 @@ class Model:
         self.verbs: Counter[str] = Counter()
 
     def write(self, op: Op, answer: Any) -> None:
-        """Write down what was acknowledged, and check the receipt against what was known before."""
+        """Record an acknowledged operation, and check its receipt against the earlier state."""
         self.steps += 1
         self.verbs[op["verb"]] += 1
         match op["verb"]:
@@ -92,39 +92,40 @@ class Model:
     def _append(self, op: Op, receipts: list[Any]) -> None:
         if op["session"] == SHARED:
             self.shared += [
-                (one["seq"], one["id"], sent["text"]) for one, sent in zip(receipts, op["messages"], strict=True)
+                (receipt["seq"], receipt["id"], sent["text"])
+                for receipt, sent in zip(receipts, op["messages"], strict=True)
             ]
-            assert all(one["new"] for one in receipts)
+            assert all(receipt["new"] for receipt in receipts)
             return
         own = self.sessions.setdefault(op["session"], Own(parent=op.get("parent")))
-        for one, sent in zip(receipts, op["messages"], strict=True):
-            known = next((said for said in own.messages if said.client_id == sent["client_id"]), None)
+        for receipt, sent in zip(receipts, op["messages"], strict=True):
+            known = next((message for message in own.messages if message.client_id == sent["client_id"]), None)
             if known is None:
-                assert (one["seq"], one["new"]) == (len(own.messages) + 1, True), (op, one)
-                own.messages.append(Said(one["id"], sent["text"], sent["client_id"]))
+                assert (receipt["seq"], receipt["new"]) == (len(own.messages) + 1, True), (op, receipt)
+                own.messages.append(KnownMessage(receipt["id"], sent["text"], sent["client_id"]))
                 own.closed = False
             else:
-                told = (one["id"], one["new"], one["rewound"])
-                assert told == (known.id, False, known.rewound), (op, one)
+                actual = (receipt["id"], receipt["new"], receipt["rewound"])
+                assert actual == (known.id, False, known.rewound), (op, receipt)
 
     def _rewind(self, op: Op) -> list[int]:
         messages = self.sessions[op["session"]].messages
-        taken = [at for at, said in enumerate(messages, start=1) if at > op["after"] and not said.rewound]
+        taken = [at for at, message in enumerate(messages, start=1) if at > op["after"] and not message.rewound]
         for at in taken:
             messages[at - 1].rewound = True
         return taken
 
     def _found(self, op: Op, ids: list[str]) -> None:
-        said = next(one for one in self.sessions[op["session"]].messages if one.id == op["id"])
-        if said.rewound:
-            assert said.id not in ids, f"a message that was taken back is recalled: {op}"
+        message = next(one for one in self.sessions[op["session"]].messages if one.id == op["id"])
+        if message.rewound:
+            assert message.id not in ids, f"a message that was taken back is recalled: {op}"
         else:
-            assert said.id in ids, f"an acknowledged message is not found: {op}"
+            assert message.id in ids, f"an acknowledged message is not found: {op}"
 
-    # --- what to do next
+    # --- the next operation
 
     def invent(self, dice: random.Random, number: int) -> Op:
-        """Think of an operation."""
+        """Return a random operation."""
         token = f"p{self.who}n{number}"
         live = list(self.sessions)
         if not live or dice.random() < 0.35:
@@ -136,7 +137,7 @@ class Model:
         if verb == "repeat" and own.messages:
             first = dice.randrange(len(own.messages))
             some = own.messages[first : first + 3]
-            again = [{"text": said.text, "client_id": said.client_id} for said in some]
+            again = [{"text": message.text, "client_id": message.client_id} for message in some]
             return {"verb": "append", "session": session, "messages": again}
         if verb == "switch":
             to = dice.choice([one for one in [*live, f"p{self.who}t{number}"] if one != session])
@@ -144,17 +145,17 @@ class Model:
         if verb == "rewind" and own.messages:
             return {"verb": verb, "session": session, "after": max(0, len(own.messages) - dice.randrange(6))}
         if verb == "recall" and own.messages:
-            said = dice.choice(own.messages)
-            return {"verb": verb, "session": session, "query": said.text.split()[0], "id": said.id, "k": 5}
+            message = dice.choice(own.messages)
+            return {"verb": verb, "session": session, "query": message.text.split()[0], "id": message.id, "k": 5}
         if verb == "shared" and self.shared:
             after = max(seq for seq, _, _ in self.shared)
             return {"verb": dice.choice(["settle", "rewind", "close"]), "session": SHARED, "after": after}
         return {"verb": verb if verb in {"close", "settle"} else "work", "session": session}
 
-    # --- killed
+    # --- after a kill
 
     def look(self, op: Op, logs: dict[str, Log]) -> None:
-        """Find out whether an operation that nobody acknowledged has happened after all, and write it down if so."""
+        """Find out whether an unacknowledged operation has happened after all, and record it if so."""
         self.killed += 1
         if op["session"] == SHARED:
             self.perhaps.append(op)
@@ -166,7 +167,7 @@ class Model:
         if op["verb"] == "append":
             by_client = {one.client_id: one for one in log.messages}
             assert all(sent["client_id"] in by_client for sent in op["messages"]), f"half of {op} has happened"
-            known = {said.client_id for said in self.sessions.get(op["session"], Own()).messages}
+            known = {message.client_id for message in self.sessions.get(op["session"], Own()).messages}
             receipts = [
                 {
                     "seq": by_client[sent["client_id"]].seq,
@@ -185,7 +186,7 @@ class Model:
 
     def _still_there(self, op: Op) -> list[int]:
         messages = self.sessions[op["session"]].messages
-        return [at for at, said in enumerate(messages, start=1) if at > op["after"] and not said.rewound]
+        return [at for at, message in enumerate(messages, start=1) if at > op["after"] and not message.rewound]
 
     def _shape(self, op: Op, logs: dict[str, Log]) -> list[Any]:
         return [_shape_of(logs.get(name)) for name in (op["session"], op.get("to")) if name]
@@ -194,11 +195,11 @@ class Model:
         return [self.wanted(name) for name in (op["session"], op.get("to")) if name]
 
     def wanted(self, name: str) -> Any:
-        """Return what the store must say of a session."""
+        """Return the expected state of a session."""
         own = self.sessions.get(name)
         if own is None:
             return None
-        messages = [(at, said.id, said.text, said.rewound) for at, said in enumerate(own.messages, start=1)]
+        messages = [(at, message.id, message.text, message.rewound) for at, message in enumerate(own.messages, start=1)]
         return own.parent, own.closed, messages
 
 
@@ -221,9 +222,9 @@ def _shape_of(log: Log | None) -> Any:
 
 
 def _live(place: Path | str, model: Model, ready: threading.Barrier, trouble: list[BaseException]) -> None:
-    """Let one process work, be killed and come back, until the time is up that began when all were ready.
+    """Run one process, kill and restart it, until the time is up, which starts when all are ready.
 
-    On a slow machine it takes longer: until there were some steps.
+    On a slow machine it runs longer, until a minimum of steps.
     """
     dice = random.Random(f"{SEED}-{model.who}")
     child = capture_child.start("serve", place)
@@ -232,7 +233,7 @@ def _live(place: Path | str, model: Model, ready: threading.Barrier, trouble: li
         assert capture_child.answer(child) == "ready"
         ready.wait(60)
         until = time.monotonic() + SECONDS
-        while (time.monotonic() < until or model.steps < _LEAST) and not trouble:
+        while (time.monotonic() < until or model.steps < _MIN_STEPS) and not trouble:
             number += 1
             op = model.invent(dice, number)
             capture_child.ask(child, op)
@@ -250,8 +251,8 @@ def _live(place: Path | str, model: Model, ready: threading.Barrier, trouble: li
                 if answer is None:
                     capture_child.after_a_kill(place)
                     with closing(commonbook.open(place)) as book:
-                        # Killed while it waits for the disk, it has written what nobody sees: that would come to light
-                        # once everybody is gone, were it not for the next write, which decides.
+                        # Killed while it waited for the disk, it may have written pages that are not visible yet, but
+                        # would be after the last process has ended. The next write decides.
                         book.remember(f"a look at {model.who} after step {number}", space="looks")
                         model.look(op, logs_of(book))
     except BaseException as error:  # noqa: BLE001 - it is raised again by the test
@@ -292,12 +293,14 @@ def test_after_a_soak_the_store_is_what_everybody_was_told(place, record_propert
 
 
 def _check_shared(log: Log | None, models: list[Model]) -> None:
-    """Check the session of all: what each was told is there once, and nothing else but what nobody acknowledged."""
+    """Check the shared session: each acknowledged message once, and beside them only unacknowledged ones."""
     stored = {(one.seq, one.id, one.text): one for one in log.messages} if log else {}
-    told = {one for model in models for one in model.shared}
-    assert len(told) == sum(len(model.shared) for model in models), "two were told the same place"
-    assert told <= stored.keys(), f"seed {SEED}: acknowledged messages of the shared session are lost"
-    more = {text for seq, id_, text in stored.keys() - told}
+    acknowledged = {one for model in models for one in model.shared}
+    assert len(acknowledged) == sum(len(model.shared) for model in models), (
+        "two messages were acknowledged at the same place"
+    )
+    assert acknowledged <= stored.keys(), f"seed {SEED}: acknowledged messages of the shared session are lost"
+    more = {text for seq, id_, text in stored.keys() - acknowledged}
     for model in models:
         for op in model.perhaps:
             texts = {sent["text"] for sent in op.get("messages", ())}

@@ -358,7 +358,7 @@ def test_a_crash_at_any_point_leaves_all_of_it_or_nothing(tmp_path, verb):
     cases = [{"home": str(at), "point": point, "op": op} for at, point in enumerate(POINTS)]
     for case in cases:
         shutil.copytree(tmp_path / "original", tmp_path / case["home"])
-    ends = capture_child.run("crash", tmp_path, said=cases)
+    ends = capture_child.run("crash", tmp_path, stdin=cases)
     assert ends[-1] == 0, "it does not work without a crash either"
     assert 77 in ends, "no point was reached"
     after = shape_of(tmp_path / cases[-1]["home"])

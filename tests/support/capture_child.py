@@ -1,8 +1,8 @@
-"""The children of the capture tests, and what must be true of sessions whatever happened to those who wrote them.
+"""Child processes of the capture tests, and the invariants of sessions after a crash of their writers.
 
-`python -m tests.support.capture_child MODE HOME …`: each mode is one function below. A child tells what it did in lines
-of JSON, each written in one unbuffered write and only after the call returned. Nothing here reads an episode with the
-program's own reader: its headings are found here once more.
+`python -m tests.support.capture_child MODE HOME …`: each mode is one function below. A child reports results as lines
+of JSON, each in one unbuffered write, and only after the call returned. Episodes are parsed here independently of the
+program's own parser.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ POINTS = {
 }
 
 
-# --- what a child does
+# --- the modes of a child
 
 
 def do(book: Book, op: dict[str, Any]) -> Any:
-    """Do an operation on a session through the public door; return its answer as plain data."""
+    """Run an operation on a session through the public API; return its result as plain data."""
     match op["verb"]:
         case "append":
-            sent = [NewMessage(**one) for one in op["messages"]]
-            told = book.append(op["session"], sent, parent=op.get("parent"))
-            return {"settled": told.settled, "messages": [one._asdict() for one in told.messages]}
+            sent = [NewMessage(**message) for message in op["messages"]]
+            receipt = book.append(op["session"], sent, parent=op.get("parent"))
+            return {"settled": receipt.settled, "messages": [message._asdict() for message in receipt.messages]}
         case "switch":
             return book.switch(op["session"], op["to"])._asdict()
         case "rewind":
-            return [one.seq for one in book.rewind(op["session"], op["after"])]
+            return [message.seq for message in book.rewind(op["session"], op["after"])]
         case "settle":
             return book.settle(op["session"])._asdict()
         case "close":
@@ -62,7 +62,7 @@ def do(book: Book, op: dict[str, Any]) -> Any:
 
 
 def serve(home: str) -> None:
-    """Do what standard input says, line by line."""
+    """Run the operations of standard input, line by line."""
     with closing(commonbook.open(home)) as book:
         tell("ready")
         for line in sys.stdin.buffer:
@@ -70,7 +70,7 @@ def serve(home: str) -> None:
 
 
 def crash(folder: str) -> None:
-    """Do each operation in a process of its own, and in it die at the point; tell how each process ended."""
+    """Run each operation in a forked process that dies at the given point; report the exit codes."""
     for case in json.load(sys.stdin):
         pid = os.fork()
         if pid == 0:
@@ -83,7 +83,7 @@ def crash(folder: str) -> None:
 
 
 def many(home: str, processes: str, each: str) -> None:
-    """Fork so many processes that each append so many messages to one session, one or two at a time."""
+    """Fork processes that each append many messages to one session, one or two at a time."""
     gate, latch = os.pipe()
     children = [pid for who in range(int(processes)) if (pid := _appender(home, who, int(each), gate, latch))]
     os.close(gate)
@@ -97,24 +97,24 @@ def _appender(home: str, who: int, each: int, gate: int, latch: int) -> int:
     if pid:
         return pid
     os.close(latch)
-    os.read(gate, 1)  # Everybody starts when the parent has closed its end.
-    error, told = None, []
+    os.read(gate, 1)  # All start when the parent has closed its end.
+    error, acknowledged = None, []
     try:
         with closing(commonbook.open(home)) as book:
             for first in range(0, each, 2):
                 texts = [f"message {number} of {who}" for number in range(first, min(first + 2, each))]
                 receipt = book.append("shared", texts)
-                told += [[one.id, one.seq, text] for one, text in zip(receipt.messages, texts, strict=True)]
+                acknowledged += [[one.id, one.seq, text] for one, text in zip(receipt.messages, texts, strict=True)]
                 if first % 20 == 10:
                     book.settle("shared")
-    except Exception as found:  # noqa: BLE001 - any error at all is what the test looks for
-        error = f"{type(found).__name__}: {found}"
-    tell({"who": who, "error": error, "told": told})
+    except Exception as failure:  # noqa: BLE001 - the test looks for any error
+        error = f"{type(failure).__name__}: {failure}"
+    tell({"who": who, "error": error, "told": acknowledged})
     os._exit(0)
 
 
 def worker(home: str) -> None:
-    """Settle what is due in the background, until standard input closes."""
+    """Run the background worker until standard input closes."""
     with closing(commonbook.open(home)) as book, book.working(every=0.05):
         tell("ready")
         select.select([0], [], [])
@@ -137,33 +137,33 @@ def start(mode: str, *args: object, **env: str) -> subprocess.Popen[bytes]:
     )
 
 
-def run(mode: str, *args: object, said: object = None, deadline: float = 60) -> list[Any]:
-    """Run a child to its end; return what it told."""
-    return crashing.finish(start(mode, *args), json.dumps(said).encode(), deadline=deadline)
+def run(mode: str, *args: object, stdin: object = None, deadline: float = 60) -> list[Any]:
+    """Run a child to its end; return its reports."""
+    return crashing.finish(start(mode, *args), json.dumps(stdin).encode(), deadline=deadline)
 
 
 def ask(child: subprocess.Popen[bytes], op: dict[str, Any]) -> None:
-    """Tell a serving child what to do next."""
+    """Send the next operation to a serving child."""
     assert child.stdin
     child.stdin.write(json.dumps(op).encode() + b"\n")
 
 
 def answer(child: subprocess.Popen[bytes]) -> Any:
-    """Return what a serving child tells next, or None if it died before it did."""
+    """Return the next report of a serving child, or None if it died before."""
     assert child.stdout
     line = child.stdout.readline()
     return json.loads(line) if line.endswith(b"\n") else None
 
 
 def after_a_kill(place: Path | str) -> None:
-    """Wait until what a killed process had sent has happened: a server goes on with that alone."""
+    """Wait until a database server has finished the statements of a killed process."""
     if not isinstance(place, Path):
         from tests.support.postgres_server import wait_for_transactions
 
         wait_for_transactions(place)
 
 
-# --- what must be true
+# --- the invariants
 
 
 class Log(NamedTuple):
@@ -192,7 +192,7 @@ def logs_of(book: Book) -> dict[str, Log]:
 
 
 def episodes_of(book: Book) -> dict[str, list[tuple[int, str]]]:
-    """Return number and id of the messages that stand in each live episode, in the order of its file."""
+    """Return number and id of the messages in each live episode, in the order of its file."""
     found = {}
     after = None
     while True:
@@ -207,7 +207,7 @@ def episodes_of(book: Book) -> dict[str, list[tuple[int, str]]]:
 
 
 def wrong_with(home: Path | str) -> list[str]:
-    """Open a home or a book on a server, and say everything about its sessions and files that must never be."""
+    """Open a home or a book on a server; return every violation of an invariant of its sessions and files."""
     with closing(commonbook.open(home)) as book:
         logs, episodes = logs_of(book), episodes_of(book)
     wrong = [one for log in logs.values() for one in _wrong_log(log, episodes)]
@@ -220,30 +220,30 @@ def wrong_with(home: Path | str) -> list[str]:
     for episode, id_ in held:
         if id_ not in marked or marked[id_].episode != episode or marked[id_].rewound_at:
             wrong.append(f"the episode {episode} tells {id_}, which it does not hold")
-    # The index is made when somebody recalls: it has its own tests.
+    # The index is built at the first recall, and has its own tests.
     return wrong + [one for one in crashing.look_at(home).wrong if ".commonbook/index" not in one]
 
 
 def _wrong_log(log: Log, episodes: dict[str, list[tuple[int, str]]]) -> list[str]:
     name = log.session.id
     wrong = []
-    numbers = [one.seq for one in log.messages]
+    numbers = [message.seq for message in log.messages]
     if numbers != list(range(1, len(numbers) + 1)) or log.session.last != len(numbers):
         wrong.append(f"the numbers of {name} have gaps: {numbers}, last {log.session.last}")
-    for one in log.live:
-        if one.episode is not None and (one.seq, one.id) not in episodes.get(one.episode, []):
-            wrong.append(f"message {one.seq} of {name} is lost: its episode does not tell it")
-    for episode in dict.fromkeys(one.episode for one in log.live if one.episode):
-        told = [number for number, _ in episodes.get(episode, [])]
-        if told != sorted(told):
-            wrong.append(f"an episode of {name} tells its messages out of order: {told}")
-    if log.session.unsettled != sum(one.episode is None for one in log.live):
+    for message in log.live:
+        if message.episode is not None and (message.seq, message.id) not in episodes.get(message.episode, []):
+            wrong.append(f"message {message.seq} of {name} is lost: its episode does not tell it")
+    for episode in dict.fromkeys(message.episode for message in log.live if message.episode):
+        numbers = [number for number, _ in episodes.get(episode, [])]
+        if numbers != sorted(numbers):
+            wrong.append(f"an episode of {name} tells its messages out of order: {numbers}")
+    if log.session.unsettled != sum(message.episode is None for message in log.live):
         wrong.append(f"{name} counts {log.session.unsettled} unsettled messages")
     return wrong
 
 
 def shape_of(home: Path | str) -> dict[str, Any]:
-    """Return what sessions hold, without the ids and times that differ from one run to the next."""
+    """Return the content of sessions, without ids and times, which differ from run to run."""
     with closing(commonbook.open(home)) as book:
         logs = logs_of(book)
     shape = {}

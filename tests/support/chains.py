@@ -1,4 +1,4 @@
-"""What the tests of the log share: chains of two spaces in a bare database, and their format written once more."""
+"""Shared by the tests of the log: hash chains of two spaces in a bare database, and a second encoder of entries."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SEED = bytes(range(32))
 
 
 class Sqlite:
-    """As much of a Transaction as the log needs."""
+    """The part of a Transaction that the log needs."""
 
     for_update = skip_locked = no_wait = ""
 
@@ -139,7 +139,7 @@ def field(tx: Sqlite, seq: int, name: str, *, space: str = ONE) -> Any:
     return row[0]
 
 
-# The format once more, written independently of the module: what a forger can do without the key.
+# An independent encoder of the format: all that a forger can do without the key.
 
 
 def part(text: str) -> bytes:
@@ -147,8 +147,8 @@ def part(text: str) -> bytes:
 
 
 def forged_hash(row: dict[str, Any]) -> str:
-    said = ("space", "seq", "time", "actor", "action", "subjects", "payload", "previous", "key_id")
-    data = part("commonbook log entry v1") + b"".join(part(str(row[name])) for name in said)
+    fields = ("space", "seq", "time", "actor", "action", "subjects", "payload", "previous", "key_id")
+    data = part("commonbook log entry v1") + b"".join(part(str(row[name])) for name in fields)
     return hashlib.sha256(data).hexdigest()
 
 

@@ -1,6 +1,7 @@
-"""The children of the crash tests: `python -m tests.support.crash_child MODE HOME …`. Each mode is one function below.
+"""Child processes of the crash tests: `python -m tests.support.crash_child MODE HOME …`.
 
-A child tells what it did in lines of JSON, each written in one unbuffered write and only after the call returned.
+Each mode is one function below. A child reports results as lines of JSON, each in one unbuffered write, and only after
+the call returned.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from tests.support.crashing import do, text_of
 SPACES = ("a", "b", "team/c")
 
 
-def tell(told: object) -> None:
-    os.write(1, json.dumps(told).encode() + b"\n")
+def tell(report: object) -> None:
+    os.write(1, json.dumps(report).encode() + b"\n")
 
 
 # --- kill -9: works until it is killed
@@ -116,7 +117,7 @@ def _each(how: Callable[..., None], owner: Any, *names: str) -> None:
         how(owner, name, _die)
 
 
-def _a_part_of_the_file(share: float) -> None:
+def _write_part_of_file(share: float) -> None:
     real = os.write
 
     def part(fd: int, data: Any) -> int:
@@ -128,7 +129,7 @@ def _a_part_of_the_file(share: float) -> None:
     os.write = part
 
 
-def _striking_off(then: Callable[[], object]) -> None:
+def _while_marking_done(then: Callable[[], object]) -> None:
     real = files.mark_done
 
     def strike_off(tx: Any, carried: Any) -> None:
@@ -141,30 +142,30 @@ def _striking_off(then: Callable[[], object]) -> None:
 
 
 POINTS: dict[str, Callable[[], None]] = {
-    "before the commit": lambda: _after(transaction, "seal", _die),
-    "after the commit": lambda: _before(write_out, "carry_out", _die),
+    "before the commit": lambda: _after(transaction, "finalize", _die),
+    "after the commit": lambda: _before(write_out, "write_out", _die),
     "with the files locked": lambda: _after(HomeFolder, "lock", _die),
     "before the file": lambda: _before(HomeFolder, "put", _die),
-    "with an empty file": lambda: _a_part_of_the_file(0),
-    "half way through the file": lambda: _a_part_of_the_file(0.9),
+    "with an empty file": lambda: _write_part_of_file(0),
+    "half way through the file": lambda: _write_part_of_file(0.9),
     "before the exchange": lambda: _each(_instead, home_folder, "exchange", "rename_new"),
     "before the file is taken away": lambda: _each(_instead, HomeFolder, "take", "shift"),
     "after the file is taken away": lambda: _each(_after, HomeFolder, "take", "shift"),
     "before what came out is dropped": lambda: _before(HomeFolder, "drop_out", _die),
     "before the flush": lambda: _before(HomeFolder, "flush", _die),
     "after the flush": lambda: _after(HomeFolder, "flush", _die),
-    "during the strike-off": lambda: _striking_off(_die),
+    "during the strike-off": lambda: _while_marking_done(_die),
     "after the strike-off": lambda: _before(SqliteDatabase, "close", _die),
     "nowhere": lambda: None,
 }
 
 
 def crash(home: str) -> None:
-    """Do each operation in a process of its own, and in it die at the point; tell how each process ended."""
+    """Run each operation in a forked process that dies at the given point; report the exit codes."""
     for case in json.load(sys.stdin):
         pid = os.fork()
         if pid == 0:
-            # Opening is what repairs a home: to crash in a repair, the point is set before it.
+            # Opening repairs a home: to crash in a repair, the point is set before it.
             early = case.get("early", False)
             if early:
                 POINTS[case["point"]]()
@@ -182,15 +183,15 @@ def crash(home: str) -> None:
 
 
 def stop(home: str, point: str, wait: str) -> None:
-    """Do one operation and stop in the middle of it, until somebody lets us go on."""
+    """Run one operation and stop in the middle of it, until a signal continues the process."""
     op = json.load(sys.stdin)
     vars(write_out)["_WAIT"] = float(wait)
     book = commonbook.open(home)
     match point:
         case "in the transaction":
-            _after(transaction, "seal", _stop)
+            _after(transaction, "finalize", _stop)
         case "after the commit":
-            _before(write_out, "carry_out", _stop)
+            _before(write_out, "write_out", _stop)
         case "with the files locked":
             _before(HomeFolder, "put", _stop)
         case "after the exchange":
@@ -203,7 +204,7 @@ def stop(home: str, point: str, wait: str) -> None:
 
 
 def ops(home: str) -> None:
-    """Do the operations of standard input in order, and tell each answer."""
+    """Run the operations of standard input in order, and report each result."""
     book = commonbook.open(home)
     ids: list[str] = []
     for op in json.load(sys.stdin):
@@ -218,7 +219,7 @@ def ops(home: str) -> None:
         elif op["verb"] == "remember_many":
             ids += [one["id"] for one in answer]
         tell({"op": op, "answer": answer})
-    # No close: the power goes while the book is open.
+    # No close: the power fails while the book is open.
     os._exit(0)
 
 
@@ -226,10 +227,10 @@ def ops(home: str) -> None:
 
 
 def many(home: str, processes: str, each: str, held: str, batch: str) -> None:
-    """Fork so many writers that each remember so many memories, in transactions held for so long."""
+    """Fork writers that each remember many memories, in transactions of a given duration."""
     pause = float(held)
     if pause:
-        _after(transaction, "seal", lambda: time.sleep(pause))
+        _after(transaction, "finalize", lambda: time.sleep(pause))
     go_out, go_in = os.pipe()
     pids = [pid for who in range(int(processes)) if (pid := _writer(home, who, int(each), int(batch), go_out, go_in))]
     os.close(go_out)
@@ -243,7 +244,7 @@ def _writer(home: str, who: int, each: int, batch: int, go_out: int, go_in: int)
     if pid:
         return pid
     os.close(go_in)
-    os.read(go_out, 1)  # Everybody starts when the parent has closed its end.
+    os.read(go_out, 1)  # All start when the parent has closed its end.
     error, receipts, longest = None, [], 0.0
     try:
         book = commonbook.open(home)
@@ -255,14 +256,14 @@ def _writer(home: str, who: int, each: int, batch: int, go_out: int, go_in: int)
             receipts += [[one.id, one.path] for one in book.remember_many(drafts)]
             longest = max(longest, time.monotonic() - begun)
         book.close()
-    except Exception as found:  # noqa: BLE001 - any error at all is what the test looks for
+    except Exception as found:  # noqa: BLE001 - the test looks for any error
         error = f"{type(found).__name__}: {found}"
     tell({"who": who, "error": error, "receipts": receipts, "longest": longest})
     os._exit(0)
 
 
 def one(home: str) -> None:
-    """Do one operation; tell its answer, or the error."""
+    """Run one operation; report its result or the error."""
     op = json.load(sys.stdin)
     try:
         book = commonbook.open(home)
@@ -276,7 +277,7 @@ def one(home: str) -> None:
 
 
 def edits(home: str, number: str) -> None:
-    """Edit the memories of standard input in turn, each time with a text of its own."""
+    """Edit the memories of standard input in turn, each time with a new text."""
     ids = json.load(sys.stdin)
     book = commonbook.open(home)
     for at in range(int(number)):
@@ -292,7 +293,7 @@ def edits(home: str, number: str) -> None:
 
 
 def scans(home: str) -> None:
-    """Look at the folder again and again until standard input closes."""
+    """Scan the folder repeatedly until standard input closes."""
     book = commonbook.open(home)
     looks = 0
     while not select.select([0], [], [], 0)[0]:

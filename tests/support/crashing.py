@@ -1,8 +1,8 @@
-"""What the crash tests share: operations that a child does, what must be true after them, and what a home really holds.
+"""Shared by the crash tests: operations of a child, the expected state after them, and the real content of a home.
 
-An operation is a plain dictionary, so that it can cross a pipe. Its text is short for a long one: `token*n` stands
-for a text of about n bytes that begins with the token. Nothing here reads the program's own idea of a file: front
-matter is split and read here once more.
+An operation is a dictionary, so that it can cross a pipe. Its text is abbreviated: `token*n` stands for a text of about
+n bytes that begins with the token. Files are parsed here independently of the program: front matter is split and read
+once more.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from commonbook.model.memory import KINDS, Draft, Filter, Receipt
 from commonbook.model.spaces import FILESYSTEM, LOCAL_OWNER
 
 Op = dict[str, Any]
-Said = tuple[str, str]
+Revision = tuple[str, str]
 
 _ROOT = Path(__file__).resolve().parents[2]
 _OURS = {"state.db", "state.db-wal", "state.db-shm", "config.toml"} | {
@@ -41,14 +41,14 @@ _DEADLINE = 60
 
 
 def text_of(short: str) -> str:
-    """Write out a text that stands as `token*n`."""
+    """Expand a text abbreviated as `token*n`."""
     token, _, size = short.partition("*")
     words = f"{token} " + "lorem ipsum dolor sit amet\n" * (int(size or 0) // 27)
     return words.strip()
 
 
 def do(book: Book, op: Op) -> Any:
-    """Do an operation through the public door; return its answer as plain data."""
+    """Run an operation through the public API; return its result as plain data."""
     match op["verb"]:
         case "remember":
             return _plain(book.remember(**_draft(op)))
@@ -92,7 +92,7 @@ def _plain(receipt: Receipt) -> dict[str, Any]:
 
 
 def save(path: Path, text: str, *, in_place: bool = False, synced: bool = False) -> None:
-    """Save another text below a file's front matter, as an editor does: in place, or by renaming over it."""
+    """Save a new text below a file's front matter, as an editor does: in place, or by a rename over it."""
     front = path.read_bytes().partition(b"\n---\n")[0]
     data = front + b"\n---\n\n" + text.encode() + b"\n"
     place = path if in_place else path.with_name(f".{path.name}.{os.getpid()}.swp")
@@ -109,7 +109,7 @@ def save(path: Path, text: str, *, in_place: bool = False, synced: bool = False)
         os.close(folder)
 
 
-# --- what must be true
+# --- the expected state
 
 
 @dataclass
@@ -122,7 +122,7 @@ class Expected:
     tags: tuple[str, ...]
     version: int = 1
     deleted: bool = False
-    said: list[Said] = field(default_factory=list)
+    revisions: list[Revision] = field(default_factory=list)
     logged: Counter[tuple[str, str, int]] = field(default_factory=Counter)
 
     def next(self, action: str, actor: str = LOCAL_OWNER) -> None:
@@ -131,7 +131,7 @@ class Expected:
         self.logged[action, actor, self.version] += 1
 
     def change(self, op: Op) -> None:
-        """Do to this memory what the operation says."""
+        """Apply an operation to this memory."""
         if op["verb"] == "move":
             self.space = op["space"]
             self.next("move.in")
@@ -146,26 +146,26 @@ class Expected:
             self.next("edit", FILESYSTEM if op["verb"] == "save" else LOCAL_OWNER)
 
     def say(self, title: str, text: str) -> None:
-        """Let the memory say this, and its history too."""
+        """Set title and text, and add them to the history."""
         self.title, self.text = title, text
-        self.said.append((title, text))
+        self.revisions.append((title, text))
 
 
 class Ledger:
-    """Everything that was acknowledged, and so must be true whatever happened since."""
+    """Everything that was acknowledged, and so must be stored, whatever happened since."""
 
     def __init__(self) -> None:
         self.memories: dict[str, Expected] = {}
 
     def after(self, op: Op, answer: Any) -> Ledger:
-        """Return the ledger with one more operation in it."""
+        """Return a copy of the ledger with one more operation."""
         following = Ledger()
         following.memories = deepcopy(self.memories)
         following.write(op, answer)
         return following
 
     def write(self, op: Op, answer: Any) -> None:
-        """Write down an operation that was acknowledged with this answer."""
+        """Record an operation that was acknowledged with this result."""
         match op["verb"]:
             case "remember":
                 self._add(op, answer)
@@ -181,14 +181,14 @@ class Ledger:
                 assert other in {"reopen", "sync"}, op
 
     def _add(self, draft: Op, receipt: Any) -> None:
-        said = (draft["title"], text_of(draft["text"]))
-        memory = Expected(draft["space"], *said, tuple(draft.get("tags", ())), said=[said])
+        first = (draft["title"], text_of(draft["text"]))
+        memory = Expected(draft["space"], *first, tuple(draft.get("tags", ())), revisions=[first])
         memory.logged["remember", LOCAL_OWNER, 1] += 1
         assert receipt["id"] not in self.memories, "an id was given out twice"
         self.memories[receipt["id"]] = memory
 
     def with_the_one_under_way(self, op: Op, home: Home) -> Ledger | None:
-        """Return the ledger as it is if the operation that nobody acknowledged did happen after all."""
+        """Return the ledger as if the unacknowledged operation had happened, or None if it cannot have."""
         drafts = op.get("drafts", [op])
         if not op["verb"].startswith("remember"):
             return self.after(op, None)
@@ -200,19 +200,19 @@ class Ledger:
         return self.after(op, found if op["verb"] == "remember_many" else found[0])
 
 
-# --- what a home really holds
+# --- the content of a home
 
 
 @dataclass
 class Home:
-    """A home as it was found by opening it with the real program, and by looking at its files without it."""
+    """The content of a home, read through the program and from its files, and every violated invariant."""
 
     memories: dict[str, Expected]
     wrong: list[str]
 
 
 def look_at(home: Path | str) -> Home:
-    """Open a home or a book on a server, see what it holds, close it, and note everything that must never be."""
+    """Open a home or a book on a server, read its content, close it, and check every invariant."""
     wrong: list[str] = []
     with closing(commonbook.open(home)) as book:
         live = _all(book, Filter(kinds=KINDS))
@@ -243,7 +243,7 @@ def _all(book: Book, chosen: Filter) -> list[Any]:
 
 
 def _found(book: Book, memory: Any, logged: Counter[tuple[str, str, int]]) -> Expected:
-    said = [(one.title, one.text) for one in book.history(memory.id)]
+    revisions = [(revision.title, revision.text) for revision in book.history(memory.id)]
     return Expected(
         memory.space.name,
         memory.title,
@@ -251,7 +251,7 @@ def _found(book: Book, memory: Any, logged: Counter[tuple[str, str, int]]) -> Ex
         memory.tags,
         memory.version,
         memory.deleted is not None,
-        said,
+        revisions,
         logged,
     )
 
@@ -271,20 +271,20 @@ def _logged(book: Book) -> dict[str, Counter[tuple[str, str, int]]]:
 
 def _wrong_files(home: Path, live: dict[str, Any]) -> list[str]:
     wrong = []
-    there = {path.relative_to(home).as_posix() for path in home.rglob("*") if path.is_file()}
-    markdown = {path for path in there if path.endswith(".md")}
+    paths = {path.relative_to(home).as_posix() for path in home.rglob("*") if path.is_file()}
+    markdown = {path for path in paths if path.endswith(".md")}
     wrong += [f"stray file {path}" for path in sorted(markdown - live.keys())]
     wrong += [f"missing file {path}" for path in sorted(live.keys() - markdown)]
     allowed = {f".commonbook/{name}" for name in _OURS | _KEYS}
-    # A key that was never given its name (`.signing.key.…`) is left where it is: it may be another process's just now.
-    unnamed = {path for path in there if path.startswith(".commonbook/keys/.")}
-    wrong += [f"stray file {path}" for path in sorted(there - markdown - allowed - unnamed)]
+    # An unfinished key (`.signing.key.…`) is left alone: another process may be writing it.
+    unnamed = {path for path in paths if path.startswith(".commonbook/keys/.")}
+    wrong += [f"stray file {path}" for path in sorted(paths - markdown - allowed - unnamed)]
     for path in markdown & live.keys():
         front, text = read(home / path)
         memory = live[path]
-        said = (front["id"], front["version"], front["title"], tuple(front.get("tags", ())), text)
-        if said != (memory.id, memory.version, memory.title, memory.tags, memory.text):
-            wrong.append(f"{path} says {str(said)[:200]} and not what its row says")
+        content = (front["id"], front["version"], front["title"], tuple(front.get("tags", ())), text)
+        if content != (memory.id, memory.version, memory.title, memory.tags, memory.text):
+            wrong.append(f"{path} says {str(content)[:200]} and not what its row says")
     return wrong
 
 
@@ -311,20 +311,20 @@ def _wrong_after_closing(home: Path, live: int) -> list[str]:
 
 
 def differences(expected: Ledger, home: Home) -> list[str]:
-    """Say what is not as acknowledged."""
-    told = []
+    """Return the differences between the acknowledged and the real state."""
+    found = []
     for id_ in sorted(expected.memories.keys() | home.memories.keys()):
         want, have = expected.memories.get(id_), home.memories.get(id_)
         if want is None or have is None:
-            what = "lost" if have is None else "there though nobody was told so"
-            told.append(f"{id_} is {what}: {_short(want or have)}")
+            what = "lost" if have is None else "stored though never acknowledged"
+            found.append(f"{id_} is {what}: {_short(want or have)}")
         elif want != have:
-            told += [
+            found += [
                 f"{id_} {name}: expected {_short(getattr(want, name))}, found {_short(getattr(have, name))}"
                 for name in want.__dataclass_fields__
                 if getattr(want, name) != getattr(have, name)
             ]
-    return told
+    return found
 
 
 def _short(value: object) -> str:
@@ -333,7 +333,7 @@ def _short(value: object) -> str:
 
 
 def settle(ledger: Ledger, under_way: Op | None, home_path: Path | str) -> Ledger:
-    """Check a home against what was acknowledged; what was under way happened whole or not at all. Return what is."""
+    """Check a home against the ledger; the operation under way happened whole or not at all. Return the new ledger."""
     home = look_at(home_path)
     assert not home.wrong, home.wrong
     before = differences(ledger, home)
@@ -350,18 +350,18 @@ def settle(ledger: Ledger, under_way: Op | None, home_path: Path | str) -> Ledge
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return the surroundings of a child: this very program, and nothing of the person who runs the tests."""
+    """Return the environment of a child: this program, and no settings of the developer."""
     source = Path(commonbook.__file__).resolve().parent.parent
-    kept = {
+    inherited = {
         name: value
         for name, value in os.environ.items()
         if name == "COMMONBOOK_KEYS" or not name.startswith("COMMONBOOK_")
     }
-    return {**kept, "PYTHONPATH": f"{source}{os.pathsep}{_ROOT}", "PYTHONDONTWRITEBYTECODE": "1", **more}
+    return {**inherited, "PYTHONPATH": f"{source}{os.pathsep}{_ROOT}", "PYTHONDONTWRITEBYTECODE": "1", **more}
 
 
 def named(place: Path | str) -> dict[str, str]:
-    """Return how the environment names a book: a home, or the address of a server."""
+    """Return the environment variable that selects a book: a home, or the address of a server."""
     return {"COMMONBOOK_HOME" if isinstance(place, Path) else "COMMONBOOK_DATABASE": str(place)}
 
 
@@ -371,7 +371,7 @@ def command(mode: str, *args: object) -> list[str]:
 
 
 def start(mode: str, *args: object, **env: str) -> subprocess.Popen[bytes]:
-    """Start a child that listens on its standard input and tells what it did on its standard output."""
+    """Start a child that reads standard input and reports on standard output."""
     return subprocess.Popen(
         command(mode, *args),
         stdin=subprocess.PIPE,
@@ -382,18 +382,18 @@ def start(mode: str, *args: object, **env: str) -> subprocess.Popen[bytes]:
     )
 
 
-def say(child: subprocess.Popen[bytes], said: object) -> None:
-    """Tell a child what to do, on its standard input."""
+def say(child: subprocess.Popen[bytes], operations: object) -> None:
+    """Send a child its operations, on standard input."""
     assert child.stdin
-    child.stdin.write(json.dumps(said).encode())
+    child.stdin.write(json.dumps(operations).encode())
     child.stdin.close()
     child.stdin = None
 
 
-def finish(child: subprocess.Popen[bytes], said: bytes = b"", *, deadline: float = _DEADLINE) -> list[Any]:
-    """Wait for a child to end well; return what it told."""
+def finish(child: subprocess.Popen[bytes], stdin: bytes = b"", *, deadline: float = _DEADLINE) -> list[Any]:
+    """Wait for a child to end without error; return its reports."""
     try:
-        out, _ = child.communicate(said or None, timeout=deadline)
+        out, _ = child.communicate(stdin or None, timeout=deadline)
     except BaseException:
         child.kill()
         child.communicate()
@@ -402,13 +402,13 @@ def finish(child: subprocess.Popen[bytes], said: bytes = b"", *, deadline: float
     return [json.loads(line) for line in out.splitlines()]
 
 
-def run(mode: str, *args: object, said: object = None, deadline: float = _DEADLINE, **env: str) -> list[Any]:
-    """Run a child to its end; return what it told."""
-    return finish(start(mode, *args, **env), json.dumps(said).encode(), deadline=deadline)
+def run(mode: str, *args: object, stdin: object = None, deadline: float = _DEADLINE, **env: str) -> list[Any]:
+    """Run a child to its end; return its reports."""
+    return finish(start(mode, *args, **env), json.dumps(stdin).encode(), deadline=deadline)
 
 
 def script(text: str, *args: object, **env: str) -> None:
-    """Run some lines of Python in a process of their own."""
+    """Run a Python script in a new process."""
     child = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", text, *map(str, args)]
     done = subprocess.run(child, env=environment(**env), timeout=_DEADLINE, capture_output=True, check=False)
     assert done.returncode == 0, f"{done.returncode}: {done.stderr.decode()[-2000:]}"

@@ -1,4 +1,4 @@
-"""A crowd of threads that append to one book, some of which are kept at it until the others wait."""
+"""Threads that append to one book: two are held in their transactions until the others wait for the group commit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from commonbook.model.session import AppendReceipt, NewMessage
 
 
 class Crowd:
-    """Threads that append to one book; two of them are kept at it until the others wait."""
+    """Threads that append to one book; two of them are held in their transactions until the others wait."""
 
     def __init__(self, book: Book, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
         self.book, self._pool = book, pool
@@ -31,17 +31,17 @@ class Crowd:
             return write(*given, **named)
 
         monkeypatch.setattr(book._engines.db, "write", counted)
-        # Nobody who is kept at it is taken for stuck.
+        # A held thread must not be taken for stuck.
         monkeypatch.setattr("commonbook.sessions.group_commit._STUCK_SECONDS", 60.0)
 
     def keep_two(self) -> list[Future[AppendReceipt]]:
-        """Begin to append to two sessions that nobody else means."""
+        """Start appends to two sessions that no other thread uses."""
         futures = [self._append(name, "kept", self.book) for name in ("kept-1", "kept-2")]
         until(lambda: self.transactions == 2)
         return futures
 
     def append(self, session: str, text: str, *, book: Book | None = None, **given: str) -> Future[AppendReceipt]:
-        """Let a thread append, and wait until it waits."""
+        """Let a thread append, and return when it waits."""
         before = self.book._appender.group_commit.waiting()
         future = self._append(session, text, book or self.book, **given)
         until(lambda: self.book._appender.group_commit.waiting() > before)
@@ -63,15 +63,15 @@ def until(happened: Callable[[], bool]) -> None:
 
 @contextmanager
 def crowding(book: Book, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crowd]:
-    """Sessions a to f, two each in three spaces, that this process knows, and two to be kept at it."""
+    """Create sessions a to f, two each in three spaces, and two for the held threads; yield the crowd."""
     for at, name in enumerate("abcdef"):
         book.append(name, [NewMessage("Good morning.", client_id="0")], space=f"room/{at // 2}")
     for name in ("kept-1", "kept-2"):
         book.append(name, ["Good morning."], space=f"elsewhere/{name}")
     with ThreadPoolExecutor(20) as pool:
-        made = Crowd(book, pool, monkeypatch)
-        yield made
-        made.go_on()
+        crowd = Crowd(book, pool, monkeypatch)
+        yield crowd
+        crowd.go_on()
 
 
 def said(book: Book, session: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""A service for embeddings on a free port of this machine, which misbehaves on command."""
+"""A fake embedding service on a free local port, which misbehaves on command."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Answer = Callable[["Handler", list[str]], None]
 
 
 @dataclass
-class Asked:
-    """One request, as it came in."""
+class ReceivedRequest:
+    """A request that came in."""
 
     path: str
     headers: dict[str, str]
@@ -27,10 +27,10 @@ class Asked:
 
 @dataclass
 class Service:
-    """Answers as it was told, one answer for each request; without orders, or after them, as it should."""
+    """The service: each request consumes one order, which decides the response; without orders it answers correctly."""
 
     url: str = ""
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[ReceivedRequest] = field(default_factory=list)
     orders: list[Answer] = field(default_factory=list)
 
     @property
@@ -39,7 +39,7 @@ class Service:
 
 
 def vector_of(text: str) -> list[float]:
-    """What the service gives for a text: told apart by its length and first letter, and not of unit length."""
+    """Return the vector of a text: it depends on length and first letter, and is not of unit length."""
     return [float(len(text)), float(ord(text[0])), 1.0]
 
 
@@ -52,7 +52,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.service.asked.append(Asked(self.path, dict(self.headers), body))
+        self.service.asked.append(ReceivedRequest(self.path, dict(self.headers), body))
         order = self.service.orders.pop(0) if self.service.orders else rightly
         order(self, body["input"])
 
@@ -64,7 +64,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *args: object) -> None:
-        """Say nothing on the tests' terminal."""
+        """Print nothing to the terminal of the tests."""
 
 
 @contextmanager
@@ -84,7 +84,7 @@ def serving() -> Iterator[Service]:
             thread.join()
 
 
-# What it can be told to do
+# The orders
 
 
 def rightly(handler: Handler, texts: list[str]) -> None:
@@ -129,7 +129,7 @@ def refusing(status: int, message: str = "", **headers: str) -> Answer:
 
 
 def hanging_up(handler: Handler, texts: list[str]) -> None:
-    """Close the connection without an answer, rudely."""
+    """Reset the connection without a response."""
     handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     handler.connection.close()
 
@@ -149,27 +149,27 @@ def no_http(handler: Handler, texts: list[str]) -> None:
 def silent_for(seconds: float) -> Answer:
     def answer(handler: Handler, texts: list[str]) -> None:
         time.sleep(seconds)
-        _whether_heard_or_not(lambda: rightly(handler, texts))
+        _ignore_os_errors(lambda: rightly(handler, texts))
 
     return answer
 
 
 def dripping(seconds: float) -> Answer:
-    """Send a byte now and then, so that no single wait is long."""
+    """Send a byte now and then, so that no single read times out."""
 
     def answer(handler: Handler, texts: list[str]) -> None:
         handler.send_response(200)
         handler.end_headers()
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            _whether_heard_or_not(lambda: handler.wfile.write(b" "))
+            _ignore_os_errors(lambda: handler.wfile.write(b" "))
             time.sleep(0.02)
 
     return answer
 
 
-def _whether_heard_or_not(act: Callable[[], object]) -> None:
+def _ignore_os_errors(action: Callable[[], object]) -> None:
     try:
-        act()
+        action()
     except OSError:
         return

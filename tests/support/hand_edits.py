@@ -1,4 +1,4 @@
-"""What people do to the files, for the tests about them."""
+"""Edits of Markdown files, as people make them in an editor."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ def change(path: Path, old: str, new: str) -> None:
 
 
 def texts(book: Book, memory_id: str) -> list[str]:
-    return [one.text for one in book.history(memory_id)]
+    return [revision.text for revision in book.history(memory_id)]

@@ -1,6 +1,6 @@
 """With COMMONBOOK_NO_SKIPS=1 a run fails when any test was skipped, expected to fail, or deselected.
 
-On a developer's machine a test may be left out; where changes are accepted, a test that does not run proves nothing.
+On a developer's machine a test may be left out; in continuous integration a test that does not run proves nothing.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class NoSkips:
-    """Collects what was left out, in this process and in its xdist workers."""
+    """Collects the tests that did not run, in this process and in its xdist workers."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.left_out: set[str] = set()
-        # xdist gives a worker this dictionary to send home when it ends.
+        # A worker of xdist sends this dictionary to the main process when it ends.
         self.home: dict[str, object] | None = getattr(config, "workeroutput", None)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

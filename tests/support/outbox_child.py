@@ -1,7 +1,7 @@
-"""A server that misbehaves on command, and the processes that the outbox tests start, kill and stop.
+"""A fake server that misbehaves on command, and the child processes that the outbox tests start, kill and stop.
 
-The server is a folder: what it was asked, what it has stored (once for each client id, as the real one does it), and
-its mood.
+The server is a folder with the calls it received, the messages it stored (once for each client id, like the real
+server), and its mood.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ CREATE TABLE asked (number INTEGER PRIMARY KEY, session TEXT, texts TEXT, contex
 """
 
 
-# The server is a SQLite file, which must not be open when a process forks; a real transport has no such trouble.
+# The server is a SQLite file, which must not be open during a fork; a real transport has no such problem.
 _NO_FORK = Gate(lambda: None)
 
 
 class HandClock:
-    """A clock that a test may move."""
+    """A clock that a test can move forward."""
 
     def __init__(self) -> None:
         self.ahead = timedelta()
@@ -49,7 +49,7 @@ class HandClock:
 
 
 class Server:
-    """Stores what it is sent; its mood decides how it behaves, in every process."""
+    """Stores messages; its mood decides how it behaves, in every process."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -60,7 +60,7 @@ class Server:
             self.be()
 
     def be(self, **mood: Any) -> None:
-        """Take on a mood: down, lost (a share), refuse and fail (words), unnamed, busy and slow (seconds)."""
+        """Set the mood: down, lost (a share), refuse and fail (words), unnamed, busy and slow (seconds)."""
         place = self.folder / f"mood.{os.getpid()}"
         place.write_text(json.dumps(mood))
         place.rename(self.folder / "mood.json")
@@ -69,7 +69,7 @@ class Server:
         return dict(json.loads((self.folder / "mood.json").read_text()))
 
     def texts(self, session: str | None = None) -> list[str]:
-        """Return what is stored, in the server's order."""
+        """Return the stored texts in the order of the server."""
         return [text for where, text in self.stored() if session in (None, where)]
 
     def stored(self) -> list[tuple[str, str]]:
@@ -87,7 +87,7 @@ class Server:
             return db.execute(sql).fetchall()
 
     def take(self, session: str, messages: Sequence[OutboxEntry], context: SessionContext) -> dict[str, object]:
-        """Store messages in one transaction, those that are new."""
+        """Store new messages in one transaction."""
         sent = json.dumps([one.text for one in messages])
         with self._writing() as db:
             db.execute("INSERT INTO asked VALUES (NULL, ?, ?, ?)", (session, sent, json.dumps(context)))
@@ -124,7 +124,7 @@ class Server:
 
 
 class Loopback:
-    """The transport to such a server; what a test hands in happens before the server has the call, or after."""
+    """The transport to such a server; a test can hook in before and after each call."""
 
     def __init__(
         self,
@@ -153,23 +153,23 @@ class Loopback:
 
 
 def client(folder: Path, **options: Any) -> Client:
-    """Make a client of the server in this folder, with the outbox beside it."""
+    """Create a client of the server in this folder, with its outbox beside it."""
     transport = options.pop("transport", None) or Loopback(Server(folder))
     clock = options.pop("clock", None) or HandClock()
     outbox = OutboxFile(str(folder / "box" / "outbox.db"), clock=clock, busy_seconds=30)
     return Client(transport, outbox, clock=clock, mask=options.pop("mask", lambda text: (text, 0)), **options)
 
 
-def tell(said: object) -> None:
-    """Tell the test something, in one write."""
-    os.write(1, json.dumps(said).encode() + b"\n")
+def tell(report: object) -> None:
+    """Report to the test, in one write."""
+    os.write(1, json.dumps(report).encode() + b"\n")
 
 
-# --- what the children do
+# --- the modes of a child
 
 
 def work(folder: str, who: str, seed: str) -> None:
-    """Append to three sessions until somebody ends it, and tell what is begun and what is acknowledged."""
+    """Append to three sessions until killed, and report what is begun and what is acknowledged."""
     dice = random.Random(seed)
     here = client(Path(folder), answer_seconds=0.5)
     number = 0
@@ -183,7 +183,7 @@ def work(folder: str, who: str, seed: str) -> None:
 
 
 def send(folder: str, point: str, signal_name: str) -> None:
-    """Send what is in the outbox; at the point, send ourselves a signal, once."""
+    """Send the messages of the outbox; at the given point, send this process a signal, once."""
     wanted = [signal.Signals[signal_name]]
 
     def at(_session: str) -> None:
@@ -196,7 +196,7 @@ def send(folder: str, point: str, signal_name: str) -> None:
 
 
 def append_and_die(folder: str, home: str) -> None:
-    """Append through the client of a home, in two calls; then die before anything is sent."""
+    """Append through the client of a home, in two calls; die before anything is sent."""
     here = open_client(Settings.load(home), Loopback(Server(Path(folder))), answer_seconds=0.5)
     here.append("s", [OutboxMessage("one"), OutboxMessage("two, by the way: password=hunter2x9")])
     here.append("s", [OutboxMessage("three")])
@@ -204,7 +204,7 @@ def append_and_die(folder: str, home: str) -> None:
 
 
 def send_home(folder: str, home: str) -> None:
-    """Send what the outbox of a home holds."""
+    """Send the messages in the outbox of a home."""
     # A killed sender's lease lasts as long as two answers may take, and many lost answers make long pauses.
     sender._MAX_PAUSE_SECONDS = 0.1  # type: ignore[misc]
     with open_client(Settings.load(home), Loopback(Server(Path(folder))), answer_seconds=0.5) as here:

@@ -174,7 +174,7 @@ class Server:
         self.run("CREATE EXTENSION vector", database=TEMPLATE)
 
     def drop_database(self, name: str) -> None:
-        """Remove a database, whoever is still connected."""
+        """Remove a database, even with open connections."""
         self.run(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
     def standby(self, folder: Path, **settings: str) -> Server:
@@ -282,7 +282,7 @@ def binaries() -> Path:
 
 
 _KEPT: list[object] = []
-"""What lives as long as this process: when it ends, the keepers see their pipes close."""
+"""Objects that live as long as this process: when it ends, the keepers see their pipes close."""
 
 
 def _run(program: str, *arguments: str, check: bool = True) -> None:

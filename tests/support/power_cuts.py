@@ -1,9 +1,9 @@
-"""A disk that can lose its power: it is fed the system calls of a process, and says what would be left after each.
+"""A model of a disk that loses power: it replays the system calls of a process, and gives the content left after each.
 
-The model is stricter than most file systems. The bytes of a file are safe only once the file was synced after they
-were written; a name in a folder is safe only once that folder was synced after the change. A rename is one step,
-also between two folders: syncing either of them makes it safe, with all that came before in both. What was not
-synced may be lost (`lose everything`) or be there in part, page by page (`lose at random`).
+The model is stricter than most file systems. The bytes of a file are durable only once the file was synced after they
+were written; a name in a folder is durable only once that folder was synced after the change. A rename is atomic, also
+between two folders: syncing either of them makes it durable, with all earlier changes in both. Changes that were not
+synced are lost, all of them or a random part, page by page.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Call:
 
 
 def read_trace(path: Path) -> list[Call]:
-    """Read what `strace -f -y -xx` wrote: every call that succeeded, in order."""
+    """Parse the output of `strace -f -y -xx`: every call that succeeded, in order."""
     calls: list[Call] = []
     begun: dict[str, str] = {}
     for written in path.read_text().splitlines():
@@ -67,14 +67,14 @@ def read_trace(path: Path) -> list[Call]:
 
 @dataclass(eq=False)
 class File:
-    """The bytes of a file: as last synced, and what was written since."""
+    """The bytes of a file: the synced content, and the writes since."""
 
     synced: bytes = b""
     since: list[tuple[int, bytes | None]] = field(default_factory=list)
     """(offset, data) for a write, (size, None) for a cut."""
 
     def after(self, keep: random.Random | None) -> bytes:
-        """Return what is left: what was synced alone, or with some of the pages that were not."""
+        """Return the content after a power cut: only the synced bytes, or also some of the unsynced pages."""
         data = bytearray(self.synced)
         for offset, written in self.since if keep else ():
             if written is None:
@@ -113,24 +113,24 @@ def _put(data: bytearray, offset: int, written: bytes) -> None:
 
 @dataclass(eq=False)
 class Folder:
-    """A folder; its entries are those that the changes of the whole disk give it."""
+    """A folder and its current entries."""
 
     entries: dict[bytes, File | Folder] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
 class Change:
-    """One step that changed names: which entries became what (None: nothing)."""
+    """One atomic change of names: the new target of each entry (None: removed)."""
 
     entries: list[tuple[Folder, bytes, File | Folder | None]]
     safe: bool = False
 
 
 class Disk:
-    """The files below one folder, as the system calls of a process made them."""
+    """The files below one folder, as the system calls of a process left them."""
 
     def __init__(self, root: Path) -> None:
-        """Begin with an empty folder that is safe itself; nothing outside of it matters."""
+        """Start with an empty, durable folder; files outside of it are ignored."""
         self.root = bytes(root)
         self.top = Folder()
         self.changes: list[Change] = []
@@ -170,7 +170,7 @@ class Disk:
             self.changes.append(Change(steps))
 
     def _sync_names(self, folder: Folder) -> None:
-        """Make safe every change of this folder, and what came before it in the folders that it touched as well."""
+        """Make every change of this folder durable, and earlier changes in the folders that share a change with it."""
         touched = {folder}
         for change in reversed(self.changes):
             folders = {one for one, _, _ in change.entries}
@@ -181,7 +181,7 @@ class Disk:
     # --- calls
 
     def feed(self, call: Call) -> None:
-        """Let one call happen."""
+        """Replay one call."""
         act = getattr(self, f"_{call.name}", None)
         assert act is not None, f"the model does not know {call.name}"
         act(call)
@@ -259,10 +259,10 @@ class Disk:
         else:
             self._rename(call)
 
-    # --- the power is cut
+    # --- the power cut
 
     def cut(self, target: Path, keep: random.Random | None = None) -> None:
-        """Write what is left into a folder: only what is safe, or some of the rest as well."""
+        """Write the remaining content into a folder: only the durable part, or some of the rest as well."""
         upto = keep.randrange(len(self.changes) + 1) if keep else 0
         entries: dict[Folder, dict[bytes, File | Folder]] = {}
         for number, change in enumerate(self.changes):
@@ -288,13 +288,13 @@ class Disk:
             name = raw.decode()
             if isinstance(one, Folder):
                 self._write_out(one, target / name, entries, keep)
-            elif not name.endswith("-shm"):  # SQLite makes it anew; its bytes never went through a write.
+            elif not name.endswith("-shm"):  # SQLite recreates it; its bytes never went through a write.
                 (target / name).write_bytes(one.after(keep))
                 (target / name).chmod(0o600)
 
 
 def acknowledgements(calls: list[Call]) -> Iterator[tuple[int, bytes]]:
-    """Yield (position, line) of everything that the process told on its standard output."""
+    """Yield (position, line) of everything that the process wrote to standard output."""
     for at, call in enumerate(calls):
         if call.name == "write" and call.fd == 1:
             yield at, call.strings[-1]

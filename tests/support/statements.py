@@ -1,4 +1,4 @@
-"""Notes every statement that goes to PostgreSQL, as the driver gets it."""
+"""Records every statement that the driver sends to PostgreSQL."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from commonbook.engines.postgres.pipeline import Pipeline
 
 @contextmanager
 def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Note the statements of a block, each on one line, in the order in which they were sent."""
+    """Record the statements of a block, each on one line, in the order of sending."""
     statements: list[str] = []
 
     def noting(plain):

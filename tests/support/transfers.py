@@ -1,4 +1,4 @@
-"""What the tests of importing and exporting share: folders to take in, and what a home holds after it."""
+"""Shared by the tests of import and export: folders to import, and the content of a home afterwards."""
 
 from __future__ import annotations
 

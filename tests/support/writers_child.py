@@ -1,8 +1,8 @@
-"""The children of the tests with many writers: `python -m tests.support.writers_child DEED PLACE THREADS TIMES SHARED`,
-or `load PLACE NAME`.
+"""Child processes of the tests with many writers.
 
-A child opens the book, says that it is ready, and waits for a line; then each of its threads does the deed so many
-times. What each was told is one line of JSON at the end; any error that the deed does not expect is told too.
+`python -m tests.support.writers_child DEED PLACE THREADS TIMES SHARED`, or `load PLACE NAME`. A child opens the book,
+reports that it is ready, and waits for a line; then each of its threads does the deed the given number of times. At the
+end it reports all results as one line of JSON, with any error that the deed does not expect.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ Deed = Callable[[Book, str, int, Any], Any]
 
 
 def remember(book: Book, who: str, at: int, shared: Any) -> Any:
-    """Remember into several spaces at once, in an order of one's own."""
+    """Remember into several spaces at once, in a random order."""
     spaces = random.Random(f"{who} {at}").sample(shared["spaces"], 3)
     return [one.id for one in book.remember_many([Draft(f"{who} {at} {space}", space=space) for space in spaces])]
 
 
 def remember_once(book: Book, who: str, at: int, shared: Any) -> Any:
-    """Remember what all the others remember too, under the same key."""
+    """Remember a text that all others remember too, under the same key."""
     receipt = book.remember(f"the same {at}", space="keyed", key=f"key {at}")
     return [at, receipt.id, receipt.new]
 
 
 def count_up(book: Book, who: str, at: int, shared: Any) -> Any:
-    """Raise a number in a text, on the version that was read, until it goes through."""
+    """Increment a number in a text by optimistic locking: retry until no version conflict occurs."""
     for _ in range(1000):
         memory = book.get(shared["memory"])
         try:
@@ -55,7 +55,7 @@ def count_up(book: Book, who: str, at: int, shared: Any) -> Any:
 
 
 def create_space(book: Book, who: str, at: int, shared: Any) -> Any:
-    """Make a space that all the others make too."""
+    """Create a space that all others create too."""
     try:
         return [at, book.create_space(f"made/{at}").id]
     except SpaceExists:
@@ -63,7 +63,7 @@ def create_space(book: Book, who: str, at: int, shared: Any) -> Any:
 
 
 def churn(book: Book, who: str, at: int, shared: Any) -> Any:
-    """Do something to a few memories that the others do something to as well."""
+    """Change memories that others change at the same time."""
     dice = random.Random(f"{who} {at}")
     one, other = dice.sample(shared["memories"], 2)
     try:
@@ -99,22 +99,22 @@ def rename(book: Book, who: str, at: int, shared: Any) -> Any:
 
 
 def append(book: Book, who: str, at: int, shared: Any) -> Any:
-    """Append to a session that others append to as well, and now and then send what was sent before."""
+    """Append to a session that others append to as well, and sometimes send the same messages again."""
     dice = random.Random(f"{who} {at}")
     session = dice.choice(shared["sessions"])
     sent = [
         NewMessage(f"{who} says {at}.{number}", client_id=f"{who}.{at}.{number}")
         for number in range(dice.randint(1, 3))
     ]
-    told = book.append(session, sent)
+    receipt = book.append(session, sent)
     if dice.random() < 0.2:
         again = book.append(session, sent)
-        assert [one._replace(new=True) for one in again.messages] == list(told.messages)
-    return [session, [[one.id, one.seq, message.text] for one, message in zip(told.messages, sent, strict=True)]]
+        assert [one._replace(new=True) for one in again.messages] == list(receipt.messages)
+    return [session, [[one.id, one.seq, message.text] for one, message in zip(receipt.messages, sent, strict=True)]]
 
 
 def talk(book: Book, who: str, at: int, shared: Any) -> Any:
-    """Do something to a session that the others do something to as well."""
+    """Change a session that others change at the same time."""
     dice = random.Random(f"{who} {at}")
     match dice.randrange(10):
         case 0:
@@ -133,22 +133,22 @@ def talk(book: Book, who: str, at: int, shared: Any) -> Any:
 
 
 def work(book: Book, who: str, at: int, shared: Any) -> Any:
-    """Settle what is due."""
+    """Run the jobs that are due."""
     return book.work(seconds=5)
 
 
 def take_in(book: Book, who: str, at: int, shared: Any) -> Any:
-    """Import a folder that the others import too."""
+    """Import a folder that others import too."""
     return book.import_folder(shared["folder"], space="taken")._asdict() | {"skipped": []}
 
 
 def approve(book: Book, who: str, at: int, shared: Any) -> Any:
-    """Approve what the others approve too."""
+    """Approve a request that others approve too."""
     return [at, _decision(lambda: book.approve(shared["requests"][at]).state)]
 
 
 def approve_or_reject(book: Book, who: str, at: int, shared: Any) -> Any:
-    """Decide about what the others decide about too, one way or the other."""
+    """Approve or reject a request that others decide too."""
     verb = random.Random(f"{who} {at}").choice([book.approve, book.reject])
     return [at, _decision(lambda: verb(shared["requests"][at]).state)]
 
@@ -161,14 +161,14 @@ def _decision(decide: Callable[[], str]) -> str:
 
 
 def remember_in(book: Book, who: str, at: int, shared: Any) -> Any:
-    """Remember something in one of several spaces."""
+    """Remember a text in one of several spaces."""
     text = f"{who} {at}"
     book.remember(text, space=random.Random(text).choice(shared["spaces"]))
     return text
 
 
 def share_as(book: Book, who: str, at: int, shared: Any) -> Any:
-    """Share something in another's name, and tell whether that was too often."""
+    """Share a memory as another principal; return the wait if the rate limit is exceeded."""
     try:
         return book.acting_as(shared["principal"]).share(shared["memories"][at], f"team/{who}").id
     except TooMany as error:
@@ -177,18 +177,18 @@ def share_as(book: Book, who: str, at: int, shared: Any) -> Any:
 
 def main(deed: str, place: str, threads: str, times: str, shared: str) -> None:
     does: Deed = globals()[deed]
-    said = json.loads(shared)
+    arguments = json.loads(shared)
     with closing(commonbook.open(place)) as book:
         tell("ready")
         name = sys.stdin.readline().strip()
-        everybody = threading.Barrier(int(threads))
+        all_threads = threading.Barrier(int(threads))
 
         def thread(number: int) -> list[Any]:
-            everybody.wait()
-            return [_done(does, book, f"{name}.{number}", at, said) for at in range(int(times))]
+            all_threads.wait()
+            return [_done(does, book, f"{name}.{number}", at, arguments) for at in range(int(times))]
 
         with ThreadPoolExecutor(int(threads)) as pool:
-            tell([one for told in pool.map(thread, range(int(threads))) for one in told])
+            tell([result for results in pool.map(thread, range(int(threads))) for result in results])
 
 
 def _done(does: Deed, book: Book, who: str, at: int, shared: Any) -> Any:
@@ -199,7 +199,7 @@ def _done(does: Deed, book: Book, who: str, at: int, shared: Any) -> Any:
 
 
 def load(place: str, name: str) -> None:
-    """Append and remember under keys, telling each acknowledgement, until standard input closes."""
+    """Append and remember under keys, reporting each acknowledgement, until standard input closes."""
     with closing(commonbook.open(place)) as book:
         tell("ready")
         sys.stdin.readline()
@@ -218,18 +218,18 @@ def load(place: str, name: str) -> None:
 
 
 def operations(name: str, number: int) -> list[list[Any]]:
-    """Return what a child of that name does in one round: each can be sent again, and is then known."""
+    """Return the operations of a child in one round; each is idempotent."""
     messages = [[f"{name} says {number}.{at}", f"{name}.{number}.{at}"] for at in range(3)]
     return [["append", f"session-{number % 3}", messages], ["remember", f"{name} knows {number}", f"{name}.{number}"]]
 
 
 def do(book: Book, op: list[Any]) -> list[Any]:
-    """Do it; return the ids and numbers that it was given."""
+    """Run an operation; return the ids and numbers of its receipt."""
     verb, what, more = op
     if verb == "remember":
         return [book.remember(what, space="team", key=more).id]
-    told = book.append(what, [NewMessage(text, client_id=client_id) for text, client_id in more])
-    return [[one.id, one.seq] for one in told.messages]
+    receipt = book.append(what, [NewMessage(text, client_id=client_id) for text, client_id in more])
+    return [[message.id, message.seq] for message in receipt.messages]
 
 
 # --- for the tests
@@ -245,7 +245,7 @@ def together(
     deadline: float = 120,
     **shared: Any,
 ) -> list[Any]:
-    """Let threads in several processes do a deed at the same time; return what they were told. Nobody may fail."""
+    """Let threads in several processes do a deed at the same time; return the results. None may fail."""
     command = [
         sys.executable,
         "-m",
@@ -274,18 +274,18 @@ def together(
             assert child.stdin
             child.stdin.write(f"{at}\n".encode())
             child.stdin.flush()
-        told = [one for child in children for one in _last(child, deadline)]
+        reports = [report for child in children for report in _last(child, deadline)]
     finally:
         for child in children:
             child.kill()
             child.communicate()
-    failed = [one["error"] for one in told if "error" in one]
+    failed = [report["error"] for report in reports if "error" in report]
     assert not failed, failed
-    return [one["told"] for one in told]
+    return [report["told"] for report in reports]
 
 
 def start_load(place: object, name: str) -> subprocess.Popen[bytes]:
-    """Start a child that writes until it is told to end; it waits for a line."""
+    """Start a child that waits for a line, and then writes until its standard input closes."""
     return subprocess.Popen(
         [sys.executable, "-m", "tests.support.writers_child", "load", str(place), name],
         stdin=subprocess.PIPE,

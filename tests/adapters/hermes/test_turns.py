@@ -179,7 +179,7 @@ def test_the_author_is_who_writes_on_that_platform(provider, place):
 
 
 def test_nothing_is_recorded_where_a_project_does_not_want_it(provider, place, tmp_path):
-    (tmp_path / "desk" / ".commonbook.toml").write_text('capture = "off"\n')
+    (tmp_path / "work" / ".commonbook.toml").write_text('capture = "off"\n')
     hermes = Hermes(provider)
     hermes.turn("hush", "not a word")
     hermes.exit()
