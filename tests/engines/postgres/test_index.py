@@ -73,7 +73,7 @@ for _name in (
     "test_parts_of_one_thread_are_a_few_also_when_they_lie_in_several_segments",
     "test_neighbours_within_reach_may_be_found_and_theirs_only_count",
     "test_neighbours_are_found_across_segments_and_in_one_thread_alone",
-    "test_whoever_was_deleted_stays_deleted_through_any_merges",
+    "test_a_deleted_owner_stays_deleted_through_any_merges",
     "test_where_there_is_nothing_nothing_is_found",
     "test_odd_passages_are_kept_and_found_as_they_are",
     "test_a_tag_is_no_word_and_a_word_is_no_tag",

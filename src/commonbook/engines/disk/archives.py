@@ -51,7 +51,7 @@ def kind_of(place: str) -> str | None:
 
 
 def is_markdown(path: str) -> bool:
-    """Tell whether a name is that of a Markdown file."""
+    """Return whether a name is that of a Markdown file."""
     return path.lower().endswith(_MARKDOWN)
 
 

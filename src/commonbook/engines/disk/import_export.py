@@ -167,7 +167,7 @@ class FolderTarget:
             self._append_marker(MARKER_TEXT)
 
     def put(self, path: str, data: bytes, *, changed: datetime) -> Literal["new", "changed", "same", "foreign"]:
-        """Write one file atomically, unless somebody else changed the current one."""
+        """Write one file atomically, unless the current one does not come from an export."""
         self._exported_now[path] = hash_ = sha256(data).hexdigest()
         place = self._ensure_folders(path)
         current = _content_hash(place)
