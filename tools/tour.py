@@ -166,7 +166,7 @@ def _use_a_session(tour: Tour) -> None:
 
 def _verify_the_log(tour: Tour) -> None:
     tour.say("Every change is recorded in a signed log, which you can verify:")
-    tour.require("the log is whole", tour.run("audit", "verify"))
+    tour.require("the log is intact", tour.run("audit", "verify"))
     tour.say("What if somebody tampers with the log? In a copy of this home, the tour changes one byte of one entry:")
     copy = tour.home.with_name("tampered")
     shutil.copytree(tour.home, copy)

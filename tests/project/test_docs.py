@@ -93,7 +93,7 @@ def test_the_shell_commands_of_the_readme_run(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "+Ask her before you change an invoice." in done.stdout, "the edit by hand is in the history"
-    assert "the log is whole" in done.stdout
+    assert "the log is intact" in done.stdout
 
 
 def test_every_test_that_the_guarantees_name_exists():

@@ -28,7 +28,7 @@ def test_the_tour_shows_everything_and_leaves_nothing_behind(tmp_path):
         "$ commonbook supersede",
         "$ commonbook session append",
         "[masked: ",
-        "the log is whole",
+        "the log is intact",
         "COMMONBOOK_HOME",
     ):
         assert expected in done.stdout

@@ -1,1 +1,1 @@
-"""What people and programs talk to: each door translates in and out, and decides nothing."""
+"""Interfaces for people and programs: they translate input and output, and contain no decisions."""

@@ -1,4 +1,7 @@
-"""Values of the book as JSON. The keys are a promise to every program that reads them."""
+"""JSON values: turn the values that the book returns into dicts for JSON output.
+
+The keys are a stable interface for programs that read the output.
+"""
 
 from __future__ import annotations
 
@@ -28,292 +31,298 @@ from commonbook.model.spaces import ApiKey, Grant, Space
 
 
 def dumps(value: object, *, encoding: str | None) -> str:
-    """Write one line of JSON that the encoding can hold and a terminal can be shown."""
+    """Write one line of JSON that the encoding can represent and that is safe to show on a terminal."""
     if (encoding or "").lower().replace("-", "") != "utf8":
         return json.dumps(value)
     line = json.dumps(value, ensure_ascii=False)
     # JSON escapes the control characters below U+0020 itself; the others would reach a terminal as they are.
-    return re.sub("[\x7f-\x9f\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", line)
+    return re.sub("[\x7f-\x9f\ud800-\udfff]", lambda match: f"\\u{ord(match[0]):04x}", line)
 
 
-def error(problem: CommonbookError) -> dict[str, Any]:
-    """An error as it goes to standard error."""
-    later = {"retry_after": problem.retry_after} if isinstance(problem, TooMany) else {}
-    return {"error": {"type": problem.type, "message": problem.message, "fix": problem.fix, **later}}
+def error_json(problem: CommonbookError) -> dict[str, Any]:
+    """Return an error as it is written to standard error."""
+    retry = {"retry_after": problem.retry_after} if isinstance(problem, TooMany) else {}
+    return {"error": {"type": problem.type, "message": problem.message, "fix": problem.fix, **retry}}
 
 
-def receipt(said: Receipt) -> dict[str, Any]:
-    """What a write returned."""
+def receipt_json(receipt: Receipt) -> dict[str, Any]:
+    """Return the receipt of a write."""
     return {
-        "id": said.id,
-        "revision": said.revision,
-        "version": said.version,
-        "space": said.space,
-        "path": said.path,
-        "new": said.new,
-        "durable": said.durable,
-        "searchable": said.searchable,
-        "duplicate_of": said.duplicate_of,
-        "near": list(said.near),
-        "copies": said.copies,
+        "id": receipt.id,
+        "revision": receipt.revision,
+        "version": receipt.version,
+        "space": receipt.space,
+        "path": receipt.path,
+        "new": receipt.new,
+        "durable": receipt.durable,
+        "searchable": receipt.searchable,
+        "duplicate_of": receipt.duplicate_of,
+        "near_duplicates": list(receipt.near),
+        "copies": receipt.copies,
     }
 
 
-def memory(said: Memory) -> dict[str, Any]:
-    """All that a memory says, and what is to be said of it."""
+def memory_json(memory: Memory) -> dict[str, Any]:
+    """Return all fields of a memory, with its marks and freshness."""
     return {
-        "id": said.id,
-        "space": said.space.name,
-        "kind": said.kind,
-        "title": said.title,
-        "text": said.text,
-        "tags": list(said.tags),
-        "author": said.author,
-        "created": format_time(said.created),
-        "updated": format_time(said.updated),
-        "importance": said.importance,
-        "occurred": time_or_none(said.occurred),
-        "valid_from": time_or_none(said.valid_from),
-        "valid_until": time_or_none(said.valid_until),
-        "expires": time_or_none(said.expires),
-        "revision": said.revision,
-        "version": said.version,
-        "revised_by": said.revised_by,
-        "revised_at": format_time(said.revised_at),
-        "revised_how": said.revised_how,
-        "path": said.path,
-        "deleted": time_or_none(said.deleted),
-        "links": [{"relation": one.relation, "target": one.target, "revision": one.revision} for one in said.links],
-        "marks": list(said.marks),
-        "superseded_by": said.superseded_by,
-        "freshness": said.freshness,
-        "successor": said.successor,
-        "shared": _shared(said.shared, said.source),
-        "invalidations": [{**one._asdict(), "path": list(one.path)} for one in said.invalidations],
-        "decisions": [{**one._asdict(), "at": format_time(one.at)} for one in said.decisions],
-        "notice": _notice(said.notice),
+        "id": memory.id,
+        "space": memory.space.name,
+        "kind": memory.kind,
+        "title": memory.title,
+        "text": memory.text,
+        "tags": list(memory.tags),
+        "author": memory.author,
+        "created": format_time(memory.created),
+        "updated": format_time(memory.updated),
+        "importance": memory.importance,
+        "occurred": time_or_none(memory.occurred),
+        "valid_from": time_or_none(memory.valid_from),
+        "valid_until": time_or_none(memory.valid_until),
+        "expires": time_or_none(memory.expires),
+        "revision": memory.revision,
+        "version": memory.version,
+        "revised_by": memory.revised_by,
+        "revised_at": format_time(memory.revised_at),
+        "revised_how": memory.revised_how,
+        "path": memory.path,
+        "deleted": time_or_none(memory.deleted),
+        "links": [
+            {"relation": link.relation, "target": link.target, "revision": link.revision} for link in memory.links
+        ],
+        "marks": list(memory.marks),
+        "superseded_by": memory.superseded_by,
+        "freshness": memory.freshness,
+        "successor": memory.successor,
+        "shared": _shared(memory.shared, memory.source),
+        "invalidations": [{**cause._asdict(), "path": list(cause.path)} for cause in memory.invalidations],
+        "decisions": [{**decision._asdict(), "at": format_time(decision.at)} for decision in memory.decisions],
+        "notice": _notice(memory.notice),
     }
 
 
-def _notice(said: Notice | None) -> dict[str, Any] | None:
-    """Say what makes a memory a notice, in the words of its front matter; None for what is none."""
-    if said is None:
+def _notice(notice: Notice | None) -> dict[str, Any] | None:
+    """Return the fields of a notice under the names of its front matter; None if the memory is no notice."""
+    if notice is None:
         return None
     return {
-        "dependent_id": said.dependent,
-        "invalidated_id": said.invalidated,
-        "invalidating_id": said.invalidating,
-        "timestamp": format_time(said.at),
+        "dependent_id": notice.dependent,
+        "invalidated_id": notice.invalidated,
+        "invalidating_id": notice.invalidating,
+        "timestamp": format_time(notice.at),
     }
 
 
-def _shared(said: CopyInfo | None, source: Link | None) -> dict[str, Any] | None:
-    """Say what makes a memory a copy; None for what is none."""
-    if said is None or source is None:
+def _shared(copy: CopyInfo | None, source: Link | None) -> dict[str, Any] | None:
+    """Return who shared a copy, when and from where; None if the memory is no copy."""
+    if copy is None or source is None:
         return None
     return {
         "source": source.target,
         "source_revision": source.revision,
-        "root": said.root,
-        "by": said.by,
-        "at": format_time(said.at),
-        "refresh": said.mode,
-        "claimed": said.claimed,
+        "root": copy.root,
+        "by": copy.by,
+        "at": format_time(copy.at),
+        "refresh": copy.mode,
+        "claimed": copy.claimed,
     }
 
 
-def shown(said: Memory, incoming: Iterable[Link]) -> dict[str, Any]:
-    """A memory with the links that lead to it."""
-    leading_here = [{"relation": one.relation, "source": one.source, "revision": one.revision} for one in incoming]
-    return {**memory(said), "linked_from": leading_here}
+def memory_with_links_json(memory: Memory, incoming: Iterable[Link]) -> dict[str, Any]:
+    """Return a memory together with the links that point to it."""
+    linked_from = [{"relation": link.relation, "source": link.source, "revision": link.revision} for link in incoming]
+    return {**memory_json(memory), "linked_from": linked_from}
 
 
-def page(said: Page) -> dict[str, Any]:
-    """A page of a list."""
-    return {"items": [memory(one) for one in said.items], "next": said.next}
+def page_json(page: Page) -> dict[str, Any]:
+    """Return a page of memories."""
+    return {"items": [memory_json(memory) for memory in page.items], "next": page.next}
 
 
-def recalled(said: RecallResult, *, explain: bool) -> dict[str, Any]:
-    """The answer to a question, with its reasons if they were asked for."""
-    told: dict[str, Any] = {"hits": [_hit(one, explain=explain) for one in said.hits], "took_ms": said.took_ms}
+def recall_result_json(result: RecallResult, *, explain: bool) -> dict[str, Any]:
+    """Return the hits of a recall; with `explain`, also the time of each step and the matched words."""
+    data: dict[str, Any] = {"hits": [_hit(hit, explain=explain) for hit in result.hits], "took_ms": result.took_ms}
     if explain:
-        told["steps"] = dict(said.steps)
-    if explain or said.notes:
-        told["notes"] = list(said.notes)
-    return told
+        data["steps"] = dict(result.steps)
+    if explain or result.notes:
+        data["notes"] = list(result.notes)
+    return data
 
 
-def _hit(said: Hit, *, explain: bool) -> dict[str, Any]:
-    told = {
-        "type": said.type,
-        "id": said.id,
-        "passage_id": said.passage_id,
-        "memory": said.memory,
-        "session": said.session,
-        "seq": said.seq,
-        "kind": said.kind,
-        "space": said.space,
-        "title": said.title,
-        "text": said.text,
-        "passage": said.passage,
-        "before": said.before,
-        "after": said.after,
-        "author": said.author,
-        "score": said.score,
-        "parts": dict(said.parts),
-        "freshness": said.freshness,
-        "successor": said.successor,
-        "shared": _shared(said.shared, said.shared_from),
-        "suspect": said.suspect,
-        "superseded_by": said.superseded_by,
-        "marks": list(said.marks),
-        "source": dict(said.source),
-        "tags": list(said.tags),
-        "occurred": time_or_none(said.occurred),
-        "created": format_time(said.created),
+def _hit(hit: Hit, *, explain: bool) -> dict[str, Any]:
+    data = {
+        "type": hit.type,
+        "id": hit.id,
+        "passage_id": hit.passage_id,
+        "memory": hit.memory,
+        "session": hit.session,
+        "seq": hit.seq,
+        "kind": hit.kind,
+        "space": hit.space,
+        "title": hit.title,
+        "text": hit.text,
+        "passage": hit.passage,
+        "before": hit.before,
+        "after": hit.after,
+        "author": hit.author,
+        "score": hit.score,
+        "parts": dict(hit.parts),
+        "freshness": hit.freshness,
+        "successor": hit.successor,
+        "shared": _shared(hit.shared, hit.shared_from),
+        "suspect": hit.suspect,
+        "superseded_by": hit.superseded_by,
+        "marks": list(hit.marks),
+        "source": dict(hit.source),
+        "tags": list(hit.tags),
+        "occurred": time_or_none(hit.occurred),
+        "created": format_time(hit.created),
     }
-    return {**told, "matched": list(said.matched)} if explain else told
+    return {**data, "matched": list(hit.matched)} if explain else data
 
 
-def deleted(said: Deleted) -> dict[str, Any]:
-    """Which memories a delete removed, or would remove."""
-    return {"ids": list(said.ids), "dry_run": said.dry_run}
+def deletion_json(deletion: Deleted) -> dict[str, Any]:
+    """Return the ids that a delete removed, or would remove in a dry run."""
+    return {"ids": list(deletion.ids), "dry_run": deletion.dry_run}
 
 
-def history(memory_id: str, revisions: Iterable[Revision], diffs: Iterable[str | None]) -> dict[str, Any]:
-    """Every revision of a memory, with what it changed."""
-    told = [
+def history_json(memory_id: str, revisions: Iterable[Revision], diffs: Iterable[str | None]) -> dict[str, Any]:
+    """Return every revision of a memory, each with its diff to the one before."""
+    items = [
         {
-            "revision": one.revision,
-            "title": one.title,
-            "text": one.text,
-            "author": one.author,
-            "at": format_time(one.at),
-            "how": one.how,
-            "current": one.current,
+            "revision": revision.revision,
+            "title": revision.title,
+            "text": revision.text,
+            "author": revision.author,
+            "at": format_time(revision.at),
+            "how": revision.how,
+            "current": revision.current,
             "diff": diff,
         }
-        for one, diff in zip(revisions, diffs, strict=True)
+        for revision, diff in zip(revisions, diffs, strict=True)
     ]
-    return {"id": memory_id, "revisions": told}
+    return {"id": memory_id, "revisions": items}
 
 
-def captured(said: AppendReceipt) -> dict[str, Any]:
-    """What an append returned."""
+def append_receipt_json(receipt: AppendReceipt) -> dict[str, Any]:
+    """Return the receipt of an append."""
     return {
-        "session": said.session,
-        "messages": [_appended(one) for one in said.messages],
-        "durable": said.durable,
-        "searchable": said.searchable,
-        "settled": said.settled,
+        "session": receipt.session,
+        "messages": [_message_receipt(message) for message in receipt.messages],
+        "durable": receipt.durable,
+        "searchable": receipt.searchable,
+        "settled": receipt.settled,
     }
 
 
-def _appended(said: MessageReceipt) -> dict[str, Any]:
-    told: dict[str, Any] = {"id": said.id, "seq": said.seq, "new": said.new, "masked": said.masked}
-    return {**told, "rewound": True} if said.rewound else told
+def _message_receipt(receipt: MessageReceipt) -> dict[str, Any]:
+    data: dict[str, Any] = {"id": receipt.id, "seq": receipt.seq, "new": receipt.new, "masked": receipt.masked}
+    return {**data, "rewound": True} if receipt.rewound else data
 
 
-def session(said: Session) -> dict[str, Any]:
-    """One session."""
+def session_json(session: Session) -> dict[str, Any]:
+    """Return one session."""
     return {
-        "id": said.id,
-        "space": said.space.name,
-        "parent": said.parent,
-        "tags": list(said.tags),
-        "created": format_time(said.created),
-        "closed": time_or_none(said.closed),
-        "generation": said.generation,
-        "messages": said.last,
-        "unsettled": said.unsettled,
+        "id": session.id,
+        "space": session.space.name,
+        "parent": session.parent,
+        "tags": list(session.tags),
+        "created": format_time(session.created),
+        "closed": time_or_none(session.closed),
+        "generation": session.generation,
+        "messages": session.last,
+        "unsettled": session.unsettled,
     }
 
 
-def sessions(said: Iterable[Session]) -> dict[str, Any]:
-    """Some sessions, newest first."""
-    return {"sessions": [session(one) for one in said]}
+def sessions_json(sessions: Iterable[Session]) -> dict[str, Any]:
+    """Return several sessions, newest first."""
+    return {"sessions": [session_json(session) for session in sessions]}
 
 
-def message(said: Message) -> dict[str, Any]:
-    """One message of a session."""
+def message_json(message: Message) -> dict[str, Any]:
+    """Return one message of a session."""
     return {
-        "id": said.id,
-        "seq": said.seq,
-        "role": said.role,
-        "author": said.author,
-        "text": said.text,
-        "time": format_time(said.time),
-        "client_id": said.client_id,
-        "masked": said.masked,
-        "episode": said.episode,
-        "rewound_at": time_or_none(said.rewound_at),
+        "id": message.id,
+        "seq": message.seq,
+        "role": message.role,
+        "author": message.author,
+        "text": message.text,
+        "time": format_time(message.time),
+        "client_id": message.client_id,
+        "masked": message.masked,
+        "episode": message.episode,
+        "rewound_at": time_or_none(message.rewound_at),
     }
 
 
-def messages(said: MessagePage) -> dict[str, Any]:
-    """Some messages of a session, in order."""
-    return {"session": session(said.session), "messages": [message(one) for one in said.items], "next": said.next}
-
-
-def settled(said: SettleReport) -> dict[str, Any]:
-    """What was settled in a session."""
-    return {"session": said.session, "episodes": list(said.episodes), "unsettled": said.unsettled}
-
-
-def rewound(session_id: str, taken: Iterable[Message]) -> dict[str, Any]:
-    """Which messages were taken back."""
-    return {"session": session_id, "rewound": [{"id": one.id, "seq": one.seq} for one in taken]}
-
-
-def worked(said: WorkReport) -> dict[str, Any]:
-    """What became of a piece of work; `error` only where it failed."""
-    told = settled(said.settled)
-    return {**told, "error": said.error} if said.error else told
-
-
-def sharing(said: ShareReceipt) -> dict[str, Any]:
-    """What became of sharing a memory; `error` only where it failed."""
-    told = {
-        "id": said.id or None,
-        "source": said.source,
-        "space": said.space,
-        "new": said.new,
-        "refresh": said.refresh,
-        "revision": said.revision,
-    }
-    return {**told, "error": said.error} if said.error else told
-
-
-def sharings(said: Iterable[ShareReceipt]) -> dict[str, Any]:
-    """What became of each of several memories."""
-    return {"items": [sharing(one) for one in said]}
-
-
-def lineage(said: Lineage) -> dict[str, Any]:
-    """Where a memory came from, nearest first, and the tree of what was copied from it."""
+def message_page_json(page: MessagePage) -> dict[str, Any]:
+    """Return a page of messages of a session, in order."""
     return {
-        **_in_lineage(said),
-        "ancestors": [_ancestor(one) for one in said.ancestors],
-        "copies": [{**_copy(one), "copies": _tree(one)} for one in said.copies],
-        "cut": said.cut,
+        "session": session_json(page.session),
+        "messages": [message_json(message) for message in page.items],
+        "next": page.next,
     }
 
 
-def _tree(said: CopyNode) -> list[dict[str, Any]]:
-    return [{**_copy(one), "copies": _tree(one)} for one in said.copies]
+def settle_report_json(report: SettleReport) -> dict[str, Any]:
+    """Return the episodes that were made of a session, and how many messages are not settled."""
+    return {"session": report.session, "episodes": list(report.episodes), "unsettled": report.unsettled}
 
 
-def copies(memory_id: str, said: Iterable[CopyNode]) -> dict[str, Any]:
-    """Every copy of a memory, and theirs, one after the other."""
-    return {"id": memory_id, "copies": [_copy(one) for one in said]}
+def rewind_json(session_id: str, messages: Iterable[Message]) -> dict[str, Any]:
+    """Return the messages that a rewind removed from the session."""
+    return {"session": session_id, "rewound": [{"id": message.id, "seq": message.seq} for message in messages]}
 
 
-def _ancestor(said: Ancestor) -> dict[str, Any]:
-    return {**_in_lineage(said), "readable": said.readable, "claimed": said.claimed}
+def work_report_json(report: WorkReport) -> dict[str, Any]:
+    """Return the result of one job of the worker; it has `error` only if it failed."""
+    data = settle_report_json(report.settled)
+    return {**data, "error": report.error} if report.error else data
+
+
+def share_receipt_json(receipt: ShareReceipt) -> dict[str, Any]:
+    """Return the receipt of sharing one memory; it has `error` only if it failed."""
+    data = {
+        "id": receipt.id or None,
+        "source": receipt.source,
+        "space": receipt.space,
+        "new": receipt.new,
+        "refresh": receipt.refresh,
+        "revision": receipt.revision,
+    }
+    return {**data, "error": receipt.error} if receipt.error else data
+
+
+def share_receipts_json(receipts: Iterable[ShareReceipt]) -> dict[str, Any]:
+    """Return the receipts of sharing several memories."""
+    return {"items": [share_receipt_json(receipt) for receipt in receipts]}
+
+
+def lineage_json(lineage: Lineage) -> dict[str, Any]:
+    """Return the ancestors of a memory, nearest first, and the tree of its copies."""
+    return {
+        **_in_lineage(lineage),
+        "ancestors": [_ancestor(ancestor) for ancestor in lineage.ancestors],
+        "copies": [{**_copy(node), "copies": _tree(node)} for node in lineage.copies],
+        "truncated": lineage.cut,
+    }
+
+
+def _tree(node: CopyNode) -> list[dict[str, Any]]:
+    return [{**_copy(copy), "copies": _tree(copy)} for copy in node.copies]
+
+
+def copies_json(memory_id: str, nodes: Iterable[CopyNode]) -> dict[str, Any]:
+    """Return all copies of a memory, and their copies, as a flat list."""
+    return {"id": memory_id, "copies": [_copy(node) for node in nodes]}
+
+
+def _ancestor(ancestor: Ancestor) -> dict[str, Any]:
+    return {**_in_lineage(ancestor), "readable": ancestor.readable, "claimed": ancestor.claimed}
 
 
 def _in_lineage(member: Lineage | Ancestor) -> dict[str, Any]:
-    """The fields that a memory and its ancestors have in common."""
+    """Return the fields that a memory and its ancestors have in common."""
     return {
         "id": member.id,
         "title": member.title,
@@ -324,137 +333,144 @@ def _in_lineage(member: Lineage | Ancestor) -> dict[str, Any]:
     }
 
 
-def _copy(said: CopyNode) -> dict[str, Any]:
+def _copy(node: CopyNode) -> dict[str, Any]:
     return {
-        "id": said.id,
-        "source": said.source,
-        "depth": said.depth,
-        "title": said.title,
-        "space": said.space,
-        "refresh": said.refresh,
-        "freshness": said.freshness,
-        "readable": said.readable,
+        "id": node.id,
+        "source": node.source,
+        "depth": node.depth,
+        "title": node.title,
+        "space": node.space,
+        "refresh": node.refresh,
+        "freshness": node.freshness,
+        "readable": node.readable,
     }
 
 
-def grant(said: Grant) -> dict[str, Any]:
-    """One grant."""
+def grant_json(grant: Grant) -> dict[str, Any]:
+    """Return one grant."""
     return {
-        "principal": said.principal,
-        "space": said.space.name,
-        "role": said.role,
-        "granted_by": said.granted_by,
-        "granted_at": format_time(said.granted_at),
-        "expires": time_or_none(said.expires),
+        "principal": grant.principal,
+        "space": grant.space.name,
+        "role": grant.role,
+        "granted_by": grant.granted_by,
+        "granted_at": format_time(grant.granted_at),
+        "expires": time_or_none(grant.expires),
     }
 
 
-def grants(said: Iterable[Grant]) -> dict[str, Any]:
-    """Some grants."""
-    return {"grants": [grant(one) for one in said]}
+def grants_json(grants: Iterable[Grant]) -> dict[str, Any]:
+    """Return several grants."""
+    return {"grants": [grant_json(grant) for grant in grants]}
 
 
-def key(said: ApiKey, names: Mapping[str, str]) -> dict[str, Any]:
-    """What is known of a key, with the names of the spaces in its limits; its secret is not."""
+def key_json(key: ApiKey, names: Mapping[str, str]) -> dict[str, Any]:
+    """Return an API key with the names of the spaces in its limits. The secret is not stored, so it is not here."""
     limits = None
-    if said.limits is not None:
-        limits = [{"space": names.get(space), "space_id": space, "role": role} for space, role in said.limits]
+    if key.limits is not None:
+        limits = [{"space": names.get(space), "space_id": space, "role": role} for space, role in key.limits]
     return {
-        "id": said.id,
-        "principal": said.principal,
-        "label": said.label,
+        "id": key.id,
+        "principal": key.principal,
+        "label": key.label,
         "limits": limits,
-        "created": format_time(said.created),
-        "created_by": said.created_by,
-        "expires": time_or_none(said.expires),
-        "revoked": time_or_none(said.revoked),
+        "created": format_time(key.created),
+        "created_by": key.created_by,
+        "expires": time_or_none(key.expires),
+        "revoked": time_or_none(key.revoked),
     }
 
 
-def space(said: Space) -> dict[str, Any]:
-    """One space."""
-    return {"id": said.id, "name": said.name, "created": format_time(said.created), "depth": said.depth}
+def space_json(space: Space) -> dict[str, Any]:
+    """Return one space."""
+    return {"id": space.id, "name": space.name, "created": format_time(space.created), "depth": space.depth}
 
 
-def spaces(said: Iterable[Space]) -> dict[str, Any]:
-    """The spaces."""
-    return {"spaces": [space(one) for one in said]}
+def spaces_json(spaces: Iterable[Space]) -> dict[str, Any]:
+    """Return several spaces."""
+    return {"spaces": [space_json(space) for space in spaces]}
 
 
-def status(said: Status) -> dict[str, Any]:
-    """How the home is."""
+def status_json(status: Status) -> dict[str, Any]:
+    """Return the state of the home in numbers."""
     return {
-        "home": said.home,
-        "versions": {"program": said.program, "schema": said.schema},
+        "home": status.home,
+        "versions": {"program": status.program, "schema": status.schema},
         "counts": {
-            "spaces": said.spaces,
-            "memories": said.memories,
-            "kinds": dict(said.kinds),
-            "deleted": said.deleted,
-            "links": said.links,
-            "copies": said.copies,
-            "log_entries": said.log_entries,
-            "sessions": said.sessions,
-            "messages": said.messages,
+            "spaces": status.spaces,
+            "memories": status.memories,
+            "kinds": dict(status.kinds),
+            "deleted": status.deleted,
+            "links": status.links,
+            "copies": status.copies,
+            "log_entries": status.log_entries,
+            "sessions": status.sessions,
+            "messages": status.messages,
         },
-        "sizes": {"database_bytes": said.database_bytes, "markdown_bytes": said.markdown_bytes},
+        "sizes": {"database_bytes": status.database_bytes, "markdown_bytes": status.markdown_bytes},
         "pending": {
-            "files": said.pending_files,
-            "deletions": said.pending_deletions,
-            "messages": said.unsettled,
-            "jobs": said.waiting_jobs,
-            "failed_jobs": said.failed_jobs,
-            "unsent": said.unsent,
-            "refused": said.refused,
+            "files": status.pending_files,
+            "deletions": status.pending_deletions,
+            "messages": status.unsettled,
+            "jobs": status.waiting_jobs,
+            "failed_jobs": status.failed_jobs,
+            "unsent": status.unsent,
+            "refused": status.refused,
         },
-        "wrong": findings(said.wrong),
+        "findings": findings_json(status.wrong),
     }
 
 
-def findings(said: Iterable[Finding]) -> list[dict[str, str]]:
-    """What is wrong, where, why, and what to do about it."""
-    return [{"what": one.what, "where": one.where, "why": one.why, "fix": one.fix} for one in said]
+def findings_json(findings: Iterable[Finding]) -> list[dict[str, str]]:
+    """Return problems, each with its place, its cause and its fix."""
+    return [
+        {"what": finding.what, "where": finding.where, "why": finding.why, "fix": finding.fix} for finding in findings
+    ]
 
 
-def doctor(said: tuple[Finding, ...], accepted: int | None) -> dict[str, Any]:
-    """What a look at everything found; `accepted` only where deletions were to be accepted."""
-    told = {"ok": not said, "findings": findings(said)}
-    return told if accepted is None else {**told, "accepted": accepted}
+def doctor_json(findings: tuple[Finding, ...], accepted: int | None) -> dict[str, Any]:
+    """Return what `doctor` found; it has `accepted` only if deletions were to be accepted."""
+    data = {"ok": not findings, "findings": findings_json(findings)}
+    return data if accepted is None else {**data, "accepted": accepted}
 
 
-def log_report(said: LogReport) -> dict[str, Any]:
-    """What a walk over the log found."""
-    return {"ok": said.ok, "spaces": said.spaces, "entries": said.entries, "findings": findings(said.findings)}
-
-
-def log(space_name: str, entries: Iterable[LogEntry]) -> dict[str, Any]:
-    """Entries of a log, each field exactly as it was hashed and signed."""
-    names = tuple(LogEntry._fields)
-    return {"space": space_name, "entries": [{name: getattr(one, name) for name in names} for one in entries]}
-
-
-def transfer(said: TransferReport) -> dict[str, Any]:
-    """What an import or export did."""
+def log_report_json(report: LogReport) -> dict[str, Any]:
+    """Return the result of a verification of the log."""
     return {
-        "done": said.done,
-        "unchanged": said.unchanged,
-        "updated": said.updated,
-        "links": said.links,
-        "skipped": findings(said.skipped),
-        "ids": list(said.ids),
+        "ok": report.ok,
+        "spaces": report.spaces,
+        "entries": report.entries,
+        "findings": findings_json(report.findings),
     }
 
 
-def sync(said: SyncReport) -> dict[str, Any]:
-    """What a look at the folder took in."""
-    return {name: getattr(said, name) for name in SyncReport._fields}
+def log_json(space_name: str, entries: Iterable[LogEntry]) -> dict[str, Any]:
+    """Return entries of a log, each field exactly as it was hashed and signed."""
+    names = tuple(LogEntry._fields)
+    return {"space": space_name, "entries": [{name: getattr(entry, name) for name in names} for entry in entries]}
 
 
-def moved(said: MigrationReport) -> dict[str, Any]:
-    """Return what a move of the book took along."""
-    return {"to": said.to, "rows": said.rows, "files": said.files, "tables": dict(said.tables)}
+def transfer_report_json(report: TransferReport) -> dict[str, Any]:
+    """Return what an import or export did."""
+    return {
+        "done": report.done,
+        "unchanged": report.unchanged,
+        "updated": report.updated,
+        "links": report.links,
+        "skipped": findings_json(report.skipped),
+        "ids": list(report.ids),
+    }
+
+
+def sync_report_json(report: SyncReport) -> dict[str, Any]:
+    """Return how many changes a scan of the folder applied."""
+    return {name: getattr(report, name) for name in SyncReport._fields}
+
+
+def migration_report_json(report: MigrationReport) -> dict[str, Any]:
+    """Return what a migration of the book copied."""
+    return {"to": report.to, "rows": report.rows, "files": report.files, "tables": dict(report.tables)}
 
 
 def time_or_none(value: datetime | None) -> str | None:
-    """A time, or null where there is none."""
+    """Return a time as text, or None if there is none."""
     return format_time(value) if value else None

@@ -30,25 +30,25 @@ def titles(cli, *options: str) -> list[str]:
 
 
 def test_a_grant_is_given_listed_and_taken_away(team):
-    said = team("grant", "add", "user:bob", "team", "reader", "--expires", "in 3 days", "--json")
-    assert (said.code, said.err) == (0, "")
-    assert said.json.keys() == GRANT
-    assert (said.json["principal"], said.json["space"], said.json["role"]) == ("user:bob", "team", "reader")
-    assert INSTANT.match(said.json["expires"])
-    assert team("grant", "list", "--json").json == {"grants": [said.json]}
+    result = team("grant", "add", "user:bob", "team", "reader", "--expires", "in 3 days", "--json")
+    assert (result.code, result.err) == (0, "")
+    assert result.json.keys() == GRANT
+    assert (result.json["principal"], result.json["space"], result.json["role"]) == ("user:bob", "team", "reader")
+    assert INSTANT.match(result.json["expires"])
+    assert team("grant", "list", "--json").json == {"grants": [result.json]}
     assert team("grant", "list", "--space", "personal", "--json").json == {"grants": []}
     assert team("grant", "list").out.split("\t")[:3] == ["team", "user:bob", "reader"]
     assert titles(team, "--as", "user:bob") == ["the team's plan"]
-    said = team("grant", "revoke", "user:bob", "team", "--json")
-    assert said.json == {"principal": "user:bob", "space": "team", "revoked": True}
+    result = team("grant", "revoke", "user:bob", "team", "--json")
+    assert result.json == {"principal": "user:bob", "space": "team", "revoked": True}
     assert titles(team, "--as", "user:bob") == []
     assert team("grant", "list").err == "no grants\n"
 
 
 def test_somebody_else_does_what_was_granted_and_no_more(team):
     team("grant", "add", "agent:reviewer", "team", "writer")
-    said = team("remember", "seen", "--space", "team", "--as", "agent:reviewer", "--json")
-    assert team("show", said.json["id"], "--json").json["author"] == "agent:reviewer"
+    result = team("remember", "seen", "--space", "team", "--as", "agent:reviewer", "--json")
+    assert team("show", result.json["id"], "--json").json["author"] == "agent:reviewer"
     for args, code in (
         (("remember", "no", "--space", "personal"), 4),
         (("recall", "plan", "--space", "personal"), 4),
@@ -84,19 +84,19 @@ def test_somebody_else_does_what_was_granted_and_no_more(team):
     ],
 )
 def test_trouble_goes_to_standard_error_with_its_exit_code(team, args, code):
-    said = team(*args, "--json")
-    assert (said.code, said.out) == (code, "")
-    assert said.error.keys() == {"type", "message", "fix"}
-    assert all(said.error.values())
+    result = team(*args, "--json")
+    assert (result.code, result.out) == (code, "")
+    assert result.error.keys() == {"type", "message", "fix"}
+    assert all(result.error.values())
 
 
 # --- keys
 
 
 def made(cli, *options: str) -> tuple[str, str]:
-    said = cli("key", "create", *options, "--json").json
-    assert said.keys() == KEY | {"secret"}
-    return said["id"], said["secret"]
+    key = cli("key", "create", *options, "--json").json
+    assert key.keys() == KEY | {"secret"}
+    return key["id"], key["secret"]
 
 
 def test_a_key_in_the_environment_opens_what_it_was_made_for(team, monkeypatch):
@@ -115,16 +115,16 @@ def test_a_key_in_the_environment_opens_what_it_was_made_for(team, monkeypatch):
     revoked = team("key", "revoke", key[-8:], "--json").json
     assert (revoked["id"], bool(INSTANT.match(revoked["revoked"]))) == (key, True)
     monkeypatch.setenv("COMMONBOOK_KEY", secret)
-    said = team("list", "--json")
-    assert (said.code, said.out, secret in said.err) == (4, "", False)
+    result = team("list", "--json")
+    assert (result.code, result.out, secret in result.err) == (4, "", False)
 
 
 @pytest.mark.parametrize(("secret", "code"), [("cbk_nonsense", 4), ("two words", 2), ("", 0)])
 def test_a_key_that_opens_nothing_is_refused_and_never_shown(team, monkeypatch, secret, code):
     monkeypatch.setenv("COMMONBOOK_KEY", secret)
-    said = team("list")
-    assert said.code == code
-    assert not secret or secret not in said.err + said.out
+    result = team("list")
+    assert result.code == code
+    assert not secret or secret not in result.err + result.out
 
 
 def test_a_key_in_the_settings_is_not_shown_with_them(monkeypatch):
@@ -136,11 +136,11 @@ def test_a_key_in_the_settings_is_not_shown_with_them(monkeypatch):
 
 
 def test_the_secret_is_printed_once_and_kept_nowhere(team, stored):
-    said = team("key", "create", "user:bob")
-    key, principal, secret = said.out.rstrip("\n").split("\t")
+    result = team("key", "create", "user:bob")
+    key, principal, secret = result.out.rstrip("\n").split("\t")
     assert (principal, secret[:4]) == ("user:bob", "cbk_")
-    assert "shown this once" in said.err
-    assert secret not in said.err
+    assert "it is shown once" in result.err
+    assert secret not in result.err
     for args in (("key", "list"), ("key", "list", "--json"), ("audit", "list", "--space", "_home"), ("status",)):
         assert secret not in team(*args).out
     assert team("key", "list").out.split("\t")[0] == key
@@ -150,14 +150,14 @@ def test_the_secret_is_printed_once_and_kept_nowhere(team, stored):
 def test_digits_that_mean_several_keys_revoke_none(team):
     first, _ = made(team, "user:bob")
     made(team, "user:bob")
-    said = team("key", "revoke", first[:8], "--json")
-    assert (said.code, "several keys" in said.error["message"]) == (2, True)
+    result = team("key", "revoke", first[:8], "--json")
+    assert (result.code, "several keys" in result.error["message"]) == (2, True)
 
 
 def test_a_terminal_shows_grants_and_keys_as_tables(terminal, tmp_path):
     pipe(tmp_path, "grant", "add", "user:bob", "team", "reader")
     made_key = terminal("key", "create", "user:bob", "--limit", "team=reader")
-    assert re.search(r"Made a key for user:bob: cbk_\S{43}", made_key.plain)
+    assert re.search(r"Created a key for user:bob: cbk_\S{43}", made_key.plain)
     assert re.search(r"team +user:bob +reader", terminal("grant", "list").plain)
     assert re.search(r"[0-9a-f]{8} +user:bob +team=reader +just now", terminal("key", "list").plain)
-    assert "user:bob has no grant on team any more" in terminal("grant", "revoke", "user:bob", "team").plain
+    assert "user:bob no longer has a grant on team" in terminal("grant", "revoke", "user:bob", "team").plain

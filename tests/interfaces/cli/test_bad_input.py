@@ -37,7 +37,7 @@ def snapshot(home: Path) -> tuple[dict[str, bytes], list[str], int]:
 
 @pytest.fixture
 def state(chosen, stored):
-    """What the book is now: whatever is refused leaves it as it was."""
+    """Return a function that reads the state of the book: refused commands leave it as it was."""
 
     def on_a_server() -> dict[str, bytes]:
         # A transaction that changed nothing leaves its mark for an hour all the same.
@@ -122,11 +122,11 @@ def test_what_is_refused_is_typed_and_changes_nothing(cli, memory, state, what):
     args, code, kind = REFUSED[what]
     args = tuple(arg.replace("{id}", memory) for arg in args)
     before = state()
-    said = cli(*args, "--json")
-    assert (said.code, said.out) == (code, "")
-    assert said.error["type"] == kind
-    assert said.error["message"]
-    assert said.error["fix"]
+    result = cli(*args, "--json")
+    assert (result.code, result.out) == (code, "")
+    assert result.error["type"] == kind
+    assert result.error["message"]
+    assert result.error["fix"]
     plain = cli(*args)
     assert (plain.code, plain.out) == (code, "")
     assert plain.err.startswith("commonbook: ")
@@ -149,9 +149,9 @@ def test_what_is_refused_is_typed_and_changes_nothing(cli, memory, state, what):
 def test_bad_bytes_on_standard_input_change_nothing(cli, memory, state, command, text, kind):
     before = state()
     args = ("remember", "-") if command == "remember" else ("edit", memory, "-")
-    said = cli(*args, "--json", stdin=text)
-    assert (said.code, said.out, said.error["type"]) == (2, "", kind)
-    assert said.error["fix"]
+    result = cli(*args, "--json", stdin=text)
+    assert (result.code, result.out, result.error["type"]) == (2, "", kind)
+    assert result.error["fix"]
     assert state() == before
 
 
@@ -200,9 +200,9 @@ def test_a_home_of_a_newer_program_is_not_touched(cli, memory, home):
         database.execute("PRAGMA user_version = 99")
     before = snapshot(home), state.read_bytes()
     for args in (("status",), ("remember", "x"), ("delete", memory), ("doctor", "--accept"), ("rebuild",)):
-        said = cli(*args, "--json")
-        assert (said.code, said.out, said.error["type"]) == (1, "", "home_is_newer")
-        assert said.error["fix"]
+        result = cli(*args, "--json")
+        assert (result.code, result.out, result.error["type"]) == (1, "", "home_is_newer")
+        assert result.error["fix"]
     assert (snapshot(home), state.read_bytes()) == before
 
 
@@ -211,15 +211,15 @@ def test_a_home_that_is_no_database_is_not_touched(cli, home):
     state.parent.mkdir(parents=True)
     state.write_bytes(b"no database at all, but long enough to be looked at " * 20)
     before = state.read_bytes()
-    said = cli("status", "--json")
-    assert (said.code, said.error["type"]) == (1, "home_damaged")
+    result = cli("status", "--json")
+    assert (result.code, result.error["type"]) == (1, "home_damaged")
     assert state.read_bytes() == before
 
 
 def test_a_home_that_is_a_file_is_refused(cli, home):
     home.write_text("not a folder")
-    said = cli("status", "--json")
-    assert (said.code, said.error["fix"] != "") == (1, True)
+    result = cli("status", "--json")
+    assert (result.code, result.error["fix"] != "") == (1, True)
     assert home.read_text() == "not a folder"
 
 

@@ -21,8 +21,8 @@ def test_every_line_gets_its_receipt_in_order(cli, tmp_path):
         + b"\n"
         + json.dumps({"text": "three", "title": None, "key": "k"}).encode()
     )
-    said = cli("remember", "--batch", "many.jsonl", "--json")
-    receipts = [json.loads(line) for line in said.out.splitlines()]
+    result = cli("remember", "--batch", "many.jsonl", "--json")
+    receipts = [json.loads(line) for line in result.out.splitlines()]
     assert [receipt.keys() for receipt in receipts] == [RECEIPT] * 3
     assert [receipt["space"] for receipt in receipts] == ["personal", "team", "personal"]
     shown = [cli("show", receipt["id"], "--json").json for receipt in receipts]
@@ -32,24 +32,24 @@ def test_every_line_gets_its_receipt_in_order(cli, tmp_path):
 
 
 def test_lines_come_from_standard_input_into_the_space_that_is_asked_for(cli):
-    said = cli("remember", "--batch", "-", "--space", "team", stdin=lines({"text": "one"}, {"text": "two"}))
-    assert [line.split("\t")[1] for line in said.out.splitlines()] == ["team", "team"]
+    result = cli("remember", "--batch", "-", "--space", "team", stdin=lines({"text": "one"}, {"text": "two"}))
+    assert [line.split("\t")[1] for line in result.out.splitlines()] == ["team", "team"]
 
 
 def test_links_are_written_as_pairs_or_as_show_prints_them(cli):
     other = cli.remember("other")["id"]
     links = [["related_to", other], {"relation": "derived_from", "target": other, "revision": 1}]
-    said = cli("remember", "--batch", "-", "--json", stdin=lines({"text": "one", "links": links}))
-    shown = cli("show", said.json["id"], "--json").json["links"]
+    result = cli("remember", "--batch", "-", "--json", stdin=lines({"text": "one", "links": links}))
+    shown = cli("show", result.json["id"], "--json").json["links"]
     assert {link["relation"] for link in shown} == {"related_to", "derived_from"}
 
 
 def test_more_than_a_thousand_lines_are_several_transactions_and_a_bad_one_spoils_only_its_own(cli):
     many = [{"text": f"memory {number}"} for number in range(1, 1201)]
-    said = cli("remember", "--batch", "-", "--json", stdin=lines(*many, {"text": 5}))
-    assert said.code == 2
-    assert len(said.out.splitlines()) == 1000
-    message = json.loads(said.err.splitlines()[-1])["error"]
+    result = cli("remember", "--batch", "-", "--json", stdin=lines(*many, {"text": 5}))
+    assert result.code == 2
+    assert len(result.out.splitlines()) == 1000
+    message = json.loads(result.err.splitlines()[-1])["error"]
     assert message["message"].startswith("line 1201: ")
     assert "lines 1 to 1000 are stored" in message["fix"]
     assert cli("status", "--json").json["counts"]["memories"] == 1000
@@ -82,11 +82,11 @@ def test_more_than_a_thousand_lines_are_several_transactions_and_a_bad_one_spoil
     ],
 )
 def test_a_bad_line_is_named_and_nothing_of_its_chunk_is_stored(cli, line, kind):
-    said = cli("remember", "--batch", "-", "--json", stdin=lines({"text": "good"}) + line + b"\n")
-    assert (said.code, said.out) == (3 if kind == "not_found" else 2, "")
-    assert said.error["type"] == kind
-    assert said.error["message"].startswith("line")
-    assert "nothing is stored" in said.error["fix"]
+    result = cli("remember", "--batch", "-", "--json", stdin=lines({"text": "good"}) + line + b"\n")
+    assert (result.code, result.out) == (3 if kind == "not_found" else 2, "")
+    assert result.error["type"] == kind
+    assert result.error["message"].startswith("line")
+    assert "nothing is stored" in result.error["fix"]
     assert cli.ids() == []
 
 

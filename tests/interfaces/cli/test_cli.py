@@ -26,7 +26,7 @@ RECEIPT = {
     "durable",
     "searchable",
     "duplicate_of",
-    "near",
+    "near_duplicates",
     "copies",
 }
 MEMORY = {
@@ -71,9 +71,9 @@ class Cli:
         return Said(code, printed.out, printed.err)
 
     def remember(self, text: str, *options: str) -> dict[str, Any]:
-        said = self("remember", text, *options, "--json")
-        assert (said.code, said.err) == (0, "")
-        return dict(said.json)
+        result = self("remember", text, *options, "--json")
+        assert (result.code, result.err) == (0, "")
+        return dict(result.json)
 
     def ids(self, *options: str) -> list[str]:
         return [item["id"] for item in self("list", "--json", *options).json["items"]]
@@ -95,7 +95,12 @@ def test_remember_prints_the_receipt_that_others_rely_on(cli):
     receipt = cli.remember("Alice owns billing")
     assert receipt.keys() == RECEIPT
     assert (receipt["space"], receipt["revision"], receipt["version"]) == ("personal", 1, 1)
-    assert (receipt["new"], receipt["durable"], receipt["duplicate_of"], receipt["near"]) == (True, True, None, [])
+    assert (receipt["new"], receipt["durable"], receipt["duplicate_of"], receipt["near_duplicates"]) == (
+        True,
+        True,
+        None,
+        [],
+    )
 
 
 def test_what_is_remembered_is_a_file(cli, home):
@@ -134,23 +139,23 @@ def test_every_field_can_be_given_and_is_shown(cli):
 def test_text_comes_from_standard_input_or_a_file_byte_by_byte(cli, tmp_path):
     text = "  zwei Zeilen\n\tmit Ümläuten 🍵\n"
     (tmp_path / "note.md").write_text(text)
-    for said in (
+    for result in (
         cli("remember", "-", "--json", stdin=text.encode()),
         cli("remember", "--json", stdin=text.encode()),
         cli("remember", "--file", "note.md", "--json"),
     ):
-        assert cli("show", said.json["id"], "--json").json["text"] == text
+        assert cli("show", result.json["id"], "--json").json["text"] == text
 
 
 @pytest.mark.parametrize("text", ["- an item", "---\na: b\n---\n", "-5 degrees", "--- a line", "-"])
 def test_a_text_may_begin_with_dashes(cli, text):
-    said = cli("remember", "--json", text, "--tag", "x") if text != "-" else cli("remember", "--json", stdin=b"-")
-    assert cli("show", said.json["id"], "--json").json["text"] == text
+    result = cli("remember", "--json", text, "--tag", "x") if text != "-" else cli("remember", "--json", stdin=b"-")
+    assert cli("show", result.json["id"], "--json").json["text"] == text
 
 
 def test_what_follows_two_dashes_is_never_an_option(cli):
-    said = cli("remember", "--json", "--", "--json")
-    assert cli("show", said.json["id"], "--json").json["text"] == "--json"
+    result = cli("remember", "--json", "--", "--json")
+    assert cli("show", result.json["id"], "--json").json["text"] == "--json"
 
 
 def test_remember_without_a_text_is_refused(cli):
@@ -162,16 +167,16 @@ def test_a_key_is_stored_once_and_other_content_under_it_is_a_conflict(cli):
     first = cli.remember("tea", "--key", "k1")
     assert cli.remember("tea", "--key", "k1") == {**first, "new": False}
     assert cli("remember", "tea", "--key", "k1").out.split("\t")[0] == first["id"]
-    said = cli("remember", "coffee", "--key", "k1", "--json")
-    assert (said.code, said.error["type"]) == (5, "key_conflict")
+    result = cli("remember", "coffee", "--key", "k1", "--json")
+    assert (result.code, result.error["type"]) == (5, "key_conflict")
     assert cli.ids() == [first["id"]]
 
 
 def test_a_duplicate_is_named_beside_the_answer(cli):
     first = cli.remember("tea")
-    said = cli("remember", "tea")
-    assert said.out.count("\n") == 1
-    assert first["id"] in said.err
+    result = cli("remember", "tea")
+    assert result.out.count("\n") == 1
+    assert first["id"] in result.err
 
 
 def test_replaces_supersedes(cli):
@@ -189,10 +194,10 @@ def test_ids_may_be_given_by_their_ends_or_their_file(cli):
 
 def test_show_in_a_pipe_is_plain(cli):
     receipt = cli.remember("[bold]not markup[/bold]\nsecond line", "--tag", "a")
-    said = cli("show", receipt["id"])
-    assert "\x1b" not in said.out
-    assert f"id: {receipt['id']}\n" in said.out
-    assert said.out.endswith("\n\n[bold]not markup[/bold]\nsecond line\n")
+    result = cli("show", receipt["id"])
+    assert "\x1b" not in result.out
+    assert f"id: {receipt['id']}\n" in result.out
+    assert result.out.endswith("\n\n[bold]not markup[/bold]\nsecond line\n")
 
 
 def test_a_memory_cannot_steer_the_terminal(cli):
@@ -209,9 +214,9 @@ def test_a_memory_cannot_steer_the_terminal(cli):
 
 def test_edit_changes_what_is_given_and_nothing_else(cli):
     receipt = cli.remember("one", "--tag", "a,b", "--importance", "0.4", "--expires", "2099-01-01", "--title", "T")
-    said = cli("edit", receipt["id"], "--kind", "fact", "two", "--json")
-    assert said.json.keys() == RECEIPT
-    assert (said.json["revision"], said.json["version"], said.json["new"]) == (2, 2, False)
+    result = cli("edit", receipt["id"], "--kind", "fact", "two", "--json")
+    assert result.json.keys() == RECEIPT
+    assert (result.json["revision"], result.json["version"], result.json["new"]) == (2, 2, False)
     shown = cli("show", receipt["id"], "--json").json
     assert (shown["text"], shown["kind"], shown["tags"], shown["title"]) == ("two", "fact", ["a", "b"], "T")
     cli("edit", receipt["id"], "--importance", "none", "--expires", "", "--tag", "", "--title", "")
@@ -246,15 +251,15 @@ def test_tags_that_somebody_else_changes_meanwhile_are_not_overwritten(cli, monk
         return found
 
     monkeypatch.setattr(Book, "get", read_just_before_another_edit)
-    said = cli("edit", memory_id, "--add-tag", "ours", "--json")
+    result = cli("edit", memory_id, "--add-tag", "ours", "--json")
     monkeypatch.undo()
-    assert (said.code, said.error["type"]) == (5, "version_conflict")
+    assert (result.code, result.error["type"]) == (5, "version_conflict")
 
 
 def test_edit_without_anything_to_change_is_refused_where_nobody_can_type(cli):
     memory_id = cli.remember("one")["id"]
-    said = cli("edit", memory_id, "--json")
-    assert (said.code, said.error["type"]) == (2, "bad_input")
+    result = cli("edit", memory_id, "--json")
+    assert (result.code, result.error["type"]) == (2, "bad_input")
 
 
 def test_move_takes_a_memory_to_another_space(cli):
@@ -348,20 +353,20 @@ def test_list_does_not_use_the_space_of_the_surroundings(cli, monkeypatch):
 def test_list_in_a_pipe_has_one_line_for_each_and_says_beside_it_that_there_is_more(cli):
     for number in range(3):
         cli.remember(f"memory {number}", "--tag", "a,b")
-    said = cli("list", "--limit", "2")
-    lines = [line.split("\t") for line in said.out.splitlines()]
+    result = cli("list", "--limit", "2")
+    lines = [line.split("\t") for line in result.out.splitlines()]
     assert [line[4] for line in lines] == ["memory 2", "memory 1"]
     assert all(len(line) == 7 and line[5] == "a, b" for line in lines)
-    assert "--after" in said.err
+    assert "--after" in result.err
 
 
 def test_history_shows_what_each_revision_changed(cli):
     receipt = cli.remember("Alice owns billing\nsince May", "--title", "Billing")
     cli("edit", receipt["id"], "Bob owns billing\nsince May")
     cli("edit", receipt["id"], "--title", "Who owns billing")
-    said = cli("history", receipt["id"][-8:], "--json").json
-    assert said.keys() == {"id", "revisions"}
-    first, second, third = said["revisions"]
+    history = cli("history", receipt["id"][-8:], "--json").json
+    assert history.keys() == {"id", "revisions"}
+    first, second, third = history["revisions"]
     assert first.keys() == {"revision", "title", "text", "author", "at", "how", "current", "diff"}
     assert (first["diff"], first["current"], third["current"], second["author"]) == (None, False, True, "user:local")
     assert "-Alice owns billing\n+Bob owns billing\n since May" in second["diff"]
@@ -387,6 +392,6 @@ def test_an_edit_by_hand_is_seen_by_the_next_command(cli, home):
 
 
 def test_a_text_as_large_as_allowed_is_taken_from_standard_input(cli):
-    said = cli("remember", "-", "--json", stdin=b"x" * MAX_TEXT_BYTES)
-    assert said.code == 0
-    assert len(cli("show", said.json["id"], "--json").json["text"]) == MAX_TEXT_BYTES
+    result = cli("remember", "-", "--json", stdin=b"x" * MAX_TEXT_BYTES)
+    assert result.code == 0
+    assert len(cli("show", result.json["id"], "--json").json["text"]) == MAX_TEXT_BYTES

@@ -37,11 +37,11 @@ def test_space_which_names_the_space_of_the_surroundings_and_makes_no_home(cli, 
 def test_status_has_counts_sizes_versions_what_is_pending_and_what_is_wrong(cli, chosen):
     cli.remember("one", "--kind", "fact")
     cli("delete", cli.remember("two")["id"])
-    said = cli("status", "--json").json
-    assert said.keys() == {"home", "versions", "counts", "sizes", "pending", "wrong"}
-    assert said["home"] == (chosen.database.place if chosen.database else chosen.home)
-    assert said["versions"].keys() == {"program", "schema"}
-    assert said["counts"].keys() == {
+    status = cli("status", "--json").json
+    assert status.keys() == {"home", "versions", "counts", "sizes", "pending", "findings"}
+    assert status["home"] == (chosen.database.place if chosen.database else chosen.home)
+    assert status["versions"].keys() == {"program", "schema"}
+    assert status["counts"].keys() == {
         "spaces",
         "memories",
         "kinds",
@@ -52,11 +52,11 @@ def test_status_has_counts_sizes_versions_what_is_pending_and_what_is_wrong(cli,
         "sessions",
         "messages",
     }
-    assert (said["counts"]["memories"], said["counts"]["kinds"], said["counts"]["deleted"]) == (1, {"fact": 1}, 1)
-    assert said["sizes"].keys() == {"database_bytes", "markdown_bytes"}
-    assert set(said["pending"]) == {"files", "deletions", "messages", "jobs", "failed_jobs", "unsent", "refused"}
-    assert not any(said["pending"].values())
-    assert said["wrong"] == []
+    assert (status["counts"]["memories"], status["counts"]["kinds"], status["counts"]["deleted"]) == (1, {"fact": 1}, 1)
+    assert status["sizes"].keys() == {"database_bytes", "markdown_bytes"}
+    assert set(status["pending"]) == {"files", "deletions", "messages", "jobs", "failed_jobs", "unsent", "refused"}
+    assert not any(status["pending"].values())
+    assert status["findings"] == []
     plain = cli("status")
     assert plain.code == 0
     assert "memories: 1\n" in plain.out
@@ -80,18 +80,18 @@ def test_status_says_how_large_the_files_are_where_there_are_files(cli, chosen):
 def test_status_does_not_tell_everybody_how_large_the_book_is(cli):
     cli.remember("one")
     cli("grant", "add", "user:bob", "personal", "reader")
-    said = cli("--as", "user:bob", "status", "--json").json
-    assert (said["home"], said["counts"]["memories"]) == ("", 1)
-    assert said["sizes"] == {"database_bytes": None, "markdown_bytes": None}
+    status = cli("--as", "user:bob", "status", "--json").json
+    assert (status["home"], status["counts"]["memories"]) == ("", 1)
+    assert status["sizes"] == {"database_bytes": None, "markdown_bytes": None}
     assert "bytes" not in cli("--as", "user:bob", "status").out
 
 
 def test_status_names_a_file_that_is_wrong(cli, home):
     receipt = cli.remember("one")
     (home / receipt["path"]).write_text("---\nid: [\n---\n")
-    said = cli("status", "--json").json
-    assert [wrong.keys() for wrong in said["wrong"]] == [{"what", "where", "why", "fix"}]
-    assert said["wrong"][0]["where"] == receipt["path"]
+    status = cli("status", "--json").json
+    assert [wrong.keys() for wrong in status["findings"]] == [{"what", "where", "why", "fix"}]
+    assert status["findings"][0]["where"] == receipt["path"]
     assert "malformed file" in cli("status").out
 
 
@@ -99,9 +99,9 @@ def test_doctor_ends_with_one_when_something_is_wrong(cli, home):
     receipt = cli.remember("one")
     assert cli("doctor", "--json").json == {"ok": True, "findings": []}
     (home / receipt["path"]).write_text("---\nid: [\n---\n")
-    said = cli("doctor", "--json")
-    assert (said.code, said.json["ok"]) == (1, False)
-    assert said.json["findings"][0].keys() == {"what", "where", "why", "fix"}
+    result = cli("doctor", "--json")
+    assert (result.code, result.json["ok"]) == (1, False)
+    assert result.json["findings"][0].keys() == {"what", "where", "why", "fix"}
     assert cli("doctor").code == 1
 
 
@@ -119,9 +119,9 @@ def test_doctor_accepts_deletions_that_were_held_back(cli, home):
 
 def test_rebuild_reports_what_it_took_in(cli):
     cli.remember("one")
-    said = cli("rebuild", "--json")
-    assert said.code == 0
-    assert said.json.keys() == {
+    result = cli("rebuild", "--json")
+    assert result.code == 0
+    assert result.json.keys() == {
         "new", "edited", "moved", "deleted", "restored", "malformed", "held_back", "read",
     }  # fmt: skip
 
@@ -129,9 +129,9 @@ def test_rebuild_reports_what_it_took_in(cli):
 def test_the_log_is_verified_and_listed(cli):
     cli.remember("one")
     cli.remember("two", "--space", "team")
-    said = cli("audit", "verify", "--json").json
-    assert said.keys() == {"ok", "spaces", "entries", "findings"}
-    assert (said["ok"], said["spaces"], said["findings"]) == (True, 2, [])
+    report = cli("audit", "verify", "--json").json
+    assert report.keys() == {"ok", "spaces", "entries", "findings"}
+    assert (report["ok"], report["spaces"], report["findings"]) == (True, 2, [])
     one = cli("audit", "verify", "--space", "team", "--json").json
     assert (one["ok"], one["spaces"]) == (True, 1)
     listed = cli("audit", "list", "--json").json
@@ -154,20 +154,20 @@ def test_import_and_export_report_in_the_same_words(cli, tmp_path):
     assert cli("import", str(vault), "--space", "vault", "--json").json["done"] == 2
     assert len(cli.ids("--space", "vault")) == 2
     assert cli("import", str(vault), "--space", "vault", "--json").json["unchanged"] == 2
-    said = cli("export", str(tmp_path / "out"), "--json")
-    assert (said.code, said.json.keys()) == (0, keys)
+    result = cli("export", str(tmp_path / "out"), "--json")
+    assert (result.code, result.json.keys()) == (0, keys)
     assert len(list((tmp_path / "out").rglob("*.md"))) == 2
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
 def test_completion_prints_a_script_that_knows_every_command(cli, shell, home):
-    said = cli("completion", shell)
-    assert said.code == 0
-    assert "remember" in said.out
-    assert "verify" in said.out
+    result = cli("completion", shell)
+    assert result.code == 0
+    assert "remember" in result.out
+    assert "verify" in result.out
     assert not home.exists()
     if shell == "bash":
-        assert subprocess.run(["bash", "-n"], input=said.out, text=True, check=False).returncode == 0
+        assert subprocess.run(["bash", "-n"], input=result.out, text=True, check=False).returncode == 0
 
 
 # --- what holds everywhere
@@ -183,9 +183,9 @@ def test_completion_prints_a_script_that_knows_every_command(cli, shell, home):
     ],
 )
 def test_options_that_hold_everywhere_stand_before_or_behind_the_command(cli, tmp_path, args, home):
-    said = cli(*(arg.format(tmp_path / "elsewhere") for arg in args))
-    assert said.json["space"] == "team"
-    assert (tmp_path / "elsewhere" / said.json["path"]).exists()
+    result = cli(*(arg.format(tmp_path / "elsewhere") for arg in args))
+    assert result.json["space"] == "team"
+    assert (tmp_path / "elsewhere" / result.json["path"]).exists()
     assert not home.exists()
 
 
@@ -213,21 +213,21 @@ def test_version_and_help_need_no_home(cli, home):
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_refused_in_words_and_in_json(cli, args, home):
-    said = cli(*args)
-    assert (said.code, said.out) == (2, "")
-    assert said.err.startswith("commonbook: ")
-    assert "\nfix: " in said.err
-    said = cli("--json", *args)
-    assert (said.code, said.out) == (2, "")
-    assert said.error.keys() == {"type", "message", "fix"}
-    assert all(said.error.values())
+    result = cli(*args)
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith("commonbook: ")
+    assert "\nfix: " in result.err
+    result = cli("--json", *args)
+    assert (result.code, result.out) == (2, "")
+    assert result.error.keys() == {"type", "message", "fix"}
+    assert all(result.error.values())
 
 
 def test_json_is_readable_and_one_line(cli):
     cli.remember("grün 🍵\nzwei")
-    said = cli("list", "--json")
-    assert said.out.count("\n") == 1
-    assert "grün 🍵\\nzwei" in said.out
+    result = cli("list", "--json")
+    assert result.out.count("\n") == 1
+    assert "grün 🍵\\nzwei" in result.out
 
 
 def test_an_unexpected_error_is_not_hidden(cli, monkeypatch, home):

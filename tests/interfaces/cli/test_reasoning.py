@@ -1,4 +1,4 @@
-"""Reflections on the command line: who rests on what, who is told that it no longer holds, and what is decided then."""
+"""Reflections on the command line: dependents, notices about superseded memories, and decisions."""
 
 from __future__ import annotations
 
@@ -62,23 +62,23 @@ class World:
 
 def reflect(cli: Cli, text: str, *on: str, space: str = "a") -> str:
     named = [word for memory in on for word in ("--on", memory)]
-    said = cli("reflect", text, *named, "--space", space, "--json")
-    assert (said.code, said.err) == (0, "")
-    return str(said.json["id"])
+    result = cli("reflect", text, *named, "--space", space, "--json")
+    assert (result.code, result.err) == (0, "")
+    return str(result.json["id"])
 
 
 def supersede(cli: Cli, old: str, new: str, *options: str) -> dict[str, Any]:
-    said = cli("supersede", old, "--by", new, *options, "--json")
-    assert (said.code, said.err) == (0, "")
-    return dict(said.json)
+    result = cli("supersede", old, "--by", new, *options, "--json")
+    assert (result.code, result.err) == (0, "")
+    return dict(result.json)
 
 
 def inbox(cli: Cli, *options: str) -> list[dict[str, Any]]:
     return list(cli(*options, "inbox", "--json").json["notices"])
 
 
-def told(cli: Cli, *options: str) -> dict[str, int]:
-    """How many notices there are about each memory."""
+def notice_counts(cli: Cli, *options: str) -> dict[str, int]:
+    """Return the number of notices about each memory."""
     return Counter(one["dependent"]["id"] for one in inbox(cli, *options))
 
 
@@ -87,8 +87,8 @@ def marks(cli: Cli, memory: str) -> list[str]:
 
 
 def logged(cli: Cli, space: str, action: str) -> list[dict[str, Any]]:
-    said = cli("audit", "list", "--space", space, "--limit", "1000", "--json")
-    return [one for one in said.json["entries"] if one["action"] == action] if said.code == 0 else []
+    result = cli("audit", "list", "--space", space, "--limit", "1000", "--json")
+    return [one for one in result.json["entries"] if one["action"] == action] if result.code == 0 else []
 
 
 def spaces(cli: Cli) -> set[str]:
@@ -100,12 +100,12 @@ def spaces(cli: Cli) -> set[str]:
 
 def test_a_reflection_is_a_memory_that_names_what_it_is_on(cli):
     one, two = cli.remember("one")["id"], cli.remember("two")["id"]
-    said = cli(
+    result = cli(
         "reflect", "so three", "--on", one[-8:], "--on", two, "--space", "team", "--title", "T", "--tag", "a,b",
         "--importance", "0.5", "--occurred", "2026-01-02T03:04Z", "--key", "k", "--json",
     )  # fmt: skip
-    assert said.json.keys() == RECEIPT
-    shown = cli("show", said.json["id"], "--json").json
+    assert result.json.keys() == RECEIPT
+    shown = cli("show", result.json["id"], "--json").json
     assert shown.keys() == MEMORY | {"linked_from"}
     assert (shown["kind"], shown["title"], shown["tags"], shown["importance"], shown["space"]) == (
         "reflection", "T", ["a", "b"], 0.5, "team",
@@ -128,9 +128,9 @@ def test_what_supersede_and_reinstate_answer(world, cli):
     new = supersede(cli, world.r1[-8:], world.r2[-8:])
     assert new == {"id": world.r1, "by": world.r2, "new": True, "notified": 2}
     assert supersede(cli, world.r1, world.r2) == {**new, "new": False, "notified": 0}
-    assert cli("supersede", world.r1, "--by", world.r2).out == f"{world.r1}\t{world.r2}\tthere before\t0\n"
-    said = cli("reinstate", world.r1, "--by", world.r2, "--json").json
-    assert said == {"id": world.r1, "by": world.r2, "new": False, "notified": 0}
+    assert cli("supersede", world.r1, "--by", world.r2).out == f"{world.r1}\t{world.r2}\texisting\t0\n"
+    report = cli("reinstate", world.r1, "--by", world.r2, "--json").json
+    assert report == {"id": world.r1, "by": world.r2, "new": False, "notified": 0}
     refused = cli("reinstate", world.r1, "--json")
     assert (refused.code, refused.error["type"]) == (5, "conflict")
 
@@ -169,10 +169,10 @@ def test_what_supersede_and_reinstate_answer(world, cli):
 )
 def test_trouble_goes_to_standard_error_with_its_exit_code(cli, home, args, code):
     memory = cli.remember("a memory", "--space", "personal")["id"]
-    said = cli(*(arg.format(memory) for arg in args), "--json")
-    assert (said.code, said.out) == (code, "")
-    assert said.error.keys() == {"type", "message", "fix"}
-    assert all(said.error.values())
+    result = cli(*(arg.format(memory) for arg in args), "--json")
+    assert (result.code, result.out) == (code, "")
+    assert result.error.keys() == {"type", "message", "fix"}
+    assert all(result.error.values())
 
 
 # --- who is told
@@ -180,7 +180,7 @@ def test_trouble_goes_to_standard_error_with_its_exit_code(cli, home, args, code
 
 def test_a_notice_for_each_that_rests_on_it_and_none_for_what_is_only_related(world, cli):
     assert supersede(cli, world.r1, world.r2, "--reason", "Alice left")["notified"] == 2
-    assert told(cli) == {world.m1: 1, world.m2: 1}
+    assert notice_counts(cli) == {world.m1: 1, world.m2: 1}
     notices = {one["dependent"]["id"]: one for one in inbox(cli)}
     for memory, space in ((world.m1, "a"), (world.m2, "b")):
         notice = notices[memory]
@@ -207,7 +207,7 @@ def test_a_notice_for_each_that_rests_on_it_and_none_for_what_is_only_related(wo
         }
         assert len(logged(cli, f"{space}/_invalidations", "notify")) == 1
     assert (marks(cli, world.m1), marks(cli, world.m2), marks(cli, world.m3)) == (["suspect"], ["suspect"], [])
-    assert told(cli, "--space", "a") == {world.m1: 1}
+    assert notice_counts(cli, "--space", "a") == {world.m1: 1}
     assert cli("audit", "verify").code == 0
 
 
@@ -221,7 +221,7 @@ def test_the_same_supersession_five_times_by_different_doors_is_told_once(world,
     with commonbook.open(None if isinstance(place, str) else place) as book:
         assert not book.supersede(world.r1, by=world.r2).new
         book.link(world.r2, "supersedes", world.r1)
-    assert told(cli) == {world.m1: 1, world.m2: 1}
+    assert notice_counts(cli) == {world.m1: 1, world.m2: 1}
     for space in ("a", "b"):
         assert len(logged(cli, f"{space}/_invalidations", "notify")) == 1
         assert len(cli.ids("--space", f"{space}/_invalidations")) == 1
@@ -231,7 +231,7 @@ def test_two_successors_are_two_causes(world, cli):
     other = cli.remember("Carla owns the billing service", "--space", "team")["id"]
     supersede(cli, world.r1, world.r2)
     supersede(cli, world.r1, other)
-    assert told(cli) == {world.m1: 2, world.m2: 2}
+    assert notice_counts(cli) == {world.m1: 2, world.m2: 2}
     doubts = cli("show", world.m1, "--json").json["invalidations"]
     assert {one["invalidating"] for one in doubts} == {world.r2, other}
 
@@ -241,10 +241,10 @@ def test_where_nothing_rests_on_it_nobody_is_told_and_no_space_is_made(cli):
     before = spaces(cli)
     assert supersede(cli, old, new)["notified"] == 0
     assert (inbox(cli), spaces(cli)) == ([], before)
-    said = cli("inbox")
-    assert (said.code, said.out, said.err) == (0, "", "nothing is in doubt\n")
-    said = cli("dependents", old)
-    assert (said.code, said.out, said.err) == (0, "", "nothing rests on it\n")
+    result = cli("inbox")
+    assert (result.code, result.out, result.err) == (0, "", "no memory is suspect\n")
+    result = cli("dependents", old)
+    assert (result.code, result.out, result.err) == (0, "", "nothing depends on it\n")
 
 
 def test_a_deletion_tells_too(world, cli):
@@ -267,13 +267,13 @@ def test_a_deletion_tells_too(world, cli):
 def test_each_descendant_is_told_once_with_its_depth_and_path(world, cli):
     left = reflect(cli, "Alice is the bottleneck", world.m1, world.m2, space="c")
     supersede(cli, world.r1, world.r2)
-    assert told(cli) == {world.m1: 1, world.m2: 1, left: 1}
+    assert notice_counts(cli) == {world.m1: 1, world.m2: 1, left: 1}
     (notice,) = inbox(cli, "--space", "c")
     assert (notice["depth"], notice["path"][0], notice["path"][-1], len(notice["path"])) == (2, world.r1, left, 3)
-    said = cli("dependents", world.r1[-8:], "--json").json
-    assert said["id"] == world.r1
-    assert [one.keys() for one in said["dependents"]] == [DEPENDENT] * 3
-    assert {one["id"]: (one["depth"], one["suspect"]) for one in said["dependents"]} == {
+    answer = cli("dependents", world.r1[-8:], "--json").json
+    assert answer["id"] == world.r1
+    assert [one.keys() for one in answer["dependents"]] == [DEPENDENT] * 3
+    assert {one["id"]: (one["depth"], one["suspect"]) for one in answer["dependents"]} == {
         world.m1: (1, True), world.m2: (1, True), left: (2, True),
     }  # fmt: skip
     rows = [row.split("\t") for row in cli("dependents", world.r1).out.splitlines()]
@@ -289,7 +289,7 @@ def test_a_circle_made_by_hand_has_an_end(world, cli, home):
     path.write_text(path.read_text().replace("links:\n", f"links:\n  - reflects_on {below}\n", 1))
     assert {link["target"] for link in cli("show", world.m1, "--json").json["links"]} == {world.r1, below}
     supersede(cli, world.r1, world.r2)
-    assert told(cli) == {world.m1: 1, world.m2: 1, below: 1}
+    assert notice_counts(cli) == {world.m1: 1, world.m2: 1, below: 1}
     found = cli("dependents", world.r1, "--json").json["dependents"]
     assert Counter(one["id"] for one in found) == {world.m1: 1, world.m2: 1, below: 1}
     assert cli("dependents", below).code == 0
@@ -301,8 +301,8 @@ def test_a_circle_made_by_hand_has_an_end(world, cli, home):
 def test_readers_of_the_dependent_see_it_and_the_superseder_learns_nothing_of_what_it_may_not_read(world, cli):
     cli("grant", "add", "user:bob", "team", "writer")
     cli("grant", "add", "user:carla", "a", "reader")
-    said = cli(*BOB, "supersede", world.r1, "--by", world.r2, "--json").json
-    assert (said["new"], said["notified"]) == (True, 0)
+    report = cli(*BOB, "supersede", world.r1, "--by", world.r2, "--json").json
+    assert (report["new"], report["notified"]) == (True, 0)
     assert inbox(cli, *BOB) == []
     assert cli(*BOB, "dependents", world.r1, "--json").json["dependents"] == []
     assert cli(*BOB, "recall", "invoices", "--space", "/", "--json").json["hits"] == []
@@ -315,13 +315,13 @@ def test_readers_of_the_dependent_see_it_and_the_superseder_learns_nothing_of_wh
     assert out.count("suspect") == 1
     assert cli("--as", "user:carla", "triage", seen["id"], "keep").code == 4
     shown = cli("--as", "user:carla", "show", world.m1).out
-    assert f"suspect, since: {world.r1} was superseded by {world.r2}\n" in shown
+    assert f"suspect because: {world.r1} was superseded by {world.r2}\n" in shown
 
 
 def test_superseding_without_the_right_is_refused_and_logged(world, cli):
     cli("grant", "add", "user:bob", "team", "reader")
-    said = cli(*BOB, "supersede", world.r1, "--by", world.r2, "--json")
-    assert (said.code, said.error["type"]) == (4, "not_allowed")
+    result = cli(*BOB, "supersede", world.r1, "--by", world.r2, "--json")
+    assert (result.code, result.error["type"]) == (4, "not_allowed")
     (entry,) = logged(cli, "team", "refused")
     assert (entry["actor"], json.loads(entry["payload"])["verb"]) == ("user:bob", "supersede")
     assert inbox(cli) == []
@@ -334,7 +334,7 @@ def test_who_rests_on_a_copy_is_told_too(world, cli):
     (notice,) = inbox(cli, "--space", "c")
     assert (notice["dependent"]["id"], notice["path"]) == (resting, [world.r1, copy["id"], resting])
     rows = [row.split("\t")[:3] for row in cli("dependents", world.r1).out.splitlines()]
-    assert ["1", copy["id"], "by way of this"] in rows
+    assert ["1", copy["id"], "an intermediate step"] in rows
     assert ["2", resting, "the copy says so"] in rows
 
 
@@ -344,7 +344,7 @@ def test_a_step_that_may_not_be_read_is_not_named(world, cli):
     (seen,) = cli(*BOB, "dependents", world.r1, "--json").json["dependents"]
     assert (seen["id"], seen["path"]) == (last, [world.r1, None, last])
     out = cli(*BOB, "dependents", world.r1).out
-    assert "not yours to read" in out
+    assert "not readable for you" in out
     assert world.m1 not in out
 
 
@@ -354,9 +354,9 @@ def test_a_step_that_may_not_be_read_is_not_named(world, cli):
 def test_what_was_kept_is_no_longer_in_doubt_and_says_why(world, cli):
     supersede(cli, world.r1, world.r2)
     (notice,) = inbox(cli, "--space", "a")
-    said = cli("triage", notice["id"][-8:], "keep", "--note", "invoices still go to her", "--json").json
-    assert said == {
-        "id": world.m1, "verdict": "keep", "settled": 1, "version": 2, "space": "a",
+    report = cli("triage", notice["id"][-8:], "keep", "--note", "invoices still go to her", "--json").json
+    assert report == {
+        "id": world.m1, "verdict": "keep", "resolved": 1, "version": 2, "space": "a",
         "path": cli("show", world.m1, "--json").json["path"],
     }  # fmt: skip
     shown = cli("show", world.m1, "--json").json
@@ -371,7 +371,7 @@ def test_what_was_kept_is_no_longer_in_doubt_and_says_why(world, cli):
     assert "\ndecided: keep, by user:local, " in out
     assert "'Alice owns the billing service'" in out
     assert "invoices still go to her" in out
-    assert told(cli) == {world.m2: 1}
+    assert notice_counts(cli) == {world.m2: 1}
     assert cli("triage", notice["id"], "keep").code in (3, 5)
 
 
@@ -380,7 +380,7 @@ def test_each_verdict_does_what_it_says(world, cli):
     better = cli.remember("Bob is in on Mondays", "--space", "a")["id"]
     supersede(cli, world.r1, world.r2)
     assert cli("triage", world.m1, "retract").out.split("\t")[:3] == [world.m1, "retract", "1"]
-    assert cli("triage", world.m2, "dismiss", "--json").json["settled"] == 1
+    assert cli("triage", world.m2, "dismiss", "--json").json["resolved"] == 1
     assert cli("triage", third, "supersede", "--by", better[-8:], "--note", "Bob it is", "--json").code == 0
     assert inbox(cli) == []
     assert set(marks(cli, world.m1)) == {"expired", "ended"}
@@ -395,7 +395,7 @@ def test_reinstating_takes_marks_and_notices_back_and_what_was_dismissed_stays_s
     assert cli("reinstate", world.r1, "--json").code == 0
     assert (inbox(cli), marks(cli, world.r1), marks(cli, world.m2)) == ([], [], [])
     supersede(cli, world.r1, world.r2)
-    assert told(cli) == {world.m2: 1}
+    assert notice_counts(cli) == {world.m2: 1}
     assert (marks(cli, world.m1), marks(cli, world.m2)) == ([], ["suspect"])
     assert [one["verdict"] for one in cli("show", world.m1, "--json").json["decisions"]] == ["dismiss"]
     assert len(logged(cli, "b/_invalidations", "notify")) == 2
@@ -408,7 +408,7 @@ def test_an_edit_of_what_was_reflected_on_marks_without_a_notice(world, cli):
     assert inbox(cli) == []
     assert "source_changed" in cli("list", "--space", "a").out
     assert "\tsource_changed\n" in cli("dependents", world.r1).out
-    assert cli("triage", world.m1, "keep", "--json").json["settled"] == 0
+    assert cli("triage", world.m1, "keep", "--json").json["resolved"] == 0
     assert marks(cli, world.m1) == []
 
 
@@ -420,8 +420,8 @@ def test_the_doubt_outlives_its_notice(world, cli, monkeypatch):
     now = SystemClock.now
     monkeypatch.setattr(SystemClock, "now", lambda clock: now(clock) + timedelta(days=8))
     assert inbox(cli) == []
-    assert cli("inbox").err == "no new notices, but some that have expired: --expired\n"
-    assert cli("inbox", "--expired", "--space", "team").err == "nothing is in doubt\n"
+    assert cli("inbox").err == "no new notices, but some have expired: --expired\n"
+    assert cli("inbox", "--expired", "--space", "team").err == "no memory is suspect\n"
     assert marks(cli, world.m1) == ["suspect"]
     (hit,) = cli("recall", "invoices", "--space", "a", "--json").json["hits"]
     assert hit["suspect"]
@@ -443,9 +443,9 @@ def test_an_inbox_is_read_page_by_page(world, cli):
     second = cli("inbox", "--limit", "1", "--after", first["next"], "--json").json
     assert {one["dependent"]["id"] for page in (first, second) for one in page["notices"]} == {world.m1, world.m2}
     assert second["next"] is None
-    said = cli("inbox", "--limit", "1")
-    assert said.err == f"there are more: --after {first['next']}\n"
-    row = said.out.rstrip("\n").split("\t")
+    result = cli("inbox", "--limit", "1")
+    assert result.err == f"there are more: --after {first['next']}\n"
+    row = result.out.rstrip("\n").split("\t")
     assert row[0] == first["notices"][0]["id"]
     assert row[4] == f"superseded by Bob owns the billing service ({world.r2})"
 
@@ -464,12 +464,12 @@ def test_reflections_stand_only_so_deep_and_the_refusal_names_the_cap(world, cli
     assert cli("space", "depth", "a", "4").out == "a\t4\n"
     four = reflect(cli, "four", three)
     assert marks(cli, four) == []
-    assert cli("space", "depth", "a", "--json").json.keys() == {"id", "name", "created", "depth", "allows"}
+    assert cli("space", "depth", "a", "--json").json.keys() == {"id", "name", "created", "depth", "effective_depth"}
     cli("space", "create", "a/below")
     below = cli("space", "depth", "a/below", "--json").json
-    assert (below["depth"], below["allows"]) == (None, 4)
-    said = cli("space", "depth", "a", "default", "--json").json
-    assert (said["depth"], said["allows"]) == (None, 3)
+    assert (below["depth"], below["effective_depth"]) == (None, 4)
+    space = cli("space", "depth", "a", "default", "--json").json
+    assert (space["depth"], space["effective_depth"]) == (None, 3)
     cli("grant", "add", "user:bob", "a", "writer")
     assert cli(*BOB, "space", "depth", "a").out == "a\t3\n"
     assert cli(*BOB, "space", "depth", "a", "9").code == 4
@@ -501,7 +501,7 @@ class Person:
             warnings.simplefilter("ignore", DeprecationWarning)
             self._pid, self._terminal = pty.fork()
         if not self._pid:
-            # Whoever started the tests may have been told to ignore interrupts; a person's terminal has not.
+            # The process that started the tests may ignore interrupts; a person's terminal does not.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.chdir(folder)
             os.execve(sys.executable, [sys.executable, "-m", "commonbook", *args], env)
@@ -552,7 +552,7 @@ NOTE = "a note (Enter for none): "
 
 @pytest.fixture
 def doubtful(cli, home):
-    """A world in which Bob's successor is there, with four memories in doubt, the newest notices first."""
+    """A world in which Bob's successor is there, with four suspect memories, the newest notices first."""
     world = World(cli)
     reflect(cli, "Alice is the bottleneck\n\nSince everything goes to her.", world.m1, space="c")
     reflect(cli, "Alice has a car", world.r1, space="d")
@@ -579,13 +579,13 @@ def test_the_inbox_on_a_terminal_asks_about_one_notice_after_the_other(doubtful,
         choice, note = answers[title]
         person.answer(CHOICE, choice)
         if choice == "s":
-            person.answer("the id of what holds instead: ", NOBODY)
+            person.answer("the id of the memory that takes its place: ", NOBODY)
             person.answer(NOTE, "")
             person.wait_for("there is no memory")
             person.answer(CHOICE, "s")
-            person.answer("the id of what holds instead: ", better[-8:])
+            person.answer("the id of the memory that takes its place: ", better[-8:])
         person.answer(NOTE, note)
-        person.wait_for("1 doubt settled")
+        person.wait_for("1 broken dependency resolved")
     assert person.end() == 0
     assert person.seen.rstrip().endswith("4 decided")
     assert inbox(cli) == []
@@ -631,7 +631,7 @@ def test_whatever_is_no_choice_is_explained_and_asked_again(doubtful, cli, termi
     seen = terminal("inbox", "--limit", "1", typed="what\n\ns\n\nquit\n")
     assert seen.code == 0
     assert seen.plain.count(CHOICE) == 4
-    assert seen.plain.count("it still holds, as it stands") == 2
+    assert seen.plain.count("it is still valid as it is") == 2
     assert len(inbox(cli)) == 4
 
 
@@ -642,7 +642,7 @@ def test_leaving_in_the_middle_keeps_what_was_decided(doubtful, cli, tmp_path, t
     person = Person(tmp_path, "inbox")
     person.answer(CHOICE, "k")
     person.answer(NOTE, "fine")
-    person.wait_for("1 doubt settled")
+    person.wait_for("1 broken dependency resolved")
     if question == NOTE:
         person.answer(CHOICE, "r")
     person.wait_for(question)
@@ -670,7 +670,7 @@ def test_what_somebody_else_decided_meanwhile_can_be_passed_over(doubtful, cli, 
 def test_an_empty_inbox_on_a_terminal_says_so(cli, home, terminal):
     cli.remember("tea")
     seen = terminal("inbox")
-    assert (seen.code, seen.plain) == (0, "nothing is in doubt\n")
+    assert (seen.code, seen.plain) == (0, "no memory is suspect\n")
 
 
 def test_json_or_a_pipe_only_lists(doubtful, cli, tmp_path, terminal):
@@ -684,7 +684,7 @@ def test_json_or_a_pipe_only_lists(doubtful, cli, tmp_path, terminal):
     os.close(theirs)
     seen = COLOUR.sub("", os.read(ours, 65536).decode())
     os.close(ours)
-    assert (silent.returncode, "rests on" in seen, CHOICE in seen) == (0, True, False)
+    assert (silent.returncode, "depends on" in seen, CHOICE in seen) == (0, True, False)
     assert len(inbox(cli)) == 4
 
 
@@ -714,13 +714,13 @@ def test_a_memory_in_doubt_cannot_steer_the_terminal(cli, home, terminal):
 def test_a_terminal_says_in_words_what_was_done(cli, home, terminal):
     world = World(cli)
     seen = terminal("supersede", world.r1, "--by", world.r2).plain
-    assert f"{world.r2[-8:]} supersedes {world.r1[-8:]}; 2 in doubt now: commonbook inbox" in seen
+    assert f"{world.r2[-8:]} supersedes {world.r1[-8:]}; 2 memories are suspect now: commonbook inbox" in seen
     assert (
-        f"{world.r2[-8:]} superseded {world.r1[-8:]} before" in terminal("supersede", world.r1, "--by", world.r2).plain
+        f"{world.r2[-8:]} superseded {world.r1[-8:]} already" in terminal("supersede", world.r1, "--by", world.r2).plain
     )
-    assert f"Kept {world.m1[-8:]}: 1 doubt settled" in terminal("triage", world.m1, "keep").plain
-    assert f"{world.r1[-8:]} holds again: {world.r2[-8:]} no longer" in terminal("reinstate", world.r1).plain
-    assert "Reflections in a may stand 3 deep" in terminal("space", "depth", "a").plain
+    assert f"Kept {world.m1[-8:]}: 1 broken dependency resolved" in terminal("triage", world.m1, "keep").plain
+    assert f"{world.r1[-8:]} is valid again: {world.r2[-8:]} no longer" in terminal("reinstate", world.r1).plain
+    assert "Reflections in a may be 3 levels deep" in terminal("space", "depth", "a").plain
 
 
 def test_completion_and_help_know_the_commands(cli, home):

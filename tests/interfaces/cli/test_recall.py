@@ -34,9 +34,9 @@ STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 def found(cli: Cli, *args: str, stdin: bytes = b"") -> list[str]:
     """The memories that a question finds, best first."""
-    said = cli("recall", *args, "--json", stdin=stdin)
-    assert (said.code, said.err) == (0, "")
-    return [hit["memory"] for hit in said.json["hits"]]
+    result = cli("recall", *args, "--json", stdin=stdin)
+    assert (result.code, result.err) == (0, "")
+    return [hit["memory"] for hit in result.json["hits"]]
 
 
 # --- what programs read
@@ -44,9 +44,9 @@ def found(cli: Cli, *args: str, stdin: bytes = b"") -> list[str]:
 
 def test_the_answer_has_the_keys_that_others_rely_on(cli):
     receipt = cli.remember("Alice owns billing", "--tag", "people,money", "--occurred", "2026-01-02T03:04Z")
-    said = cli("recall", "billing", "--json").json
-    assert said.keys() == {"hits", "took_ms"}
-    (hit,) = said["hits"]
+    answer = cli("recall", "billing", "--json").json
+    assert answer.keys() == {"hits", "took_ms"}
+    (hit,) = answer["hits"]
     assert hit.keys() == HIT
     assert (hit["type"], hit["id"], hit["memory"], hit["seq"]) == ("memory", receipt["id"], receipt["id"], None)
     assert (hit["kind"], hit["space"], hit["title"], hit["author"]) == (
@@ -60,18 +60,18 @@ def test_the_answer_has_the_keys_that_others_rely_on(cli):
     assert (hit["tags"], hit["marks"], hit["suspect"]) == (["people", "money"], [], False)
     assert hit["occurred"] == "2026-01-02T03:04:00.000000Z"
     assert INSTANT.match(hit["created"])
-    assert said["took_ms"] > 0
+    assert answer["took_ms"] > 0
 
 
 def test_explain_adds_the_steps_the_notes_and_the_words_that_matched(cli):
     cli.remember("Alice owns billing")
-    said = cli("recall", "who", "owns", "billing?", "--explain", "--json").json
-    assert said.keys() == {"hits", "took_ms", "steps", "notes"}
-    assert said["hits"][0].keys() == HIT | {"matched"}
-    assert said["hits"][0]["matched"] == ["owns", "billing"]
-    assert {"search", "rank"} <= said["steps"].keys()
-    assert all(took >= 0 for took in said["steps"].values())
-    assert said["notes"] == []
+    answer = cli("recall", "who", "owns", "billing?", "--explain", "--json").json
+    assert answer.keys() == {"hits", "took_ms", "steps", "notes"}
+    assert answer["hits"][0].keys() == HIT | {"matched"}
+    assert answer["hits"][0]["matched"] == ["owns", "billing"]
+    assert {"search", "rank"} <= answer["steps"].keys()
+    assert all(took >= 0 for took in answer["steps"].values())
+    assert answer["notes"] == []
 
 
 def test_a_message_is_found_with_its_neighbours_and_the_memory_that_holds_it(cli):
@@ -85,8 +85,8 @@ def test_a_message_is_found_with_its_neighbours_and_the_memory_that_holds_it(cli
 
 
 def test_nothing_found_is_an_answer(cli):
-    said = cli("recall", "billing", "--json")
-    assert (said.code, said.json["hits"], said.err) == (0, [], "")
+    result = cli("recall", "billing", "--json")
+    assert (result.code, result.json["hits"], result.err) == (0, [], "")
     assert cli("recall", "billing") == Said(0, "", "nothing found in personal\n")
     assert cli("recall", "billing", "--space", "team/", "--space", "x") == Said(0, "", "nothing found in team/ and x\n")
 
@@ -95,25 +95,25 @@ def test_nothing_found_is_an_answer(cli):
 
 
 def test_words_are_joined_and_options_may_stand_between_them(cli, monkeypatch):
-    asked = []
+    queries = []
 
     def recall(_book: Book, query: str, **_options: object) -> RecallResult:
-        asked.append(query)
+        queries.append(query)
         return RecallResult((), 0.0)
 
     monkeypatch.setattr(Book, "recall", recall)
     cli("recall", "who", "-k", "3", "owns", "--json", "billing?")
     cli("recall", "who owns billing?")
     cli("recall", "--", "--who", "-")
-    assert asked == ["who owns billing?", "who owns billing?", "--who -"]
+    assert queries == ["who owns billing?", "who owns billing?", "--who -"]
 
 
 def test_a_question_comes_from_standard_input_only_when_that_is_asked_for(cli):
     one, two = cli.remember("Alice owns billing")["id"], cli.remember("The kettle is broken")["id"]
     assert found(cli, "-", stdin=b"which kettle?\n")[0] == two
     assert found(cli, stdin=b"billing") == [two, one]
-    said = cli("recall", "-", "--json", stdin=b"caf\xe9")
-    assert (said.code, said.error["type"]) == (2, "bad_text")
+    result = cli("recall", "-", "--json", stdin=b"caf\xe9")
+    assert (result.code, result.error["type"]) == (2, "bad_text")
 
 
 def test_without_a_question_the_newest_come_first(cli):
@@ -239,10 +239,10 @@ REFUSED = {
 @pytest.mark.parametrize("question", [(), ("tea",)], ids=["newest", "question"])
 def test_what_cannot_be_asked_is_refused_with_a_fix(cli, what, question):
     args, kind = REFUSED[what]
-    said = cli("recall", *question, *args, "--json")
-    assert (said.code, said.out, said.error["type"]) == (2, "", kind)
-    assert said.error["message"]
-    assert said.error["fix"]
+    result = cli("recall", *question, *args, "--json")
+    assert (result.code, result.out, result.error["type"]) == (2, "", kind)
+    assert result.error["message"]
+    assert result.error["fix"]
 
 
 # --- what people read
@@ -258,9 +258,9 @@ def test_in_a_pipe_each_hit_is_a_heading_its_passage_and_its_source(cli):
 
 def test_in_a_pipe_a_message_stands_between_its_neighbours(cli):
     receipt = cli.remember(CHAT, "--kind", "episode", "--title", "A chat")
-    said = cli("recall", "billing", "-k", "1").out.splitlines()
-    assert re.fullmatch(r"bob in A chat  episode  personal  2026-01-02T03:04:10\.000000Z  \d\.\d\d", said[0])
-    assert said[1:] == [
+    lines = cli("recall", "billing", "-k", "1").out.splitlines()
+    assert re.fullmatch(r"bob in A chat  episode  personal  2026-01-02T03:04:10\.000000Z  \d\.\d\d", lines[0])
+    assert lines[1:] == [
         "    alice: Shall we meet on Monday?",
         "  Billing belongs to Alice",
         "    alice: Good to know, thank you",
@@ -312,9 +312,9 @@ def test_explain_shows_what_a_score_is_made_of_and_where_the_time_went(cli):
 def test_notes_go_beside_the_answer_and_into_the_json(cli, monkeypatch):
     answer = RecallResult((), 1.0, notes=("searched by words only: the service \x1b[31m is down",))
     monkeypatch.setattr(Book, "recall", lambda _book, _query, **_: answer)
-    said = cli("recall", "tea")
-    assert said.err.splitlines()[-1] == "note: searched by words only: the service ␛[31m is down"
-    assert said.out == ""
+    result = cli("recall", "tea")
+    assert result.err.splitlines()[-1] == "note: searched by words only: the service ␛[31m is down"
+    assert result.out == ""
     assert cli("recall", "tea", "--json").json == {"hits": [], "took_ms": 1.0, "notes": list(answer.notes)}
 
 
@@ -332,10 +332,10 @@ def remember_attacks(run: Any) -> None:
 def test_a_memory_cannot_steer_the_terminal_from_an_answer(cli):
     remember_attacks(cli)
     for args in (("kettle",), ("kettle", "--explain"), ("kettle", "--json"), ("kettle", "--json", "--explain"), ()):
-        said = cli("recall", *args, "--min-score", "0")
-        assert said.code == 0
-        assert "kettle" in said.out
-        assert not STEERING.search(said.out + said.err), args
+        result = cli("recall", *args, "--min-score", "0")
+        assert result.code == 0
+        assert "kettle" in result.out
+        assert not STEERING.search(result.out + result.err), args
     assert "␛]0;owned␇ ␛[2J [bold red]markup[/bold red]" in cli("recall", "kettle").out
 
 
@@ -455,18 +455,18 @@ def test_what_is_stored_stays_stored_when_it_cannot_be_indexed(cli, monkeypatch)
         raise Busy("somebody else writes the index", fix="wait")
 
     monkeypatch.setattr(Book, "reindex", busy)
-    said = cli("remember", "--batch", "-", "--json", stdin=batch(101))
-    assert (said.code, len(said.out.splitlines()), said.err) == (0, 101, "")
-    said = cli("reindex", "--json")
-    assert (said.code, said.error["type"]) == (1, "busy")
+    result = cli("remember", "--batch", "-", "--json", stdin=batch(101))
+    assert (result.code, len(result.out.splitlines()), result.err) == (0, 101, "")
+    result = cli("reindex", "--json")
+    assert (result.code, result.error["type"]) == (1, "busy")
 
 
 def test_what_says_nearly_the_same_is_named_beside_the_receipt(cli):
     first = cli.remember("Alice owns the billing since May. She asked for invoices in PDF.")["id"]
     text = "Alice owns billing since May. She asked for invoices in PDF."
-    said = cli("remember", text)
-    assert said.out.count("\n") == 1
-    assert said.err == f"note: much like {first}: commonbook show {first}\n"
+    result = cli("remember", text)
+    assert result.out.count("\n") == 1
+    assert result.err == f"note: much like {first}: commonbook show {first}\n"
     again = cli("remember", text)
     assert again.err.splitlines()[0].endswith(" says the same")
     assert again.err.count(again.err.split()[1]) == 1
@@ -486,11 +486,11 @@ def test_what_says_nearly_the_same_is_named_shortly_on_a_terminal(terminal, tmp_
 def test_help_and_completion_know_the_new_commands(cli, home):
     top = cli("--help").out
     assert all(f"\n    {name} " in top for name in ("recall", "reindex"))
-    told = cli("recall", "--help").out
+    help_text = cli("recall", "--help").out
     for option in ("--space", "-k", "--kind", "--tag", "--since", "--until", "--as-of", "--min-score"):
-        assert f"\n  {option} " in told
+        assert f"\n  {option} " in help_text
     for option in ("--budget-tokens", "--include", "--explain", "--json"):
-        assert f"\n  {option} " in told or f"\n  {option}\n" in told
+        assert f"\n  {option} " in help_text or f"\n  {option}\n" in help_text
     script = cli("completion", "bash").out
     assert all(name in script for name in ("--budget-tokens", "--anew"))
     assert not home.exists()

@@ -37,24 +37,24 @@ def texts(cli, session: str) -> list[str]:
 
 
 def test_append_prints_the_receipt_that_others_rely_on(cli):
-    said = cli("session", "append", "s1", "We ship on Tuesday", "--json")
-    assert (said.code, said.err) == (0, "")
-    assert said.json.keys() == {"session", "messages", "durable", "searchable", "settled"}
-    (message,) = said.json["messages"]
+    result = cli("session", "append", "s1", "We ship on Tuesday", "--json")
+    assert (result.code, result.err) == (0, "")
+    assert result.json.keys() == {"session", "messages", "durable", "searchable", "settled"}
+    (message,) = result.json["messages"]
     assert message.keys() == {"id", "seq", "new", "masked"}
-    assert (said.json["session"], message["seq"], message["new"], message["masked"]) == ("s1", 1, True, 0)
-    assert (said.json["durable"], said.json["searchable"], said.json["settled"]) == (True, True, False)
+    assert (result.json["session"], message["seq"], message["new"], message["masked"]) == ("s1", 1, True, 0)
+    assert (result.json["durable"], result.json["searchable"], result.json["settled"]) == (True, True, False)
     (hit,) = cli("recall", "when do we ship", "--json").json["hits"]
     assert (hit["id"], hit["session"], hit["seq"]) == (message["id"], "s1", 1)
 
 
 def test_append_in_a_pipe_prints_session_number_id_and_whether_it_is_new(cli):
     for word in ("new", "repeat"):
-        said = cli("session", "append", "s1", "hello", "--client-id", "c1")
-        session, seq, message_id, new = said.out.rstrip("\n").split("\t")
+        result = cli("session", "append", "s1", "hello", "--client-id", "c1")
+        session, seq, message_id, new = result.out.rstrip("\n").split("\t")
         assert (session, seq, new) == ("s1", "1", word)
     assert cli("session", "show", "s1", "--json").json["messages"][0]["id"] == message_id
-    assert "sent before" in said.err
+    assert "sent before" in result.err
 
 
 def test_every_field_of_a_message_and_of_its_session_can_be_given(cli):
@@ -84,8 +84,8 @@ def test_a_text_from_standard_input_is_one_message_byte_by_byte(cli):
 @pytest.mark.parametrize("how", [["--jsonl"], ["-"], [], ["-", "--jsonl"]])
 def test_json_lines_are_many_messages_in_order_and_in_one_step(cli, how):
     given = lines({"text": "one"}, {"text": "two", "role": "assistant", "author": None, "client_id": "c2"})
-    said = cli("session", "append", "s1", *how, "--json", stdin=b"\n" + given + b"\n").json
-    assert [(one["seq"], one["new"]) for one in said["messages"]] == [(1, True), (2, True)]
+    receipt = cli("session", "append", "s1", *how, "--json", stdin=b"\n" + given + b"\n").json
+    assert [(one["seq"], one["new"]) for one in receipt["messages"]] == [(1, True), (2, True)]
     shown = cli("session", "show", "s1", "--json").json["messages"]
     assert [(one["text"], one["role"], one["client_id"]) for one in shown] == [
         ("one", "user", None), ("two", "assistant", "c2"),
@@ -116,11 +116,11 @@ def test_a_text_that_is_json_is_one_message_when_an_option_says_whose(cli):
 )
 def test_a_bad_line_is_named_and_nothing_is_stored(cli, line, why):
     given = lines({"text": "good"}) + b"\n" + line + lines({"text": "good too"})
-    said = cli("session", "append", "s1", "--jsonl", "--json", stdin=given)
-    assert (said.code, said.out) == (2, "")
-    assert said.error["message"].startswith("line 3: ")
-    assert why in said.error["message"]
-    assert "nothing is stored" in said.error["fix"]
+    result = cli("session", "append", "s1", "--jsonl", "--json", stdin=given)
+    assert (result.code, result.out) == (2, "")
+    assert result.error["message"].startswith("line 3: ")
+    assert why in result.error["message"]
+    assert "nothing is stored" in result.error["fix"]
     assert cli("session", "show", "s1").code == 3
 
 
@@ -139,15 +139,15 @@ def test_a_bad_line_is_named_and_nothing_is_stored(cli, line, why):
     ],
 )
 def test_what_cannot_be_is_refused(cli, args, given):
-    said = cli("session", "append", "s1", *args, stdin=given)
-    assert (said.code, said.out) == (2, "")
+    result = cli("session", "append", "s1", *args, stdin=given)
+    assert (result.code, result.out) == (2, "")
     assert cli("session", "list", "--json").json == {"sessions": []}
 
 
 def test_one_time_too_many_lines_are_refused_whole(cli):
     given = b'{"text": "x"}\n' * 10_001
-    said = cli("session", "append", "s1", "--jsonl", "--json", stdin=given)
-    assert (said.code, said.error["type"]) == (2, "too_large")
+    result = cli("session", "append", "s1", "--jsonl", "--json", stdin=given)
+    assert (result.code, result.error["type"]) == (2, "too_large")
     assert cli("session", "show", "s1").code == 3
 
 
@@ -169,8 +169,8 @@ def test_errors_have_their_exit_codes(cli):
 
 
 def test_secrets_are_masked_before_they_are_stored_and_that_is_told(cli):
-    said = cli("session", "append", "s1", f"use {KEY}", "--json").json
-    assert said["messages"][0]["masked"] == 1
+    receipt = cli("session", "append", "s1", f"use {KEY}", "--json").json
+    assert receipt["messages"][0]["masked"] == 1
     assert "1 secret was masked" in cli("session", "append", "s1", f"again {KEY}").err
     assert all(KEY not in text for text in texts(cli, "s1"))
 
@@ -181,7 +181,7 @@ def test_a_repeat_of_what_was_taken_back_says_so(cli):
     cli("session", "rewind", "s1", "1")
     (again,) = cli("session", "append", "s1", "two", "--client-id", "c2", "--json").json["messages"]
     assert (again["new"], again["rewound"]) == (False, True)
-    assert "taken back" in cli("session", "append", "s1", "two", "--client-id", "c2").err
+    assert "rewound before" in cli("session", "append", "s1", "two", "--client-id", "c2").err
 
 
 # --- switch, rewind, close, flush
@@ -190,9 +190,9 @@ def test_a_repeat_of_what_was_taken_back_says_so(cli):
 def test_switch_settles_the_old_session_and_begins_the_new_one(cli):
     cli("session", "append", "s1", "hello", "--tag", "a")
     for number, reason in enumerate(("new", "reset", "resume", "branch", "compress"), start=1):
-        said = cli("session", "switch", f"s{number}", f"s{number + 1}", "--reason", reason, "--json").json
-        assert (said["session"], said["to"], said["reason"]) == (f"s{number}", f"s{number + 1}", reason)
-        assert (len(said["episodes"]), said["unsettled"]) == (number == 1, 0)
+        report = cli("session", "switch", f"s{number}", f"s{number + 1}", "--reason", reason, "--json").json
+        assert (report["session"], report["to"], report["reason"]) == (f"s{number}", f"s{number + 1}", reason)
+        assert (len(report["episodes"]), report["unsettled"]) == (number == 1, 0)
     found = {one["id"]: one for one in cli("session", "list", "--json").json["sessions"]}
     assert (found["s2"]["parent"], found["s2"]["tags"], found["s1"]["closed"] is not None) == ("s1", ["a"], True)
     assert found["s4"]["parent"] is None
@@ -202,10 +202,10 @@ def test_switch_settles_the_old_session_and_begins_the_new_one(cli):
 def test_rewind_takes_back_by_number_and_by_id(cli):
     given = lines(*({"text": f"message {number}"} for number in range(1, 5)))
     ids = [one["id"] for one in cli("session", "append", "s1", "-", "--json", stdin=given).json["messages"]]
-    said = cli("session", "rewind", "s1", "3", "--json").json
-    assert said == {"session": "s1", "rewound": [{"id": ids[3], "seq": 4}]}
-    said = cli("session", "rewind", "s1", ids[1].upper(), "--json").json
-    assert [one["seq"] for one in said["rewound"]] == [3]
+    rewound = cli("session", "rewind", "s1", "3", "--json").json
+    assert rewound == {"session": "s1", "rewound": [{"id": ids[3], "seq": 4}]}
+    rewound = cli("session", "rewind", "s1", ids[1].upper(), "--json").json
+    assert [one["seq"] for one in rewound["rewound"]] == [3]
     shown = cli("session", "show", "s1", "--json").json["messages"]
     assert [one["rewound_at"] is not None for one in shown] == [False, False, True, True]
 
@@ -230,11 +230,11 @@ def test_show_pages_and_json_lines_are_whole(cli):
     assert cli("session", "append", "s1", "--jsonl", stdin=given).code == 0
     page = cli("session", "show", "s1", "--after", "3", "--limit", "2", "--json").json
     assert ([one["seq"] for one in page["messages"]], page["next"]) == ([4, 5], 5)
-    said = cli("session", "show", "s1", "--limit", "2")
-    assert "there are more: --after 2" in said.err
-    told = [json.loads(line) for line in cli("session", "show", "s1", "--jsonl").out.splitlines()]
-    assert [one["seq"] for one in told] == list(range(1, 1203))
-    assert told[0].keys() == MESSAGE
+    result = cli("session", "show", "s1", "--limit", "2")
+    assert "there are more: --after 2" in result.err
+    messages = [json.loads(line) for line in cli("session", "show", "s1", "--jsonl").out.splitlines()]
+    assert [one["seq"] for one in messages] == list(range(1, 1203))
+    assert messages[0].keys() == MESSAGE
     assert len(cli("session", "show", "s1", "--jsonl", "--limit", "7").out.splitlines()) == 7
 
 
@@ -253,8 +253,8 @@ def test_no_message_can_pass_for_a_heading_or_steer_the_terminal(cli):
     for args in (["show", "s1"], ["list"], ["show", "s1", "--json"], ["show", "s1", "--jsonl"]):
         out = cli("session", *args).out
         assert not set(out) & {"\x1b", "\x9b", "\r"}, args
-    said = [line for line in cli("session", "show", "s1").out.splitlines() if "boss" in line]
-    assert said == ["  user:boss (user)  just now  2"]
+    lines_of_boss = [line for line in cli("session", "show", "s1").out.splitlines() if "boss" in line]
+    assert lines_of_boss == ["  user:boss (user)  just now  2"]
 
 
 def test_a_terminal_shows_a_transcript(cli, home, terminal, tmp_path):
@@ -268,11 +268,11 @@ def test_a_terminal_shows_a_transcript(cli, home, terminal, tmp_path):
     assert shown.code == 0
     assert "\x1b[1;36muser:local" in shown.text
     plain = shown.plain.splitlines()
-    assert plain[0].startswith("s1  personal  4 messages, 1 not settled  begun just now")
+    assert plain[0].startswith("s1  personal  4 messages, 1 not settled  started just now")
     assert any(line.startswith("- episode ") for line in plain)
     assert "- not in an episode yet" in plain
     assert "agent:assistant  just now  2" in plain
-    assert "user:local  just now  3  taken back just now" in plain
+    assert "user:local  just now  3  rewound just now" in plain
     assert all(line.startswith("  ") for line in plain if "Tuesday" in line)
     assert "Appended 1 message to s1 (number 5)" in terminal("session", "append", "s1", "ok").plain
     assert "s1" in terminal("session", "list").plain
@@ -306,8 +306,8 @@ def _make_due() -> None:
 
 
 def test_an_append_that_makes_something_due_takes_a_turn_by_itself(cli):
-    said = cli("session", "append", "s1", "--jsonl", "--json", stdin=_old_messages(50)).json
-    assert said["settled"] is False
+    receipt = cli("session", "append", "s1", "--jsonl", "--json", stdin=_old_messages(50)).json
+    assert receipt["settled"] is False
     found = cli("session", "show", "s1", "--json").json
     assert sum(one["episode"] is not None for one in found["messages"]) >= 49
 
@@ -329,11 +329,11 @@ def test_a_worker_does_what_is_due_once_and_says_so(cli):
     assert cli("worker", "--once", "--json").out == ""
     cli("session", "append", "s1", "--jsonl", stdin=_old_messages(3))
     _make_due()
-    (told,) = (json.loads(line) for line in cli("worker", "--once", "--json").out.splitlines())
-    assert (told["session"], len(told["episodes"]), told["unsettled"]) == ("s1", 3, 0)
+    (report,) = (json.loads(line) for line in cli("worker", "--once", "--json").out.splitlines())
+    assert (report["session"], len(report["episodes"]), report["unsettled"]) == ("s1", 3, 0)
     cli("session", "append", "s1", "hello")
     _make_due()
-    assert cli("worker", "--once").out == "s1: nothing to settle yet, 1 message still open\n"
+    assert cli("worker", "--once").out == "s1: nothing to settle yet, 1 message not settled yet\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -376,9 +376,9 @@ def test_a_worker_that_is_interrupted_in_the_middle_leaves_every_message_in_one_
 
 def test_status_counts_sessions_messages_and_jobs(cli):
     cli("session", "append", "s1", "--jsonl", stdin=lines({"text": "a"}, {"text": "b"}))
-    said = cli("status", "--json").json
-    assert (said["counts"]["sessions"], said["counts"]["messages"]) == (1, 2)
-    assert (said["pending"]["messages"], said["pending"]["jobs"], said["pending"]["failed_jobs"]) == (2, 1, 0)
+    status = cli("status", "--json").json
+    assert (status["counts"]["sessions"], status["counts"]["messages"]) == (1, 2)
+    assert (status["pending"]["messages"], status["pending"]["jobs"], status["pending"]["failed_jobs"]) == (2, 1, 0)
     assert "messages: 2 (2 not in an episode yet)\n" in cli("status").out
 
 
@@ -392,22 +392,22 @@ def test_work_that_failed_for_good_is_shown_with_its_error_and_can_be_retried(cl
         broken.setattr(episode_boundaries, "segments", fails)
         for _ in range(ATTEMPTS):
             _make_due()
-            said = cli("worker", "--once")
-            assert said.code == 1
-            assert "s1: failed: RuntimeError: no ␛[31mtable" in said.out
+            status = cli("worker", "--once")
+            assert status.code == 1
+            assert "s1: failed: RuntimeError: no ␛[31mtable" in status.out
     cli("session", "append", "s2", "another goes on")
-    said = cli("status", "--json").json
-    assert (said["pending"]["jobs"], said["pending"]["failed_jobs"]) == (1, 1)
-    (finding,) = said["wrong"]
+    status = cli("status", "--json").json
+    assert (status["pending"]["jobs"], status["pending"]["failed_jobs"]) == (1, 1)
+    (finding,) = status["findings"]
     assert (finding["what"], finding["where"]) == ("failed work", "session s1")
     assert f"{ATTEMPTS} attempts" in finding["why"]
     assert "RuntimeError" in finding["why"]
     assert "commonbook worker --once --retry" in finding["fix"]
     assert cli("doctor").code == 1
     assert cli("worker", "--once").out == ""
-    (told,) = (json.loads(line) for line in cli("worker", "--once", "--retry", "--json").out.splitlines())
-    assert len(told["episodes"]) == 3
-    assert cli("status", "--json").json["wrong"] == []
+    (report,) = (json.loads(line) for line in cli("worker", "--once", "--retry", "--json").out.splitlines())
+    assert len(report["episodes"]) == 3
+    assert cli("status", "--json").json["findings"] == []
     assert cli("doctor").code == 0
 
 

@@ -33,8 +33,8 @@ def share(cli, memory: str, to: str, *options: str) -> str:
 
 
 def shown(cli, memory: str) -> tuple[str, str]:
-    said = cli("show", memory, "--json").json
-    return said["text"], said["freshness"]
+    shown = cli("show", memory, "--json").json
+    return shown["text"], shown["freshness"]
 
 
 def recalled(cli, query: str, space: str = "team") -> list[tuple[str, str, str]]:
@@ -52,9 +52,9 @@ def test_share_says_what_became_of_each_memory(cli, source):
     assert (one["source"], one["space"], one["new"], one["refresh"], one["revision"]) == (
         source, "team", True, "live", 1,
     )  # fmt: skip
-    said = cli("share", source, other, NOBODY, "--to", "team", "--json")
-    assert (said.code, said.err) == (1, "")
-    again, new, failed = said.json["items"]
+    result = cli("share", source, other, NOBODY, "--to", "team", "--json")
+    assert (result.code, result.err) == (1, "")
+    again, new, failed = result.json["items"]
     assert (again["id"], again["new"]) == (one["id"], False)
     assert new["new"]
     assert failed.keys() == SHARING | {"error"}
@@ -64,13 +64,13 @@ def test_share_says_what_became_of_each_memory(cli, source):
 def test_share_in_a_pipe_prints_a_row_for_each(cli, source):
     copy, shared, space, refresh, state = cli("share", source, "--to", "team").out.rstrip("\n").split("\t")
     assert (shared, space, refresh, state) == (source, "team", "live", "new")
-    assert cli("share", source, "--to", "team").out.split("\t")[::4] == [copy, "there before\n"]
+    assert cli("share", source, "--to", "team").out.split("\t")[::4] == [copy, "existing\n"]
 
 
 def test_pull_takes_into_the_space_that_is_meant(cli, source):
-    said = cli("pull", source, "--space", "mine", "--refresh", "lazy", "--json").json
-    assert said.keys() == SHARING
-    assert (said["space"], said["refresh"], said["new"]) == ("mine", "lazy", True)
+    receipt = cli("pull", source, "--space", "mine", "--refresh", "lazy", "--json").json
+    assert receipt.keys() == SHARING
+    assert (receipt["space"], receipt["refresh"], receipt["new"]) == ("mine", "lazy", True)
     assert cli("pull", source[-8:], "--to", "other", "--json").json["space"] == "other"
 
 
@@ -96,18 +96,18 @@ def test_an_edit_says_how_many_copies_changed_with_it(cli, source):
     share(cli, source, "team")
     share(cli, source, "other", "--refresh", "snapshot")
     assert cli("edit", source, "Bertha owns it", "--json").json["copies"] == 1
-    said = cli("edit", source, "Carla owns it")
-    assert (said.code, said.err) == (0, "note: 1 copy has changed with it\n")
+    result = cli("edit", source, "Carla owns it")
+    assert (result.code, result.err) == (0, "note: 1 copy has changed with it\n")
 
 
 def test_what_is_done_to_a_copy_answers_with_a_receipt(cli, source):
     copy = share(cli, source, "team", "--refresh", "snapshot")
     cli("edit", source, "Bertha owns it")
     for verb, version in (("refresh", 2), ("adopt", 2), ("detach", 3), ("unshare", 3)):
-        said = cli(verb, copy, "--json")
-        assert (said.code, said.err) == (0, ""), verb
-        assert said.json.keys() == RECEIPT
-        assert (said.json["id"], said.json["version"], said.json["space"]) == (copy, version, "team"), verb
+        result = cli(verb, copy, "--json")
+        assert (result.code, result.err) == (0, ""), verb
+        assert result.json.keys() == RECEIPT
+        assert (result.json["id"], result.json["version"], result.json["space"]) == (copy, version, "team"), verb
     assert cli("show", copy).code == 3
 
 
@@ -134,10 +134,10 @@ def test_what_is_done_to_a_copy_answers_with_a_receipt(cli, source):
     ],
 )
 def test_trouble_goes_to_standard_error_with_its_exit_code(cli, source, args, code):
-    said = cli(*(arg.format(source) for arg in args), "--json")
-    assert (said.code, said.out) == (code, "")
-    assert said.error.keys() == {"type", "message", "fix"}
-    assert all(said.error.values())
+    result = cli(*(arg.format(source) for arg in args), "--json")
+    assert (result.code, result.out) == (code, "")
+    assert result.error.keys() == {"type", "message", "fix"}
+    assert all(result.error.values())
 
 
 # --- following
@@ -195,8 +195,8 @@ def test_a_copy_says_when_its_source_is_deleted(cli, source):
 def test_a_copy_names_what_its_source_was_superseded_by(cli, source):
     copy = share(cli, source, "team")
     successor = cli.remember("Bertha owns it now", "--replaces", source)["id"]
-    said = cli("show", copy, "--json").json
-    assert (said["freshness"], said["successor"]) == ("source_superseded", successor)
+    shown = cli("show", copy, "--json").json
+    assert (shown["freshness"], shown["successor"]) == ("source_superseded", successor)
     (hit,) = cli("recall", "billing", "--space", "team", "--json").json["hits"]
     assert (hit["freshness"], hit["successor"]) == ("source_superseded", successor)
     assert f"source_superseded by {successor}" in cli("recall", "billing", "--space", "team").out
@@ -225,11 +225,11 @@ def test_a_copy_of_a_copy_is_current_or_marked_and_both_are_in_the_lineage(cli, 
     last = share(cli, middle, "c", "--refresh", refresh)
     cli("edit", source, "Bertha owns it")
     assert shown(cli, last)[1] == stands
-    said = cli("lineage", last, "--json").json
-    assert (said["id"], said["space"], said["refresh"], said["freshness"]) == (last, "c", refresh, stands)
-    assert (said["copies"], said["cut"]) == ([], False)
-    assert [one.keys() for one in said["ancestors"]] == [ANCESTOR, ANCESTOR]
-    nearest, root = said["ancestors"]
+    lineage = cli("lineage", last, "--json").json
+    assert (lineage["id"], lineage["space"], lineage["refresh"], lineage["freshness"]) == (last, "c", refresh, stands)
+    assert (lineage["copies"], lineage["truncated"]) == ([], False)
+    assert [one.keys() for one in lineage["ancestors"]] == [ANCESTOR, ANCESTOR]
+    nearest, root = lineage["ancestors"]
     assert (nearest["id"], nearest["space"], nearest["freshness"]) == (middle, "b", "fresh")
     assert (root["id"], root["title"], root["freshness"]) == (source, "Bertha owns it", None)
     below = cli("copies", source, "--json").json
@@ -271,10 +271,10 @@ def test_a_deep_chain_is_cut_where_it_was_asked_to_and_says_so(cli, source):
     chain = [source]
     for number in range(9):
         chain.append(share(cli, chain[-1], f"s{number}"))
-    said = cli("lineage", chain[-1], "--depth", "3", "--json").json
-    assert ([one["id"] for one in said["ancestors"]], said["cut"]) == (chain[-2:-5:-1], True)
+    lineage = cli("lineage", chain[-1], "--depth", "3", "--json").json
+    assert ([one["id"] for one in lineage["ancestors"]], lineage["truncated"]) == (chain[-2:-5:-1], True)
     nothing = cli("lineage", chain[4], "--depth", "0", "--json").json
-    assert (nothing["ancestors"], nothing["copies"], nothing["cut"]) == ([], [], True)
+    assert (nothing["ancestors"], nothing["copies"], nothing["truncated"]) == ([], [], True)
     assert "there is more" in cli("lineage", source, "--depth", "3").err
     assert cli("lineage", source).err == ""
 
@@ -286,11 +286,11 @@ def test_a_circle_made_by_hand_has_an_end(cli, source, home):
     for space, own, from_ in (("b", one, other), ("c", other, one)):
         (home / space).mkdir()
         (home / space / "circle.md").write_text(text.replace(source, from_).replace(copy, own))
-    said = cli("lineage", one, "--json")
-    assert said.code == 0
-    assert [step["id"] for step in said.json["ancestors"]] == [other]
-    assert [below["id"] for below in said.json["copies"]] == [other]
-    assert said.json["cut"]
+    result = cli("lineage", one, "--json")
+    assert result.code == 0
+    assert [step["id"] for step in result.json["ancestors"]] == [other]
+    assert [below["id"] for below in result.json["copies"]] == [other]
+    assert result.json["truncated"]
     assert cli("show", one).code == 0
     assert [below["id"] for below in cli("copies", other, "--json").json["copies"]] == [one]
 
@@ -305,12 +305,12 @@ def test_an_ex_member_with_a_pulled_copy_is_refused_and_the_copy_says_revoked(cl
     pulled = cli("--as", "user:bob", "pull", source, "--to", "bob", "--json").json["id"]
     cli("grant", "revoke", "user:bob", "team")
     cli("edit", source, "another plan")
-    said = cli("--as", "user:bob", "refresh", pulled, "--json")
-    assert (said.code, said.error["type"]) == (4, "not_allowed")
+    result = cli("--as", "user:bob", "refresh", pulled, "--json")
+    assert (result.code, result.error["type"]) == (4, "not_allowed")
     assert shown(cli, pulled) == ("the team's plan", "revoked")
     (ancestor,) = cli("--as", "user:bob", "lineage", pulled, "--json").json["ancestors"]
     assert ancestor == {**dict.fromkeys(ANCESTOR), "id": source, "readable": False, "claimed": False}
-    assert "not yours to read" in cli("--as", "user:bob", "lineage", pulled).out
+    assert "not readable for you" in cli("--as", "user:bob", "lineage", pulled).out
 
 
 def test_what_is_shared_with_one_principal_is_read_by_that_one_alone(cli):
@@ -332,8 +332,8 @@ def test_a_copy_that_was_edited_is_not_written_over_until_someone_decides(cli, s
     cli("edit", copy, "our own words")
     cli("edit", source, "Bertha owns it")
     assert shown(cli, copy) == ("our own words", "diverged")
-    said = cli("refresh", copy, "--json")
-    assert (said.code, said.error["type"]) == (5, "conflict")
+    result = cli("refresh", copy, "--json")
+    assert (result.code, result.error["type"]) == (5, "conflict")
     cli("adopt", copy)
     assert shown(cli, copy) == ("Bertha owns it", "fresh")
     cli("detach", copy)
@@ -395,12 +395,12 @@ def test_completion_knows_the_commands_of_sharing(cli, home):
 def test_twenty_commands_that_share_one_memory_at_once_make_one_copy(cli, source):
     command = [sys.executable, "-m", "commonbook", "share", source, "--to", "team", "--json"]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(20)]
-    told = [json.loads(one.communicate(timeout=60)[0])["items"][0] for one in running]
-    assert len({one["id"] for one in told}) == 1
-    assert [one["new"] for one in told].count(True) == 1
-    assert [one["id"] for one in cli("copies", source, "--json").json["copies"]] == [told[0]["id"]]
-    cli("unshare", told[0]["id"])
-    assert share(cli, source, "team") != told[0]["id"]
+    receipts = [json.loads(one.communicate(timeout=60)[0])["items"][0] for one in running]
+    assert len({one["id"] for one in receipts}) == 1
+    assert [one["new"] for one in receipts].count(True) == 1
+    assert [one["id"] for one in cli("copies", source, "--json").json["copies"]] == [receipts[0]["id"]]
+    cli("unshare", receipts[0]["id"])
+    assert share(cli, source, "team") != receipts[0]["id"]
 
 
 def test_a_deleted_root_is_a_tombstone_in_the_lineage_also_after_a_rebuild(cli, source):

@@ -13,26 +13,31 @@ BOB = "user:bob"
 
 
 @pytest.fixture
-def asked(cli):
-    """What waits in `team` since Bob wrote it."""
+def waiting(cli):
+    """Return a share request that waits in `team`, because Bob wrote a fact into `lab`."""
     cli("space", "create", "lab")
     cli("rules", "add", "lab", "--space", "team", "--approval", "--kind", "fact")
     with commonbook.open() as book:
         book.grant(BOB, "lab", "writer")
         book.acting_as(BOB).remember("may I come in?", space="lab", kind="fact")
-    (waiting,) = cli("pending", "--json").json["requests"]
-    return waiting
+    (request,) = cli("pending", "--json").json["requests"]
+    return request
 
 
 def test_rules_are_added_listed_and_removed(cli):
     cli("space", "create", "lab")
     added = cli("rules", "add", "lab", "--space", "team", "--tag", "open,done", "--importance", "0.5", "--json").json
     assert (added["space"], added["from"], added["tags"], added["importance"]) == ("team", "lab", ["open", "done"], 0.5)
-    assert (added["approval"], added["refresh"], added["maker"], added["idle"]) == (False, "live", "user:local", None)
+    assert (added["approval"], added["refresh"], added["created_by"], added["idle"]) == (
+        False,
+        "live",
+        "user:local",
+        None,
+    )
     assert cli("rules", "list", "--json").json == {"rules": [added]}
     shown = cli("rules", "list", "--space", "team").out
     assert "#open, #done, importance 0.5 or more" in shown
-    assert "acting" in shown
+    assert "active" in shown
     cli("remember", "taken in", "--space", "lab", "--tag", "open,done", "--importance", "0.5")
     assert [one["text"] for one in cli("list", "--space", "team", "--json").json["items"]] == ["taken in"]
     assert cli("rules", "remove", added["id"][-6:]).out == f"Removed the rule {added['id']}.\n"
@@ -40,13 +45,17 @@ def test_rules_are_added_listed_and_removed(cli):
     assert cli("rules", "remove", added["id"]).code == 3
 
 
-def test_what_waits_is_shown_and_decided(cli, asked):
-    assert (asked["text"], asked["asked_by"], asked["state"]) == ("may I come in?", BOB, "waiting")
+def test_what_waits_is_shown_and_decided(cli, waiting):
+    assert (waiting["text"], waiting["requested_by"], waiting["state"]) == (
+        "may I come in?",
+        BOB,
+        "waiting",
+    )
     assert "may I come in?" in cli("pending", "--space", "team").out
-    done = cli("approve", asked["id"][-6:], "--note", "welcome", "--json").json
+    done = cli("approve", waiting["id"][-6:], "--note", "welcome", "--json").json
     assert (done["state"], done["decided_by"], done["note"]) == ("approved", "user:local", "welcome")
     assert cli("show", done["copy"], "--json").json["text"] == "may I come in?"
-    again = cli("reject", asked["id"], "--json")
+    again = cli("reject", waiting["id"], "--json")
     assert (again.code, again.error["type"]) == (5, "conflict")
     assert "approved by user:local" in again.error["message"]
     assert cli("pending", "--json").json == {"requests": []}
@@ -56,17 +65,22 @@ def test_what_waits_is_shown_and_decided(cli, asked):
 def test_a_request_of_ones_own_is_not_ones_own_to_approve(cli):
     note = cli.remember("of use", "--space", "lab")["id"]
     cli("space", "create", "team")
-    asked = cli("request", note, "team", "--refresh", "snapshot", "--json").json
-    assert (asked["memory"], asked["space"], asked["rule"], asked["refresh"]) == (note, "team", None, "snapshot")
-    refused = cli("approve", asked["id"], "--json")
+    waiting = cli("request", note, "team", "--refresh", "snapshot", "--json").json
+    assert (waiting["memory"], waiting["space"], waiting["rule"], waiting["refresh"]) == (
+        note,
+        "team",
+        None,
+        "snapshot",
+    )
+    refused = cli("approve", waiting["id"], "--json")
     assert (refused.code, refused.error["type"]) == (4, "not_allowed")
-    assert cli("reject", asked["id"]).out == "Withdrawn.\n"
+    assert cli("reject", waiting["id"]).out == "Withdrawn.\n"
 
 
 def test_limits_are_set_and_listed(cli):
     assert cli("limit", "list", "--json").json["limits"][0]["per_minute"] == 600
-    said = cli("limit", "set", "share", "3", "--principal", BOB, "--json").json
-    assert (said["principal"], said["action"], said["per_minute"]) == (BOB, "share", 3)
+    limit = cli("limit", "set", "share", "3", "--principal", BOB, "--json").json
+    assert (limit["principal"], limit["action"], limit["per_minute"]) == (BOB, "share", 3)
     assert "everybody else" in cli("limit", "list").out
     assert cli("limit", "set", "share", "none", "--principal", BOB, "--json").json["per_minute"] == 600
     for wrong in (["share", "often"], ["share", "-1"], ["breathe", "3"]):

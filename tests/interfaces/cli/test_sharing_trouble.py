@@ -119,7 +119,7 @@ def free_port() -> int:
 
 @contextmanager
 def refusing(place: Path | str, table: str, which: str) -> Iterator[None]:
-    """Let the database refuse such rows of a table, as a full or damaged one would, whoever writes them."""
+    """Let the database refuse such rows of a table, as a full or damaged one would, for every writer."""
     if isinstance(place, Path):
         make = (
             f"CREATE TRIGGER refuse BEFORE INSERT ON {table} WHEN {which}"
@@ -222,9 +222,9 @@ def test_commands_that_are_killed_in_the_middle_of_a_fan_out_lose_no_copy(comman
     assert current(book) < COPIES, "the dead had done it all"
     a_minute_later(book)
     commands("worker", "--once")
-    told = commands("copies", source)["copies"]
-    assert sorted(one["id"] for one in told) == sorted(copies)
-    assert {one["freshness"] for one in told} == {"fresh"}
+    listed = commands("copies", source)["copies"]
+    assert sorted(one["id"] for one in listed) == sorted(copies)
+    assert {one["freshness"] for one in listed} == {"fresh"}
     assert [one["how"] for one in commands("history", copies[-1])["revisions"]] == ["share", "refresh"]
     assert wrong_with_fan_out(book, source, copies, "the second words") == []
     assert book.doctor() == ()

@@ -100,15 +100,15 @@ def test_closed_streams_are_no_drama(tmp_path):
 def test_an_interrupt_ends_with_130_and_no_traceback(run, tmp_path):
     assert run("status").returncode == 0
     # A shell lets what it starts in the background ignore interrupts, these tests perhaps among it.
-    told, tell = os.pipe()
+    reader, writer = os.pipe()
     code = (
         "import os, signal, sys\n"
         "import commonbook.interfaces.cli.main as cli, commonbook.interfaces.cli.input.text as intake\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "import commonbook.interfaces.cli.output.progress as telling\n"
-        "telling._PAUSE = 3600\n"
+        "telling._LINE_INTERVAL_SECONDS = 3600\n"
         "real = intake.standard_input\n"
-        f"intake.standard_input = lambda: (os.write({tell}, b'it reads'), real())[1]\n"
+        f"intake.standard_input = lambda: (os.write({writer}, b'it reads'), real())[1]\n"
         "sys.exit(cli.main(['remember', '-']))"
     )
     process = subprocess.Popen(
@@ -118,11 +118,11 @@ def test_an_interrupt_ends_with_130_and_no_traceback(run, tmp_path):
         stderr=subprocess.PIPE,
         env=environ(tmp_path),
         cwd=tmp_path,
-        pass_fds=[tell],
+        pass_fds=[writer],
     )
-    os.close(tell)
-    assert os.read(told, 100) == b"it reads"
-    os.close(told)
+    os.close(writer)
+    assert os.read(reader, 100) == b"it reads"
+    os.close(reader)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (130, b"", b"")

@@ -229,7 +229,7 @@ def test_a_bar_shows_how_far_long_work_is(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("past", "said"),
+    ("past", "words"),
     [
         (timedelta(seconds=3), "just now"),
         (timedelta(seconds=61), "1 minute ago"),
@@ -239,9 +239,9 @@ def test_a_bar_shows_how_far_long_work_is(tmp_path):
         (timedelta(days=29), "29 days ago"),
     ],
 )
-def test_times_are_said_as_people_say_them(past, said):
+def test_times_are_said_as_people_say_them(past, words):
     now = datetime(2026, 11, 15, 12, tzinfo=UTC)
-    assert ago(now - past, now) == said
+    assert ago(now - past, now) == words
 
 
 def test_times_far_away_or_to_come_are_dates():

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from commonbook.interfaces.cli.output.plain import Output
 
 
-_TURN: Final = 0.2
-_MANY: Final = 100
-"""So many new memories are worth to be indexed at once, rather than with the next recall."""
+_WORK_SECONDS: Final = 0.2
+_REINDEX_MIN_MEMORIES: Final = 100
+"""With more new memories than this the index is updated at once, not with the next recall."""
 
 
 class Call:
-    """One run of the program: what was typed, the book, and where answers go."""
+    """One run of a command: its parsed arguments, the book, and the output."""
 
     book: Book
 
@@ -42,14 +42,14 @@ class Call:
 
     @cached_property
     def out(self) -> Output:
-        """Where people read the answer."""
+        """The output for people: a terminal, or plain lines."""
         if not text.is_terminal(sys.stdout):
             return plain.Plain()
         from commonbook.interfaces.cli.output.terminal import Screen
 
         return Screen(colour=self.settings.colour and not self.args.no_color)
 
-    def tell(self, data: object, show: Callable[[Output], None], *, ok: bool = True) -> int:
+    def print_answer(self, data: object, show: Callable[[Output], None], *, ok: bool = True) -> int:
         """Print an answer, as JSON or for people, and return the exit code."""
         self.progress.pause()
         if self.args.json:
@@ -59,27 +59,27 @@ class Call:
         return 0 if ok else 1
 
     def flush(self) -> None:
-        """Hand over what was told so far."""
+        """Flush standard output."""
         if sys.stdout is not None:
             sys.stdout.flush()
 
-    def index(self, stored: int) -> None:
-        """Bring the index up to date if much was stored, so that the next recall need not."""
-        if stored > _MANY:
+    def reindex_if_many(self, stored: int) -> None:
+        """Update the index if many memories were stored, so that the next recall need not."""
+        if stored > _REINDEX_MIN_MEMORIES:
             self.flush()
-            # Everything is stored and told, whatever becomes of this.
+            # The command is done and its answer is printed, so a failure here is no failure of the command.
             with suppress(CommonbookError):
                 self.book.reindex(progress=self.progress)
 
-    def turn(self) -> None:
-        """Do a little of the work that is due, now that the answer is told: no worker need be running."""
+    def work_briefly(self) -> None:
+        """Run due jobs for a moment after the answer is printed, so that no worker needs to run."""
         self.flush()
-        # What was asked for is done and told, whatever becomes of this.
+        # The command is done and its answer is printed, so a failure here is no failure of the command.
         with suppress(CommonbookError):
-            self.book.work(seconds=_TURN)
+            self.book.work(seconds=_WORK_SECONDS)
 
-    def id(self, part: str) -> str:
-        """Return the id that was meant by some of its digits or by a file's name."""
+    def resolve_id(self, part: str) -> str:
+        """Return a full id for an id, some of its digits or a file name."""
         return part if re.fullmatch(UUID_PATTERN, part, re.IGNORECASE | re.ASCII) else self.book.find_id(part)
 
 

@@ -1,4 +1,4 @@
-"""The table of commands, and how one is run."""
+"""Dispatch: find the function of a command in a table and run it with an open book."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Commands: TypeAlias = Mapping[str, Command]
 
 
 def run(args: Namespace) -> int:
-    """Run the command that was typed, and return its exit code."""
+    """Run the command of the parsed arguments, and return its exit code."""
     name = f"{args.command} {args.action}" if "action" in args else args.command
     command = _COMMANDS[name]()[name]
     call = Call(args)
@@ -30,13 +30,13 @@ def run(args: Namespace) -> int:
 
 
 def _for_actor(book: Book, call: Call) -> Book:
-    """Return the book as its actor sees it: a key's principal, the principal that was named, or the owner."""
+    """Return the book for the actor: the principal of a key, the principal of --as, or the owner."""
     if call.settings.key is not None:
         book = book.with_key(call.settings.key)
     return book if call.args.actor is None else book.acting_as(call.args.actor)
 
 
-# --- subjects, each loaded when one of its commands is run
+# --- command modules, each imported when one of its commands is run
 
 
 def _memories() -> _Commands:

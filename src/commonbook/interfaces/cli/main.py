@@ -1,6 +1,6 @@
-"""The command line: one command, its answer on standard output, its trouble on standard error.
+"""Entry point of the command line: run one command, print its answer to standard output, errors to standard error.
 
-What a command needs beyond the book is imported when it is needed: most runs are short.
+Modules are imported when a command needs them, because most runs are short.
 """
 
 from __future__ import annotations
@@ -21,53 +21,53 @@ if TYPE_CHECKING:
 
 _INTERRUPTED = 130
 _PIPE_CLOSED = 141
-_RARELY = 100_000
+_GC_THRESHOLD = 100_000
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Do what was typed and return the exit code."""
+    """Run a command and return the exit code."""
     if argv is None:
-        return _whole_process(sys.argv[1:])
-    _never_stumble(sys.stdout, sys.stderr)
+        return _run_process(sys.argv[1:])
+    _escape_unprintable(sys.stdout, sys.stderr)
     try:
-        return _answered(argv)
+        return _run_reporting_errors(argv)
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:
-        # Whoever read us has gone: nothing is left to say, and Python must not try again when it ends.
+        # The reader has closed the pipe. Python must not fail again when it flushes standard output at exit.
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _PIPE_CLOSED
 
 
-def _whole_process(typed: Sequence[str]) -> int:
-    """Do what was typed in a process of its own, and spend little of it on looking for garbage.
+def _run_process(argv: Sequence[str]) -> int:
+    """Run a command as the whole process, with little garbage collection.
 
-    A start makes none, and what is left at the end goes with the process: both searches cost a tenth of `status`.
+    Imports make no garbage, and the end of the process frees everything: collecting costs a tenth of `status`.
     """
-    gc.set_threshold(_RARELY)
+    gc.set_threshold(_GC_THRESHOLD)
     try:
-        return main(typed)
+        return main(argv)
     finally:
         gc.freeze()
 
 
-def _answered(typed: Sequence[str]) -> int:
+def _run_reporting_errors(argv: Sequence[str]) -> int:
     try:
-        code = _run(typed)
+        code = _run(argv)
         if sys.stdout is not None:
             sys.stdout.flush()
     except CommonbookError as error:
-        _complain(error, as_json="--json" in typed)
+        _print_error(error, as_json="--json" in argv)
         return error.exit_code
     return code
 
 
-def _run(typed: Sequence[str]) -> int:
+def _run(argv: Sequence[str]) -> int:
     from commonbook.interfaces.cli.arguments import parser
 
     try:
-        args: Namespace = parser(typed).parse_args(typed)
+        args: Namespace = parser(argv).parse_args(argv)
     except SystemExit as stop:  # --help and --version
         return int(stop.code or 0)
     from commonbook.interfaces.cli.dispatch import run
@@ -75,13 +75,14 @@ def _run(typed: Sequence[str]) -> int:
     return run(args)
 
 
-def _complain(error: CommonbookError, *, as_json: bool) -> None:
+def _print_error(error: CommonbookError, *, as_json: bool) -> None:
     from commonbook.interfaces import json_values
     from commonbook.interfaces.cli.output import plain
 
     if as_json:
         print(
-            json_values.dumps(json_values.error(error), encoding=getattr(sys.stderr, "encoding", None)), file=sys.stderr
+            json_values.dumps(json_values.error_json(error), encoding=getattr(sys.stderr, "encoding", None)),
+            file=sys.stderr,
         )
         return
     print(f"commonbook: {plain.clean(error.message)}", file=sys.stderr)
@@ -89,8 +90,8 @@ def _complain(error: CommonbookError, *, as_json: bool) -> None:
         print(f"fix: {plain.clean(error.fix)}", file=sys.stderr)
 
 
-def _never_stumble(*streams: TextIO | None) -> None:
-    """Let a character that a terminal cannot show come out as its number."""
+def _escape_unprintable(*streams: TextIO | None) -> None:
+    """Print characters that the encoding lacks as escapes, in place of an error."""
     for stream in streams:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

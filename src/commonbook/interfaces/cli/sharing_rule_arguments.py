@@ -1,4 +1,4 @@
-"""Arguments of the commands about sharing rules, requests and rate limits."""
+"""Command line arguments of sharing rules, share requests and rate limits."""
 
 from __future__ import annotations
 
@@ -12,49 +12,48 @@ if TYPE_CHECKING:
     from commonbook.interfaces.cli.commands.sharing_rules import Add
 
 
-_REFRESH_HELP: Final = "live (follows its source), lazy (when it is read) or snapshot (never)"
-
-
-# --- what can be typed
+_REFRESH_HELP: Final = "when the copy follows its source: live (at once), lazy (when it is opened) or snapshot (never)"
 
 
 def rules_arguments(to: argparse.ArgumentParser, actions: Callable[[Any], Any], add: Add) -> None:
-    """The options of `rules`."""
+    """Add the arguments of `rules`."""
     of_rules = actions(to)
     add(of_rules, "list", "list the rules into and from your spaces, or those of --space")
-    new = add(of_rules, "add", "let --space take in from now on what another space writes")
+    new = add(of_rules, "add", "let --space take in the memories that another space writes from now on")
     new.add_argument("source", metavar="FROM", help="the space to take from")
     new.add_argument("--kind", action="append", default=[], metavar="KIND", help="of this kind (repeatable: of any)")
     new.add_argument("--tag", action="append", default=[], metavar="TAG", help="with this tag (repeatable: with all)")
-    new.add_argument("--importance", type=float, metavar="0..1", help="at least so important")
-    new.add_argument("--approval", action="store_true", help="only once an admin of the space agrees")
+    new.add_argument("--importance", type=float, metavar="0..1", help="with at least this importance")
+    new.add_argument("--approval", action="store_true", help="only after an admin of the space approves")
     new.add_argument("--refresh", choices=MODES, default=MODES[0], help=_REFRESH_HELP)
-    add(of_rules, "remove", "remove a rule; what it took in stays").add_argument("id", metavar="ID")
+    add(of_rules, "remove", "remove a rule; the copies that it made stay").add_argument("id", metavar="ID")
 
 
 def pending_arguments(to: argparse.ArgumentParser) -> None:
-    """The options of `pending`."""
-    to.add_argument("--decided", action="store_true", help="what was decided too")
+    """Add the arguments of `pending`."""
+    to.add_argument("--decided", action="store_true", help="also list decided requests")
 
 
 def approve_arguments(to: argparse.ArgumentParser) -> None:
-    """The options of `approve` and `reject`."""
+    """Add the arguments of `approve` and `reject`."""
     to.add_argument("id", metavar="ID", help="the id of a request, or its first or last digits")
-    to.add_argument("--note", default="", help="why")
+    to.add_argument("--note", default="", help="the reason")
 
 
 def request_arguments(to: argparse.ArgumentParser) -> None:
-    """The options of `request`."""
+    """Add the arguments of `request`."""
     to.add_argument("id", metavar="ID", help="an id, its first or last digits, or its file's name")
-    to.add_argument("to", metavar="SPACE", help="the space that is to take it in")
+    to.add_argument("to", metavar="SPACE", help="the space to share it into")
     to.add_argument("--refresh", choices=MODES, default=MODES[0], help=_REFRESH_HELP)
 
 
 def limit_arguments(to: argparse.ArgumentParser, actions: Callable[[Any], Any], add: Add) -> None:
-    """The options of `limit`."""
+    """Add the arguments of `limit`."""
     of_limits = actions(to)
-    add(of_limits, "list", "list how often principals may do something")
-    new = add(of_limits, "set", "set how often a minute something may be done")
+    add(of_limits, "list", "list the rate limits")
+    new = add(of_limits, "set", "set how many times a minute an action is allowed")
     new.add_argument("what", metavar="ACTION", help="share or request")
-    new.add_argument("per_minute", metavar="N", help="how often a minute; `none` takes the limit away")
-    new.add_argument("--principal", metavar="NAME", help="by whom; else by everybody without a limit of its own")
+    new.add_argument("per_minute", metavar="N", help="how many a minute; `none` removes the limit")
+    new.add_argument(
+        "--principal", metavar="NAME", help="the principal; default: everybody without a limit of their own"
+    )

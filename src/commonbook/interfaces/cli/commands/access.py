@@ -1,4 +1,4 @@
-"""The commands of rights: grants of spaces, and API keys."""
+"""The access commands: grants on spaces, and API keys."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ if TYPE_CHECKING:
 
 def _add_grant(call: Call) -> int:
     args = call.args
-    said = call.book.grant(args.principal, args.place, args.role, expires=args.expires)
-    sentence = f"{said.principal} is {said.role} of {said.space.name} and all below it"
-    row = (said.principal, said.space.name, said.role)
-    return call.tell(json_values.grant(said), lambda out: out.report(sentence, [row]))
+    grant = call.book.grant(args.principal, args.place, args.role, expires=args.expires)
+    sentence = f"{grant.principal} is {grant.role} of {grant.space.name} and all spaces below it"
+    row = (grant.principal, grant.space.name, grant.role)
+    return call.print_answer(json_values.grant_json(grant), lambda out: out.report(sentence, [row]))
 
 
 def _list_grants(call: Call) -> int:
-    said = call.book.grants(space=call.args.space)
-    return call.tell(json_values.grants(said), lambda out: _grants(out, said))
+    grants = call.book.grants(space=call.args.space)
+    return call.print_answer(json_values.grants_json(grants), lambda out: _show_grants(out, grants))
 
 
 def _revoke_grant(call: Call) -> int:
     args = call.args
     call.book.revoke(args.principal, args.place)
-    sentence = f"{args.principal} has no grant on {args.place} any more"
-    return call.tell(
+    sentence = f"{args.principal} no longer has a grant on {args.place}"
+    return call.print_answer(
         {"principal": args.principal, "space": args.place, "revoked": True},
         lambda out: out.report(sentence, [(args.principal, args.place)]),
     )
 
 
-def _grants(out: Output, said: Sequence[Grant]) -> None:
-    if not said:
+def _show_grants(out: Output, grants: Sequence[Grant]) -> None:
+    if not grants:
         out.note("no grants")
         return
     headers = ("space", "principal", "role", "expires", "granted by", "granted")
@@ -50,14 +50,14 @@ def _grants(out: Output, said: Sequence[Grant]) -> None:
         headers,
         [
             (
-                one.space.name,
-                one.principal,
-                one.role,
-                _end(out, one.expires),
-                one.granted_by,
-                out.moment(one.granted_at),
+                grant.space.name,
+                grant.principal,
+                grant.role,
+                _expiry(out, grant.expires),
+                grant.granted_by,
+                out.moment(grant.granted_at),
             )
-            for one in said
+            for grant in grants
         ],
     )
 
@@ -67,15 +67,15 @@ def _grants(out: Output, said: Sequence[Grant]) -> None:
 
 def _create_key(call: Call) -> int:
     args = call.args
-    limits = None if args.limit is None else [_limit(one) for one in args.limit]
-    said = call.book.create_key(args.principal, label=args.label, limits=limits, expires=args.expires)
-    return call.tell(
-        {**json_values.key(said.key, _names(call)), "secret": said.secret},
-        lambda out: _new_key(out, said.key, said.secret),
+    limits = None if args.limit is None else [_parse_limit(limit) for limit in args.limit]
+    created = call.book.create_key(args.principal, label=args.label, limits=limits, expires=args.expires)
+    return call.print_answer(
+        {**json_values.key_json(created.key, _space_names(call)), "secret": created.secret},
+        lambda out: _show_new_key(out, created.key, created.secret),
     )
 
 
-def _limit(typed: str) -> tuple[str, str]:
+def _parse_limit(typed: str) -> tuple[str, str]:
     space, equals, role = typed.rpartition("=")
     if not equals:
         raise BadInput(f"{typed!r} is not a limit", fix="write it as SPACE=ROLE, such as team/backend=reader")
@@ -83,41 +83,43 @@ def _limit(typed: str) -> tuple[str, str]:
 
 
 def _list_keys(call: Call) -> int:
-    said, names = call.book.keys(), _names(call)
-    return call.tell({"keys": [json_values.key(one, names) for one in said]}, lambda out: _keys(out, said, names))
+    keys, names = call.book.keys(), _space_names(call)
+    return call.print_answer(
+        {"keys": [json_values.key_json(key, names) for key in keys]}, lambda out: _show_keys(out, keys, names)
+    )
 
 
 def _revoke_key(call: Call) -> int:
-    said = call.book.revoke_key(_meant(call, call.args.key))
-    row = (said.id, said.principal)
-    sentence = f"The key {said.id} of {said.principal} opens nothing any more"
-    return call.tell(json_values.key(said, _names(call)), lambda out: out.report(sentence, [row]))
+    key = call.book.revoke_key(_find_key(call, call.args.key))
+    row = (key.id, key.principal)
+    sentence = f"The key {key.id} of {key.principal} is revoked"
+    return call.print_answer(json_values.key_json(key, _space_names(call)), lambda out: out.report(sentence, [row]))
 
 
-def _meant(call: Call, typed: str) -> str:
+def _find_key(call: Call, typed: str) -> str:
     """Return the id of the key that begins or ends with these digits."""
     digits = typed.strip().lower()
     known = call.book.keys()
-    found = [key.id for key in known if digits and (key.id.startswith(digits) or key.id.endswith(digits))]
-    if not found:
+    matches = [key.id for key in known if digits and (key.id.startswith(digits) or key.id.endswith(digits))]
+    if not matches:
         raise NotFound(f"there is no key {typed!r}", fix="`commonbook key list` shows the keys by their ids")
-    if len(found) > 1:
-        raise BadInput(f"{typed!r} means several keys: {', '.join(found[:3])}", fix="give more digits of the id")
-    return found[0]
+    if len(matches) > 1:
+        raise BadInput(f"{typed!r} matches several keys: {', '.join(matches[:3])}", fix="give more digits of the id")
+    return matches[0]
 
 
-def _names(call: Call) -> dict[str, str]:
-    """Return the names of the spaces that can be seen from here, by their ids."""
+def _space_names(call: Call) -> dict[str, str]:
+    """Return the names of the readable spaces by id."""
     return {space.id: space.name for space in call.book.spaces()}
 
 
-def _new_key(out: Output, key: ApiKey, secret: str) -> None:
-    out.report(f"Made a key for {key.principal}: {secret}", [(key.id, key.principal, secret)])
-    out.note("keep it: it is shown this once, and kept nowhere. Programs take it from COMMONBOOK_KEY")
+def _show_new_key(out: Output, key: ApiKey, secret: str) -> None:
+    out.report(f"Created a key for {key.principal}: {secret}", [(key.id, key.principal, secret)])
+    out.note("save it now: it is shown once and stored nowhere. Programs read it from COMMONBOOK_KEY")
 
 
-def _keys(out: Output, said: Sequence[ApiKey], names: Mapping[str, str]) -> None:
-    if not said:
+def _show_keys(out: Output, keys: Sequence[ApiKey], names: Mapping[str, str]) -> None:
+    if not keys:
         out.note("no keys")
         return
     headers = ("id", "principal", "label", "limits", "created", "expires", "revoked")
@@ -125,15 +127,15 @@ def _keys(out: Output, said: Sequence[ApiKey], names: Mapping[str, str]) -> None
         headers,
         [
             (
-                out.name(one.id),
-                one.principal,
-                one.label,
-                _limits(one, names),
-                out.moment(one.created),
-                _end(out, one.expires),
-                out.moment(one.revoked) if one.revoked else "",
+                out.name(key.id),
+                key.principal,
+                key.label,
+                _limits(key, names),
+                out.moment(key.created),
+                _expiry(out, key.expires),
+                out.moment(key.revoked) if key.revoked else "",
             )
-            for one in said
+            for key in keys
         ],
     )
 
@@ -142,8 +144,8 @@ def _limits(key: ApiKey, names: Mapping[str, str]) -> str:
     return ", ".join(f"{names.get(space, space)}={role}" for space, role in key.limits or ())
 
 
-def _end(out: Output, time: datetime | None) -> tuple[str, str]:
-    """Return when something ends, in red if that has been."""
+def _expiry(out: Output, time: datetime | None) -> tuple[str, str]:
+    """Return a time of expiry, in red if it has passed."""
     return (out.moment(time), "red" if time < datetime.now(UTC) else "") if time else ("", "")
 
 

@@ -1,4 +1,4 @@
-"""`remember --batch`: JSON lines in, receipts out, a thousand in one transaction."""
+"""`remember --batch`: read JSON lines, store up to 1,000 in one transaction, print their receipts."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from commonbook.interfaces.cli.call import Call
 
 
-_LINES: Final = 1000
-# A text in JSON can be six times as long as it is: every character an escape.
-_LONGEST_LINE: Final = 6 * MAX_TEXT_BYTES + 1024 * 1024
-_CHUNK_BYTES: Final = 2 * _LONGEST_LINE
+_BATCH_LINES: Final = 1000
+# JSON can make a text six times as long, if every character is escaped.
+_MAX_LINE_BYTES: Final = 6 * MAX_TEXT_BYTES + 1024 * 1024
+_CHUNK_BYTES: Final = 2 * _MAX_LINE_BYTES
 _TIMES: Final = ("occurred", "valid_from", "valid_until", "expires")
 _STRINGS: Final = ("text", "space", "kind", "title", *_TIMES, "replaces", "key")
 _FIELDS: Final = (*_STRINGS, "tags", "importance", "links")
@@ -29,42 +29,42 @@ _NOT_WITH_BATCH: Final = ("text", "file", "title", "kind", "tag", "importance", 
 
 
 def remember_lines(call: Call) -> int:
-    """Remember every line of the file, telling each receipt when its transaction is durable."""
-    if given := [name for name in _NOT_WITH_BATCH if getattr(call.args, name)]:
-        raise BadInput(f"--batch takes no {given[0]}", fix="write the fields of each memory into its line")
+    """Remember every line of the file, and print each receipt when its transaction is durable."""
+    if excluded := [name for name in _NOT_WITH_BATCH if getattr(call.args, name)]:
+        raise BadInput(f"--batch takes no {excluded[0]}", fix="write the fields of each memory into its line")
     path = call.args.batch
     with nullcontext(text.standard_input()) if path == "-" else text.open_file(path) as file:
         total, done, new = _count(file), 0, 0
         for numbers, drafts in _chunks(file):
-            for said in _remembered(call, numbers, drafts):
-                _tell(call, said)
-                new += said.new
+            for receipt in _remember_batch(call, numbers, drafts):
+                _print_receipt(call, receipt)
+                new += receipt.new
             call.flush()
             done += len(drafts)
             call.progress("remembering", done, total)
-    call.index(new)
+    call.reindex_if_many(new)
     return 0
 
 
-def _tell(call: Call, said: Receipt) -> None:
-    did = "Remembered" if said.new else "Remembered before:"
-    call.tell(json_values.receipt(said), lambda out: memories.receipt(out, did, said))
+def _print_receipt(call: Call, receipt: Receipt) -> None:
+    verb = "Remembered" if receipt.new else "Remembered before:"
+    call.print_answer(json_values.receipt_json(receipt), lambda out: memories.show_receipt(out, verb, receipt))
 
 
-def _remembered(call: Call, numbers: Sequence[int], drafts: Sequence[Draft]) -> list[Receipt]:
+def _remember_batch(call: Call, numbers: Sequence[int], drafts: Sequence[Draft]) -> list[Receipt]:
     try:
         return call.book.remember_many(drafts)
     except CommonbookError as error:
-        # The book says which draft it refused, where it was one; else it can only be one of these lines.
+        # The book names the draft that it refused, if it was a single one; else the error concerns all these lines.
         item = getattr(error, "item", None)
-        where = f"lines {numbers[0]} to {numbers[-1]}" if item is None else f"line {numbers[item]}"
-        error.message = f"{where if len(numbers) > 1 else f'line {numbers[0]}'}: {error.message}"
-        error.fix = _from(numbers[0], error.fix)
+        place = f"lines {numbers[0]} to {numbers[-1]}" if item is None else f"line {numbers[item]}"
+        error.message = f"{place if len(numbers) > 1 else f'line {numbers[0]}'}: {error.message}"
+        error.fix = _fix_with_resume(numbers[0], error.fix)
         raise
 
 
 def _chunks(file: BinaryIO) -> Iterator[tuple[list[int], list[Draft]]]:
-    """Yield the drafts of some lines, with the lines' numbers: as many as go into one transaction."""
+    """Yield batches of drafts with their line numbers, one batch for each transaction."""
     numbers: list[int] = []
     drafts: list[Draft] = []
     size = number = 0
@@ -76,11 +76,11 @@ def _chunks(file: BinaryIO) -> Iterator[tuple[list[int], list[Draft]]]:
             drafts.append(_draft(line))
         except CommonbookError as error:
             error.message = f"line {number}: {error.message}"
-            error.fix = _from((numbers or [number])[0], error.fix)
+            error.fix = _fix_with_resume((numbers or [number])[0], error.fix)
             raise
         numbers.append(number)
         size += len(line)
-        if len(drafts) == _LINES or size > _CHUNK_BYTES:
+        if len(drafts) == _BATCH_LINES or size > _CHUNK_BYTES:
             yield numbers, drafts
             numbers, drafts, size = [], [], 0
     if drafts:
@@ -89,38 +89,38 @@ def _chunks(file: BinaryIO) -> Iterator[tuple[list[int], list[Draft]]]:
 
 def _line(file: BinaryIO, number: int, waiting: Sequence[int]) -> bytes:
     try:
-        line = file.readline(_LONGEST_LINE + 1)
+        line = file.readline(_MAX_LINE_BYTES + 1)
     except OSError as error:
         raise BadInput(f"the lines cannot be read: {error.strerror}", fix="name a file of JSON lines") from error
-    if len(line) > _LONGEST_LINE:
-        fix = _from((waiting or [number])[0], "split the text into several memories")
+    if len(line) > _MAX_LINE_BYTES:
+        fix = _fix_with_resume((waiting or [number])[0], "split the text into several memories")
         raise TooLarge(f"line {number}: it is longer than any memory in JSON", fix=fix)
     return line
 
 
-def _from(first: int, fix: str) -> str:
-    stored = f"lines 1 to {first - 1} are stored, " if first > 1 else "nothing is stored, "
-    return f"{fix}; {stored}so send the file again from line {first}"
+def _fix_with_resume(first_line: int, fix: str) -> str:
+    stored = f"lines 1 to {first_line - 1} are stored, " if first_line > 1 else "nothing is stored, "
+    return f"{fix}; {stored}so send the file again from line {first_line}"
 
 
 def _draft(line: bytes) -> Draft:
-    """Return what a line asks to be remembered; what its values may be is for the book to say."""
-    said = text.json_object(line)
-    if unknown := [name for name in said if name not in _FIELDS]:
+    """Return the draft in a line of JSON; only types are checked here, the book checks the values."""
+    fields = text.json_object(line)
+    if unknown := [name for name in fields if name not in _FIELDS]:
         raise BadInput(f"{unknown[0]!r} is not a field of a memory", fix=f"the fields are {', '.join(_FIELDS)}")
-    if "text" not in said:
+    if "text" not in fields:
         raise BadInput("there is no text", fix='write at least {"text": "…"}')
-    given = {name: value for name, value in said.items() if value is not None or name == "text"}
+    values = {name: value for name, value in fields.items() if value is not None or name == "text"}
     for name in _STRINGS:
-        if not isinstance(given.get(name, ""), str):
+        if not isinstance(values.get(name, ""), str):
             raise BadInput(f"{name} is not a string", fix=f"write {name} as a string")
-    if isinstance(given.get("importance", 0.0), bool) or not isinstance(given.get("importance", 0.0), int | float):
+    if isinstance(values.get("importance", 0.0), bool) or not isinstance(values.get("importance", 0.0), int | float):
         raise BadInput("importance is not a number", fix="write importance as a number from 0 to 1")
-    if "tags" in given:
-        given["tags"] = _tags(given["tags"])
-    if "links" in given:
-        given["links"] = _links(given["links"])
-    return Draft(**given)
+    if "tags" in values:
+        values["tags"] = _tags(values["tags"])
+    if "links" in values:
+        values["links"] = _links(values["links"])
+    return Draft(**values)
 
 
 def _tags(value: object) -> tuple[str, ...]:
@@ -130,10 +130,10 @@ def _tags(value: object) -> tuple[str, ...]:
 
 
 def _links(value: object) -> tuple[tuple[str, str], ...]:
-    """Return links, each written as a pair or as `show` prints it."""
+    """Return links, each written as a pair or as `show --json` prints it."""
     links = []
-    for one in value if isinstance(value, list) else [None]:
-        pair = [one.get("relation"), one.get("target")] if isinstance(one, dict) else one
+    for item in value if isinstance(value, list) else [None]:
+        pair = [item.get("relation"), item.get("target")] if isinstance(item, dict) else item
         if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(word, str) for word in pair):
             raise BadInput(
                 "links is not a list of links", fix='write it as "links": [["related_to", "the id of a memory"]]'
@@ -143,7 +143,7 @@ def _links(value: object) -> tuple[tuple[str, str], ...]:
 
 
 def _count(file: BinaryIO) -> int:
-    """Return how many lines there are, or 0 where only reading them would tell."""
+    """Return the number of lines of a regular file, or 0 if it is not known in advance."""
     try:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode) or file.tell():
             return 0

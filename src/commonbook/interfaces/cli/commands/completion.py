@@ -1,4 +1,4 @@
-"""Scripts that complete commands, options and files in a shell."""
+"""`completion`: print a script that completes commands, options and files in a shell."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _FOLDERS = ("DIR", "FOLDER", "TARGET")
 def script(shell: str) -> str:
     """Return the script for a shell."""
     top = parser()
-    for one in every_parser(top):
-        for action in one._actions:  # noqa: SLF001 - argparse shows them in no other way
+    for parser_ in every_parser(top):
+        for action in parser_._actions:  # noqa: SLF001 - argparse has no public access to them
             if action.metavar in _FILES:
                 action.complete = shtab.FILE  # type: ignore[attr-defined]
             elif action.metavar in _FOLDERS:
@@ -31,8 +31,8 @@ def script(shell: str) -> str:
 
 
 def _completion(call: Call) -> int:
-    made = script(call.args.shell)
-    return call.tell({"shell": call.args.shell, "script": made}, lambda _out: print(made))
+    text = script(call.args.shell)
+    return call.print_answer({"shell": call.args.shell, "script": text}, lambda _out: print(text))
 
 
 COMMANDS: Final[Mapping[str, Command]] = {"completion": _completion}

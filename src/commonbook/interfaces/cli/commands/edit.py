@@ -1,4 +1,4 @@
-"""`edit` in a person's own editor; what they typed is never lost."""
+"""`edit` in the editor of the user: the typed text stays in a file if it cannot be saved."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ if TYPE_CHECKING:
     from commonbook.book.book import Book
 
 
-def edit_by_hand(book: Book, memory_id: str, editor: str, *, expected_version: int | None) -> Receipt:
-    """Let a person edit the text of a memory, and save it if nobody else has changed the memory meanwhile."""
+def edit_in_editor(book: Book, memory_id: str, editor: str, *, expected_version: int | None) -> Receipt:
+    """Open the text of a memory in an editor, and save it with optimistic locking on the version."""
     memory = book.get(memory_id)
-    path = _written(memory.text)
+    path = _write_draft(memory.text)
     try:
         _open_editor(editor, path)
         with input_text.open_file(path) as file:
-            text = input_text.decoded(file, path)
+            text = input_text.read_text(file, path)
         # Editors end a file with a new line, whether or not the text had one.
         if text.endswith("\n") and not memory.text.endswith("\n"):
             text = text[:-1]
         version = memory.version if expected_version is None else expected_version
         receipt = book.edit(memory.id, text=text, expected_version=version)
     except CommonbookError as error:
-        error.fix = f"{error.fix}; what you typed is kept in {path}"
+        error.fix = f"{error.fix}; your text is kept in {path}"
         raise
     except BaseException:
-        print(f"commonbook: what you typed is kept in {path}", file=sys.stderr)
+        print(f"commonbook: your text is kept in {path}", file=sys.stderr)
         raise
     os.unlink(path)
     return receipt
 
 
-def _written(text: str) -> str:
+def _write_draft(text: str) -> str:
     handle, path = tempfile.mkstemp(prefix="commonbook-", suffix=".md")
     with open(handle, "wb") as file:
         file.write(text.encode())
@@ -51,7 +51,7 @@ def _open_editor(editor: str, path: str) -> None:
     fix = "set EDITOR or VISUAL to a command that edits a file and waits for you"
     try:
         command = shlex.split(editor)
-        code = subprocess.run([*command, path], check=False).returncode  # noqa: S603 - the person's own choice
+        code = subprocess.run([*command, path], check=False).returncode  # noqa: S603 - the user's own command
     except (OSError, ValueError) as error:
         raise BadInput(f"the editor {editor!r} cannot be started: {error}", fix=fix) from error
     if code:

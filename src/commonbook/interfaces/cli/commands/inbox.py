@@ -1,4 +1,4 @@
-"""`inbox` on a terminal: what is in doubt, one by one, each with what can be done about it."""
+"""`inbox` on a terminal: show the notices one by one and ask for a decision about each."""
 
 from __future__ import annotations
 
@@ -19,54 +19,54 @@ _PAGE: Final = 50
 _NEXT: Final = "next"
 _QUIT: Final = "quit"
 _CHOICES: Final = {word[0]: word for word in (KEEP, RETRACT, SUPERSEDE, DISMISS, _NEXT, _QUIT)}
-_ASKED: Final = "[k]eep, [r]etract, [s]upersede, [d]ismiss, [n]ext or [q]uit? "
+_QUESTION: Final = "[k]eep, [r]etract, [s]upersede, [d]ismiss, [n]ext or [q]uit? "
 _HELP: Final = (
-    "  k  keep: it still holds, as it stands\n"
-    "  r  retract: it holds no longer\n"
-    "  s  supersede: another memory holds instead\n"
-    "  d  dismiss: what was said has nothing to do with it\n"
-    "  n  next: decide another time\n"
+    "  k  keep: it is still valid as it is\n"
+    "  r  retract: it is no longer valid\n"
+    "  s  supersede: another memory takes its place\n"
+    "  d  dismiss: the notice does not concern it\n"
+    "  n  next: decide later\n"
     "  q  quit"
 )
 
 
-class _Gone(Exception):
-    """Nobody is there to answer any more."""
+class _InputClosed(Exception):
+    """Standard input has ended, so there are no more answers."""
 
 
-def go_through(call: Call) -> int:
-    """Show the notices one by one and do what is chosen; whenever it ends, what was decided stays decided."""
-    chosen: list[str] = []
-    seen = 0
+def triage_interactively(call: Call) -> int:
+    """Show the notices one by one and apply each decision at once; an interruption keeps the earlier ones."""
+    choices: list[str] = []
+    shown = 0
     try:
-        for one in _waiting(call):
-            if seen:
+        for item in _waiting_items(call):
+            if shown:
                 call.out.line("")
-            seen += 1
-            reasoning.notice(call.out, one, reasoning.titles(call.book, filter(None, one.path[1:-1])))
-            chosen.append(_decide(call, one))
-            if chosen[-1] == _QUIT:
+            shown += 1
+            reasoning.show_notice(call.out, item, reasoning.titles(call.book, filter(None, item.path[1:-1])))
+            choices.append(_decide(call, item))
+            if choices[-1] == _QUIT:
                 break
-    except (_Gone, KeyboardInterrupt) as end:
+    except (_InputClosed, KeyboardInterrupt) as end:
         call.out.line("")
-        _sum_up(call, chosen)
+        _print_summary(call, choices)
         if isinstance(end, KeyboardInterrupt):
             raise
         return 0
-    if seen:
-        _sum_up(call, chosen)
+    if shown:
+        _print_summary(call, choices)
     else:
-        reasoning.nothing(call.out, expired=any_expired(call))
+        reasoning.show_empty_inbox(call.out, expired=any_expired(call))
     return 0
 
 
-def _sum_up(call: Call, chosen: Sequence[str]) -> None:
-    decided = sum(choice not in {_NEXT, _QUIT} for choice in chosen)
+def _print_summary(call: Call, choices: Sequence[str]) -> None:
+    decided = sum(choice not in {_NEXT, _QUIT} for choice in choices)
     call.out.note(f"{decided} decided")
 
 
-def _waiting(call: Call) -> Iterator[InboxItem]:
-    """Yield what waits: all of it, or with --limit one page."""
+def _waiting_items(call: Call) -> Iterator[InboxItem]:
+    """Yield the waiting notices: all of them, or one page with --limit."""
     args, after = call.args, call.args.after
     while True:
         limit = _PAGE if args.limit is None else args.limit
@@ -80,31 +80,31 @@ def _waiting(call: Call) -> Iterator[InboxItem]:
             return
 
 
-def _decide(call: Call, said: InboxItem) -> str:
-    """Ask until there is an answer that the book takes, and return what was chosen."""
+def _decide(call: Call, item: InboxItem) -> str:
+    """Ask until the book accepts a decision, and return the choice."""
     while True:
-        choice = _chosen()
+        choice = _ask_choice()
         if choice in (_NEXT, _QUIT):
             return choice
-        typed = _ask("the id of what holds instead: ") if choice == SUPERSEDE else ""
+        typed = _ask("the id of the memory that takes its place: ") if choice == SUPERSEDE else ""
         if choice == SUPERSEDE and not typed:
             continue
         note = _ask("a note (Enter for none): ")
         try:
-            by = call.id(typed) if typed else None
-            done = call.book.triage(said.id, choice, note=note, by=by)
+            by = call.resolve_id(typed) if typed else None
+            report = call.book.triage(item.id, choice, note=note, by=by)
         except CommonbookError as error:
-            # Somebody else may have decided meanwhile, or it is not theirs to decide: they can go on with the next.
+            # Somebody else may have decided meanwhile, or the actor has no right to: the user can go on with the next.
             call.out.line(error.message, "red")
             call.out.line(f"fix: {error.fix}")
             continue
-        reasoning.triaged(call.out, done)
+        reasoning.show_triage_report(call.out, report)
         return choice
 
 
-def _chosen() -> str:
+def _ask_choice() -> str:
     while True:
-        typed = _ask(_ASKED).lower()
+        typed = _ask(_QUESTION).lower()
         choice = _CHOICES.get(typed, typed)
         if choice in _CHOICES.values():
             return choice
@@ -112,15 +112,15 @@ def _chosen() -> str:
 
 
 def _ask(question: str) -> str:
-    """Return what somebody types on one line."""
+    """Return the next line of standard input."""
     print(question, end="", flush=True)
     line = text.standard_input().readline()
     if not line:
-        raise _Gone
+        raise _InputClosed
     return line.decode(errors="replace").strip()
 
 
 def any_expired(call: Call) -> bool:
-    """Tell whether there are notices that were not asked for because they have expired."""
+    """Tell whether there are expired notices that --expired would show."""
     args = call.args
     return not args.expired and bool(call.book.inbox(space=args.space, expired=True, after=args.after).items)

@@ -16,64 +16,72 @@ if TYPE_CHECKING:
 
 def _import(call: Call) -> int:
     args = call.args
-    said = call.book.import_folder(args.folder, space=args.space, dry_run=args.dry_run, progress=call.progress)
-    did = "Would import" if args.dry_run else "Imported"
-    code = call.tell(json_values.transfer(said), lambda out: memories.transfer(out, did, said))
-    call.index(0 if args.dry_run else said.done + said.updated)
+    report = call.book.import_folder(args.folder, space=args.space, dry_run=args.dry_run, progress=call.progress)
+    verb = "Would import" if args.dry_run else "Imported"
+    code = call.print_answer(
+        json_values.transfer_report_json(report), lambda out: memories.show_transfer_report(out, verb, report)
+    )
+    call.reindex_if_many(0 if args.dry_run else report.done + report.updated)
     return code
 
 
 def _export(call: Call) -> int:
-    said = call.book.export(call.args.target, space=call.args.space, progress=call.progress)
-    return call.tell(json_values.transfer(said), lambda out: memories.transfer(out, "Exported", said))
+    report = call.book.export(call.args.target, space=call.args.space, progress=call.progress)
+    return call.print_answer(
+        json_values.transfer_report_json(report), lambda out: memories.show_transfer_report(out, "Exported", report)
+    )
 
 
 def _rebuild(call: Call) -> int:
-    said = call.book.rebuild(progress=call.progress)
-    return call.tell(json_values.sync(said), lambda out: memories.sync(out, said))
+    report = call.book.rebuild(progress=call.progress)
+    return call.print_answer(json_values.sync_report_json(report), lambda out: memories.show_sync_report(out, report))
 
 
 def _reindex(call: Call) -> int:
     count = call.book.reindex(anew=call.args.anew, progress=call.progress)
-    return call.tell({"memories": count}, lambda out: memories.reindexed(out, count))
+    return call.print_answer({"memories": count}, lambda out: memories.show_reindexed(out, count))
 
 
 def _doctor(call: Call) -> int:
     accepted = call.book.accept_deletions() if call.args.accept else None
-    said = call.book.doctor(progress=call.progress)
-    return call.tell(
-        json_values.doctor(said, accepted),
-        lambda out: memories.findings(out, said, fine="nothing is wrong"),
-        ok=not said,
+    findings = call.book.doctor(progress=call.progress)
+    return call.print_answer(
+        json_values.doctor_json(findings, accepted),
+        lambda out: memories.show_findings(out, findings, fine="nothing is wrong"),
+        ok=not findings,
     )
 
 
 def _status(call: Call) -> int:
-    said = call.book.status()
-    return call.tell(json_values.status(said), lambda out: memories.status(out, said))
+    status = call.book.status()
+    return call.print_answer(json_values.status_json(status), lambda out: memories.show_status(out, status))
 
 
 def _verify(call: Call) -> int:
-    said = call.book.verify_log(space=call.args.space, progress=call.progress)
-    return call.tell(json_values.log_report(said), lambda out: memories.log_report(out, said), ok=said.ok)
+    report = call.book.verify_log(space=call.args.space, progress=call.progress)
+    return call.print_answer(
+        json_values.log_report_json(report), lambda out: memories.show_log_report(out, report), ok=report.ok
+    )
 
 
 def _log(call: Call) -> int:
     args = call.args
     space = call.book.default_space if args.space is None else args.space
-    said = call.book.log(space=space, after=args.after, limit=args.limit)
-    return call.tell(json_values.log(space, said), lambda out: memories.log(out, said))
+    entries = call.book.log(space=space, after=args.after, limit=args.limit)
+    return call.print_answer(json_values.log_json(space, entries), lambda out: memories.show_log(out, entries))
 
 
 def _make_keys(call: Call) -> int:
     folder, key = os.path.abspath(call.args.folder), make_keys(call.args.folder)
-    return call.tell({"folder": folder, "key_id": key}, lambda out: out.line(f"The key {key} is in {folder}."))
+    return call.print_answer({"folder": folder, "key_id": key}, lambda out: out.line(f"The key {key} is in {folder}."))
 
 
 def _migrate(call: Call) -> int:
     with call.progress:
-        said = migrate_book(call.settings, call.args.to, progress=call.progress)
-    return call.tell(json_values.moved(said), lambda out: memories.moved(out, said))
+        report = migrate_book(call.settings, call.args.to, progress=call.progress)
+    return call.print_answer(
+        json_values.migration_report_json(report), lambda out: memories.show_migration_report(out, report)
+    )
 
 
 COMMANDS: Final[Mapping[str, Command]] = {

@@ -34,7 +34,7 @@ def _remember(call: Call) -> int:
     text = input_text.text_of(args, piped=True)
     if text is None:
         raise BadInput("there is nothing to remember", fix="give a text, - for standard input, or --file")
-    said = call.book.remember(
+    receipt = call.book.remember(
         text,
         space=args.space,
         kind=args.kind or "note",
@@ -42,18 +42,20 @@ def _remember(call: Call) -> int:
         tags=input_text.tags(args.tag or ()),
         importance=_importance(args.importance) if args.importance is not None else None,
         **{name: getattr(args, name) for name in _TIMES},
-        links=[_link_to(call, one) for one in args.link],
-        replaces=call.id(args.replaces) if args.replaces is not None else None,
+        links=[_parse_link(call, link) for link in args.link],
+        replaces=call.resolve_id(args.replaces) if args.replaces is not None else None,
         key=args.key,
     )
-    if not said.new:
-        return call.tell(json_values.receipt(said), lambda out: memories.repeated(out, said))
-    return call.tell(json_values.receipt(said), lambda out: memories.receipt(out, "Remembered", said))
+    if not receipt.new:
+        return call.print_answer(json_values.receipt_json(receipt), lambda out: memories.show_repeated(out, receipt))
+    return call.print_answer(
+        json_values.receipt_json(receipt), lambda out: memories.show_receipt(out, "Remembered", receipt)
+    )
 
 
 def _edit(call: Call) -> int:
     args = call.args
-    memory_id = call.id(args.id)
+    memory_id = call.resolve_id(args.id)
     text = input_text.text_of(args, piped=False)
     changes = _changes(args)
     expected = args.expected_version
@@ -62,22 +64,24 @@ def _edit(call: Call) -> int:
     if args.add_tag or args.remove_tag:
         changes["tags"], expected = _changed_tags(call, memory_id, changes.get("tags", UNSET), expected)
     if changes:
-        said = call.book.edit(memory_id, **changes, expected_version=expected)
+        receipt = call.book.edit(memory_id, **changes, expected_version=expected)
     elif input_text.is_terminal(sys.stdin) and input_text.is_terminal(sys.stdout):
-        from commonbook.interfaces.cli.commands.edit import edit_by_hand
+        from commonbook.interfaces.cli.commands.edit import edit_in_editor
 
-        said = edit_by_hand(call.book, memory_id, call.settings.editor or "vi", expected_version=expected)
+        receipt = edit_in_editor(call.book, memory_id, call.settings.editor or "vi", expected_version=expected)
     else:
-        raise BadInput("nothing says what to change", fix="give a text, - for standard input, --file, or a field")
-    code = call.tell(json_values.receipt(said), lambda out: memories.receipt(out, "Edited", said))
-    if said.copies:
-        # Where there are very many copies, some wait for a job.
-        call.turn()
+        raise BadInput("there is nothing to change", fix="give a text, - for standard input, --file, or a field")
+    code = call.print_answer(
+        json_values.receipt_json(receipt), lambda out: memories.show_receipt(out, "Edited", receipt)
+    )
+    if receipt.copies:
+        # If there are very many copies, a job updates the rest.
+        call.work_briefly()
     return code
 
 
 def _changes(args: Namespace) -> dict[str, Any]:
-    """Return the fields that were typed; an empty value, or `none` where that is no text, takes one away."""
+    """Return the fields to change; an empty value, or `none` for a number or a time, clears a field."""
     changes: dict[str, Any] = {}
     if args.title is not None:
         changes["title"] = args.title or None
@@ -86,18 +90,18 @@ def _changes(args: Namespace) -> dict[str, Any]:
     if args.tag is not None:
         changes["tags"] = input_text.tags(args.tag)
     if args.importance is not None:
-        changes["importance"] = None if _is_nothing(args.importance) else _importance(args.importance)
+        changes["importance"] = None if _clears_field(args.importance) else _importance(args.importance)
     for name in _TIMES:
         value = getattr(args, name)
         if value is not None:
-            changes[name] = None if _is_nothing(value) else value
+            changes[name] = None if _clears_field(value) else value
     return changes
 
 
 def _changed_tags(
     call: Call, memory_id: str, tags: list[str] | Unset, expected: int | None
 ) -> tuple[list[str], int | None]:
-    """Return the tags with some added and removed, and the version of the memory that this is right for."""
+    """Return the tags after additions and removals, and the version that they were read from."""
     if isinstance(tags, Unset):
         memory = call.book.get(memory_id)
         tags, expected = list(memory.tags), memory.version if expected is None else expected
@@ -107,33 +111,35 @@ def _changed_tags(
 
 def _move(call: Call) -> int:
     args = call.args
-    said = call.book.move(call.id(args.id), args.to, expected_version=args.expected_version)
-    return call.tell(json_values.receipt(said), lambda out: memories.receipt(out, "Moved", said))
+    receipt = call.book.move(call.resolve_id(args.id), args.to, expected_version=args.expected_version)
+    return call.print_answer(
+        json_values.receipt_json(receipt), lambda out: memories.show_receipt(out, "Moved", receipt)
+    )
 
 
 def _delete(call: Call) -> int:
     args = call.args
-    chosen = _filter(args)
+    selection = _filter(args)
     if args.ids:
-        if chosen != Filter():
-            raise BadInput("both ids and a filter say what to delete", fix="give ids, or a filter, not both")
-        ids = [call.id(part) for part in args.ids]
-        said = call.book.delete(*ids, expected_version=args.expected_version, dry_run=args.dry_run)
+        if selection != Filter():
+            raise BadInput("both ids and a filter are given", fix="give ids, or a filter, not both")
+        ids = [call.resolve_id(part) for part in args.ids]
+        deletion = call.book.delete(*ids, expected_version=args.expected_version, dry_run=args.dry_run)
     elif args.expected_version is not None:
-        raise BadInput("--expected-version is of one memory", fix="give the memory's id with it")
+        raise BadInput("--expected-version needs a single memory", fix="give the id of the memory")
     elif args.dry_run or args.yes:
-        said = call.book.delete_where(chosen, dry_run=args.dry_run)
+        deletion = call.book.delete_where(selection, dry_run=args.dry_run)
     else:
-        found = call.book.delete_where(chosen, dry_run=True)
-        # What was agreed to is what was counted, whatever has come since.
-        said = call.book.delete(*(found.ids if _agreed(call, len(found.ids)) else ()))
-    return call.tell(json_values.deleted(said), lambda out: memories.deleted(out, said))
+        matches = call.book.delete_where(selection, dry_run=True)
+        # Delete exactly the memories that were counted, not those that came since.
+        deletion = call.book.delete(*(matches.ids if _confirm_delete(call, len(matches.ids)) else ()))
+    return call.print_answer(json_values.deletion_json(deletion), lambda out: memories.show_deletion(out, deletion))
 
 
-def _agreed(call: Call, count: int) -> bool:
+def _confirm_delete(call: Call, count: int) -> bool:
     if not input_text.is_terminal(sys.stdin):
         raise BadInput(
-            f"{count} memories would be deleted, and nobody is here to ask",
+            f"{count} memories would be deleted, and there is no terminal to ask for confirmation",
             fix="look at them with --dry-run, then delete them with --yes",
         )
     if not count:
@@ -145,14 +151,18 @@ def _agreed(call: Call, count: int) -> bool:
 
 def _link(call: Call) -> int:
     args = call.args
-    said = call.book.link(call.id(args.id), args.relation, call.id(args.target))
-    return call.tell(json_values.receipt(said), lambda out: memories.receipt(out, "Linked", said))
+    receipt = call.book.link(call.resolve_id(args.id), args.relation, call.resolve_id(args.target))
+    return call.print_answer(
+        json_values.receipt_json(receipt), lambda out: memories.show_receipt(out, "Linked", receipt)
+    )
 
 
 def _unlink(call: Call) -> int:
     args = call.args
-    said = call.book.unlink(call.id(args.id), args.relation, call.id(args.target))
-    return call.tell(json_values.receipt(said), lambda out: memories.receipt(out, "Unlinked", said))
+    receipt = call.book.unlink(call.resolve_id(args.id), args.relation, call.resolve_id(args.target))
+    return call.print_answer(
+        json_values.receipt_json(receipt), lambda out: memories.show_receipt(out, "Unlinked", receipt)
+    )
 
 
 # --- reading
@@ -161,73 +171,75 @@ def _unlink(call: Call) -> int:
 def _show(call: Call) -> int:
     from commonbook.interfaces.cli.output import reasoning
 
-    memory = call.book.get(call.id(call.args.id))
+    memory = call.book.get(call.resolve_id(call.args.id))
     incoming = [link for link in call.book.links(memory.id) if link.target == memory.id]
-    return call.tell(
-        json_values.shown(memory, incoming),
-        lambda out: memories.memory(out, memory, incoming, reasoning.titles_in(call.book, memory)),
+    return call.print_answer(
+        json_values.memory_with_links_json(memory, incoming),
+        lambda out: memories.show_memory(out, memory, incoming, reasoning.titles_in(call.book, memory)),
     )
 
 
 def _list(call: Call) -> int:
     args = call.args
     page = call.book.list(_filter(args), limit=args.limit, after=args.after)
-    return call.tell(json_values.page(page), lambda out: memories.page(out, page, whole_ids=args.deleted))
+    return call.print_answer(
+        json_values.page_json(page), lambda out: memories.show_page(out, page, whole_ids=args.deleted)
+    )
 
 
 def _recall(call: Call) -> int:
     from commonbook.interfaces.cli.output import hits
 
     args = call.args
-    chosen = _filter(args)
+    selection = _filter(args)
     spaces = ([args.space] if args.space else []) + args.spaces
-    said = call.book.recall(
+    result = call.book.recall(
         _question(args.query),
         spaces=spaces,
         k=args.k,
-        kinds=chosen.kinds,
-        tags=chosen.tags,
-        since=chosen.since,
-        until=chosen.until,
+        kinds=selection.kinds,
+        tags=selection.tags,
+        since=selection.since,
+        until=selection.until,
         as_of=args.as_of,
         min_score=args.min_score,
         budget_tokens=args.budget_tokens,
         include=[name.strip() for value in args.include for name in value.split(",")],
-        # The words that matched are shown to people in any case.
+        # Output for people always highlights the matched words.
         explain=args.explain or not args.json,
         progress=call.progress,
     )
     where = spaces or dict.fromkeys((call.book.default_space, PERSONAL))
-    return call.tell(
-        json_values.recalled(said, explain=args.explain),
-        lambda out: hits.recalled(out, said, where=" and ".join(where), explain=args.explain),
+    return call.print_answer(
+        json_values.recall_result_json(result, explain=args.explain),
+        lambda out: hits.show_recall_result(out, result, where=" and ".join(where), explain=args.explain),
     )
 
 
 def _question(words: list[str]) -> str:
-    return input_text.decoded(input_text.standard_input(), input_text.STDIN) if words == ["-"] else " ".join(words)
+    return input_text.read_text(input_text.standard_input(), input_text.STDIN) if words == ["-"] else " ".join(words)
 
 
 def _history(call: Call) -> int:
     from commonbook.interfaces.cli.output.memories import diffs_of
 
-    memory_id = call.id(call.args.id)
+    memory_id = call.resolve_id(call.args.id)
     revisions = call.book.history(memory_id)
     diffs = diffs_of(revisions) if call.args.diff else [None] * len(revisions)
-    return call.tell(
-        json_values.history(memory_id, revisions, diffs), lambda out: memories.history(out, revisions, diffs)
+    return call.print_answer(
+        json_values.history_json(memory_id, revisions, diffs), lambda out: memories.show_history(out, revisions, diffs)
     )
 
 
-# --- words into values
+# --- arguments into values
 
 
 def _filter(args: Namespace) -> Filter:
-    """Return what was typed as a filter; without --space it means every space."""
+    """Return the filter options as a filter; without --space it covers every space."""
     return Filter(
         space=args.space,
         kinds=tuple(args.kind),
-        # An empty tag is left in, for the book to refuse: a variable that was not set must not mean every memory.
+        # An empty tag is passed on, so that the book refuses it: an unset variable must not mean every memory.
         tags=tuple(tag for value in args.tag for tag in value.split(",")),
         since=args.since,
         until=args.until,
@@ -242,14 +254,14 @@ def _importance(value: str) -> float:
         raise BadInput(f"importance {value!r} is not a number", fix="give a number from 0 to 1") from None
 
 
-def _link_to(call: Call, typed: str) -> tuple[str, str]:
+def _parse_link(call: Call, typed: str) -> tuple[str, str]:
     relation, colon, target = typed.partition(":")
     if not colon:
         raise BadInput(f"{typed!r} is not a link", fix="write it as RELATION:ID, such as related_to:7f3a9c2e")
-    return relation, call.id(target)
+    return relation, call.resolve_id(target)
 
 
-def _is_nothing(value: str) -> bool:
+def _clears_field(value: str) -> bool:
     return value.strip().lower() in ("", "none")
 
 

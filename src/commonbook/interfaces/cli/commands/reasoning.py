@@ -1,4 +1,4 @@
-"""The commands of what rests on what: reflect, supersede, reinstate, dependents, inbox and triage."""
+"""The reasoning commands: reflect, supersede, reinstate, dependents, inbox and triage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from commonbook.interfaces.cli.commands.inbox import any_expired
 from commonbook.interfaces.cli.input import text as input_text
 from commonbook.interfaces.cli.output import memories, reasoning
 from commonbook.model.ids import format_time
-from commonbook.model.reasoning import Dependent, Inbox, InboxItem, MemoryReference, SupersedeReport
+from commonbook.model.reasoning import Dependent, Inbox, InboxItem, MemoryReference, SupersedeReport, TriageReport
 
 if TYPE_CHECKING:
     from commonbook.interfaces.cli.call import Call, Command
@@ -26,9 +26,9 @@ def _reflect(call: Call) -> int:
     text = input_text.text_of(args, piped=True)
     if text is None:
         raise BadInput("there is nothing to remember", fix="give a text, - for standard input, or --file")
-    said = call.book.reflect(
+    receipt = call.book.reflect(
         text,
-        [call.id(part) for part in args.on],
+        [call.resolve_id(part) for part in args.on],
         space=args.space,
         title=args.title,
         tags=input_text.tags(args.tag),
@@ -36,48 +36,52 @@ def _reflect(call: Call) -> int:
         occurred=args.occurred,
         key=args.key,
     )
-    if not said.new:
-        return call.tell(json_values.receipt(said), lambda out: memories.repeated(out, said))
-    return call.tell(json_values.receipt(said), lambda out: memories.receipt(out, "Reflected", said))
+    if not receipt.new:
+        return call.print_answer(json_values.receipt_json(receipt), lambda out: memories.show_repeated(out, receipt))
+    return call.print_answer(
+        json_values.receipt_json(receipt), lambda out: memories.show_receipt(out, "Reflected", receipt)
+    )
 
 
 def _supersede(call: Call) -> int:
     args = call.args
-    said = call.book.supersede(call.id(args.id), call.id(args.by), reason=args.reason)
-    return call.tell(said._asdict(), lambda out: reasoning.superseded(out, said))
+    report = call.book.supersede(call.resolve_id(args.id), call.resolve_id(args.by), reason=args.reason)
+    return call.print_answer(report._asdict(), lambda out: reasoning.show_superseded(out, report))
 
 
 def _reinstate(call: Call) -> int:
     args = call.args
-    said = call.book.reinstate(call.id(args.id), by=call.id(args.by) if args.by is not None else None)
-    return call.tell(_reinstated(said), lambda out: reasoning.reinstated(out, said))
+    report = call.book.reinstate(call.resolve_id(args.id), by=call.resolve_id(args.by) if args.by is not None else None)
+    return call.print_answer(_reinstate_json(report), lambda out: reasoning.show_reinstated(out, report))
 
 
 def _dependents(call: Call) -> int:
-    memory_id = call.id(call.args.id)
-    said = call.book.dependents(memory_id)
-    return call.tell(
-        {"id": memory_id, "dependents": [_dependent(one) for one in said]},
-        lambda out: reasoning.dependents(out, call.book.lineage(memory_id, depth=0), said),
+    memory_id = call.resolve_id(call.args.id)
+    dependents = call.book.dependents(memory_id)
+    return call.print_answer(
+        {"id": memory_id, "dependents": [_dependent_json(item) for item in dependents]},
+        lambda out: reasoning.show_dependents(out, call.book.lineage(memory_id, depth=0), dependents),
     )
 
 
 def _inbox(call: Call) -> int:
     args = call.args
     if not args.json and input_text.is_terminal(sys.stdin) and input_text.is_terminal(sys.stdout):
-        from commonbook.interfaces.cli.commands.inbox import go_through
+        from commonbook.interfaces.cli.commands.inbox import triage_interactively
 
-        return go_through(call)
+        return triage_interactively(call)
     limit = _PAGE if args.limit is None else args.limit
-    said = call.book.inbox(space=args.space, expired=args.expired, limit=limit, after=args.after)
-    return call.tell(_told(said), lambda out: reasoning.inbox(out, said, expired=not said.items and any_expired(call)))
+    page = call.book.inbox(space=args.space, expired=args.expired, limit=limit, after=args.after)
+    return call.print_answer(
+        _inbox_json(page), lambda out: reasoning.show_inbox(out, page, expired=not page.items and any_expired(call))
+    )
 
 
 def _triage(call: Call) -> int:
     args = call.args
-    by = call.id(args.by) if args.by is not None else None
-    said = call.book.triage(call.id(args.id), args.verdict, note=args.note, by=by)
-    return call.tell(said._asdict(), lambda out: reasoning.triaged(out, said))
+    by = call.resolve_id(args.by) if args.by is not None else None
+    report = call.book.triage(call.resolve_id(args.id), args.verdict, note=args.note, by=by)
+    return call.print_answer(_triage_json(report), lambda out: reasoning.show_triage_report(out, report))
 
 
 COMMANDS: Final[Mapping[str, Command]] = {
@@ -93,29 +97,40 @@ COMMANDS: Final[Mapping[str, Command]] = {
 # --- as JSON
 
 
-def _reinstated(said: SupersedeReport) -> dict[str, Any]:
-    return {**said._asdict(), "by": said.by or None}
+def _reinstate_json(report: SupersedeReport) -> dict[str, Any]:
+    return {**report._asdict(), "by": report.by or None}
 
 
-def _dependent(said: Dependent) -> dict[str, Any]:
-    return {**said._asdict(), "path": list(said.path)}
-
-
-def _told(said: Inbox) -> dict[str, Any]:
-    return {"notices": [_waiting(one) for one in said.items], "next": said.next}
-
-
-def _waiting(said: InboxItem) -> dict[str, Any]:
+def _triage_json(report: TriageReport) -> dict[str, Any]:
     return {
-        **said._asdict(),
-        "dependent": _mention(said.dependent),
-        "invalidated": _mention(said.invalidated),
-        "invalidating": _mention(said.invalidating) if said.invalidating else None,
-        "at": format_time(said.at),
-        "expires": json_values.time_or_none(said.expires),
-        "path": list(said.path),
+        "id": report.id,
+        "verdict": report.verdict,
+        "resolved": report.settled,
+        "version": report.version,
+        "space": report.space,
+        "path": report.path,
     }
 
 
-def _mention(said: MemoryReference) -> dict[str, Any]:
-    return {**said._asdict(), "deleted": json_values.time_or_none(said.deleted)}
+def _dependent_json(dependent: Dependent) -> dict[str, Any]:
+    return {**dependent._asdict(), "path": list(dependent.path)}
+
+
+def _inbox_json(page: Inbox) -> dict[str, Any]:
+    return {"notices": [_item_json(item) for item in page.items], "next": page.next}
+
+
+def _item_json(item: InboxItem) -> dict[str, Any]:
+    return {
+        **item._asdict(),
+        "dependent": _reference_json(item.dependent),
+        "invalidated": _reference_json(item.invalidated),
+        "invalidating": _reference_json(item.invalidating) if item.invalidating else None,
+        "at": format_time(item.at),
+        "expires": json_values.time_or_none(item.expires),
+        "path": list(item.path),
+    }
+
+
+def _reference_json(memory: MemoryReference) -> dict[str, Any]:
+    return {**memory._asdict(), "deleted": json_values.time_or_none(memory.deleted)}

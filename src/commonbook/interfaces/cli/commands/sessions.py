@@ -17,49 +17,57 @@ if TYPE_CHECKING:
 
 
 _PAGE: Final = 100
-_WHOLE_PAGE: Final = 1000
+_JSONL_PAGE: Final = 1000
 
 
 def _append(call: Call) -> int:
     args = call.args
-    given = messages.given(args)
+    batch = messages.read_messages(args)
     try:
-        said = call.book.append(
-            args.session, given.messages, space=args.space, parent=args.parent, tags=text.tags(args.tag)
+        receipt = call.book.append(
+            args.session, batch.messages, space=args.space, parent=args.parent, tags=text.tags(args.tag)
         )
     except CommonbookError as error:
-        given.name_line(error)
+        batch.name_line(error)
         raise
-    code = call.tell(json_values.captured(said), lambda out: sessions.captured(out, said))
-    call.turn()
+    code = call.print_answer(
+        json_values.append_receipt_json(receipt), lambda out: sessions.show_append_receipt(out, receipt)
+    )
+    call.work_briefly()
     return code
 
 
 def _switch(call: Call) -> int:
     args = call.args
-    said = call.book.switch(args.old, args.new, reason=args.reason, space=args.space, tags=text.tags(args.tag))
-    told = {**json_values.settled(said), "to": args.new, "reason": args.reason}
-    return call.tell(told, lambda out: sessions.settled(out, f"Switched to {args.new};", said))
+    report = call.book.switch(args.old, args.new, reason=args.reason, space=args.space, tags=text.tags(args.tag))
+    data = {**json_values.settle_report_json(report), "to": args.new, "reason": args.reason}
+    return call.print_answer(data, lambda out: sessions.show_settle_report(out, f"Switched to {args.new};", report))
 
 
 def _rewind(call: Call) -> int:
     args = call.args
-    taken = call.book.rewind(args.session, _place(args.after))
-    return call.tell(json_values.rewound(args.session, taken), lambda out: sessions.rewound(out, args.session, taken))
+    rewound = call.book.rewind(args.session, _parse_place(args.after))
+    return call.print_answer(
+        json_values.rewind_json(args.session, rewound), lambda out: sessions.show_rewind(out, args.session, rewound)
+    )
 
 
-def _place(typed: str) -> int | str:
+def _parse_place(typed: str) -> int | str:
     return int(typed) if re.fullmatch(r"-?\d{1,19}", typed, re.ASCII) else typed.lower()
 
 
 def _close(call: Call) -> int:
-    said = call.book.close_session(call.args.session)
-    return call.tell(json_values.settled(said), lambda out: sessions.settled(out, "Closed;", said))
+    report = call.book.close_session(call.args.session)
+    return call.print_answer(
+        json_values.settle_report_json(report), lambda out: sessions.show_settle_report(out, "Closed;", report)
+    )
 
 
 def _flush(call: Call) -> int:
-    said = call.book.settle(call.args.session)
-    return call.tell(json_values.settled(said), lambda out: sessions.settled(out, "", said))
+    report = call.book.settle(call.args.session)
+    return call.print_answer(
+        json_values.settle_report_json(report), lambda out: sessions.show_settle_report(out, "", report)
+    )
 
 
 def _show(call: Call) -> int:
@@ -67,26 +75,26 @@ def _show(call: Call) -> int:
     if args.jsonl:
         return _show_lines(call)
     page = call.book.messages(args.session, after=args.after, limit=_PAGE if args.limit is None else args.limit)
-    return call.tell(json_values.messages(page), lambda out: sessions.messages(out, page))
+    return call.print_answer(json_values.message_page_json(page), lambda out: sessions.show_messages(out, page))
 
 
 def _show_lines(call: Call) -> int:
     args = call.args
     if args.json:
-        raise BadInput("both --json and --jsonl say how to print", fix="give one of them")
+        raise BadInput("--json and --jsonl exclude each other", fix="give one of them")
     after: int | None = args.after
     while after is not None:
-        limit = _WHOLE_PAGE if args.limit is None else args.limit
+        limit = _JSONL_PAGE if args.limit is None else args.limit
         page = call.book.messages(args.session, after=after, limit=limit)
-        for one in page.items:
-            print(json_values.dumps(json_values.message(one), encoding=getattr(sys.stdout, "encoding", None)))
+        for message in page.items:
+            print(json_values.dumps(json_values.message_json(message), encoding=getattr(sys.stdout, "encoding", None)))
         after = page.next if args.limit is None else None
     return 0
 
 
 def _list(call: Call) -> int:
-    said = call.book.sessions(space=call.args.space, limit=call.args.limit)
-    return call.tell(json_values.sessions(said), lambda out: sessions.sessions(out, said))
+    newest = call.book.sessions(space=call.args.space, limit=call.args.limit)
+    return call.print_answer(json_values.sessions_json(newest), lambda out: sessions.show_sessions(out, newest))
 
 
 COMMANDS: Final[Mapping[str, Command]] = {

@@ -16,66 +16,73 @@ if TYPE_CHECKING:
 
 def _share(call: Call) -> int:
     args = call.args
-    ids = [call.id(part) for part in args.ids]
+    ids = [call.resolve_id(part) for part in args.ids]
     if args.principal is None:
         return _share_into(call, ids)
     if len(ids) > 1:
-        raise BadInput("one memory at a time is shared with somebody", fix="repeat the command for each of them")
-    said = call.book.share_with(ids[0], args.principal, refresh=args.refresh)
-    return call.tell(json_values.sharings([said]), lambda out: lineage.sharings(out, "Shared", [said]))
+        raise BadInput("--with shares one memory at a time", fix="repeat the command for each of them")
+    receipt = call.book.share_with(ids[0], args.principal, refresh=args.refresh)
+    return call.print_answer(
+        json_values.share_receipts_json([receipt]), lambda out: lineage.show_share_receipts(out, "Shared", [receipt])
+    )
 
 
 def _share_into(call: Call, ids: list[str]) -> int:
     args = call.args
     if len(ids) == 1:
-        # What is wrong with a single one is an error like any other, with its exit code.
-        one = call.book.share(ids[0], args.to, refresh=args.refresh)
-        return call.tell(json_values.sharings([one]), lambda out: lineage.sharings(out, "Shared", [one]))
-    said = call.book.share_many(ids, args.to, refresh=args.refresh)
-    return call.tell(
-        json_values.sharings(said),
-        lambda out: lineage.sharings(out, "Shared", said),
-        ok=not any(one.error for one in said),
+        # For a single memory, a failure is an error with its own exit code.
+        receipt = call.book.share(ids[0], args.to, refresh=args.refresh)
+        return call.print_answer(
+            json_values.share_receipts_json([receipt]),
+            lambda out: lineage.show_share_receipts(out, "Shared", [receipt]),
+        )
+    receipts = call.book.share_many(ids, args.to, refresh=args.refresh)
+    return call.print_answer(
+        json_values.share_receipts_json(receipts),
+        lambda out: lineage.show_share_receipts(out, "Shared", receipts),
+        ok=not any(receipt.error for receipt in receipts),
     )
 
 
 def _pull(call: Call) -> int:
     args = call.args
-    said = call.book.pull(call.id(args.id), args.to, refresh=args.refresh)
-    return call.tell(json_values.sharing(said), lambda out: lineage.sharings(out, "Pulled", [said]))
+    receipt = call.book.pull(call.resolve_id(args.id), args.to, refresh=args.refresh)
+    return call.print_answer(
+        json_values.share_receipt_json(receipt), lambda out: lineage.show_share_receipts(out, "Pulled", [receipt])
+    )
 
 
 def _unshare(call: Call) -> int:
-    return _told(call, "Unshared", call.book.unshare(call.id(call.args.id)))
+    return _print_receipt(call, "Unshared", call.book.unshare(call.resolve_id(call.args.id)))
 
 
 def _refresh(call: Call) -> int:
-    return _told(call, "Refreshed", call.book.refresh(call.id(call.args.id)))
+    return _print_receipt(call, "Refreshed", call.book.refresh(call.resolve_id(call.args.id)))
 
 
 def _detach(call: Call) -> int:
-    return _told(call, "Detached", call.book.detach(call.id(call.args.id)))
+    return _print_receipt(call, "Detached", call.book.detach(call.resolve_id(call.args.id)))
 
 
 def _adopt(call: Call) -> int:
-    return _told(call, "Adopted", call.book.adopt(call.id(call.args.id)))
+    return _print_receipt(call, "Adopted", call.book.adopt(call.resolve_id(call.args.id)))
 
 
-def _told(call: Call, did: str, said: Receipt) -> int:
-    return call.tell(json_values.receipt(said), lambda out: memories.receipt(out, did, said))
+def _print_receipt(call: Call, verb: str, receipt: Receipt) -> int:
+    return call.print_answer(json_values.receipt_json(receipt), lambda out: memories.show_receipt(out, verb, receipt))
 
 
 def _lineage(call: Call) -> int:
     args = call.args
-    memory_id = call.id(args.id)
-    said = call.book.lineage(memory_id) if args.depth is None else call.book.lineage(memory_id, depth=args.depth)
-    return call.tell(json_values.lineage(said), lambda out: lineage.lineage(out, said))
+    memory_id = call.resolve_id(args.id)
+    tree = call.book.lineage(memory_id) if args.depth is None else call.book.lineage(memory_id, depth=args.depth)
+    return call.print_answer(json_values.lineage_json(tree), lambda out: lineage.show_lineage(out, tree))
 
 
 def _copies(call: Call) -> int:
-    memory_id = call.id(call.args.id)
-    said = call.book.copies(memory_id)
-    return call.tell(json_values.copies(memory_id, said), lambda out: lineage.copies(out, said))
+    memory_id = call.resolve_id(call.args.id)
+    copies = call.book.copies(memory_id)
+    return call.print_answer(json_values.copies_json(memory_id, copies), lambda out: lineage.show_copies(out, copies))
 
 
 COMMANDS: Final[Mapping[str, Command]] = {

@@ -1,4 +1,4 @@
-"""The commands of what is shared by rule and by agreement: rules, pending, approve, reject, request and limit."""
+"""The commands for sharing rules, share requests and rate limits: rules, request, pending, approve, reject, limit."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from commonbook.interfaces.cli.output.plain import Output
 
     Add = Callable[[Any, str, str], argparse.ArgumentParser]
-    """Adds a command, or an action of one, with the options that all have."""
+    """Adds a command, or an action of a command, with the common options."""
 
 
-# --- what is done
+# --- commands
 
 
 def _add_rule(call: Call) -> int:
     args = call.args
-    # An empty tag is left in, for the book to refuse: a variable that was not set must not mean every memory.
+    # An empty tag is passed on, so that the book refuses it: an unset variable must not mean every memory.
     tags = [tag for value in args.tag for tag in value.split(",")]
-    said = call.book.add_rule(
+    rule = call.book.add_rule(
         args.space or call.book.default_space,
         args.source,
         kinds=args.kind,
@@ -35,23 +35,25 @@ def _add_rule(call: Call) -> int:
         approval=args.approval,
         refresh=args.refresh,
     )
-    return call.tell(_rule(said), lambda out: _show_rules(out, [said]))
+    return call.print_answer(_rule_json(rule), lambda out: _show_rules(out, [rule]))
 
 
 def _list_rules(call: Call) -> int:
-    said = call.book.rules(space=call.args.space)
-    return call.tell({"rules": [_rule(one) for one in said]}, lambda out: _show_rules(out, said))
+    rules = call.book.rules(space=call.args.space)
+    return call.print_answer({"rules": [_rule_json(rule) for rule in rules]}, lambda out: _show_rules(out, rules))
 
 
 def _remove_rule(call: Call) -> int:
-    rule_id = _meant(call.args.id, (one.id for one in call.book.rules()))
-    said = call.book.remove_rule(rule_id)
-    return call.tell(_rule(said), lambda out: out.line(f"Removed the rule {said.id}."))
+    rule_id = _match_id(call.args.id, (rule.id for rule in call.book.rules()))
+    rule = call.book.remove_rule(rule_id)
+    return call.print_answer(_rule_json(rule), lambda out: out.line(f"Removed the rule {rule.id}."))
 
 
 def _pending(call: Call) -> int:
-    said = call.book.pending(space=call.args.space, decided=call.args.decided)
-    return call.tell({"requests": [_request(one) for one in said]}, lambda out: _show_requests(out, said))
+    requests = call.book.pending(space=call.args.space, decided=call.args.decided)
+    return call.print_answer(
+        {"requests": [_request_json(request) for request in requests]}, lambda out: _show_requests(out, requests)
+    )
 
 
 def _approve(call: Call) -> int:
@@ -62,46 +64,50 @@ def _reject(call: Call) -> int:
     return _decide(call, call.book.reject)
 
 
-def _decide(call: Call, verb: Callable[..., ShareRequest]) -> int:
-    request_id = _meant(call.args.id, (one.id for one in call.book.pending(decided=True)))
-    said = verb(request_id, note=call.args.note)
-    into = f": {said.copy} in {said.space}" if said.copy else ""
-    return call.tell(_request(said), lambda out: out.line(f"{said.state.capitalize()}{into}."))
+def _decide(call: Call, decide: Callable[..., ShareRequest]) -> int:
+    request_id = _match_id(call.args.id, (request.id for request in call.book.pending(decided=True)))
+    decided = decide(request_id, note=call.args.note)
+    copy = f": {decided.copy} in {decided.space}" if decided.copy else ""
+    return call.print_answer(_request_json(decided), lambda out: out.line(f"{decided.state.capitalize()}{copy}."))
 
 
-def _ask(call: Call) -> int:
+def _request_share(call: Call) -> int:
     args = call.args
-    said = call.book.request_share(call.id(args.id), args.to, refresh=args.refresh)
-    return call.tell(_request(said), lambda out: out.line(f"Asked {said.space} to take it in, as {said.id}."))
+    request = call.book.request_share(call.resolve_id(args.id), args.to, refresh=args.refresh)
+    return call.print_answer(
+        _request_json(request), lambda out: out.line(f"Requested to share it into {request.space}: {request.id}.")
+    )
 
 
 def _list_limits(call: Call) -> int:
-    said = call.book.limits()
-    return call.tell({"limits": [_limit(one) for one in said]}, lambda out: _show_limits(out, said))
+    limits = call.book.limits()
+    return call.print_answer(
+        {"limits": [_limit_json(limit) for limit in limits]}, lambda out: _show_limits(out, limits)
+    )
 
 
 def _set_limit(call: Call) -> int:
     args = call.args
-    said = call.book.set_limit(args.what, _per_minute(args.per_minute), principal=args.principal)
-    return call.tell(_limit(said), lambda out: _show_limits(out, [said]))
+    limit = call.book.set_limit(args.what, _parse_per_minute(args.per_minute), principal=args.principal)
+    return call.print_answer(_limit_json(limit), lambda out: _show_limits(out, [limit]))
 
 
-def _per_minute(typed: str) -> int | None:
+def _parse_per_minute(typed: str) -> int | None:
     if typed.strip().lower() == "none":
         return None
     try:
         return int(typed)
     except ValueError:
-        raise BadInput(f"{typed!r} is not a whole number", fix="say how often a minute, or `none`") from None
+        raise BadInput(f"{typed!r} is not a whole number", fix="give how many a minute, or `none`") from None
 
 
-def _meant(part: str, ids: Iterable[str]) -> str:
-    """Return the one id that begins or ends with these digits, or what was typed, for the book to say what it is."""
+def _match_id(part: str, ids: Iterable[str]) -> str:
+    """Return the id that begins or ends with these digits; else the argument itself, which the book then refuses."""
     digits = part.strip().lower()
-    found = [one for one in ids if digits and (one.startswith(digits) or one.endswith(digits))]
-    if len(found) > 1:
-        raise BadInput(f"{part!r} means several: {', '.join(found)}", fix="give more digits of the id")
-    return found[0] if found else part
+    matches = [id_ for id_ in ids if digits and (id_.startswith(digits) or id_.endswith(digits))]
+    if len(matches) > 1:
+        raise BadInput(f"{part!r} matches several ids: {', '.join(matches)}", fix="give more digits of the id")
+    return matches[0] if matches else part
 
 
 COMMANDS: Final[Mapping[str, Command]] = {
@@ -111,72 +117,99 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "pending": _pending,
     "approve": _approve,
     "reject": _reject,
-    "request": _ask,
+    "request": _request_share,
     "limit list": _list_limits,
     "limit set": _set_limit,
 }
 
 
-# --- how it is told
+# --- output
 
 
-def _rule(said: SharingRule) -> dict[str, Any]:
+def _rule_json(rule: SharingRule) -> dict[str, Any]:
     return {
-        "id": said.id,
-        "space": said.space.name or None,
-        "from": said.source.name or None,
-        "maker": said.maker,
-        "kinds": list(said.kinds),
-        "tags": list(said.tags),
-        "importance": said.importance,
-        "approval": said.approval,
-        "refresh": said.refresh,
-        "created": format_time(said.created),
-        "idle": said.idle or None,
+        "id": rule.id,
+        "space": rule.space.name or None,
+        "from": rule.source.name or None,
+        "created_by": rule.maker,
+        "kinds": list(rule.kinds),
+        "tags": list(rule.tags),
+        "importance": rule.importance,
+        "approval": rule.approval,
+        "refresh": rule.refresh,
+        "created": format_time(rule.created),
+        "idle": rule.idle or None,
     }
 
 
-def _request(said: ShareRequest) -> dict[str, Any]:
-    told = said._asdict()
-    del told["space_id"]
+def _request_json(request: ShareRequest) -> dict[str, Any]:
     return {
-        **told,
-        "asked_at": json_values.time_or_none(said.asked_at),
-        "decided_at": json_values.time_or_none(said.decided_at),
+        "id": request.id,
+        "space": request.space,
+        "memory": request.memory,
+        "rule": request.rule,
+        "refresh": request.refresh,
+        "on_behalf_of": request.name,
+        "requested_by": request.asked_by,
+        "requested_at": json_values.time_or_none(request.asked_at),
+        "state": request.state,
+        "decided_by": request.decided_by,
+        "decided_at": json_values.time_or_none(request.decided_at),
+        "note": request.note,
+        "copy": request.copy,
+        "title": request.title,
+        "text": request.text,
     }
 
 
-def _limit(said: RateLimit) -> dict[str, Any]:
-    return {**said._asdict(), "set_at": json_values.time_or_none(said.set_at)}
+def _limit_json(limit: RateLimit) -> dict[str, Any]:
+    return {**limit._asdict(), "set_at": json_values.time_or_none(limit.set_at)}
 
 
-def _show_rules(out: Output, said: Sequence[SharingRule]) -> None:
+def _show_rules(out: Output, rules: Sequence[SharingRule]) -> None:
     rows = [
-        (one.id, one.space.name or "?", one.source.name or "?", _meaning(one), one.maker, one.idle or "acting")
-        for one in said
+        (
+            rule.id,
+            rule.space.name or "?",
+            rule.source.name or "?",
+            _filter_text(rule),
+            rule.maker,
+            rule.idle or "active",
+        )
+        for rule in rules
     ]
-    out.table(("id", "space", "takes from", "what", "maker", "state"), rows)
+    out.table(("id", "space", "takes from", "filter", "created by", "state"), rows)
 
 
-def _meaning(rule: SharingRule) -> str:
+def _filter_text(rule: SharingRule) -> str:
     parts = [*rule.kinds, *(f"#{tag}" for tag in rule.tags)]
     parts += [f"importance {rule.importance:g} or more"] if rule.importance is not None else []
     return ", ".join(parts or ["everything"]) + (", after approval" if rule.approval else "")
 
 
-def _show_requests(out: Output, said: Sequence[ShareRequest]) -> None:
+def _show_requests(out: Output, requests: Sequence[ShareRequest]) -> None:
     rows = [
-        (one.id, one.space, one.title or one.memory, one.asked_by, out.moment(one.asked_at), _state(one))
-        for one in said
+        (
+            request.id,
+            request.space,
+            request.title or request.memory,
+            request.asked_by,
+            out.moment(request.asked_at),
+            _state(request),
+        )
+        for request in requests
     ]
-    out.table(("id", "space", "memory", "asked by", "asked", "state"), rows)
+    out.table(("id", "space", "memory", "requested by", "requested", "state"), rows)
 
 
-def _state(said: ShareRequest) -> str:
-    by = f" by {said.decided_by}" if said.decided_by else ""
-    return f"{said.state}{by}{': ' + said.note if said.note else ''}"
+def _state(request: ShareRequest) -> str:
+    by = f" by {request.decided_by}" if request.decided_by else ""
+    return f"{request.state}{by}{': ' + request.note if request.note else ''}"
 
 
-def _show_limits(out: Output, said: Sequence[RateLimit]) -> None:
-    whose = [("everybody else" if one.principal == "*" else one.principal, one) for one in said]
-    out.table(("action", "principal", "a minute"), [(one.action, who, str(one.per_minute)) for who, one in whose])
+def _show_limits(out: Output, limits: Sequence[RateLimit]) -> None:
+    rows = [
+        (limit.action, "everybody else" if limit.principal == "*" else limit.principal, str(limit.per_minute))
+        for limit in limits
+    ]
+    out.table(("action", "principal", "per minute"), rows)

@@ -16,47 +16,54 @@ if TYPE_CHECKING:
 
 
 def _list(call: Call) -> int:
-    said = call.book.spaces()
-    return call.tell(json_values.spaces(said), lambda out: memories.spaces(out, said))
+    spaces = call.book.spaces()
+    return call.print_answer(json_values.spaces_json(spaces), lambda out: memories.show_spaces(out, spaces))
 
 
 def _create(call: Call) -> int:
-    said = call.book.create_space(call.args.name)
-    return call.tell(json_values.space(said), lambda out: memories.spaces(out, [said]))
+    space = call.book.create_space(call.args.name)
+    return call.print_answer(json_values.space_json(space), lambda out: memories.show_spaces(out, [space]))
 
 
 def _rename(call: Call) -> int:
-    said = call.book.rename_space(call.args.old, call.args.new)
-    return call.tell(json_values.space(said), lambda out: memories.spaces(out, [said]))
+    space = call.book.rename_space(call.args.old, call.args.new)
+    return call.print_answer(json_values.space_json(space), lambda out: memories.show_spaces(out, [space]))
 
 
 def _which(call: Call) -> int:
     name = default_space(call.settings)
-    return call.tell({"space": name}, lambda out: out.line(name))
+    return call.print_answer({"space": name}, lambda out: out.line(name))
 
 
 def _depth(call: Call) -> int:
-    """Show how deep reflections may go in a space, or set it; `allows` is what holds, as far as one may read."""
+    """Show or set the maximum depth of reflections in a space.
+
+    `effective_depth` is the limit that applies: its own, or that of the nearest readable space above it.
+    """
     from commonbook.model.reasoning import depth_cap
 
     args = call.args
-    said = _named(call, args.name) if args.depth is None else call.book.set_depth(args.name, _read(args.depth))
-    allows = depth_cap(said, {one.id: one for one in call.book.spaces()})
-    where = "" if said.depth else " (as above it, or by default)"
-    sentence = f"Reflections in {said.name} may stand {allows} deep{where}"
-    return call.tell(
-        {**json_values.space(said), "allows": allows}, lambda out: out.report(sentence, [(said.name, str(allows))])
+    space = (
+        _find_space(call, args.name) if args.depth is None else call.book.set_depth(args.name, _parse_depth(args.depth))
+    )
+    effective_depth = depth_cap(space, {other.id: other for other in call.book.spaces()})
+    origin = "" if space.depth else " (inherited from the space above it, or the default)"
+    levels = "level" if effective_depth == 1 else "levels"
+    sentence = f"Reflections in {space.name} may be {effective_depth} {levels} deep{origin}"
+    return call.print_answer(
+        {**json_values.space_json(space), "effective_depth": effective_depth},
+        lambda out: out.report(sentence, [(space.name, str(effective_depth))]),
     )
 
 
-def _named(call: Call, name: str) -> Space:
+def _find_space(call: Call, name: str) -> Space:
     for space in call.book.spaces():
         if space.name == name:
             return space
     raise NotFound(f"there is no space {name!r} that you may read", fix="`commonbook space list` shows the spaces")
 
 
-def _read(typed: str) -> int | None:
+def _parse_depth(typed: str) -> int | None:
     if typed.strip().lower() == "default":
         return None
     try:

@@ -1,4 +1,4 @@
-"""`worker`: settles what is due, once or until it is interrupted."""
+"""`worker`: run the jobs that are due, once or until it is interrupted."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from commonbook.interfaces.cli.call import Call, Command
 
 
-_TURN: Final = 1.0
+_TURN_SECONDS: Final = 1.0
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
-def work(call: Call) -> int:
-    """Do what is due now, or go on doing so; say what became of each session."""
+def run_worker(call: Call) -> int:
+    """Run the jobs that are due, once or repeatedly, and print the result of each."""
     if call.args.once:
         return _once(call)
-    with _Ending() as ending:
+    with _Shutdown() as shutdown:
         retry = call.args.retry
-        while not ending.asked:
+        while not shutdown.requested:
             if not _turn(call, retry=retry):
-                ending.rest(call.args.every)
+                shutdown.sleep(call.args.every)
             retry = False
     return 0
 
@@ -37,10 +37,10 @@ def work(call: Call) -> int:
 def _once(call: Call) -> int:
     failed: list[str] = []
 
-    def noticed(worked: WorkReport) -> None:
-        _tell(call, worked)
-        if worked.error:
-            failed.append(worked.settled.session)
+    def noticed(report: WorkReport) -> None:
+        _print_report(call, report)
+        if report.error:
+            failed.append(report.settled.session)
 
     if not call.book.work(retry=call.args.retry, noticed=noticed) and not call.args.json:
         call.out.note("nothing is due")
@@ -48,32 +48,36 @@ def _once(call: Call) -> int:
 
 
 def _turn(call: Call, *, retry: bool) -> int:
-    """Work for a moment; what cannot be done while the home is busy or full stays due."""
+    """Work for a second; jobs that fail because the home is busy or the disk is full stay due."""
     try:
-        return call.book.work(seconds=_TURN, retry=retry, noticed=lambda worked: _tell(call, worked))
+        return call.book.work(seconds=_TURN_SECONDS, retry=retry, noticed=lambda report: _print_report(call, report))
     except (Busy, DiskFull) as error:
         call.out.note(f"{error.message}; {error.fix}" if error.fix else error.message)
         return 0
 
 
-def _tell(call: Call, worked: WorkReport) -> None:
-    call.tell(json_values.worked(worked), lambda out: sessions.worked(out, worked))
+def _print_report(call: Call, report: WorkReport) -> None:
+    call.print_answer(json_values.work_report_json(report), lambda out: sessions.show_work_report(out, report))
     call.flush()
 
 
-class _Ending:
-    """Ends a worker that is interrupted: at once while it rests or when asked twice, else after what it is doing."""
+class _Shutdown:
+    """Signal handler of the worker.
+
+    The first signal ends it after the current turn of work, or at once while it sleeps. A second signal ends
+    it at once.
+    """
 
     def __init__(self) -> None:
-        self.asked = False
-        self._resting = False
+        self.requested = False
+        self._sleeping = False
 
-    def rest(self, seconds: float) -> None:
-        """Do nothing for a while, unless the worker is to end."""
-        self._resting = True
-        if not self.asked:
+    def sleep(self, seconds: float) -> None:
+        """Sleep, unless the worker is to end."""
+        self._sleeping = True
+        if not self.requested:
             time.sleep(seconds)
-        self._resting = False
+        self._sleeping = False
 
     def __enter__(self) -> Self:
         self._before = [signal.signal(number, self._interrupted) for number in _SIGNALS]
@@ -84,18 +88,18 @@ class _Ending:
     ) -> bool:
         for number, handler in zip(_SIGNALS, self._before, strict=True):
             signal.signal(number, handler)
-        return kind is _Now
+        return kind is _WakeUp
 
     def _interrupted(self, _number: int, _frame: FrameType | None) -> None:
-        twice, self.asked = self.asked, True
+        twice, self.requested = self.requested, True
         if twice:
             raise KeyboardInterrupt
-        if self._resting:
-            raise _Now
+        if self._sleeping:
+            raise _WakeUp
 
 
-class _Now(Exception):
-    """The rest is over."""
+class _WakeUp(Exception):
+    """Ends the sleep of the worker."""
 
 
-COMMANDS: Final[Mapping[str, Command]] = {"worker": work}
+COMMANDS: Final[Mapping[str, Command]] = {"worker": run_worker}

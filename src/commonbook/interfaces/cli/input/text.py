@@ -1,4 +1,4 @@
-"""Text from outside: standard input and files, never more of it than a memory may hold."""
+"""Text input from arguments, files and standard input, limited to the size of a memory."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ STDIN = "standard input"
 
 
 def text_of(args: Namespace, *, piped: bool) -> str | None:
-    """Return the text that was typed, named or, with `piped`, sent without a word about it; else None."""
+    """Return the text of the argument, of --file or, with `piped`, of standard input; None if there is none."""
     if args.text is not None and args.file is not None:
         raise BadInput("the text is given twice", fix="give the text itself or --file, not both")
     if args.file is not None:
         with open_file(args.file) as file:
-            return decoded(file, args.file)
+            return read_text(file, args.file)
     if args.text == "-":
-        return decoded(standard_input(), STDIN)
+        return read_text(standard_input(), STDIN)
     if args.text is None and piped and not is_terminal(sys.stdin):
-        # Nothing at all is what a program without a standard input of its own sends.
-        return decoded(standard_input(), STDIN) or None
+        # A program without a standard input of its own sends nothing.
+        return read_text(standard_input(), STDIN) or None
     return str(args.text) if args.text is not None else None
 
 
-def decoded(file: BinaryIO, name: str, *, begun: bytes = b"") -> str:
-    """Read a text of UTF-8, of which some may be read already; what is too large is not read to the end."""
+def read_text(file: BinaryIO, name: str, *, already_read: bytes = b"") -> str:
+    """Read UTF-8 text, after the bytes that are read already; a text that is too large is not read to the end."""
     try:
-        data = begun + file.read(max(0, MAX_TEXT_BYTES + 1 - len(begun)))
+        data = already_read + file.read(max(0, MAX_TEXT_BYTES + 1 - len(already_read)))
     except OSError as error:
         raise BadInput(f"{name} cannot be read: {error.strerror}", fix="name a file with the text") from error
     if len(data) > MAX_TEXT_BYTES:
@@ -54,27 +54,27 @@ def decoded(file: BinaryIO, name: str, *, begun: bytes = b"") -> str:
 
 
 def json_object(line: bytes) -> dict[str, Any]:
-    """Return the object that a line of JSON holds."""
+    """Parse a line of JSON that holds one object."""
     fix = 'write one object on each line, such as {"text": "Alice owns billing"}'
     try:
-        said = json.loads(line.decode())
+        value = json.loads(line.decode())
     except UnicodeDecodeError:
         raise BadText("it is not UTF-8", fix="convert the file to UTF-8 first") from None
     except (ValueError, RecursionError) as error:
         raise BadInput(f"it is not JSON: {error}", fix=fix) from None
-    if not isinstance(said, dict):
+    if not isinstance(value, dict):
         raise BadInput("it is not a JSON object", fix=fix)
-    return said
+    return value
 
 
 def tags(values: Iterable[str]) -> list[str]:
-    """Return the tags of all options; several may stand in one, with commas, and an empty one means none."""
-    parted = (tag.strip().lstrip("# ") for value in values for tag in value.split(","))
-    return [" ".join(tag.split()) for tag in parted if tag]
+    """Return the tags of all options: one option may hold several, separated by commas; empty ones are dropped."""
+    parts = (tag.strip().lstrip("# ") for value in values for tag in value.split(","))
+    return [" ".join(tag.split()) for tag in parts if tag]
 
 
 def open_file(path: str) -> BinaryIO:
-    """Open a file to read from, or say why that cannot be."""
+    """Open a file for reading, or raise why it cannot be read."""
     try:
         return open(path, "rb")
     except FileNotFoundError as error:
@@ -82,17 +82,17 @@ def open_file(path: str) -> BinaryIO:
             f"there is no file {path!r}", fix="name a file that is there, or - for standard input"
         ) from error
     except (OSError, ValueError) as error:
-        why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
-        raise BadInput(f"{path!r} cannot be read: {why}", fix="name a file with the text, or - for it") from error
+        reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+        raise BadInput(f"{path!r} cannot be read: {reason}", fix="name a file with the text, or - for it") from error
 
 
 def standard_input() -> BinaryIO:
-    """Return standard input as bytes; where it is closed, there is nothing in it."""
+    """Return standard input as a binary stream; raise if it is closed."""
     if sys.stdin is None:
         raise BadInput("standard input is closed", fix="give the text as an argument or with --file")
     return sys.stdin.buffer
 
 
 def is_terminal(stream: object) -> bool:
-    """Tell whether a person sits at the other end."""
+    """Tell whether a stream is a terminal."""
     return bool(stream is not None and stream.isatty())  # type: ignore[attr-defined]

@@ -1,6 +1,6 @@
-"""How the answer to a question is laid out for people.
+"""Layout of recall results for people.
 
-A heading begins at the left edge and nothing else of a hit does, so that no text in a memory can pass for one.
+Only headings begin at the left edge, so that no text in a memory can look like a heading.
 """
 
 from __future__ import annotations
@@ -9,130 +9,138 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
-from commonbook.interfaces.cli.output.lineage import standing
+from commonbook.interfaces.cli.output.lineage import styled_freshness
 from commonbook.interfaces.cli.output.plain import Output, one_line
 from commonbook.model.recall import Hit, RecallResult
 
 _INDENT: Final = 2
-_BESIDE: Final = 150
-"""Characters of what stands before and after a passage: some two lines."""
+_MAX_NEIGHBOUR_CHARS: Final = 150
+"""Length of the text shown before and after a passage: about two lines."""
 
-_LONG: Final = 1200
-"""Characters of a passage: most are shorter, but a message may be of any length."""
+_MAX_PASSAGE_CHARS: Final = 1200
+"""Most passages are shorter, but a message can have any length."""
 
 _Phrase: TypeAlias = tuple[str, str]
 
 
-def recalled(out: Output, said: RecallResult, *, where: str, explain: bool) -> None:
-    """Show the hits, best first; with `explain`, what each score is made of and where the time went."""
-    for at, one in enumerate(said.hits):
-        if at:
+def show_recall_result(out: Output, result: RecallResult, *, where: str, explain: bool) -> None:
+    """Show the hits, best first; with `explain`, also the parts of each score and the time of each step."""
+    for index, hit in enumerate(result.hits):
+        if index:
             out.line("")
-        _hit(out, one)
+        _hit(out, hit)
         if explain:
-            out.facts(_reasons(one))
+            out.facts(_score_parts(hit))
     if explain:
         out.line("")
-        out.facts((step, f"{took:.1f} ms") for step, took in (*said.steps.items(), ("took", said.took_ms)))
-    if not said.hits:
+        out.facts((step, f"{took:.1f} ms") for step, took in (*result.steps.items(), ("took", result.took_ms)))
+    if not result.hits:
         out.note(f"nothing found in {where}")
-    for note in said.notes:
+    for note in result.notes:
         out.note(f"note: {note}")
 
 
-def _hit(out: Output, said: Hit) -> None:
-    words = _any_of(said.matched)
-    out.styled(_heading(out, said))
-    if said.before:
-        # What a message's neighbour begins with is who says it.
-        shown = _beginning(said.before) if said.type == "message" else _end(said.before)
+def _hit(out: Output, hit: Hit) -> None:
+    words = _word_pattern(hit.matched)
+    out.styled(_heading(out, hit))
+    if hit.before:
+        # The neighbour of a message begins with its author, so its beginning is shown.
+        shown = _beginning(hit.before) if hit.type == "message" else _end(hit.before)
         out.styled([(shown, "dim")], indent=2 * _INDENT)
-    if passage := _extract(said.passage, words):
-        out.styled(_emphasised(passage, words), indent=_INDENT)
-    if said.after:
-        out.styled([(_beginning(said.after), "dim")], indent=2 * _INDENT)
-    out.styled(_apart(_source(out, said), "dim"), indent=_INDENT)
+    if passage := _extract(hit.passage, words):
+        out.styled(_highlighted(passage, words), indent=_INDENT)
+    if hit.after:
+        out.styled([(_beginning(hit.after), "dim")], indent=2 * _INDENT)
+    out.styled(_separated(_source(out, hit), "dim"), indent=_INDENT)
 
 
-def _heading(out: Output, said: Hit) -> Iterator[_Phrase]:
-    if said.type == "message" and said.author:
-        yield one_line(said.author), "bold"
+def _heading(out: Output, hit: Hit) -> Iterator[_Phrase]:
+    if hit.type == "message" and hit.author:
+        yield one_line(hit.author), "bold"
         yield " in ", "dim"
-        yield one_line(said.title), ""
+        yield one_line(hit.title), ""
     else:
-        yield one_line(said.title), "bold"
-    yield f"  {said.kind}  {said.space}  {out.moment(said.occurred or said.created)}", "dim"
-    if said.parts:
-        yield f"  {said.score:.2f}", "green"
+        yield one_line(hit.title), "bold"
+    yield f"  {hit.kind}  {hit.space}  {out.moment(hit.occurred or hit.created)}", "dim"
+    if hit.parts:
+        yield f"  {hit.score:.2f}", "green"
 
 
-def _source(out: Output, said: Hit) -> Iterator[_Phrase]:
-    """Yield where a hit comes from and what is to be known about it."""
-    yield out.name(said.memory), "cyan"
-    if said.seq is not None:
-        yield f"message {said.seq}", "dim"
-    yield str(said.source.get("path", "")), "dim"
-    for mark in said.marks:
-        by = f" by {out.name(said.superseded_by)}" if mark == "superseded" and said.superseded_by else ""
+def _source(out: Output, hit: Hit) -> Iterator[_Phrase]:
+    """Yield id, place, marks, freshness and tags of a hit."""
+    yield out.name(hit.memory), "cyan"
+    if hit.seq is not None:
+        yield f"message {hit.seq}", "dim"
+    yield str(hit.source.get("path", "")), "dim"
+    for mark in hit.marks:
+        by = f" by {out.name(hit.superseded_by)}" if mark == "superseded" and hit.superseded_by else ""
         yield f"{mark}{by}", "yellow"
-    by = f" by {out.name(said.successor)}" if said.successor else ""
-    text, style = standing(said.freshness)
+    by = f" by {out.name(hit.successor)}" if hit.successor else ""
+    text, style = styled_freshness(hit.freshness)
     yield f"{text}{by}", style
-    yield ", ".join(f"#{tag}" for tag in said.tags), "dim"
+    yield ", ".join(f"#{tag}" for tag in hit.tags), "dim"
 
 
-def _apart(phrases: Iterable[_Phrase], style: str) -> Iterator[_Phrase]:
-    """Yield the phrases that are not empty, each on one line and with blanks between two."""
-    told = [(one_line(text), own) for text, own in phrases if text]
-    for at, phrase in enumerate(told):
-        if at:
+def _separated(phrases: Iterable[_Phrase], style: str) -> Iterator[_Phrase]:
+    """Yield the phrases that are not empty, each on one line, separated by blanks."""
+    filled = [(one_line(text), own) for text, own in phrases if text]
+    for index, phrase in enumerate(filled):
+        if index:
             yield "  ", style
         yield phrase
 
 
-def _reasons(said: Hit) -> Iterator[tuple[str, str]]:
+def _score_parts(hit: Hit) -> Iterator[tuple[str, str]]:
     pad = " " * _INDENT
-    for name, value in said.parts.items():
+    for name, value in hit.parts.items():
         if round(value, 3):
             yield f"{pad}{name}", f"{value:+.3f}"
-    if said.matched:
-        yield f"{pad}matched", ", ".join(said.matched)
+    if hit.matched:
+        yield f"{pad}matched", ", ".join(hit.matched)
 
 
 # --- words and lengths
 
 
-def _any_of(words: Iterable[str]) -> re.Pattern[str] | None:
-    """Return what finds any of these words, each as a whole; longer ones first, since the first that fits is taken."""
+def _word_pattern(words: Iterable[str]) -> re.Pattern[str] | None:
+    """Return a pattern for any of these words as whole words; longer ones first, since the first match wins."""
     choices = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
     return re.compile(rf"(?<![^\W_])(?:{choices})(?![^\W_])", re.IGNORECASE) if choices else None
 
 
-def _emphasised(text: str, words: re.Pattern[str] | None) -> Iterator[_Phrase]:
-    at = 0
-    for found in words.finditer(text) if words else ():
-        yield text[at : found.start()], ""
-        yield found[0], "bold yellow"
-        at = found.end()
-    yield text[at:], ""
+def _highlighted(text: str, words: re.Pattern[str] | None) -> Iterator[_Phrase]:
+    end = 0
+    for match in words.finditer(text) if words else ():
+        yield text[end : match.start()], ""
+        yield match[0], "bold yellow"
+        end = match.end()
+    yield text[end:], ""
 
 
 def _extract(passage: str, words: re.Pattern[str] | None) -> str:
-    """Return a passage, or of a long one the part around the first word that was asked for."""
+    """Return a passage; of a long one only the part around the first matched word."""
     passage = passage.strip()
-    if len(passage) <= _LONG:
+    if len(passage) <= _MAX_PASSAGE_CHARS:
         return passage
-    found = words.search(passage) if words else None
-    start = min(max(found.start() - _LONG // 4, 0), len(passage) - _LONG) if found else 0
-    end = start + _LONG
+    match = words.search(passage) if words else None
+    start = min(max(match.start() - _MAX_PASSAGE_CHARS // 4, 0), len(passage) - _MAX_PASSAGE_CHARS) if match else 0
+    end = start + _MAX_PASSAGE_CHARS
     return f"{'… ' if start else ''}{passage[start:end].strip()}{' …' if end < len(passage) else ''}"
 
 
 def _beginning(text: str) -> str:
     line = one_line(text)
-    return line if len(line) <= _BESIDE else f"{line[:_BESIDE].rpartition(' ')[0] or line[:_BESIDE]} …"
+    return (
+        line
+        if len(line) <= _MAX_NEIGHBOUR_CHARS
+        else f"{line[:_MAX_NEIGHBOUR_CHARS].rpartition(' ')[0] or line[:_MAX_NEIGHBOUR_CHARS]} …"
+    )
 
 
 def _end(text: str) -> str:
     line = one_line(text)
-    return line if len(line) <= _BESIDE else f"… {line[-_BESIDE:].partition(' ')[2] or line[-_BESIDE:]}"
+    return (
+        line
+        if len(line) <= _MAX_NEIGHBOUR_CHARS
+        else f"… {line[-_MAX_NEIGHBOUR_CHARS:].partition(' ')[2] or line[-_MAX_NEIGHBOUR_CHARS:]}"
+    )

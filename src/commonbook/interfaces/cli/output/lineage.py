@@ -1,4 +1,4 @@
-"""How copies are laid out for people: what became of sharing, and the tree of a lineage."""
+"""Layout of copies for people: receipts of sharing, and the tree of a lineage."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Final
 from commonbook.interfaces.cli.output.plain import Branch, Cell, Output
 from commonbook.model.sharing import Ancestor, CopyNode, Lineage, ShareReceipt
 
-_UNREADABLE: Final = "not yours to read"
-_UNKNOWN: Final = "not here, or not yours to read"
+_UNREADABLE: Final = "not readable for you"
+_UNKNOWN: Final = "unknown, or not readable for you"
 _STYLES: Final = {
     "fresh": "green",
     "stale": "yellow",
@@ -21,94 +21,97 @@ _STYLES: Final = {
 }
 
 
-def standing(freshness: str | None) -> tuple[str, str]:
-    """Return how a copy stands to its source, in the colour of that; nothing of what is no copy."""
+def styled_freshness(freshness: str | None) -> tuple[str, str]:
+    """Return the freshness of a copy with its colour; an empty text for a memory that is no copy."""
     return freshness or "", _STYLES.get(freshness or "", "")
 
 
-def sharings(out: Output, did: str, said: Iterable[ShareReceipt]) -> None:
-    """Show what became of each memory that was to be shared."""
-    for one in said:
-        out.report(_sentence(out, did, one), [_row(one)], style="red" if one.error else "green")
+def show_share_receipts(out: Output, verb: str, receipts: Iterable[ShareReceipt]) -> None:
+    """Show the receipt of each memory that was to be shared."""
+    for receipt in receipts:
+        out.report(_sentence(out, verb, receipt), [_row(receipt)], style="red" if receipt.error else "green")
 
 
-def _sentence(out: Output, did: str, said: ShareReceipt) -> str:
-    if said.error:
-        return f"{out.name(said.source)}: {said.error}"
-    if said.new:
-        return f"{did} {out.name(said.source)} into {said.space} as {out.name(said.id)} ({said.refresh})"
-    as_what = f", {said.refresh}" if said.refresh else ""
-    return f"{said.space} has it already: {out.name(said.id)}{as_what}"
+def _sentence(out: Output, verb: str, receipt: ShareReceipt) -> str:
+    if receipt.error:
+        return f"{out.name(receipt.source)}: {receipt.error}"
+    if receipt.new:
+        return f"{verb} {out.name(receipt.source)} into {receipt.space} as {out.name(receipt.id)} ({receipt.refresh})"
+    mode = f", {receipt.refresh}" if receipt.refresh else ""
+    return f"{receipt.space} has it already: {out.name(receipt.id)}{mode}"
 
 
-def _row(said: ShareReceipt) -> tuple[str, ...]:
-    state = said.error or ("new" if said.new else "there before")
-    return (said.id, said.source, said.space, said.refresh or "", state)
+def _row(receipt: ShareReceipt) -> tuple[str, ...]:
+    state = receipt.error or ("new" if receipt.new else "existing")
+    return (receipt.id, receipt.source, receipt.space, receipt.refresh or "", state)
 
 
 # --- lineage
 
 
-def lineage(out: Output, said: Lineage) -> None:
-    """Draw the chain from the root to a memory, and the tree of its copies below it."""
-    out.tree(_branches(out, said))
-    if said.cut:
-        out.note("there is more: it was cut at this depth, at a circle, or at 10,000 copies")
+def show_lineage(out: Output, lineage: Lineage) -> None:
+    """Draw the chain from the root to a memory, and below it the tree of its copies."""
+    out.tree(_branches(out, lineage))
+    if lineage.cut:
+        out.note("there is more: the lineage is truncated at this depth, at a cycle, or at 10,000 copies")
 
 
-def _branches(out: Output, said: Lineage) -> Iterator[Branch]:
-    steps = len(said.ancestors)
-    for at, one in enumerate(reversed(said.ancestors)):
-        yield Branch(at - steps, _ancestor(out, one))
-    tombstone = f"deleted {out.moment(said.deleted)}" if said.deleted else ""
+def _branches(out: Output, lineage: Lineage) -> Iterator[Branch]:
+    steps = len(lineage.ancestors)
+    for index, ancestor in enumerate(reversed(lineage.ancestors)):
+        yield Branch(index - steps, _ancestor(out, ancestor))
+    tombstone = f"deleted {out.moment(lineage.deleted)}" if lineage.deleted else ""
     yield Branch(
         0,
         (
-            (out.name(said.id), "bold cyan"),
-            (said.title, "bold"),
-            (said.space, "bold"),
-            (said.refresh or "", "dim"),
-            standing(said.freshness),
+            (out.name(lineage.id), "bold cyan"),
+            (lineage.title, "bold"),
+            (lineage.space, "bold"),
+            (lineage.refresh or "", "dim"),
+            styled_freshness(lineage.freshness),
             (tombstone, "red"),
         ),
     )
-    yield from _below(out, said.copies)
+    yield from _copy_branches(out, lineage.copies)
 
 
-def _below(out: Output, copies: Sequence[CopyNode]) -> Iterator[Branch]:
-    for one in copies:
-        yield Branch(one.depth, _copy(out, one))
-        yield from _below(out, one.copies)
+def _copy_branches(out: Output, copies: Sequence[CopyNode]) -> Iterator[Branch]:
+    for copy in copies:
+        yield Branch(copy.depth, _copy(out, copy))
+        yield from _copy_branches(out, copy.copies)
 
 
-def _ancestor(out: Output, said: Ancestor) -> tuple[Cell, ...]:
-    known = [f"deleted {out.moment(said.deleted)}" if said.deleted else "", "" if said.readable else _UNKNOWN]
-    if said.claimed:
-        known.append("claimed by an import")
+def _ancestor(out: Output, ancestor: Ancestor) -> tuple[Cell, ...]:
+    remarks = [
+        f"deleted {out.moment(ancestor.deleted)}" if ancestor.deleted else "",
+        "" if ancestor.readable else _UNKNOWN,
+    ]
+    if ancestor.claimed:
+        remarks.append("claimed by an import")
     return (
-        (out.name(said.id), "cyan"),
-        (said.title or "", ""),
-        (said.space or "", "dim"),
-        (said.refresh or "", "dim"),
-        standing(said.freshness),
-        (", ".join(filter(None, known)), "red" if said.deleted else "dim"),
+        (out.name(ancestor.id), "cyan"),
+        (ancestor.title or "", ""),
+        (ancestor.space or "", "dim"),
+        (ancestor.refresh or "", "dim"),
+        styled_freshness(ancestor.freshness),
+        (", ".join(filter(None, remarks)), "red" if ancestor.deleted else "dim"),
     )
 
 
-def _copy(out: Output, said: CopyNode) -> tuple[Cell, ...]:
+def _copy(out: Output, copy: CopyNode) -> tuple[Cell, ...]:
     return (
-        (out.name(said.id), "cyan"),
-        (said.title or "", ""),
-        (said.space or "", "dim"),
-        (said.refresh or "", "dim"),
-        standing(said.freshness),
-        ("" if said.readable else _UNREADABLE, "dim"),
+        (out.name(copy.id), "cyan"),
+        (copy.title or "", ""),
+        (copy.space or "", "dim"),
+        (copy.refresh or "", "dim"),
+        styled_freshness(copy.freshness),
+        ("" if copy.readable else _UNREADABLE, "dim"),
     )
 
 
-def copies(out: Output, said: Sequence[CopyNode]) -> None:
-    """Show every copy of a memory, and theirs, in a table."""
-    if not said:
+def show_copies(out: Output, copies: Sequence[CopyNode]) -> None:
+    """Show all copies of a memory, and their copies, in a table."""
+    if not copies:
         out.note("no copies")
         return
     headers = ("id", "from", "space", "refresh", "freshness", "title")
@@ -116,13 +119,13 @@ def copies(out: Output, said: Sequence[CopyNode]) -> None:
         headers,
         [
             (
-                out.name(one.id),
-                out.name(one.source),
-                one.space or "",
-                one.refresh or "",
-                standing(one.freshness),
-                one.title or "" if one.readable else (_UNREADABLE, "dim"),
+                out.name(copy.id),
+                out.name(copy.source),
+                copy.space or "",
+                copy.refresh or "",
+                styled_freshness(copy.freshness),
+                copy.title or "" if copy.readable else (_UNREADABLE, "dim"),
             )
-            for one in said
+            for copy in copies
         ],
     )

@@ -1,4 +1,4 @@
-"""How each answer is laid out for people, on a terminal or elsewhere."""
+"""Layout of memories, spaces, reports and log entries for people, on a terminal or elsewhere."""
 
 from __future__ import annotations
 
@@ -6,230 +6,242 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from commonbook.interfaces.cli.output.lineage import standing
+from commonbook.interfaces.cli.output.lineage import styled_freshness
 from commonbook.interfaces.cli.output.plain import Cell, Output, words
 from commonbook.model.memory import Deleted, Link, Memory, Page, Receipt, Revision
 from commonbook.model.reports import Finding, LogEntry, LogReport, MigrationReport, Status, SyncReport, TransferReport
 from commonbook.model.spaces import Space
 
 
-def receipt(out: Output, did: str, said: Receipt) -> None:
-    """What a write did; whatever was not as expected goes beside it."""
-    out.receipt(did, memory_id=said.id, space=said.space, path=said.path, version=said.version)
-    if said.copies:
-        out.note(f"note: {said.copies} {'copy has' if said.copies == 1 else 'copies have'} changed with it")
-    if said.duplicate_of:
-        out.note(f"note: {out.name(said.duplicate_of)} says the same")
-    for other in said.near:
-        if other != said.duplicate_of:
+def show_receipt(out: Output, verb: str, receipt: Receipt) -> None:
+    """Show the receipt of a write; changed copies and similar memories become notes."""
+    out.receipt(verb, memory_id=receipt.id, space=receipt.space, path=receipt.path, version=receipt.version)
+    if receipt.copies:
+        out.note(f"note: {receipt.copies} {'copy has' if receipt.copies == 1 else 'copies have'} changed with it")
+    if receipt.duplicate_of:
+        out.note(f"note: {out.name(receipt.duplicate_of)} says the same")
+    for other in receipt.near:
+        if other != receipt.duplicate_of:
             out.note(f"note: much like {out.name(other)}: commonbook show {out.name(other)}")
 
 
-def repeated(out: Output, said: Receipt) -> None:
-    """What was remembered, once, at an earlier time."""
-    out.receipt("Remembered before:", memory_id=said.id, space=said.space, path=said.path, version=said.version)
+def show_repeated(out: Output, receipt: Receipt) -> None:
+    """Show the receipt of a repeated write, which stored nothing new."""
+    out.receipt(
+        "Remembered before:", memory_id=receipt.id, space=receipt.space, path=receipt.path, version=receipt.version
+    )
 
 
-def memory(out: Output, said: Memory, incoming: Sequence[Link], titles: Mapping[str, str]) -> None:
-    """One memory: its title, what is known about it, its text; other memories are called by these titles."""
-    out.line(said.title, "bold")
-    out.facts((name, value) for name, value in _about(out, said, incoming, titles) if words(value))
+def show_memory(out: Output, memory: Memory, incoming: Sequence[Link], titles: Mapping[str, str]) -> None:
+    """Show one memory: its title, its fields and its text; `titles` names the other memories that it mentions."""
+    out.line(memory.title, "bold")
+    out.facts((name, value) for name, value in _fields(out, memory, incoming, titles) if words(value))
     out.line("")
-    out.body(said.text)
+    out.body(memory.text)
 
 
-def _about(
-    out: Output, said: Memory, incoming: Sequence[Link], titles: Mapping[str, str]
+def _fields(
+    out: Output, memory: Memory, incoming: Sequence[Link], titles: Mapping[str, str]
 ) -> Iterable[tuple[str, Cell]]:
-    yield "id", said.id
-    yield "space", said.space.name
-    yield "kind", said.kind
-    yield "tags", ", ".join(said.tags)
-    yield "marks", (", ".join(said.marks), _colour(said))
-    yield "superseded by", said.superseded_by or ""
-    if said.invalidations or said.decisions:
+    yield "id", memory.id
+    yield "space", memory.space.name
+    yield "kind", memory.kind
+    yield "tags", ", ".join(memory.tags)
+    yield "marks", (", ".join(memory.marks), _colour(memory))
+    yield "superseded by", memory.superseded_by or ""
+    if memory.invalidations or memory.decisions:
         from commonbook.interfaces.cli.output import reasoning
 
-        yield from reasoning.reasons(out, said, titles)
-    yield from _copied(out, said)
-    yield "importance", "" if said.importance is None else f"{said.importance:g}"
-    yield "author", said.author
-    yield "created", out.moment(said.created)
-    yield "updated", out.moment(said.updated) if said.version > 1 else ""
+        yield from reasoning.suspicion_fields(out, memory, titles)
+    yield from _copy_fields(out, memory)
+    yield "importance", "" if memory.importance is None else f"{memory.importance:g}"
+    yield "author", memory.author
+    yield "created", out.moment(memory.created)
+    yield "updated", out.moment(memory.updated) if memory.version > 1 else ""
     for name in ("occurred", "valid_from", "valid_until", "expires", "deleted"):
-        time = getattr(said, name)
+        time = getattr(memory, name)
         yield name.replace("_", " "), out.moment(time) if time else ""
-    yield "revision", f"{said.revision} (version {said.version})"
-    yield "file", said.path
-    for link in said.links:
+    yield "revision", f"{memory.revision} (version {memory.version})"
+    yield "file", memory.path
+    for link in memory.links:
         yield link.relation, link.target
     for link in incoming:
         yield f"{link.relation} from", link.source
 
 
-def _copied(out: Output, said: Memory) -> Iterable[tuple[str, Cell]]:
-    """Yield how a copy stands to its source, and who shared it from where."""
-    if said.shared is None or said.source is None:
+def _copy_fields(out: Output, memory: Memory) -> Iterable[tuple[str, Cell]]:
+    """Yield the freshness of a copy, who shared it, and its root."""
+    if memory.shared is None or memory.source is None:
         return
-    yield "freshness", standing(said.freshness)
-    yield "source superseded by", said.successor or ""
-    yield "shared by", f"{said.shared.by}, {out.moment(said.shared.at)}, {said.shared.mode}"
-    yield "root", said.shared.root
-    yield "claimed", "by an import: nobody here saw it being shared" if said.shared.claimed else ""
+    yield "freshness", styled_freshness(memory.freshness)
+    yield "source superseded by", memory.successor or ""
+    yield "shared by", f"{memory.shared.by}, {out.moment(memory.shared.at)}, {memory.shared.mode}"
+    yield "root", memory.shared.root
+    yield "claimed", "by an import: the share itself is not in this log" if memory.shared.claimed else ""
 
 
-def page(out: Output, said: Page, *, whole_ids: bool) -> None:
-    """A page of a list; where it goes on is said beside it."""
+def show_page(out: Output, page: Page, *, whole_ids: bool) -> None:
+    """Show a page of memories; a note gives the cursor of the next page."""
     headers = ("id", "space", "kind", "created", "title", "tags", "marks")
-    columns = [
+    rows = [
         (
-            one.id if whole_ids else out.name(one.id),
-            one.space.name,
-            one.kind,
-            out.moment(one.created),
-            one.title,
-            ", ".join(one.tags),
-            _marks(one),
+            memory.id if whole_ids else out.name(memory.id),
+            memory.space.name,
+            memory.kind,
+            out.moment(memory.created),
+            memory.title,
+            ", ".join(memory.tags),
+            _marks(memory),
         )
-        for one in said.items
+        for memory in page.items
     ]
-    if columns:
-        out.table(headers, columns)
+    if rows:
+        out.table(headers, rows)
     else:
         out.note("no memories")
-    if said.next:
-        out.note(f"there are more: --after {said.next}")
+    if page.next:
+        out.note(f"there are more: --after {page.next}")
 
 
-def _marks(said: Memory) -> Cell:
-    """Return what is to be said of a memory; what is in doubt stands out, else how a copy stands to its source."""
-    text, style = standing(said.freshness)
-    return ", ".join(filter(None, (*said.marks, text))), _colour(said) or style
+def _marks(memory: Memory) -> Cell:
+    """Return the marks and the freshness of a memory, in the colour of the worst mark."""
+    text, style = styled_freshness(memory.freshness)
+    return ", ".join(filter(None, (*memory.marks, text))), _colour(memory) or style
 
 
-def _colour(said: Memory) -> str:
-    if "suspect" in said.marks:
+def _colour(memory: Memory) -> str:
+    if "suspect" in memory.marks:
         return "red"
-    return "yellow" if "source_changed" in said.marks else ""
+    return "yellow" if "source_changed" in memory.marks else ""
 
 
-def deleted(out: Output, said: Deleted) -> None:
-    """Which memories were deleted, or would be."""
-    for memory_id in said.ids:
+def show_deletion(out: Output, deletion: Deleted) -> None:
+    """Show the memories that were deleted, or would be in a dry run."""
+    for memory_id in deletion.ids:
         out.line(memory_id)
-    many = f"{len(said.ids)} {'memory' if len(said.ids) == 1 else 'memories'}"
-    out.note(f"would delete {many}" if said.dry_run else f"deleted {many}")
+    count = f"{len(deletion.ids)} {'memory' if len(deletion.ids) == 1 else 'memories'}"
+    out.note(f"would delete {count}" if deletion.dry_run else f"deleted {count}")
 
 
-def history(out: Output, revisions: Sequence[Revision], diffs: Sequence[str | None]) -> None:
-    """Every revision, oldest first, with what it changed."""
-    for one, diff in zip(revisions, diffs, strict=True):
-        current = " (current)" if one.current else ""
-        out.line(f"revision {one.revision}{current}  {out.moment(one.at)}  {one.author}  {one.how}", "bold")
+def show_history(out: Output, revisions: Sequence[Revision], diffs: Sequence[str | None]) -> None:
+    """Show every revision, oldest first, with its diff."""
+    for revision, diff in zip(revisions, diffs, strict=True):
+        current = " (current)" if revision.current else ""
+        out.line(
+            f"revision {revision.revision}{current}  {out.moment(revision.at)}  {revision.author}  {revision.how}",
+            "bold",
+        )
         if diff:
             out.diff(diff)
         else:
-            out.line(f"  {one.title}")
+            out.line(f"  {revision.title}")
 
 
-def spaces(out: Output, said: Sequence[Space]) -> None:
-    """The spaces."""
-    if said:
-        out.table(("space", "created", "id"), [(one.name, out.moment(one.created), one.id) for one in said])
+def show_spaces(out: Output, spaces: Sequence[Space]) -> None:
+    """Show the spaces."""
+    if spaces:
+        out.table(("space", "created", "id"), [(space.name, out.moment(space.created), space.id) for space in spaces])
     else:
         out.note("no spaces yet: the first memory makes one")
 
 
-def status(out: Output, said: Status) -> None:
-    """How the home is."""
+def show_status(out: Output, status: Status) -> None:
+    """Show the state of the home in numbers, and what is wrong."""
     out.facts(
         [
-            ("home", said.home),
-            ("program", said.program),
-            ("schema", str(said.schema)),
-            ("spaces", str(said.spaces)),
-            ("memories", str(said.memories)),
-            *((f"  {kind}", str(count)) for kind, count in sorted(said.kinds.items())),
-            ("deleted", str(said.deleted)),
-            ("links", str(said.links)),
-            ("copies", str(said.copies)),
-            ("sessions", str(said.sessions)),
+            ("home", status.home),
+            ("program", status.program),
+            ("schema", str(status.schema)),
+            ("spaces", str(status.spaces)),
+            ("memories", str(status.memories)),
+            *((f"  {kind}", str(count)) for kind, count in sorted(status.kinds.items())),
+            ("deleted", str(status.deleted)),
+            ("links", str(status.links)),
+            ("copies", str(status.copies)),
+            ("sessions", str(status.sessions)),
             (
                 "messages",
-                f"{said.messages} ({said.unsettled} not in an episode yet)" if said.unsettled else str(said.messages),
+                f"{status.messages} ({status.unsettled} not in an episode yet)"
+                if status.unsettled
+                else str(status.messages),
             ),
-            ("log entries", str(said.log_entries)),
-            *_sizes(said),
-            ("waiting jobs", str(said.waiting_jobs)),
-            ("failed jobs", str(said.failed_jobs)),
+            ("log entries", str(status.log_entries)),
+            *_sizes(status),
+            ("waiting jobs", str(status.waiting_jobs)),
+            ("failed jobs", str(status.failed_jobs)),
             *(
-                (("outbox", f"{said.unsent} to be sent, {said.refused} refused"),)
-                if said.unsent or said.refused
+                (("outbox", f"{status.unsent} to be sent, {status.refused} refused"),)
+                if status.unsent or status.refused
                 else ()
             ),
         ]
     )
-    findings(out, said.wrong, fine="nothing is wrong")
+    show_findings(out, status.wrong, fine="nothing is wrong")
 
 
-def _sizes(said: Status) -> Iterator[tuple[str, str]]:
-    """What there is to say of database and files: a server has no files, and not everybody is told."""
-    if said.database_bytes is not None:
-        yield "database", _size(said.database_bytes)
-    if said.markdown_bytes is not None:
-        yield "markdown", _size(said.markdown_bytes)
-        yield "pending files", str(said.pending_files)
-        yield "pending deletions", str(said.pending_deletions)
+def _sizes(status: Status) -> Iterator[tuple[str, str]]:
+    """Yield the sizes of database and files: a server has no files, and not everybody may know the sizes."""
+    if status.database_bytes is not None:
+        yield "database", _size(status.database_bytes)
+    if status.markdown_bytes is not None:
+        yield "markdown", _size(status.markdown_bytes)
+        yield "pending files", str(status.pending_files)
+        yield "pending deletions", str(status.pending_deletions)
 
 
-def findings(out: Output, said: Sequence[Finding], *, fine: str) -> None:
-    """What is wrong, each with its fix."""
-    if not said:
+def show_findings(out: Output, findings: Sequence[Finding], *, fine: str) -> None:
+    """Show problems, each with its fix, or the text `fine` if there are none."""
+    if not findings:
         out.line(fine, "green")
-    for one in said:
-        out.line(f"{one.what}: {one.where}", "red")
-        out.line(f"  {one.why}")
-        out.line(f"  fix: {one.fix}")
+    for finding in findings:
+        out.line(f"{finding.what}: {finding.where}", "red")
+        out.line(f"  {finding.why}")
+        out.line(f"  fix: {finding.fix}")
 
 
-def log_report(out: Output, said: LogReport) -> None:
-    """What a walk over the log found."""
-    read = f"{said.entries} entries of {said.spaces} {'space' if said.spaces == 1 else 'spaces'}"
-    findings(out, said.findings, fine=f"the log is whole: {read}")
+def show_log_report(out: Output, report: LogReport) -> None:
+    """Show the result of a verification of the log."""
+    read = f"{report.entries} entries of {report.spaces} {'space' if report.spaces == 1 else 'spaces'}"
+    show_findings(out, report.findings, fine=f"the log is intact: {read}")
 
 
-def log(out: Output, entries: Sequence[LogEntry]) -> None:
-    """Entries of a log."""
+def show_log(out: Output, entries: Sequence[LogEntry]) -> None:
+    """Show entries of a log."""
     headers = ("seq", "time", "actor", "action", "subjects", "hash")
-    out.table(headers, [(str(e.seq), e.time, e.actor, e.action, e.subjects, e.hash[:16]) for e in entries])
+    out.table(
+        headers,
+        [(str(entry.seq), entry.time, entry.actor, entry.action, entry.subjects, entry.hash[:16]) for entry in entries],
+    )
 
 
-def transfer(out: Output, did: str, said: TransferReport) -> None:
-    """What an import or export did."""
-    out.line(f"{did} {said.done}, updated {said.updated}, unchanged {said.unchanged}, links {said.links}", "green")
-    findings(out, said.skipped, fine="nothing was left out")
+def show_transfer_report(out: Output, verb: str, report: TransferReport) -> None:
+    """Show what an import or export did."""
+    out.line(
+        f"{verb} {report.done}, updated {report.updated}, unchanged {report.unchanged}, links {report.links}", "green"
+    )
+    show_findings(out, report.skipped, fine="nothing was skipped")
 
 
-def sync(out: Output, said: SyncReport) -> None:
-    """What a look at the folder took in."""
+def show_sync_report(out: Output, report: SyncReport) -> None:
+    """Show how many changes a scan of the folder applied."""
     out.facts(
         [
-            ("files read", str(said.read)),
-            ("new", str(said.new)),
-            ("edited", str(said.edited)),
-            ("moved", str(said.moved)),
-            ("deleted", str(said.deleted)),
-            ("restored", str(said.restored)),
-            ("malformed", str(said.malformed)),
-            ("held back", str(said.held_back)),
+            ("files read", str(report.read)),
+            ("new", str(report.new)),
+            ("edited", str(report.edited)),
+            ("moved", str(report.moved)),
+            ("deleted", str(report.deleted)),
+            ("restored", str(report.restored)),
+            ("malformed", str(report.malformed)),
+            ("held back", str(report.held_back)),
         ]
     )
 
 
-def reindexed(out: Output, count: int) -> None:
-    """How many memories the index was told about."""
-    said = f"Indexed {count} {'memory' if count == 1 else 'memories'}" if count else "The index was up to date"
-    out.line(said, "green")
+def show_reindexed(out: Output, count: int) -> None:
+    """Show how many memories were indexed."""
+    sentence = f"Indexed {count} {'memory' if count == 1 else 'memories'}" if count else "The index was up to date"
+    out.line(sentence, "green")
 
 
 def _size(count: int) -> str:
@@ -241,10 +253,11 @@ def _size(count: int) -> str:
     return f"{size:.1f} GB"
 
 
-def moved(out: Output, said: MigrationReport) -> None:
-    """Where the book is now."""
+def show_migration_report(out: Output, report: MigrationReport) -> None:
+    """Show where the book is after a migration."""
     out.line(
-        f"The book is in {said.to} now: {said.rows:,} rows, {said.files:,} files. Here it is only read from now on."
+        f"The book is now in {report.to}: {report.rows:,} rows, {report.files:,} files. "
+        "The old one is read-only from now on."
     )
 
 
@@ -256,7 +269,7 @@ def diffs_of(revisions: Sequence[Revision]) -> list[str | None]:
 
 def _diff(before: Revision, after: Revision) -> str:
     lines = difflib.unified_diff(_lines(before.text), _lines(after.text), _name(before), _name(after), lineterm="")
-    # A new title alone leaves the text as it is: the names of both sides then are the whole diff.
+    # If only the title changed, the diff consists of the names of both sides.
     return "\n".join(lines) or f"--- {_name(before)}\n+++ {_name(after)}"
 
 

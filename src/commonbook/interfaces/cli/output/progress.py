@@ -1,4 +1,4 @@
-"""Telling how far long work is: a bar on a terminal, lines elsewhere, nothing for short work."""
+"""Progress of long work on standard error: a bar on a terminal, lines elsewhere, nothing for short work."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 
-_SHORT = 0.7
-_PAUSE = 1.0
+_BAR_DELAY_SECONDS = 0.7
+_LINE_INTERVAL_SECONDS = 1.0
 
 
 class ProgressBar:
-    """A Progress on standard error, which must be closed."""
+    """A progress callback that draws on standard error. Use it as a context manager, so that the bar is removed."""
 
     def __init__(self, *, bar: bool) -> None:
         """Draw a bar, or print lines."""
         self._as_bar = bar
         self._began = time.monotonic()
-        self._next = self._began + _PAUSE
+        self._next = self._began + _LINE_INTERVAL_SECONDS
         self._bar: Bar | None = None
         self._task: TaskID | None = None
         self._what = ""
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """Say how many are done, and of how many, if that is known (else 0)."""
+        """Show how many items are done; `total` is 0 if it is not known."""
         now = time.monotonic()
         if self._as_bar:
-            if now >= self._began + _SHORT:
+            if now >= self._began + _BAR_DELAY_SECONDS:
                 self._draw(what, done, total)
         elif now >= self._next:
-            self._next = now + _PAUSE
+            self._next = now + _LINE_INTERVAL_SECONDS
             print(f"{what}: {done:,} of {total:,}" if total else f"{what}: {done:,}", file=sys.stderr, flush=True)
 
     def _draw(self, what: str, done: int, total: int) -> None:
@@ -50,19 +50,19 @@ class ProgressBar:
         self._bar.update(self._task, completed=done, total=total or None)
 
     def pause(self) -> None:
-        """Take the bar away, for instance because an answer is to be printed; the next call draws it again."""
+        """Remove the bar, for instance before an answer is printed; the next call draws it again."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = self._task = None
 
     def __enter__(self) -> Self:
-        """Tell while the block lasts."""
+        """Return itself; the bar is removed at the end of the block."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         self.pause()
 
 

@@ -1,4 +1,4 @@
-"""How doubt is laid out for people: what rests on what, why a memory is suspect, and what was decided about it."""
+"""Layout of reasoning for people: dependents of a memory, causes of the mark `suspect`, notices and decisions."""
 
 from __future__ import annotations
 
@@ -17,190 +17,208 @@ if TYPE_CHECKING:
     from commonbook.model.sharing import Lineage
 
 
-_UNREADABLE: Final = "not yours to read"
-_LONG: Final = 1200
-"""Characters of what is in doubt: `show` shows all of it."""
+_UNREADABLE: Final = "not readable for you"
+_MAX_TEXT_CHARS: Final = 1200
+"""Length of the text of a suspect memory in the inbox; `show` shows all of it."""
 
-_DONE: Final = {KEEP: "Kept", RETRACT: "Retracted", SUPERSEDE: "Superseded", DISMISS: "Dismissed what was said about"}
+_VERDICT_VERBS: Final = {
+    KEEP: "Kept",
+    RETRACT: "Retracted",
+    SUPERSEDE: "Superseded",
+    DISMISS: "Dismissed the notice about",
+}
 
 
-# --- what was done
+# --- reports
 
 
-def superseded(out: Output, said: SupersedeReport) -> None:
-    """What became of superseding a memory."""
-    if said.new:
-        told = f"; {said.notified} in doubt now: commonbook inbox" if said.notified else ""
-        sentence = f"{out.name(said.by)} supersedes {out.name(said.id)}{told}"
+def show_superseded(out: Output, report: SupersedeReport) -> None:
+    """Show the result of superseding a memory."""
+    if report.new:
+        sentence = f"{out.name(report.by)} supersedes {out.name(report.id)}{_suspect_now(report.notified)}"
     else:
-        sentence = f"{out.name(said.by)} superseded {out.name(said.id)} before"
-    out.report(sentence, [(said.id, said.by, "new" if said.new else "there before", str(said.notified))])
+        sentence = f"{out.name(report.by)} superseded {out.name(report.id)} already"
+    out.report(sentence, [(report.id, report.by, "new" if report.new else "existing", str(report.notified))])
 
 
-def reinstated(out: Output, said: SupersedeReport) -> None:
-    """What became of reinstating a memory."""
-    by = f": {out.name(said.by)} no longer supersedes it" if said.by else ""
-    out.report(f"{out.name(said.id)} holds again{by}", [(said.id, said.by)])
+def _suspect_now(count: int) -> str:
+    if not count:
+        return ""
+    subject = "1 memory is" if count == 1 else f"{count} memories are"
+    return f"; {subject} suspect now: commonbook inbox"
 
 
-def triaged(out: Output, said: TriageReport) -> None:
-    """What was decided."""
-    doubts = f"{said.settled} {'doubt' if said.settled == 1 else 'doubts'} settled"
+def show_reinstated(out: Output, report: SupersedeReport) -> None:
+    """Show the result of reinstating a memory."""
+    by = f": {out.name(report.by)} no longer supersedes it" if report.by else ""
+    out.report(f"{out.name(report.id)} is valid again{by}", [(report.id, report.by)])
+
+
+def show_triage_report(out: Output, report: TriageReport) -> None:
+    """Show a decision about a suspect memory."""
+    resolved = f"{report.settled} broken {'dependency' if report.settled == 1 else 'dependencies'} resolved"
     out.report(
-        f"{_DONE[said.verdict]} {out.name(said.id)}: {doubts}",
-        [(said.id, said.verdict, str(said.settled), said.space, said.path, str(said.version))],
+        f"{_VERDICT_VERBS[report.verdict]} {out.name(report.id)}: {resolved}",
+        [(report.id, report.verdict, str(report.settled), report.space, report.path, str(report.version))],
     )
 
 
-# --- what rests on a memory
+# --- dependents
 
 
-def dependents(out: Output, root: Lineage, said: Sequence[Dependent]) -> None:
-    """Draw what rests on a memory below it, each where its path ends."""
-    if not said:
-        out.note("nothing rests on it")
+def show_dependents(out: Output, root: Lineage, dependents: Sequence[Dependent]) -> None:
+    """Draw the tree of the memories that depend on a memory, each at the end of its path."""
+    if not dependents:
+        out.note("nothing depends on it")
         return
-    out.tree(_branches(out, root, said))
+    out.tree(_branches(out, root, dependents))
 
 
-def _branches(out: Output, root: Lineage, said: Sequence[Dependent]) -> Iterator[Branch]:
-    known = {one.path: one for one in said}
-    below: dict[tuple[str | None, ...], dict[tuple[str | None, ...], None]] = {}
-    for one in said:
-        for end in range(1, len(one.path)):
-            below.setdefault(one.path[:end], {})[one.path[: end + 1]] = None
+def _branches(out: Output, root: Lineage, dependents: Sequence[Dependent]) -> Iterator[Branch]:
+    by_path = {dependent.path: dependent for dependent in dependents}
+    children: dict[tuple[str | None, ...], dict[tuple[str | None, ...], None]] = {}
+    for dependent in dependents:
+        path = dependent.path
+        for end in range(1, len(path)):
+            children.setdefault(path[:end], {})[path[: end + 1]] = None
     tombstone = f"deleted {out.moment(root.deleted)}" if root.deleted else ""
     yield Branch(
         0, ((out.name(root.id), "bold cyan"), (root.title, "bold"), (root.space, "bold"), "", (tombstone, "red"))
     )
-    left = [(1, path) for path in reversed(below.get((root.id,), {}))]
+    left = [(1, path) for path in reversed(children.get((root.id,), {}))]
     while left:
         depth, path = left.pop()
-        yield Branch(depth, _dependent(out, path[-1], known.get(path)))
-        left += [(depth + 1, one) for one in reversed(below.get(path, {}))]
+        yield Branch(depth, _dependent(out, path[-1], by_path.get(path)))
+        left += [(depth + 1, child) for child in reversed(children.get(path, {}))]
 
 
-def _dependent(out: Output, id_: str | None, said: Dependent | None) -> tuple[Cell, ...]:
+def _dependent(out: Output, id_: str | None, dependent: Dependent | None) -> tuple[Cell, ...]:
     if id_ is None:
         return ("", (_UNREADABLE, "dim"), "", "", "")
-    if said is None:
-        return ((out.name(id_), "dim"), ("by way of this", "dim"), "", "", "")
-    marks = [*(["suspect"] if said.suspect else []), *(["source_changed"] if said.source_changed else [])]
+    if dependent is None:
+        return ((out.name(id_), "dim"), ("an intermediate step", "dim"), "", "", "")
+    marks = [*(["suspect"] if dependent.suspect else []), *(["source_changed"] if dependent.source_changed else [])]
     return (
         (out.name(id_), "cyan"),
-        said.title,
-        (said.space, "dim"),
-        (said.kind, "dim"),
-        (", ".join(marks), "red" if said.suspect else "yellow"),
+        dependent.title,
+        (dependent.space, "dim"),
+        (dependent.kind, "dim"),
+        (", ".join(marks), "red" if dependent.suspect else "yellow"),
     )
 
 
-# --- why a memory is in doubt
+# --- causes and decisions
 
 
 def titles_in(book: Book, memory: Memory) -> dict[str, str]:
-    """Return the titles of what a memory's doubts and decisions name, as far as one may read it."""
+    """Return the titles of the readable memories that the invalidations and decisions of a memory name."""
     reasons: tuple[Invalidation | Decision, ...] = (*memory.invalidations, *memory.decisions)
-    return titles(book, {id_ for one in reasons for id_ in one.key})
+    return titles(book, {id_ for reason in reasons for id_ in reason.key})
 
 
 def titles(book: Book, ids: Iterable[str]) -> dict[str, str]:
-    """Return the titles of some memories; what is gone, or may not be read, has none."""
-    found = {}
+    """Return the titles of memories by id, without those that are gone or may not be read."""
+    titles_by_id = {}
     for id_ in sorted(set(ids) - {DELETED}):
         with suppress(NotFound):
-            found[id_] = book.get(id_).title
-    return found
+            titles_by_id[id_] = book.get(id_).title
+    return titles_by_id
 
 
-def reasons(out: Output, said: Memory, known: Mapping[str, str]) -> Iterator[tuple[str, Cell]]:
-    """Yield why a memory is suspect, and what was decided about it before."""
-    for cause in said.invalidations:
-        yield "suspect, since", (_what_happened(out, cause.invalidated, cause.invalidating, known), "red")
-        yield "by the path", " <- ".join(out.name(id_) if id_ else "…" for id_ in cause.path)
-    for one in said.decisions:
-        note = f": {one.note}" if one.note else ""
-        about = _what_happened(out, one.invalidated, one.invalidating, known)
-        yield "decided", f"{one.verdict}, by {one.by}, {out.moment(one.at)}, since {about}{note}"
+def suspicion_fields(out: Output, memory: Memory, titles: Mapping[str, str]) -> Iterator[tuple[str, Cell]]:
+    """Yield the causes why a memory is suspect, and earlier decisions about it."""
+    for invalidation in memory.invalidations:
+        yield "suspect because", (_cause(out, invalidation.invalidated, invalidation.invalidating, titles), "red")
+        yield "path", " <- ".join(out.name(id_) if id_ else "…" for id_ in invalidation.path)
+    for decision in memory.decisions:
+        note = f": {decision.note}" if decision.note else ""
+        cause = _cause(out, decision.invalidated, decision.invalidating, titles)
+        yield "decided", f"{decision.verdict}, by {decision.by}, {out.moment(decision.at)}, after {cause}{note}"
 
 
-def _what_happened(out: Output, invalidated: str, invalidating: str, known: Mapping[str, str]) -> str:
-    became = "was deleted" if invalidating == DELETED else f"was superseded by {_called(out, invalidating, known)}"
-    return f"{_called(out, invalidated, known)} {became}"
+def _cause(out: Output, invalidated: str, invalidating: str, titles: Mapping[str, str]) -> str:
+    event = (
+        "was deleted" if invalidating == DELETED else f"was superseded by {_id_with_title(out, invalidating, titles)}"
+    )
+    return f"{_id_with_title(out, invalidated, titles)} {event}"
 
 
-def _called(out: Output, id_: str, known: Mapping[str, str]) -> str:
-    return f"{one_line(known[id_])!r} ({out.name(id_)})" if id_ in known else out.name(id_)
+def _id_with_title(out: Output, id_: str, titles: Mapping[str, str]) -> str:
+    return f"{one_line(titles[id_])!r} ({out.name(id_)})" if id_ in titles else out.name(id_)
 
 
-# --- what waits
+# --- the inbox
 
 
-def inbox(out: Output, said: Inbox, *, expired: bool) -> None:
-    """Some notices in a table; where it goes on, or that others have expired, is said beside it."""
-    if said.items:
-        headers = ("id", "space", "in doubt", "rests on", "which was", "by", "when", "why")
-        out.table(headers, [_row(out, one) for one in said.items])
-    elif not said.next:
-        nothing(out, expired=expired)
-    if said.next:
-        out.note(f"there are more: --after {said.next}")
+def show_inbox(out: Output, page: Inbox, *, expired: bool) -> None:
+    """Show notices in a table; notes give the cursor of the next page, or say that others have expired."""
+    if page.items:
+        headers = ("id", "space", "suspect", "depends on", "which was", "by", "when", "reason")
+        out.table(headers, [_row(out, item) for item in page.items])
+    elif not page.next:
+        show_empty_inbox(out, expired=expired)
+    if page.next:
+        out.note(f"there are more: --after {page.next}")
 
 
-def nothing(out: Output, *, expired: bool) -> None:
-    """Say that no notice waits; what an expired one was about may still be in doubt."""
-    out.note("no new notices, but some that have expired: --expired" if expired else "nothing is in doubt")
+def show_empty_inbox(out: Output, *, expired: bool) -> None:
+    """Say that no notice waits; the memory of an expired notice may still be suspect."""
+    out.note("no new notices, but some have expired: --expired" if expired else "no memory is suspect")
 
 
-def _row(out: Output, said: InboxItem) -> tuple[Cell, ...]:
-    became = f"superseded by {_mentioned(out, said.invalidating)}" if said.invalidating else "deleted"
+def _row(out: Output, item: InboxItem) -> tuple[Cell, ...]:
+    event = f"superseded by {_reference(out, item.invalidating)}" if item.invalidating else "deleted"
     return (
-        out.name(said.id),
-        said.space,
-        _mentioned(out, said.dependent),
-        _mentioned(out, said.invalidated),
-        became,
-        said.by,
-        (out.moment(said.at), "dim" if said.expired else ""),
-        said.reason,
+        out.name(item.id),
+        item.space,
+        _reference(out, item.dependent),
+        _reference(out, item.invalidated),
+        event,
+        item.by,
+        (out.moment(item.at), "dim" if item.expired else ""),
+        item.reason,
     )
 
 
-def _mentioned(out: Output, said: MemoryReference) -> str:
-    return out.name(said.id) if said.title is None else f"{one_line(said.title)} ({out.name(said.id)})"
+def _reference(out: Output, memory: MemoryReference) -> str:
+    return out.name(memory.id) if memory.title is None else f"{one_line(memory.title)} ({out.name(memory.id)})"
 
 
-def notice(out: Output, said: InboxItem, known: Mapping[str, str]) -> None:
-    """One notice with everything that is needed to decide about it."""
+def show_notice(out: Output, item: InboxItem, titles: Mapping[str, str]) -> None:
+    """Show one notice with everything that is needed to decide about it."""
     out.styled(
         [
-            (one_line(said.dependent.title or ""), "bold"),
-            (f"  {out.name(said.dependent.id)}", "cyan"),
-            (f"  {said.space}", "dim"),
-            ("  expired" if said.expired else "", "yellow"),
+            (one_line(item.dependent.title or ""), "bold"),
+            (f"  {out.name(item.dependent.id)}", "cyan"),
+            (f"  {item.space}", "dim"),
+            ("  expired" if item.expired else "", "yellow"),
         ]
     )
-    out.styled([(_beginning(said.text), "")], indent=2)
-    became = f"was superseded by {_mentioned(out, said.invalidating)}" if said.invalidating else "was deleted"
+    out.styled([(_beginning(item.text), "")], indent=2)
+    event = f"was superseded by {_reference(out, item.invalidating)}" if item.invalidating else "was deleted"
     facts: list[tuple[str, Cell]] = [
-        ("rests on", (_mentioned(out, said.invalidated), "bold")),
-        ("which", (became, "red")),
-        ("why", said.reason),
-        ("by", f"{said.by}, {out.moment(said.at)}"),
-        ("steps", str(said.depth) if said.depth else ""),
+        ("depends on", (_reference(out, item.invalidated), "bold")),
+        ("which", (event, "red")),
+        ("reason", item.reason),
+        ("by", f"{item.by}, {out.moment(item.at)}"),
+        ("steps", str(item.depth) if item.depth else ""),
     ]
     out.facts((name, value) for name, value in facts if value)
-    out.tree(_path(out, said, known))
+    out.tree(_path(out, item, titles))
 
 
-def _path(out: Output, said: InboxItem, known: Mapping[str, str]) -> Iterator[Branch]:
-    """Yield the steps from what no longer holds to what is in doubt."""
-    named = {**known, said.invalidated.id: said.invalidated.title or "", said.dependent.id: said.dependent.title or ""}
-    for depth, id_ in enumerate(said.path):
-        told = ((out.name(id_), "cyan"), named.get(id_) or ("", "dim")) if id_ else ("", (_UNREADABLE, "dim"))
-        yield Branch(depth, told)
+def _path(out: Output, item: InboxItem, titles: Mapping[str, str]) -> Iterator[Branch]:
+    """Yield the path from the invalidated memory to the suspect one."""
+    all_titles = {
+        **titles,
+        item.invalidated.id: item.invalidated.title or "",
+        item.dependent.id: item.dependent.title or "",
+    }
+    for depth, id_ in enumerate(item.path):
+        cells = ((out.name(id_), "cyan"), all_titles.get(id_) or ("", "dim")) if id_ else ("", (_UNREADABLE, "dim"))
+        yield Branch(depth, cells)
 
 
 def _beginning(text: str) -> str:
     text = text.strip()
-    return text if len(text) <= _LONG else f"{text[:_LONG].rstrip()} …"
+    return text if len(text) <= _MAX_TEXT_CHARS else f"{text[:_MAX_TEXT_CHARS].rstrip()} …"

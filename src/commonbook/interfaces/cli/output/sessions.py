@@ -1,6 +1,6 @@
-"""How sessions and their messages are laid out for people.
+"""Layout of sessions and their messages for people.
 
-A heading begins at the left edge and nothing that was said does, so that no message can pass for one.
+Only headings begin at the left edge, so that no text of a message can look like a heading.
 """
 
 from __future__ import annotations
@@ -12,125 +12,139 @@ from commonbook.interfaces.cli.output.plain import Output, one_line
 from commonbook.model.session import AppendReceipt, Message, MessagePage, Session, SettleReport, WorkReport
 
 _INDENT: Final = 2
-_VOICES: Final = {"user": "bold cyan", "assistant": "bold green"}
-_OTHER_VOICE: Final = "bold magenta"
+_ROLE_STYLES: Final = {"user": "bold cyan", "assistant": "bold green"}
+_OTHER_ROLE_STYLE: Final = "bold magenta"
 
 _Phrase: TypeAlias = tuple[str, str]
 
 
-def captured(out: Output, said: AppendReceipt) -> None:
-    """What became of the messages that were sent; whatever was not as expected goes beside it."""
-    new = [one for one in said.messages if one.new]
-    rows = [(said.session, str(one.seq), one.id, "new" if one.new else "repeat") for one in said.messages]
-    out.report(f"Appended {_counted(len(new), 'message')} to {said.session}{_numbers([one.seq for one in new])}", rows)
-    if repeats := len(said.messages) - len(new):
-        out.note(f"note: {_counted(repeats, 'message')} had been sent before")
-    if masked := sum(one.masked for one in said.messages):
-        out.note(f"note: {_counted(masked, 'secret')} {'was' if masked == 1 else 'were'} masked")
-    if gone := [one.seq for one in said.messages if one.rewound]:
-        out.note(f"note: {_counted(len(gone), 'message')} had been taken back and stays so{_numbers(gone)}")
+def show_append_receipt(out: Output, receipt: AppendReceipt) -> None:
+    """Show the receipt of an append; repeats, masked secrets and rewound messages become notes."""
+    new = [message for message in receipt.messages if message.new]
+    rows = [
+        (receipt.session, str(message.seq), message.id, "new" if message.new else "repeat")
+        for message in receipt.messages
+    ]
+    out.report(
+        f"Appended {_counted(len(new), 'message')} to {receipt.session}{_numbers([message.seq for message in new])}",
+        rows,
+    )
+    if repeats := len(receipt.messages) - len(new):
+        out.note(f"note: {_counted(repeats, 'message')} {_was(repeats)} sent before")
+    if masked := sum(message.masked for message in receipt.messages):
+        out.note(f"note: {_counted(masked, 'secret')} {_was(masked)} masked")
+    if rewound := [message.seq for message in receipt.messages if message.rewound]:
+        count = _counted(len(rewound), "message")
+        out.note(f"note: {count} {_was(len(rewound))} rewound before, and not restored{_numbers(rewound)}")
 
 
-def settled(out: Output, did: str, said: SettleReport) -> None:
-    """Which episodes were made of a session, and what is still open."""
-    made = f"settled {said.session} into {_counted(len(said.episodes), 'episode')}{_open(said)}"
-    sentence = f"{did} {made}" if did else made[:1].upper() + made[1:]
-    out.report(sentence, [(said.session, one) for one in said.episodes])
+def show_settle_report(out: Output, prefix: str, report: SettleReport) -> None:
+    """Show the episodes that were made of a session, and how many messages are not settled."""
+    clause = f"settled {report.session} into {_counted(len(report.episodes), 'episode')}{_unsettled(report)}"
+    sentence = f"{prefix} {clause}" if prefix else clause[:1].upper() + clause[1:]
+    out.report(sentence, [(report.session, episode) for episode in report.episodes])
 
 
-def worked(out: Output, said: WorkReport) -> None:
-    """What became of a piece of work."""
-    session, made = said.settled.session, said.settled.episodes
-    if said.error:
-        out.line(f"{one_line(session)}: failed: {one_line(said.error)}", "red")
-    elif made:
-        names = ", ".join(out.name(one) for one in made)
-        out.line(f"{one_line(session)}: settled into {_counted(len(made), 'episode')} ({names}){_open(said.settled)}")
+def show_work_report(out: Output, report: WorkReport) -> None:
+    """Show the result of one job of the worker."""
+    session, episodes = report.settled.session, report.settled.episodes
+    if report.error:
+        out.line(f"{one_line(session)}: failed: {one_line(report.error)}", "red")
+    elif episodes:
+        names = ", ".join(out.name(episode) for episode in episodes)
+        count = _counted(len(episodes), "episode")
+        out.line(f"{one_line(session)}: settled into {count} ({names}){_unsettled(report.settled)}")
     else:
-        out.line(f"{one_line(session)}: nothing to settle yet{_open(said.settled)}", "dim")
+        out.line(f"{one_line(session)}: nothing to settle yet{_unsettled(report.settled)}", "dim")
 
 
-def rewound(out: Output, session: str, taken: Sequence[Message]) -> None:
-    """Which messages were taken back."""
-    sentence = f"Took back {_counted(len(taken), 'message')} of {session}{_numbers([one.seq for one in taken])}"
-    out.report(sentence, [(session, str(one.seq), one.id) for one in taken])
+def show_rewind(out: Output, session: str, messages: Sequence[Message]) -> None:
+    """Show the messages that a rewind removed from the session."""
+    sentence = (
+        f"Rewound {_counted(len(messages), 'message')} of {session}{_numbers([message.seq for message in messages])}"
+    )
+    out.report(sentence, [(session, str(message.seq), message.id) for message in messages])
 
 
-def messages(out: Output, said: MessagePage) -> None:
-    """A session: what is known about it, and what was said, with the episodes in which it is kept."""
-    out.styled(_about(out, said.session))
-    kept: str | None = ""
-    for one in said.items:
-        if one.rewound_at is None and one.episode != kept:
-            kept = one.episode
+def show_messages(out: Output, page: MessagePage) -> None:
+    """Show a session and a page of its messages, grouped by the episodes that hold them."""
+    out.styled(_about(out, page.session))
+    episode: str | None = ""
+    for message in page.items:
+        if message.rewound_at is None and message.episode != episode:
+            episode = message.episode
             out.line("")
-            out.line(f"- episode {out.name(kept)}" if kept else "- not in an episode yet", "dim")
+            out.line(f"- episode {out.name(episode)}" if episode else "- not in an episode yet", "dim")
         out.line("")
-        _message(out, one)
-    if said.next is not None:
-        out.note(f"there are more: --after {said.next}")
+        _message(out, message)
+    if page.next is not None:
+        out.note(f"there are more: --after {page.next}")
 
 
-def _about(out: Output, said: Session) -> Iterator[_Phrase]:
-    yield one_line(said.id), "bold"
-    yield f"  {said.space.name}  {_counted(said.last, 'message')}", "dim"
-    yield f", {said.unsettled} not settled" if said.unsettled else "", "dim"
-    yield f"  begun {out.moment(said.created)}", "dim"
-    yield f", closed {out.moment(said.closed)}" if said.closed else "", "dim"
-    yield f"  goes on from {one_line(said.parent)}" if said.parent else "", "dim"
-    yield "".join(f"  #{one_line(tag)}" for tag in said.tags), "dim"
+def _about(out: Output, session: Session) -> Iterator[_Phrase]:
+    yield one_line(session.id), "bold"
+    yield f"  {session.space.name}  {_counted(session.last, 'message')}", "dim"
+    yield f", {session.unsettled} not settled" if session.unsettled else "", "dim"
+    yield f"  started {out.moment(session.created)}", "dim"
+    yield f", closed {out.moment(session.closed)}" if session.closed else "", "dim"
+    yield f"  parent {one_line(session.parent)}" if session.parent else "", "dim"
+    yield "".join(f"  #{one_line(tag)}" for tag in session.tags), "dim"
 
 
-def _message(out: Output, said: Message) -> None:
-    gone = said.rewound_at is not None
-    out.styled(_heading(out, said))
-    out.styled([(said.text.strip("\r\n"), "dim" if gone else "")], indent=_INDENT)
+def _message(out: Output, message: Message) -> None:
+    rewound = message.rewound_at is not None
+    out.styled(_heading(out, message))
+    out.styled([(message.text.strip("\r\n"), "dim" if rewound else "")], indent=_INDENT)
 
 
-def _heading(out: Output, said: Message) -> Iterator[_Phrase]:
-    voice = _VOICES.get(said.role, _OTHER_VOICE)
-    yield one_line(said.author), "dim" if said.rewound_at else voice
-    if said.role not in said.author.split(":"):
-        yield f" ({said.role})", "dim"
-    yield f"  {out.moment(said.time)}  {said.seq}", "dim"
-    if said.rewound_at is not None:
-        yield f"  taken back {out.moment(said.rewound_at)}", "yellow"
+def _heading(out: Output, message: Message) -> Iterator[_Phrase]:
+    style = _ROLE_STYLES.get(message.role, _OTHER_ROLE_STYLE)
+    yield one_line(message.author), "dim" if message.rewound_at else style
+    if message.role not in message.author.split(":"):
+        yield f" ({message.role})", "dim"
+    yield f"  {out.moment(message.time)}  {message.seq}", "dim"
+    if message.rewound_at is not None:
+        yield f"  rewound {out.moment(message.rewound_at)}", "yellow"
 
 
-def sessions(out: Output, said: Sequence[Session]) -> None:
-    """Some sessions, newest first."""
-    if not said:
+def show_sessions(out: Output, sessions: Sequence[Session]) -> None:
+    """Show several sessions, newest first."""
+    if not sessions:
         out.note("no sessions")
         return
-    headers = ("session", "space", "begun", "messages", "unsettled", "state", "goes on from", "tags")
+    headers = ("session", "space", "started", "messages", "unsettled", "state", "parent", "tags")
     out.table(
         headers,
         [
             (
-                one.id,
-                one.space.name,
-                out.moment(one.created),
-                str(one.last),
-                str(one.unsettled),
-                "closed" if one.closed else "open",
-                one.parent or "",
-                ", ".join(one.tags),
+                session.id,
+                session.space.name,
+                out.moment(session.created),
+                str(session.last),
+                str(session.unsettled),
+                "closed" if session.closed else "open",
+                session.parent or "",
+                ", ".join(session.tags),
             )
-            for one in said
+            for session in sessions
         ],
     )
 
 
-def _open(said: SettleReport) -> str:
-    return f", {_counted(said.unsettled, 'message')} still open" if said.unsettled else ""
+def _unsettled(report: SettleReport) -> str:
+    return f", {_counted(report.unsettled, 'message')} not settled yet" if report.unsettled else ""
 
 
-def _counted(count: int, thing: str) -> str:
-    return f"{count} {thing}{'' if count == 1 else 's'}"
+def _was(count: int) -> str:
+    return "was" if count == 1 else "were"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _numbers(seqs: Sequence[int]) -> str:
-    """Word the numbers of messages, which follow one another but for those that were there before."""
+    """Return the numbers of messages as a range; they are consecutive, apart from repeats."""
     if not seqs:
         return ""
     return f" (number {seqs[0]})" if len(seqs) == 1 else f" (numbers {seqs[0]} to {seqs[-1]})"

@@ -1,4 +1,4 @@
-"""Output for a terminal: colour, tables, and times as people say them."""
+"""Output for a terminal: colour, tables, short ids and relative times."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rich.text import Text
 
 from commonbook.interfaces.cli.output.plain import Branch, Cell, clean, one_line
 
-_TAIL = 8
+_ID_TAIL_CHARS = 8
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
-_LONG_AGO = 30 * _DAY
+_MAX_RELATIVE_SECONDS = 30 * _DAY
 
 
 class Screen:
@@ -28,31 +28,31 @@ class Screen:
         )
 
     def line(self, text: str, style: str = "") -> None:
-        """Say one line."""
+        """Print one line."""
         self._console.print(Text(clean(text), style))
 
     def note(self, text: str) -> None:
-        """Say something beside the answer, on standard error."""
+        """Print a note on standard error, apart from the answer."""
         print(clean(text), file=sys.stderr)
 
     def styled(self, phrases: Iterable[tuple[str, str]], *, indent: int = 0) -> None:
-        """Show a text of phrases, each in a style of its own, wrapped and with all of its lines indented."""
-        said = Text.assemble(*((clean(text), style) for text, style in phrases))
-        for line in said.wrap(self._console, max(self._console.width - indent, indent + 1)):
+        """Print phrases, each in its own style, as one text that is wrapped and indented."""
+        paragraph = Text.assemble(*((clean(text), style) for text, style in phrases))
+        for line in paragraph.wrap(self._console, max(self._console.width - indent, indent + 1)):
             line.rstrip()
             self._console.print(Text(" " * indent if line else "") + line)
 
     def body(self, text: str) -> None:
-        """Show a text, wrapped between words."""
+        """Print a text, wrapped between words."""
         self._console.print(Text(clean(text.removesuffix("\n"))))
 
     def diff(self, text: str) -> None:
-        """Show a unified diff in its usual colours."""
+        """Print a unified diff in its usual colours."""
         for line in clean(text).splitlines():
-            self._console.print(Text(line, _DIFF.get(line[:1], "")))
+            self._console.print(Text(line, _DIFF_STYLES.get(line[:1], "")))
 
     def table(self, headers: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
-        """Show a table."""
+        """Print a table."""
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
         for header in headers:
             table.add_column(header, style="cyan" if header == "id" else "", overflow="fold")
@@ -61,14 +61,14 @@ class Screen:
         self._console.print(table)
 
     def tree(self, branches: Iterable[Branch]) -> None:
-        """Draw a tree; what is empty is left out."""
-        drawn: list[Branch] = list(branches)
-        for at, one in enumerate(drawn):
-            said = [cell for cell in map(_text, one.cells) if cell]
-            self._console.print(Text.assemble((_trunk(drawn, at), "dim"), Text("  ").join(said)))
+        """Draw a tree; empty cells are left out."""
+        rows: list[Branch] = list(branches)
+        for index, branch in enumerate(rows):
+            cells = [cell for cell in map(_text, branch.cells) if cell]
+            self._console.print(Text.assemble((_tree_lines(rows, index), "dim"), Text("  ").join(cells)))
 
     def facts(self, pairs: Iterable[tuple[str, Cell]]) -> None:
-        """Show names and their values in two columns."""
+        """Print names and their values in two columns."""
         table = Table.grid(padding=(0, 2))
         table.add_column(style="dim", no_wrap=True)
         table.add_column(overflow="fold")
@@ -77,23 +77,23 @@ class Screen:
         self._console.print(table)
 
     def moment(self, time: datetime) -> str:
-        """Word a time as it is here, and how long ago that was."""
+        """Format a time as how long ago it was, or as a local date."""
         return ago(time, datetime.now(UTC))
 
     def name(self, memory_id: str) -> str:
-        """Word an id by its last digits, which every command takes."""
-        return memory_id[-_TAIL:]
+        """Shorten an id to its last digits, which every command accepts."""
+        return memory_id[-_ID_TAIL_CHARS:]
 
     def report(self, sentence: str, rows: Iterable[Sequence[str]], *, style: str = "green") -> None:
-        """Say what was done, in a sentence."""
+        """Print the result of a command as a sentence; the rows are for programs."""
         del rows
         self.line(one_line(sentence), style)
 
     def receipt(self, did: str, *, memory_id: str, space: str, path: str, version: int) -> None:
-        """Say what was stored where."""
-        said = Text.assemble((did, "green"), " ", (self.name(memory_id), "cyan"), f" in {one_line(space)}")
-        said.append(f" (version {version})" if version > 1 else "")
-        self._console.print(said)
+        """Print which memory was stored, and where."""
+        line = Text.assemble((did, "green"), " ", (self.name(memory_id), "cyan"), f" in {one_line(space)}")
+        line.append(f" (version {version})" if version > 1 else "")
+        self._console.print(line)
         self.line(f"  {path}", "dim")
 
 
@@ -102,31 +102,31 @@ def _text(cell: Cell) -> Text:
     return Text(one_line(text), style)
 
 
-def _trunk(drawn: Sequence[Branch], at: int) -> str:
-    """Return what stands before a line of a tree: for each step above whether more hangs there, then its own twig."""
-    top, depth = drawn[0].depth, drawn[at].depth
+def _tree_lines(rows: Sequence[Branch], index: int) -> str:
+    """Return the lines drawn before a branch of a tree: one bar for each open level above it, then its own corner."""
+    top, depth = rows[0].depth, rows[index].depth
     if depth == top:
         return ""
-    steps = ("│  " if _goes_on(drawn, at, step) else "   " for step in range(top + 1, depth))
-    return "".join(steps) + ("├─ " if _goes_on(drawn, at, depth) else "└─ ")
+    steps = ("│  " if _has_sibling_below(rows, index, step) else "   " for step in range(top + 1, depth))
+    return "".join(steps) + ("├─ " if _has_sibling_below(rows, index, depth) else "└─ ")
 
 
-def _goes_on(drawn: Sequence[Branch], at: int, depth: int) -> bool:
-    """Tell whether another line of this depth follows below the same one."""
-    for below in drawn[at + 1 :]:
+def _has_sibling_below(rows: Sequence[Branch], index: int, depth: int) -> bool:
+    """Tell whether another branch of this depth follows below the same parent."""
+    for below in rows[index + 1 :]:
         if below.depth <= depth:
             return below.depth == depth
     return False
 
 
-_DIFF = {"+": "green", "-": "red", "@": "cyan"}
+_DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def ago(time: datetime, now: datetime) -> str:
-    """Say how long ago a time was, or the local date of one that is far away or to come."""
+    """Return how long ago a time was, or the local date if it is more than 30 days away or in the future."""
     seconds = (now - time).total_seconds()
-    if not 0 <= seconds < _LONG_AGO:
-        return f"{_here(time):%Y-%m-%d %H:%M}"
+    if not 0 <= seconds < _MAX_RELATIVE_SECONDS:
+        return f"{_local(time):%Y-%m-%d %H:%M}"
     if seconds < _MINUTE:
         return "just now"
     for size, word in ((_DAY, "day"), (_HOUR, "hour"), (_MINUTE, "minute")):
@@ -136,8 +136,8 @@ def ago(time: datetime, now: datetime) -> str:
     return "just now"
 
 
-def _here(time: datetime) -> datetime:
-    """Return a time in the local zone; one so near to an end of the calendar that it has none there, as it is."""
+def _local(time: datetime) -> datetime:
+    """Return a time in the local zone; a time that overflows the calendar there stays in UTC."""
     try:
         return time.astimezone()
     except OverflowError:
