@@ -27,7 +27,7 @@ BOUND = 15.0
 
 
 class Turn(NamedTuple):
-    """What was said in a turn, and the session in which."""
+    """A turn: the texts of user and assistant, and their session."""
 
     session: str
     user: str
@@ -43,19 +43,19 @@ class Hermes:
         session: str = "s1",
         *,
         batches: bool = True,
-        **told: Any,
+        **arguments: Any,
     ) -> None:
         self.provider, self.session, self.batches = provider, session, batches
         self.messages: list[dict[str, Any]] = []
-        self.said: list[Turn] = []
+        self.recorded: list[Turn] = []
         self.errors: list[BaseException] = []
         self.slowest = 0.0
         self.turns = 0
         self.parked: dict[str, list[dict[str, Any]]] = {}
         self._worker = ThreadPoolExecutor(1)
         self._queued: list[Future[Any]] = []
-        self.told = {"platform": "cli", "agent_context": "primary", **told}
-        self._call(provider.initialize, session_id=session, **self.told)
+        self.initialize_arguments = {"platform": "cli", "agent_context": "primary", **arguments}
+        self._call(provider.initialize, session_id=session, **self.initialize_arguments)
 
     # --- how the manager calls
 
@@ -91,7 +91,7 @@ class Hermes:
         self.messages.append({"role": "user", "content": shown or user})
         self._tool_round()
         self.messages.append({"role": "assistant", "content": assistant})
-        self.said.append(Turn(self.session, user, assistant))
+        self.recorded.append(Turn(self.session, user, assistant))
         self.sync(user, assistant)
         if drain:
             self.drain()
@@ -103,12 +103,12 @@ class Hermes:
         self.messages.append({"role": "tool", "tool_call_id": call["id"], "content": f"tool output {self.turns}"})
 
     def sync(self, user: str, assistant: str) -> None:
-        """Tell the provider of a turn, as often as asked."""
-        told: dict[str, Any] = {"session_id": self.session}
+        """Hand a turn to the provider; it can be repeated."""
+        arguments: dict[str, Any] = {"session_id": self.session}
         if self.batches:
-            told["messages"] = [dict(one) for one in self.messages]
+            arguments["messages"] = [dict(one) for one in self.messages]
         self._later(
-            (self.provider.sync_turn, (user, assistant), told),
+            (self.provider.sync_turn, (user, assistant), arguments),
             (self.provider.queue_prefetch, (user,), {"session_id": self.session}),
         )
 
@@ -147,8 +147,8 @@ class Hermes:
         """/undo: the last turn leaves the transcript, in the same session."""
         last = max(at for at, one in enumerate(self.messages) if one["role"] == "user")
         del self.messages[last:]
-        gone = max(at for at, one in enumerate(self.said) if one.session == self.session)
-        del self.said[gone]
+        gone = max(at for at, one in enumerate(self.recorded) if one.session == self.session)
+        del self.recorded[gone]
         self._switch(self.session, parent_session_id="", reset=False, rewound=True)
 
     def compress(self, session: str | None = None, *, tail: int = 4) -> None:
@@ -161,8 +161,8 @@ class Hermes:
             self.session = session
         self._switch(self.session, parent_session_id=old, reset=False, reason="compression")
 
-    def _switch(self, session: str, **told: Any) -> None:
-        self._call(self.provider.on_session_switch, session, **told)
+    def _switch(self, session: str, **arguments: Any) -> None:
+        self._call(self.provider.on_session_switch, session, **arguments)
 
     def exit(self) -> None:
         """End: the whole conversation once more, then the worker's rest, then the shutdown."""
@@ -183,7 +183,7 @@ def reading(place: Path | str) -> Iterator[Book]:
 
 
 def everything(book: Book) -> dict[str, tuple[Session, list[Message]]]:
-    """Return every session with its messages that were not taken back."""
+    """Return every session with its messages that were not rewound."""
     found = {}
     for session in book.sessions(limit=1000):
         page = book.messages(session.id, limit=1000)
@@ -206,12 +206,12 @@ def check(
     with reading(place) as book:
         stored = everything(book)
         expected: dict[str, list[tuple[str, str]]] = {}
-        for one in hermes:
-            assert not one.errors, one.errors
-            assert one.slowest < BOUND, one.slowest
-            for turn in one.said:
+        for agent in hermes:
+            assert not agent.errors, agent.errors
+            assert agent.slowest < BOUND, agent.slowest
+            for turn in agent.recorded:
                 expected.setdefault(turn.session, []).append((turn.user, turn.assistant))
-        found = {name: turns_of(said) for name, (_, said) in stored.items() if said}
+        found = {name: turns_of(messages) for name, (_, messages) in stored.items() if messages}
         for name in sorted({*found, *expected}):
             assert found.get(name) == expected.get(name), name
         for name, parent in (parents or {}).items():
@@ -224,8 +224,8 @@ def check(
 
 def _check_episodes(book: Book, stored: dict[str, tuple[Session, list[Message]]]) -> None:
     episodes = {one.id: one for one in book.list(Filter(kinds=("episode",)), limit=500).items}
-    for name, (_, said) in stored.items():
-        for message in said:
+    for name, (_, messages) in stored.items():
+        for message in messages:
             if message.episode is not None:
                 assert episodes[message.episode].session == name
                 assert episodes[message.episode].text.count(message.text) >= 1

@@ -46,7 +46,7 @@ class Script:
         self.hermes.exit()
 
     def show_what_was_undone(self) -> None:
-        """What was undone shows in the next transcript: a session that is left before that has not shown it."""
+        """Hand over a transcript after an undo: without one, a session that is left does not show the undo."""
         self.hermes.drain()
         if self.hermes.session in self.undone:
             self.undone.discard(self.hermes.session)
@@ -63,14 +63,14 @@ class Script:
 
     def turn(self) -> None:
         self.count += 1
-        said = f"{self.dice.choice(('heron', 'otter', 'mill'))} {self.count}"
-        self.hermes.turn(f"ask {said}", f"answer {said}", drain=self.dice.random() < 0.7)
+        words = f"{self.dice.choice(('heron', 'otter', 'mill'))} {self.count}"
+        self.hermes.turn(f"ask {words}", f"answer {words}", drain=self.dice.random() < 0.7)
         self.undone.discard(self.hermes.session)
 
     def again(self) -> None:
-        said = [one for one in self.hermes.said if one.session == self.hermes.session]
-        if said and self.last_user() == said[-1].user and self.hermes.session not in self.undone:
-            self.hermes.sync(said[-1].user, said[-1].assistant)
+        turns = [one for one in self.hermes.recorded if one.session == self.hermes.session]
+        if turns and self.last_user() == turns[-1].user and self.hermes.session not in self.undone:
+            self.hermes.sync(turns[-1].user, turns[-1].assistant)
             self.hermes.drain()
 
     def interrupted_end(self) -> None:
@@ -95,15 +95,15 @@ class Script:
 
     def undo(self) -> None:
         self.hermes.drain()
-        own = [one for one in self.hermes.said if one.session == self.hermes.session]
+        own = [one for one in self.hermes.recorded if one.session == self.hermes.session]
         # If nothing is left by which it could be known what was undone, the provider says so: that has its own test.
         if own and self.last_user() == own[-1].user and len(self.users()) > 1:
             self.hermes.undo()
             self.undone.add(self.hermes.session)
 
     def users(self) -> list[str]:
-        told = [one["content"] for one in self.hermes.messages if one["role"] == "user"]
-        return [one for one in told if one != SUMMARY]
+        texts = [one["content"] for one in self.hermes.messages if one["role"] == "user"]
+        return [one for one in texts if one != SUMMARY]
 
     def last_user(self) -> str:
         return self.users()[-1] if self.users() else ""
@@ -137,7 +137,7 @@ class Script:
             old._call(old.provider.on_session_end, old.messages)
         old._call(old.provider.shutdown)
         self.hermes = Hermes(self.provider(), old.session)
-        self.hermes.messages, self.hermes.said, self.hermes.parked = old.messages, old.said, old.parked
+        self.hermes.messages, self.hermes.recorded, self.hermes.parked = old.messages, old.recorded, old.parked
         self.hermes.errors, self.hermes.slowest = old.errors, max(old.slowest, self.hermes.slowest)
 
 

@@ -21,10 +21,10 @@ class Slow:
         self.go_on, self.begun = threading.Event(), threading.Semaphore(0)
         real = Book.recall
 
-        def recall(book, query="", **asked):
+        def recall(book, query="", **arguments):
             self.begun.release()
             assert self.go_on.wait(60)
-            return real(book, query, **asked)
+            return real(book, query, **arguments)
 
         monkeypatch.setattr(Book, "recall", recall)
 

@@ -103,7 +103,7 @@ def test_another_process_resumes_a_session_and_stores_only_what_is_new(provider,
     talk(hermes, "heron", "otter")
     hermes.exit()
     again = Hermes(CommonbookMemoryProvider(hermes_home=str(tmp_path / "hermes")))
-    again.messages, again.said = hermes.messages, hermes.said
+    again.messages, again.recorded = hermes.messages, hermes.recorded
     talk(again, "mill")
     again.exit()
     check(place, again, parents={"s1": None})
@@ -113,7 +113,7 @@ def test_a_conversation_from_before_the_provider_was_there_is_stored_when_it_goe
     hermes = Hermes(provider)
     for word in ("heron", "otter"):
         hermes.messages += [{"role": "user", "content": word}, {"role": "assistant", "content": f"{word}ish"}]
-        hermes.said.append(Turn("s1", word, f"{word}ish"))
+        hermes.recorded.append(Turn("s1", word, f"{word}ish"))
     talk(hermes, "mill")
     hermes.exit()
     check(place, hermes)
@@ -138,7 +138,7 @@ def test_a_branch_goes_on_in_another_process(provider, place, tmp_path):
     hermes.branch("b1")
     hermes.exit()
     again = Hermes(CommonbookMemoryProvider(hermes_home=str(tmp_path / "hermes")), "b1")
-    again.messages, again.said = hermes.messages, hermes.said
+    again.messages, again.recorded = hermes.messages, hermes.recorded
     talk(again, "mill", "pond")
     again.exit()
     check(place, again, parents={"s1": None, "b1": "s1"})
@@ -161,13 +161,13 @@ def test_compression_stores_every_turn_once_and_no_summary(provider, place, othe
 def test_a_turn_told_again_after_a_compression_or_by_another_process_is_stored_once(provider, place, tmp_path, tail):
     hermes = Hermes(provider)
     talk(hermes, "heron", "otter", "mill")
-    last = hermes.said[-1]
+    last = hermes.recorded[-1]
     hermes.compress(tail=tail)
     hermes.sync(last.user, last.assistant)
     hermes.drain()
     provider.shutdown()
     again = Hermes(CommonbookMemoryProvider(hermes_home=str(tmp_path / "hermes")))
-    again.messages, again.said = hermes.messages, hermes.said
+    again.messages, again.recorded = hermes.messages, hermes.recorded
     again.sync(last.user, last.assistant)
     talk(again, "pond")
     again.exit()
@@ -256,7 +256,7 @@ def test_an_undo_right_behind_a_compression_that_kept_nothing_takes_back_nothing
     talk(hermes, "mill")
     with reading(place) as book:
         assert len(everything(book)["s1"][1]) >= 6
-    assert "cannot be told what was undone" in caplog.text
+    assert "not clear what was undone" in caplog.text
 
 
 def test_an_undo_in_a_branch_leaves_the_parent_alone(provider, place):
@@ -309,7 +309,9 @@ def test_nothing_is_stored_from_another_context_than_the_user_s_own(provider, pl
     provider.on_delegation("find it", "found", child_session_id="c1")
     provider.on_memory_write("add", "memory", "an entry")
     assert "not stored" not in provider.handle_tool_call("commonbook_recall", {"query": "heron"})
-    assert "nothing is stored from here" in provider.handle_tool_call("commonbook_remember", {"text": "keep this"})
+    assert "nothing is stored in this context" in provider.handle_tool_call(
+        "commonbook_remember", {"text": "keep this"}
+    )
     hermes.new("s3")
     hermes.exit()
     assert not hermes.errors

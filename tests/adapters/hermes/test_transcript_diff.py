@@ -1,4 +1,4 @@
-"""What a transcript tells that is not known: the decisions by themselves."""
+"""Transcript diff: the pure comparison of a transcript with the known messages."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commonbook.adapters.hermes import transcript_diff
-from commonbook.adapters.hermes.transcript_diff import TranscriptTurn
+from commonbook.adapters.hermes.transcript_diff import TranscriptMessage
 from commonbook.text import masking, recall_fence
 
 
-def told(words: str) -> list[TranscriptTurn]:
+def messages_of(words: str) -> list[TranscriptMessage]:
     """A transcript of single letters: capitals are the user's."""
-    return [TranscriptTurn("user" if one.isupper() else "assistant", one, one) for one in words]
+    return [TranscriptMessage("user" if one.isupper() else "assistant", one, one) for one in words]
 
 
-def fresh(known: str, words: str, **how: bool) -> str:
-    how = {"more_before": False, "completes_a_turn": True, **how}
-    return "".join(one.text for one in transcript_diff.diff(list(known), told(words), **how).fresh)
+def new_text(known: str, words: str, **how: bool) -> str:
+    how = {"unknown_prefix": False, "completes_turn": True, **how}
+    return "".join(one.text for one in transcript_diff.compare(list(known), messages_of(words), **how).new)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def fresh(known: str, words: str, **how: bool) -> str:
     ],
 )
 def test_only_what_is_new_in_a_turn_s_transcript_is_new(known, words, new):
-    assert fresh(known, words) == new
+    assert new_text(known, words) == new
 
 
 @pytest.mark.parametrize(
@@ -51,12 +51,12 @@ def test_only_what_is_new_in_a_turn_s_transcript_is_new(known, words, new):
     [("", "AaBb", "AaBb"), ("AaBb", "AaBb", ""), ("AaBbCc", "Bb", ""), ("Aa", "XxYy", ""), ("AaBb", "BbC", "C")],
 )
 def test_a_whole_transcript_may_tell_nothing_new(known, words, new):
-    assert fresh(known, words, completes_a_turn=False) == new
+    assert new_text(known, words, completes_turn=False) == new
 
 
 def test_of_a_transcript_that_begins_with_what_was_said_elsewhere_only_the_last_turn_is_new():
-    assert fresh("", "AaBbCc", more_before=True) == "Cc"
-    assert fresh("Cc", "AaBbCcDd", more_before=True) == "Dd"
+    assert new_text("", "AaBbCc", unknown_prefix=True) == "Cc"
+    assert new_text("Cc", "AaBbCcDd", unknown_prefix=True) == "Dd"
 
 
 @pytest.mark.parametrize(
@@ -71,29 +71,37 @@ def test_of_a_transcript_that_begins_with_what_was_said_elsewhere_only_the_last_
     ],
 )
 def test_what_was_undone_shows_in_the_next_turn_s_transcript(known, words, kept, new):
-    found = transcript_diff.after_undo(list(known), told(words), more_before=False, completes_a_turn=True)
+    found = transcript_diff.compare_after_undo(
+        list(known), messages_of(words), unknown_prefix=False, completes_turn=True
+    )
     assert found is not None
-    assert (known[: found.kept], "".join(one.text for one in found.fresh)) == (kept, new)
+    assert (known[: found.kept], "".join(one.text for one in found.new)) == (kept, new)
 
 
 def test_what_was_undone_cannot_be_told_from_a_transcript_that_has_nothing_in_common():
-    assert transcript_diff.after_undo(list("AaBb"), told("XxYy"), more_before=False, completes_a_turn=True) is None
-    assert transcript_diff.after_undo(list("Bb"), told("Cc"), more_before=True, completes_a_turn=True) is None
+    assert (
+        transcript_diff.compare_after_undo(list("AaBb"), messages_of("XxYy"), unknown_prefix=False, completes_turn=True)
+        is None
+    )
+    assert (
+        transcript_diff.compare_after_undo(list("Bb"), messages_of("Cc"), unknown_prefix=True, completes_turn=True)
+        is None
+    )
 
 
 @given(st.lists(st.sampled_from("ABC"), max_size=12), st.integers(0, 12))
 def test_a_conversation_told_turn_by_turn_is_known_as_it_is(turns, cut):
     """Also if it is cut in front once: as long as something of it is left, nothing is lost or doubled."""
     known: list[str] = []
-    words: list[TranscriptTurn] = []
+    words: list[TranscriptMessage] = []
     whole = ""
     for at, turn in enumerate(turns):
         if at == cut:
             words = words[-2:]
-        words += [*told(turn), TranscriptTurn("assistant", f"{turn}{at}", f"{turn}{at}")]
+        words += [*messages_of(turn), TranscriptMessage("assistant", f"{turn}{at}", f"{turn}{at}")]
         whole += turn + f"{turn}{at}"
-        found = transcript_diff.diff(known, words, more_before=False, completes_a_turn=True)
-        known += [one.mark for one in found.fresh]
+        found = transcript_diff.compare(known, words, unknown_prefix=False, completes_turn=True)
+        known += [one.fingerprint for one in found.new]
     assert "".join(known) == whole
 
 
@@ -114,4 +122,4 @@ def test_summaries_tools_and_systems_say_nothing():
         "not a message",
         {"role": "assistant"},
     ]
-    assert [(one.role, one.text) for one in transcript_diff.transcript(messages)] == [("user", "hello\nthere")]
+    assert [(one.role, one.text) for one in transcript_diff.transcript_messages(messages)] == [("user", "hello\nthere")]

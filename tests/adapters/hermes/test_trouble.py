@@ -1,4 +1,4 @@
-"""What the provider does when something is wrong: a slow or failing book, a crash, a server that is down.
+"""The provider when something is wrong: a slow or failing book, a crash, a server that is down.
 
 COMMONBOOK_KILLS     how many times a process is killed (3; the full setting is 50)
 COMMONBOOK_SEED      what the random moments follow from (another one in every run; a failure prints it)
@@ -39,12 +39,12 @@ SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
 @contextmanager
 def hurried(provider):
     """Let the provider have little patience, and only here: on a busy machine everything takes longer than that."""
-    keeper = provider._working.keeper
-    patience, keeper._seconds = keeper._seconds, 0.3
+    keeper = provider._active.keeper
+    patience, keeper._write_seconds = keeper._write_seconds, 0.3
     try:
         yield
     finally:
-        keeper._seconds = patience
+        keeper._write_seconds = patience
 
 
 @contextmanager
@@ -86,7 +86,7 @@ def arrived(place, session, count):
             if len(everything(book).get(session, (None, []))[1]) >= count:
                 return
         time.sleep(0.1)
-    raise AssertionError("what was kept beside the book did not arrive")
+    raise AssertionError("the spilled messages did not arrive")
 
 
 # --- a slow and a failing book
@@ -104,7 +104,7 @@ def test_a_book_that_hangs_holds_up_no_call_and_everything_arrives_once_and_in_o
         hermes.new("s3")
         hermes.turn("and another", "held too")
         assert time.monotonic() - begun < 40
-        assert "kept beside it" in caplog.text
+        assert "in the spill file" in caplog.text
     arrived(place, "s3", 2)
     hermes.turn("after", "all is well again")
     hermes.exit()
@@ -114,14 +114,14 @@ def test_a_book_that_hangs_holds_up_no_call_and_everything_arrives_once_and_in_o
 def test_what_a_hanging_book_has_not_taken_is_on_disk_and_a_later_process_brings_it_in(
     provider, place, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(hermes_provider, "_GOODBYE", 0.5)
+    monkeypatch.setattr(hermes_provider, "_CLOSE_SECONDS", 0.5)
     hermes = Hermes(provider)
     hermes.turn("before", "all is well")
     with held(place), hurried(provider):
         hermes.turn("during", "held")
         hermes.exit()
     again = Hermes(CommonbookMemoryProvider(hermes_home=str(tmp_path / "hermes")))
-    again.messages, again.said = hermes.messages, hermes.said
+    again.messages, again.recorded = hermes.messages, hermes.recorded
     again.turn("after", "all is well again")
     arrived(place, "s1", 6)
     again.exit()
@@ -136,7 +136,7 @@ def _another(request):
 
 
 def test_what_was_kept_beside_one_book_never_goes_into_another(provider, place, tmp_path, monkeypatch, request):
-    monkeypatch.setattr(hermes_provider, "_GOODBYE", 0.5)
+    monkeypatch.setattr(hermes_provider, "_CLOSE_SECONDS", 0.5)
     hermes = Hermes(provider)
     hermes.turn("before", "all is well")
     with held(place), hurried(provider):
@@ -190,7 +190,7 @@ def test_a_home_that_cannot_be_opened_is_an_error_that_hermes_logs_and_its_turns
     assert len(hermes.errors) == 1
     (home / ".commonbook" / "state.db").unlink()
     again = Hermes(CommonbookMemoryProvider(hermes_home=str(tmp_path / "hermes")))
-    again.said = hermes.said
+    again.recorded = hermes.recorded
     arrived(home, "s1", 2)
     again.exit()
     check(home, again)
@@ -210,7 +210,7 @@ def test_an_undo_that_a_hanging_book_does_not_take_happens_later_and_takes_nothi
     hermes.turn("fifth", "five")
     hermes.exit()
     check(place, hermes)
-    assert "could not be taken back" not in caplog.text
+    assert "could not be rewound" not in caplog.text
 
 
 def test_an_undo_that_cannot_be_carried_out_is_told_and_nothing_is_lost(provider, place, monkeypatch, caplog):
@@ -225,9 +225,9 @@ def test_an_undo_that_cannot_be_carried_out_is_told_and_nothing_is_lost(provider
     hermes.turn("fourth", "four")
     hermes.exit()
     with reading(place) as book:
-        told = [one.text for one in everything(book)["s1"][1]]
-    assert told == ["first", "one", "second", "two", "third", "three", "fourth", "four"]
-    assert "could not be taken back" in caplog.text
+        texts = [one.text for one in everything(book)["s1"][1]]
+    assert texts == ["first", "one", "second", "two", "third", "three", "fourth", "four"]
+    assert "could not be rewound" in caplog.text
 
 
 def test_trouble_is_told_to_the_user_and_with_the_next_recall(provider, place, book):
@@ -237,10 +237,10 @@ def test_trouble_is_told_to_the_user_and_with_the_next_recall(provider, place, b
     with held(place), hurried(provider):
         hermes.turn("during", "held")
     arrived(place, "s1", 2)
-    assert any("kept beside it" in one for one in warnings)
+    assert any("in the spill file" in one for one in warnings)
     assert (
         provider.prefetch("where does the heron nest") == ""
-        or "kept beside it" in provider.recall_status().provider_label
+        or "in the spill file" in provider.recall_status().provider_label
     )
 
 
@@ -256,7 +256,7 @@ def test_a_checkpoint_that_is_not_on_disk_raises(provider, place, tmp_path, monk
     hermes = Hermes(provider)
     hermes.turn("first", "one")
     shutil.rmtree(tmp_path / "hermes")
-    (tmp_path / "hermes").write_text("in the way of what is kept beside the book")
+    (tmp_path / "hermes").write_text("in the way of the spill file")
     hermes.messages += [{"role": "user", "content": "second"}, {"role": "assistant", "content": "two"}]
     with held(place), hurried(provider):
         with pytest.raises(CommonbookError):
@@ -323,7 +323,7 @@ def test_a_provider_that_was_shut_down_stores_again_after_a_new_beginning(provid
     third.messages = hermes.messages
     third.turn("third", "three")
     third.exit()
-    third.said = [*hermes.said, *third.said]
+    third.recorded = [*hermes.recorded, *third.recorded]
     check(place, again, third, parents={"s1": None, "s2": None})
 
 
@@ -336,7 +336,7 @@ def test_a_shutdown_in_the_middle_of_a_conversation_keeps_every_turn_that_was_to
 
 
 def test_a_shutdown_does_not_wait_for_a_book_that_hangs(provider, place, monkeypatch):
-    monkeypatch.setattr(hermes_provider, "_GOODBYE", 0.5)
+    monkeypatch.setattr(hermes_provider, "_CLOSE_SECONDS", 0.5)
     hermes = Hermes(provider)
     hermes.turn("before", "all is well")
     with held(place), hurried(provider):
@@ -384,9 +384,9 @@ def test_every_turn_that_was_acknowledged_survives_kill_minus_nine_once(place, t
         child.stdin.close()
         child.stdout.close()
         with reading(place) as book:
-            told = turns_or_more(everything(book)["s1"][1])
-        assert told[:done] == [words(n) for n in range(done)], SEED
-        assert len(told) <= done + 1, SEED
+            turns = turns_or_more(everything(book)["s1"][1])
+        assert turns[:done] == [words(n) for n in range(done)], SEED
+        assert len(turns) <= done + 1, SEED
     provider.initialize("s1", platform="cli")
     provider.sync_turn(*words(done), messages=transcript(done))
     provider.on_session_end(transcript(done))
@@ -476,7 +476,7 @@ def test_an_undo_that_a_server_cannot_take_is_told(remote, server, caplog):
     hermes.undo()
     hermes.turn("third", "three")
     hermes.exit()
-    assert "cannot be taken back there yet" in caplog.text
+    assert "it cannot rewind yet" in caplog.text
     assert [text for _, text in delivered(server, 6)] == ["first", "one", "second", "two", "third", "three"]
 
 

@@ -12,7 +12,7 @@ def batches(request):
     return request.param
 
 
-def said(place, session="s1"):
+def stored_turns(place, session="s1"):
     with reading(place) as book:
         return turns_of(everything(book)[session][1])
 
@@ -21,7 +21,7 @@ def test_every_turn_is_on_disk_when_its_call_returns(provider, place, batches):
     hermes = Hermes(provider, batches=batches)
     for number in range(5):
         hermes.turn(f"question {number}", f"answer {number}")
-        assert said(place) == [(f"question {n}", f"answer {n}") for n in range(number + 1)]
+        assert stored_turns(place) == [(f"question {n}", f"answer {n}") for n in range(number + 1)]
     check(place, hermes, parents={"s1": None})
     assert not hermes.errors
 
@@ -32,7 +32,7 @@ def test_a_session_that_ends_is_switched_and_shut_down_has_each_of_its_23_turns_
         hermes.turn(f"question {number}", f"answer {number}", drain=number % 3 == 0)
     hermes.new("s2")
     hermes.exit()
-    assert len(said(place)) == 23
+    assert len(stored_turns(place)) == 23
     check(place, hermes, parents={"s1": None, "s2": "s1"})
     with reading(place) as book:
         assert all(message.episode for message in everything(book)["s1"][1])
@@ -52,7 +52,7 @@ def test_the_same_words_in_two_turns_are_two_turns(provider, place, batches):
     for _ in range(4):
         hermes.turn("yes", "done")
     hermes.exit()
-    assert said(place) == [("yes", "done")] * 4
+    assert stored_turns(place) == [("yes", "done")] * 4
 
 
 def test_the_whole_conversation_handed_over_again_and_again_adds_nothing(provider, place, batches):
@@ -74,7 +74,7 @@ def test_the_end_of_a_session_may_be_told_before_its_last_turns(provider, place,
     provider.sync_turn("second", "two", session_id="s1", messages=hermes.messages if batches else None)
     if batches:
         provider.sync_turn("first", "one", session_id="s1", messages=before)
-    assert said(place) == [("first", "one"), ("second", "two")]
+    assert stored_turns(place) == [("first", "one"), ("second", "two")]
 
 
 def test_a_turn_that_the_user_interrupted_is_stored_with_the_next(provider, place):
@@ -117,7 +117,7 @@ def test_recalled_text_that_comes_back_is_not_stored_again(provider, place, book
         {"role": "assistant", "content": f"you told me: {recalled}"},
     ]
     provider.sync_turn(f"and the otter?\n\n{shell}", f"you told me: {recalled}", messages=hermes.messages)
-    assert said(place)[-1] == ("and the otter?", "you told me:")
+    assert stored_turns(place)[-1] == ("and the otter?", "you told me:")
 
 
 def test_secrets_and_private_parts_are_masked_and_the_same_turn_is_still_the_same(
@@ -128,7 +128,7 @@ def test_secrets_and_private_parts_are_masked_and_the_same_turn_is_still_the_sam
     hermes.turn(f"my key is {secret}", "noted <private>his key</private>")
     hermes.sync(f"my key is {secret}", "noted <private>his key</private>")
     hermes.exit()
-    assert said(place) == [("my key is [masked: anthropic key]", "noted [masked: private]")]
+    assert stored_turns(place) == [("my key is [masked: anthropic key]", "noted [masked: private]")]
     assert [name for name, data in stored().items() if secret.encode() in data] == []
     for path in (tmp_path / "hermes").rglob("*"):
         assert not path.is_file() or secret.encode() not in path.read_bytes(), path
@@ -139,15 +139,15 @@ def test_a_turn_of_parts_images_and_broken_characters_is_stored_as_text(provider
     parts = [{"type": "text", "text": "look \ud800 at\0 this"}, {"type": "image_url", "image_url": {"url": "data:"}}]
     messages = [{"role": "user", "content": parts}, {"role": "assistant", "content": "a \U0001f98a"}]
     provider.sync_turn("look \ud800 at\0 this", "a \U0001f98a", messages=messages)
-    assert said(place) == [("look ? at this", "a \U0001f98a")]
+    assert stored_turns(place) == [("look ? at this", "a \U0001f98a")]
 
 
 def test_a_turn_of_several_megabytes_is_stored_whole(provider, place):
     Hermes(provider)
     provider.sync_turn("read it to me", "heron " * 500_000)
     with reading(place) as book:
-        told = [one.text for one in everything(book)["s1"][1]]
-    assert "".join(told[1:]) == ("heron " * 500_000).strip()
+        texts = [one.text for one in everything(book)["s1"][1]]
+    assert "".join(texts[1:]) == ("heron " * 500_000).strip()
 
 
 def test_a_turn_without_words_stores_nothing(provider, place):
@@ -166,8 +166,8 @@ def test_every_so_many_turns_become_an_episode(provider, place):
         hermes.turn(f"question {number}", f"answer {number}")
     provider.handle_tool_call("commonbook_remember", {"text": "so that what was put in line before is done"})
     with reading(place) as book:
-        told = everything(book)["s1"][1]
-    assert [bool(one.episode) for one in told] == [True] * 12 + [False] * 2
+        messages = everything(book)["s1"][1]
+    assert [bool(one.episode) for one in messages] == [True] * 12 + [False] * 2
 
 
 def test_the_author_is_who_writes_on_that_platform(provider, place):

@@ -1,9 +1,9 @@
-"""Stores messages in the book of this machine, and bounds how long anybody waits for that.
+"""The book keeper stores messages in the book of this machine, within a time limit.
 
-All writes happen one after the other in a thread of their own; a caller waits for a few seconds at most. Messages that
-the book has not taken by then go into a spill, an outbox beside it, and are as durable there; from it they are sent on,
-in order, as soon as the book takes them. A message that was under way both ways is stored once: its client id is the
-same.
+A single thread does all writes in order, and a caller waits for a few seconds at most. Messages that the book has not
+stored by then go into the spill file, an outbox beside the book, where they are as durable. They are sent from there
+into the book, in order, as soon as it accepts them. A message that took both ways is stored once, because its client
+id is the same.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from commonbook.adapters.hermes.keeper import LAST_FLUSH_SECONDS, Loaded, Result, Tell, for_outbox
+from commonbook.adapters.hermes.keeper import LAST_FLUSH_SECONDS, Result, StoredSession, Warn, for_outbox
 from commonbook.adapters.hermes.worker_thread import WorkerThread, run_aside
 from commonbook.errors import (
     BadInput,
@@ -38,206 +38,210 @@ if TYPE_CHECKING:
 
 
 _PAGE = 1000
-_CHORES = 2.0
+_CHORES_SECONDS = 2.0
 _REFUSALS = (BadInput, Conflict, NotAllowed)
 
 
 class BookKeeper:
-    """Keeps everything in a book, and beside it what the book does not take in time."""
+    """Stores messages in a book, or in the spill file if the book does not accept them in time."""
 
     def __init__(
         self,
-        opening: Callable[[], Book],
-        spilling: Callable[[Transport], Client],
+        open_book: Callable[[], Book],
+        open_spill: Callable[[Transport], Client],
         *,
-        seconds: float,
-        tell: Tell,
+        write_seconds: float,
+        warn: Warn,
     ) -> None:
-        """Begin to open the book; `spilling` opens what stands beside it."""
-        self._opening, self._spilling = opening, spilling
-        self._seconds, self._tell = seconds, tell
+        """Start to open the book; `open_spill` opens the spill file when it is needed."""
+        self._open_book, self._open_spill = open_book, open_spill
+        self._write_seconds, self._warn = write_seconds, warn
         self._book: Book | None = None
         self._spill: Client | None = None
-        self._refused = 0
+        self._refused_count = 0
         self._closed = False
-        self._taking = threading.Lock()
+        self._append_lock = threading.Lock()
         self._chores: Future[int] | None = None
-        self._asking = threading.Lock()
-        self._asked: Counter[str] = Counter()
-        self._line = WorkerThread("commonbook-hermes")
-        self._first: Future[object] = self._line.put(self._opened)
+        self._prefetch_lock = threading.Lock()
+        self._prefetch_numbers: Counter[str] = Counter()
+        self._writer = WorkerThread("commonbook-hermes")
+        self._first_open: Future[object] = self._writer.put(self._opened_book)
 
-    def opened(self, *, wait: float) -> None:
-        """Wait until the book is open, and raise what keeps it from being so; a slow one is not an error."""
-        error = _outcome(self._first, wait)
-        if error is not None and not isinstance(error, _Late):
+    def wait_until_open(self, *, wait: float) -> None:
+        """Wait until the book is open, and raise the error if it cannot be opened; a slow opening is no error."""
+        error = _wait_for_error(self._first_open, wait)
+        if error is not None and not isinstance(error, _TimedOut):
             raise error
 
     def catch_up(self, *, spilled: bool) -> None:
-        """Send on what an earlier process left beside the book, and settle what has become due."""
+        """Send messages that an earlier process left in the spill file, and run jobs that are due."""
         if spilled:
-            self._spilled()
-        self._first.add_done_callback(lambda _: self._begin_chores())
+            self._spill_client()
+        self._first_open.add_done_callback(lambda _: self._begin_chores())
 
     def _begin_chores(self) -> None:
         if self._book is not None:
-            self._chores = run_aside(lambda: self._ready().work(seconds=_CHORES), "commonbook-hermes-chores")
+            self._chores = run_aside(
+                lambda: self._require_open().work(seconds=_CHORES_SECONDS), "commonbook-hermes-chores"
+            )
 
     # --- messages
 
     def append(self, session: str, messages: Sequence[NewMessage], context: SessionContext) -> None:
-        """Store messages in the book, or beside it behind what is there already."""
+        """Store messages in the book; or in the spill file, also while earlier messages wait there."""
         if not self._is_spilling():
-            future = self._line.put(lambda: _append(self._opened(), session, messages, context))
-            error = _outcome(future, self._seconds)
+            future = self._writer.put(lambda: _append(self._opened_book(), session, messages, context))
+            error = _wait_for_error(future, self._write_seconds)
             if error is None:
                 return
             future.cancel()
             if isinstance(error, _REFUSALS) or not isinstance(error, Exception):
                 raise error
-            self._tell(f"The book did not take a message ({error}); it is kept beside it and follows later.")
-        self._spilled().append(session, for_outbox(messages), parent=context.parent, tags=context.tags)
+            self._warn(f"The book did not store a message ({error}); it is safe in the spill file and is stored later.")
+        self._spill_client().append(session, for_outbox(messages), parent=context.parent, tags=context.tags)
 
-    def load(self, session: str) -> Loaded | None:
-        """Read a session from the book, and from the spill what is on its way there."""
-        future = self._line.put(lambda: _loaded(self._opened(), session))
-        if _outcome(future, self._seconds) is not None:
+    def load(self, session: str) -> StoredSession | None:
+        """Read a session from the book, and its waiting messages from the spill file."""
+        future = self._writer.put(lambda: _read_session(self._opened_book(), session))
+        if _wait_for_error(future, self._write_seconds) is not None:
             future.cancel()
             return None
-        found, messages = future.result()
-        there = {one.client_id for one in messages}
-        waiting = [one.entry for one in self._waiting(session) if one.entry.client_id not in there]
-        return Loaded(found, messages, tuple(waiting))
+        record, messages = future.result()
+        stored_ids = {message.client_id for message in messages}
+        waiting = [item.entry for item in self._spilled_entries(session) if item.entry.client_id not in stored_ids]
+        return StoredSession(record, messages, tuple(waiting))
 
-    def _waiting(self, session: str) -> Iterator[Any]:
+    def _spilled_entries(self, session: str) -> Iterator[Any]:
         if self._spill is not None:
             with suppress(CommonbookError):
-                yield from (one for one in self._spill.pending() if one.session == session)
+                yield from (item for item in self._spill.pending() if item.session == session)
 
     # --- sessions
 
     def rewind(self, session: str, after: str | None, gone: Collection[str]) -> None:
-        """Take messages back, when those that were on their way have arrived."""
+        """Rewind a session, after the messages of the spill file are stored."""
 
         def work() -> None:
-            self._send_on()
-            book = self._opened()
-            # What comes from beside the book waits: it was said after what was undone, and must not go with it.
-            with self._taking:
+            self._flush_spill()
+            book = self._opened_book()
+            # Spilled messages wait: they are newer than the undone ones, and must not be removed with them.
+            with self._append_lock:
                 book.rewind(session, _last_kept(book, session, after, gone))
 
-        self._wait(self._line.put(work), "What was undone could not be taken back, and is still recalled")
+        self._wait(self._writer.put(work), "Undone messages could not be rewound, and are still recalled")
 
     def switch(self, old: str, new: str, *, reason: str, tags: Sequence[str]) -> None:
-        """Switch in the book; nothing said depends on it: a new session's first message brings its parent along."""
+        """Switch in the book. No message depends on it: the first message of a new session names its parent."""
 
         def work() -> None:
             with suppress(Busy):
-                self._send_on()
-            self._opened().switch(old, new, reason=reason, tags=tags)
+                self._flush_spill()
+            self._opened_book().switch(old, new, reason=reason, tags=tags)
 
-        self._wait(self._line.put(work), f"The switch from {old} to {new} could not be made; its messages are safe")
+        self._wait(self._writer.put(work), f"The switch from {old} to {new} could not be made; its messages are safe")
 
     def settle(self, session: str, *, close: bool = False) -> None:
         """Settle in the background."""
 
         def work() -> None:
             with suppress(Busy):
-                self._send_on()
-            book = self._opened()
+                self._flush_spill()
+            book = self._opened_book()
             with suppress(NotFound):
                 book.close_session(session) if close else book.settle(session)
 
-        future = self._line.put(work)
-        future.add_done_callback(lambda done: self._told(done, "What was said could not be settled; it will be later"))
+        future = self._writer.put(work)
+        future.add_done_callback(
+            lambda done: self._warn_on_error(done, "The session could not be settled; it will be settled later")
+        )
 
-    def _wait(self, future: Future[Any], what: str) -> None:
+    def _wait(self, future: Future[Any], warning: str) -> None:
         with suppress(TimeoutError):
-            future.exception(timeout=self._seconds)
-        future.add_done_callback(lambda done: self._told(done, what))
+            future.exception(timeout=self._write_seconds)
+        future.add_done_callback(lambda done: self._warn_on_error(done, warning))
 
-    def _told(self, future: Future[Any], what: str) -> None:
+    def _warn_on_error(self, future: Future[Any], warning: str) -> None:
         if not future.cancelled() and (error := future.exception()):
-            self._tell(f"{what} ({error}).")
+            self._warn(f"{warning} ({error}).")
 
-    # --- the rest
+    # --- other reads and writes
 
-    def do(self, work: Callable[[Book], Result]) -> Result:
-        """Do something in its turn; Busy if that takes too long: then it may still happen."""
-        future = self._line.put(lambda: work(self._opened()))
-        error = _outcome(future, self._seconds)
+    def write(self, work: Callable[[Book], Result]) -> Result:
+        """Run a write after all earlier writes; raise Busy if it takes too long, although it may still happen."""
+        future = self._writer.put(lambda: work(self._opened_book()))
+        error = _wait_for_error(future, self._write_seconds)
         if error is not None:
             future.cancel()
             raise error
         return future.result()
 
-    def prefetch(self, session: str, query: str, asked: Mapping[str, Any]) -> None:
-        """Begin a recall; what comes of it belongs to this session, its generation and this query."""
-        number = self._next_asked(session)
+    def prefetch(self, session: str, query: str, recall_options: Mapping[str, Any]) -> None:
+        """Start a recall; its result belongs to this session, its generation and this query."""
+        number = self._next_prefetch(session)
 
         def work() -> None:
-            # A thread that is late must not take the place of what was asked for after it.
-            with self._asking:
-                if self._asked[session] == number:
-                    self._ready().prefetch(session, query, **asked)
+            # A late thread must not replace a recall that was started after it.
+            with self._prefetch_lock:
+                if self._prefetch_numbers[session] == number:
+                    self._require_open().prefetch(session, query, **recall_options)
 
         run_aside(work, "commonbook-hermes-prefetch")
 
-    def _next_asked(self, session: str) -> int:
-        with self._asking:
-            self._asked[session] += 1
-            return self._asked[session]
+    def _next_prefetch(self, session: str) -> int:
+        with self._prefetch_lock:
+            self._prefetch_numbers[session] += 1
+            return self._prefetch_numbers[session]
 
     def prefetched(
-        self, session: str, query: str, asked: Mapping[str, Any], *, wait: float, begun: bool
+        self, session: str, query: str, recall_options: Mapping[str, Any], *, wait: float, reuse: bool
     ) -> RecallResult | None:
-        """Return what was begun for just this, or what a recall finds now."""
+        """Return the recall that was started for this query, or the result of a new one."""
 
         def work(book: Book) -> RecallResult | None:
-            found = book.prefetched(session, query, wait=wait) if begun else None
-            if found is None and self._next_asked(session) and book.prefetch(session, query, **asked):
-                found = book.prefetched(session, query, wait=wait)
-            return found
+            result = book.prefetched(session, query, wait=wait) if reuse else None
+            if result is None and self._next_prefetch(session) and book.prefetch(session, query, **recall_options):
+                result = book.prefetched(session, query, wait=wait)
+            return result
 
         try:
-            return self.look(work, wait=wait)
-        except _Late:
+            return self.read(work, wait=wait)
+        except _TimedOut:
             return None
 
-    def look(self, work: Callable[[Book], Result], *, wait: float) -> Result:
-        """Read something from the book beside everything that is written."""
-        future = run_aside(lambda: work(self._ready()), "commonbook-hermes-recall")
-        error = _outcome(future, wait)
+    def read(self, work: Callable[[Book], Result], *, wait: float) -> Result:
+        """Run a read in a thread of its own, concurrently with the writes."""
+        future = run_aside(lambda: work(self._require_open()), "commonbook-hermes-recall")
+        error = _wait_for_error(future, wait)
         if error is not None:
             raise error
         return future.result()
 
     def close(self, *, wait: float) -> bool:
-        """Close both; what still hangs is left to end by itself."""
+        """Close the book and the spill file; work that hangs is left to end by itself."""
         self._closed = True
         if self._spill is not None:
             with suppress(CommonbookError):
                 self._spill.flush(min(wait, LAST_FLUSH_SECONDS))
             self._spill.close()
-        future = self._line.put(self._shut)
-        self._line.end()
-        return _outcome(future, wait) is None
+        future = self._writer.put(self._close_book)
+        self._writer.end()
+        return _wait_for_error(future, wait) is None
 
-    def _shut(self) -> None:
+    def _close_book(self) -> None:
         if self._chores is not None:
-            _outcome(self._chores, _CHORES)
+            _wait_for_error(self._chores, _CHORES_SECONDS)
         if self._book is not None:
             self._book.close()
 
-    # --- the book and what stands beside it
+    # --- the book and the spill file
 
-    def _opened(self) -> Book:
-        """Return the book, opened now if it is not: only in the line."""
+    def _opened_book(self) -> Book:
+        """Return the book, and open it first if needed. Only the writer thread may call this."""
         if self._book is None:
-            self._book = self._opening()
+            self._book = self._open_book()
         return self._book
 
-    def _ready(self) -> Book:
+    def _require_open(self) -> Book:
         if self._book is None:
             raise Busy("the book is not open yet", fix="wait a moment")
         return self._book
@@ -246,32 +250,32 @@ class BookKeeper:
         if self._spill is None:
             return False
         counts = self._spill.counts()
-        if counts.refused > self._refused:
-            self._tell(f"{counts.refused} messages beside the book were refused by it; see the README.")
-        self._refused = counts.refused
+        if counts.refused > self._refused_count:
+            self._warn(f"The book refused {counts.refused} messages of the spill file; see the README.")
+        self._refused_count = counts.refused
         return counts.waiting > 0
 
-    def _spilled(self) -> Client:
+    def _spill_client(self) -> Client:
         if self._spill is None:
-            self._spill = self._spilling(_IntoTheBook(self))
+            self._spill = self._open_spill(_BookTransport(self))
         return self._spill
 
-    def _send_on(self) -> None:
-        """Let what is on its way arrive first."""
-        if self._spill is not None and not self._closed and not self._spill.flush(self._seconds):
-            raise Busy("messages that come before are still on their way", fix="try again later")
+    def _flush_spill(self) -> None:
+        """Store the messages of the spill file first; raise Busy if that takes too long."""
+        if self._spill is not None and not self._closed and not self._spill.flush(self._write_seconds):
+            raise Busy("earlier messages are still in the spill file", fix="try again later")
 
-    def take(self, session: str, messages: Sequence[NewMessage], context: SessionContext) -> None:
-        """Put into the book what comes from beside it."""
+    def append_spilled(self, session: str, messages: Sequence[NewMessage], context: SessionContext) -> None:
+        """Store messages of the spill file in the book."""
         if self._book is None:
-            self._line.put(self._opened)
+            self._writer.put(self._opened_book)
             raise Unreachable("the book is not open")
-        with self._taking:
+        with self._append_lock:
             _append(self._book, session, messages, context)
 
 
-class _IntoTheBook:
-    """The way from the spill into the book, which is a server to it."""
+class _BookTransport:
+    """Transport of the spill file: it sends into the book as if that were a server."""
 
     def __init__(self, keeper: BookKeeper) -> None:
         self._keeper = keeper
@@ -279,33 +283,33 @@ class _IntoTheBook:
     def append(
         self, session: str, messages: Sequence[OutboxEntry], *, context: SessionContext, timeout: float
     ) -> Mapping[str, object]:
-        """Append as the book does; what it will never take is refused, all else tried again."""
-        del timeout  # The book waits as long as it was told to; what is sent twice meanwhile is stored once.
-        sent = [NewMessage(one.text, one.role, one.author, one.time, one.client_id) for one in messages]
+        """Append to the book; an error that will not go away becomes Refused, any other is tried again."""
+        del timeout  # The book has its own time limit; a message that is sent twice is stored once.
+        sent = [NewMessage(entry.text, entry.role, entry.author, entry.time, entry.client_id) for entry in messages]
         try:
-            self._keeper.take(session, sent, context)
+            self._keeper.append_spilled(session, sent, context)
         except _REFUSALS as error:
             raise Refused(error.message, fix=error.fix) from error
         except Unreachable:
             raise
         except CommonbookError as error:
             raise Unreachable(error.message, fix=error.fix) from error
-        return dict.fromkeys((one.client_id for one in messages), True)
+        return dict.fromkeys((entry.client_id for entry in messages), True)
 
 
-# --- what the line does
+# --- work of the writer thread
 
 
-class _Late(Busy):
-    """It was not done in time; perhaps it is later."""
+class _TimedOut(Busy):
+    """The work was not done in time; it may still be done later."""
 
 
-def _outcome(future: Future[Any], seconds: float) -> BaseException | None:
-    """Return what went wrong, if anything did; too late is wrong too."""
+def _wait_for_error(future: Future[Any], seconds: float) -> BaseException | None:
+    """Wait, and return the error of the work or of the time limit; None if it succeeded."""
     try:
         return future.exception(timeout=seconds)
     except TimeoutError:
-        return _Late(f"no answer within {seconds:g} seconds", fix="see who holds the home: `commonbook status`")
+        return _TimedOut(f"no answer within {seconds:g} seconds", fix="check the home with `commonbook status`")
 
 
 def _append(book: Book, session: str, messages: Sequence[NewMessage], context: SessionContext) -> None:
@@ -314,11 +318,11 @@ def _append(book: Book, session: str, messages: Sequence[NewMessage], context: S
     except KeyConflict:
         raise
     except Conflict:
-        # Somebody else began the session, with another parent; what was said in it is more than where it came from.
+        # Another process created the session with another parent. The messages matter more than the parent.
         book.append(session, messages)
 
 
-def _loaded(book: Book, session: str) -> tuple[Session | None, tuple[Message, ...]]:
+def _read_session(book: Book, session: str) -> tuple[Session | None, tuple[Message, ...]]:
     try:
         messages = tuple(_messages(book, session))
         return book.messages(session, limit=1).session, messages
@@ -335,14 +339,14 @@ def _messages(book: Book, session: str) -> Iterator[Message]:
 
 
 def _last_kept(book: Book, session: str, after: str | None, gone: Collection[str]) -> int:
-    """Return the number of the last message that stays; raise if more would go than what was undone."""
+    """Return the number of the last message to keep; raise if others than the undone ones would be removed."""
     number = 0
-    behind: list[str] = []
-    for one in _messages(book, session):
-        if after is not None and after in (one.client_id, one.id):
-            number, behind = one.seq, []
-        elif one.rewound_at is None:
-            behind.append(one.client_id or one.id)
-    if (after is not None and not number) or not set(behind) <= set(gone):
-        raise Conflict("other things were said meanwhile", fix="take it back by hand: `commonbook session rewind`")
+    later_ids: list[str] = []
+    for message in _messages(book, session):
+        if after is not None and after in (message.client_id, message.id):
+            number, later_ids = message.seq, []
+        elif message.rewound_at is None:
+            later_ids.append(message.client_id or message.id)
+    if (after is not None and not number) or not set(later_ids) <= set(gone):
+        raise Conflict("the session has newer messages", fix="rewind it by hand: `commonbook session rewind`")
     return number

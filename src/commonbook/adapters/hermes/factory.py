@@ -1,4 +1,4 @@
-"""How the provider's parts are made from what was chosen: here alone the book and the client are opened."""
+"""The factory makes the parts of the provider from its options. Only here are the book and the client opened."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from commonbook.adapters.hermes import options
 from commonbook.adapters.hermes.book_keeper import BookKeeper
-from commonbook.adapters.hermes.keeper import Keeper, Tell
+from commonbook.adapters.hermes.keeper import Keeper, Warn
 from commonbook.adapters.hermes.options import Options
 from commonbook.adapters.hermes.recorder import Speakers
 from commonbook.adapters.hermes.server_keeper import ServerKeeper
@@ -25,94 +25,96 @@ if TYPE_CHECKING:
 
 
 _ANSWER_SECONDS: Final = 4.0
-"""After twice that time another process sends what one was about to send when it was killed."""
+"""After twice this time another process sends the messages of a process that was killed while sending."""
 
 _NOT_IN_A_TAG: Final = re.compile(r"[,\[\]{}#\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
 _NOT_IN_A_NAME: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
 
 
-def obstacle(hermes_home: str, transport: Transport | None) -> str:
-    """Return why the provider cannot be used as it is configured; nothing if it can."""
-    chosen = options.load(hermes_home)
-    if chosen.url and transport is None:
+def unavailable_reason(hermes_home: str, transport: Transport | None) -> str:
+    """Return why the provider cannot be used with its configuration; an empty text if it can."""
+    config = options.load(hermes_home)
+    if config.url and transport is None:
         return (
-            f"a Commonbook server is configured ({chosen.url}), but there is no way to reach one yet: "
-            f"take `url` out of {options.folder(hermes_home) / 'config.json'} to use a book on this machine"
+            f"a Commonbook server is configured ({config.url}), but servers are not supported yet: "
+            f"remove `url` from {options.folder(hermes_home) / 'config.json'} to use a book on this machine"
         )
-    if not chosen.url:
-        _settings(chosen)
+    if not config.url:
+        _settings(config)
     return ""
 
 
-def keeper(chosen: Options, hermes_home: str, transport: Transport | None, *, tell: Tell) -> Keeper:
-    """Return what keeps everything: a book on this machine, or an outbox for a server."""
+def make_keeper(config: Options, hermes_home: str, transport: Transport | None, *, warn: Warn) -> Keeper:
+    """Return the keeper for a book on this machine, or for the outbox of a server."""
     folder = options.folder(hermes_home)
-    if chosen.url:
+    if config.url:
         if transport is None:
             from commonbook.errors import BadInput
 
-            raise BadInput(obstacle(hermes_home, transport), fix="see the README of the adapter")
-        client = _client(_beside(folder, "outbox", chosen.url), transport)
-        return ServerKeeper(client, space=chosen.space or None, tell=tell)
-    wanted = _settings(chosen)
-    spill = _beside(folder, "spill", _whose(wanted))
-    made = BookKeeper(lambda: _book(wanted), lambda way: _client(spill, way), seconds=chosen.write_seconds, tell=tell)
-    made.catch_up(spilled=spill.exists())
-    return made
+            raise BadInput(unavailable_reason(hermes_home, transport), fix="see the README of the adapter")
+        client = _client(_outbox_path(folder, "outbox", config.url), transport)
+        return ServerKeeper(client, space=config.space or None, warn=warn)
+    settings = _settings(config)
+    spill = _outbox_path(folder, "spill", _book_identity(settings))
+    keeper = BookKeeper(
+        lambda: _book(settings), lambda to_book: _client(spill, to_book), write_seconds=config.write_seconds, warn=warn
+    )
+    keeper.catch_up(spilled=spill.exists())
+    return keeper
 
 
-def wait_until_open(made: Keeper, *, seconds: float) -> None:
-    """Wait for a moment until a book is open, and raise what keeps it from being so."""
-    if isinstance(made, BookKeeper):
-        made.opened(wait=seconds)
+def wait_until_open(keeper: Keeper, *, seconds: float) -> None:
+    """Wait until the book is open, and raise the error if it cannot be opened."""
+    if isinstance(keeper, BookKeeper):
+        keeper.wait_until_open(wait=seconds)
 
 
-def _book(wanted: Settings) -> Book:
+def _book(settings: Settings) -> Book:
     from commonbook.compose.book import open_book
 
-    return open_book(wanted)
+    return open_book(settings)
 
 
 def _client(path: Path, transport: Transport) -> Client:
-    """Open an outbox. What goes into it was cleaned before: the same words go to the book and past it."""
+    """Open an outbox without masking: its messages are masked before, so that book and outbox get the same text."""
     from commonbook.compose.client import open_outbox
 
     return open_outbox(str(path), transport, mask=lambda text: (text, 0), answer_seconds=_ANSWER_SECONDS)
 
 
-def _beside(folder: Path, what: str, whose: str) -> Path:
-    """Return the file for one home or server: what was meant for one never goes to another."""
-    return folder / f"{what}-{sha256(whose.encode()).hexdigest()[:12]}.db"
+def _outbox_path(folder: Path, prefix: str, identity: str) -> Path:
+    """Return the file for one home or server, so that messages for one never go to another."""
+    return folder / f"{prefix}-{sha256(identity.encode()).hexdigest()[:12]}.db"
 
 
-def _whose(wanted: Settings) -> str:
-    """Return what tells a book from others: its home, or its address, whatever user and password go with it."""
-    return wanted.database.address.rpartition("@")[2] if wanted.database else wanted.home
+def _book_identity(settings: Settings) -> str:
+    """Return the identity of a book: its home, or its address without user and password."""
+    return settings.database.address.rpartition("@")[2] if settings.database else settings.home
 
 
-def _settings(chosen: Options) -> Settings:
-    return Settings.load(chosen.home or None, space=chosen.space or None)
+def _settings(config: Options) -> Settings:
+    return Settings.load(config.home or None, space=config.space or None)
 
 
-def captures(chosen: Options) -> bool:
-    """Tell whether the project wants its sessions to be recorded."""
-    return may_capture(_settings(chosen))
+def capture_enabled(config: Options) -> bool:
+    """Tell whether the project allows its sessions to be recorded."""
+    return may_capture(_settings(config))
 
 
 def backup_paths(hermes_home: str) -> list[str]:
-    """Return what lies outside of the folder of Hermes, on this machine."""
-    chosen = options.load(hermes_home)
-    if chosen.url:
+    """Return the folders outside of the folder of Hermes that a backup needs."""
+    config = options.load(hermes_home)
+    if config.url:
         return []
-    wanted = _settings(chosen)
-    return [] if wanted.database else [wanted.home]
+    settings = _settings(config)
+    return [] if settings.database else [settings.home]
 
 
-def speakers(chosen: Options, told: Mapping[str, Any]) -> Speakers:
-    """Return who speaks, and with what tags, as far as Hermes tells."""
-    tags = [*chosen.tags.split(","), str(told.get("platform") or "")]
-    user = _NOT_IN_A_NAME.sub(" ", str(told.get("user_id") or "")).strip()[:190]
-    agent = _NOT_IN_A_NAME.sub(" ", str(told.get("agent_identity") or "")).strip()[:190]
+def speakers(config: Options, session_info: Mapping[str, Any]) -> Speakers:
+    """Return the authors and tags of a session, from the options and the arguments of Hermes."""
+    tags = [*config.tags.split(","), str(session_info.get("platform") or "")]
+    user = _NOT_IN_A_NAME.sub(" ", str(session_info.get("user_id") or "")).strip()[:190]
+    agent = _NOT_IN_A_NAME.sub(" ", str(session_info.get("agent_identity") or "")).strip()[:190]
     cleaned = (" ".join(_NOT_IN_A_TAG.sub(" ", tag).split())[:64].strip() for tag in tags)
     return Speakers(
         user=f"user:{user}" if user else None,

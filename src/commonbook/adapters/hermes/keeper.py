@@ -1,4 +1,4 @@
-"""The storage that the provider writes to, a book of this machine or a server, and what both have in common."""
+"""The keeper is the port of the provider to its storage: a book on this machine, or the outbox for a server."""
 
 from __future__ import annotations
 
@@ -14,65 +14,65 @@ if TYPE_CHECKING:
 
 
 Result = TypeVar("Result")
-Tell = Callable[[str], None]
+Warn = Callable[[str], None]
 LAST_FLUSH_SECONDS: Final = 1.0
-"""How long closing waits at most for an outbox to be sent."""
+"""Time that closing waits for an outbox to be sent."""
 
 
-class Loaded(NamedTuple):
-    """What is known of a session: itself, if there is one yet, its messages, and those that are still on their way."""
+class StoredSession(NamedTuple):
+    """A session as it is stored: its record if it exists, its messages, and those that wait in the spill file."""
 
     session: Session | None
     messages: tuple[Message, ...]
-    under_way: tuple[OutboxEntry, ...]
+    pending: tuple[OutboxEntry, ...]
 
 
 class Keeper(Protocol):
-    """Keeps what was said. No call waits longer than the keeper's bound."""
+    """Stores messages and recalls. No call waits longer than the time limit of the keeper."""
 
     def append(self, session: str, messages: Sequence[NewMessage], context: SessionContext) -> None:
-        """Store messages; when this returns they are durable. Raises if they are not."""
+        """Store messages; they are durable when this returns. Raise if they are not."""
         ...
 
-    def load(self, session: str) -> Loaded | None:
-        """Return what is known of a session; None if that cannot be told, or not in time."""
+    def load(self, session: str) -> StoredSession | None:
+        """Return a session as it is stored; None if it cannot be read in time."""
         ...
 
     def rewind(self, session: str, after: str | None, gone: Collection[str]) -> None:
-        """Take back these messages, which are all that stands behind the one with this id; without one, everything."""
+        """Rewind a session to the message with the id `after`, or to its beginning; `gone` are the removed ids."""
         ...
 
     def switch(self, old: str, new: str, *, reason: str, tags: Sequence[str]) -> None:
-        """Settle the old session and begin or resume the new one."""
+        """Settle the old session, and create or resume the new one."""
         ...
 
     def settle(self, session: str, *, close: bool = False) -> None:
-        """Make episodes of what is open, without anybody waiting for it."""
+        """Settle a session in the background."""
         ...
 
-    def do(self, work: Callable[[Book], Result]) -> Result:
-        """Do something else with the book, in its turn."""
+    def write(self, work: Callable[[Book], Result]) -> Result:
+        """Run a write on the book, after all earlier writes."""
         ...
 
-    def look(self, work: Callable[[Book], Result], *, wait: float) -> Result:
-        """Read something from the book, beside everything else."""
+    def read(self, work: Callable[[Book], Result], *, wait: float) -> Result:
+        """Run a read on the book, concurrently with everything else."""
         ...
 
-    def prefetch(self, session: str, query: str, asked: Mapping[str, Any]) -> None:
-        """Begin a recall, without anybody waiting for it."""
+    def prefetch(self, session: str, query: str, recall_options: Mapping[str, Any]) -> None:
+        """Start a recall in the background."""
         ...
 
     def prefetched(
-        self, session: str, query: str, asked: Mapping[str, Any], *, wait: float, begun: bool
+        self, session: str, query: str, recall_options: Mapping[str, Any], *, wait: float, reuse: bool
     ) -> RecallResult | None:
-        """Return a recall for just this, if there is one in time; what was begun before only if it may be used."""
+        """Return a recall for this session and query, or None if it is too slow; `reuse` allows one started before."""
         ...
 
     def close(self, *, wait: float) -> bool:
-        """Let go of everything; tell whether all was done in time. What is durable stays so."""
+        """Close everything, and tell whether that was done in time. Durable messages stay durable."""
         ...
 
 
 def for_outbox(messages: Sequence[NewMessage]) -> list[OutboxMessage]:
-    """Return messages as an outbox takes them."""
-    return [OutboxMessage(one.text, one.role, one.author, one.client_id) for one in messages]
+    """Convert messages for an outbox."""
+    return [OutboxMessage(message.text, message.role, message.author, message.client_id) for message in messages]

@@ -1,4 +1,4 @@
-"""What Hermes writes into its own memory, mirrored as memories of the book: each entry once, as it is now."""
+"""The memory mirror copies the entries of Hermes' own memory into the book: each entry once, in its present text."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _PAGE: Final = 200
 
 
 def mirror(book: Book, action: str, target: str, content: str, metadata: Mapping[str, Any]) -> None:
-    """Do to the mirrored memories what was done to an entry of Hermes."""
+    """Apply a change of an entry of Hermes to its mirrored memory."""
     tags = ("hermes", f"hermes-{target}")
     text = clean(content)
-    there = list(_mirrored(book, tags))
-    before = _entry(there, metadata)
+    mirrored = list(_mirrored(book, tags))
+    previous = _find_previous(mirrored, metadata)
     if action == "remove":
-        if before is not None:
-            book.delete(before.id)
-    elif any(one.text.strip() == text for one in there) or not text:
-        if action == "replace" and before is not None and before.text.strip() != text:
-            book.delete(before.id)
-    elif action == "replace" and before is not None:
-        book.edit(before.id, text=text)
+        if previous is not None:
+            book.delete(previous.id)
+    elif any(memory.text.strip() == text for memory in mirrored) or not text:
+        if action == "replace" and previous is not None and previous.text.strip() != text:
+            book.delete(previous.id)
+    elif action == "replace" and previous is not None:
+        book.edit(previous.id, text=text)
     elif action in ("add", "replace"):
         book.remember(text, kind=_KINDS.get(target, "note"), tags=tags)
 
@@ -44,10 +44,10 @@ def _mirrored(book: Book, tags: tuple[str, ...]) -> Iterator[Memory]:
             return
 
 
-def _entry(there: list[Memory], metadata: Mapping[str, Any]) -> Memory | None:
-    """Return the memory that mirrors the entry before the change: by its whole text, or by a part that only it has."""
+def _find_previous(mirrored: list[Memory], metadata: Mapping[str, Any]) -> Memory | None:
+    """Return the memory of the entry before the change: by its whole text, or by a part that is unique to it."""
     whole, part = (clean(str(metadata.get(name) or "")) for name in ("previous_content", "old_text"))
     if whole:
-        return next((one for one in there if one.text.strip() == whole), None)
-    found = [one for one in there if part and part in one.text]
-    return found[0] if len(found) == 1 else None
+        return next((memory for memory in mirrored if memory.text.strip() == whole), None)
+    matches = [memory for memory in mirrored if part and part in memory.text]
+    return matches[0] if len(matches) == 1 else None

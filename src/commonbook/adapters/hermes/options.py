@@ -1,4 +1,4 @@
-"""What a person has chosen for the provider: `commonbook/config.json` in the folder of Hermes."""
+"""Options of the provider, stored as `commonbook/config.json` in the folder of Hermes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FILE: Final = "config.json"
 
 
 class Options(NamedTuple):
-    """Everything that can be chosen."""
+    """All options, with their defaults."""
 
     home: str = ""
     space: str = ""
@@ -32,47 +32,51 @@ class Options(NamedTuple):
 
 class _Field(NamedTuple):
     description: str
-    least: float = 0
-    most: float = 1_000_000
+    minimum: float = 0
+    maximum: float = 1_000_000
 
 
 _FIELDS: Final[Mapping[str, _Field]] = {
     "home": _Field("The folder of your book (empty: COMMONBOOK_HOME, else ~/commonbook)"),
-    "space": _Field("The space for what is said here (empty: that of the project, else personal)"),
+    "space": _Field("The space for conversations (empty: that of the project, else personal)"),
     "url": _Field("The address of a Commonbook server, in place of a folder (not possible yet)"),
-    "tags": _Field("Tags of every session, with commas between them"),
-    "settle_every": _Field("After how many turns they become an episode, a Markdown file (0: only at the end)"),
-    "recall_count": _Field("How many passages are recalled for a turn, at most (0: none)", most=50),
-    "recall_tokens": _Field("How many tokens they have together, at most", least=100),
-    "min_score": _Field("Below which score nothing is recalled (-1: Commonbook's own)", least=-1, most=1),
-    "recall_seconds": _Field("How long a turn waits for what is recalled", least=0.1, most=7),
-    "write_seconds": _Field("How long a turn waits for the book before it is kept beside it", least=0.1, most=60),
+    "tags": _Field("Tags of every session, separated by commas"),
+    "settle_every": _Field("Number of turns after which they become an episode, a Markdown file (0: only at the end)"),
+    "recall_count": _Field("Maximum number of passages recalled for a turn (0: none)", maximum=50),
+    "recall_tokens": _Field("Maximum number of tokens of these passages together", minimum=100),
+    "min_score": _Field(
+        "The score below which nothing is recalled (-1: the default of Commonbook)", minimum=-1, maximum=1
+    ),
+    "recall_seconds": _Field("Seconds that a turn waits for a recall", minimum=0.1, maximum=7),
+    "write_seconds": _Field(
+        "Seconds that a turn waits for the book before it goes into the spill file", minimum=0.1, maximum=60
+    ),
 }
 
 
 def load(hermes_home: str) -> Options:
-    """Read what was chosen; without a file, nothing was."""
+    """Read the options; without a file all have their defaults."""
     path = _path(hermes_home)
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return Options()
     except (OSError, ValueError) as error:
-        raise BadInput(f"{path} cannot be read: {error}", fix="mend it, or remove it to begin anew") from error
+        raise BadInput(f"{path} cannot be read: {error}", fix="repair it, or remove it to start again") from error
     if not isinstance(values, dict):
-        raise BadInput(f"{path} is not an object of settings", fix="mend it, or remove it to begin anew")
+        raise BadInput(f"{path} is not an object of settings", fix="repair it, or remove it to start again")
     return _options(values, str(path))
 
 
 def save(values: Mapping[str, Any], hermes_home: str) -> None:
-    """Write what was chosen, beside what had been chosen before; nothing is written of what cannot be."""
+    """Validate options and merge them into the file, which is replaced atomically."""
     path = _path(hermes_home)
-    chosen = _options({**load(hermes_home)._asdict(), **values}, "what was chosen")
+    options = _options({**load(hermes_home)._asdict(), **values}, "the given options")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_suffix(f".{os.getpid()}.new")
     default = Options()._asdict()
-    kept = {name: value for name, value in chosen._asdict().items() if value != default[name]}
-    draft.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+    changed = {name: value for name, value in options._asdict().items() if value != default[name]}
+    draft.write_text(json.dumps(changed, indent=2) + "\n", encoding="utf-8")
     draft.chmod(0o600)
     draft.replace(path)
 
@@ -80,19 +84,19 @@ def save(values: Mapping[str, Any], hermes_home: str) -> None:
 def schema() -> list[dict[str, Any]]:
     """Return the fields for `hermes memory setup`."""
     default = Options()._asdict()
-    return [_described(name, field, default[name]) for name, field in _FIELDS.items()]
+    return [_describe_field(name, field, default[name]) for name, field in _FIELDS.items()]
 
 
-def _described(name: str, field: _Field, default: object) -> dict[str, Any]:
-    told: dict[str, Any] = {"key": name, "description": field.description, "default": default}
+def _describe_field(name: str, field: _Field, default: object) -> dict[str, Any]:
+    description: dict[str, Any] = {"key": name, "description": field.description, "default": default}
     if not isinstance(default, str):
-        told |= {"type": "integer" if isinstance(default, int) else "number", "minimum": field.least}
-        told |= {"maximum": field.most}
-    return told
+        description |= {"type": "integer" if isinstance(default, int) else "number", "minimum": field.minimum}
+        description |= {"maximum": field.maximum}
+    return description
 
 
 def folder(hermes_home: str) -> Path:
-    """Return where the provider keeps what is its own."""
+    """Return the folder of the provider."""
     return Path(hermes_home) / FOLDER
 
 
@@ -119,8 +123,8 @@ def _value(name: str, value: object, default: object, where: str) -> Any:  # noq
         number = float(value) if isinstance(value, (str, int, float)) else math.nan
     except ValueError:
         number = math.nan
-    if not field.least <= number <= field.most:
+    if not field.minimum <= number <= field.maximum:
         raise BadInput(
-            f"{name} in {where} is not a number from {field.least:g} to {field.most:g}", fix=f"such as {default}"
+            f"{name} in {where} is not a number from {field.minimum:g} to {field.maximum:g}", fix=f"such as {default}"
         )
     return int(number) if isinstance(default, int) else number

@@ -1,7 +1,7 @@
-"""Each turn is stored once, under the session, parent and tags that were current when it was said.
+"""The recorder stores each turn once, under the session, parent and tags that were current when it was said.
 
-For each session there is a ledger of what is known: read from the book when the session is first met, and then kept up
-to date. A transcript is compared with it, and only what is new is stored.
+It keeps a ledger of the known messages for each session. The ledger is read from the book when the session is first
+used, and then kept up to date. A transcript is compared with the ledger, and only new messages are stored.
 """
 
 from __future__ import annotations
@@ -14,68 +14,69 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from commonbook.adapters.hermes import transcript_diff
-from commonbook.adapters.hermes.keeper import Keeper, Loaded, Tell
-from commonbook.adapters.hermes.transcript_diff import TranscriptDiff, TranscriptTurn
+from commonbook.adapters.hermes.keeper import Keeper, StoredSession, Warn
+from commonbook.adapters.hermes.transcript_diff import TranscriptDiff, TranscriptMessage
 from commonbook.errors import Busy
 from commonbook.model.ids import new_id
 from commonbook.model.session import NewMessage
 from commonbook.ports.outbox import SessionContext
 
-_MOST_LEDGERS: Final = 64
-_AT_ONCE: Final = 1000
-_MOST_PARENTS: Final = 8
-_CARRIES_ON: Final = ("branch", "compress")
+_MAX_LEDGERS: Final = 64
+_BATCH_MESSAGES: Final = 1000
+_MAX_PARENTS: Final = 8
+_CONTINUING_REASONS: Final = ("branch", "compress")
 
 
-class KnownTurn(NamedTuple):
-    """A message that is known: its mark, and its ids if it was said in this session: several if it is huge."""
+class KnownMessage(NamedTuple):
+    """A known message: its fingerprint, and its client ids if it belongs to this session (several if it was split)."""
 
-    mark: str
+    fingerprint: str
     ids: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class Ledger:
-    """What is known of a session."""
+    """The known messages of a session, and the state of its transcripts."""
 
     context: SessionContext
     generation: str
-    count: int = 0
-    """How many messages it ever had: with the generation, what client ids are made of."""
-    known: list[KnownTurn] = field(default_factory=list)
-    carried_from: str | None = None
-    """The session whose transcript this one goes on with. What is known of it is taken over when something is said
-    here: the last turns of the other may still be on their way when Hermes switches."""
+    message_count: int = 0
+    """Number of messages that it ever had. Client ids consist of the generation and this number."""
+    known: list[KnownMessage] = field(default_factory=list)
+    inherits_from: str | None = None
+    """The session whose transcript this one continues. Its known messages are copied when the first turn comes here,
+    because its own last turns may still be queued when Hermes switches."""
     parent: str | None = None
-    """The session that it went on from for another process; its transcript may begin with that one's."""
-    more_before: bool = False
-    """Whether a transcript of it may begin with what is not known here."""
-    undone: bool = False
-    """Whether something was taken back, and the next transcript will show what."""
-    ahead: list[str] = field(default_factory=list)
-    """Marks that a whole transcript brought, before the turn that they belong to was told by itself."""
-    transcript: list[str] = field(default_factory=list)
-    """The last transcript that came with a turn: the same one again is a repeat, whatever is in it."""
-    turns: int = 0
-    """How many turns there were since it was last settled."""
-    told: tuple[int, list[str]] = (0, [])
-    """The last turn that was told, and how many turns had begun then: without another beginning it is a repeat."""
+    """The parent that another process recorded; a transcript may begin with messages of it."""
+    unknown_prefix: bool = False
+    """Whether a transcript may begin with messages that are not in the ledger."""
+    undo_pending: bool = False
+    """Whether messages were undone; the next transcript shows which."""
+    stored_early: list[str] = field(default_factory=list)
+    """Fingerprints of messages that a whole transcript brought before their own turn was synced."""
+    last_transcript: list[str] = field(default_factory=list)
+    """Fingerprints of the last transcript that came with a turn; the same transcript again is a repeat."""
+    turns_since_settle: int = 0
+    """Number of turns since the session was last settled."""
+    last_turn: tuple[int, list[str]] = (0, [])
+    """How many turns had started when the last turn was synced, and the fingerprints of that turn. The same turn
+    again is a repeat, unless another one has started."""
 
-    can_be_read: bool = True
-    """Whether it was read from the book."""
+    readable: bool = True
+    """Whether the session could be read from the book."""
 
     @property
-    def unknown(self) -> bool:
-        """Whether nobody knows what was said in it before."""
-        return not self.can_be_read and not self.known
+    def is_unknown(self) -> bool:
+        """Whether it is not known which messages the session has."""
+        return not self.readable and not self.known
 
-    def marks(self) -> list[str]:
-        """Return the marks of what is known."""
-        return [one.mark for one in self.known]
+    def fingerprints(self) -> list[str]:
+        """Return the fingerprints of the known messages."""
+        return [message.fingerprint for message in self.known]
 
 
 class Speakers(NamedTuple):
-    """Who speaks, and with what tags a session begins."""
+    """Authors of the messages, and tags of a new session."""
 
     user: str | None = None
     agent: str = "agent:hermes"
@@ -83,294 +84,324 @@ class Speakers(NamedTuple):
 
 
 class Recorder:
-    """Records conversations. Use it from any thread."""
+    """Records conversations. It is thread-safe."""
 
-    def __init__(self, keeper: Keeper, speakers: Speakers, *, settle_every: int, tell: Tell) -> None:
-        """Begin with no ledger."""
+    def __init__(self, keeper: Keeper, speakers: Speakers, *, settle_every: int, warn: Warn) -> None:
+        """Start without ledgers."""
         self._keeper, self._speakers = keeper, speakers
-        self._settle_every, self._tell = settle_every, tell
+        self._settle_every, self._warn = settle_every, warn
         self._ledgers: OrderedDict[str, Ledger] = OrderedDict()
         self._parents: dict[str, str] = {}
-        self._begun = 0
-        self._guard = threading.RLock()
+        self._turns_started = 0
+        self._lock = threading.RLock()
 
-    def goes_on_from(self, session: str, parent: str) -> None:
-        """Let a session have a parent, if it is a new one."""
+    def set_parent(self, session: str, parent: str) -> None:
+        """Set the parent of a session, in case it is new."""
         self._parents[session_name(session)] = session_name(parent)
 
-    def turn_began(self) -> None:
-        """Know that the next turn is not a repeat of the last."""
-        self._begun += 1
+    def turn_started(self) -> None:
+        """Count a started turn, so that the next sync is not a repeat of the last."""
+        self._turns_started += 1
 
-    # --- what was said
+    # --- turns and transcripts
 
-    def turn(self, session: str, user: str, assistant: str, messages: Iterable[object] | None) -> None:
-        """Store a turn, and what else a transcript tells that is not known."""
-        with self._guard:
+    def record_turn(self, session: str, user: str, assistant: str, messages: Iterable[object] | None) -> None:
+        """Store a turn, and all other new messages of its transcript."""
+        with self._lock:
             session = session_name(session)
             ledger = self._ledger(session)
-            told = transcript_diff.turn(transcript_diff.transcript(messages or ()), user, assistant)
-            last = [one.mark for one in told[transcript_diff.last_turn(told) :]]
+            transcript = transcript_diff.with_turn(transcript_diff.transcript_messages(messages or ()), user, assistant)
+            last = [message.fingerprint for message in transcript[transcript_diff.last_turn_start(transcript) :]]
             if messages:
-                self._take_over(ledger, told[: len(told) - len(last)])
-                found = self._of_turn(session, ledger, told, last)
+                self._inherit(ledger, transcript[: len(transcript) - len(last)])
+                changes = self._diff_turn(session, ledger, transcript, last)
             else:
-                found = self._without_transcript(ledger, told, last)
-            self._keep(session, ledger, found)
-            # Only now: a turn that could not be stored is told again, and is then no repeat.
-            ledger.transcript, ledger.told = [one.mark for one in told], (self._begun, last)
-            for mark in last:
-                _claimed(ledger.ahead, mark)
-            ledger.turns += 1 if found.fresh else 0
-            if self._settle_every and ledger.turns >= self._settle_every:
-                ledger.turns = 0
+                changes = self._diff_bare_turn(ledger, transcript, last)
+            self._apply(session, ledger, changes)
+            # Only after storing: a turn that could not be stored is synced again, and is then no repeat.
+            ledger.last_transcript = [message.fingerprint for message in transcript]
+            ledger.last_turn = (self._turns_started, last)
+            for fingerprint in last:
+                _remove_if_present(ledger.stored_early, fingerprint)
+            ledger.turns_since_settle += 1 if changes.new else 0
+            if self._settle_every and ledger.turns_since_settle >= self._settle_every:
+                ledger.turns_since_settle = 0
                 self._keeper.settle(session)
 
     def checkpoint(self, session: str, messages: Iterable[object]) -> None:
-        """Store what a whole conversation tells that is not known; raise if that cannot be told."""
-        with self._guard:
-            if self._ledger(session_name(session)).unknown:
-                raise Busy("it cannot be told what of this is stored already", fix="try again in a moment")
-            self.whole(session, messages)
+        """Store the new messages of a whole transcript; raise if it is not known which are new."""
+        with self._lock:
+            if self._ledger(session_name(session)).is_unknown:
+                raise Busy("it is not known which messages are stored already", fix="try again in a moment")
+            self.record_transcript(session, messages)
 
-    def whole(self, session: str, messages: Iterable[object]) -> None:
-        """Store what a whole conversation tells that is not known."""
-        with self._guard:
+    def record_transcript(self, session: str, messages: Iterable[object]) -> None:
+        """Store the new messages of a whole transcript."""
+        with self._lock:
             session = session_name(session)
-            # Hermes hands over nothing where it knows of nothing: that does not mean that everything was undone.
-            if told := transcript_diff.transcript(messages):
+            # An empty transcript means that Hermes has none, not that everything was undone.
+            if transcript := transcript_diff.transcript_messages(messages):
                 ledger = self._ledger(session)
-                self._take_over(ledger, told)
-                found = self._news(session, ledger, told, completes_a_turn=False)
-                self._keep(session, ledger, found)
-                ledger.ahead += [one.mark for one in found.fresh]
+                self._inherit(ledger, transcript)
+                changes = self._diff(session, ledger, transcript, completes_turn=False)
+                self._apply(session, ledger, changes)
+                ledger.stored_early += [message.fingerprint for message in changes.new]
 
-    def _of_turn(self, session: str, ledger: Ledger, told: Sequence[TranscriptTurn], last: list[str]) -> TranscriptDiff:
-        """Return what is new in the transcript of a turn, which a whole transcript may have brought before."""
-        marks = [one.mark for one in told]
-        whole = last if ledger.more_before else marks
-        came_before = all(mark in ledger.ahead for mark in last) and transcript_diff.is_part_of(ledger.marks(), whole)
-        if came_before or (self._is_repeat(ledger, marks, last) and not ledger.undone):
-            return TranscriptDiff(len(ledger.known), ())
-        return self._news(session, ledger, told, completes_a_turn=True)
-
-    def _is_repeat(self, ledger: Ledger, marks: list[str], last: list[str]) -> bool:
-        """Tell whether a turn was told before: no other began since, and it is the last that was told or is known."""
-        begun, told = ledger.told
-        known_last = not told and ledger.marks()[-len(last) :] == last
-        return begun == self._begun and bool(last) and (marks == ledger.transcript or told == last or known_last)
-
-    def _without_transcript(self, ledger: Ledger, pair: Sequence[TranscriptTurn], last: list[str]) -> TranscriptDiff:
-        """Return what is new in a turn by itself; without any word of a beginning, every turn is another."""
-        if self._begun and ledger.told == (self._begun, last):
-            return TranscriptDiff(len(ledger.known), ())
-        ahead = list(ledger.ahead)
-        return TranscriptDiff(len(ledger.known), tuple(one for one in pair if not _claimed(ahead, one.mark)))
-
-    def _news(
-        self, session: str, ledger: Ledger, told: Sequence[TranscriptTurn], *, completes_a_turn: bool
+    def _diff_turn(
+        self, session: str, ledger: Ledger, transcript: Sequence[TranscriptMessage], last: list[str]
     ) -> TranscriptDiff:
-        found = self._undone(session, ledger, told, completes_a_turn=completes_a_turn) if ledger.undone else None
-        return found or transcript_diff.diff(
-            ledger.marks(),
-            told,
-            carried=sum(not one.ids for one in ledger.known),
-            more_before=ledger.more_before,
-            completes_a_turn=completes_a_turn,
+        """Return the new messages in the transcript of a turn; a whole transcript may have brought them before."""
+        fingerprints = [message.fingerprint for message in transcript]
+        searched = last if ledger.unknown_prefix else fingerprints
+        stored_before = all(fingerprint in ledger.stored_early for fingerprint in last) and transcript_diff.is_sublist(
+            ledger.fingerprints(), searched
+        )
+        if stored_before or (self._is_repeat(ledger, fingerprints, last) and not ledger.undo_pending):
+            return TranscriptDiff(len(ledger.known), ())
+        return self._diff(session, ledger, transcript, completes_turn=True)
+
+    def _is_repeat(self, ledger: Ledger, fingerprints: list[str], last: list[str]) -> bool:
+        """Tell whether a turn was synced before: no other has started since, and it is the last synced or known one."""
+        started, last_synced = ledger.last_turn
+        is_last_known = not last_synced and ledger.fingerprints()[-len(last) :] == last
+        return (
+            started == self._turns_started
+            and bool(last)
+            and (fingerprints == ledger.last_transcript or last_synced == last or is_last_known)
         )
 
-    def _undone(
-        self, session: str, ledger: Ledger, told: Sequence[TranscriptTurn], *, completes_a_turn: bool
+    def _diff_bare_turn(self, ledger: Ledger, messages: Sequence[TranscriptMessage], last: list[str]) -> TranscriptDiff:
+        """Return the new messages of a turn without transcript; if Hermes announces no turns, every turn is new."""
+        if self._turns_started and ledger.last_turn == (self._turns_started, last):
+            return TranscriptDiff(len(ledger.known), ())
+        stored_early = list(ledger.stored_early)
+        return TranscriptDiff(
+            len(ledger.known),
+            tuple(message for message in messages if not _remove_if_present(stored_early, message.fingerprint)),
+        )
+
+    def _diff(
+        self, session: str, ledger: Ledger, transcript: Sequence[TranscriptMessage], *, completes_turn: bool
+    ) -> TranscriptDiff:
+        changes = (
+            self._diff_after_undo(session, ledger, transcript, completes_turn=completes_turn)
+            if ledger.undo_pending
+            else None
+        )
+        return changes or transcript_diff.compare(
+            ledger.fingerprints(),
+            transcript,
+            inherited=sum(not message.ids for message in ledger.known),
+            unknown_prefix=ledger.unknown_prefix,
+            completes_turn=completes_turn,
+        )
+
+    def _diff_after_undo(
+        self, session: str, ledger: Ledger, transcript: Sequence[TranscriptMessage], *, completes_turn: bool
     ) -> TranscriptDiff | None:
-        ledger.undone = False
-        self._know_parents(ledger, _MOST_PARENTS)
-        known = ledger.marks()
-        found = transcript_diff.after_undo(
-            known, told, more_before=ledger.more_before, completes_a_turn=completes_a_turn
+        ledger.undo_pending = False
+        self._load_parents(ledger, _MAX_PARENTS)
+        known = ledger.fingerprints()
+        changes = transcript_diff.compare_after_undo(
+            known, transcript, unknown_prefix=ledger.unknown_prefix, completes_turn=completes_turn
         )
-        if found is None and known:
-            self._tell(f"It cannot be told what was undone in {session}; nothing was taken back.")
-        return found
+        if changes is None and known:
+            self._warn(f"It is not clear what was undone in {session}; nothing was rewound.")
+        return changes
 
-    def _know_parents(self, ledger: Ledger, most: int) -> None:
-        """Know what was said in the sessions that one went on from before this process met it."""
-        if ledger.parent is not None and most:
+    def _load_parents(self, ledger: Ledger, max_depth: int) -> None:
+        """Put the known messages of the parents, which another process recorded, in front of the ledger."""
+        if ledger.parent is not None and max_depth:
             parent, ledger.parent = self._ledger(ledger.parent), None
-            self._know_parents(parent, most - 1)
-            ledger.known[:0] = [KnownTurn(one.mark) for one in parent.known]
+            self._load_parents(parent, max_depth - 1)
+            ledger.known[:0] = [KnownMessage(message.fingerprint) for message in parent.known]
 
-    def _keep(self, session: str, ledger: Ledger, found: TranscriptDiff) -> None:
-        if found.kept < len(ledger.known):
-            self._take_back(session, ledger, found.kept)
-        for at in range(0, len(found.fresh), _AT_ONCE):
-            self._store(session, ledger, found.fresh[at : at + _AT_ONCE])
+    def _apply(self, session: str, ledger: Ledger, changes: TranscriptDiff) -> None:
+        if changes.kept < len(ledger.known):
+            self._rewind(session, ledger, changes.kept)
+        for start in range(0, len(changes.new), _BATCH_MESSAGES):
+            self._store(session, ledger, changes.new[start : start + _BATCH_MESSAGES])
 
-    def _take_back(self, session: str, ledger: Ledger, kept: int) -> None:
-        gone = [name for one in ledger.known[kept:] for name in one.ids]
+    def _rewind(self, session: str, ledger: Ledger, kept: int) -> None:
+        removed = [client_id for message in ledger.known[kept:] for client_id in message.ids]
         del ledger.known[kept:]
-        ledger.generation = _following(ledger.generation)
-        ledger.ahead, ledger.told = [], (0, [])
-        if gone:
-            last = next((one.ids[-1] for one in reversed(ledger.known) if one.ids), None)
-            self._keeper.rewind(session, last, gone)
+        ledger.generation = _next_generation(ledger.generation)
+        ledger.stored_early, ledger.last_turn = [], (0, [])
+        if removed:
+            last = next((message.ids[-1] for message in reversed(ledger.known) if message.ids), None)
+            self._keeper.rewind(session, last, removed)
 
-    def _store(self, session: str, ledger: Ledger, fresh: Sequence[TranscriptTurn]) -> None:
-        sent, known, count = [], [], ledger.count
-        for one in fresh:
-            author = self._speakers.user if one.role == "user" else self._speakers.agent
-            parts = transcript_diff.pieces(one.text)
-            ids = tuple(f"hermes:{ledger.generation}:{count + at}:{one.mark[:12]}" for at in range(1, len(parts) + 1))
-            sent += [
-                NewMessage(part, role=one.role, author=author, client_id=name)
-                for part, name in zip(parts, ids, strict=True)
-            ]
-            known.append(KnownTurn(one.mark, ids))
-            count += len(parts)
-        self._keeper.append(session, sent, ledger.context)
-        # Only what is durable is known: what could not be stored is found again in the next transcript.
-        ledger.known += known
-        ledger.count = count
-
-    def delegated(self, session: str, task: str, result: str, child: str) -> None:
-        """Store what was delegated and what came back, as a session of its own below this one."""
-        told = [
-            one
-            for one in (
-                transcript_diff.transcript_turn("user", task),
-                transcript_diff.transcript_turn("assistant", result),
+    def _store(self, session: str, ledger: Ledger, messages: Sequence[TranscriptMessage]) -> None:
+        new, known, count = [], [], ledger.message_count
+        for message in messages:
+            author = self._speakers.user if message.role == "user" else self._speakers.agent
+            parts = transcript_diff.split_text(message.text)
+            ids = tuple(
+                f"hermes:{ledger.generation}:{count + number}:{message.fingerprint[:12]}"
+                for number in range(1, len(parts) + 1)
             )
-            if one
+            new += [
+                NewMessage(part, role=message.role, author=author, client_id=client_id)
+                for part, client_id in zip(parts, ids, strict=True)
+            ]
+            known.append(KnownMessage(message.fingerprint, ids))
+            count += len(parts)
+        self._keeper.append(session, new, ledger.context)
+        # Only durable messages are known: one that could not be stored is new again in the next transcript.
+        ledger.known += known
+        ledger.message_count = count
+
+    def record_delegation(self, session: str, task: str, result: str, child: str) -> None:
+        """Store a delegated task and its result, as a session whose parent is this one."""
+        messages = [
+            message
+            for message in (
+                transcript_diff.transcript_message("user", task),
+                transcript_diff.transcript_message("assistant", result),
+            )
+            if message
         ]
-        mark = transcript_diff.mark("delegation", "\n".join(one.mark for one in told))[:12]
-        name = session_name(child or f"{session}.{mark}")
+        fingerprints = "\n".join(message.fingerprint for message in messages)
+        fingerprint = transcript_diff.fingerprint("delegation", fingerprints)[:12]
+        child_session = session_name(child or f"{session}.{fingerprint}")
         author = {"user": self._speakers.agent, "assistant": "agent:subagent"}
-        sent = [
-            NewMessage(piece, role=one.role, author=author[one.role], client_id=f"hermes:delegation:{mark}:{at}:{part}")
-            for at, one in enumerate(told)
-            for part, piece in enumerate(transcript_diff.pieces(one.text))
+        new = [
+            NewMessage(
+                piece,
+                role=message.role,
+                author=author[message.role],
+                client_id=f"hermes:delegation:{fingerprint}:{index}:{part}",
+            )
+            for index, message in enumerate(messages)
+            for part, piece in enumerate(transcript_diff.split_text(message.text))
         ]
-        if sent:
+        if new:
             tags = (*self._speakers.tags, "delegation")
-            self._keeper.append(name, sent, SessionContext(parent=session_name(session), tags=tags))
-            self._keeper.settle(name, close=True)
+            self._keeper.append(child_session, new, SessionContext(parent=session_name(session), tags=tags))
+            self._keeper.settle(child_session, close=True)
 
     # --- sessions
 
-    def undo(self, session: str) -> None:
-        """Know that something was taken back: the next transcript shows what."""
-        with self._guard:
-            self._ledger(session_name(session)).undone = True
+    def note_undo(self, session: str) -> None:
+        """Note that messages were undone; the next transcript shows which."""
+        with self._lock:
+            self._ledger(session_name(session)).undo_pending = True
 
     def switch(self, old: str, new: str, *, reason: str) -> None:
-        """Leave one session for another."""
-        with self._guard:
+        """Leave one session for another, new or resumed."""
+        with self._lock:
             old, new = session_name(old), session_name(new)
-            left = self._ledger(old)
-            before = self._ledgers.pop(new, None)
+            old_ledger = self._ledger(old)
+            cached = self._ledgers.pop(new, None)
             if reason != "resume":
-                self._put(new, self._begun_after(old, carries_on=reason in _CARRIES_ON))
-            elif before is not None and before.undone:
-                self._ledger(new).undone = True
-            left.generation = _following(left.generation)
-            left.turns = 0
+                self._cache(new, self._new_ledger(old, carries_on=reason in _CONTINUING_REASONS))
+            elif cached is not None and cached.undo_pending:
+                self._ledger(new).undo_pending = True
+            old_ledger.generation = _next_generation(old_ledger.generation)
+            old_ledger.turns_since_settle = 0
             self._keeper.switch(old, new, reason=reason, tags=self._speakers.tags)
 
-    def _begun_after(self, old: str, *, carries_on: bool) -> Ledger:
-        """Return the ledger of a new session; if it carries on, its transcripts begin with what was said in the old."""
+    def _new_ledger(self, old: str, *, carries_on: bool) -> Ledger:
+        """Return the ledger of a new session; with `carries_on`, its transcripts begin with messages of the old one."""
         context = SessionContext(parent=old, tags=self._speakers.tags)
-        return Ledger(context, _generation(), carried_from=old if carries_on else None, more_before=carries_on)
+        return Ledger(context, _new_generation(), inherits_from=old if carries_on else None, unknown_prefix=carries_on)
 
-    def _take_over(self, ledger: Ledger, told: Sequence[TranscriptTurn]) -> None:
-        """Know what was said in the session that this one goes on with, and what of it had been undone."""
-        if ledger.carried_from is not None:
-            name, ledger.carried_from = ledger.carried_from, None
-            other = self._ledger(name)
-            self._take_over(other, told)
-            if other.undone and (found := self._undone(name, other, told, completes_a_turn=False)):
-                self._keep(name, other, found._replace(fresh=()))
-            ledger.known[:0] = [KnownTurn(one.mark) for one in other.known]
-            ledger.parent = other.parent
+    def _inherit(self, ledger: Ledger, transcript: Sequence[TranscriptMessage]) -> None:
+        """Copy the known messages of the session that this one continues, after applying a pending undo to it."""
+        if ledger.inherits_from is not None:
+            source, ledger.inherits_from = ledger.inherits_from, None
+            source_ledger = self._ledger(source)
+            self._inherit(source_ledger, transcript)
+            if source_ledger.undo_pending and (
+                changes := self._diff_after_undo(source, source_ledger, transcript, completes_turn=False)
+            ):
+                self._apply(source, source_ledger, changes._replace(new=()))
+            ledger.known[:0] = [KnownMessage(message.fingerprint) for message in source_ledger.known]
+            ledger.parent = source_ledger.parent
 
-    def end(self, session: str, messages: Iterable[object]) -> None:
-        """Store what a conversation tells that is not known, and settle everything of a session that has ended."""
-        with self._guard:
+    def end_session(self, session: str, messages: Iterable[object]) -> None:
+        """Store the new messages of a session that has ended, and settle all of it."""
+        with self._lock:
             name = session_name(session)
             ledger = self._ledger(name)
-            # Of a session that goes on with another's and has heard nothing yet, the transcript is still the other's.
-            if ledger.carried_from is None or self._ledger(ledger.carried_from).undone:
-                self.whole(name, messages)
-            ledger.turns = 0
+            # A session that continues another one and has no turn yet still has the transcript of the other one.
+            if ledger.inherits_from is None or self._ledger(ledger.inherits_from).undo_pending:
+                self.record_transcript(name, messages)
+            ledger.turns_since_settle = 0
             self._keeper.settle(name, close=True)
 
-    def compressed(self, session: str) -> None:
-        """Settle a session that goes on with a shorter transcript."""
-        with self._guard:
+    def note_compression(self, session: str) -> None:
+        """Settle a session that continues with a compressed transcript."""
+        with self._lock:
             name = session_name(session)
-            self._ledger(name).transcript = []
+            self._ledger(name).last_transcript = []
             self._keeper.settle(name)
 
     def settle(self, session: str) -> None:
-        """Settle everything of a session that is left without a word."""
+        """Settle a session that was left without an end."""
         self._keeper.settle(session_name(session))
 
     # --- ledgers
 
     def _ledger(self, session: str) -> Ledger:
-        found = self._ledgers.get(session)
-        if found is None or (found.unknown and not found.undone):
-            found = self._read(session, self._keeper.load(session))
-            self._put(session, found)
+        ledger = self._ledgers.get(session)
+        if ledger is None or (ledger.is_unknown and not ledger.undo_pending):
+            ledger = self._make_ledger(session, self._keeper.load(session))
+            self._cache(session, ledger)
         self._ledgers.move_to_end(session)
-        return found
+        return ledger
 
-    def _put(self, session: str, ledger: Ledger) -> None:
+    def _cache(self, session: str, ledger: Ledger) -> None:
         self._ledgers[session] = ledger
-        while len(self._ledgers) > _MOST_LEDGERS:
+        while len(self._ledgers) > _MAX_LEDGERS:
             self._ledgers.popitem(last=False)
 
-    def _read(self, session: str, found: Loaded | None) -> Ledger:
+    def _make_ledger(self, session: str, stored: StoredSession | None) -> Ledger:
         context = SessionContext(parent=self._parents.get(session), tags=self._speakers.tags)
-        told: tuple[int, list[str]] = (self._begun, [])
-        if found is None:
-            # It may be there or not. Client ids of a generation that nobody else has are never taken for another's.
-            return Ledger(context, _generation(), more_before=True, told=told, can_be_read=False)
+        last_turn: tuple[int, list[str]] = (self._turns_started, [])
+        if stored is None:
+            # The session may exist or not. A generation of its own keeps its client ids apart from all others.
+            return Ledger(context, _new_generation(), unknown_prefix=True, last_turn=last_turn, readable=False)
         known = [
-            KnownTurn(transcript_diff.mark(one.role, one.text), (one.client_id or one.id,))
-            for one in found.messages
-            if one.rewound_at is None
+            KnownMessage(transcript_diff.fingerprint(message.role, message.text), (message.client_id or message.id,))
+            for message in stored.messages
+            if message.rewound_at is None
         ]
-        known += [KnownTurn(transcript_diff.mark(one.role, one.text), (one.client_id,)) for one in found.under_way]
-        if found.session is None:
-            return Ledger(context, "1", count=len(known), known=known, told=told)
+        known += [
+            KnownMessage(transcript_diff.fingerprint(message.role, message.text), (message.client_id,))
+            for message in stored.pending
+        ]
+        if stored.session is None:
+            return Ledger(context, "1", message_count=len(known), known=known, last_turn=last_turn)
         return Ledger(
-            # What was fixed when the session began is not said again.
+            # The parent was fixed when the session was created.
             SessionContext(tags=context.tags),
-            str(found.session.generation),
-            count=found.session.last + len(found.under_way),
+            str(stored.session.generation),
+            message_count=stored.session.last + len(stored.pending),
             known=known,
-            parent=found.session.parent,
-            more_before=found.session.parent is not None,
-            told=told,
+            parent=stored.session.parent,
+            unknown_prefix=stored.session.parent is not None,
+            last_turn=last_turn,
         )
 
 
 def session_name(session: str) -> str:
-    """Return a session's id as a book can have it."""
+    """Return a session id that the book accepts."""
     return re.sub(r"[\s\x00-\x1f\x7f-\x9f\ud800-\udfff]", "-", session)[:200] or "hermes"
 
 
-def _claimed(ahead: list[str], mark: str) -> bool:
-    if mark not in ahead:
+def _remove_if_present(fingerprints: list[str], fingerprint: str) -> bool:
+    if fingerprint not in fingerprints:
         return False
-    ahead.remove(mark)
+    fingerprints.remove(fingerprint)
     return True
 
 
-def _generation() -> str:
-    """Return a generation that no other process has."""
+def _new_generation() -> str:
+    """Return a generation that no other process uses."""
     return new_id()[-12:] + ".1"
 
 
-def _following(generation: str) -> str:
+def _next_generation(generation: str) -> str:
     first, _, number = generation.rpartition(".")
     return f"{first}.{int(number) + 1}" if first else str(int(number) + 1)

@@ -1,4 +1,4 @@
-"""Stores messages on a server. There, the outbox is the only way."""
+"""The server keeper puts messages for a server into an outbox."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from commonbook.adapters.hermes.keeper import LAST_FLUSH_SECONDS, Loaded, Result, Tell, for_outbox
+from commonbook.adapters.hermes.keeper import LAST_FLUSH_SECONDS, Result, StoredSession, Warn, for_outbox
 from commonbook.errors import BadInput, CommonbookError
 from commonbook.model.recall import RecallResult
 from commonbook.model.session import NewMessage
@@ -18,59 +18,59 @@ if TYPE_CHECKING:
 
 
 class ServerKeeper:
-    """Keeps messages for a server, in an outbox. A server can do nothing else for Hermes yet."""
+    """Stores messages in an outbox for a server. Nothing else is possible with a server yet."""
 
-    def __init__(self, client: Client, *, space: str | None, tell: Tell) -> None:
-        """Send what the client's outbox holds."""
-        self._client, self._space, self._tell = client, space, tell
+    def __init__(self, client: Client, *, space: str | None, warn: Warn) -> None:
+        """Use the outbox of a client."""
+        self._client, self._space, self._warn = client, space, warn
         self._refused = 0
 
     def append(self, session: str, messages: Sequence[NewMessage], context: SessionContext) -> None:
-        """Put messages into the outbox: they are durable there."""
+        """Put messages into the outbox, where they are durable."""
         self._client.append(session, for_outbox(messages), space=self._space, parent=context.parent, tags=context.tags)
         refused = self._client.counts().refused
         if refused > self._refused:
-            self._tell(f"The server refused {refused} messages; they are in the outbox.")
+            self._warn(f"The server refused {refused} messages; they are in the outbox.")
         self._refused = refused
 
-    def load(self, session: str) -> Loaded | None:
-        """Nobody can read from a server yet."""
+    def load(self, session: str) -> StoredSession | None:
+        """Return None: a server cannot be read yet."""
         del session
         return None
 
     def rewind(self, session: str, after: str | None, gone: Collection[str]) -> None:
-        """Say that nothing can be taken back."""
+        """Warn that a server cannot rewind."""
         del after, gone
-        self._tell(f"What was undone in {session} stays on the server: it cannot be taken back there yet.")
+        self._warn(f"Undone messages of {session} stay on the server: it cannot rewind yet.")
 
     def switch(self, old: str, new: str, *, reason: str, tags: Sequence[str]) -> None:
-        """Leave it to the first message of the new session, which names its parent."""
+        """Do nothing: the first message of the new session names its parent."""
 
     def settle(self, session: str, *, close: bool = False) -> None:
-        """Leave it to the server."""
+        """Do nothing: the server settles by itself."""
 
-    def do(self, work: Callable[[Book], Result]) -> Result:
-        """Refuse: that needs a book on this machine."""
+    def write(self, work: Callable[[Book], Result]) -> Result:
+        """Refuse: a write needs a book on this machine."""
         del work
         raise BadInput("this needs a book on this machine", fix="choose a home in place of a url")
 
-    def look(self, work: Callable[[Book], Result], *, wait: float) -> Result:
-        """Refuse in the same way."""
+    def read(self, work: Callable[[Book], Result], *, wait: float) -> Result:
+        """Refuse: a read needs a book on this machine."""
         del wait
-        return self.do(work)
+        return self.write(work)
 
-    def prefetch(self, session: str, query: str, asked: Mapping[str, Any]) -> None:
-        """Begin nothing."""
+    def prefetch(self, session: str, query: str, recall_options: Mapping[str, Any]) -> None:
+        """Do nothing: a server cannot recall yet."""
 
     def prefetched(
-        self, session: str, query: str, asked: Mapping[str, Any], *, wait: float, begun: bool
+        self, session: str, query: str, recall_options: Mapping[str, Any], *, wait: float, reuse: bool
     ) -> RecallResult | None:
-        """Return nothing."""
-        del session, query, asked, wait, begun
+        """Return None: a server cannot recall yet."""
+        del session, query, recall_options, wait, reuse
         return None
 
     def close(self, *, wait: float) -> bool:
-        """Send what can be sent soon, and stop; what has not arrived stays in the outbox."""
+        """Send for a moment, and close; unsent messages stay in the outbox."""
         with suppress(CommonbookError):
             self._client.flush(min(wait, LAST_FLUSH_SECONDS))
         self._client.close()

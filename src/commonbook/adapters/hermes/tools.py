@@ -1,4 +1,4 @@
-"""What the model itself may do: recall and remember. Two tools, since every turn pays for them in tokens."""
+"""Tools for the model: recall and remember. There are only two, because every turn pays for them in tokens."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SCHEMAS: Final[list[dict[str, Any]]] = [
                 "query": {"type": "string", "description": "What you want to know"},
                 "limit": {
                     "type": "integer",
-                    "description": "At most so many passages (8)",
+                    "description": "Maximum number of passages (8)",
                     "minimum": 1,
                     "maximum": 30,
                 },
@@ -53,27 +53,27 @@ SCHEMAS: Final[list[dict[str, Any]]] = [
 
 
 def recall(book: Book, args: Mapping[str, Any]) -> dict[str, Any]:
-    """Answer the model's question with passages, as data."""
+    """Return passages for a question of the model, fenced as data."""
     limit = args.get("limit", 8)
     if not isinstance(limit, int) or isinstance(limit, bool):
         raise BadInput("limit is not a number", fix="leave it out, or give one from 1 to 30")
-    found = book.recall(_given(args, "query"), k=max(1, min(limit, 30)))
-    return {"count": len(found.hits), "recalled": fenced(found.hits)}
+    result = book.recall(_require_text(args, "query"), k=max(1, min(limit, 30)))
+    return {"count": len(result.hits), "recalled": fenced(result.hits)}
 
 
 def remember(book: Book, args: Mapping[str, Any], session: str) -> dict[str, Any]:
-    """Store what the model wants to be kept; the same words in the same session are kept once."""
-    text = masking.mask(recall_fence.unfence(_given(args, "text"))).text
+    """Store a memory for the model; the same text in the same session is stored once."""
+    text = masking.mask(recall_fence.unfence(_require_text(args, "text"))).text
     kind, tags = args.get("kind") or "note", args.get("tags") or ()
     if not isinstance(kind, str) or not isinstance(tags, Sequence) or isinstance(tags, str):
         raise BadInput("kind is not a word, or tags are not a list", fix="see the tool's parameters")
-    given = json.dumps([session, text, kind, list(map(str, tags))])
-    key = f"hermes:{sha256(given.encode('utf-8', 'replace')).hexdigest()[:32]}"
+    identity = json.dumps([session, text, kind, list(map(str, tags))])
+    key = f"hermes:{sha256(identity.encode('utf-8', 'replace')).hexdigest()[:32]}"
     receipt = book.remember(text, kind=kind, tags=["hermes", *map(str, tags)], key=key)
     return {"id": receipt.id, "stored": True}
 
 
-def _given(args: Mapping[str, Any], name: str) -> str:
+def _require_text(args: Mapping[str, Any], name: str) -> str:
     value = args.get(name)
     if not isinstance(value, str) or not value.strip():
         raise BadInput(f"there is no {name}", fix=f"give a {name}")
@@ -81,7 +81,7 @@ def _given(args: Mapping[str, Any], name: str) -> str:
 
 
 def fenced(hits: Sequence[Hit]) -> str:
-    """Return passages for a prompt, each with where it is from, as data that cannot pass for an instruction."""
+    """Return passages with their origins for a prompt, fenced as data that cannot look like an instruction."""
     return recall_fence.fence([f"[{_origin(hit)}]\n{hit.passage.strip()}" for hit in hits])
 
 
@@ -92,5 +92,5 @@ def _origin(hit: Hit) -> str:
 
 
 def failure(error: CommonbookError) -> str:
-    """Return an error as a tool's answer."""
+    """Return an error as the answer of a tool."""
     return json.dumps({"error": error.message, "fix": error.fix}, ensure_ascii=False)

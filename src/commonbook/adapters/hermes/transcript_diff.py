@@ -1,9 +1,9 @@
-"""What a transcript of Hermes tells that is not known yet: pure decisions.
+"""Transcript diff: find the messages of a Hermes transcript that are not stored yet. All functions are pure.
 
-Hermes hands over the same conversation again and again: after each turn, before it compresses, at the end; cut short in
-front when it was compressed, cut short behind when it was undone. Nothing in it has an id. So a message is known again
-by a mark, a hash of its role and cleaned words, and by what stands around it: never by its place alone, since places
-move, nor by its words alone, since people say `yes` twice.
+Hermes hands over the same conversation again and again: after each turn, before it compresses, and at the end. A
+compression cuts the transcript at the front, an undo cuts it at the end. Messages have no ids. So a message is
+recognised by its fingerprint, a hash of its role and cleaned text, together with its neighbours. The position alone is
+not enough, since positions move. The text alone is not enough, since people say `yes` twice.
 """
 
 from __future__ import annotations
@@ -15,62 +15,64 @@ from typing import Final, NamedTuple
 
 from commonbook.text import masking, recall_fence
 
-_MOST_LETTERS: Final = 256 * 1024
-"""So many letters are at most a message's one MiB, in any script."""
+_MAX_PIECE_CHARS: Final = 256 * 1024
+"""This many characters are at most 1 MiB, the limit of a message, in any script."""
 
-# What Hermes itself puts into a transcript: said by nobody.
-_HERMES_OWN: Final = (
+# Hermes puts these texts into a transcript itself; nobody said them.
+_HERMES_PREFIXES: Final = (
     "[CONTEXT COMPACTION",
     "[CONTEXT SUMMARY]",
     "[PRIOR CONTEXT",
     "[Your active task list was preserved",
 )
-_EMPTY_SHELL: Final = re.compile(
+_EMPTY_MEMORY_CONTEXT: Final = re.compile(
     r"<\s*memory-context\s*>\s*(?:\[System note:[^\]]{0,400}\]\s*)?</\s*memory-context\s*>\s*", re.IGNORECASE
 )
 
 
-class TranscriptTurn(NamedTuple):
-    """One message: whose, what is to be stored of it, and the mark by which it is known again."""
+class TranscriptMessage(NamedTuple):
+    """One message of a transcript: its role, the text to store, and the fingerprint that recognises it."""
 
     role: str
     text: str
-    mark: str
+    fingerprint: str
 
 
 class TranscriptDiff(NamedTuple):
-    """What a transcript tells: how many of the known messages still stand, and what comes behind them."""
+    """Result of a comparison: how many of the known messages remain, and the new messages after them."""
 
     kept: int
-    fresh: tuple[TranscriptTurn, ...]
+    new: tuple[TranscriptMessage, ...]
 
 
 def clean(text: str) -> str:
-    """Return a text without recalled passages that came back, without secrets, and fit for a file."""
-    whole = text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
-    return masking.mask(_EMPTY_SHELL.sub("", recall_fence.unfence(whole))).text.strip()
+    """Return a text without recalled passages, secrets and characters that a file cannot hold."""
+    encodable = text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
+    return masking.mask(_EMPTY_MEMORY_CONTEXT.sub("", recall_fence.unfence(encodable))).text.strip()
 
 
-def transcript_turn(role: str, content: object) -> TranscriptTurn | None:
-    """Return a message as it is to be kept; None if nobody said anything."""
+def transcript_message(role: str, content: object) -> TranscriptMessage | None:
+    """Return a message as it is stored; None if it is empty, of another role, or written by Hermes itself."""
     text = clean(_text(content))
-    if role not in ("user", "assistant") or not text or text.startswith(_HERMES_OWN):
+    if role not in ("user", "assistant") or not text or text.startswith(_HERMES_PREFIXES):
         return None
-    return TranscriptTurn(role, text, mark(role, text))
+    return TranscriptMessage(role, text, fingerprint(role, text))
 
 
-def mark(role: str, text: str) -> str:
-    """Return that by which a message is known again."""
+def fingerprint(role: str, text: str) -> str:
+    """Return the hash by which a message is recognised."""
     return sha256(f"{role}\n{text}".encode("utf-8", "replace")).hexdigest()[:24]
 
 
-def transcript(messages: Iterable[object]) -> list[TranscriptTurn]:
-    """Return what people and the agent said in messages of Hermes; tools, systems and summaries say nothing."""
-    found = (
-        transcript_turn(str(one.get("role") or ""), one.get("content")) if isinstance(one, Mapping) else None
-        for one in messages
+def transcript_messages(messages: Iterable[object]) -> list[TranscriptMessage]:
+    """Return the messages of user and assistant; those of tools, system prompts and summaries are left out."""
+    parsed = (
+        transcript_message(str(message.get("role") or ""), message.get("content"))
+        if isinstance(message, Mapping)
+        else None
+        for message in messages
     )
-    return [one for one in found if one is not None]
+    return [message for message in parsed if message is not None]
 
 
 def _text(content: object) -> str:
@@ -78,117 +80,122 @@ def _text(content: object) -> str:
         return content
     if not isinstance(content, Sequence):
         return ""
-    parts = (one.get("text") if isinstance(one, Mapping) else one for one in content)
+    parts = (item.get("text") if isinstance(item, Mapping) else item for item in content)
     return "\n".join(part for part in parts if isinstance(part, str))
 
 
-def pieces(text: str) -> list[str]:
-    """Return a text in parts that a message can hold: one, unless it is huge."""
-    return [text[at : at + _MOST_LETTERS] for at in range(0, len(text), _MOST_LETTERS)]
+def split_text(text: str) -> list[str]:
+    """Split a text into parts that fit into one message each."""
+    return [text[at : at + _MAX_PIECE_CHARS] for at in range(0, len(text), _MAX_PIECE_CHARS)]
 
 
-# --- a turn
+# --- the last turn
 
 
-def turn(told: Sequence[TranscriptTurn], user: str, assistant: str) -> list[TranscriptTurn]:
-    """Return a transcript that ends with this turn, in the words that Hermes gives for it.
+def with_turn(messages: Sequence[TranscriptMessage], user: str, assistant: str) -> list[TranscriptMessage]:
+    """Return a transcript that ends with this turn, with the texts that Hermes gives for the turn itself.
 
-    A transcript may have a skill's whole text where the user said two words; the marks are those of the transcript, so
-    that the same message is known again in the next one.
+    A transcript may have the whole text of a skill where the user said two words. The fingerprints stay those of the
+    transcript, so that the same message is recognised in the next transcript.
     """
-    asked, answered = transcript_turn("user", user), transcript_turn("assistant", assistant)
-    found = list(told)
-    start = last_turn(found)
-    if start == len(found):
-        return [*found, *(one for one in (asked, answered) if one)]
-    if asked:
-        found[start] = found[start]._replace(text=asked.text)
-    if answered and found[-1].role == "assistant":
-        found[-1] = found[-1]._replace(text=answered.text)
-    elif answered:
-        found.append(answered)
-    return found
+    question, answer = transcript_message("user", user), transcript_message("assistant", assistant)
+    result = list(messages)
+    start = last_turn_start(result)
+    if start == len(result):
+        return [*result, *(message for message in (question, answer) if message)]
+    if question:
+        result[start] = result[start]._replace(text=question.text)
+    if answer and result[-1].role == "assistant":
+        result[-1] = result[-1]._replace(text=answer.text)
+    elif answer:
+        result.append(answer)
+    return result
 
 
-def last_turn(told: Sequence[TranscriptTurn]) -> int:
-    """Return where the last turn of a transcript begins: at what the user said last."""
-    return next((at for at in range(len(told) - 1, -1, -1) if told[at].role == "user"), len(told))
+def last_turn_start(messages: Sequence[TranscriptMessage]) -> int:
+    """Return the index of the last message of the user, where the last turn begins."""
+    return next((index for index in range(len(messages) - 1, -1, -1) if messages[index].role == "user"), len(messages))
 
 
-# --- what is new
+# --- new messages
 
 
-def diff(
-    known: Sequence[str], told: Sequence[TranscriptTurn], *, carried: int = 0, more_before: bool, completes_a_turn: bool
+def compare(
+    known: Sequence[str],
+    messages: Sequence[TranscriptMessage],
+    *,
+    inherited: int = 0,
+    unknown_prefix: bool,
+    completes_turn: bool,
 ) -> TranscriptDiff:
-    """Return what a transcript tells that is not known.
+    """Compare a transcript with the known fingerprints and return the new messages.
 
-    `carried`: so many of the first that are known were said in another session. `more_before`: it may begin with what
-    is not known here, because it was said in another session or to another process. `completes_a_turn`: its last
-    message is new, unless all of it is known.
+    `inherited` is the number of known messages, at the front, that belong to another session. `unknown_prefix` says
+    that the transcript may begin with unknown messages, of another session or another process. `completes_turn` says
+    that its last message is new, unless the whole transcript is known.
     """
-    marks = [one.mark for one in told]
-    if marks == list(known[: len(marks)]) and (len(marks) > carried or not completes_a_turn):
+    fingerprints = [message.fingerprint for message in messages]
+    if fingerprints == list(known[: len(fingerprints)]) and (len(fingerprints) > inherited or not completes_turn):
         return TranscriptDiff(len(known), ())
-    if list(known) == marks[: len(known)] and (known or not more_before):
-        return TranscriptDiff(len(known), tuple(told[len(known) :]))
-    end = _overlap(known, marks[: len(marks) - completes_a_turn])
+    if list(known) == fingerprints[: len(known)] and (known or not unknown_prefix):
+        return TranscriptDiff(len(known), tuple(messages[len(known) :]))
+    end = _end_of_overlap(known, fingerprints[: len(fingerprints) - completes_turn])
     if end:
-        return TranscriptDiff(len(known), tuple(told[end:]))
-    # Nothing in it is known: of what was said before, nobody can tell whether it was said here.
-    return TranscriptDiff(len(known), tuple(told[last_turn(told) :]) if completes_a_turn else ())
+        return TranscriptDiff(len(known), tuple(messages[end:]))
+    # No message is known, so only the last turn certainly belongs to this session.
+    return TranscriptDiff(len(known), tuple(messages[last_turn_start(messages) :]) if completes_turn else ())
 
 
-def is_part_of(known: Sequence[str], marks: Sequence[str]) -> bool:
-    """Tell whether a transcript, as it is, is a part of what is known."""
+def is_sublist(known: Sequence[str], fingerprints: Sequence[str]) -> bool:
+    """Tell whether the fingerprints are a contiguous part of the known ones."""
     return any(
-        list(known[at : at + len(marks)]) == list(marks)
-        for at in range(len(known) - len(marks) + 1)
-        if known[at : at + 1] == list(marks[:1])
+        list(known[start : start + len(fingerprints)]) == list(fingerprints)
+        for start in range(len(known) - len(fingerprints) + 1)
+        if known[start : start + 1] == list(fingerprints[:1])
     )
 
 
-def _overlap(known: Sequence[str], marks: Sequence[str]) -> int:
-    """Return behind which message the longest end of what is known stands in a transcript; 0 if it does not."""
+def _end_of_overlap(known: Sequence[str], fingerprints: Sequence[str]) -> int:
+    """Return the index after the longest known suffix in a transcript; 0 if there is none."""
     best = (0, 0)
-    for end in range(1, len(marks) + 1):
-        best = max(best, (_common_end(known, marks, end), end))
+    for end in range(1, len(fingerprints) + 1):
+        best = max(best, (_common_suffix(known, fingerprints, end), end))
     return best[1] if best[0] else 0
 
 
-def _common_end(known: Sequence[str], marks: Sequence[str], end: int) -> int:
-    """Return how many of the last known messages stand right before a place in a transcript."""
-    count, most = 0, min(len(known), end)
-    while count < most and known[-count - 1] == marks[end - count - 1]:
+def _common_suffix(known: Sequence[str], fingerprints: Sequence[str], end: int) -> int:
+    """Return how many of the last known messages precede an index of a transcript."""
+    count, limit = 0, min(len(known), end)
+    while count < limit and known[-count - 1] == fingerprints[end - count - 1]:
         count += 1
     return count
 
 
-def after_undo(
-    known: Sequence[str], told: Sequence[TranscriptTurn], *, more_before: bool, completes_a_turn: bool
+def compare_after_undo(
+    known: Sequence[str], messages: Sequence[TranscriptMessage], *, unknown_prefix: bool, completes_turn: bool
 ) -> TranscriptDiff | None:
-    """Return what an undone conversation still has, and what is new in it; None if it cannot be told.
+    """Return the remaining and the new messages after an undo; None if the transcript does not show them.
 
-    The place is where the longest run of known messages ends in the transcript.
+    Known messages remain up to the end of the longest run that the transcript shares with them.
     """
-    newest = last_turn(told) if completes_a_turn else len(told)
-    marks = [one.mark for one in told[:newest]]
-    if not marks and told and not more_before:
-        return TranscriptDiff(0, tuple(told))
-    length, end, kept = _longest_run(known, marks)
+    compared = last_turn_start(messages) if completes_turn else len(messages)
+    fingerprints = [message.fingerprint for message in messages[:compared]]
+    if not fingerprints and messages and not unknown_prefix:
+        return TranscriptDiff(0, tuple(messages))
+    length, end, kept = _longest_run(known, fingerprints)
     if not length:
         return None
-    return TranscriptDiff(kept, tuple(told[end:]))
+    return TranscriptDiff(kept, tuple(messages[end:]))
 
 
-def _longest_run(known: Sequence[str], marks: Sequence[str]) -> tuple[int, int, int]:
-    """Return the longest run that both have: its length, and where it ends in both; of several the last."""
-    best, before = (0, 0, 0), [0] * (len(marks) + 1)
-    for at, one in enumerate(known, 1):
-        row = [0] * (len(marks) + 1)
-        for end, other in enumerate(marks, 1):
-            if one == other:
-                row[end] = before[end - 1] + 1
-                best = max(best, (row[end], end, at))
-        before = row
+def _longest_run(known: Sequence[str], fingerprints: Sequence[str]) -> tuple[int, int, int]:
+    """Return the longest common run: its length, its end in the transcript and in the known list; the last if equal."""
+    best, previous_row = (0, 0, 0), [0] * (len(fingerprints) + 1)
+    for known_end, expected in enumerate(known, 1):
+        row = [0] * (len(fingerprints) + 1)
+        for end, actual in enumerate(fingerprints, 1):
+            if expected == actual:
+                row[end] = previous_row[end - 1] + 1
+                best = max(best, (row[end], end, known_end))
+        previous_row = row
     return best

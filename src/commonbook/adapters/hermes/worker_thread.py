@@ -1,6 +1,6 @@
-"""Work that is done one after the other in a thread of its own, so that nobody waits for it longer than he likes.
+"""Worker thread: runs jobs one after the other, so that a caller can stop waiting for a slow one.
 
-The thread is a daemon: work that hangs does not keep Hermes from ending.
+The thread is a daemon: a job that hangs does not keep Hermes from ending.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ _Job = tuple[Future[Any], Callable[[], Any]]
 
 
 class WorkerThread:
-    """Does what it is given in the order in which it was given."""
+    """Runs jobs in the order in which they were submitted."""
 
     def __init__(self, name: str) -> None:
-        """Begin with nothing to do."""
+        """Start the thread."""
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         threading.Thread(target=self._work, name=name, daemon=True).start()
 
     def put(self, work: Callable[[], Result]) -> Future[Result]:
-        """Do this after everything before it."""
+        """Submit a job."""
         future: Future[Result] = Future()
         self._jobs.put((future, work))
         return future
 
     def end(self) -> None:
-        """Do what is there, and then no more."""
+        """End the thread after the jobs that are queued."""
         self._jobs.put(None)
 
     def _work(self) -> None:
         while job := self._jobs.get():
-            _do(*job)
+            _run_job(*job)
 
 
 def run_aside(work: Callable[[], Result], name: str) -> Future[Result]:
-    """Do this now, beside everything else."""
+    """Run a job at once in a thread of its own."""
     future: Future[Result] = Future()
-    threading.Thread(target=_do, args=(future, work), name=name, daemon=True).start()
+    threading.Thread(target=_run_job, args=(future, work), name=name, daemon=True).start()
     return future
 
 
-def _do(future: Future[Any], work: Callable[[], Any]) -> None:
+def _run_job(future: Future[Any], work: Callable[[], Any]) -> None:
     if not future.set_running_or_notify_cancel():
         return
     try:
         future.set_result(work())
-    except BaseException as error:  # noqa: BLE001 - whoever waits for it gets it, and decides
+    except BaseException as error:  # noqa: BLE001 - the waiting caller gets it
         future.set_exception(error)
