@@ -1,1 +1,1 @@
-"""Adapters: one package for each framework whose memory Commonbook can be."""
+"""Adapters: one package for each agent framework that can use Commonbook as its memory."""

@@ -46,11 +46,7 @@ def test_rules_are_added_listed_and_removed(cli):
 
 
 def test_what_waits_is_shown_and_decided(cli, waiting):
-    assert (waiting["text"], waiting["requested_by"], waiting["state"]) == (
-        "may I come in?",
-        BOB,
-        "waiting",
-    )
+    assert (waiting["text"], waiting["requested_by"], waiting["state"]) == ("may I come in?", BOB, "waiting")
     assert "may I come in?" in cli("pending", "--space", "team").out
     done = cli("approve", waiting["id"][-6:], "--note", "welcome", "--json").json
     assert (done["state"], done["decided_by"], done["note"]) == ("approved", "user:local", "welcome")

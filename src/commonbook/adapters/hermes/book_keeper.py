@@ -118,7 +118,7 @@ class BookKeeper:
 
     # --- sessions
 
-    def rewind(self, session: str, after: str | None, gone: Collection[str]) -> None:
+    def rewind(self, session: str, after: str | None, removed_ids: Collection[str]) -> None:
         """Rewind a session, after the messages of the spill file are stored."""
 
         def work() -> None:
@@ -126,7 +126,7 @@ class BookKeeper:
             book = self._opened_book()
             # Spilled messages wait: they are newer than the undone ones, and must not be removed with them.
             with self._append_lock:
-                book.rewind(session, _last_kept(book, session, after, gone))
+                book.rewind(session, _last_kept(book, session, after, removed_ids))
 
         self._wait(self._writer.put(work), "Undone messages could not be rewound, and are still recalled")
 
@@ -338,7 +338,7 @@ def _messages(book: Book, session: str) -> Iterator[Message]:
         after = page.next
 
 
-def _last_kept(book: Book, session: str, after: str | None, gone: Collection[str]) -> int:
+def _last_kept(book: Book, session: str, after: str | None, removed_ids: Collection[str]) -> int:
     """Return the number of the last message to keep; raise if others than the undone ones would be removed."""
     number = 0
     later_ids: list[str] = []
@@ -347,6 +347,6 @@ def _last_kept(book: Book, session: str, after: str | None, gone: Collection[str
             number, later_ids = message.seq, []
         elif message.rewound_at is None:
             later_ids.append(message.client_id or message.id)
-    if (after is not None and not number) or not set(later_ids) <= set(gone):
+    if (after is not None and not number) or not set(later_ids) <= set(removed_ids):
         raise Conflict("the session has newer messages", fix="rewind it by hand: `commonbook session rewind`")
     return number

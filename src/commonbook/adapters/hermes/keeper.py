@@ -38,8 +38,8 @@ class Keeper(Protocol):
         """Return a session as it is stored; None if it cannot be read in time."""
         ...
 
-    def rewind(self, session: str, after: str | None, gone: Collection[str]) -> None:
-        """Rewind a session to the message with the id `after`, or to its beginning; `gone` are the removed ids."""
+    def rewind(self, session: str, after: str | None, removed_ids: Collection[str]) -> None:
+        """Rewind a session to the message with the id `after`, or to its beginning; `removed_ids` come after it."""
         ...
 
     def switch(self, old: str, new: str, *, reason: str, tags: Sequence[str]) -> None:

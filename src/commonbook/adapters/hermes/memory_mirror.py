@@ -46,8 +46,8 @@ def _mirrored(book: Book, tags: tuple[str, ...]) -> Iterator[Memory]:
 
 def _find_previous(mirrored: list[Memory], metadata: Mapping[str, Any]) -> Memory | None:
     """Return the memory of the entry before the change: by its whole text, or by a part that is unique to it."""
-    whole, part = (clean(str(metadata.get(name) or "")) for name in ("previous_content", "old_text"))
-    if whole:
-        return next((memory for memory in mirrored if memory.text.strip() == whole), None)
+    text, part = (clean(str(metadata.get(name) or "")) for name in ("previous_content", "old_text"))
+    if text:
+        return next((memory for memory in mirrored if memory.text.strip() == text), None)
     matches = [memory for memory in mirrored if part and part in memory.text]
     return matches[0] if len(matches) == 1 else None

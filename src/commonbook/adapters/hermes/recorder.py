@@ -222,9 +222,9 @@ class Recorder:
         for start in range(0, len(changes.new), _BATCH_MESSAGES):
             self._store(session, ledger, changes.new[start : start + _BATCH_MESSAGES])
 
-    def _rewind(self, session: str, ledger: Ledger, kept: int) -> None:
-        removed = [client_id for message in ledger.known[kept:] for client_id in message.ids]
-        del ledger.known[kept:]
+    def _rewind(self, session: str, ledger: Ledger, kept_count: int) -> None:
+        removed = [client_id for message in ledger.known[kept_count:] for client_id in message.ids]
+        del ledger.known[kept_count:]
         ledger.generation = _next_generation(ledger.generation)
         ledger.stored_early, ledger.last_turn = [], (0, [])
         if removed:

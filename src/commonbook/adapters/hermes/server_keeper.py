@@ -38,9 +38,9 @@ class ServerKeeper:
         del session
         return None
 
-    def rewind(self, session: str, after: str | None, gone: Collection[str]) -> None:
+    def rewind(self, session: str, after: str | None, removed_ids: Collection[str]) -> None:
         """Warn that a server cannot rewind."""
-        del after, gone
+        del after, removed_ids
         self._warn(f"Undone messages of {session} stay on the server: it cannot rewind yet.")
 
     def switch(self, old: str, new: str, *, reason: str, tags: Sequence[str]) -> None:

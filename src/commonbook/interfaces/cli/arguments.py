@@ -24,8 +24,8 @@ _WITH_SEVERAL_SPACES: Final = ("recall",)
 _OPTIONS_WITH_VALUE: Final = ("--home", "--space", "--as")
 
 
-def parser(typed: Sequence[str] | None = None) -> Parser:
-    """Return the parser of the whole command line, or only of the command in `typed`.
+def parser(argv: Sequence[str] | None = None) -> Parser:
+    """Return the parser of the whole command line, or only of the command in `argv`.
 
     Making the parsers of all commands takes as long as opening the book.
     """
@@ -40,16 +40,16 @@ def parser(typed: Sequence[str] | None = None) -> Parser:
     commands = top.add_subparsers(
         dest="command", metavar="COMMAND", required=True, title="commands", prog="commonbook", parser_class=Parser
     )
-    named = _command_name(typed or ())
+    wanted = _command_name(argv or ())
     for name, (summary, add) in _COMMANDS.items():
-        if name == named or named not in _COMMANDS:
+        if name == wanted or wanted not in _COMMANDS:
             add(_command(commands, name, summary))
     return top
 
 
-def _command_name(typed: Sequence[str]) -> str | None:
+def _command_name(argv: Sequence[str]) -> str | None:
     """Return the first word that is neither an option nor the value of one."""
-    words = iter(typed)
+    words = iter(argv)
     for word in words:
         if word in _OPTIONS_WITH_VALUE:
             next(words, None)
@@ -211,7 +211,7 @@ def _session(to: Parser) -> None:
     switch.add_argument("new", metavar="NEW", help="the session to create or resume")
     switch.add_argument("--reason", choices=_REASONS, default="new", metavar="WHY", help=f"{', '.join(_REASONS)} (new)")
     switch.add_argument("--tag", action="append", default=[], metavar="TAG", help="of a new session (repeatable)")
-    rewind = _session_command(actions, "rewind", "rewind a session: remove all messages after one from it")
+    rewind = _session_command(actions, "rewind", "rewind a session: remove all messages after one")
     rewind.add_argument("after", metavar="AFTER", help="the last message to keep: its number (0 for none) or id")
     _session_command(actions, "close", "settle everything in a session and close it; a later message opens it again")
     _session_command(actions, "flush", "settle everything in a session now")
@@ -325,11 +325,7 @@ def _lineage(to: Parser) -> None:
 def _reflect(to: Parser) -> None:
     _text(to)
     to.add_argument(
-        "--on",
-        action="append",
-        default=[],
-        metavar="ID",
-        help="a memory that it was reasoned from (repeatable, at least one)",
+        "--on", action="append", default=[], metavar="ID", help="a source of the reflection (repeatable, at least one)"
     )
     to.add_argument("--title", help="the title; else the text's first line")
     to.add_argument("--tag", action="append", default=[], metavar="TAG", help="a tag, or several (repeatable)")
@@ -476,10 +472,7 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
     "reject": ("reject a share request, or withdraw your own", approve_arguments),
     "limit": ("list and set how often principals may share and request", partial(limit_arguments, **_ADDERS)),
     "reflect": ("store a reflection: a memory that was reasoned from others", _reflect),
-    "supersede": (
-        "let a memory supersede another, and mark the memories that depend on that one as suspect",
-        _supersede,
-    ),
+    "supersede": ("let a memory supersede another, whose dependents become suspect", _supersede),
     "reinstate": ("undo a supersede", _reinstate),
     "dependents": ("show the memories that depend on a memory, directly or through others", _id),
     "inbox": ("go through the notices about suspect memories, one by one on a terminal; elsewhere, list them", _inbox),

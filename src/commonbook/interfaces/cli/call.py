@@ -1,4 +1,4 @@
-"""One call of a command: its arguments, the book, and where output goes."""
+"""A call holds what one run of a command needs: its arguments, the book, and the output."""
 
 from __future__ import annotations
 

@@ -75,10 +75,10 @@ def _create_key(call: Call) -> int:
     )
 
 
-def _parse_limit(typed: str) -> tuple[str, str]:
-    space, equals, role = typed.rpartition("=")
+def _parse_limit(argument: str) -> tuple[str, str]:
+    space, equals, role = argument.rpartition("=")
     if not equals:
-        raise BadInput(f"{typed!r} is not a limit", fix="write it as SPACE=ROLE, such as team/backend=reader")
+        raise BadInput(f"{argument!r} is not a limit", fix="write it as SPACE=ROLE, such as team/backend=reader")
     return space, role
 
 
@@ -96,15 +96,15 @@ def _revoke_key(call: Call) -> int:
     return call.print_answer(json_values.key_json(key, _space_names(call)), lambda out: out.report(sentence, [row]))
 
 
-def _find_key(call: Call, typed: str) -> str:
+def _find_key(call: Call, argument: str) -> str:
     """Return the id of the key that begins or ends with these digits."""
-    digits = typed.strip().lower()
+    digits = argument.strip().lower()
     known = call.book.keys()
     matches = [key.id for key in known if digits and (key.id.startswith(digits) or key.id.endswith(digits))]
     if not matches:
-        raise NotFound(f"there is no key {typed!r}", fix="`commonbook key list` shows the keys by their ids")
+        raise NotFound(f"there is no key {argument!r}", fix="`commonbook key list` shows the keys by their ids")
     if len(matches) > 1:
-        raise BadInput(f"{typed!r} matches several keys: {', '.join(matches[:3])}", fix="give more digits of the id")
+        raise BadInput(f"{argument!r} matches several keys: {', '.join(matches[:3])}", fix="give more digits of the id")
     return matches[0]
 
 

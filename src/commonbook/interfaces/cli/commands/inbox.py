@@ -86,12 +86,12 @@ def _decide(call: Call, item: InboxItem) -> str:
         choice = _ask_choice()
         if choice in (_NEXT, _QUIT):
             return choice
-        typed = _ask("the id of the memory that takes its place: ") if choice == SUPERSEDE else ""
-        if choice == SUPERSEDE and not typed:
+        successor = _ask("the id of the memory that takes its place: ") if choice == SUPERSEDE else ""
+        if choice == SUPERSEDE and not successor:
             continue
         note = _ask("a note (Enter for none): ")
         try:
-            by = call.resolve_id(typed) if typed else None
+            by = call.resolve_id(successor) if successor else None
             report = call.book.triage(item.id, choice, note=note, by=by)
         except CommonbookError as error:
             # Somebody else may have decided meanwhile, or the actor has no right to: the user can go on with the next.
@@ -104,8 +104,8 @@ def _decide(call: Call, item: InboxItem) -> str:
 
 def _ask_choice() -> str:
     while True:
-        typed = _ask(_QUESTION).lower()
-        choice = _CHOICES.get(typed, typed)
+        answer = _ask(_QUESTION).lower()
+        choice = _CHOICES.get(answer, answer)
         if choice in _CHOICES.values():
             return choice
         print(_HELP)

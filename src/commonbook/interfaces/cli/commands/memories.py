@@ -254,10 +254,10 @@ def _importance(value: str) -> float:
         raise BadInput(f"importance {value!r} is not a number", fix="give a number from 0 to 1") from None
 
 
-def _parse_link(call: Call, typed: str) -> tuple[str, str]:
-    relation, colon, target = typed.partition(":")
+def _parse_link(call: Call, argument: str) -> tuple[str, str]:
+    relation, colon, target = argument.partition(":")
     if not colon:
-        raise BadInput(f"{typed!r} is not a link", fix="write it as RELATION:ID, such as related_to:7f3a9c2e")
+        raise BadInput(f"{argument!r} is not a link", fix="write it as RELATION:ID, such as related_to:7f3a9c2e")
     return relation, call.resolve_id(target)
 
 

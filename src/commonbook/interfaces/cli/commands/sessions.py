@@ -52,8 +52,8 @@ def _rewind(call: Call) -> int:
     )
 
 
-def _parse_place(typed: str) -> int | str:
-    return int(typed) if re.fullmatch(r"-?\d{1,19}", typed, re.ASCII) else typed.lower()
+def _parse_place(argument: str) -> int | str:
+    return int(argument) if re.fullmatch(r"-?\d{1,19}", argument, re.ASCII) else argument.lower()
 
 
 def _close(call: Call) -> int:

@@ -92,13 +92,13 @@ def _set_limit(call: Call) -> int:
     return call.print_answer(_limit_json(limit), lambda out: _show_limits(out, [limit]))
 
 
-def _parse_per_minute(typed: str) -> int | None:
-    if typed.strip().lower() == "none":
+def _parse_per_minute(argument: str) -> int | None:
+    if argument.strip().lower() == "none":
         return None
     try:
-        return int(typed)
+        return int(argument)
     except ValueError:
-        raise BadInput(f"{typed!r} is not a whole number", fix="give how many a minute, or `none`") from None
+        raise BadInput(f"{argument!r} is not a whole number", fix="give how many a minute, or `none`") from None
 
 
 def _match_id(part: str, ids: Iterable[str]) -> str:

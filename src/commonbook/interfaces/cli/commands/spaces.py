@@ -63,13 +63,13 @@ def _find_space(call: Call, name: str) -> Space:
     raise NotFound(f"there is no space {name!r} that you may read", fix="`commonbook space list` shows the spaces")
 
 
-def _parse_depth(typed: str) -> int | None:
-    if typed.strip().lower() == "default":
+def _parse_depth(argument: str) -> int | None:
+    if argument.strip().lower() == "default":
         return None
     try:
-        return int(typed)
+        return int(argument)
     except ValueError:
-        raise BadInput(f"{typed!r} is not a whole number", fix="give 1 to 10, or `default`") from None
+        raise BadInput(f"{argument!r} is not a whole number", fix="give 1 to 10, or `default`") from None
 
 
 COMMANDS: Final[Mapping[str, Command]] = {
