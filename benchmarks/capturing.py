@@ -124,7 +124,7 @@ class _Run:
                 raise RuntimeError(f"{session.id} was never settled")
         if len(client_ids) != self.appended or len(set(client_ids)) != self.appended:
             raise RuntimeError(f"{self.appended} messages were acknowledged, {len(client_ids)} are there")
-        if wrong := self.book.status().wrong:
+        if wrong := self.book.status().findings:
             raise RuntimeError(f"something went wrong: {wrong[0]}")
 
 

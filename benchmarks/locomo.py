@@ -21,8 +21,9 @@ from typing import Any, Final, NamedTuple
 from commonbook import BadInput, Book, CommonbookError, Conflict, DatabaseError, Draft, Progress
 from commonbook.compose.book import open_book
 from commonbook.compose.migration import make_keys
+from commonbook.interfaces.cli.exit_codes import exit_code
 from commonbook.model.ids import format_time
-from commonbook.settings.settings import DatabaseChoice, Settings, checked_address
+from commonbook.settings.settings import DatabaseChoice, Settings, require_address
 
 CATEGORIES: Final = (1, 2, 3, 4)
 """Questions that the chats answer; those of category 5 have no answer."""
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
         figures = _measure_in_temporary_book(options.file, options.database)
     except CommonbookError as error:
         print(f"{error.type}: {error.message}; {error.fix}", file=sys.stderr)
-        return error.exit_code
+        return exit_code(error)
     except KeyboardInterrupt:
         return 130
     print(json.dumps(figures, indent=2))
@@ -70,7 +71,7 @@ def _measure_in_temporary_book(file: str, database: str | None) -> dict[str, flo
         settings = Settings.load()._replace(home=home, database=None, space=None, zone="UTC")
         if database is not None:
             keys = os.path.join(home, "keys")
-            _require_empty(checked_address(database, "the database"))
+            _require_empty(require_address(database, "the database"))
             make_keys(keys)
             settings = settings._replace(database=DatabaseChoice(database, keys))
         with open_book(settings) as book:

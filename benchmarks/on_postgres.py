@@ -25,8 +25,8 @@ from benchmarks.recalling import percentile
 from commonbook.book.book import Book
 from commonbook.compose.migration import make_keys
 from commonbook.engines.embedders.static_table import StaticTable
-from commonbook.engines.postgres.index_schema import INDEX
-from commonbook.engines.postgres.passage_rows import signed
+from commonbook.engines.postgres.index_schema import CREATE_INDEXES
+from commonbook.engines.postgres.passage_rows import signed_hash
 from commonbook.recall import indexed_passages
 from commonbook.text import terms
 from commonbook.text.space_paths import PERSONAL
@@ -139,7 +139,7 @@ def _measure_indexing(book: Book, address: str) -> Figure:
         begun = time.perf_counter()
         for table in ("recall_passage", "recall_posting"):
             connection.execute(f"CREATE TABLE bare.{table} AS TABLE public.{table}")
-        connection.execute(INDEX)
+        connection.execute(CREATE_INDEXES)
         reference = passages / (time.perf_counter() - begun)
         connection.execute("DROP SCHEMA bare CASCADE")
     return Figure(
@@ -175,7 +175,7 @@ class _Bare:
         parameters: dict[str, Any] = {
             "spaces": [number for number, _ in spaces],
             "total": sum(passages for _, passages in spaces),
-            "terms": [signed(term) for _, term in terms.query_words(question)],
+            "terms": [signed_hash(term) for _, term in terms.query_words(question)],
             "vector": "[" + ",".join(map(str, vector)) + "]",
             "most": _CANDIDATES,
         }

@@ -1,28 +1,28 @@
-"""The tree of errors. Each has a message that says what is wrong, a fix, and an exit code for the command line.
+"""The tree of errors. Each has a message that says what is wrong, and a fix; an interface maps each branch once.
 
-CommonbookError                 exit code 1
-├── BadInput                     2   an invalid request: nothing was changed
+CommonbookError
+├── BadInput                         an invalid request: nothing was changed
 │   ├── BadSpaceName
 │   ├── BadText
 │   ├── TooLarge
 │   ├── BadTime
 │   └── BadFile                      a Markdown file that does not parse
-├── NotFound                     3
-├── NotAllowed                   4
-├── Conflict                     5
+├── NotFound
+├── NotAllowed
+├── Conflict
 │   ├── VersionConflict
 │   ├── KeyConflict                  an idempotency key used again for other content
 │   ├── SpaceExists
 │   └── FileInTheWay                 a memory whose file is malformed, or a path that is taken
-├── Busy                         1   another process held a lock for too long
-├── TooMany                      1   above a rate limit: has the seconds until the next try
-├── EmbedderFailed               1   no vectors: a package, model or service is missing or fails
-├── TransportError               1   a server has not stored a client's messages, or it is not known whether it has
+├── Busy                             another process held a lock for too long
+├── TooMany                          above a rate limit: has the seconds until the next try
+├── EmbedderFailed                   no vectors: a package, model or service is missing or fails
+├── TransportError                   a server has not stored a client's messages, or it is not known whether it has
 │   ├── Unreachable                  no answer in time: tells nothing about the messages, retried without end
 │   │   └── ServerBusy               the server asks to retry later
 │   ├── ServerFailed                 the server answered with an internal error: retried a limited number of times
 │   └── Refused                      the server will never store the messages that it names
-└── HomeError                    1
+└── HomeError
     ├── HomeIsNewer
     ├── Moved                        the book was moved to another place
     ├── HomeReadOnly
@@ -42,13 +42,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import ClassVar
 
 
 class CommonbookError(Exception):
     """The root of the tree: a message for people, and a fix."""
 
-    exit_code: ClassVar[int] = 1
     item: int | None = None
     """The index of the item of a batch that the error is about, counted from 0."""
 
@@ -66,8 +64,6 @@ class CommonbookError(Exception):
 
 class BadInput(CommonbookError):
     """The request is invalid; nothing was changed."""
-
-    exit_code = 2
 
 
 class BadSpaceName(BadInput):
@@ -98,19 +94,13 @@ class BadFile(BadInput):
 class NotFound(CommonbookError):
     """It does not exist, or the actor may not see it."""
 
-    exit_code = 3
-
 
 class NotAllowed(CommonbookError):
     """The actor lacks the permission."""
 
-    exit_code = 4
-
 
 class Conflict(CommonbookError):
     """The book is not in the state that the caller assumed."""
-
-    exit_code = 5
 
 
 class VersionConflict(Conflict):
@@ -140,7 +130,7 @@ class FileInTheWay(Conflict):
 class Busy(CommonbookError):
     """Another process or thread held a lock for longer than we wait."""
 
-    one_thing: bool = False
+    single_lock: bool = False
     """Whether a single lock could not be had, while all others may be free."""
 
 

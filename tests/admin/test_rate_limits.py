@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from commonbook.errors import BadInput, NotAllowed, NotFound, TooMany
+from commonbook.interfaces.cli.exit_codes import exit_code
 from commonbook.model.memory import Filter
 from tests.support.writers_child import together
 
@@ -46,7 +47,7 @@ def test_the_one_too_many_is_refused_and_told_when_to_come_back(book, notes, at)
         alice.share(notes[3], "alice")
     assert refused.value.retry_after == 31
     assert "31 seconds" in refused.value.fix
-    assert refused.value.exit_code == 1
+    assert exit_code(refused.value) == 1
     at(61)
     with pytest.raises(TooMany) as refused:
         alice.share(notes[3], "alice")

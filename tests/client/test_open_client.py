@@ -133,7 +133,7 @@ def test_status_and_doctor_count_what_was_not_sent_and_name_what_was_refused(ope
     assert here.flush(60)
     assert (book.status().unsent, book.status().refused) == (0, 1)
     (wrong,) = book.doctor()
-    assert book.status().wrong == (wrong,)
+    assert book.status().findings == (wrong,)
     assert (wrong.what, wrong.why) == ("refused message", "nobody may say bad")
     assert f"message {here.refused()[0].id} of the outbox, session s" == wrong.where
     assert wrong.fix
@@ -146,7 +146,7 @@ def test_status_and_doctor_count_what_was_not_sent_and_name_what_was_refused(ope
         appender=book._appender,
         outbox_status=book._outbox_status,
     )
-    assert (stranger.status().refused, stranger.status().wrong) == (0, ())
+    assert (stranger.status().refused, stranger.status().findings) == (0, ())
     here.discard([here.refused()[0].id])
     assert (book.status().refused, book.doctor()) == (0, ())
 
@@ -155,7 +155,7 @@ def test_an_outbox_that_cannot_be_read_is_named_and_kept_and_the_book_goes_on(ho
     book = open_book()
     box = home / ".commonbook" / "outbox.db"
     box.write_text("no database, but perhaps somebody's")
-    (wrong,) = book.status().wrong
+    (wrong,) = book.status().findings
     assert (wrong.what, wrong.where) == ("outbox", str(box))
     assert wrong.fix
     assert book.doctor() == (wrong,)

@@ -154,7 +154,7 @@ def test_without_a_thread_nothing_is_sent_until_somebody_waits(opening, server):
     here.append("a", outbox_messages("one"))
     assert set(threading.enumerate()) <= threads
     assert [one.entry.text for one in here.pending()] == ["one"]
-    assert server.asked() == []
+    assert server.calls() == []
     assert here.append("a", outbox_messages("two"), wait=DEADLINE).sent
     assert server.texts() == ["one", "two"]
     here.append("b", outbox_messages("three"))
@@ -175,9 +175,9 @@ def test_many_messages_go_in_batches_and_in_order(opening, server):
     assert server.texts("a") == numbers(0, 250)
     assert [text[0] for text in server.texts("b")] == ["x", "y", "z"]
     assert server.texts("c") == ["1", "2"]
-    assert max(len(call) for call in server.asked()) <= 100
-    assert all(sum(map(len, call)) <= 1024 * 1024 for call in server.asked())
-    assert [call for call in server.asked() if call[0] in "12"][-2:] == [["1"], ["2"]]
+    assert max(len(call) for call in server.calls()) <= 100
+    assert all(sum(map(len, call)) <= 1024 * 1024 for call in server.calls())
+    assert [call for call in server.calls() if call[0] in "12"][-2:] == [["1"], ["2"]]
     assert ["team/x", None, ["t"]] in server.contexts()
     assert ["team/x", "b", ["t"]] in server.contexts()
 
@@ -194,7 +194,7 @@ def test_a_lost_answer_does_not_store_a_message_twice(opening, server):
     here.append("a", outbox_messages("three"))
     assert here.flush(DEADLINE)
     assert server.texts() == ["one", "two", "three"]
-    assert len(server.asked()) >= 4
+    assert len(server.calls()) >= 4
 
 
 def test_sessions_do_not_wait_for_each_other(opening, server):
@@ -508,7 +508,7 @@ def test_a_server_that_asks_for_a_pause_gets_it(opening, server):
     assert not here.flush(0.2)
     server.be()
     assert not here.flush(0.2)
-    assert len(server.asked()) == 1
+    assert len(server.calls()) == 1
     clock.ahead = timedelta(seconds=901)
     assert here.flush(DEADLINE)
 
@@ -693,7 +693,7 @@ def test_pauses_grow_with_jitter_up_to_a_cap(monkeypatch):
 def test_a_pause_that_the_server_asks_for_is_given_within_reason(monkeypatch, retry_after, pause):
     monkeypatch.undo()
     outcome = sender.outcome_of(batch_of("x"), ServerBusy("later", retry_after=retry_after), share=1.0)
-    assert outcome == DeliveryOutcome(reason="later", pause=pause, asked=True)
+    assert outcome == DeliveryOutcome(reason="later", pause=pause, requested_by_server=True)
 
 
 def test_a_refusal_that_names_nobody_here_is_looked_into():

@@ -41,7 +41,7 @@ def test_a_malformed_file_is_named_marked_and_left_alone_until_it_is_mended(
     assert again.get(receipt.id).text == "good text"
     assert again.get(receipt.id).marks == ("malformed",)
     assert [finding.where for finding in again.doctor()] == [receipt.path]
-    assert [finding.where for finding in again.status().wrong] == [receipt.path]
+    assert [finding.where for finding in again.status().findings] == [receipt.path]
     with pytest.raises(FileInTheWay):
         again.edit(receipt.id, text="over it")
     with pytest.raises(FileInTheWay):
@@ -58,7 +58,7 @@ def test_a_malformed_new_file_is_named_and_becomes_a_memory_when_mended(home: Pa
     path.write_text("---\ntitle: [oops\n---\n\ntext\n")
     assert book.sync().malformed == 1
     assert book.list().items == ()
-    assert [finding.where for finding in book.status().wrong] == ["notes.md"]
+    assert [finding.where for finding in book.status().findings] == ["notes.md"]
     path.write_text("---\ntitle: fine\n---\n\ntext\n")
     book.sync()
     assert book.list().items[0].title == "fine"
@@ -66,7 +66,7 @@ def test_a_malformed_new_file_is_named_and_becomes_a_memory_when_mended(home: Pa
     book.sync()
     path.unlink()
     book.sync()
-    assert (book.status().wrong, book.list().items) == ((), ())
+    assert (book.status().findings, book.list().items) == ((), ())
 
 
 # --- files that vanish

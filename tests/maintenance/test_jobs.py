@@ -171,7 +171,7 @@ def test_eight_workers_take_each_job_once(queue):
 def test_a_lease_runs_out_and_another_worker_takes_over(queue, clock):
     queue.ask("s")
     first = queue.take()
-    clock.forward(seconds=jobs.LEASE.total_seconds())
+    clock.forward(seconds=jobs.LEASE_DURATION.total_seconds())
     assert queue.take() is None
     assert queue.next_due() == clock.now() + timedelta(seconds=1)
     clock.forward(seconds=1)
@@ -229,7 +229,7 @@ def test_a_job_that_every_worker_dies_of_is_not_tried_for_ever(queue, clock):
         attempts += 1
         assert attempts < 50
         clock.forward(seconds=61)
-    assert attempts == jobs.ATTEMPTS
+    assert attempts == jobs.MAX_ATTEMPTS
     (job,) = queue.listed("failed")
     assert job.error
     assert queue.retry() == 1
@@ -242,7 +242,7 @@ def test_a_job_that_every_worker_dies_of_is_not_tried_for_ever(queue, clock):
 def test_each_pause_is_twice_as_long_as_the_one_before_up_to_a_limit(queue, clock):
     queue.ask("s")
     pauses = queue.fail_for_good()
-    assert len(pauses) == jobs.ATTEMPTS
+    assert len(pauses) == jobs.MAX_ATTEMPTS
     assert pauses[:4] == [0, 2, 4, 8]
     assert all(later == 2 * earlier for earlier, later in pairwise(pauses[1:]))
     assert max(pauses) <= 1800
@@ -252,7 +252,7 @@ def test_after_the_last_attempt_a_job_is_shown_as_failed_with_its_reason(queue, 
     queue.ask("s")
     queue.fail_for_good()
     (job,) = queue.listed("failed")
-    assert (job.subject, job.attempts, job.error) == ("s", jobs.ATTEMPTS, f"attempt {jobs.ATTEMPTS}")
+    assert (job.subject, job.attempts, job.error) == ("s", jobs.MAX_ATTEMPTS, f"attempt {jobs.MAX_ATTEMPTS}")
     clock.forward(days=30)
     assert queue.take() is None
     assert queue.next_due() is None
@@ -290,7 +290,7 @@ def test_asking_while_a_job_fails_does_not_make_it_begin_anew(queue, clock):
         attempts += 1
         queue.ask("s")
         queue.failed(job)
-    assert attempts == jobs.ATTEMPTS
+    assert attempts == jobs.MAX_ATTEMPTS
     assert len(queue.listed("failed")) == 1
 
 
@@ -398,7 +398,7 @@ def test_a_right_that_is_lost_in_the_middle_fails_the_job_and_a_person_sees_it(t
         return take(tx, spaces, kinds=kinds)
 
     worked: list[WorkReport] = []
-    for _ in range(jobs.ATTEMPTS):
+    for _ in range(jobs.MAX_ATTEMPTS):
         clock.forward(days=1)
         monkeypatch.setattr(jobs, "take", lost)
         assert timed.work(seconds=0.001, noticed=worked.append) == 1

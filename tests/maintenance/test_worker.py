@@ -162,11 +162,11 @@ def test_a_failing_handler_of_one_kind_holds_up_no_other_kind(timed, clock, kind
         enqueue(timed, *KINDS)
         assert timed.work() == len(KINDS)
         assert waiting(timed) == {kind: "RuntimeError: no"}
-        for _ in range(jobs.ATTEMPTS - 1):
+        for _ in range(jobs.MAX_ATTEMPTS - 1):
             clock.forward(hours=1)
             assert timed.work() == 1
         assert (timed.status().waiting_jobs, timed.status().failed_jobs) == (0, 1)
-        (finding,) = timed.status().wrong
+        (finding,) = timed.status().findings
         assert "RuntimeError: no" in str(finding)
     assert timed.work() == 0
     assert timed.work(retry=True) == 1
@@ -224,13 +224,13 @@ def test_a_long_job_that_runs_out_of_time_is_finished_by_the_next_worker(chosen,
     timed.create_space("team")
     timed.add_rule("team", "lab")
     timed.remember_many([Draft(f"number {at}", space="lab") for at in range(20)])
-    some = apply_rules.apply_some
+    some = apply_rules.apply_batch
 
     def slow(ctx, *, space):
         clock.forward(seconds=10)
         return some(ctx, space=space)
 
-    monkeypatch.setattr(apply_rules, "apply_some", slow)
+    monkeypatch.setattr(apply_rules, "apply_batch", slow)
     counts = [_count(timed, "team")]
     with closing(compose_book(chosen, clock=clock)) as another:
         while waiting(timed):

@@ -31,4 +31,4 @@ def listing_all(names: tuple[str, ...]) -> set[Path]:
 
 def test_a_new_field_of_front_matter_touches_only_the_modules_that_store_it_and_the_verbs_that_set_it():
     expected = {Path(module.__file__ or "") for module in STORED | VERBS}
-    assert listing_all(front_matter.VERBATIM) == expected
+    assert listing_all(front_matter.VERBATIM_FIELDS) == expected

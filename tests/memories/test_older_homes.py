@@ -66,7 +66,7 @@ def test_dependents_of_what_was_replaced_before_there_were_notices_are_notified_
     engine, place, open_book, monkeypatch
 ):
     with monkeypatch.context() as before, open_book() as book:
-        before.setattr(book, "_engines", book._engines._replace(before_seal=()))
+        before.setattr(book, "_engines", book._engines._replace(before_finalize=()))
         old = book.remember("a litre of oil costs five", space="facts").id
         gone = book.remember("a litre of milk costs one", space="facts").id
         dependent = book.reflect("oil is cheap", [old], space="a").id

@@ -18,7 +18,7 @@ COMPOSITION_ROOT = "commonbook.compose.book"
 
 @pytest.fixture(scope="module")
 def graph() -> grimp.ImportGraph:
-    """Who imports whom, by imports inside functions and for type checkers too."""
+    """The graph of imports, with those inside functions and for type checkers."""
     return grimp.build_graph("commonbook", cache_dir=None)
 
 

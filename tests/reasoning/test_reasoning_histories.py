@@ -334,7 +334,7 @@ class Histories(RuleBasedStateMachine):
         report = self._do(refused, lambda: self.hands[who].triage(id_, verdict, note="so it is", by=by))
         if report is None:
             return
-        assert (report.id, report.settled) == (memory.id, len(settled))
+        assert (report.id, report.resolved) == (memory.id, len(settled))
         memory.decisions |= settled
         if verdict == "keep":
             memory.links = {

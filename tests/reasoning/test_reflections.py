@@ -382,7 +382,7 @@ def test_a_decision_ends_the_doubt_stands_in_the_file_and_is_not_asked_for_again
     (notice,) = book.inbox().items
     by = follower if verdict == "supersede" else None
     report = book.triage(notice.id, verdict, note='we: "checked" it', by=by)
-    assert (report.id, report.verdict, report.settled) == (dependent, verdict, 1)
+    assert (report.id, report.verdict, report.resolved) == (dependent, verdict, 1)
     memory = book.get(dependent)
     (decision,) = memory.decisions
     assert (decision.verdict, decision.key, decision.note) == (verdict, (old, new), 'we: "checked" it')

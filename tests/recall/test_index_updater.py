@@ -108,7 +108,7 @@ def true(tmp_path: Path) -> Callable[..., Answers]:
         new = _with_index(book, index)
         new.reindex(anew=True)
         assert _answers(new, questions) == wanted, "an index made anew answers otherwise than none"
-        assert index.view().marker is not None
+        assert index.view().state is not None
         index.close()
         shutil.rmtree(place)
         return wanted
@@ -250,7 +250,7 @@ def test_where_the_index_cannot_be_written_recall_is_right_and_a_reindex_says_wh
         assert tried == 3, "nobody tries again"
     now += 31
     assert _answers(book) == directly == true(book)
-    assert MappedIndex(str(_index(home))).view().marker is not None, "it was never written again"
+    assert MappedIndex(str(_index(home))).view().state is not None, "it was never written again"
 
 
 # --- a book that went back in time
@@ -507,7 +507,7 @@ def test_whether_a_memory_is_superseded_follows_from_its_successor_at_every_step
 
 def test_more_changes_than_a_tail_holds_are_written_down_and_fewer_are_not(home, book, true):
     def written() -> int:
-        seen = MappedIndex(str(_index(home))).view().marker
+        seen = MappedIndex(str(_index(home))).view().state
         return sum(one.number for one in seen.applied.values()) if seen else 0
 
     dice = random.Random(SEED)
@@ -643,7 +643,7 @@ def test_no_heading_that_a_person_may_type_stops_every_recall(book, heading):
 def test_a_memory_of_small_words_alone_is_remembered(book):
     """Its vector is all zeros, and what is near to that is computed with 0 / 0: a warning, or an error."""
     book.remember("the kettle is on", space="alpha")
-    assert book.remember("the of and", space="alpha").near == ()
+    assert book.remember("the of and", space="alpha").near_duplicates == ()
 
 
 def test_a_memory_whose_id_is_all_zeros_is_recalled(tmp_path, book):
@@ -670,7 +670,7 @@ def test_an_index_that_begins_with_what_is_deleted_has_all_vectors(home, book, t
     book.delete(*ids)
     book.remember_many(_drafts(random.Random(SEED), MAX_PENDING + 10))
     book.reindex(anew=True)
-    assert MappedIndex(str(_index(home))).view().marker is not None, "the index that was just made cannot be read back"
+    assert MappedIndex(str(_index(home))).view().state is not None, "the index that was just made cannot be read back"
     assert _answers(book) == true(book)
 
 

@@ -82,9 +82,9 @@ def test_what_is_written_meanwhile_waits_for_its_vector_and_is_found_by_words(op
     with open_book() as book:
         book.remember_many([Draft(text) for text in TEXTS])
         book.reindex()
-        requests = len(service.asked)
+        requests = len(service.requests)
         memory = book.remember("a pelican")
-        assert len(service.asked) == requests, "no write waits for a model"
+        assert len(service.requests) == requests, "no write waits for a model"
         first = book.recall("pelican").hits[0]
         assert (first.id, first.parts["meaning"]) == (memory.id, 0)
         assert book.reindex() == 1
@@ -190,7 +190,7 @@ def test_back_to_the_table_and_everything_is_as_it_was(monkeypatch, open_book: O
     monkeypatch.delenv("COMMONBOOK_EMBEDDER")
     monkeypatch.delenv("COMMONBOOK_EMBEDDER_URL")
     with open_book() as book:
-        assert book.remember("something else").near == ()
+        assert book.remember("something else").near_duplicates == ()
         book.recall("tea")
         book.reindex()
         assert [(hit.id, hit.score, hit.parts) for hit in book.recall("tea and roses").hits] == before

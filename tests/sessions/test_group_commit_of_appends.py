@@ -9,7 +9,7 @@ import pytest
 from commonbook.book.book import Book
 from commonbook.errors import DatabaseUnreachable, HomeDamaged, KeyConflict, NotAllowed, NotFound
 from commonbook.sessions.append import Appender
-from tests.support.crowds import Crowd, crowding, said, told, until
+from tests.support.crowds import Crowd, crowding, receipts_of, stored_texts, until
 
 
 @pytest.fixture
@@ -21,9 +21,11 @@ def crowd(book: Book, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crowd]:
 def test_those_who_wait_are_stored_in_one_transaction(crowd, book):
     futures = crowd.keep_two() + [crowd.append(name, f"Heron {name} nests.", key="1") for name in "abcdef"]
     crowd.go_on()
-    assert told(futures)[2:] == [(name, 2, True) for name in "abcdef"]
+    assert receipts_of(futures)[2:] == [(name, 2, True) for name in "abcdef"]
     assert crowd.transactions == 3
-    assert [said(book, name) for name in "abcdef"] == [["Good morning.", f"Heron {name} nests."] for name in "abcdef"]
+    assert [stored_texts(book, name) for name in "abcdef"] == [
+        ["Good morning.", f"Heron {name} nests."] for name in "abcdef"
+    ]
     assert book.verify_log().findings == ()
     for at in range(3):
         pair = "abcdef"[2 * at : 2 * at + 2]
@@ -38,7 +40,7 @@ def test_what_was_sent_before_is_a_repeat_in_a_crowd_too(crowd, book):
     futures += [crowd.append("a", "Good morning.", key="0"), crowd.append("b", "It rains.", key="1")]
     futures += [crowd.append("c", "Good morning.", key="0")]
     crowd.go_on()
-    assert told(futures)[2:] == [("a", 1, False), ("b", 2, True), ("c", 1, False)]
+    assert receipts_of(futures)[2:] == [("a", 1, False), ("b", 2, True), ("c", 1, False)]
     assert crowd.transactions == 3
 
 
@@ -46,8 +48,8 @@ def test_two_for_one_session_come_one_after_the_other(crowd, book):
     futures = crowd.keep_two() + [crowd.append("a", text) for text in ("one", "two", "three")]
     futures += [crowd.append("b", "four")]
     crowd.go_on()
-    assert told(futures)[2:] == [("a", 2, True), ("a", 3, True), ("a", 4, True), ("b", 2, True)]
-    assert said(book, "a") == ["Good morning.", "one", "two", "three"]
+    assert receipts_of(futures)[2:] == [("a", 2, True), ("a", 3, True), ("a", 4, True), ("b", 2, True)]
+    assert stored_texts(book, "a") == ["Good morning.", "one", "two", "three"]
 
 
 def test_who_sends_what_cannot_be_is_refused_alone(crowd, book):
@@ -56,12 +58,12 @@ def test_who_sends_what_cannot_be_is_refused_alone(crowd, book):
     bad = crowd.append("b", "Something else.", key="0")
     good += [crowd.append("c", "It rains.", key="1")]
     crowd.go_on()
-    assert told(good) == [("a", 2, True), ("c", 2, True)]
+    assert receipts_of(good) == [("a", 2, True), ("c", 2, True)]
     with pytest.raises(KeyConflict) as caught:
         bad.result(60)
     assert caught.value.item == 0
-    told(futures)
-    assert [said(book, name)[1:] for name in "abc"] == [["It rains."], [], ["It rains."]]
+    receipts_of(futures)
+    assert [stored_texts(book, name)[1:] for name in "abc"] == [["It rains."], [], ["It rains."]]
     assert book.verify_log().findings == ()
 
 
@@ -82,7 +84,7 @@ def test_what_is_damaged_for_one_is_told_to_it_alone(crowd, book, monkeypatch):
     monkeypatch.setattr(Appender, "_append", damaged)
     futures = crowd.keep_two() + [crowd.append(name, "It rains.") for name in "abc"]
     crowd.go_on()
-    assert told([*futures[:3], futures[4]])[2:] == [("a", 2, True), ("c", 2, True)]
+    assert receipts_of([*futures[:3], futures[4]])[2:] == [("a", 2, True), ("c", 2, True)]
     assert isinstance(futures[3].exception(60), HomeDamaged)
 
 
@@ -95,14 +97,14 @@ def test_each_acts_in_its_own_name_and_by_its_own_rights(crowd, book):
     eve = crowd.append("b", "Eve was here.", book=book.acting_as("agent:eve"))
     good += [crowd.append("c", "The owner was here.")]
     crowd.go_on()
-    assert told([*futures, *good])[2:] == [("a", 2, True), ("c", 2, True)]
+    assert receipts_of([*futures, *good])[2:] == [("a", 2, True), ("c", 2, True)]
     with pytest.raises(NotAllowed):
         eve.result(60)
     limited = book.with_key(key.secret)
     with pytest.raises(NotAllowed):
         limited.append("a", ["By a key that only reads."])
     assert [entry.actor for entry in book.log(space="room/0") if entry.action == "append"][-1] == "agent:ada"
-    assert said(book, "b") == ["Good morning."]
+    assert stored_texts(book, "b") == ["Good morning."]
     assert book.verify_log().findings == ()
 
 
@@ -115,10 +117,10 @@ def test_one_key_of_an_actor_is_not_taken_for_another(crowd, book, order):
     futures = crowd.keep_two()
     sent = {name: crowd.append(name, "Ada was here.", book=book.with_key(keys[name])) for name in order}
     crowd.go_on()
-    assert told([*futures, sent["a"]])[2:] == [("a", 2, True)]
+    assert receipts_of([*futures, sent["a"]])[2:] == [("a", 2, True)]
     with pytest.raises(NotAllowed):
         sent["b"].result(60)
-    assert said(book, "b") == ["Good morning."]
+    assert stored_texts(book, "b") == ["Good morning."]
 
 
 @pytest.mark.parametrize("caller", ["another key", "a key without limits", "no key"])
@@ -132,10 +134,10 @@ def test_a_group_commit_checks_each_append_with_the_limits_of_its_own_key(crowd,
     kept = crowd.keep_two()
     sent = {name: crowd.append(name, "Ada was here.", book=callers[name]) for name in order}
     crowd.go_on()
-    assert told([*kept, sent["a"]])[2:] == [("a", 2, True)]
+    assert receipts_of([*kept, sent["a"]])[2:] == [("a", 2, True)]
     with pytest.raises(NotFound):
         sent["b"].result(60)
-    assert said(book, "b") == ["Good morning."]
+    assert stored_texts(book, "b") == ["Good morning."]
     logged = [entry.actor for entry in book.log(space="room/0") if entry.action == "append"]
     assert logged[-1] == "agent:ada"
     assert book.verify_log().findings == ()
@@ -148,7 +150,7 @@ def test_how_many_messages_go_together_is_limited(crowd, book, monkeypatch):
         futures.append(crowd._pool.submit(book.append, name, ["It rains.", "It pours."]))
         until(lambda: book._appender.group_commit.waiting() == len(futures) - 2)
     crowd.go_on()
-    assert told(futures)[2:] == [(name, 2, True) for name in "abc"]
+    assert receipts_of(futures)[2:] == [(name, 2, True) for name in "abc"]
     # Four of a and b, then two of c.
     assert crowd.transactions == 4
 
@@ -158,7 +160,7 @@ def test_where_a_session_was_seen_is_never_believed(crowd, book):
     places["a"], places["c"] = places["e"], "nowhere"
     futures = crowd.keep_two() + [crowd.append(name, "It rains.") for name in "ace"]
     crowd.go_on()
-    assert told(futures)[2:] == [(name, 2, True) for name in "ace"]
+    assert receipts_of(futures)[2:] == [(name, 2, True) for name in "ace"]
     places["b"] = places["e"]
     assert book.append("b", ["In the main thread."]).messages[0].seq == 2
     assert [entry.action for at in range(3) for entry in book.log(space=f"room/{at}")].count("append") == 10
@@ -177,7 +179,7 @@ def test_what_goes_wrong_with_the_database_is_told_to_all(crowd, book, monkeypat
     futures = crowd.keep_two() + [crowd.append(name, "It rains.") for name in "abc"]
     monkeypatch.setattr(book._engines.db, "write", failing)
     crowd.go_on()
-    told(futures[:2])
+    receipts_of(futures[:2])
     errors = [future.exception(60) for future in futures[2:]]
     assert [str(error) for error in errors] == ["the server is gone"] * 3
-    assert [said(book, name) for name in "abc"] == [["Good morning."]] * 3
+    assert [stored_texts(book, name) for name in "abc"] == [["Good morning."]] * 3

@@ -407,7 +407,7 @@ def test_a_session_whose_settling_fails_blocks_neither_its_messages_nor_others(t
         clock.forward(hours=1)
         timed.work()
     assert timed.status().failed_jobs == 1
-    (finding,) = timed.status().wrong
+    (finding,) = timed.status().findings
     assert "bad" in finding.where
     assert "nonsense" in finding.why
     assert logs_of(timed)["bad"].session.unsettled == 2
@@ -416,7 +416,7 @@ def test_a_session_whose_settling_fails_blocks_neither_its_messages_nor_others(t
     assert timed.work(retry=True) >= 1
     assert logs_of(timed)["bad"].session.unsettled == 0
     assert timed.status().failed_jobs == 0
-    assert timed.status().wrong == ()
+    assert timed.status().findings == ()
 
 
 def test_no_model_and_no_network_are_needed_to_append_recall_and_settle(book, monkeypatch):

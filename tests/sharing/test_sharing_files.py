@@ -556,7 +556,7 @@ def test_the_job_goes_on_past_a_copy_without_room_and_doctor_says_why(home, book
     book.sync()
     # All by the job, as beyond the first hundred.
     monkeypatch.setattr(propagate, "MAX_PER_WRITE", 0)
-    monkeypatch.setattr(jobs, "ATTEMPTS", 1)
+    monkeypatch.setattr(jobs, "MAX_ATTEMPTS", 1)
     others = [book.share(source, f"s{at}").id for at in range(3)]
     assert book.edit(source, title="t" * 200, text="Bertha owns it").copies == 0
     book.work()

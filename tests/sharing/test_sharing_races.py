@@ -379,7 +379,7 @@ def test_a_crash_in_the_middle_of_a_fan_out_leaves_no_copy_behind_for_long(place
     assert behind == set(copies) - current
     with monkeypatch.context() as patch:
         # The lease of the dead is over at once.
-        patch.setattr(jobs, "_LONGEST_LEASE", jobs.LEASE * 0)
+        patch.setattr(jobs, "_MAX_LEASE", jobs.LEASE_DURATION * 0)
         assert book.work() >= 1
     assert wrong_with_fan_out(book, source, copies, "the second words") == []
     assert [one.how for one in book.history(copies[-1])] == ["share", "refresh"]

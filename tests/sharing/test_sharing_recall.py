@@ -35,11 +35,11 @@ def test_a_refresh_does_not_call_the_embedder(service, open_book):
     source = book.remember("Alice owns the billing service", title="billing", space="personal").id
     book.reindex()
     copies = {mode: book.share(source, mode, refresh=mode).id for mode in ("live", "lazy", "snapshot")}
-    before = len(service.asked)
+    before = len(service.requests)
     book.reindex()
-    assert len(service.asked) == before, "a copy has its source's vectors"
+    assert len(service.requests) == before, "a copy has its source's vectors"
     book.edit(source, text="Bertha runs the invoicing desk")
-    assert len(service.asked) == before, "no write waits for a model"
+    assert len(service.requests) == before, "no write waits for a model"
     book.reindex()
     made = texts(service)
     assert sum("Bertha" in text for text in made) == 1, "once, for the source and the live copy"

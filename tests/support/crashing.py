@@ -226,8 +226,8 @@ def look_at(home: Path | str) -> Home:
         if isinstance(home, Path):
             wrong += _wrong_files(home, {memory.path: memory for memory in live})
         status = book.status()
-        if status.pending_files or status.wrong:
-            wrong.append(f"status: {status.pending_files} pending, {status.wrong}")
+        if status.pending_files or status.findings:
+            wrong.append(f"status: {status.pending_files} pending, {status.findings}")
     return Home(found, wrong + (_wrong_after_closing(home, len(live)) if isinstance(home, Path) else []))
 
 

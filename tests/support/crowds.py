@@ -74,10 +74,10 @@ def crowding(book: Book, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crowd]:
         crowd.go_on()
 
 
-def said(book: Book, session: str) -> list[str]:
+def stored_texts(book: Book, session: str) -> list[str]:
     return [message.text for message in book.messages(session).items]
 
 
-def told(futures: Sequence[Future[AppendReceipt]]) -> list[tuple[str, int, bool]]:
+def receipts_of(futures: Sequence[Future[AppendReceipt]]) -> list[tuple[str, int, bool]]:
     answers = [future.result(60) for future in futures]
     return [(answer.session, answer.messages[0].seq, answer.messages[0].new) for answer in answers]

@@ -30,12 +30,12 @@ class Service:
     """The service: each request consumes one order, which decides the response; without orders it answers correctly."""
 
     url: str = ""
-    asked: list[ReceivedRequest] = field(default_factory=list)
+    requests: list[ReceivedRequest] = field(default_factory=list)
     orders: list[Answer] = field(default_factory=list)
 
     @property
     def batches(self) -> list[list[str]]:
-        return [request.body["input"] for request in self.asked]
+        return [request.body["input"] for request in self.requests]
 
 
 def vector_of(text: str) -> list[float]:
@@ -52,7 +52,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.service.asked.append(ReceivedRequest(self.path, dict(self.headers), body))
+        self.service.requests.append(ReceivedRequest(self.path, dict(self.headers), body))
         order = self.service.orders.pop(0) if self.service.orders else rightly
         order(self, body["input"])
 

@@ -42,7 +42,7 @@ class IndexContract:
     """Views and commits of one index."""
 
     def test_an_index_that_is_not_there_holds_nothing(self, index):
-        assert index.view().marker is None
+        assert index.view().state is None
         assert index.view().search(ASKED, ()).total == 0
         assert index.damage() == []
         index.close()
@@ -51,7 +51,7 @@ class IndexContract:
         commit(index, 1)
         assert index.view() is index.view()
         commit(opened(place), 2)
-        assert number_of(index.view().marker) == 2
+        assert number_of(index.view().state) == 2
         assert wrong_with(index.view()) is None
 
     def test_a_tail_grows_and_shrinks_over_one_view(self, index):
@@ -62,7 +62,11 @@ class IndexContract:
         others = [tuple(map(step, range(first, first + 12))) for first in (5, 9)]
         for tail in (*tails, *others, tails[3], (), others[0][:2], others[1], tails[0]):
             found, wanted = answer(view.search(ASKED, tail), ASKED), expected(left_of([step(1), *tail]), ASKED)
-            assert (found.total, found.having, found.rows) == (wanted.total, wanted.having, wanted.rows)
+            assert (found.total, found.document_frequencies, found.rows) == (
+                wanted.total,
+                wanted.document_frequencies,
+                wanted.rows,
+            )
         assert wrong_with(view) is None
 
     def test_a_marker_comes_back_as_it_was_and_counts_what_has_no_vector(self, place, index):
@@ -73,7 +77,7 @@ class IndexContract:
             writer.add(Delta((ELSEWHERE, entry(1), entry(2), entry(3, vector=vector(1)))))
             writer.add(Delta((), frozenset({entry(2).owner})))
             writer.commit(written)
-        for seen in (index.view().marker, opened(place).view().marker):
+        for seen in (index.view().state, opened(place).view().state):
             assert seen is not None
             assert written_state(seen) == written_state(written)
             assert (seen.unembedded, seen.dimensions) == (1, len(vector()))
@@ -83,10 +87,10 @@ class IndexContract:
         with index.writing(wait=5) as writer:
             writer.add(step(2))
         assert wrong_with(index.view()) is None
-        assert number_of(index.view().marker) == 1
+        assert number_of(index.view().state) == 1
         with pytest.raises(AttributeError), index.writing(wait=5) as writer:
             writer.add(None)
-        assert number_of(opened(place).view().marker) == 1
+        assert number_of(opened(place).view().state) == 1
         commit(opened(place), 2)
         assert wrong_with(index.view()) is None
 

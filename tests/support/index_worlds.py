@@ -24,7 +24,7 @@ import numpy as np
 import commonbook
 from commonbook.engines.index import segments
 from commonbook.engines.index.mapped_index import MappedIndex
-from commonbook.engines.index.segments import order_of, quantise
+from commonbook.engines.index.segments import quantise, tie_break_of
 from commonbook.errors import Busy
 from commonbook.model.memory import KINDS
 from commonbook.ports.index import (
@@ -224,7 +224,7 @@ def laid_out(folder: Path, layers: Sequence[Delta], *, unwritten: int = 0) -> La
             writer.add(layer)
             writer.commit(MARKER)
     view = MappedIndex(place).view()
-    assert view.marker is not None, "what was just written is not whole"
+    assert view.state is not None, "what was just written is not whole"
     return Laid(view, tuple(layers[written:]))
 
 
@@ -235,7 +235,7 @@ class Answer(NamedTuple):
     """An answer that two searches can be compared by: everything that scoring sees, row by row."""
 
     total: int
-    having: tuple[int, ...]
+    document_frequencies: tuple[int, ...]
     rows: Counter[tuple[object, ...]]
     places: list[tuple[int, int]]
 
@@ -250,7 +250,10 @@ def answer(found: IndexResult, sought: IndexQuery) -> Answer:
     for row in range(len(pool.positions)):
         rows[(*_columns(pool, row), tuple(sorted(entries.get(row, ()))), *_vector(pool, row))] += 1
     return Answer(
-        found.total, found.having, rows, list(zip(pool.threads.tolist(), pool.positions.tolist(), strict=True))
+        found.total,
+        found.document_frequencies,
+        rows,
+        list(zip(pool.threads.tolist(), pool.positions.tolist(), strict=True)),
     )
 
 
@@ -335,7 +338,7 @@ def _by_terms(
 
 def _by_time(wanted: Sequence[IndexedPassage], sought: IndexQuery) -> list[IndexedPassage]:
     listed = [one for one in wanted if one.flags & IS_CHAT or one.position == 0]
-    listed.sort(key=lambda one: (one.time, one.position, order_of(one.passage)), reverse=True)
+    listed.sort(key=lambda one: (one.time, one.position, tie_break_of(one.passage)), reverse=True)
     return listed[: sought.first]
 
 
@@ -361,7 +364,7 @@ def _first(scored: Sequence[tuple[float, IndexedPassage]], first: int) -> list[I
 
     def place(candidate: tuple[float, IndexedPassage]) -> tuple[float, int, int, int]:
         score, one = candidate
-        return -score, -order_of(one.passage), segments.hashed(one.thread), one.position
+        return -score, -tie_break_of(one.passage), segments.hash_text(one.thread), one.position
 
     better: Counter[str] = Counter()
     kept = []
@@ -391,7 +394,7 @@ def _row(one: IndexedPassage, sought: IndexQuery, *, eligible: bool) -> tuple[ob
         eligible,
         one.speaker,
         one.position,
-        order_of(one.passage),
+        tie_break_of(one.passage),
         one.start,
         one.end,
         one.seq,
@@ -479,11 +482,11 @@ ASKED: Final = IndexQuery(WORDS, vector=vector(1, 1), spaces=frozenset(SPACES), 
 
 def wrong_with(view: IndexView) -> str | None:
     """Say what is wrong with an index that took these steps: it must hold what it held after exactly one of them."""
-    if view.marker is None:
+    if view.state is None:
         return "there is nothing whole"
-    number = view.marker.applied["space"].number
-    if written_state(view.marker) != written_state(marker(number)):
-        return f"the marker is mixed: {view.marker}"
+    number = view.state.applied["space"].number
+    if written_state(view.state) != written_state(marker(number)):
+        return f"the marker is mixed: {view.state}"
     found, wanted = answer(view.search(ASKED, ()), ASKED), expected(after(number), ASKED)
     if found._replace(places=[]) != wanted._replace(places=[]) or not same_places(found.places, wanted.places):
         return f"after step {number} there are {found.total} passages, and not these {wanted.total}: {found.rows}"
@@ -493,7 +496,7 @@ def wrong_with(view: IndexView) -> str | None:
 def _commits(folder: str) -> None:
     """Take one step after the other, telling each, until somebody kills us."""
     index = opened(folder)
-    there = index.view().marker
+    there = index.view().state
     number = there.applied["space"].number if there else 0
     while True:
         number += 1
@@ -516,8 +519,8 @@ def _looks(folder: str) -> None:
         with suppress(Busy):
             if found := wrong_with(view):
                 wrong.append(found)
-            elif view.marker is not None:
-                seen.add(view.marker.applied["space"].number)
+            elif view.state is not None:
+                seen.add(view.state.applied["space"].number)
 
     look()
     _tell("ready")

@@ -22,7 +22,7 @@ from typing import Any
 from commonbook.client import sender
 from commonbook.client.client import Client
 from commonbook.compose.client import open_client
-from commonbook.engines.process.fork_gate import Gate
+from commonbook.engines.process.fork_gate import ForkGate
 from commonbook.engines.sqlite.outbox import OutboxFile
 from commonbook.errors import Refused, ServerBusy, ServerFailed, Unreachable
 from commonbook.ports.outbox import OutboxEntry, OutboxMessage, SessionContext
@@ -35,7 +35,7 @@ CREATE TABLE asked (number INTEGER PRIMARY KEY, session TEXT, texts TEXT, contex
 
 
 # The server is a SQLite file, which must not be open during a fork; a real transport has no such problem.
-_NO_FORK = Gate(lambda: None)
+_NO_FORK = ForkGate(lambda: None)
 
 
 class HandClock:
@@ -75,7 +75,7 @@ class Server:
     def stored(self) -> list[tuple[str, str]]:
         return self._rows("SELECT session, text FROM stored ORDER BY seq")
 
-    def asked(self) -> list[list[str]]:
+    def calls(self) -> list[list[str]]:
         """Return the texts of each call that reached the server."""
         return [json.loads(texts) for (texts,) in self._rows("SELECT texts FROM asked ORDER BY number")]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from commonbook.errors import BadTime
 from commonbook.model.ids import format_time, parse_time
 from commonbook.text import dates
-from commonbook.text.dates import field_edge, local_zone, read_time, zone_named
+from commonbook.text.dates import field_edge, local_zone, parse_user_time, require_zone
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 11, 15, 20, 18, 24, tzinfo=UTC)
@@ -39,11 +39,11 @@ def utc(text: str) -> datetime:
 
 
 def start(text: str, zone=BERLIN, now=None) -> datetime:
-    return read_time(text, zone=zone, edge="start", now=now)
+    return parse_user_time(text, zone=zone, edge="start", now=now)
 
 
 def end(text: str, zone=BERLIN, now=None) -> datetime:
-    return read_time(text, zone=zone, edge="end", now=now)
+    return parse_user_time(text, zone=zone, edge="end", now=now)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def end(text: str, zone=BERLIN, now=None) -> datetime:
 )
 @pytest.mark.parametrize("edge", ["start", "end"])
 def test_a_time_is_read_in_its_own_zone_or_else_in_the_homes(text, moment, edge):
-    found = read_time(text, zone=BERLIN, edge=edge)
+    found = parse_user_time(text, zone=BERLIN, edge=edge)
     assert found == utc(moment)
     assert found.tzinfo is UTC
 
@@ -174,7 +174,7 @@ def test_relative_words_mean_nothing_in_a_file_where_there_is_no_now(text):
 @pytest.mark.parametrize("edge", ["start", "end"])
 def test_what_cannot_be_read_is_a_bad_time_with_a_fix_that_lists_the_forms(text, edge):
     with pytest.raises(BadTime) as caught:
-        read_time(text, zone=ZoneInfo("Asia/Tokyo"), edge=edge, now=NOW)
+        parse_user_time(text, zone=ZoneInfo("Asia/Tokyo"), edge=edge, now=NOW)
     assert "2026-11-15" in caught.value.fix
     assert "yesterday" in caught.value.fix
 
@@ -199,25 +199,25 @@ def test_whatever_looks_like_a_time_is_one_or_a_bad_time(text, zone):
 
 
 def test_a_datetime_with_a_zone_is_taken_as_it_is():
-    assert read_time(NOW.astimezone(BERLIN), zone=UTC, edge="end") == NOW
+    assert parse_user_time(NOW.astimezone(BERLIN), zone=UTC, edge="end") == NOW
 
 
 def test_a_datetime_without_zone_is_refused_because_nobody_knows_which_was_meant():
     naive = datetime(2026, 11, 15, 20, 18)  # noqa: DTZ001 - the point of the test
     with pytest.raises(BadTime, match="no zone"):
-        read_time(naive, zone=BERLIN, edge="start")
+        parse_user_time(naive, zone=BERLIN, edge="start")
 
 
 @pytest.mark.parametrize("text", ["0001-01-01T00:00+14:00", "9999-12-31T23:59-14:00"])
 def test_a_datetime_that_leaves_the_calendar_in_utc_is_a_bad_time(text):
     with pytest.raises(BadTime):
-        read_time(datetime.fromisoformat(text), zone=UTC, edge="start")
+        parse_user_time(datetime.fromisoformat(text), zone=UTC, edge="start")
 
 
 @pytest.mark.parametrize("value", [None, 5, date(2026, 11, 15), b"2026-11-15"])
 def test_something_else_is_not_a_time(value):
     with pytest.raises(BadTime):
-        read_time(value, zone=UTC, edge="start")
+        parse_user_time(value, zone=UTC, edge="start")
 
 
 def test_ends_of_spans_take_the_end_of_a_day_and_everything_else_its_start():
@@ -268,10 +268,10 @@ def test_without_tz_the_local_zone_is_the_systems(monkeypatch, link, timezone_fi
 
 
 def test_the_local_zone_of_this_machine_is_one_that_can_be_used():
-    assert NOW.astimezone(zone_named(local_zone())) == NOW
+    assert NOW.astimezone(require_zone(local_zone())) == NOW
 
 
 @pytest.mark.parametrize("name", ["Mars/Olympus", "", "../../etc/passwd", "/etc/localtime", "Europe", "a\0b"])
 def test_an_unknown_zone_is_a_bad_time(name):
     with pytest.raises(BadTime, match="not a zone"):
-        zone_named(name)
+        require_zone(name)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonbook.text.titles import slug, title_from
+from commonbook.text.titles import derive_title, slug
 
 
 @pytest.mark.parametrize(
@@ -31,18 +31,18 @@ from commonbook.text.titles import slug, title_from
     ],
 )
 def test_the_first_line_that_says_something_is_the_title(text, title):
-    assert title_from(text) == title
+    assert derive_title(text) == title
 
 
 def test_a_long_line_is_cut_at_the_end_of_a_word():
-    title = title_from("word " * 40)
+    title = derive_title("word " * 40)
     assert title == "word " * 13 + "word…"
-    assert len(title_from("x" * 500)) == 72
+    assert len(derive_title("x" * 500)) == 72
 
 
 @given(st.text())
 def test_a_title_is_always_one_short_line(text):
-    title = title_from(text)
+    title = derive_title(text)
     assert 0 < len(title) <= 73
     assert title.splitlines() == [title]
     assert title == title.strip()

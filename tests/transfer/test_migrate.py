@@ -210,7 +210,7 @@ def test_a_move_into_a_home_that_dies_at_the_end_goes_on_and_at_no_time_do_both_
         if moment == "marked":
             dying.setattr(migrate, "_write_files", die)
         elif moment == "opened":
-            dying.setattr("commonbook.tables.home.forget", die)
+            dying.setattr("commonbook.tables.home.delete_fact", die)
         with pytest.raises(Died):
             migrate_book(settings(empty, keys), str(back), progress=stop)
     assert not takes_writes(back)

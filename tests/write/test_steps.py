@@ -19,7 +19,7 @@ from commonbook.write.transaction import write, write_all
 
 
 def with_before_finalize(book: Book, *steps: BeforeFinalize) -> None:
-    book._engines = book._engines._replace(before_seal=steps)
+    book._engines = book._engines._replace(before_finalize=steps)
 
 
 def with_after_commit(book: Book, step: AfterCommit) -> None:

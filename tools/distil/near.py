@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from commonbook.engines.embedders.static_table import (
-    MOST_NEAR,
-    NEAR,
+    MAX_NEAR_WORDS,
+    MIN_NEAR_COSINE,
     NEAR_MAGIC,
     NEAR_STEP,
     TABLE,
@@ -33,11 +33,11 @@ def lists(table: StaticTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         cosines = np.round(vectors[start : start + BATCH] @ vectors.T, 5)
         for at, row in enumerate(cosines, start):
             row[at] = -1
-            near = np.flatnonzero(row >= NEAR)
-            nearest = near[np.argsort(-row[near], kind="stable")][:MOST_NEAR]
+            near = np.flatnonzero(row >= MIN_NEAR_COSINE)
+            nearest = near[np.argsort(-row[near], kind="stable")][:MAX_NEAR_WORDS]
             sizes[words[at]] = len(nearest)
             others.append(words[nearest])
-            steps.append(np.rint((row[nearest] - NEAR) / NEAR_STEP))
+            steps.append(np.rint((row[nearest] - MIN_NEAR_COSINE) / NEAR_STEP))
         print(f"\rcompared {min(start + BATCH, len(words))} of {len(words)}", end="", flush=True)
     print()
     return np.cumsum(sizes), np.concatenate(others), np.concatenate(steps)

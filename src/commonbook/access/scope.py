@@ -60,4 +60,4 @@ class LazyScope(Mapping[str, Space]):
 def _selects(name: str, top: str, space: Space) -> bool:
     if name == "/":
         return True
-    return space_paths.below(space.name, top) if name.endswith("/") else space.name == top
+    return space_paths.is_within(space.name, top) if name.endswith("/") else space.name == top

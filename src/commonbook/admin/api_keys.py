@@ -12,7 +12,7 @@ from datetime import datetime
 
 from commonbook.access import permissions
 from commonbook.access.authentication import KEY_PREFIX, key_hash, principal_name
-from commonbook.admin.grants import require_future, require_role, time_text
+from commonbook.admin.grants import format_optional_time, require_future, require_role
 from commonbook.errors import NotAllowed, NotFound
 from commonbook.model.ids import new_id
 from commonbook.model.spaces import Actor, ApiKey, NewKey
@@ -20,7 +20,7 @@ from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.tables import api_keys
 from commonbook.text import space_paths, validation
-from commonbook.write.context import HOME, WriteContext, readable_space
+from commonbook.write.context import HOME_SPACE, WriteContext, readable_space
 from commonbook.write.transaction import write
 
 
@@ -61,13 +61,13 @@ def create_key(
         api_keys.add(ctx.tx, key, key_hash(engines, secret))
         logged_limits = None if allowed is None else [list(limit) for limit in allowed]
         ctx.log(
-            ctx.system_space(HOME),
+            ctx.system_space(HOME_SPACE),
             "key.create",
             (),
             key=key.id,
             principal=principal,
             limits=logged_limits,
-            expires=time_text(key.expires),
+            expires=format_optional_time(key.expires),
         )
         return NewKey(key, secret)
 
@@ -94,7 +94,7 @@ def revoke_key(engines: Engines, actor: Actor, key_id: str) -> ApiKey:
         if key.revoked is not None:
             return key
         api_keys.revoke(ctx.tx, key.id)
-        ctx.log(ctx.system_space(HOME), "key.revoke", (), key=key.id, principal=key.principal)
+        ctx.log(ctx.system_space(HOME_SPACE), "key.revoke", (), key=key.id, principal=key.principal)
         return api_keys.find(ctx.tx, key.id) or key
 
     return write(engines, actor, operation)

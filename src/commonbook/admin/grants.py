@@ -30,7 +30,7 @@ def grant(
         until = require_future(engines, ctx.tx.now, expires)
         new_grant = Grant(principal, granted_space, role, actor.principal, ctx.tx.now, until)
         grants.put(ctx.tx, new_grant)
-        ctx.log(granted_space, "grant", (), principal=principal, role=role, expires=time_text(until))
+        ctx.log(granted_space, "grant", (), principal=principal, role=role, expires=format_optional_time(until))
         return new_grant
 
     return write(engines, actor, operation)
@@ -96,12 +96,12 @@ def require_future(engines: Engines, now: datetime, value: datetime | str | None
     """Return the time of expiry, or None; BadInput if it has passed."""
     if value is None:
         return None
-    until = dates.read_time(value, zone=engines.zone, edge=dates.field_edge("expires"), now=now)
+    until = dates.parse_user_time(value, zone=engines.zone, edge=dates.field_edge("expires"), now=now)
     if until <= now:
         raise BadInput("the expiry is in the past", fix="give a later time, or none for ever")
     return until
 
 
-def time_text(time: datetime | None) -> str | None:
+def format_optional_time(time: datetime | None) -> str | None:
     """Return a time as text for the log, or None."""
     return time.isoformat() if time else None

@@ -33,7 +33,9 @@ def set_limit(
             rate_limits.drop(ctx.tx, limited, action)
         else:
             rate_limits.put(ctx.tx, RateLimit(limited, action, per_minute, actor.principal))
-        ctx.log(ctx.system_space(context.HOME), "limit", (), principal=limited, what=action, per_minute=per_minute)
+        ctx.log(
+            ctx.system_space(context.HOME_SPACE), "limit", (), principal=limited, what=action, per_minute=per_minute
+        )
         return rate_limits.limit_for(ctx.tx, limited, action)
 
     return write(engines, actor, operation)

@@ -38,14 +38,14 @@ def rename(engines: Engines, actor: Actor, old: str, new: str) -> Space:
     """Rename a space and all spaces below it, and move their files; ids stay."""
     space_paths.require_space_name(old)
     space_paths.require_space_name(new)
-    if space_paths.below(new, old):
+    if space_paths.is_within(new, old):
         raise BadInput(f"{new!r} is inside {old!r}", fix="choose a name outside of it")
     return scan.write_with_scan(engines, actor, partial(_rename, old=old, new=new))
 
 
-def _rename(ctx: WriteContext, *, old: str, new: str, looked: bool) -> Space:
+def _rename(ctx: WriteContext, *, old: str, new: str, scanned: bool) -> Space:
     _lock_all(ctx)
-    moving = [space for space in ctx.spaces.values() if space_paths.below(space.name, old)]
+    moving = [space for space in ctx.spaces.values() if space_paths.is_within(space.name, old)]
     if old not in {space.name for space in moving}:
         permissions.require_create(ctx.tx, ctx.actor, ctx.spaces, old)
         raise NotFound(f"there is no space {old!r}", fix="`commonbook space list` shows the spaces")
@@ -55,7 +55,7 @@ def _rename(ctx: WriteContext, *, old: str, new: str, looked: bool) -> Space:
     chain.lock(ctx.tx, [space.id for space in moving])
     for space in moving:
         for memory in _live_memories(ctx, space):
-            hand_edits.with_file_changes(ctx, memory, looked=looked)
+            hand_edits.with_file_changes(ctx, memory, scanned=scanned)
     taken = {space.name for space in ctx.spaces.values()}
     renamed = {}
     for space in sorted(moving, key=lambda space: space.name):
@@ -92,7 +92,7 @@ def _live_memories(ctx: WriteContext, space: Space) -> Iterator[Memory]:
 
 
 def _relocate(ctx: WriteContext, memory: Memory, old: Space, new: Space) -> Memory:
-    path = free_path(ctx, space_paths.moved(memory.path, old.name, new.name))
+    path = free_path(ctx, space_paths.moved_path(memory.path, old.name, new.name))
     ctx.record_move(memory, path)
     memories.relocate(ctx.tx, memory, path)
     return memory._replace(path=path)

@@ -40,7 +40,7 @@ class SharingRuleVerbs(BookBase):
         It matches memories of one of the `kinds`, with all `tags`, and at least this `importance`. With `approval`, a
         match waits as a request until an admin of the space approves it. The rule acts with your permissions.
         """
-        choice = sharing_rules.parse_choice(kinds, tags, importance, refresh, approval=approval)
+        choice = sharing_rules.parse_options(kinds, tags, importance, refresh, approval=approval)
         return sharing_rules.add(self._engines, self._actor, space, from_space, choice)
 
     @retry_read
@@ -57,7 +57,7 @@ class SharingRuleVerbs(BookBase):
 
         Asking again while the request waits returns the same request.
         """
-        return requests.request(self._engines, self._actor, memory_id, to, refresh=refresh)
+        return requests.create_request(self._engines, self._actor, memory_id, to, refresh=refresh)
 
     @retry_read
     def pending(self, *, space: str | None = None, decided: bool = False) -> tuple[ShareRequest, ...]:

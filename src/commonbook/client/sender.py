@@ -16,7 +16,7 @@ from typing import Final
 from commonbook.errors import CommonbookError, Refused, ServerBusy, ServerFailed, TransportError
 from commonbook.model.ids import new_id
 from commonbook.ports.outbox import DeliveryOutcome, Outbox, OutboxBatch, Transport
-from commonbook.runtime.fork_safety import renewed_in_child
+from commonbook.runtime.fork_safety import reset_in_child
 
 MAX_FAILURES: Final = 500
 """How often the server may fail on a message before it is set aside: some hours of attempts."""
@@ -46,10 +46,10 @@ class Sender:
         self._background, self._max_threads = background, threads
         self._answer_seconds = answer_seconds
         self.closed = False
-        self.begin_anew()
-        renewed_in_child(self)
+        self.reset_after_fork()
+        reset_in_child(self)
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """Begin without threads, also in a forked child, where those of the parent do not exist."""
         self._changed = threading.Condition()
         self._version = 0
@@ -217,5 +217,5 @@ def outcome_of(batch: OutboxBatch, error: TransportError, *, share: float) -> De
             return DeliveryOutcome(reason=error.message, pause=pause, failed=True, alone=True)
         case ServerBusy():
             retry_after = min(error.retry_after, _MAX_RETRY_AFTER_SECONDS)
-            return DeliveryOutcome(reason=error.message, pause=max(pause, retry_after), asked=True)
+            return DeliveryOutcome(reason=error.message, pause=max(pause, retry_after), requested_by_server=True)
     return DeliveryOutcome(reason=error.message, pause=pause)

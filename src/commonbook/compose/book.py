@@ -12,10 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from commonbook.book.book import Book
-from commonbook.compose.client import unsent_messages
+from commonbook.compose.client import outbox_status
 from commonbook.compose.lazy import Lazy, LazyRecall
 from commonbook.engines.disk.durable_files import make_folders
-from commonbook.engines.disk.home_folder import HIDDEN, HomeFolder
+from commonbook.engines.disk.home_folder import HIDDEN_FOLDER, HomeFolder
 from commonbook.engines.disk.network_mounts import network_file_system
 from commonbook.engines.process.clock import SystemClock
 from commonbook.engines.sqlite.database import SqliteDatabase
@@ -47,8 +47,8 @@ _KEYS_CHECK_TEXT: Final = "the keys of this book"
 """Its keyed hash is recorded when a book is made, to recognize the keys of the book. It must never change."""
 
 
-def _run_steps_before_seal(context: object, /) -> None:
-    for step in write_steps.BEFORE_SEAL:
+def _run_steps_before_finalize(context: object, /) -> None:
+    for step in write_steps.BEFORE_FINALIZE:
         step(context)
 
 
@@ -67,7 +67,7 @@ def open_book(settings: Settings, *, clock: Clock | None = None, progress: Progr
         transfer_service=cast("TransferService", Lazy(_transfer_service)),
         recall_service=cast("RecallService", LazyRecall(make_recall)),
         appender=_appender(engines),
-        outbox_status=lambda: unsent_messages(settings, clock),
+        outbox_status=lambda: outbox_status(settings, clock),
     )
     # A book that was migrated away can still be read, but applies no more changes.
     with suppress(Moved):
@@ -86,12 +86,12 @@ def wire_home(settings: Settings, clock: Clock) -> tuple[Engines, Callable[[], R
         db=database,
         folder=HomeFolder(settings.home),
         watcher=cast("Watcher", Lazy(lambda: _watcher(settings.home))),
-        outside=cast("ExternalFiles", Lazy(lambda: _external_files(settings.home))),
+        external_files=cast("ExternalFiles", Lazy(lambda: _external_files(settings.home))),
         keys=keys,
         yaml=cast("Yaml", Lazy(_yaml)),
         clock=clock,
-        zone=dates.zone_named(_zone(database, settings, keys)),
-        before_seal=(_run_steps_before_seal,),
+        zone=dates.require_zone(_zone(database, settings, keys)),
+        before_finalize=(_run_steps_before_finalize,),
         after_commit=_run_step_after_commit,
     )
     return engines, lambda: _recall_service(settings, lambda: _mapped_index(hidden))
@@ -106,18 +106,18 @@ def wire_server(settings: Settings, clock: Clock) -> tuple[Engines, Callable[[],
     no_files = NoFiles(database.bytes_used)
     with ExitStack() as on_error:
         on_error.callback(database.close)
-        zone = dates.zone_named(_zone(database, settings, keys))
+        zone = dates.require_zone(_zone(database, settings, keys))
         on_error.pop_all()
     engines = Engines(
         db=database,
         folder=no_files,
         watcher=no_files,
-        outside=cast("ExternalFiles", Lazy(lambda: _external_files(None))),
+        external_files=cast("ExternalFiles", Lazy(lambda: _external_files(None))),
         keys=keys,
         yaml=cast("Yaml", Lazy(_yaml)),
         clock=clock,
         zone=zone,
-        before_seal=(_run_steps_before_seal,),
+        before_finalize=(_run_steps_before_finalize,),
         after_commit=_run_step_after_commit,
     )
     return engines, lambda: _recall_service(settings, lambda: _postgres_index(settings, database))
@@ -169,7 +169,7 @@ def _server_keys(settings: Settings) -> Keys:
 
 def prepare_home(folder: str) -> str:
     """Create the missing folders of a home and return its hidden folder, or raise the reason why that is impossible."""
-    hidden = os.path.join(folder, HIDDEN)
+    hidden = os.path.join(folder, HIDDEN_FOLDER)
     kind = network_file_system(_nearest_existing(folder))
     if kind is not None:
         raise NetworkFileSystem(
@@ -203,7 +203,7 @@ def _zone(database: Database, settings: Settings, keys: Keys) -> str:
         # The keys come first: only a home without a log may create keys, and from here on it may have a log.
         keys.load(create=settings.database is None)
         zone = settings.zone or dates.local_zone(settings.system_zone)
-        dates.zone_named(zone)
+        dates.require_zone(zone)
         facts = database.write(partial(_record_book, zone=zone, keys=keys.keyed_hash(_KEYS_CHECK_TEXT)))
     if settings.database is not None and facts.get("keys") != keys.keyed_hash(_KEYS_CHECK_TEXT):
         raise KeyMissing(

@@ -32,12 +32,12 @@ def open_client(
     answer_seconds: float = 15.0,
 ) -> Client:
     """Make a client that sends through this transport; messages are masked and stored in the outbox first."""
-    from commonbook.text.masking import cleaned
+    from commonbook.text.masking import clean_for_storage
 
     return open_outbox(
         settings.outbox,
         transport,
-        mask=cleaned,
+        mask=clean_for_storage,
         clock=clock,
         busy_seconds=settings.busy_seconds,
         background=background,
@@ -52,7 +52,7 @@ def _outbox(settings: Settings, clock: Clock) -> OutboxFile:
     return OutboxFile(settings.outbox, clock=clock, busy_seconds=settings.busy_seconds)
 
 
-def unsent_messages(settings: Settings, clock: Clock) -> OutboxStatus:
+def outbox_status(settings: Settings, clock: Clock) -> OutboxStatus:
     """Return the status of this machine's outbox, if there is one; an error becomes a finding and is not raised."""
     if not os.path.exists(settings.outbox):
         return OutboxStatus()

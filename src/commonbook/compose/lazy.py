@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from commonbook.ports.engines import RecallService
-from commonbook.runtime.fork_safety import renewed_in_child
+from commonbook.runtime.fork_safety import reset_in_child
 from commonbook.runtime.lazy_modules import loading
 
 
@@ -31,10 +31,10 @@ class LazyRecall:
     def __init__(self, make: Callable[[], RecallService]) -> None:
         """Make nothing yet."""
         self._make = make
-        self.begin_anew()
-        renewed_in_child(self)
+        self.reset_after_fork()
+        reset_in_child(self)
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """Forget the service and the lock: in a forked child, the thread that held the lock does not exist."""
         self._service: RecallService | None = None
         self._lock = threading.Lock()

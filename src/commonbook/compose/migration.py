@@ -8,12 +8,12 @@ from contextlib import ExitStack
 
 from commonbook.compose.book import open_book, prepare_home, wire_home, wire_server
 from commonbook.engines.disk.durable_files import make_folders
-from commonbook.engines.disk.home_folder import HIDDEN
+from commonbook.engines.disk.home_folder import HIDDEN_FOLDER
 from commonbook.engines.process.clock import SystemClock
 from commonbook.model.reports import MigrationReport, Progress, no_progress
 from commonbook.ports.engines import Engines, RecallService
 from commonbook.ports.keys import Clock
-from commonbook.settings.settings import DatabaseChoice, Settings, checked_address
+from commonbook.settings.settings import DatabaseChoice, Settings, require_address
 
 
 def make_keys(folder: str) -> str:
@@ -50,10 +50,10 @@ def _wire(settings: Settings, clock: Clock, opened: ExitStack) -> tuple[Engines,
 
 def _target_settings(settings: Settings, to: str) -> Settings:
     """Return the settings of the new book, which has the keys of the old one."""
-    keys = settings.database.keys if settings.database else os.path.join(settings.home, HIDDEN, "keys")
+    keys = settings.database.keys if settings.database else os.path.join(settings.home, HIDDEN_FOLDER, "keys")
     if "://" in to:
         # An address that we do not support is no folder either, and may hold a password.
-        return settings._replace(database=DatabaseChoice(checked_address(to, "the address to move to"), keys))
+        return settings._replace(database=DatabaseChoice(require_address(to, "the address to move to"), keys))
     home = os.path.realpath(os.path.join(settings.cwd, os.path.expanduser(to)))
     if keys:
         _copy_keys(keys, os.path.join(prepare_home(home), "keys"))

@@ -13,7 +13,7 @@ from commonbook.reasoning import notices
 from commonbook.sharing import apply_rules, propagate
 from commonbook.write.context import step
 
-BEFORE_SEAL: Final[tuple[BeforeFinalize, ...]] = (
+BEFORE_FINALIZE: Final[tuple[BeforeFinalize, ...]] = (
     step(propagate.propagate_to_copies),
     step(notices.update_notices),
     step(apply_rules.apply_rules),

@@ -14,11 +14,11 @@ from commonbook.errors import BadFile, FileInTheWay, TooLarge
 from commonbook.files import episode_files
 from commonbook.files.save_order import SaveOrder, place_in_history
 from commonbook.files.write_out import ConcurrentSave
-from commonbook.markdown.front_matter import VERBATIM, Document
+from commonbook.markdown.front_matter import VERBATIM_FIELDS, Document
 from commonbook.markdown.memory_conversion import (
     copy_info_of,
-    filled_from_file,
     memory_from_document,
+    new_memory_from_document,
     parse_file,
     render_document,
     render_memory,
@@ -46,7 +46,7 @@ _FIELDS: Final = (
     "tags",
     "author",
     "created",
-    *VERBATIM,
+    *VERBATIM_FIELDS,
     "links",
     "layout",
 )
@@ -89,7 +89,7 @@ def _has_room(ctx: WriteContext, document: Document) -> bool:
     """Tell whether the front matter has room for the fields that this program adds."""
     filled = document._replace(
         id=document.id or new_id(),
-        title=document.title or titles.title_from(document.text),
+        title=document.title or titles.derive_title(document.text),
         created=document.created or ctx.tx.now,
         updated=ctx.tx.now,
         author=document.author or FILESYSTEM,
@@ -104,11 +104,11 @@ def _has_room(ctx: WriteContext, document: Document) -> bool:
     return True
 
 
-class FileGone(Exception):
+class FileNotInPlace(Exception):
     """The file of a memory is not at its path: the folder must be scanned for it before the memory is changed."""
 
 
-def with_file_changes(ctx: WriteContext, memory: Memory, *, looked: bool) -> Memory:
+def with_file_changes(ctx: WriteContext, memory: Memory, *, scanned: bool) -> Memory:
     """Apply what a person did to the file of a memory that is about to be changed; return the memory with it.
 
     Raise FileGone if there is no file and the folder was not scanned for it yet (`looked`).
@@ -123,8 +123,8 @@ def with_file_changes(ctx: WriteContext, memory: Memory, *, looked: bool) -> Mem
             f"{memory.path} cannot be accessed: {error.strerror}", fix="give this user the right to read it"
         ) from error
     if stat is None:
-        if synced is not None and not looked and not files.journal_entries(ctx.tx, [memory.id]):
-            raise FileGone
+        if synced is not None and not scanned and not files.journal_entries(ctx.tx, [memory.id]):
+            raise FileNotInPlace
         return memory
     if synced is not None and synced.matches(stat) and synced.trouble is None:
         return memory
@@ -144,18 +144,18 @@ def _in_trouble(ctx: WriteContext, path: str) -> bool:
 def apply_concurrent_saves(ctx: WriteContext, saves: Sequence[ConcurrentSave]) -> None:
     """Apply saves that were displaced while their files were written: as the newest revision, or into the history."""
     for save in saves:
-        data = ctx.engines.folder.read_out(save.name)
+        data = ctx.engines.folder.read_displaced(save.name)
         memory = memories.find(ctx.tx, ctx.spaces, save.memory)
         if data is None:
             continue
         if memory is None:
             # The database that had the memory is lost, but its text is here.
-            ctx.engines.folder.put_back(save.name, f"recovered-{save.name}.md")
+            ctx.engines.folder.restore_displaced(save.name, f"recovered-{save.name}.md")
             continue
         document = _parse_or_plain(ctx, data)
         if document.id not in (None, memory.id):
             # The file of another memory was at our path: it is put beside it, where the next scan finds it.
-            ctx.engines.folder.put_back(save.name, save.path or memory.path)
+            ctx.engines.folder.restore_displaced(save.name, save.path or memory.path)
             continue
         if files.content_hash(data) in files.known_hashes(ctx.tx, memory.id):
             continue
@@ -237,15 +237,15 @@ def _add(ctx: WriteContext, path: str, stat: FileStat, hash_: str, document: Doc
         space=space,
         path=path,
         how="file",
-        title=titles.title_from(document.text),
+        title=titles.derive_title(document.text),
         text=document.text,
     )
-    memory = filled_from_file(memory, document, same_id=same_id)._replace(
+    memory = new_memory_from_document(memory, document, same_id=same_id)._replace(
         updated=document.updated or ctx.tx.now,
         shared=copy_info_of(document),
     )
     # A file that somebody copied was not shared: it does not follow the source of the copied file.
-    memory = revise.arrived(ctx, memory) if same_id else revise.detached(memory)
+    memory = revise.bind_arrived(ctx, memory) if same_id else revise.detached(memory)
     memories.add(ctx.tx, [memory])
     links.add(ctx.tx, space.id, memory.links)
     episode_files.adopt_messages(ctx, memory)
@@ -380,7 +380,7 @@ def _is_written_late(ctx: WriteContext, memory: Memory, document: Document) -> b
 def _is_known(ctx: WriteContext, memory: Memory, document: Document) -> bool:
     """Tell whether the title and text of a file are those of the memory or of one of its older revisions."""
     content = (document.title or memory.title, document.text)
-    older = ((revision.title, revision.text) for revision in revisions.older(ctx.tx, memory))
+    older = ((revision.title, revision.text) for revision in revisions.past_revisions(ctx.tx, memory))
     return content == (memory.title, memory.text) or content in older
 
 
@@ -403,7 +403,7 @@ def _record_earlier(ctx: WriteContext, memory: Memory, document: Document) -> No
         at=ctx.tx.now,
         how="file, overtaken",
     )
-    revisions.keep(ctx.tx, memory, earlier)
+    revisions.add(ctx.tx, memory, earlier)
     overtaken = memory._replace(title=title, text=document.text, revision=earlier.revision, version=memory.version + 1)
     ctx.log_memory(overtaken, "edit", overtaken=True)
     present = memory._replace(

@@ -64,7 +64,7 @@ def mark_done(engines: Engines, written: Sequence[WrittenFile]) -> None:
             engines.db.write(partial(files.mark_done, carried=written), durable=False)
 
 
-def work_off(engines: Engines) -> None:
+def write_pending(engines: Engines) -> None:
     """Write all files of the journal, and apply saves that were displaced when a process crashed."""
     saves = write_out.leftovers(engines)
     if saves:

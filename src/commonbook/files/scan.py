@@ -36,7 +36,7 @@ else:
     transaction = LazyModule("commonbook.write.transaction")
 
 
-Told_co = TypeVar("Told_co", covariant=True)
+Result_co = TypeVar("Result_co", covariant=True)
 
 _BATCH: Final = 200
 _RESCAN_SECONDS: Final = 0.25
@@ -48,9 +48,9 @@ _CONFIRMED_SHARE: Final = 10
 
 def scan(engines: Engines, *, progress: Progress = no_progress) -> SyncReport:
     """Scan the whole folder, and apply everything that people changed in it."""
-    if not engines.folder.present():
+    if not engines.folder.is_present():
         return SyncReport()
-    journal.work_off(engines)
+    journal.write_pending(engines)
     outcomes: Counter[str] = Counter()
     missing = _scan_once(engines, outcomes, progress)
     if missing:
@@ -70,10 +70,10 @@ def _still_missing(engines: Engines, missing: Sequence[str], outcomes: Counter[s
 def scan_paths(engines: Engines, paths: Collection[str]) -> SyncReport:
     """Scan some paths only; if one of them is missing, scan everything, since the file may have been moved."""
     outcomes: Counter[str] = Counter()
-    if not engines.folder.present():
+    if not engines.folder.is_present():
         return SyncReport()
     with engines.db.reading() as tx:
-        synced_files = {path: files.synced_file(tx, path) for path in map(engines.folder.known_as, paths)}
+        synced_files = {path: files.synced_file(tx, path) for path in map(engines.folder.canonical_path, paths)}
     changed = []
     for path, synced in synced_files.items():
         try:
@@ -109,24 +109,24 @@ def watch(engines: Engines, stop: Event, noticed: Callable[[SyncReport], None]) 
         last_full_scan = time.monotonic() if full else last_full_scan
 
 
-class Operation(Protocol[Told_co]):
+class Operation(Protocol[Result_co]):
     """An operation on memories whose files may have been moved by hand.
 
     `looked` says that the folder was scanned since: a file that is still not in its place is then gone.
     """
 
-    def __call__(self, ctx: WriteContext, *, looked: bool) -> Told_co:
+    def __call__(self, ctx: WriteContext, *, scanned: bool) -> Result_co:
         """Run in this context."""
         ...
 
 
-def write_with_scan(engines: Engines, actor: Actor, operation: Operation[Told_co]) -> Told_co:
+def write_with_scan(engines: Engines, actor: Actor, operation: Operation[Result_co]) -> Result_co:
     """Run an operation; if a file that it changes is not in its place, scan the folder and run it again."""
     try:
-        return transaction.write(engines, actor, partial(operation, looked=False))
-    except hand_edits.FileGone:
+        return transaction.write(engines, actor, partial(operation, scanned=False))
+    except hand_edits.FileNotInPlace:
         scan(engines)
-    return transaction.write(engines, actor, partial(operation, looked=True))
+    return transaction.write(engines, actor, partial(operation, scanned=True))
 
 
 def accept_deletions(engines: Engines) -> int:
@@ -142,7 +142,7 @@ def accept_deletions(engines: Engines) -> int:
 
 def _scan_once(engines: Engines, outcomes: Counter[str], progress: Progress) -> list[str]:
     """Apply every file that changed; return the paths that are missing."""
-    if not engines.folder.present():
+    if not engines.folder.is_present():
         return []
     present = engines.folder.walk()
     with engines.db.reading() as tx:

@@ -77,18 +77,18 @@ def write_out(engines: Engines, wanted: Mapping[str, bytes | None], *, again: bo
 def drop(engines: Engines, saves: Iterable[ConcurrentSave]) -> None:
     """Delete displaced contents that have been applied."""
     for save in saves:
-        engines.folder.drop_out(save.name)
+        engines.folder.drop_displaced(save.name)
 
 
 def leftovers(engines: Engines) -> list[ConcurrentSave]:
     """Return displaced contents of a crashed process; the lock makes sure that no process is still at work on them."""
-    if engines.folder.is_tidy():
+    if engines.folder.has_no_leftovers():
         return []
     with engines.folder.lock(wait=_LOCK_WAIT_SECONDS) as locked:
         if not locked:
             return []
-        engines.folder.sweep()
-        return [ConcurrentSave(owner, "", name) for name, owner in engines.folder.came_out()]
+        engines.folder.remove_unfinished()
+        return [ConcurrentSave(owner, "", name) for name, owner in engines.folder.displaced_files()]
 
 
 def _contents(
@@ -147,7 +147,7 @@ def _write_file(engines: Engines, job: _Job, saves: list[ConcurrentSave]) -> Ite
     if job.again:
         # The process that began this may have died before its work was durable.
         for path in job.paths:
-            engines.folder.secure(path)
+            engines.folder.sync_later(path)
     if entry.seen is not None and entry.path is not None and not engines.folder.exists(entry.path):
         # Only a person's save was to be written back, and the person has removed the file since: the next scan finds
         # it missing.
@@ -173,7 +173,7 @@ def _rename(engines: Engines, entry: JournalEntry, synced_files: Collection[Sync
     """Rename a file whose content stays the same, rather than write it again; tell whether that was done."""
     for synced in synced_files:
         if entry.path is not None and synced.path != entry.path and synced.hash == entry.hash:
-            renamed = engines.folder.shift(synced.path, entry.path)
+            renamed = engines.folder.rename_if_free(synced.path, entry.path)
             engines.folder.prune(synced.path)
             return renamed
     return False
@@ -183,9 +183,9 @@ def _check_displaced(
     engines: Engines, displaced: ConcurrentSave, ours: Collection[str], saves: list[ConcurrentSave]
 ) -> None:
     """Delete a displaced content of ours; add any other to the saves."""
-    data = engines.folder.read_out(displaced.name)
+    data = engines.folder.read_displaced(displaced.name)
     if data is None or files.content_hash(data) in ours:
-        engines.folder.drop_out(displaced.name)
+        engines.folder.drop_displaced(displaced.name)
     else:
         saves.append(displaced)
 
@@ -198,9 +198,9 @@ def _remove_former(engines: Engines, memory: str, path: str, ours: Collection[st
     name = engines.folder.take(path, owner=memory)
     if name is None:
         return
-    data = engines.folder.read_out(name)
+    data = engines.folder.read_displaced(name)
     if data is not None and files.content_hash(data) not in ours:
-        engines.folder.put_back(name, path)
+        engines.folder.restore_displaced(name, path)
     else:
-        engines.folder.drop_out(name)
+        engines.folder.drop_displaced(name)
         engines.folder.prune(path)

@@ -57,7 +57,7 @@ def receipt_json(receipt: Receipt) -> dict[str, Any]:
         "durable": receipt.durable,
         "searchable": receipt.searchable,
         "duplicate_of": receipt.duplicate_of,
-        "near_duplicates": list(receipt.near),
+        "near_duplicates": list(receipt.near_duplicates),
         "copies": receipt.copies,
     }
 
@@ -304,7 +304,7 @@ def lineage_json(lineage: Lineage) -> dict[str, Any]:
         **_in_lineage(lineage),
         "ancestors": [_ancestor(ancestor) for ancestor in lineage.ancestors],
         "copies": [{**_copy(node), "copies": _tree(node)} for node in lineage.copies],
-        "truncated": lineage.cut,
+        "truncated": lineage.truncated,
     }
 
 
@@ -416,7 +416,7 @@ def status_json(status: Status) -> dict[str, Any]:
             "unsent": status.unsent,
             "refused": status.refused,
         },
-        "findings": findings_json(status.wrong),
+        "findings": findings_json(status.findings),
     }
 
 

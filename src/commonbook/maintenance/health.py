@@ -54,7 +54,7 @@ def status(engines: Engines, actor: Actor, home: str, unsent: OutboxStatus) -> S
             markdown_bytes=files.counts(tx)[1] if owner and engines.folder.keeps_files else None,
             pending_files=len(files.pending(tx)) if owner else 0,
             pending_deletions=sum(file.trouble == files.MISSING for file in files.troubles(tx)) if owner else 0,
-            wrong=(*(_file_findings(tx) if owner else ()), *_job_findings(tx, allowed), *unsent.findings),
+            findings=(*(_file_findings(tx) if owner else ()), *_job_findings(tx, allowed), *unsent.findings),
             sessions=session_count,
             messages=messages,
             unsettled=unsettled,
@@ -87,7 +87,10 @@ def _database_findings(engines: Engines) -> tuple[Finding, ...]:
 
 def _left_out_findings(engines: Engines) -> tuple[Finding, ...]:
     fix = "give it a name and rights with which it can be read"
-    return tuple(Finding(what="left out", where=path, why=why, fix=fix) for path, why in engines.folder.odd().items())
+    return tuple(
+        Finding(what="left out", where=path, why=why, fix=fix)
+        for path, why in engines.folder.unreadable_paths().items()
+    )
 
 
 def _file_findings(tx: Reading) -> tuple[Finding, ...]:

@@ -145,7 +145,7 @@ def _settle_session(context: WorkContext, job: Job) -> Outcome:
 
 
 def _refresh_copies(context: WorkContext, job: Job) -> Outcome:
-    step: propagate.Step | None = propagate.Step("", changed=False)
+    step: propagate.PropagationProgress | None = propagate.PropagationProgress("", changed=False)
     while step is not None:
         # The next worker begins with the first stale copy again: stopping before any has changed would be no progress.
         if step.changed and context.out_of_time():
@@ -154,9 +154,11 @@ def _refresh_copies(context: WorkContext, job: Job) -> Outcome:
     return FINISHED
 
 
-def _refresh_batch(ctx: WriteContext, *, job: Job, after: str) -> propagate.Step | None:
+def _refresh_batch(ctx: WriteContext, *, job: Job, after: str) -> propagate.PropagationProgress | None:
     """Refresh a batch of copies; return nothing at the end, or if another worker has taken the job over."""
-    return propagate.propagate_some(ctx, source_id=job.subject, after=after) if jobs.extend_lease(ctx.tx, job) else None
+    return (
+        propagate.propagate_batch(ctx, source_id=job.subject, after=after) if jobs.extend_lease(ctx.tx, job) else None
+    )
 
 
 def _refresh_copy(context: WorkContext, job: Job) -> Outcome:
@@ -165,14 +167,14 @@ def _refresh_copy(context: WorkContext, job: Job) -> Outcome:
 
 
 def _apply_rules(context: WorkContext, job: Job) -> Outcome:
-    while write(context.engines, context.actor, partial(apply_rules.apply_some, space=job.subject)):
+    while write(context.engines, context.actor, partial(apply_rules.apply_batch, space=job.subject)):
         if context.out_of_time():
             return CONTINUE
     return FINISHED
 
 
 def _retry_rules(context: WorkContext, job: Job) -> Outcome:
-    write(context.engines, context.actor, partial(apply_rules.apply_again, memory_id=job.subject))
+    write(context.engines, context.actor, partial(apply_rules.retry_rules, memory_id=job.subject))
     return FINISHED
 
 

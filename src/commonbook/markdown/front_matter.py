@@ -163,10 +163,10 @@ def _read_moment(value: object) -> datetime:
 def _read_decisions(value: object) -> tuple[Decision, ...]:
     if not isinstance(value, list):
         raise ValueError  # noqa: TRY004 - the caller leaves the fields of others alone
-    return tuple(decision_of(_read_line(item)) for item in value)
+    return tuple(parse_decision(_read_line(item)) for item in value)
 
 
-def decision_of(line: str) -> Decision:
+def parse_decision(line: str) -> Decision:
     """Parse a line of `decision_line`; raises ValueError for any other line."""
     verdict, invalidated, invalidating, by, at, *note = line.split(" ", 5)
     if verdict not in VERDICTS:
@@ -181,7 +181,7 @@ def decision_of(line: str) -> Decision:
     )
 
 
-def decision_line(decision: Decision) -> str:
+def format_decision(decision: Decision) -> str:
     """Return a decision as one line, for a row or a file."""
     words = (
         decision.verdict,
@@ -245,7 +245,7 @@ def _write_links(links: tuple[LinkTo, ...]) -> str:
 
 
 def _write_decisions(decisions: tuple[Decision, ...]) -> str:
-    return "".join(f"\n  - {_quoted(decision_line(decision))}" for decision in decisions)
+    return "".join(f"\n  - {_quoted(format_decision(decision))}" for decision in decisions)
 
 
 def _write_because(reasons: tuple[SupersedeReason, ...]) -> str:
@@ -312,7 +312,7 @@ KNOWN_FIELDS: Final[Mapping[str, Field]] = {
 }
 FIELDS: Final = tuple(KNOWN_FIELDS)
 """The names of the known fields, in canonical order."""
-VERBATIM: Final = ("importance", "occurred", "valid_from", "valid_until", "expires")
+VERBATIM_FIELDS: Final = ("importance", "occurred", "valid_from", "valid_until", "expires")
 """Optional fields that a person sets, and that a memory has with the same name and value."""
 LIST_FIELDS: Final = ("links", "superseded_because", "invalidations_triaged")
 """Fields whose items stand on lines of their own below the name."""

@@ -8,7 +8,7 @@ from typing import Any
 from commonbook.errors import BadTime
 from commonbook.markdown import file_format
 from commonbook.markdown.file_format import Dialect
-from commonbook.markdown.front_matter import VERBATIM, Document
+from commonbook.markdown.front_matter import VERBATIM_FIELDS, Document
 from commonbook.model.invalidation import Notice
 from commonbook.model.memory import CopyInfo, Link, Memory
 from commonbook.ports.engines import Engines
@@ -20,7 +20,7 @@ def dialect(engines: Engines) -> Dialect:
 
     def read_time(field: str, value: str) -> datetime:
         try:
-            return dates.read_time(value, zone=engines.zone, edge=dates.field_edge(field))
+            return dates.parse_user_time(value, zone=engines.zone, edge=dates.field_edge(field))
         except BadTime as error:
             raise ValueError(error.message) from error
 
@@ -72,7 +72,7 @@ def document_of(memory: Memory) -> Document:
 
 
 def _verbatim(memory_or_file: Memory | Document) -> dict[str, Any]:
-    return {name: getattr(memory_or_file, name) for name in VERBATIM}
+    return {name: getattr(memory_or_file, name) for name in VERBATIM_FIELDS}
 
 
 def links_of(document: Document, source: str) -> tuple[Link, ...]:
@@ -93,7 +93,7 @@ def memory_from_document(memory: Memory, document: Document) -> Memory:
         document = document._replace(kind=memory.kind)
     return memory._replace(
         kind=document.kind or memory.kind,
-        title=document.title or titles.title_from(document.text),
+        title=document.title or titles.derive_title(document.text),
         text=document.text,
         tags=document.tags,
         author=document.author or memory.author,
@@ -104,7 +104,7 @@ def memory_from_document(memory: Memory, document: Document) -> Memory:
     )
 
 
-def filled_from_file(memory: Memory, document: Document, *, same_id: bool) -> Memory:
+def new_memory_from_document(memory: Memory, document: Document, *, same_id: bool) -> Memory:
     """Return a new memory with the content of its file, including the session.
 
     With `same_id` the file has this memory's id, so its revision, version, notice and decisions are taken over as well.

@@ -39,7 +39,7 @@ def wiki_links(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(target for target in targets if target))
 
 
-class Notes:
+class VaultNotes:
     """The notes of one vault, looked up by the names that a link may use, regardless of case."""
 
     def __init__(self, notes: Iterable[tuple[str, Iterable[str]]]) -> None:

@@ -47,7 +47,7 @@ def move(engines: Engines, actor: Actor, memory_id: str, to: str, *, expected_ve
             return memory
         if memory.notice is not None:
             raise BadInput("a notice stays where the memory is that it is about", fix="move that memory")
-        path = free_path(ctx, space_paths.moved(memory.path, memory.space.name, space.name))
+        path = free_path(ctx, space_paths.moved_path(memory.path, memory.space.name, space.name))
         ctx.record_move(memory, path)
         return revise.store_revision(ctx, memory, memory._replace(space=space, path=path), ["space"], how="move")
 
@@ -108,10 +108,10 @@ def delete(
     """Delete memories, all or none; files are removed, tombstones and history are kept."""
     unique = tuple(dict.fromkeys(validation.validate_memory_id(memory_id) for memory_id in ids))
 
-    def operation(ctx: WriteContext, *, looked: bool) -> Deleted:
+    def operation(ctx: WriteContext, *, scanned: bool) -> Deleted:
         ctx.lock(unique)
         for memory_id in unique:
-            memory = hand_edits.with_file_changes(ctx, ctx.require(memory_id), looked=looked)
+            memory = hand_edits.with_file_changes(ctx, ctx.require(memory_id), scanned=scanned)
             _require_version(memory, expected_version)
             if not dry_run:
                 revise.delete(ctx, memory, how="delete")
@@ -132,9 +132,9 @@ def _change(
     """Run an operation on a locked memory, checked for its version; `also` is another memory to lock."""
     memory_id = validation.validate_memory_id(memory_id)
 
-    def locked_change(ctx: WriteContext, *, looked: bool) -> Receipt:
+    def locked_change(ctx: WriteContext, *, scanned: bool) -> Receipt:
         ctx.lock(id_ for id_ in (memory_id, also) if id_)
-        memory = hand_edits.with_file_changes(ctx, ctx.require(memory_id), looked=looked)
+        memory = hand_edits.with_file_changes(ctx, ctx.require(memory_id), scanned=scanned)
         _require_version(memory, expected_version)
         receipt = receipt_of(operation(ctx, memory), new=False)
         updated = propagate.propagate_to_copies(ctx)
@@ -153,12 +153,12 @@ def _apply_changes(ctx: WriteContext, memory: Memory, changes: Changes) -> Memor
     edited = memory
     if changes.text is not UNSET:
         edited = edited._replace(text=validation.validate_text(changes.text))
-        if memory.title == titles.title_from(memory.text):
+        if memory.title == titles.derive_title(memory.text):
             # A title that was derived from the text follows it.
-            edited = edited._replace(title=titles.title_from(edited.text))
+            edited = edited._replace(title=titles.derive_title(edited.text))
     if changes.title is not UNSET:
         title = validation.validate_title(changes.title) if changes.title else ""
-        edited = edited._replace(title=title or titles.title_from(edited.text))
+        edited = edited._replace(title=title or titles.derive_title(edited.text))
     if changes.kind is not UNSET:
         if memory.notice is not None:
             raise BadInput("a notice stays one", fix="`triage` it, or `delete` it to dismiss it")

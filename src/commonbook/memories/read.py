@@ -33,7 +33,7 @@ def get(engines: Engines, actor: Actor, memory_id: str) -> Memory:
     if memory.shared is None or memory.shared.mode != LAZY or memory.freshness != STALE:
         return memory
     with engines.db.reading() as tx:
-        if not freshness.can_follow(tx, spaces.get_all(tx), [memory]):
+        if not freshness.needing_refresh(tx, spaces.get_all(tx), [memory]):
             return memory
     # A full or busy home must not prevent reading: the copy is returned as it is, marked as stale.
     with suppress(CommonbookError):
@@ -112,7 +112,7 @@ def history(engines: Engines, actor: Actor, memory_id: str) -> tuple[Revision, .
         memory = memories.find(tx, readable(tx, actor), memory_id)
         if memory is None:
             raise no_memory(memory_id)
-        past = revisions.older(tx, memory)
+        past = revisions.past_revisions(tx, memory)
     present = Revision(
         revision=memory.revision,
         title=memory.title,
@@ -137,4 +137,4 @@ def list_links(engines: Engines, actor: Actor, memory_id: str) -> tuple[Link, ..
 def _parse_time(engines: Engines, name: str, value: datetime | str | None) -> datetime | None:
     if value is None:
         return None
-    return dates.read_time(value, zone=engines.zone, edge=dates.field_edge(name), now=engines.clock.now())
+    return dates.parse_user_time(value, zone=engines.zone, edge=dates.field_edge(name), now=engines.clock.now())

@@ -64,7 +64,7 @@ def _validate(draft: Draft) -> Draft:
         raise BadText("there is nothing to remember", fix="give a text, or at least a title")
     return draft._replace(
         text=text,
-        title=title or titles.title_from(text),
+        title=title or titles.derive_title(text),
         space=space_paths.require_space_name(draft.space or space_paths.PERSONAL),
         kind=validation.validate_kind(draft.kind),
         tags=validation.validate_tags(draft.tags),
@@ -118,14 +118,14 @@ def _remember_one(ctx: WriteContext, draft: Draft, *, compare: bool) -> tuple[Re
 def _store(ctx: WriteContext, draft: Draft, space: Space, *, compare: bool) -> tuple[Receipt, Memory]:
     memory = require_ordered_times(_new_memory(ctx, draft, space))
     link_checks.require_valid_links(ctx, memory, memory.links)
-    duplicate = duplicates.same_text(ctx.tx, ctx.readable, memory.text)
-    near = duplicates.near_text(ctx.tx, space, memory.text) if compare and space.id in ctx.readable else ()
+    duplicate = duplicates.find_same_text(ctx.tx, ctx.readable, memory.text)
+    near = duplicates.find_near_texts(ctx.tx, space, memory.text) if compare and space.id in ctx.readable else ()
     memories.add(ctx.tx, [memory])
     links.add(ctx.tx, space.id, memory.links)
     if memory.links:
         ctx.note_reasoning_change(None, memory)
     ctx.log_memory(memory, "remember", **_logged_links(memory))
-    return receipt_of(memory, new=True)._replace(duplicate_of=duplicate, near=near), memory
+    return receipt_of(memory, new=True)._replace(duplicate_of=duplicate, near_duplicates=near), memory
 
 
 def _new_memory(ctx: WriteContext, draft: Draft, space: Space) -> Memory:
@@ -182,7 +182,7 @@ def _fingerprint(ctx: WriteContext, draft: Draft) -> str:
     space is part of the idempotency key already, by its id, which a rename does not change.
     """
     times = {name: _normalize_time(ctx, name, getattr(draft, name)) for name in _TIME_FIELDS}
-    title = None if draft.title == titles.title_from(draft.text) else draft.title
+    title = None if draft.title == titles.derive_title(draft.text) else draft.title
     fields = {**draft._asdict(), "title": title, **times}
     default = Draft("")._asdict()
     hashed = {name: fields[name] for name in fields if name not in ("key", "space") and fields[name] != default[name]}
@@ -194,11 +194,11 @@ def _normalize_time(ctx: WriteContext, name: str, value: datetime | str | None) 
     if value is None:
         return None
     try:
-        return format_time(dates.read_time(value, zone=ctx.engines.zone, edge=dates.field_edge(name)))
+        return format_time(dates.parse_user_time(value, zone=ctx.engines.zone, edge=dates.field_edge(name)))
     except BadTime:
         return " ".join(str(value).lower().split())
 
 
 def _receipt_from(answer: str) -> Receipt:
     fields = json.loads(answer)
-    return Receipt(**{**fields, "near": tuple(fields["near"])})
+    return Receipt(**{**fields, "near_duplicates": tuple(fields["near_duplicates"])})

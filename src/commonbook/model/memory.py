@@ -187,7 +187,7 @@ class Receipt(NamedTuple):
     durable: bool = True
     searchable: bool = True
     duplicate_of: str | None = None
-    near: tuple[str, ...] = ()
+    near_duplicates: tuple[str, ...] = ()
     copies: int = 0
     """The number of copies that took the change over, as far as the caller may read them."""
 

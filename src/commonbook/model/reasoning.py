@@ -80,7 +80,7 @@ class TriageReport(NamedTuple):
 
     id: str
     verdict: str
-    settled: int
+    resolved: int
     version: int
     space: str
     path: str

@@ -123,7 +123,7 @@ class Status(NamedTuple):
     """None if the caller may not know it, and for a book on a database server, which has no files."""
     pending_files: int
     pending_deletions: int
-    wrong: tuple[Finding, ...]
+    findings: tuple[Finding, ...]
     sessions: int = 0
     messages: int = 0
     unsettled: int = 0

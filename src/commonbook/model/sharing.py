@@ -18,7 +18,7 @@ class SharingRule(NamedTuple):
     id: str
     space: Space
     source: Space
-    maker: str
+    created_by: str
     kinds: tuple[str, ...]
     tags: tuple[str, ...]
     importance: float | None
@@ -37,8 +37,8 @@ WITHDRAWN: Final = "withdrawn"
 class ShareRequest(NamedTuple):
     """A request to share a memory into a space, which an admin of that space approves or rejects.
 
-    `name` is the principal in whose name it is shared: the maker of the rule, or the one who asked. Title and text are
-    missing if that principal can no longer read the memory, or if it is deleted.
+    `on_behalf_of` is the principal in whose name it is shared: the creator of the rule, or the one who requested it.
+    Title and text are missing if that principal can no longer read the memory, or if it is deleted.
     """
 
     id: str
@@ -47,9 +47,9 @@ class ShareRequest(NamedTuple):
     memory: str
     rule: str | None
     refresh: str
-    name: str
-    asked_by: str
-    asked_at: datetime
+    on_behalf_of: str
+    requested_by: str
+    requested_at: datetime
     state: str = WAITING
     decided_by: str | None = None
     decided_at: datetime | None = None
@@ -116,7 +116,7 @@ class CopyNode(NamedTuple):
 
 
 class Lineage(NamedTuple):
-    """The ancestors of a memory, nearest first, and the tree of its copies; `cut` if the tree is deeper than shown.
+    """The ancestors of a memory, nearest first, and the tree of its copies; `truncated` if there are more.
 
     The other fields describe the memory itself, as those of an `Ancestor` do.
     """
@@ -124,7 +124,7 @@ class Lineage(NamedTuple):
     id: str
     ancestors: tuple[Ancestor, ...]
     copies: tuple[CopyNode, ...]
-    cut: bool = False
+    truncated: bool = False
     title: str = ""
     space: str = ""
     deleted: datetime | None = None

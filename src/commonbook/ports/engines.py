@@ -84,13 +84,13 @@ class Engines(NamedTuple):
     db: Database
     folder: Folder
     watcher: Watcher
-    outside: ExternalFiles
+    external_files: ExternalFiles
     """Folders and archives outside the home, for import and export."""
     keys: Keys
     yaml: Yaml
     clock: Clock
     zone: tzinfo
     """The time zone of times that are given without one."""
-    before_seal: tuple[BeforeFinalize, ...]
+    before_finalize: tuple[BeforeFinalize, ...]
     """The steps before `finalize`, in the order in which they run."""
     after_commit: AfterCommit

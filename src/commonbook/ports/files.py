@@ -68,11 +68,11 @@ class Folder(Protocol):
         """Tell whether anything is at the path, including a placeholder of a cloud drive."""
         ...
 
-    def known_as(self, path: str) -> str:
+    def canonical_path(self, path: str) -> str:
         """Return the path as a walk would spell it."""
         ...
 
-    def odd(self) -> dict[str, str]:
+    def unreadable_paths(self) -> dict[str, str]:
         """Return the paths that the last walk could not read, each with the reason."""
         ...
 
@@ -100,11 +100,11 @@ class Folder(Protocol):
         """Remove the file in one step; return the name of the displaced content, if there was a file."""
         ...
 
-    def shift(self, old: str, new: str) -> bool:
+    def rename_if_free(self, old: str, new: str) -> bool:
         """Rename a file unless something is at the new path; tell whether it was renamed."""
         ...
 
-    def secure(self, path: str) -> None:
+    def sync_later(self, path: str) -> None:
         """Make the present state of a path durable at the next flush, even if another process changed it."""
         ...
 
@@ -112,27 +112,27 @@ class Folder(Protocol):
         """Make durable every put, take and shift since the last flush."""
         ...
 
-    def came_out(self) -> list[tuple[str, str]]:
+    def displaced_files(self) -> list[tuple[str, str]]:
         """Return (name, owner) of every displaced content that was not dropped."""
         ...
 
-    def is_tidy(self) -> bool:
+    def has_no_leftovers(self) -> bool:
         """Tell whether there is no temporary file and no displaced content."""
         ...
 
-    def sweep(self) -> None:
+    def remove_unfinished(self) -> None:
         """Remove temporary files that a crash left; only under the lock, when no process writes."""
         ...
 
-    def read_out(self, name: str) -> bytes | None:
+    def read_displaced(self, name: str) -> bytes | None:
         """Return a displaced content, or None if it is gone."""
         ...
 
-    def drop_out(self, name: str) -> None:
+    def drop_displaced(self, name: str) -> None:
         """Delete a displaced content."""
         ...
 
-    def put_back(self, name: str, path: str) -> None:
+    def restore_displaced(self, name: str, path: str) -> None:
         """Put a displaced content at the path, or beside it if the path is taken."""
         ...
 
@@ -148,7 +148,7 @@ class Folder(Protocol):
         """Return the size of the database and its log."""
         ...
 
-    def present(self) -> bool:
+    def is_present(self) -> bool:
         """Tell whether the home is still the same folder as when it was opened."""
         ...
 

@@ -116,7 +116,7 @@ class IndexResult(NamedTuple):
     """The answer to a query: the number of live passages in its spaces, how many have each term, and the candidates."""
 
     total: int
-    having: tuple[int, ...]
+    document_frequencies: tuple[int, ...]
     pool: CandidatePool
 
 
@@ -157,7 +157,7 @@ class IndexWriter(Protocol):
     """The only writer of an index, for as long as it holds the lock of the index."""
 
     @property
-    def marker(self) -> IndexState | None:
+    def state(self) -> IndexState | None:
         """The present state; None if there is no index, or no complete one."""
         ...
 
@@ -178,7 +178,7 @@ class IndexView(Protocol):
     """A snapshot of an index."""
 
     @property
-    def marker(self) -> IndexState | None:
+    def state(self) -> IndexState | None:
         """The state of the snapshot; None if there is no index, or no complete one."""
         ...
 

@@ -102,7 +102,7 @@ class DeliveryOutcome(NamedTuple):
     """Why the other messages were not sent."""
     pause: float = 0.0
     """Seconds until the next attempt for this session."""
-    asked: bool = False
+    requested_by_server: bool = False
     """Whether the server asked for the pause, so that `hurry` must not cut it short."""
     failed: bool = False
     """Whether the attempt counts as a failure of the first message."""

@@ -31,7 +31,7 @@ from commonbook.write.new_memory import new_memory
 NOTIFY_JOB: Final = "notify"
 """Creates the notices for a change that is older than notices; its subject is the superseded or deleted memory."""
 
-TAG: Final = "_invalidation"
+NOTICE_TAG: Final = "_invalidation"
 NOTICE_LIFETIME: Final = timedelta(days=7)
 _NOTICE_RELATION: Final = "related_to"
 _MAX_PATH_IDS: Final = 20
@@ -218,12 +218,12 @@ def _new_notice(ctx: WriteContext, id_: str, dependent: Memory, invalidation: In
         ctx,
         memory_id=id_,
         space=space,
-        path=space_paths.path_for(space.name, now, "invalidation", id_, taken=True),
+        path=space_paths.memory_path(space.name, now, "invalidation", id_, taken=True),
         how="notify",
         kind="notice",
         title=f"invalidation: {invalidation.invalidated} -> {dependent.id}",
         text=_notice_text(id_, dependent, invalidation, why),
-        tags=(TAG,),
+        tags=(NOTICE_TAG,),
         expires=now + NOTICE_LIFETIME,
         links=(Link(id_, _NOTICE_RELATION, dependent.id, dependent.revision),),
         notice=Notice(dependent.id, invalidation.invalidated, invalidation.invalidating, now),
@@ -268,7 +268,7 @@ def _move_notice(ctx: WriteContext, header: Memory, to: Space) -> None:
     """Move a notice after its dependent was moved to another space."""
     notice = memories.get_many(ctx.tx, ctx.spaces, [header.id])[header.id]
     space = ctx.system_space(_notice_space_name(to))
-    path = space_paths.path_for(space.name, notice.created, "invalidation", notice.id, taken=True)
+    path = space_paths.memory_path(space.name, notice.created, "invalidation", notice.id, taken=True)
     moved = notice._replace(space=space, path=_free_path(ctx, notice._replace(path=path)), version=notice.version + 1)
     ctx.record_move(notice, moved.path)
     _store(ctx, notice, moved)
@@ -320,9 +320,11 @@ def _dismiss(ctx: WriteContext, removed: Sequence[Memory]) -> None:
             continue
         if memory.space.id not in ctx.writable:
             raise permissions.refusal(ctx.actor, memory.space.name)
-        with suppress(FileInTheWay, hand_edits.FileGone, *([TooLarge] if ctx.actor.principal == FILESYSTEM else [])):
+        with suppress(
+            FileInTheWay, hand_edits.FileNotInPlace, *([TooLarge] if ctx.actor.principal == FILESYSTEM else [])
+        ):
             # If the dependent's file cannot be written, it stays suspect and the notice is created again.
-            memory = hand_edits.with_file_changes(ctx.acting_as(FILESYSTEM_ACTOR), memory, looked=False)
+            memory = hand_edits.with_file_changes(ctx.acting_as(FILESYSTEM_ACTOR), memory, scanned=False)
             record_decision(ctx, memory, [Invalidation(*notice.key)], DISMISS, "its notice was removed")
 
 

@@ -28,10 +28,10 @@ def supersede(engines: Engines, actor: Actor, old_id: str, *, by: str, reason: s
         return scan.write_with_scan(engines, actor, partial(_supersede, old_id=old_id, by=by, why=why))
 
 
-def _supersede(ctx: WriteContext, *, old_id: str, by: str, why: str, looked: bool) -> SupersedeReport:
+def _supersede(ctx: WriteContext, *, old_id: str, by: str, why: str, scanned: bool) -> SupersedeReport:
     ctx.lock([old_id])
     old = ctx.require(old_id)
-    new = hand_edits.with_file_changes(ctx, ctx.require(by), looked=looked)
+    new = hand_edits.with_file_changes(ctx, ctx.require(by), scanned=scanned)
     return record_supersession(ctx, old, new, why)
 
 
@@ -62,7 +62,7 @@ def reinstate(engines: Engines, actor: Actor, old_id: str, *, by: str | None = N
     return scan.write_with_scan(engines, actor, partial(_reinstate, old_id=old_id, by=by))
 
 
-def _reinstate(ctx: WriteContext, *, old_id: str, by: str | None, looked: bool) -> SupersedeReport:
+def _reinstate(ctx: WriteContext, *, old_id: str, by: str | None, scanned: bool) -> SupersedeReport:
     """Remove the links `supersedes`.
 
     The right to write to the old memory is enough: its successors lose nothing but that link.
@@ -78,7 +78,7 @@ def _reinstate(ctx: WriteContext, *, old_id: str, by: str | None, looked: bool) 
         by_whom = f" by {by}" if by else ""
         raise Conflict(f"memory {old.id} is not superseded{by_whom}", fix="`commonbook show` names its successor")
     for superseding in live:
-        new = hand_edits.with_file_changes(ctx.acting_as(FILESYSTEM_ACTOR), superseding, looked=looked)
+        new = hand_edits.with_file_changes(ctx.acting_as(FILESYSTEM_ACTOR), superseding, scanned=scanned)
         without = new._replace(
             links=tuple(link for link in new.links if (link.relation, link.target) != ("supersedes", old.id)),
             supersede_reasons=tuple(reason for reason in new.supersede_reasons if reason.superseded != old.id),

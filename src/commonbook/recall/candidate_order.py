@@ -30,7 +30,7 @@ def rank_candidates(
 ) -> tuple[Sequence[int], scoring.Scores]:
     """Return the eligible rows of the candidate pool, best first, and the scores of all rows."""
     question = scoring.Question(
-        idf=[scoring.idf(result.total, having) for having in result.having],
+        idf=[scoring.idf(result.total, having) for having in result.document_frequencies],
         words=frozenset(re.findall(r"\w+", query.request.query[:MAX_QUERY_CHARS].lower())),
         asks_when=time_expressions.asks_when(query.request.query[:MAX_QUERY_CHARS]),
         vector=index_query.vector,

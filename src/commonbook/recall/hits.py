@@ -158,7 +158,7 @@ class HitBuilder:
             seq=message.seq,
             kind="episode",
             space=self._allowed[space].name,
-            title=titles.title_from(message.text),
+            title=titles.derive_title(message.text),
             text=message.text,
             passage=message.text,
             before=self._neighbour_text(row, -1),

@@ -82,7 +82,7 @@ class IndexUpdater:
     def last_view(self) -> IndexView | None:
         """Return the index as it was last seen, if its state was verified then."""
         view = self._index.known()
-        return view if view.marker is not None and view.marker == self._trusted else None
+        return view if view.state is not None and view.state == self._trusted else None
 
     def view(self, engines: Engines, progress: Progress = no_progress) -> IndexView:
         """Return the current index, after writing the pending changes if they are too many to search directly."""
@@ -100,9 +100,9 @@ class IndexUpdater:
         """Return the index, or an empty view if it cannot be trusted, and the number of changes since."""
         view = self._index.view()
         with engines.db.reading() as tx:
-            positions = self._positions(tx, view.marker)
+            positions = self._positions(tx, view.state)
             changed = len(changes.since(tx, positions, changes.last_numbers(tx)))
-        return (view if positions or view.marker is None else self._index.nothing()), changed
+        return (view if positions or view.state is None else self._index.nothing()), changed
 
     def pending(self, tx: Reading, view: IndexView, total: int, *, limit: int = NO_LIMIT) -> PendingDeltas:
         """Return the changes that this transaction sees and this view of the index does not have.
@@ -111,21 +111,21 @@ class IndexUpdater:
         Raises RetryTransaction if more than `limit` changes are pending, and the index may be written.
         """
         with self._guard:
-            is_same_index = self._pending_from is not None and self._pending_from[0] == view.marker
+            is_same_index = self._pending_from is not None and self._pending_from[0] == view.state
             if is_same_index and total == self._total:
                 return self._within_limit(self._pending, (), limit)
             last_numbers = changes.last_numbers(tx)
             if self._pending_from is not None and is_same_index:
                 pending, positions = self._pending, self._pending_from[1]
             else:
-                pending, positions = (), self._positions(tx, view.marker)
+                pending, positions = (), self._positions(tx, view.state)
             changed = changes.since(tx, positions, last_numbers)
             self._within_limit(pending, changed, limit)
             if changed:
                 passages = self._passages_of(tx, changed)
                 self._cache = {**self._cache, **passages} if pending else passages
                 pending = (*pending, _delta(passages, changed))
-            self._pending_from, self._pending, self._total = (view.marker, last_numbers), pending, total
+            self._pending_from, self._pending, self._total = (view.state, last_numbers), pending, total
             return pending
 
     def _within_limit(self, pending: PendingDeltas, changed: Sequence[str], limit: int) -> PendingDeltas:
@@ -139,7 +139,7 @@ class IndexUpdater:
 
     def has_own_vectors(self, view: IndexView) -> bool:
         """Tell whether the index's vectors are this embedder's: vectors of two embedders are never compared."""
-        return view.marker is None or view.marker.embedder == self._embedder.fingerprint
+        return view.state is None or view.state.embedder == self._embedder.fingerprint
 
     def write(
         self,
@@ -155,7 +155,7 @@ class IndexUpdater:
         `anew` rebuilds the index from nothing. `also` names memories to write besides the changed ones.
         """
         with self._index.writing(wait=wait) as writer, engines.db.reading() as tx:
-            positions = {} if anew else self._positions(tx, writer.marker)
+            positions = {} if anew else self._positions(tx, writer.state)
             if not positions:
                 writer.clear()
             last_numbers = changes.last_numbers(tx)
@@ -171,7 +171,7 @@ class IndexUpdater:
         last_numbers: Mapping[str, int],
         progress: Progress,
     ) -> None:
-        state = writer.marker
+        state = writer.state
         has_own_vectors = state is None or state.embedder == self._embedder.fingerprint
         for start in range(0, len(changed), _BATCH):
             progress("indexing", start, len(changed))

@@ -225,6 +225,6 @@ def _flags(piece: Passage, length: int) -> int:
 
 def embedded_texts(memory: Memory, pieces: Sequence[Passage] | None = None) -> list[str]:
     """Return the text of each passage as it is embedded; a title taken from the text is not put above the first."""
-    first_title = "" if memory.title == titles.title_from(memory.text) else memory.title
+    first_title = "" if memory.title == titles.derive_title(memory.text) else memory.title
     pieces = passages_of(memory) if pieces is None else pieces
     return [_embedded_text(piece, memory.title if piece.position else first_title) for piece in pieces]

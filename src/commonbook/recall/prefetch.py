@@ -18,7 +18,7 @@ from commonbook.model.recall import Hit, RecallResult
 from commonbook.model.spaces import Actor
 from commonbook.ports.database import retry_read
 from commonbook.ports.engines import Engines
-from commonbook.runtime.fork_safety import renewed_in_child
+from commonbook.runtime.fork_safety import reset_in_child
 from commonbook.tables import memories, sessions
 
 _MAX_RUNNING: Final = 8
@@ -40,10 +40,10 @@ class Prefetcher:
 
     def __init__(self) -> None:
         """Begin with nothing."""
-        self.begin_anew()
-        renewed_in_child(self)
+        self.reset_after_fork()
+        reset_in_child(self)
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """Reset the state, at first and in a forked child, where the threads of the parent do not run."""
         self._guard = threading.Lock()
         self._fetches: dict[str, _Fetch] = {}

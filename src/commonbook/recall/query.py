@@ -64,7 +64,7 @@ def _require_types(request: RecallRequest) -> None:
 def _time(engines: Engines, name: str, value: datetime | str | None, now: datetime) -> datetime | None:
     if value is None:
         return None
-    return dates.read_time(value, zone=engines.zone, edge=dates.field_edge(name), now=now)
+    return dates.parse_user_time(value, zone=engines.zone, edge=dates.field_edge(name), now=now)
 
 
 def _limit_words(words: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

@@ -158,7 +158,7 @@ class Recaller:
             embed_missing.embed_missing(engines, self._embedder, progress=progress) if self._embedder.slow else ()
         )
         view = self._index.view()
-        lacks_vectors = bool(embedded) and view.marker is not None and not view.marker.dimensions
+        lacks_vectors = bool(embedded) and view.state is not None and not view.state.dimensions
         anew = anew or lacks_vectors or not self._updater.has_own_vectors(view)
         return self._updater.write(engines, anew=anew, also=embedded, progress=progress)
 
@@ -183,8 +183,8 @@ class Recaller:
         except EmbedderFailed as error:
             notes.append(f"searched by words only: {error}")
             return None
-        if view.marker is not None and view.marker.unembedded and self._embedder.slow:
-            notes.append(f"{view.marker.unembedded} passages wait for their vectors; run `commonbook reindex`")
+        if view.state is not None and view.state.unembedded and self._embedder.slow:
+            notes.append(f"{view.state.unembedded} passages wait for their vectors; run `commonbook reindex`")
         return vector
 
     def _index_query(

@@ -10,21 +10,21 @@ from weakref import WeakSet
 class Renewable(Protocol):
     """An object with state that must not be inherited by a forked child: threads, locks, open files."""
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """Discard the state of the parent. Use no other object: it may not have been reset yet."""
 
 
 _RENEWABLES: Final[WeakSet[Renewable]] = WeakSet()
 
 
-def renewed_in_child(renewable: Renewable) -> None:
+def reset_in_child(renewable: Renewable) -> None:
     """Call `begin_anew` of an object in each child that this process forks, for as long as the object lives."""
     _RENEWABLES.add(renewable)
 
 
 def _begin_all_anew() -> None:
     for renewable in list(_RENEWABLES):
-        renewable.begin_anew()
+        renewable.reset_after_fork()
 
 
 os.register_at_fork(after_in_child=_begin_all_anew)

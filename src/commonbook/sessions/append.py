@@ -107,9 +107,9 @@ class Appender:
             return outcomes
 
         try:
-            return write_all(self._engines, [request.actor for request in requests], operation, expecting=spaces)
+            return write_all(self._engines, [request.actor for request in requests], operation, expected_spaces=spaces)
         except Busy as error:
-            if patient or not error.one_thing:
+            if patient or not error.single_lock:
                 raise
             raise RetryAlone from error
         except HomeError as error:
@@ -138,7 +138,7 @@ class Appender:
     ) -> Sequence[AppendReceipt | Deferred]:
         """Run the appends whose sessions no other transaction has locked; with `patient`, wait for their spaces."""
         client_ids = {request.session_id: request.client_ids for request in requests}
-        locked_sessions = sessions.lock_free(contexts[0].tx, spaces, client_ids, patient=patient)
+        locked_sessions = sessions.lock_available(contexts[0].tx, spaces, client_ids, patient=patient)
         locked_spaces = lock_early(contexts[0], spaces)
         by_space_and_id, free = locked_sessions(), spaces if patient else locked_spaces()
         locks = [
@@ -178,7 +178,7 @@ def _mask(sent: NewMessage) -> _MaskedMessage:
     validation.validate_message(sent.text, role=sent.role, author=sent.author, client_id=sent.client_id)
     if sent.client_id is not None:
         validation.validate_key(sent.client_id)
-    text, masked = masking.cleaned(sent.text)
+    text, masked = masking.clean_for_storage(sent.text)
     return _MaskedMessage(sent, text, masked, sent.role)
 
 

@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from commonbook.errors import Busy, CommonbookError, HomeError
-from commonbook.runtime.fork_safety import renewed_in_child
+from commonbook.runtime.fork_safety import reset_in_child
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -74,10 +74,10 @@ class GroupCommit:
 
     def __init__(self) -> None:
         """Begin with empty queues."""
-        self.begin_anew()
-        renewed_in_child(self)
+        self.reset_after_fork()
+        reset_in_child(self)
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """Empty the queues: in a forked child, only the thread that forked exists."""
         self._lock = threading.Lock()
         self._queues: dict[str, _Queue] = {}

@@ -149,7 +149,7 @@ def _memory(ctx: WriteContext, session: Session, messages: Sequence[Message]) ->
         space=session.space,
         how="settle",
         kind="episode",
-        title=titles.title_from(next((message.text for message in messages if message.text.strip()), session.id)),
+        title=titles.derive_title(next((message.text for message in messages if message.text.strip()), session.id)),
         text=transcript.render(lines),
         tags=session.tags,
         occurred=min(message.time for message in messages),

@@ -69,12 +69,12 @@ def rewind(engines: Engines, actor: Actor, session_id: str, after: int | str) ->
     """Rewind a session: remove all messages after one (its number or id) from recall and episodes, not from the log."""
     session_id = validation.validate_session_id(session_id)
 
-    def operation(ctx: WriteContext, *, looked: bool) -> tuple[Message, ...]:
+    def operation(ctx: WriteContext, *, scanned: bool) -> tuple[Message, ...]:
         session = require_writable(ctx, session_id)
         rewound = sessions.rewind(ctx.tx, session, after=_seq(ctx, session, after))
         for episode in dict.fromkeys(message.episode for message in rewound if message.episode):
             removed = frozenset(message.id for message in rewound if message.episode == episode)
-            _remove_from_episode(ctx, episode, removed, looked=looked)
+            _remove_from_episode(ctx, episode, removed, scanned=scanned)
         sessions.next_generation(ctx.tx, session)
         ctx.touch(session.space, (message.id for message in rewound))
         ctx.log(session.space, "session.rewind", (), session=session.id, seqs=[message.seq for message in rewound])
@@ -93,22 +93,22 @@ def _seq(ctx: WriteContext, session: Session, after: int | str) -> int:
     message_id: object = after
     is_valid = isinstance(message_id, str) and validation.is_unicode(message_id) and "\0" not in message_id
     ids = [after] if is_valid else []
-    row = sessions.get_many(ctx.tx, {session.space.id: session.space}, ids).get(after)
-    if row is None or row[0].session != session.id:
+    message, _ = sessions.get_many(ctx.tx, {session.space.id: session.space}, ids).get(after, (None, ""))
+    if message is None or message.session != session.id:
         raise NotFound(
             f"the session {session.id} has no message {after}", fix="`commonbook session show` lists its messages"
         )
-    return row[0].seq
+    return message.seq
 
 
-def _remove_from_episode(ctx: WriteContext, episode: str, removed: frozenset[str], *, looked: bool) -> None:
+def _remove_from_episode(ctx: WriteContext, episode: str, removed: frozenset[str], *, scanned: bool) -> None:
     """Remove messages from an episode by a new revision; an episode without messages is deleted."""
     ctx.lock([episode])
     memory = memories.find(ctx.tx, ctx.spaces, episode)
     if memory is None or memory.deleted is not None:
         return
     try:
-        memory = hand_edits.with_file_changes(ctx, memory, looked=looked)
+        memory = hand_edits.with_file_changes(ctx, memory, scanned=scanned)
     except FileInTheWay:
         # A person is editing the file, which is not overwritten. Recall goes by the stored messages all the same.
         ctx.touch(memory.space, [memory.id])

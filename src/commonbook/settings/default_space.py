@@ -6,7 +6,7 @@ import os
 from typing import Final
 
 from commonbook.errors import BadInput, BadSpaceName
-from commonbook.settings.git_repository import legal_name, repository_name, upwards
+from commonbook.settings.git_repository import folder_and_parents, is_legal_name, repository_name
 from commonbook.settings.settings import PERSONAL, PROJECT_KEYS, Settings, read_toml
 
 _PROJECT_FILE: Final = ".commonbook.toml"
@@ -29,9 +29,9 @@ def default_space(settings: Settings) -> str:
     return f"projects/{repository}" if repository else PERSONAL
 
 
-def captures(settings: Settings) -> bool:
+def capture_allowed(settings: Settings) -> bool:
     """Tell whether agents may record their sessions here: yes, unless the nearest `.commonbook.toml` says `off`."""
-    for folder in upwards(settings.cwd):
+    for folder in folder_and_parents(settings.cwd):
         path = os.path.join(folder, _PROJECT_FILE)
         values = read_toml(path, PROJECT_KEYS)
         if values is not None:
@@ -42,7 +42,7 @@ def captures(settings: Settings) -> bool:
 
 def _project_space(cwd: str) -> str | None:
     """Return the space that the nearest `.commonbook.toml` names, if it names one."""
-    for folder in upwards(cwd):
+    for folder in folder_and_parents(cwd):
         path = os.path.join(folder, _PROJECT_FILE)
         values = read_toml(path, PROJECT_KEYS)
         if values is not None:
@@ -58,7 +58,7 @@ def _check_project(path: str, values: dict[str, object]) -> str | None:
     if space is None:
         return None
     parts = space.split("/") if isinstance(space, str) else []
-    if not isinstance(space, str) or len(parts) > _MAX_PARTS or not all(legal_name(part) for part in parts):
+    if not isinstance(space, str) or len(parts) > _MAX_PARTS or not all(is_legal_name(part) for part in parts):
         raise BadSpaceName(
             f"space in {path} is not the name of a space: {space!r}",
             fix='write it like space = "team/backend": lower-case letters, digits, dots, dashes and underscores',

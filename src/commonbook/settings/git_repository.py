@@ -21,7 +21,7 @@ _SETTLED_SECONDS: Final = 2.0
 
 def repository_name(cwd: str) -> str | None:
     """Return the name of the repository around a folder as part of a space name, or None outside of a repository."""
-    for folder in upwards(cwd):
+    for folder in folder_and_parents(cwd):
         git = _git_folder(os.path.join(folder, ".git"))
         if git is not None:
             shared = _shared_git_folder(git)
@@ -29,7 +29,7 @@ def repository_name(cwd: str) -> str | None:
     return None
 
 
-def upwards(folder: str) -> Iterator[str]:
+def folder_and_parents(folder: str) -> Iterator[str]:
     """Yield a folder and its parents, the nearest first."""
     while folder:
         yield folder
@@ -81,7 +81,7 @@ def _parse_origin(config: str) -> str | None:
     return None
 
 
-def legal_name(name: str) -> bool:
+def is_legal_name(name: str) -> bool:
     """Tell whether this is a legal part of a space name."""
     return re.fullmatch(_LEGAL_PART, name, re.ASCII) is not None
 
@@ -94,7 +94,7 @@ def as_space_name(name: str) -> str:
     checksum = format(zlib.crc32(name.encode(errors="surrogateescape")), "08x")
     if len(legal) > _MAX_PART_CHARS:
         return f"{legal[: _MAX_PART_CHARS - 9].rstrip('.-')}-{checksum}"
-    return legal if legal_name(legal) else f"repo-{legal or checksum}"
+    return legal if is_legal_name(legal) else f"repo-{legal or checksum}"
 
 
 def _first_line(path: str) -> str:

@@ -245,7 +245,7 @@ def _database(env: Mapping[str, str], cwd: str) -> DatabaseChoice | None:
     if address is None:
         return None
     return DatabaseChoice(
-        checked_address(address, "COMMONBOOK_DATABASE"),
+        require_address(address, "COMMONBOOK_DATABASE"),
         keys=os.path.realpath(os.path.join(cwd, _expand_user(keys, env))) if keys else None,
         connections=_number("COMMONBOOK_CONNECTIONS", connections or "20", minimum=2, maximum=1000),
         recall_mb=_number("COMMONBOOK_RECALL_MB", recall_mb or "128", minimum=0, maximum=100_000),
@@ -261,7 +261,7 @@ def _number(name: str, value: str, *, minimum: int, maximum: int) -> int:
     return int(value)
 
 
-def checked_address(address: str, where: str) -> str:
+def require_address(address: str, where: str) -> str:
     """Return the address of a server; BadInput if it is none, without showing it."""
     return _check_pattern(address, _DATABASE, where) or address
 

@@ -69,7 +69,9 @@ def _active_rules(ctx: WriteContext) -> list[SharingRule]:
     active: list[SharingRule] = []
     if ctx.pending.changed_ids:
         rules = sharing_rules.from_sources(ctx.tx, ctx.spaces, ctx.pending.spaces_of_changed_ids())
-        active = [rule for rule in rules if not reason_idle(rule, ctx.permissions_of(Actor(rule.maker)), ctx.spaces)]
+        active = [
+            rule for rule in rules if not reason_idle(rule, ctx.permissions_of(Actor(rule.created_by)), ctx.spaces)
+        ]
     ctx.pending.keep_changed_ids_in({rule.source.id for rule in active})
     return active
 
@@ -82,7 +84,7 @@ def _matching_rules(ctx: WriteContext, rules: Sequence[SharingRule], memory: Mem
 
 def _apply_rule(ctx: WriteContext, rule: SharingRule, memory: Memory, *, raise_conflicts: bool) -> int:
     """Copy a memory, or request approval for it, on behalf of the rule's maker; return 1 if there was no copy yet."""
-    as_maker = ctx.acting_as(Actor(rule.maker))
+    as_maker = ctx.acting_as(Actor(rule.created_by))
     new = make_copy.existing_copy(as_maker, memory, rule.space) is None
     if new and rule.approval:
         _request_approval(as_maker, rule, memory, ctx.pending.changed_ids[memory.id].principal)
@@ -106,9 +108,9 @@ def _request_approval(as_maker: WriteContext, rule: SharingRule, memory: Memory,
         memory=memory.id,
         rule=rule.id,
         refresh=rule.refresh,
-        name=rule.maker,
-        asked_by=asked_by,
-        asked_at=as_maker.tx.now,
+        on_behalf_of=rule.created_by,
+        requested_by=asked_by,
+        requested_at=as_maker.tx.now,
     )
     if sharing_requests.add(as_maker.tx, request, memory.root):
         # Readers of this log may not learn who writes in the other space, so it gets a keyed hash.
@@ -129,7 +131,7 @@ def _defer_rest(ctx: WriteContext) -> None:
         jobs.enqueue(ctx.tx, space=space, kind=APPLY_RULES_JOB, subject=space, due=ctx.tx.now)
 
 
-def apply_some(ctx: WriteContext, *, space: str) -> bool:
+def apply_batch(ctx: WriteContext, *, space: str) -> bool:
     """Mark a batch of the deferred memories of a space as changed, so that rules apply; return whether any waited."""
     waiting = sharing_rules.dequeue(ctx.tx, space, limit=MAX_PER_WRITE)
     for id_, principal in waiting.items():
@@ -137,7 +139,7 @@ def apply_some(ctx: WriteContext, *, space: str) -> bool:
     return bool(waiting)
 
 
-def apply_again(ctx: WriteContext, *, memory_id: str) -> None:
+def retry_rules(ctx: WriteContext, *, memory_id: str) -> None:
     """Apply rules again to a memory that one of them could not copy because of a conflict."""
     for memory in make_copy.locked_memories(ctx, [memory_id]):
         ctx.pending.note_changed_id(memory.id, space=memory.space.id, principal=memory.revised_by)

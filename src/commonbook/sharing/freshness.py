@@ -77,7 +77,7 @@ def _state_of(copy: Memory, sources: _Sources) -> CopyState:
     return CopyState(STALE if _is_chain_stale(copy, sources) else FRESH)
 
 
-def can_follow(tx: Reading, spaces: SpaceScope, found: Iterable[Memory]) -> list[Memory]:
+def needing_refresh(tx: Reading, spaces: SpaceScope, found: Iterable[Memory]) -> list[Memory]:
     """Return the copies that a refresh of the chain would change: the copy itself, or one between it and its root."""
     copies = [memory for memory in found if memory.source is not None]
     sources = _load_sources(tx, spaces, copies) if copies else None

@@ -34,7 +34,7 @@ def refresh(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
 
     def operation(ctx: WriteContext, copy: Memory) -> Memory:
         _require_source(ctx, copy, refused=(DETACHED, REVOKED, SOURCE_DELETED, DIVERGED))
-        if copies.require(copy)[0].claimed:
+        if copies.require_copy(copy)[0].claimed:
             raise Conflict(
                 f"the copy {copy.id} was imported, and its sharer is unknown here",
                 fix="`adopt` binds it to its source in your name, `detach` separates the two",
@@ -65,7 +65,7 @@ def adopt(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
 
     def operation(ctx: WriteContext, copy: Memory) -> Memory:
         source = _require_source(ctx, copy, refused=(DETACHED, REVOKED, SOURCE_DELETED))
-        claimed = copies.require(copy)[0].claimed
+        claimed = copies.require_copy(copy)[0].claimed
         if not claimed and not freshness.has_diverged(copy) and not freshness.is_stale(copy, source):
             return copy
         return propagate.overwrite_copy(ctx, copy, source)
@@ -88,10 +88,10 @@ def _with_copy(
     """Run an operation on a copy, after hand edits of its file were applied."""
     copy_id = validation.validate_memory_id(copy_id)
 
-    def run(ctx: WriteContext, *, looked: bool) -> Receipt:
+    def run(ctx: WriteContext, *, scanned: bool) -> Receipt:
         lock(ctx, copy_id)
-        copy = hand_edits.with_file_changes(ctx, ctx.require(copy_id), looked=looked)
-        copies.require(copy)
+        copy = hand_edits.with_file_changes(ctx, ctx.require(copy_id), scanned=scanned)
+        copies.require_copy(copy)
         return receipt_of(operation(ctx, copy), new=False)
 
     return scan.write_with_scan(engines, actor, run)
@@ -99,7 +99,7 @@ def _with_copy(
 
 def _require_source(ctx: WriteContext, copy: Memory, *, refused: Sequence[str]) -> Memory:
     """Return the source of a copy, or raise the error of its state if that is among the refused ones."""
-    shared, link = copies.require(copy)
+    shared, link = copies.require_copy(copy)
     state = freshness.states_of(ctx.tx, ctx.spaces, [copy])[copy.id].freshness
     if state in refused:
         raise _ERRORS[state](copy.id)

@@ -90,8 +90,8 @@ def refresh_copy(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | No
         return None
     try:
         ctx.engines.folder.require_place(copy.path)
-        copy = hand_edits.with_file_changes(ctx.acting_as(FILESYSTEM_ACTOR), copy, looked=False)
-    except (FileInTheWay, hand_edits.FileGone):
+        copy = hand_edits.with_file_changes(ctx.acting_as(FILESYSTEM_ACTOR), copy, scanned=False)
+    except (FileInTheWay, hand_edits.FileNotInPlace):
         # The file is malformed, moved or removed: the copy is refreshed once a scan has resolved that.
         return None
     if not copies.is_bound(copy) or freshness.has_diverged(copy):
@@ -104,7 +104,7 @@ def overwrite_copy(ctx: WriteContext, copy: Memory, source: Memory) -> Memory:
 
     A claimed copy becomes an ordinary one, shared by the actor.
     """
-    shared, link = copies.require(copy)
+    shared, link = copies.require_copy(copy)
     if shared.claimed:
         shared = shared._replace(by=ctx.actor.principal, at=ctx.tx.now, claimed=False)
     changed = [name for name in ("title", "text") if getattr(copy, name) != getattr(source, name)]
@@ -128,18 +128,18 @@ def _require_room(ctx: WriteContext, copy: Memory) -> None:
         )
 
 
-class Step(NamedTuple):
+class PropagationProgress(NamedTuple):
     """Progress of the job after a batch: the last copy's id, and whether any copy of the batch changed."""
 
     last: str
     changed: bool
 
 
-def propagate_some(ctx: WriteContext, *, source_id: str, after: str) -> Step | None:
+def propagate_batch(ctx: WriteContext, *, source_id: str, after: str) -> PropagationProgress | None:
     """Refresh a batch of a source's copies, in the order of their ids; return the progress, or None at the end."""
     ctx.lock([source_id])
     source = memories.find(ctx.tx, ctx.spaces, source_id)
     if source is None or source.deleted is not None:
         return None
     ids = copies.outdated_copies(ctx.tx, source_id, revision=source.revision, modes=(LIVE,), after=after, limit=_BATCH)
-    return Step(ids[-1], bool(_refresh_copies(ctx, ids, source))) if ids else None
+    return PropagationProgress(ids[-1], bool(_refresh_copies(ctx, ids, source))) if ids else None

@@ -25,7 +25,7 @@ def enqueue_refresh(engines: Engines, stale: Sequence[Memory]) -> None:
     """Request a refresh job for each of these copies; nothing is written if all of them are queued already."""
     with engines.db.reading() as tx:
         queued = jobs.already_queued(tx, propagate.REFRESH_JOB, [copy.id for copy in stale])
-        stale = freshness.can_follow(tx, spaces.get_all(tx), [copy for copy in stale if copy.id not in queued])
+        stale = freshness.needing_refresh(tx, spaces.get_all(tx), [copy for copy in stale if copy.id not in queued])
     # Always in the order of ids, so that two concurrent requests cannot deadlock.
     missing = sorted((copy.id, copy.space.id) for copy in stale)
 

@@ -28,7 +28,7 @@ MAX_NOTE_CHARS: Final = 1000
 # --- requesting
 
 
-def request(engines: Engines, actor: Actor, memory_id: str, to: str, *, refresh: str = LIVE) -> ShareRequest:
+def create_request(engines: Engines, actor: Actor, memory_id: str, to: str, *, refresh: str = LIVE) -> ShareRequest:
     """Ask the admins of a space to take a memory in; the actor must be able to read both.
 
     Repeating an undecided request returns the first one.
@@ -53,9 +53,9 @@ def request(engines: Engines, actor: Actor, memory_id: str, to: str, *, refresh:
             memory=source.id,
             rule=None,
             refresh=refresh,
-            name=principal,
-            asked_by=principal,
-            asked_at=ctx.tx.now,
+            on_behalf_of=principal,
+            requested_by=principal,
+            requested_at=ctx.tx.now,
         )
         if sharing_requests.add(ctx.tx, made, source.root):
             ctx.log(space, "share.ask", (), request=made.id, memory=source.id)
@@ -85,7 +85,7 @@ def list_requests(engines: Engines, actor: Actor, *, space: str | None, decided:
 
 def _with_text(tx: Reading, known: SpaceScope, request: ShareRequest) -> ShareRequest:
     """Return an undecided request with title and text, if the principal that it acts for may still read the memory."""
-    memory = memories.find(tx, permissions.readable(tx, Actor(request.name), known), request.memory)
+    memory = memories.find(tx, permissions.readable(tx, Actor(request.on_behalf_of), known), request.memory)
     if memory is None or memory.deleted is not None or request.state != WAITING:
         return request
     return request._replace(title=memory.title, text=memory.text)
@@ -108,7 +108,7 @@ def approve(engines: Engines, actor: Actor, request_id: str, *, note: str = "") 
             )
         if request.space_id not in permissions.administered(ctx.tx, ctx.actor, ctx.spaces):
             raise permissions.refusal(ctx.actor, request.space)
-        as_sharer = ctx.acting_as(Actor(request.name))
+        as_sharer = ctx.acting_as(Actor(request.on_behalf_of))
         copy = make_copy.make_copy(as_sharer, memory, ctx.spaces[request.space_id], request.refresh, request=request.id)
         sharing_requests.note_copy(ctx.tx, request, copy.id)
         ctx.log(ctx.spaces[request.space_id], "share.approve", (), request=request.id, memory=memory.id, copy=copy.id)
@@ -123,7 +123,7 @@ def reject(engines: Engines, actor: Actor, request_id: str, *, note: str = "") -
 
     def operation(ctx: WriteContext) -> ShareRequest:
         request = _require(ctx, request_id)
-        state = WITHDRAWN if _identity(ctx.actor.principal) == _identity(request.asked_by) else REJECTED
+        state = WITHDRAWN if _identity(ctx.actor.principal) == _identity(request.requested_by) else REJECTED
         _decide(ctx, request, state, note)
         note_hash = ctx.engines.keys.keyed_hash("note", note) if note else None
         action = "share.withdraw" if state == WITHDRAWN else "share.reject"
@@ -137,7 +137,7 @@ def _require(ctx: WriteContext, request_id: str) -> ShareRequest:
     """Return a request that the actor may decide, or has made itself."""
     request = sharing_requests.find(ctx.tx, ctx.readable, request_id)
     if request is not None and request.space_id not in permissions.administered(ctx.tx, ctx.actor, ctx.spaces):
-        request = request if request.rule is None and request.asked_by == ctx.actor.principal else None
+        request = request if request.rule is None and request.requested_by == ctx.actor.principal else None
     if request is None:
         raise NotFound(f"there is no request {request_id}", fix="`commonbook pending` lists the open requests")
     return request
@@ -163,14 +163,18 @@ def _require_memory(ctx: WriteContext, request: ShareRequest) -> Memory:
     memory = memories.find(ctx.tx, ctx.spaces, request.memory)
     if memory is None or memory.deleted is not None:
         raise Conflict(f"the memory {request.memory} was deleted meanwhile", fix="reject the request")
-    if memory.space.id not in ctx.permissions_of(Actor(request.name)).with_role(READER, ctx.spaces):
-        raise NotAllowed(f"{request.name} may no longer read the memory {request.memory}", fix="reject the request")
+    if memory.space.id not in ctx.permissions_of(Actor(request.on_behalf_of)).with_role(READER, ctx.spaces):
+        raise NotAllowed(
+            f"{request.on_behalf_of} may no longer read the memory {request.memory}", fix="reject the request"
+        )
     if request.rule is None:
         return memory
     if sharing_rules.find(ctx.tx, ctx.spaces, request.rule) is None:
         raise Conflict("the rule that asked for this was removed meanwhile", fix="reject the request")
-    if request.space_id not in ctx.permissions_of(Actor(request.name)).with_role(WRITER, ctx.spaces):
-        raise NotAllowed(f"{request.name} may no longer write to the space {request.space!r}", fix="reject the request")
+    if request.space_id not in ctx.permissions_of(Actor(request.on_behalf_of)).with_role(WRITER, ctx.spaces):
+        raise NotAllowed(
+            f"{request.on_behalf_of} may no longer write to the space {request.space!r}", fix="reject the request"
+        )
     return memory
 
 
@@ -180,8 +184,8 @@ def _excluded_approvers(request: ShareRequest, memory: Memory) -> set[str]:
     A rule acts on their writing, so they count as requesters too.
     """
     if request.rule is None:
-        return {_identity(request.asked_by)}
-    return {_identity(request.asked_by), _identity(memory.author), _identity(memory.revised_by)}
+        return {_identity(request.requested_by)}
+    return {_identity(request.requested_by), _identity(memory.author), _identity(memory.revised_by)}
 
 
 def _identity(principal: str) -> str:

@@ -32,7 +32,7 @@ class RuleOptions(NamedTuple):
     refresh: str = "live"
 
 
-def parse_choice(
+def parse_options(
     kinds: Iterable[str], tags: Iterable[str], importance: float | None, refresh: str, *, approval: bool
 ) -> RuleOptions:
     """Return validated options of a rule, or refuse them."""
@@ -63,7 +63,7 @@ def add(engines: Engines, actor: Actor, space: str, from_space: str, options: Ru
             id=new_id(),
             space=target,
             source=source,
-            maker=actor.principal,
+            created_by=actor.principal,
             kinds=options.kinds,
             tags=options.tags,
             importance=options.importance,
@@ -98,7 +98,9 @@ def list_rules(engines: Engines, actor: Actor, *, space: str | None) -> tuple[Sh
             rule._replace(
                 space=redacted(rule.space),
                 source=redacted(rule.source),
-                idle=apply_rules.reason_idle(rule, permissions.PermissionSnapshot(tx, Actor(rule.maker)), all_spaces),
+                idle=apply_rules.reason_idle(
+                    rule, permissions.PermissionSnapshot(tx, Actor(rule.created_by)), all_spaces
+                ),
             )
             for rule in sharing_rules.between(tx, all_spaces)
             if rule.space.id in administered or rule.source.id in administered

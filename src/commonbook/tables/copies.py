@@ -45,7 +45,7 @@ def unbind(tx: Transaction, memory: Memory) -> None:
     tx.run("DELETE FROM copy WHERE space = :space AND memory = :memory", space=memory.space.id, memory=memory.id)
 
 
-def require(memory: Memory) -> tuple[CopyInfo, Link]:
+def require_copy(memory: Memory) -> tuple[CopyInfo, Link]:
     """Return the copy information of a memory and its link to the source; BadInput if it is not a copy."""
     if memory.shared is None or memory.source is None:
         raise BadInput(f"memory {memory.id} is no copy", fix="`commonbook lineage` shows what was copied from where")

@@ -13,13 +13,13 @@ from typing import Final
 from commonbook.model.spaces import Space, SpaceScope
 from commonbook.ports.database import Reading
 from commonbook.tables.memories import digest
-from commonbook.text.near_duplicates import are_near, fingerprints, words_of
+from commonbook.text.near_duplicates import are_near_duplicates, fingerprints, words_of
 
 _MAX_CANDIDATES: Final = 32
 _MAX_NEAR: Final = 5
 
 
-def same_text(tx: Reading, spaces: SpaceScope, text: str) -> str | None:
+def find_same_text(tx: Reading, spaces: SpaceScope, text: str) -> str | None:
     """Return the oldest live memory of the given spaces with this text, or None; an empty text has no duplicate."""
     if not spaces or not text.strip():
         return None
@@ -32,7 +32,7 @@ def same_text(tx: Reading, spaces: SpaceScope, text: str) -> str | None:
     return str(memory_id) if memory_id else None
 
 
-def near_text(tx: Reading, space: Space, text: str) -> tuple[str, ...]:
+def find_near_texts(tx: Reading, space: Space, text: str) -> tuple[str, ...]:
     """Return the live memories of a space whose words are nearly those of a text, the newest first."""
     wanted = fingerprints(text)
     shared: Counter[str] = Counter()
@@ -56,5 +56,5 @@ def near_text(tx: Reading, space: Space, text: str) -> tuple[str, ...]:
         space=space.id,
         ids=tuple(likely[:_MAX_CANDIDATES]),
     )
-    near = [memory_id for memory_id, other in candidates if are_near(words, words_of(other))]
+    near = [memory_id for memory_id, other in candidates if are_near_duplicates(words, words_of(other))]
     return tuple(sorted(near, reverse=True)[:_MAX_NEAR])

@@ -27,7 +27,7 @@ def replace(tx: Transaction, **values: str) -> None:
         )
 
 
-def forget(tx: Transaction, name: str) -> None:
+def delete_fact(tx: Transaction, name: str) -> None:
     """Delete a fact."""
     tx.run("DELETE FROM home WHERE name = :name", name=name)
 

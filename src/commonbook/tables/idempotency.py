@@ -32,7 +32,7 @@ def first_answer(tx: Reading, *, space: str, principal: str, key: str, content: 
     return str(answer)
 
 
-def answers(tx: Reading, *, space: str, principal: str, prefix: str) -> dict[str, tuple[str, str]]:
+def find_by_prefix(tx: Reading, *, space: str, principal: str, prefix: str) -> dict[str, tuple[str, str]]:
     """Return (content, answer) of each key that begins with the prefix, by key."""
     rows = tx.rows(
         "SELECT key, content, answer FROM idempotency WHERE space = :space AND principal = :principal"
@@ -79,7 +79,7 @@ def claim(tx: Transaction, *, space: str, principal: str, key: str, content: str
         raise RetryTransaction
 
 
-def remember(tx: Transaction, *, space: str, principal: str, key: str, content: str, answer: str) -> None:
+def replace(tx: Transaction, *, space: str, principal: str, key: str, content: str, answer: str) -> None:
     """Store the answer to a key, in place of an earlier one."""
     tx.run(
         "INSERT INTO idempotency (space, principal, key, content, answer, at)"

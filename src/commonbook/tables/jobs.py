@@ -16,14 +16,14 @@ from commonbook.model.ids import format_time, new_id, parse_time
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading, Transaction
 
-LEASE: Final = timedelta(seconds=60)
-_LONGEST_LEASE: Final = LEASE + timedelta(minutes=5)
+LEASE_DURATION: Final = timedelta(seconds=60)
+_MAX_LEASE: Final = LEASE_DURATION + timedelta(minutes=5)
 """A lease that ends later was given before the clock went back; clocks of several machines may differ a little."""
 
-ATTEMPTS: Final = 8
+MAX_ATTEMPTS: Final = 8
 """The number of attempts after which a job has failed and waits for a person."""
 
-LONGEST_WAIT: Final = timedelta(days=1)
+MAX_WAIT: Final = timedelta(days=1)
 """No job is enqueued for a later time than this from now."""
 
 _MIN_BACKOFF: Final = timedelta(seconds=2)
@@ -98,9 +98,9 @@ def take(tx: Transaction, spaces: SpaceScope, *, kinds: tuple[str, ...]) -> Job 
     tx.run(
         "UPDATE job SET state = 'failed', lease = NULL, leased_until = NULL, error = 'its worker died each time'"
         f" WHERE {_EXPIRED} AND attempts >= :attempts",
-        attempts=ATTEMPTS,
+        attempts=MAX_ATTEMPTS,
         now=format_time(tx.now),
-        max_lease_end=format_time(tx.now + _LONGEST_LEASE),
+        max_lease_end=format_time(tx.now + _MAX_LEASE),
     )
     row = tx.row(
         f"SELECT {_COLUMNS} FROM job WHERE kind IN :kinds AND space IN :spaces AND ({_READY})"
@@ -117,7 +117,7 @@ def take(tx: Transaction, spaces: SpaceScope, *, kinds: tuple[str, ...]) -> Job 
         "UPDATE job SET state = 'running', lease = :lease, leased_until = :until, attempts = attempts + 1"
         " WHERE id = :id",
         lease=lease,
-        until=format_time(tx.now + LEASE),
+        until=format_time(tx.now + LEASE_DURATION),
         id=job.id,
     )
     return job._replace(state="running", lease=lease, attempts=job.attempts + 1)
@@ -125,7 +125,7 @@ def take(tx: Transaction, spaces: SpaceScope, *, kinds: tuple[str, ...]) -> Job 
 
 def extend_lease(tx: Transaction, job: Job) -> bool:
     """Extend the lease of a running job; return False if another worker has taken the job over."""
-    until = format_time(tx.now + LEASE)
+    until = format_time(tx.now + LEASE_DURATION)
     sql = "UPDATE job SET leased_until = :until WHERE id = :id AND lease = :lease"
     return tx.run(sql, until=until, id=job.id, lease=job.lease) == 1
 
@@ -156,7 +156,7 @@ def fail(tx: Transaction, job: Job, error: str) -> bool:
         kind=job.kind,
         subject=job.subject,
     )
-    state = "waiting" if job.attempts < ATTEMPTS else "failed"
+    state = "waiting" if job.attempts < MAX_ATTEMPTS else "failed"
     if state == "failed":
         _delete_failures(tx, job)
     backoff = min(_MIN_BACKOFF * 2 ** (job.attempts - 1), _MAX_BACKOFF)
@@ -235,8 +235,8 @@ def is_due(tx: Reading, spaces: SpaceScope, *, kinds: tuple[str, ...], now: date
 def _time_bounds(now: datetime) -> dict[str, str]:
     return {
         "now": format_time(now),
-        "max_lease_end": format_time(now + _LONGEST_LEASE),
-        "max_due": format_time(now + LONGEST_WAIT),
+        "max_lease_end": format_time(now + _MAX_LEASE),
+        "max_due": format_time(now + MAX_WAIT),
     }
 
 

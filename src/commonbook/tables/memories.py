@@ -425,7 +425,7 @@ def _judgements(memory: Memory) -> str | None:
     if memory.notice is None and not memory.decisions and not memory.supersede_reasons:
         return None
     notice = [*memory.notice[:3], format_time(memory.notice.at)] if memory.notice else None
-    decisions = [front_matter.decision_line(decision) for decision in memory.decisions]
+    decisions = [front_matter.format_decision(decision) for decision in memory.decisions]
     return json.dumps([notice, decisions, memory.supersede_reasons], ensure_ascii=False)
 
 
@@ -469,7 +469,7 @@ def _memory(row: Row, spaces: SpaceScope) -> Memory:
     notice, decisions, reasons = json.loads(judged)
     return memory._replace(
         notice=Notice(notice[0], notice[1], notice[2], parse_time(notice[3])) if notice else None,
-        decisions=tuple(front_matter.decision_of(line) for line in decisions),
+        decisions=tuple(front_matter.parse_decision(line) for line in decisions),
         supersede_reasons=tuple(SupersedeReason(*reason) for reason in reasons),
     )
 

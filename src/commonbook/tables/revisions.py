@@ -28,7 +28,7 @@ _COLUMNS: Final = ", ".join(_RevisionRow._fields)
 
 def archive(tx: Transaction, memory: Memory) -> None:
     """Store the current title and text of a memory as a past revision, before they are replaced."""
-    keep(
+    add(
         tx,
         memory,
         Revision(
@@ -42,7 +42,7 @@ def archive(tx: Transaction, memory: Memory) -> None:
     )
 
 
-def keep(tx: Transaction, memory: Memory, revision: Revision) -> None:
+def add(tx: Transaction, memory: Memory, revision: Revision) -> None:
     """Store one past revision of a memory."""
     tx.run_many(
         "INSERT INTO revision (space, memory, revision, title, text, author, at, how)"
@@ -62,7 +62,7 @@ def keep(tx: Transaction, memory: Memory, revision: Revision) -> None:
     )
 
 
-def older(tx: Reading, memory: Memory) -> list[Revision]:
+def past_revisions(tx: Reading, memory: Memory) -> list[Revision]:
     """Return the past revisions of a memory, oldest first."""
     rows = tx.rows(
         f"SELECT {_COLUMNS} FROM revision WHERE space = :space AND memory = :memory ORDER BY revision",

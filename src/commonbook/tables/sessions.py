@@ -181,7 +181,7 @@ class LockedSession:
         return {row.client_id: (_message(row), sent) for row, sent in messages if row.client_id is not None}
 
 
-def lock_free(
+def lock_available(
     tx: Transaction, spaces: Sequence[str], wanted: Mapping[str, Iterable[str]], *, patient: bool = True
 ) -> Callable[[], dict[tuple[str, str], LockedSession]]:
     """Send the query that locks these sessions, each given with client ids; call the result to read them.

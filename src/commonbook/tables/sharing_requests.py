@@ -50,9 +50,9 @@ def add(tx: Transaction, request: ShareRequest, root: str) -> bool:
         root=root,
         rule=request.rule,
         refresh=request.refresh,
-        name=request.name,
-        asked_by=request.asked_by,
-        asked_at=format_time(request.asked_at),
+        name=request.on_behalf_of,
+        asked_by=request.requested_by,
+        asked_at=format_time(request.requested_at),
     )
     return bool(added)
 
@@ -144,9 +144,9 @@ def _request(row: _RequestRow, spaces: SpaceScope) -> ShareRequest:
         memory=row.memory,
         rule=row.rule,
         refresh=row.refresh,
-        name=row.name,
-        asked_by=row.asked_by,
-        asked_at=parse_time(row.asked_at),
+        on_behalf_of=row.name,
+        requested_by=row.asked_by,
+        requested_at=parse_time(row.asked_at),
         state=row.state,
         decided_by=row.decided_by,
         decided_at=parse_time(row.decided_at) if row.decided_at else None,

@@ -49,7 +49,7 @@ def local_zone(environ_zone: str | None = None) -> str:
         return "UTC"
 
 
-def zone_named(name: str) -> tzinfo:
+def require_zone(name: str) -> tzinfo:
     """Return the time zone of that name; raises BadTime if this machine does not know it."""
     if name == "UTC":
         return UTC
@@ -67,7 +67,7 @@ def field_edge(field: str) -> Edge:
     return "end" if field in _END_FIELDS else "start"
 
 
-def read_time(value: datetime | str, *, zone: tzinfo, edge: Edge, now: datetime | None = None) -> datetime:
+def parse_user_time(value: datetime | str, *, zone: tzinfo, edge: Edge, now: datetime | None = None) -> datetime:
     """Return the moment in UTC that a value means; raises BadTime.
 
     A time without a zone is in `zone`. A date alone is the first moment of that day there, or its last microsecond, by

@@ -24,7 +24,7 @@ class Masked(NamedTuple):
     count: int  # type: ignore[assignment]  # a tuple's own `count` is of no use here
 
 
-def cleaned(text: str) -> Masked:
+def clean_for_storage(text: str) -> Masked:
     """Return a text as it may be stored: without fenced recalled text, and without secrets."""
     return mask(unfence(text))
 

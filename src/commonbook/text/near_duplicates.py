@@ -36,7 +36,7 @@ def words_of(text: str) -> list[str]:
     return _WORD.findall(text[:_MAX_CHARS].lower())[:_MAX_WORDS]
 
 
-def are_near(some: Sequence[str], others: Sequence[str]) -> bool:
+def are_near_duplicates(some: Sequence[str], others: Sequence[str]) -> bool:
     """Tell whether two lists of words are near duplicates, by the Jaccard similarity of their sets."""
     first, second = set(some), set(others)
     return bool(first) and len(first & second) >= _MIN_JACCARD * len(first | second)

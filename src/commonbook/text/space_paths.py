@@ -66,13 +66,13 @@ def is_system(name: str) -> bool:
     return any(part.startswith("_") for part in name.split("/"))
 
 
-def path_for(space: str, created: datetime, slug: str, memory_id: str, *, taken: bool = False) -> str:
+def memory_path(space: str, created: datetime, slug: str, memory_id: str, *, taken: bool = False) -> str:
     """Return the path of a new memory's file: space, month, slug and the random tail of its id."""
     tail = memory_id.replace("-", "")[-12 if taken else -8 :]
     return f"{space}/{created:%Y-%m}/{slug}--{tail}.md"
 
 
-def moved(path: str, old: str, new: str) -> str:
+def moved_path(path: str, old: str, new: str) -> str:
     """Return the new path of a file when its space moves from `old` to `new`: the rest of its path stays.
 
     Folders below the deepest level of a space would become spaces at a higher level: then only the file's name stays.
@@ -82,6 +82,6 @@ def moved(path: str, old: str, new: str) -> str:
     return moved_path if space_of(moved_path) == new else f"{new}/{rest.rpartition('/')[2]}"
 
 
-def below(name: str, top: str) -> bool:
+def is_within(name: str, top: str) -> bool:
     """Tell whether the space `name` is `top` or lies below it."""
     return name == top or name.startswith(top + "/")

@@ -42,7 +42,7 @@ ENGLISH: Final = _words("""
     whose why will with within without won would wouldn yes yet you your yours yourself yourselves
     """)
 
-OTHERS: Final = {
+BY_LANGUAGE: Final = {
     "german": _words("""
         aber alle allem allen aller alles als auch auf aus bei beim bis da damit dann das dass dein deine dem den
         denn der deren dessen dich dies diese diesem diesen dieser dieses dir doch dort du durch ein eine einem
@@ -122,4 +122,4 @@ _BY_SCRIPT: Final = frozenset(
 @cache
 def for_queries(language: str) -> frozenset[str]:
     """Return the stop words for a query in a language; English ones always, since people mix languages."""
-    return ENGLISH | _BY_SCRIPT | OTHERS.get(language, frozenset()) | _HOMOGRAPHS.get(language, frozenset())
+    return ENGLISH | _BY_SCRIPT | BY_LANGUAGE.get(language, frozenset()) | _HOMOGRAPHS.get(language, frozenset())

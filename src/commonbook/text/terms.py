@@ -62,7 +62,7 @@ def _language_of(text: str) -> str:
     text = unicodedata.normalize("NFC", text)
     words = set(re.findall(r"[^\W\d_]+", text.replace("İ", "i").lower()))
     english = len(words & stopwords.ENGLISH)
-    scores = {name: len(words & stop_words) for name, stop_words in stopwords.OTHERS.items()}
+    scores = {name: len(words & stop_words) for name, stop_words in stopwords.BY_LANGUAGE.items()}
     for name, letters in _TYPICAL_LETTERS.items():
         scores[name] += len(letters.findall(text))
     best = max(scores, key=lambda name: scores[name])

@@ -23,7 +23,7 @@ _HAS_WORD: Final = re.compile(r"[^\W_]")
 _JOINING: Final = str.maketrans("", "", "'\u2019`")
 
 
-def title_from(text: str) -> str:
+def derive_title(text: str) -> str:
     """Return the first line with a word in it, heading or not, without its markup and cut to length."""
     for match in _LINE.finditer(text):
         line = match[0][:_MAX_LINE_CHARS]

@@ -29,7 +29,7 @@ def export(engines: Engines, actor: Actor, target: str, *, space: str | None, pr
         if space is not None and not chosen:
             raise NotFound(f"there is no space {space!r}", fix="`commonbook space list` shows the spaces")
         paths = _paths(tx, chosen)
-        with engines.outside.target(target) as out:
+        with engines.external_files.target(target) as out:
             for memory in _by_path(tx, chosen, paths):
                 outcome = out.put(memory.path, render_memory(memory, engines), changed=memory.updated)
                 outcomes[outcome] += 1

@@ -19,8 +19,8 @@ from commonbook.markdown.front_matter import FIELDS, Document
 from commonbook.markdown.memory_conversion import (
     copy_info_of,
     dialect,
-    filled_from_file,
     memory_from_document,
+    new_memory_from_document,
     parse_file,
     render_memory,
 )
@@ -105,7 +105,7 @@ class ImportRecord(NamedTuple):
     def store(self, ctx: WriteContext, *, first: bool = False) -> None:
         """Store the record, as the first answer to its key or in place of an earlier one."""
         values = {"memory": self.memory, "version": self.version, "links": self.links}
-        store = idempotency.claim if first else idempotency.remember
+        store = idempotency.claim if first else idempotency.replace
         store(
             ctx.tx,
             space=self.space,
@@ -209,7 +209,7 @@ def _title(document: Document, path: str) -> str:
         return document.title
     stem = " ".join(posixpath.splitext(posixpath.basename(path))[0].split())
     if stem.lower() in _GENERIC_NAMES or not stem.isprintable():
-        return titles.title_from(document.text)
+        return titles.derive_title(document.text)
     return stem[:MAX_TITLE]
 
 
@@ -250,7 +250,7 @@ def _create_memory(ctx: WriteContext, imported: ImportedFile, memory_id: str) ->
         title=document.title or "",
         text=document.text,
     )
-    return filled_from_file(memory, document, same_id=same_id)._replace(
+    return new_memory_from_document(memory, document, same_id=same_id)._replace(
         created=created,
         updated=updated,
         revised_at=updated,
@@ -284,7 +284,7 @@ def plan_import(
     record: ImportRecord | None,
     claimed: Collection[str],
     *,
-    looked: bool,
+    scanned: bool,
 ) -> ImportPlan:
     """Decide what becomes of a file; `claimed` are ids of other files, which this one cannot have."""
     named = imported.document.id if imported.document.id not in claimed else None
@@ -297,7 +297,7 @@ def plan_import(
         return ImportPlan(imported=imported, outcome="done", target=target, proposed=proposed)
     if present.deleted is None:
         try:
-            present = hand_edits.with_file_changes(ctx, ctx.require(present.id), looked=looked)
+            present = hand_edits.with_file_changes(ctx, ctx.require(present.id), scanned=scanned)
         except FileInTheWay:
             return ImportPlan(imported=imported, outcome="in the way", target=LinkTarget(present.id, present.revision))
     outcome = _compare(ctx, imported, record, present)
@@ -330,7 +330,7 @@ def _compare(ctx: WriteContext, imported: ImportedFile, record: ImportRecord | N
     version = imported.document.version
     if version is None or version >= present.version:
         return "updated"
-    past = [(revision.title, revision.text) for revision in revisions.older(ctx.tx, present)]
+    past = [(revision.title, revision.text) for revision in revisions.past_revisions(ctx.tx, present)]
     file_text = (imported.document.title, imported.document.text)
     return "older" if file_text in [*past, (present.title, present.text)] else "both"
 
@@ -366,7 +366,7 @@ def _add(ctx: WriteContext, plan: ImportPlan, targets: Sequence[LinkTarget], add
         return plan
     memory = _with_links(plan.proposed, targets)
     memory = memory._replace(path=free_path(ctx, _usable_path(ctx, memory)))
-    memory = revise.arrived(ctx, memory)
+    memory = revise.bind_arrived(ctx, memory)
     memories.add(ctx.tx, [memory])
     episode_files.adopt_messages(ctx, memory)
     links.add(ctx.tx, memory.space.id, memory.links)
@@ -387,7 +387,7 @@ def _update(ctx: WriteContext, plan: ImportPlan, targets: Sequence[LinkTarget]) 
         changed = [*changed, "deleted"]
         # Its space may have been renamed since it was deleted.
         name = space_paths.space_of(old.path)
-        path = old.path if name == old.space.name else space_paths.moved(old.path, name, old.space.name)
+        path = old.path if name == old.space.name else space_paths.moved_path(old.path, name, old.space.name)
         new_state = new_state._replace(path=free_path(ctx, path))
         files.clear_former_path(ctx.tx, new_state.path)
     new = revise.store_revision(ctx, old, new_state, changed, how="import") if changed else old
@@ -408,7 +408,7 @@ def _record_import(
     if record != earlier:
         record.store(ctx, first=earlier is None or earlier.key != note.key)
     if earlier and earlier.key != note.key and earlier.key.rpartition(":")[0] == note.key.rpartition(":")[0]:
-        idempotency.remember(ctx.tx, space=space, principal=ctx.actor.principal, key=earlier.key, content="", answer="")
+        idempotency.replace(ctx.tx, space=space, principal=ctx.actor.principal, key=earlier.key, content="", answer="")
     return frozenset(linked)
 
 
@@ -421,7 +421,7 @@ def _usable_path(ctx: WriteContext, memory: Memory) -> str:
     # A folder with the name of a Markdown file would conflict with a file of that name.
     if short and not any(part.endswith(".md") for part in parts[:-1]) and _can_be_written(ctx.engines, memory.path):
         return memory.path
-    return space_paths.path_for(memory.space.name, memory.created, titles.slug(memory.title), memory.id)
+    return space_paths.memory_path(memory.space.name, memory.created, titles.slug(memory.title), memory.id)
 
 
 def _can_be_written(engines: Engines, path: str) -> bool:
@@ -440,13 +440,13 @@ def _with_links(memory: Memory, targets: Sequence[LinkTarget]) -> Memory:
     return memory._replace(links=tuple(by_key[key] for key in sorted(by_key)))
 
 
-def add_links(ctx: WriteContext, record: ImportRecord, targets: Sequence[LinkTarget], *, looked: bool) -> int:
+def add_links(ctx: WriteContext, record: ImportRecord, targets: Sequence[LinkTarget], *, scanned: bool) -> int:
     """Add links to memories that were imported after this one; return how many."""
     memory = memories.find(ctx.tx, ctx.writable, record.memory)
     if memory is None or memory.deleted is not None:
         return 0
     try:
-        memory = hand_edits.with_file_changes(ctx, memory, looked=looked)
+        memory = hand_edits.with_file_changes(ctx, memory, scanned=scanned)
     except FileInTheWay:
         return 0
     known = memories.get_many(ctx.tx, ctx.readable, [target.memory for target in targets])

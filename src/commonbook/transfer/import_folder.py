@@ -18,9 +18,9 @@ from typing import Final
 from commonbook.access import permissions
 from commonbook.errors import BadFile
 from commonbook.files import scan
-from commonbook.files.scan import Told_co
+from commonbook.files.scan import Result_co
 from commonbook.markdown.front_matter import Document
-from commonbook.markdown.obsidian import Notes
+from commonbook.markdown.obsidian import VaultNotes
 from commonbook.model.reports import Finding, Progress, TransferReport
 from commonbook.model.spaces import Actor
 from commonbook.ports.database import Reading
@@ -64,7 +64,7 @@ class _Import:
     prefix: str
     notes: dict[str, Note] = field(default_factory=dict)
     records: dict[str, ImportRecord] = field(default_factory=dict)
-    names: Notes = field(default_factory=lambda: Notes(()))
+    names: VaultNotes = field(default_factory=lambda: VaultNotes(()))
     targets: dict[str, LinkTarget] = field(default_factory=dict)
     linked: dict[str, frozenset[str]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
@@ -79,7 +79,7 @@ def import_folder(
     permissions.require_owner(actor, "read folders of this machine")
     if space is not None:
         space_paths.require_space_name(space)
-    prefix = _prefix(engines, space, engines.outside.source(folder))
+    prefix = _prefix(engines, space, engines.external_files.source(folder))
     run = _Import(engines=engines, actor=actor, folder=folder, space=space, dry_run=dry_run, prefix=prefix)
     _read_notes(run, progress)
     with engines.db.reading() as tx:
@@ -110,14 +110,14 @@ def _prefix(engines: Engines, space: str | None, source: str) -> str:
 
 def _read_notes(run: _Import, progress: Progress) -> None:
     """Read every file once, to know the targets of links and the files that cannot be imported."""
-    for file in run.engines.outside.files(run.folder):
+    for file in run.engines.external_files.files(run.folder):
         parsed = _parse(run, file)
         if isinstance(parsed, Finding):
             run.skipped.append(parsed)
             continue
         run.notes[parsed[0].path] = _note(run, *parsed)
         progress("looking", len(run.notes), len(run.notes))
-    run.names = Notes((note.path, note.names) for note in run.notes.values())
+    run.names = VaultNotes((note.path, note.names) for note in run.notes.values())
 
 
 def _note(run: _Import, file: SourceFile, document: Document) -> Note:
@@ -159,7 +159,7 @@ def _read_records(run: _Import, tx: Reading) -> None:
     present = {note.key for note in run.notes.values()}
     moved: dict[tuple[str, str], list[ImportRecord]] = {}
     for space in permissions.writable(tx, run.actor, spaces.get_all(tx)):
-        answers = idempotency.answers(tx, space=space, principal=run.actor.principal, prefix=target_prefix)
+        answers = idempotency.find_by_prefix(tx, space=space, principal=run.actor.principal, prefix=target_prefix)
         for key, (content, answer) in answers.items():
             if not answer:
                 continue
@@ -211,7 +211,7 @@ def _batches(run: _Import, waiting: frozenset[str]) -> Iterator[list[ImportedFil
     """Read the waiting files in batches, so that other processes can write between them."""
     batch: list[ImportedFile] = []
     size = 0
-    for file in run.engines.outside.files(run.folder, only=waiting) if waiting else ():
+    for file in run.engines.external_files.files(run.folder, only=waiting) if waiting else ():
         # The first pass has reported unreadable files; a file that is new since then waits for the next import.
         parsed = None if isinstance(file, Finding) or file.path not in waiting else _parse(run, file)
         if parsed is None:
@@ -236,7 +236,7 @@ def _batches(run: _Import, waiting: frozenset[str]) -> Iterator[list[ImportedFil
 
 
 def _import_batch(run: _Import, batch: Sequence[ImportedFile]) -> None:
-    plans = _write(run, lambda ctx, *, looked: _plan_and_apply(run, ctx, batch, looked=looked))
+    plans = _write(run, lambda ctx, *, scanned: _plan_and_apply(run, ctx, batch, scanned=scanned))
     for plan in plans:
         run.counts["seen"] += 1
         if plan.outcome in _WHY_SKIPPED:
@@ -251,14 +251,14 @@ def _import_batch(run: _Import, batch: Sequence[ImportedFile]) -> None:
 
 
 def _plan_and_apply(
-    run: _Import, ctx: WriteContext, batch: Sequence[ImportedFile], *, looked: bool
+    run: _Import, ctx: WriteContext, batch: Sequence[ImportedFile], *, scanned: bool
 ) -> list[ImportPlan]:
     records = _current_records(run, ctx, [imported.note for imported in batch])
     ctx.lock(_memory_ids(batch, records))
     claimed = {record.memory for record in run.records.values()} | {target.memory for target in run.targets.values()}
     plans: list[ImportPlan] = []
     for imported in batch:
-        plan = import_file.plan_import(ctx, imported, records.get(imported.note.key), claimed, looked=looked)
+        plan = import_file.plan_import(ctx, imported, records.get(imported.note.key), claimed, scanned=scanned)
         claimed.add(plan.target.memory)
         plans.append(plan)
     known = {**run.targets, **{plan.path: plan.target for plan in plans if plan.outcome not in _WHY_SKIPPED}}
@@ -312,12 +312,12 @@ def _add_late_links(run: _Import, progress: Progress) -> None:
 
 
 def _add_links(
-    run: _Import, ctx: WriteContext, *, waiting: Mapping[str, list[LinkTarget]], looked: bool
+    run: _Import, ctx: WriteContext, *, waiting: Mapping[str, list[LinkTarget]], scanned: bool
 ) -> dict[str, int]:
     records = _current_records(run, ctx, [run.notes[path] for path in waiting])
     ctx.lock(record.memory for record in records.values())
     return {
-        path: import_file.add_links(ctx, records[run.notes[path].key], targets, looked=looked)
+        path: import_file.add_links(ctx, records[run.notes[path].key], targets, scanned=scanned)
         for path, targets in waiting.items()
     }
 
@@ -329,18 +329,18 @@ class _Rollback(Exception):
     """Raised to roll back the transaction of a dry run."""
 
 
-def _write(run: _Import, operation: scan.Operation[Told_co]) -> Told_co:
+def _write(run: _Import, operation: scan.Operation[Result_co]) -> Result_co:
     """Run an operation in a transaction, which a dry run rolls back; return its result."""
     if run.dry_run:
         return _run_dry(run, operation)
     return scan.write_with_scan(run.engines, run.actor, operation)
 
 
-def _run_dry(run: _Import, operation: scan.Operation[Told_co]) -> Told_co:
-    results: list[Told_co] = []
+def _run_dry(run: _Import, operation: scan.Operation[Result_co]) -> Result_co:
+    results: list[Result_co] = []
 
     def roll_back(ctx: WriteContext) -> None:
-        results.append(operation(ctx, looked=True))
+        results.append(operation(ctx, scanned=True))
         raise _Rollback
 
     with suppress(_Rollback):

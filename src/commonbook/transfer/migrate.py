@@ -97,7 +97,7 @@ def migrate(engines: Engines, target: Engines, *, to: str, progress: Progress) -
         counts = _copy_all(engines.db, target.db, progress)
         engines.db.write(partial(_finish, target=target, to=to, progress=progress))
     files = _write_files(target, progress)
-    target.db.write(lambda tx: home.forget(tx, "moving_from"))
+    target.db.write(lambda tx: home.delete_fact(tx, "moving_from"))
     return MigrationReport(to=to, rows=sum(counts.values()), tables=counts, files=files)
 
 

@@ -27,7 +27,7 @@ from commonbook.write.pending import Pending
 
 _DISK_RESERVE_BYTES: Final = 2 * 1024 * 1024
 
-HOME: Final = "_home"
+HOME_SPACE: Final = "_home"
 """The space whose log holds the entries that belong to no other space: those of API keys."""
 
 
@@ -172,7 +172,7 @@ class WriteContext:
         """Parse the time that a caller gave for a field; without a zone it is in the zone of the home."""
         if value is None:
             return None
-        return dates.read_time(value, zone=self.engines.zone, edge=dates.field_edge(name), now=self.tx.now)
+        return dates.parse_user_time(value, zone=self.engines.zone, edge=dates.field_edge(name), now=self.tx.now)
 
     def log(self, space: Space, action: str, subjects: Sequence[str], **payload: object) -> None:
         """Record a change, which `finalize` numbers and appends to the log of the space.

@@ -81,9 +81,9 @@ def first_version(
 def _path_for(ctx: WriteContext, space: Space, title: str, memory_id: str) -> str:
     """Return the default path of a new file; if it is taken, one with more digits of the id."""
     slug = titles.slug(title)
-    path = space_paths.path_for(space.name, ctx.tx.now, slug, memory_id)
+    path = space_paths.memory_path(space.name, ctx.tx.now, slug, memory_id)
     if memories.at_path(ctx.tx, path):
-        path = space_paths.path_for(space.name, ctx.tx.now, slug, memory_id, taken=True)
+        path = space_paths.memory_path(space.name, ctx.tx.now, slug, memory_id, taken=True)
     return path
 
 

@@ -102,7 +102,7 @@ def _binding_key(memory: Memory) -> tuple[object, ...]:
     return memory.space.id, memory.deleted, memory.shared and memory.shared.mode
 
 
-def arrived(ctx: WriteContext, memory: Memory) -> Memory:
+def bind_arrived(ctx: WriteContext, memory: Memory) -> Memory:
     """Bind a memory that came as a file, if it is a copy; detach it if its space has another copy of that root."""
     if memory.shared is None or not copies.is_bound(memory):
         return memory

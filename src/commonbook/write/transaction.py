@@ -43,13 +43,13 @@ def write_all(
     actors: Sequence[Actor],
     operation: Callable[[Sequence[WriteContext]], Result],
     *,
-    expecting: Sequence[str] = (),
+    expected_spaces: Sequence[str] = (),
 ) -> Result:
     """Run an operation of several actors as one atomic write, with a context for each of them.
 
     `expecting` names the spaces that the operation will probably use: if it uses no others, only these are read.
     """
-    result, files = _commit(engines, actors, operation, expecting)
+    result, files = _commit(engines, actors, operation, expected_spaces)
     # The change is committed: a file that cannot be written now stays in the journal, and `status` counts it.
     with suppress(OSError, CommonbookError):
         engines.after_commit(engines, files)
@@ -92,10 +92,10 @@ def _commit(
     engines: Engines,
     actors: Sequence[Actor],
     operation: Callable[[Sequence[WriteContext]], Result],
-    expecting: Sequence[str] = (),
+    expected_spaces: Sequence[str] = (),
 ) -> tuple[Result, dict[str, bytes | None]]:
     # A grant covers the spaces below its own by name, so permissions of others than the owner need all spaces.
-    expected = expecting if all(map(access_permissions.is_owner, actors)) else ()
+    expected = expected_spaces if all(map(access_permissions.is_owner, actors)) else ()
 
     def run(tx: Transaction) -> tuple[Result, dict[str, bytes | None]]:
         all_spaces = spaces.LazySpaces(tx, expected)
@@ -108,7 +108,7 @@ def _commit(
         contexts += map(contexts[0].beside, actors[1:])
         result = operation(contexts)
         for ctx in contexts:
-            for step in engines.before_seal:
+            for step in engines.before_finalize:
                 step(ctx)
         finalize(contexts)
         return result, contexts[0].pending.files_to_write

@@ -11,7 +11,7 @@ import pytest
 from commonbook.engines.disk import atomic_rename
 from commonbook.engines.disk.durable_files import make_folders
 from commonbook.engines.disk.home_folder import HomeFolder
-from commonbook.engines.disk.ignore_file import Ignored
+from commonbook.engines.disk.ignore_file import IgnorePatterns
 from commonbook.errors import DiskFull, FileInTheWay
 
 
@@ -33,10 +33,10 @@ def test_what_was_at_a_path_comes_out_whole_when_something_is_put_there(folder: 
     assert (home / "a/b.md").read_bytes() == b"two"
     assert folder.stat("a/b.md") == stat
     assert name is not None
-    assert folder.came_out() == [(name, "x")]
-    assert folder.read_out(name) == b"typed by hand"
-    folder.drop_out(name)
-    assert folder.is_tidy()
+    assert folder.displaced_files() == [(name, "x")]
+    assert folder.read_displaced(name) == b"typed by hand"
+    folder.drop_displaced(name)
+    assert folder.has_no_leftovers()
 
 
 def test_a_file_keeps_its_rights_when_it_is_replaced(folder: HomeFolder, home: Path):
@@ -51,25 +51,25 @@ def test_a_file_is_taken_away_shifted_and_put_back_but_never_over_another(folder
     with folder.lock(wait=1):
         folder.put("a/b.md", b"one", owner="x")
         folder.put("c.md", b"other", owner="y")
-        assert not folder.shift("a/b.md", "c.md")
+        assert not folder.rename_if_free("a/b.md", "c.md")
         assert (home / "c.md").read_bytes() == b"other"
-        assert folder.shift("a/b.md", "d/e.md")
+        assert folder.rename_if_free("a/b.md", "d/e.md")
         folder.prune("a/b.md")
         assert not (home / "a").exists()
         name = folder.take("d/e.md", owner="x")
         assert name is not None
         assert folder.take("d/e.md", owner="x") is None
-        folder.put_back(name, "c.md")
+        folder.restore_displaced(name, "c.md")
     assert (home / "c.md").read_bytes() == b"other"
     assert (home / "c-2.md").read_bytes() == b"one"
 
 
 def test_a_half_written_file_of_a_crash_is_swept_and_never_taken_for_typing(folder: HomeFolder, home: Path):
     (home / ".commonbook" / "out" / ".x.123").write_bytes(b"hal")
-    assert folder.came_out() == []
-    assert not folder.is_tidy()
-    folder.sweep()
-    assert folder.is_tidy()
+    assert folder.displaced_files() == []
+    assert not folder.has_no_leftovers()
+    folder.remove_unfinished()
+    assert folder.has_no_leftovers()
 
 
 def test_a_file_is_dated_back_so_that_any_later_save_shows(folder: HomeFolder, home: Path):
@@ -96,7 +96,7 @@ def test_many_are_made_ready_together_and_what_was_not_put_is_gone_with_the_lock
     (home / "s0" / "m.md").chmod(0o600)
     with folder.lock(wait=1):
         folder.prepare(wanted)
-        assert folder.came_out() == [], "what is made ready is nobody's yet"
+        assert folder.displaced_files() == [], "what is made ready is nobody's yet"
         ready = set(os.listdir(home / ".commonbook" / "out"))
         assert len(ready) == 12
         out = {path: folder.put(path, data, owner=owner)[1] for path, data, owner in wanted[:11]}
@@ -106,7 +106,7 @@ def test_many_are_made_ready_together_and_what_was_not_put_is_gone_with_the_lock
     assert [(home / path).read_bytes() for path, _, _ in wanted] == [*(data for _, data, _ in wanted[:11]), b"other"]
     assert (home / "s0" / "m.md").stat().st_mode & 0o777 == 0o600
     (name,) = [name for name in out.values() if name]
-    assert folder.read_out(name) == b"typed by hand"
+    assert folder.read_displaced(name) == b"typed by hand"
     assert os.listdir(home / ".commonbook" / "out") == [name]
 
 
@@ -127,7 +127,7 @@ def test_what_cannot_be_made_ready_is_told_when_it_is_put(folder: HomeFolder, ho
         with pytest.raises(DiskFull):
             folder.put(*wanted[7][:2], owner=wanted[7][2])
         folder.flush()
-    assert folder.is_tidy()
+    assert folder.has_no_leftovers()
 
 
 def test_a_place_behind_a_link_or_in_place_of_a_folder_is_refused(folder: HomeFolder, home: Path, tmp_path: Path):
@@ -151,6 +151,6 @@ def test_a_place_behind_a_link_or_in_place_of_a_folder_is_refused(folder: HomeFo
     ],
 )
 def test_what_is_ignored_is_said_by_patterns(pattern: str, ignored: list[str], kept: list[str]):
-    rules = Ignored(f"{pattern}\n")
+    rules = IgnorePatterns(f"{pattern}\n")
     assert all(rules.file(path) for path in ignored)
     assert not any(rules.file(path) for path in kept)

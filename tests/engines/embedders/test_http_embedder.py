@@ -72,20 +72,20 @@ def test_each_text_gets_its_vector_at_unit_length(embedder, service):
     assert found.dtype == np.float32
     assert np.allclose(found, [unit("one"), unit("three"), unit("eleven")])
     assert port.slow
-    assert service.asked[0].path == "/v1/embeddings"
-    assert service.asked[0].headers["Authorization"] == f"Bearer {KEY}"
-    assert service.asked[0].body == {"model": "small", "input": ["one", "three", "eleven"]}
+    assert service.requests[0].path == "/v1/embeddings"
+    assert service.requests[0].headers["Authorization"] == f"Bearer {KEY}"
+    assert service.requests[0].body == {"model": "small", "input": ["one", "three", "eleven"]}
 
 
 def test_a_service_without_a_key_is_asked_without_one(service):
     HttpEmbedder(service.url, "small").embed(inputs("one"))
-    assert "Authorization" not in service.asked[0].headers
+    assert "Authorization" not in service.requests[0].headers
 
 
 @pytest.mark.parametrize("end", ["", "/", "/embeddings", "/embeddings/"])
 def test_an_address_may_be_given_with_or_without_its_last_part(service, end):
     HttpEmbedder(service.url + end, "small").embed(inputs("one"))
-    assert service.asked[0].path == "/v1/embeddings"
+    assert service.requests[0].path == "/v1/embeddings"
 
 
 def test_the_index_tells_the_order_and_not_the_place_in_the_answer(embedder, service):
@@ -129,12 +129,12 @@ def test_an_empty_text_is_nowhere_and_is_not_sent(embedder, service):
 
 def test_the_dimensions_are_asked_for_once_and_only_if_nothing_told_them(service):
     asking = HttpEmbedder(service.url, "small")
-    assert (asking.dimensions, asking.dimensions, len(service.asked)) == (3, 3, 1)
+    assert (asking.dimensions, asking.dimensions, len(service.requests)) == (3, 3, 1)
     known = HttpEmbedder(service.url, "small", dimensions=3)
-    assert (known.dimensions, len(service.asked)) == (3, 1)
+    assert (known.dimensions, len(service.requests)) == (3, 1)
     by_the_way = HttpEmbedder(service.url, "small")
     by_the_way.embed(inputs("one"))
-    assert (by_the_way.dimensions, len(service.asked)) == (3, 2)
+    assert (by_the_way.dimensions, len(service.requests)) == (3, 2)
 
 
 def test_the_fingerprint_tells_address_and_model_apart_asks_nobody_and_never_tells_the_key():
@@ -154,7 +154,7 @@ def test_who_only_asks_a_question_does_not_wait_through_all_attempts(service, wa
     embedder = HttpEmbedder(service.url, "small", sleep=waits.append)
     with pytest.raises(EmbedderFailed, match="503"):
         embedder.embed(inputs("one"))
-    assert (len(service.asked), waits) == (1, [])
+    assert (len(service.requests), waits) == (1, [])
 
 
 def test_neither_the_embedder_nor_its_representation_tells_the_key(embedder):
@@ -182,7 +182,7 @@ def test_what_may_pass_is_tried_again_with_longer_and_longer_waits(embedder, ser
     assert waits == [0.5, 2.0, 8.0]
     service.orders = [trouble] * 4
     failure(embedder)
-    assert len(service.asked) == 4 + 4
+    assert len(service.requests) == 4 + 4
 
 
 def test_a_service_that_asks_for_patience_gets_it(embedder, service, waits):
@@ -197,7 +197,7 @@ def test_a_service_that_asks_for_patience_gets_it(embedder, service, waits):
 def test_a_service_that_asks_for_too_much_patience_is_given_up_at_once(embedder, service, waits):
     service.orders = [embedding_service.refusing(429, "tomorrow again", Retry_After="86400")]
     assert "86400 seconds" in failure(embedder).message
-    assert (waits, len(service.asked)) == ([], 1)
+    assert (waits, len(service.requests)) == ([], 1)
 
 
 def test_a_slow_answer_is_not_waited_for_beyond_the_limit(service, waits):
@@ -223,7 +223,7 @@ def test_a_service_that_stayed_down_is_left_alone_for_a_while(service, waits, mo
     service.orders = [embedding_service.refusing(503, "closed")] * 4
     first = failure(embedder)
     assert failure(embedder).message == first.message
-    assert (len(service.asked), len(waits)) == (4, 3)
+    assert (len(service.requests), len(waits)) == (4, 3)
     now = time.monotonic
     monkeypatch.setattr(time, "monotonic", lambda: now() + 3601)
     assert np.allclose(embedder.embed(inputs("one"), patient=True), [unit("one")])
@@ -254,7 +254,7 @@ def test_a_refusal_is_not_repeated_and_its_fix_says_what_to_set(embedder, servic
     error = failure(embedder)
     assert str(status) in error.message
     assert fix in error.fix
-    assert (waits, len(service.asked)) == ([], 1)
+    assert (waits, len(service.requests)) == ([], 1)
 
 
 def test_what_the_service_says_is_passed_on_in_one_short_line_without_the_key(embedder, service):
@@ -277,7 +277,7 @@ def test_no_redirect_is_followed(embedder, service, status):
     with serving() as other:
         service.orders = [embedding_service.refusing(status, Location=f"{other.url}/embeddings")]
         assert "redirect" in failure(embedder).message
-        assert other.asked == []
+        assert other.requests == []
 
 
 # When the answer is wrong
@@ -316,7 +316,7 @@ WRONG = {
 def test_a_wrong_answer_is_an_error_and_never_a_vector(embedder, service, waits, wrong):
     service.orders = [WRONG[wrong]]
     assert "answered with" in failure(embedder).message
-    assert (waits, len(service.asked)) == ([], 1)
+    assert (waits, len(service.requests)) == ([], 1)
 
 
 def test_vectors_of_another_length_than_before_are_an_error(embedder, service):

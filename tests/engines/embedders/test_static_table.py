@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from commonbook.engines.embedders import static_table
-from commonbook.engines.embedders.static_table import MOST_NEAR, NEAR, NEAR_WORDS, TABLE, StaticTable
+from commonbook.engines.embedders.static_table import MAX_NEAR_WORDS, MIN_NEAR_COSINE, NEAR_WORDS, TABLE, StaticTable
 from commonbook.errors import CommonbookError
 from commonbook.ports.embedding import EmbeddingInput
 
@@ -134,7 +134,7 @@ def test_near_words_come_nearest_first_and_never_the_word_itself(table):
     assert "banana" not in dict(found)
     cosines = [near for _, near in found]
     assert cosines == sorted(cosines, reverse=True)
-    assert all(NEAR <= near <= 1 for near in cosines)
+    assert all(MIN_NEAR_COSINE <= near <= 1 for near in cosines)
     assert all(word.isalpha() and len(word) > 1 for word, _ in found)
     assert dict(found)["car"] == pytest.approx(cosine(table, "vehicle", "car"), abs=1e-4)
 
@@ -149,14 +149,14 @@ def exact_near(table, word, *, least):
     query = table.vectors([word])[0].astype(np.float64)
     cosines = known @ query / np.maximum(np.linalg.norm(known, axis=1), 1e-9) / np.linalg.norm(query)
     found = {vocabulary[at]: float(cosines[at]) for at in np.flatnonzero(cosines >= least) if vocabulary[at] != word}
-    return dict(sorted(found.items(), key=lambda one: -one[1])[:MOST_NEAR])
+    return dict(sorted(found.items(), key=lambda one: -one[1])[:MAX_NEAR_WORDS])
 
 
 @pytest.mark.slow
 def test_the_lists_of_near_words_are_those_that_the_vectors_give(table):
     """The file was made from this table: tools/distil/near.py."""
     for word in EVERYDAY:
-        found, exact = dict(table.near(word)), exact_near(table, word, least=NEAR)
+        found, exact = dict(table.near(word)), exact_near(table, word, least=MIN_NEAR_COSINE)
         # At the end of a list two words may be as near as can be told apart.
         assert len(found.keys() ^ exact.keys()) <= 2, word
         assert len(found) == len(exact)
@@ -173,12 +173,12 @@ def test_looking_at_signs_first_loses_hardly_a_near_word(table):
     nearest: list[tuple[str, str]] = []
     missed: list[tuple[str, str]] = []
     for word in EVERYDAY:
-        exact = exact_near(table, word.upper(), least=NEAR + 1e-5)
+        exact = exact_near(table, word.upper(), least=MIN_NEAR_COSINE + 1e-5)
         found = dict(table.near(word.upper()))
         away = exact.keys() - found.keys()
-        assert max((exact[other] for other in away), default=0) < NEAR + 0.2, word
-        weight += sum(cosine - NEAR for cosine in exact.values())
-        lost += sum(exact[other] - NEAR for other in away)
+        assert max((exact[other] for other in away), default=0) < MIN_NEAR_COSINE + 0.2, word
+        weight += sum(cosine - MIN_NEAR_COSINE for cosine in exact.values())
+        lost += sum(exact[other] - MIN_NEAR_COSINE for other in away)
         eight = list(exact)[:8]
         nearest += [(word, other) for other in eight]
         missed += [(word, other) for other in eight if other in away]

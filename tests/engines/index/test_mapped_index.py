@@ -63,10 +63,10 @@ def test_after_kill_minus_nine_the_index_is_as_some_commit_left_it(folder, place
     for _ in range(KILLS):
         last = kill_a_writer(place, dice, last, longest_pause=0.008)
         seen = _another(folder).view()
-        assert number_of(seen.marker) in (last, last + 1), "what was told to be committed is not there"
+        assert number_of(seen.state) in (last, last + 1), "what was told to be committed is not there"
         assert wrong_with(seen) is None
         assert _another(folder).damage() == []
-        last = number_of(seen.marker)
+        last = number_of(seen.state)
     commit(_another(folder), last + 1)
     named = json.loads((folder / MANIFEST).read_text())["segments"]
     assert sorted(os.listdir(folder)) == sorted([*named, MANIFEST]), "what the killed ones left was not swept"
@@ -96,7 +96,7 @@ def test_a_view_stays_as_it_is_while_commits_take_its_files_away(folder, index):
     assert not any(path.exists() for path in files), "the files are still there, so this proves nothing"
     assert answer(view.search(ASKED, ()), ASKED) == before
     assert wrong_with(view) is None
-    assert number_of(index.view().marker) == 29
+    assert number_of(index.view().state) == 29
     assert wrong_with(index.view()) is None
 
 
@@ -111,7 +111,7 @@ def test_who_meets_a_commit_that_takes_a_segment_away_reads_what_is_newer(folder
 
     monkeypatch.setattr(array_files, "read", merged_away)
     view = _another(folder).view()
-    assert number_of(view.marker) == 2
+    assert number_of(view.state) == 2
     assert wrong_with(view) is None
 
 
@@ -120,9 +120,9 @@ def test_a_commit_that_begins_anew_keeps_nothing_of_before(folder, index):
         commit(index, number)
     old = _segments(folder)
     with index.writing(wait=5) as writer:
-        assert number_of(writer.marker) == 4
+        assert number_of(writer.state) == 4
         writer.clear()
-        assert writer.marker is None
+        assert writer.state is None
         writer.add(Delta((entry(900, vector=vector(1)),)))
         writer.commit(marker(9))
     assert not any(path.exists() for path in old)
@@ -172,7 +172,7 @@ def written(folder: Path, index: MappedIndex) -> Path:
 
 def _is_known_as_broken(folder: Path, path: Path) -> None:
     seen = _another(folder)
-    assert seen.view().marker is None
+    assert seen.view().state is None
     assert seen.view().search(ASKED, ()).total == 0
     assert [path.name in one for one in seen.damage()] == [True], seen.damage()
     commit(seen, 5)
@@ -196,7 +196,7 @@ def test_what_is_broken_is_known_as_broken_and_written_anew(written, which, brea
     path = written / which if isinstance(which, str) else _segments(written)[which]
     breaking(path)
     if path.is_dir() and which == MANIFEST:
-        assert _another(written).view().marker is None
+        assert _another(written).view().state is None
         return
     _is_known_as_broken(written, path)
 
@@ -216,7 +216,7 @@ def test_a_segment_with_vectors_of_another_length_is_not_mixed_with_ours(written
     path = _segments(written)[-1]
     path.unlink()
     shutil.copy(_segments(tmp_path / "other" / "index")[0], path)
-    assert _another(written).view().marker is None
+    assert _another(written).view().state is None
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_a_segment_with_vectors_of_another_length_is_not_mixed_with_ours(written
 def test_a_manifest_of_another_format_holds_nothing(written, manifest):
     (written / MANIFEST).write_text(manifest)
     seen = _another(written)
-    assert seen.view().marker is None
+    assert seen.view().state is None
     assert [MANIFEST in one for one in seen.damage()] == [True]
     commit(seen, 5)
     assert seen.damage() == []
@@ -244,7 +244,7 @@ def test_half_a_copy_is_never_taken_for_a_whole_one(written, tmp_path):
             size = (copy / name).stat().st_size
             os.truncate(copy / name, dice.choice((0, 1, 23, 24, size - 1, dice.randrange(size))))
         seen = _another(copy)
-        assert seen.view().marker is None, cut
+        assert seen.view().state is None, cut
         found = seen.damage()
         broken = [MANIFEST] if MANIFEST in cut else sorted(cut)
         assert sorted(name for name in names if any(name in one for one in found)) == broken
@@ -270,7 +270,7 @@ def test_every_single_byte_of_a_small_segment_counts_or_says_nothing(folder):
                 unnoticed.append(at)
             if at % 100 == 0:
                 view, damage = _another(folder).view(), _another(folder).damage()
-                assert (view.marker is None) == bool(damage) == (at not in unnoticed)
+                assert (view.state is None) == bool(damage) == (at not in unnoticed)
             os.pwrite(file.fileno(), data[at : at + 1], at)
     assert not any(data[at] for at in unnoticed), "only the room between two arrays says nothing"
 
@@ -307,7 +307,7 @@ def test_a_file_that_may_not_be_read_is_as_good_as_none(written, monkeypatch, mo
 
     monkeypatch.setattr(module, "open", refusing, raising=False)
     seen = _another(written)
-    assert seen.view().marker is None
+    assert seen.view().state is None
     if module is array_files:
         assert len(seen.damage()) == 4
 
@@ -372,7 +372,7 @@ def test_on_a_full_disk_the_index_stays_as_it_was(written, index, monkeypatch, h
         assert caught.value.fix
         assert str(written) in str(caught.value)
     for seen in (index, _another(written)):
-        assert number_of(seen.view().marker) == 4
+        assert number_of(seen.view().state) == 4
         assert wrong_with(seen.view()) is None
         assert seen.damage() == []
     assert wrong_with(before) is None
@@ -393,7 +393,7 @@ def test_a_folder_that_cannot_be_written_is_said_to_be_so(written, index, monkey
     written.write_text("in the way")
     with pytest.raises(HomeReadOnly):
         commit(_another(written), 5)
-    assert _another(written).view().marker is None
+    assert _another(written).view().state is None
 
 
 # --- found broken once
@@ -421,20 +421,20 @@ def test_a_manifest_that_makes_no_sense_is_damaged_and_raises_nothing(written, c
     check = mapped_index._checksum(manifest) if checked else old
     (written / MANIFEST).write_text(json.dumps({**manifest, "check": check}))
     seen = _another(written)
-    assert seen.view().marker is None
+    assert seen.view().state is None
     assert seen.damage()
 
 
 def test_every_single_byte_of_a_manifest_counts(written):
     """A number that is another one hides changes for ever: the manifest needs a checksum, as segments have one."""
     path = written / MANIFEST
-    data, whole = path.read_bytes(), _another(written).view().marker
+    data, whole = path.read_bytes(), _another(written).view().state
     for at in range(len(data)):
         for bit in (0, 3):
             flipped = bytearray(data)
             flipped[at] ^= 1 << bit
             path.write_bytes(flipped)
-            assert _another(written).view().marker in (None, whole), f"byte {at} of {data!r}"
+            assert _another(written).view().state in (None, whole), f"byte {at} of {data!r}"
 
 
 def test_an_index_whose_folder_is_a_file_or_may_not_be_read_is_named_as_damage(written, monkeypatch):
@@ -463,8 +463,8 @@ def test_how_long_vectors_are_does_not_follow_from_the_first_who_has_none(folder
         writer.add(Delta((entry(2, terms={"apple": 1}, vector=vector(1)),)))
         writer.commit(marker(1))
     view = _another(folder).view()
-    assert view.marker is not None, "the index cannot be read back"
-    assert view.marker.unembedded == 1
+    assert view.state is not None, "the index cannot be read back"
+    assert view.state.unembedded == 1
     near = IndexQuery((), vector=vector(1), spaces=frozenset({"ours"}))
     assert _memories(view.search(near, ())) == [entry(2).memory]
     fresh = (Delta((entry(3),)), Delta((entry(4, vector=vector(1)),)))
@@ -500,12 +500,12 @@ def test_who_had_no_more_file_handles_for_a_moment_looks_again(written, monkeypa
     seen = _another(written)
     with monkeypatch.context() as patched:
         patched.setattr(array_files, "open", _failing(open, 0, errno.EMFILE), raising=False)
-        assert seen.view().marker is None
+        assert seen.view().state is None
     assert wrong_with(seen.view()) is None
 
 
 def test_a_segment_that_stays_away_is_not_looked_for_again_and_again(written):
     _segments(written)[0].unlink()
     seen = _another(written)
-    assert seen.view().marker is None
+    assert seen.view().state is None
     assert seen.view() is seen.view()

@@ -19,13 +19,13 @@ from commonbook.engines.index.search import Part, search
 from commonbook.engines.index.segments import (
     Segment,
     build,
-    hashed,
+    hash_text,
     merge,
-    order_of,
     quantise,
     sketch,
     tag_term,
-    widened,
+    tie_break_of,
+    with_zero_vectors,
 )
 from commonbook.model.memory import KINDS
 from commonbook.ports.index import FOREVER, IS_CHAT, Delta, IndexedPassage, IndexQuery
@@ -82,7 +82,7 @@ def _found(laid: Laid, sought: IndexQuery) -> Answer:
 
 
 def _check(found: Answer, wanted: Answer) -> None:
-    assert (found.total, found.having) == (wanted.total, wanted.having)
+    assert (found.total, found.document_frequencies) == (wanted.total, wanted.document_frequencies)
     assert found.rows - wanted.rows == Counter(), "rows that should not be there, or are there otherwise"
     assert wanted.rows - found.rows == Counter(), "rows that are missing"
     assert same_places(found.places, wanted.places)
@@ -300,7 +300,7 @@ def test_a_long_memory_whose_parts_are_all_nearest_leaves_room_for_others_among_
     built = build(entries, killed=NOBODY, dimensions=DIMENSIONS)
     sought = IndexQuery(terms=(), vector=near, spaces=ALL, first=10, reach=0)
     found = answer(search([Part(built, np.ones(600, np.bool_))], sought, exactly=True), sought)
-    assert len({row[1] for row in found.rows}) == 1 + 10 - index_search.PARTS_OF_ONE
+    assert len({row[1] for row in found.rows}) == 1 + 10 - index_search.MAX_PARTS_PER_MEMORY
 
 
 # --- of one memory a few parts
@@ -371,12 +371,12 @@ def test_neighbours_are_found_across_segments_and_in_one_thread_alone(lay):
 
 def test_two_threads_whose_hashes_begin_alike_stay_apart(lay, monkeypatch):
     """A row's key has 40 bits of its thread's hash: where two agree in these, the whole hash decides."""
-    real = hashed
+    real = hash_text
 
     def alike(text: str) -> int:
         return 0xABCDEF0123 << 24 | len(text) if text.startswith("thread") else real(text)
 
-    monkeypatch.setattr(segments, "hashed", alike)
+    monkeypatch.setattr(segments, "hash_text", alike)
     entries = [
         entry(100 * which + position, thread="thread" + "x" * which, position=position)
         for which in (1, 2, 3)
@@ -391,8 +391,8 @@ def test_two_threads_whose_hashes_begin_alike_stay_apart(lay, monkeypatch):
 
 
 def test_a_thread_at_the_end_of_all_hashes_has_its_neighbours(lay, monkeypatch):
-    real = hashed
-    monkeypatch.setattr(segments, "hashed", lambda text: 2**64 - 1 if text == "last" else real(text))
+    real = hash_text
+    monkeypatch.setattr(segments, "hash_text", lambda text: 2**64 - 1 if text == "last" else real(text))
     entries = [entry(number, thread="last", position=number, terms={"apple": 1}) for number in range(8)]
     sought = IndexQuery(("apple",), spaces=ALL, first=1, reach=4)
     _check(_found(lay(_spread(entries, 3)), sought), expected(entries, sought))
@@ -424,12 +424,13 @@ def _expected_row(one: IndexedPassage) -> tuple[object, ...]:
     rounded, scale = quantise((one.vector if one.vector is not None else vector())[None, :])
     flags = one.flags | NOWHERE * (not one.memory)
     columns = (
-        hashed(one.thread), one.position, hashed(one.owner), order_of(one.passage), KINDS.index(one.kind), flags,
-        one.length, one.start, one.end, one.seq, one.time, one.valid_from, one.valid_until, one.superseded, one.expires,
+        hash_text(one.thread), one.position, hash_text(one.owner), tie_break_of(one.passage), KINDS.index(one.kind),
+        flags, one.length, one.start, one.end, one.seq, one.time, one.valid_from, one.valid_until, one.superseded,
+        one.expires,
     )  # fmt: skip
-    terms = [(hashed(term), min(count, 65535)) for term, count in one.terms.items()]
-    terms += [(hashed(tag_term(tag)), 1) for tag in one.tags]
-    key = hashed(one.thread) >> 24 << 24 | min(one.position, 2**24 - 1)
+    terms = [(hash_text(term), min(count, 65535)) for term, count in one.terms.items()]
+    terms += [(hash_text(tag_term(tag)), 1) for tag in one.tags]
+    key = hash_text(one.thread) >> 24 << 24 | min(one.position, 2**24 - 1)
     vectors = rounded[0].tobytes(), float(scale[0]), sketch(rounded)[:, 0].tobytes()
     return one.passage, one.memory, key, columns, (one.space, one.speaker), tuple(sorted(terms)), vectors
 
@@ -491,7 +492,7 @@ def test_a_merge_keeps_no_term_and_no_vector_of_what_no_longer_counts():
     mask = np.array([one.passage(row) != "a-dead-id" for row in range(2)], np.bool_)
     merged = merge([(one, mask)], killed=NOBODY)
     assert merged.rows == 1
-    assert merged.column("term").tolist() == [hashed("apple")]
+    assert merged.column("term").tolist() == [hash_text("apple")]
     assert b"dead" not in merged.column("ids").tobytes()
     assert not merged.vectors.any()
 
@@ -510,7 +511,7 @@ def test_a_deleted_owner_stays_deleted_through_any_merges(lay, monkeypatch, few)
         found = parts.search(IndexQuery(("apple", "brook"), spaces=ALL, first=200))
         names = [found.pool.name(row)[1] for row in range(len(found.pool.positions))]
         assert gone not in names
-        assert found.having == ((98, 0) if upto < 3 else (98, 1))
+        assert found.document_frequencies == ((98, 0) if upto < 3 else (98, 1))
         assert names.count(back) == (0 if upto < 3 else 1)
 
 
@@ -530,7 +531,7 @@ def test_a_segment_that_is_written_anew_goes_on_killing_in_older_ones(lay):
     deleted = Delta((), frozenset(memory_id(number) for number in range(100)))
     laid = lay([old, edited, deleted])
     assert _rows_kept(laid) == 1_200, "nothing was written anew, so this proves nothing"
-    assert laid.search(IndexQuery(("apple", "brook"), spaces=ALL)).having == (700, 200)
+    assert laid.search(IndexQuery(("apple", "brook"), spaces=ALL)).document_frequencies == (700, 200)
 
 
 # --- odd input
@@ -544,7 +545,7 @@ def test_where_there_is_nothing_nothing_is_found(lay, query_vector, empty):
     for unwritten in range(empty + 1):
         laid = lay(layers, unwritten=unwritten)
         found = laid.search(sought)
-        assert (found.total, found.having, len(found.pool.positions)) == (0, (0,), 0)
+        assert (found.total, found.document_frequencies, len(found.pool.positions)) == (0, (0,), 0)
         assert found.pool.eligible.dtype == np.bool_
         assert [len(column) for column in found.pool.entries] == [0, 0, 0]
     beside = [entry(1, terms={"apple": 1}, tags=("red",), vector=vector(1))]
@@ -558,9 +559,9 @@ def test_an_empty_segment_is_searched_and_merged_as_any_other():
         found = search(
             parts, IndexQuery(("apple",), near=("brook",), vector=query_vector, spaces=ALL, tags=("red",), as_of=5)
         )
-        assert (found.total, found.having, len(found.pool.positions)) == (0, (0,), 0)
+        assert (found.total, found.document_frequencies, len(found.pool.positions)) == (0, (0,), 0)
         found = search((), IndexQuery(("apple",), vector=query_vector, spaces=ALL))
-        assert (found.total, found.having, len(found.pool.positions)) == (0, (0,), 0)
+        assert (found.total, found.document_frequencies, len(found.pool.positions)) == (0, (0,), 0)
     assert merge(parts, killed=NOBODY).rows == 0
 
 
@@ -594,7 +595,7 @@ def test_a_tag_is_no_word_and_a_word_is_no_tag(lay):
     entries = [entry(1, terms={"red": 1}), entry(2, tags=("red",))]
     for pieces in (1, 3):
         found = lay(_spread(entries, pieces)).search(IndexQuery(("red",), spaces=ALL))
-        assert found.having == (1,)
+        assert found.document_frequencies == (1,)
         found = lay(_spread(entries, pieces)).search(IndexQuery((), spaces=ALL, tags=("red",), vector=vector(1)))
         assert len(found.pool.positions) == 0
 
@@ -618,11 +619,11 @@ def test_a_vector_comes_back_from_bytes_nearly_as_it_was(numbers):
 
 def test_ids_of_ours_order_by_their_time_and_others_by_something_steady():
     ids = [memory_id(number) for number in (1, 2, 2**31)]
-    assert sorted(ids, key=order_of) == ids
-    assert order_of(f"{ids[0]}#7") == order_of(ids[0])
+    assert sorted(ids, key=tie_break_of) == ids
+    assert tie_break_of(f"{ids[0]}#7") == tie_break_of(ids[0])
     for odd in ("", "x", "日本", "ffffffff-ffff-ffff-ffff-ffffffffffff", "a" * 1_000, "a b c d e f g h i j k"):
-        assert 0 <= order_of(odd) < 2**64
-        assert order_of(odd) == order_of(odd)
+        assert 0 <= tie_break_of(odd) < 2**64
+        assert tie_break_of(odd) == tie_break_of(odd)
 
 
 # --- found broken once
@@ -642,7 +643,7 @@ def test_of_passages_with_one_time_in_their_ids_the_same_are_candidates_in_any_l
 @pytest.mark.parametrize("odd", ["-5", "-1", "+5", "0x1f", "1_0", " 5"])
 def test_whatever_a_message_is_called_its_order_is_a_number_of_64_bits(odd):
     """A transcript's ids are typed by people: `int` takes signs, and a negative number fits no column."""
-    assert 0 <= order_of(odd) < 2**64
+    assert 0 <= tie_break_of(odd) < 2**64
     assert build([entry(1, passage=odd)], killed=NOBODY, dimensions=0).rows == 1
 
 
@@ -680,10 +681,10 @@ def test_a_vector_of_another_length_is_not_compared(lay, length):
 @pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside others"])
 def test_passages_without_vectors_are_found_by_their_words(beside):
     bare = build([entry(1, terms={"apple": 1})], killed=NOBODY, dimensions=0)
-    assert (bare.dimensions, widened(bare, DIMENSIONS).dimensions) == (0, DIMENSIONS)
+    assert (bare.dimensions, with_zero_vectors(bare, DIMENSIONS).dimensions) == (0, DIMENSIONS)
     others = [build([entry(2, vector=vector(1))], killed=NOBODY, dimensions=DIMENSIONS)] if beside else []
-    assert all(widened(one, 8) is one for one in others)
-    every = [widened(bare, DIMENSIONS) if beside else bare, *others]
+    assert all(with_zero_vectors(one, 8) is one for one in others)
+    every = [with_zero_vectors(bare, DIMENSIONS) if beside else bare, *others]
     parts = [Part(one, np.ones(one.rows, np.bool_)) for one in every]
     found = search(parts, IndexQuery(("apple",), vector=vector(1), spaces=ALL))
     names = {found.pool.name(row)[1] for row in range(len(found.pool.positions))}

@@ -21,7 +21,7 @@ from commonbook.engines.postgres.pipeline import Pipeline
 from commonbook.errors import Busy, NotFound, NotReplicated
 from commonbook.sessions.append import Appender
 from commonbook.sessions.group_commit import DEFERRED, GroupCommit, RetryAlone
-from tests.support.crowds import Crowd, crowding, said, told, until
+from tests.support.crowds import Crowd, crowding, receipts_of, stored_texts, until
 from tests.support.statements import recorded
 
 HOLD_HEAD = "SELECT 1 FROM log_head JOIN space ON space.id = log_head.space WHERE name = %s FOR UPDATE OF log_head"
@@ -61,9 +61,9 @@ def test_nobody_waits_for_what_only_another_means(crowd, book, address, hold, na
     futures = crowd.keep_two() + [crowd.append(name, "It rains.", key="1") for name in "acef"]
     with held(address, hold, name):
         crowd.go_on()
-        assert told([*futures[:2], *futures[3:]])[2:] == [(name, 2, True) for name in "cef"]
+        assert receipts_of([*futures[:2], *futures[3:]])[2:] == [(name, 2, True) for name in "cef"]
         assert not futures[2].done()
-    assert told(futures[2:3]) == [("a", 2, True)]
+    assert receipts_of(futures[2:3]) == [("a", 2, True)]
     assert book.verify_log().findings == ()
 
 
@@ -73,9 +73,9 @@ def test_who_waits_by_itself_keeps_nobody_else_from_going(crowd, book, address):
         kept = [crowd._append(name, "It rains.", book) for name in "abc"]
         until(lambda: crowd.transactions >= 4)
         others = [crowd._append(name, "It rains.", book) for name in "ef"]
-        assert told(others) == [(name, 2, True) for name in "ef"]
+        assert receipts_of(others) == [(name, 2, True) for name in "ef"]
         assert not any(future.done() for future in kept)
-    assert told(kept) == [(name, 2, True) for name in "abc"]
+    assert receipts_of(kept) == [(name, 2, True) for name in "abc"]
     assert book.verify_log().findings == ()
 
 
@@ -104,7 +104,7 @@ def test_who_finds_everything_taken_commits_nothing(crowd, book, address, monkey
     with held(address, HOLD_HEAD, "room/0"), recorded(monkeypatch) as statements, pytest.raises(RetryAlone):
         do(patient=False)
     assert "COMMIT" not in statements
-    assert [said(book, name)[1:] for name in "ab"] == [[], []]
+    assert [stored_texts(book, name)[1:] for name in "ab"] == [[], []]
 
 
 def test_those_who_are_patient_wait_for_their_space_in_one_transaction(crowd, book, address, monkeypatch):
@@ -162,7 +162,7 @@ def test_nobody_is_stored_with_others_behind_a_rename_that_took_the_space_out_of
         renamed.result(60)
         with pytest.raises(RetryAlone):
             waiting.result(60)
-    assert [said(book, name)[1:] for name in "ab"] == [[], []]
+    assert [stored_texts(book, name)[1:] for name in "ab"] == [[], []]
 
 
 def test_a_job_that_a_worker_has_in_hand_keeps_nobody_from_other_spaces(crowd, address):
@@ -172,9 +172,9 @@ def test_a_job_that_a_worker_has_in_hand_keeps_nobody_from_other_spaces(crowd, a
     futures += [crowd.append(name, "It rains.", key="1") for name in "cef"]
     with held(address, HOLD_JOB, "a"):
         crowd.go_on()
-        assert told(futures)[2:] == [(name, 2, True) for name in "cef"]
+        assert receipts_of(futures)[2:] == [(name, 2, True) for name in "cef"]
         assert not kept.done()
-    assert told([kept]) == [("a", 2, True)]
+    assert receipts_of([kept]) == [("a", 2, True)]
 
 
 def test_a_session_that_is_taken_keeps_nobody_from_others_of_its_space(book, address):
@@ -183,9 +183,9 @@ def test_a_session_that_is_taken_keeps_nobody_from_others_of_its_space(book, add
     with ThreadPoolExecutor(2) as pool, held(address, HOLD_SESSION, "a"):
         stuck = pool.submit(book.append, "a", ["It rains."])
         wait_for_waiting(address, 1)
-        assert told([pool.submit(book.append, "b", ["It snows."])]) == [("b", 2, True)]
+        assert receipts_of([pool.submit(book.append, "b", ["It snows."])]) == [("b", 2, True)]
         assert not stuck.done()
-    assert told([stuck]) == [("a", 2, True)]
+    assert receipts_of([stuck]) == [("a", 2, True)]
 
 
 @pytest.mark.parametrize(("hold", "name"), [(HOLD_HEAD, "room"), (HOLD_SESSION, "s0")], ids=["space", "session"])
@@ -200,7 +200,7 @@ def test_however_many_wait_for_what_is_taken_others_find_a_connection(address, m
         with held(address, hold, name):
             stuck = [pool.submit(book.append, session, ["It rains."]) for session in which]
             while not all(future.done() for future in stuck):
-                told([pool.submit(book.append, "free", ["It snows."])])
+                receipts_of([pool.submit(book.append, "free", ["It snows."])])
         assert {type(future.exception(60)) for future in stuck} == {Busy}
 
 
@@ -208,15 +208,15 @@ def test_those_who_wait_for_one_space_go_together_when_it_is_free(crowd, book, a
     futures = crowd.keep_two() + [crowd.append(name, "It rains.", key="1") for name in "ab"]
     with held(address, HOLD_HEAD, "room/0"):
         crowd.go_on()
-        told(futures[:2])
+        receipts_of(futures[:2])
         until(lambda: crowd.transactions == 4)
         place = book._appender.session_spaces["a"]
         # The first of both waits for the space by itself; those who come meanwhile wait for it together.
         until(lambda: book._appender.group_commit.waiting(place) == 1)
         more = [crowd._append(name, "It snows.", book, key="2") for name in "ab"]
         until(lambda: book._appender.group_commit.waiting(place) == 3)
-    assert told(futures[2:]) == [("a", 2, True), ("b", 2, True)]
-    assert sorted(told(more)) == [("a", 3, True), ("b", 3, True)]
+    assert receipts_of(futures[2:]) == [("a", 2, True), ("b", 2, True)]
+    assert sorted(receipts_of(more)) == [("a", 3, True), ("b", 3, True)]
     assert book.verify_log().findings == ()
 
 
@@ -249,10 +249,10 @@ def test_whose_right_is_taken_while_it_writes_is_refused_and_the_others_are_stor
         second = book.create_key("agent:ada", label="writes too")
         futures.append(crowd.append("d", "It rains.", book=book.with_key(second.secret)))
     crowd.go_on()
-    assert told(futures)[2:] == [(name, 2, True) for name in "cd"[: len(futures) - 2]]
+    assert receipts_of(futures)[2:] == [(name, 2, True) for name in "cd"[: len(futures) - 2]]
     with pytest.raises(NotFound):
         bad.result(60)
-    assert said(book, "a") == ["Good morning."]
+    assert stored_texts(book, "a") == ["Good morning."]
 
 
 def test_a_connection_that_is_lost_in_the_commit_stores_all_of_them_once(crowd, book, address, monkeypatch):
@@ -270,9 +270,9 @@ def test_a_connection_that_is_lost_in_the_commit_stores_all_of_them_once(crowd, 
     futures = crowd.keep_two() + [crowd.append(name, "It rains.") for name in "abcdef"]
     monkeypatch.setattr(Pipeline, "_drain", cut)
     crowd.go_on()
-    assert told(futures)[2:] == [(name, 2, True) for name in "abcdef"]
+    assert receipts_of(futures)[2:] == [(name, 2, True) for name in "abcdef"]
     assert len(blows) == 1
-    assert [said(book, name)[1:] for name in "abcdef"] == [["It rains."]] * 6
+    assert [stored_texts(book, name)[1:] for name in "abcdef"] == [["It rains."]] * 6
     assert book.verify_log().findings == ()
 
 
@@ -290,8 +290,8 @@ def test_who_is_not_stored_yet_is_not_told_that_another_is_on_one_server_alone(c
     made, taken = crowd.append("a", "It rains."), crowd.append("c", "It snows.")
     with held(address, HOLD_SESSION, "c"):
         crowd.go_on()
-        told(kept)
+        receipts_of(kept)
         with pytest.raises(NotReplicated):
             made.result(60)
-    assert told([taken]) == [("c", 2, True)]
-    assert [said(book, name)[1:] for name in "ac"] == [["It rains."], ["It snows."]]
+    assert receipts_of([taken]) == [("c", 2, True)]
+    assert [stored_texts(book, name)[1:] for name in "ac"] == [["It rains."], ["It snows."]]

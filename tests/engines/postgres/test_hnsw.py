@@ -18,7 +18,7 @@ import pytest
 import commonbook
 from commonbook.engines.postgres import hnsw
 from commonbook.engines.postgres.hnsw import _plan
-from commonbook.engines.postgres.passage_rows import signed
+from commonbook.engines.postgres.passage_rows import signed_hash
 from commonbook.engines.postgres.pipeline import Pipeline, _number_parameters
 from commonbook.model.memory import Draft
 from commonbook.ports.index import Delta, IndexedPassage, IndexQuery
@@ -74,7 +74,7 @@ def exact(place: str) -> Any:
 
 
 def name_of(space: str, dimensions: int = DIMENSIONS) -> str:
-    return hnsw._graph_name(signed(space), dimensions)
+    return hnsw._graph_name(signed_hash(space), dimensions)
 
 
 def directions(number: int, *, seed: int = 1, dimensions: int = DIMENSIONS) -> Any:
@@ -170,7 +170,7 @@ def test_a_space_beyond_the_limit_is_searched_by_its_graph_and_no_other_is(large
     assert len(by_graph) == 3
     assert f"Index Scan using {name_of('ours')}" in plan(statements, by_graph[0])
     (made,) = statements.execute("SELECT pg_get_indexdef(to_regclass(%s))", (name_of("ours"),)).fetchone() or ("",)
-    assert f"(space = '{signed('ours')}'::bigint)" in made
+    assert f"(space = '{signed_hash('ours')}'::bigint)" in made
 
 
 def test_a_graph_is_used_also_where_the_database_would_rather_compare_all(index, graphs, statements, by_graph):
@@ -282,7 +282,8 @@ def test_a_graph_search_leaves_no_setting_and_no_prepared_statement_behind(large
             prepared = []
             for _ in range(3):
                 assert (
-                    len(search(pipe, query, [signed("ours")], (), lambda _: pytest.fail("not by graph")).rows()) == 60
+                    len(search(pipe, query, [signed_hash("ours")], (), lambda _: pytest.fail("not by graph")).rows())
+                    == 60
                 )
                 prepared.append(len(pipe._prepared_names))
         assert connection.execute(lasting).fetchone() == before

@@ -22,7 +22,7 @@ import commonbook
 from commonbook.book.book import Book
 from commonbook.compose import book as compose_book
 from commonbook.engines.postgres import index_schema
-from commonbook.engines.postgres.passage_rows import signed
+from commonbook.engines.postgres.passage_rows import signed_hash
 from commonbook.engines.postgres.pipeline import Pipeline
 from commonbook.errors import Busy, DatabaseUnreachable, HomeIsNewer
 from commonbook.model.memory import Draft
@@ -152,7 +152,7 @@ class _Often(Laid):
         found = super().search(sought)
         for number in range(1, len(sought.spaces) + 1):
             again = super().search(sought)
-            assert len(kept.has(map(signed, sought.spaces))) == number, "it was not kept"
+            assert len(kept.has(map(signed_hash, sought.spaces))) == number, "it was not kept"
             assert answer(again, sought) == answer(found, sought), f"{number} of the spaces kept change the answer"
         assert answer(super().search(sought), sought) == answer(found, sought), "what is kept changes the answer"
         return found
@@ -170,10 +170,10 @@ def test_after_kill_minus_nine_the_index_is_as_some_commit_left_it(place):
         # The server may still be at work on the commit that it was sent last.
         wait_for_transactions(place)
         seen = opened(place).view()
-        assert number_of(seen.marker) in (last, last + 1), "what was told to be committed is not there"
+        assert number_of(seen.state) in (last, last + 1), "what was told to be committed is not there"
         assert wrong_with(seen) is None
         assert opened(place).damage() == []
-        last = number_of(seen.marker)
+        last = number_of(seen.state)
     commit(opened(place), last + 1)
     assert wrong_with(opened(place).view()) is None
     assert last > KILLS, "the child never got far enough to prove anything"
@@ -184,7 +184,7 @@ def test_a_catch_up_killed_in_the_middle_leaves_what_was_there_and_no_lock(place
     index: Any = opened(place)
     with pytest.raises(DatabaseUnreachable):
         _cut_off(index, statements)
-    assert number_of(opened(place).view().marker) == 1
+    assert number_of(opened(place).view().state) == 1
     commit(opened(place), 2)
     assert wrong_with(opened(place).view()) is None
 
@@ -244,7 +244,11 @@ def test_a_search_in_a_reading_sees_the_book_at_that_moment_however_the_index_go
         for number in (4, 5, 6):
             commit(index, number)
         found, wanted = answer(view.search(ASKED, tail, tx), ASKED), expected(left_of(map(step, (1, 2, 3, 4))), ASKED)
-        assert (found.total, found.having, found.rows) == (wanted.total, wanted.having, wanted.rows)
+        assert (found.total, found.document_frequencies, found.rows) == (
+            wanted.total,
+            wanted.document_frequencies,
+            wanted.rows,
+        )
         with pytest.raises(Busy):
             index.view().search(ASKED, (), tx)
 
@@ -274,9 +278,9 @@ def test_a_commit_that_begins_anew_keeps_nothing_of_before(place, index, stateme
     for number in range(1, 5):
         commit(index, number)
     with index.writing(wait=5) as writer:
-        assert number_of(writer.marker) == 4
+        assert number_of(writer.state) == 4
         writer.clear()
-        assert writer.marker is None
+        assert writer.state is None
         writer.add(Delta((entry(900, vector=vector(1)),)))
         writer.commit(marker(9))
     assert index.view().search(ASKED, ()).total == opened(place).view().search(ASKED, ()).total == 1
@@ -323,7 +327,7 @@ def test_of_many_who_begin_at_once_one_makes_the_tables(place):
         gate.wait()
         try:
             with index.writing(wait=20) as writer:
-                number = number_of(writer.marker) + 1
+                number = number_of(writer.state) + 1
                 writer.add(step(number))
                 writer.commit(marker(number))
         except Exception as error:  # noqa: BLE001 - told below
@@ -335,7 +339,7 @@ def test_of_many_who_begin_at_once_one_makes_the_tables(place):
     for thread in threads:
         thread.join()
     assert wrong == []
-    assert number_of(opened(place).view().marker) == 4
+    assert number_of(opened(place).view().state) == 4
     assert wrong_with(opened(place).view()) is None
 
 
@@ -367,7 +371,7 @@ def test_what_is_broken_is_named_and_written_anew(place, index, statements, brea
 def test_tables_that_are_gone_are_no_index_and_are_made_again(place, index, statements, gone):
     commit(index, 1)
     statements.execute(f"DROP TABLE {gone}")
-    assert index.view().marker is None
+    assert index.view().state is None
     assert index.damage() == []
     commit(index, 2)
     assert index.view().search(ASKED, ()).total == len(step(2).entries)
@@ -376,12 +380,12 @@ def test_tables_that_are_gone_are_no_index_and_are_made_again(place, index, stat
 def test_tables_of_an_older_program_are_made_anew_and_those_of_a_newer_one_are_left(place, index, statements):
     commit(index, 1)
     statements.execute("UPDATE recall_index SET format = 0")
-    assert index.view().marker is None
+    assert index.view().state is None
     commit(index, 2)
-    assert number_of(index.view().marker) == 2
+    assert number_of(index.view().state) == 2
     assert index.view().search(ASKED, ()).total == len(step(2).entries)
     statements.execute("UPDATE recall_index SET format = %s", (index_schema.FORMAT + 1,))
-    assert index.view().marker is None
+    assert index.view().state is None
     with pytest.raises(HomeIsNewer):
         commit(index, 3)
 
@@ -460,10 +464,10 @@ def test_five_hundred_spaces_are_asked_at_once(place, index):
         writer.commit(marker(1))
     sought = IndexQuery(("apple", "rare"), vector=vector(1, 250, 1), spaces=frozenset(spaces), first=50)
     found, wanted = answer(index.view().search(sought, ()), sought), expected(entries, sought)
-    assert (found.total, found.having) == (2_000, (2_000, 1))
+    assert (found.total, found.document_frequencies) == (2_000, (2_000, 1))
     assert found.rows == wanted.rows
     few = sought._replace(spaces=frozenset(spaces[:250]))
-    assert index.view().search(few, ()).having == (1_000, 0)
+    assert index.view().search(few, ()).document_frequencies == (1_000, 0)
 
 
 def test_a_long_question_to_very_many_spaces_is_asked_by_its_rarest_terms(place, index):
@@ -480,7 +484,7 @@ def test_a_long_question_to_very_many_spaces_is_asked_by_its_rarest_terms(place,
     found = index.view().search(sought, ())
     assert [found.pool.name(row)[1] for row in range(len(found.pool.positions))] == [memory_id(318)]
     assert found.total == 600
-    assert found.having == (600,) * 30 + (1,)
+    assert found.document_frequencies == (600,) * 30 + (1,)
     few = sought._replace(spaces=frozenset(spaces[:300]))
     assert answer(index.view().search(few, ()), few).rows == expected(entries[:300], few).rows
 

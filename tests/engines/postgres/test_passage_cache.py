@@ -14,7 +14,7 @@ from commonbook.book.book import Book
 from commonbook.engines.index.segments import Segment, build
 from commonbook.engines.postgres import passage_cache
 from commonbook.engines.postgres.passage_cache import NO_PASSAGES, PassageCache, SpaceVersion, live_part
-from commonbook.engines.postgres.passage_rows import signed
+from commonbook.engines.postgres.passage_rows import signed_hash
 from commonbook.errors import NotAllowed
 from commonbook.model.memory import Draft
 from tests.support.index_worlds import DIMENSIONS, entry
@@ -194,7 +194,7 @@ def book(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Ite
 
 def cached_by(book: Book) -> set[str]:
     cache = vars(book._recall_service._index)["_resources"].cache  # type: ignore[attr-defined]
-    return {space.name for space in book.spaces() if cache.has([signed(space.id)])}
+    return {space.name for space in book.spaces() if cache.has([signed_hash(space.id)])}
 
 
 def hits(book: Book, question: str = "lamp oil", **more: object) -> list[tuple[str, float, str]]:

@@ -14,7 +14,7 @@ import pytest
 
 import commonbook
 from commonbook.sessions import episode_boundaries
-from commonbook.tables.jobs import ATTEMPTS
+from commonbook.tables.jobs import MAX_ATTEMPTS
 from tests.interfaces.cli.test_cli import cli
 from tests.interfaces.cli.test_terminal import terminal
 
@@ -390,7 +390,7 @@ def test_work_that_failed_for_good_is_shown_with_its_error_and_can_be_retried(cl
 
     with monkeypatch.context() as broken:
         broken.setattr(episode_boundaries, "segments", fails)
-        for _ in range(ATTEMPTS):
+        for _ in range(MAX_ATTEMPTS):
             _make_due()
             status = cli("worker", "--once")
             assert status.code == 1
@@ -400,7 +400,7 @@ def test_work_that_failed_for_good_is_shown_with_its_error_and_can_be_retried(cl
     assert (status["pending"]["jobs"], status["pending"]["failed_jobs"]) == (1, 1)
     (finding,) = status["findings"]
     assert (finding["what"], finding["where"]) == ("failed work", "session s1")
-    assert f"{ATTEMPTS} attempts" in finding["why"]
+    assert f"{MAX_ATTEMPTS} attempts" in finding["why"]
     assert "RuntimeError" in finding["why"]
     assert "commonbook worker --once --retry" in finding["fix"]
     assert cli("doctor").code == 1

@@ -13,7 +13,7 @@ from commonbook.adapters.hermes.keeper import Keeper, Warn
 from commonbook.adapters.hermes.options import Options
 from commonbook.adapters.hermes.recorder import Speakers
 from commonbook.adapters.hermes.server_keeper import ServerKeeper
-from commonbook.settings.default_space import captures as may_capture
+from commonbook.settings.default_space import capture_allowed as may_capture
 from commonbook.settings.settings import Settings
 
 if TYPE_CHECKING:

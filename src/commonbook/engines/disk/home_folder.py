@@ -27,7 +27,7 @@ from commonbook.engines.process.fair_lock import FairLock
 from commonbook.errors import Busy, DiskFull, FileInTheWay, HomeError, HomeReadOnly
 from commonbook.ports.files import FileStat
 
-HIDDEN: Final = ".commonbook"
+HIDDEN_FOLDER: Final = ".commonbook"
 _UNFINISHED: Final = "."
 _MAX_ATTEMPTS: Final = 20
 # How long to wait for a program that is writing: a file in its place is scanned again, a displaced one is not.
@@ -42,9 +42,9 @@ class HomeFolder:
         """Use the folder `home`, which exists."""
         self._home = home
         self._tree = MarkdownTree(home)
-        self._out_folder = os.path.join(home, HIDDEN, "out")
+        self._out_folder = os.path.join(home, HIDDEN_FOLDER, "out")
         self._identity = _identity(home)
-        self._lock = FairLock(os.path.join(home, HIDDEN, "files.lock"))
+        self._lock = FairLock(os.path.join(home, HIDDEN_FOLDER, "files.lock"))
         self._unsynced_folders: set[str] = set()
         self._checked_folders: set[str] = set()
         self._durable_folders: set[str] = set()
@@ -61,17 +61,17 @@ class HomeFolder:
         """Return size and time of every Markdown file, except hidden and ignored files and links."""
         return self._tree.walk()
 
-    def known_as(self, path: str) -> str:
+    def canonical_path(self, path: str) -> str:
         """Return the path as a walk would spell it."""
-        return self._tree.known_as(path)
+        return self._tree.canonical_path(path)
 
     def is_ours(self, path: str) -> bool:
         """Return whether a walk would include a file at this path."""
         return self._tree.is_ours(path)
 
-    def odd(self) -> dict[str, str]:
+    def unreadable_paths(self) -> dict[str, str]:
         """Return the paths that the last walk could not read, with the reason."""
-        return self._tree.odd()
+        return self._tree.unreadable_paths()
 
     def _place_of(self, path: str) -> str:
         return self._tree.at(path)
@@ -113,7 +113,7 @@ class HomeFolder:
                 yield True
             finally:
                 for name, _ in self._prepared.values():
-                    self.drop_out(f"{_UNFINISHED}{name}")
+                    self.drop_displaced(f"{_UNFINISHED}{name}")
                 self._prepared.clear()
 
     def require_place(self, path: str) -> None:
@@ -186,7 +186,7 @@ class HomeFolder:
         self._unsynced_folders.add(os.path.dirname(self._place_of(path)))
         return name
 
-    def shift(self, old: str, new: str) -> bool:
+    def rename_if_free(self, old: str, new: str) -> bool:
         """Rename a file unless the new path is taken; return whether it was renamed."""
         source, target = self._place_of(old), self._place_of(new)
         self._ensure_folder(os.path.dirname(target))
@@ -220,7 +220,7 @@ class HomeFolder:
             self._unsynced_folders.add(parent)
         self._checked_folders.add(folder)
 
-    def secure(self, path: str) -> None:
+    def sync_later(self, path: str) -> None:
         """Sync the file at a path, whichever program changed it, and mark its folders for the next flush."""
         place = self._place_of(path)
         with suppress(OSError):
@@ -241,31 +241,31 @@ class HomeFolder:
 
     # --- displaced files
 
-    def came_out(self) -> list[tuple[str, str]]:
+    def displaced_files(self) -> list[tuple[str, str]]:
         """Return (name, owner) of every displaced file that was not dropped."""
         names = sorted(os.listdir(self._out_folder))
         return [(name, name.partition(".")[0]) for name in names if not name.startswith(_UNFINISHED)]
 
-    def is_tidy(self) -> bool:
+    def has_no_leftovers(self) -> bool:
         """Return whether the folder `out` is empty."""
         return not os.listdir(self._out_folder)
 
-    def sweep(self) -> None:
+    def remove_unfinished(self) -> None:
         """Remove unfinished files left by a crash; only under the lock, when no write is in progress."""
         for name in os.listdir(self._out_folder):
             if name.startswith(_UNFINISHED):
-                self.drop_out(name)
+                self.drop_displaced(name)
 
-    def read_out(self, name: str) -> bytes | None:
+    def read_displaced(self, name: str) -> bytes | None:
         """Return the content of a displaced file."""
         return read_settled(os.path.join(self._out_folder, name), patience=_DISPLACED_PATIENCE_SECONDS)
 
-    def drop_out(self, name: str) -> None:
+    def drop_displaced(self, name: str) -> None:
         """Delete a displaced file."""
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(self._out_folder, name))
 
-    def put_back(self, name: str, path: str) -> None:
+    def restore_displaced(self, name: str, path: str) -> None:
         """Put a displaced file back at its path, or beside it with a number if the path is taken."""
         place, ending = os.path.splitext(self._place_of(path))
         self._ensure_folder(os.path.dirname(place))
@@ -299,10 +299,10 @@ class HomeFolder:
         total = 0
         for name in ("state.db", "state.db-wal"):
             with suppress(FileNotFoundError):
-                total += os.stat(os.path.join(self._home, HIDDEN, name)).st_size
+                total += os.stat(os.path.join(self._home, HIDDEN_FOLDER, name)).st_size
         return total
 
-    def present(self) -> bool:
+    def is_present(self) -> bool:
         """Return whether the home is still the folder that was opened (same device and inode)."""
         return _identity(self._home) == self._identity
 
@@ -324,7 +324,7 @@ def _may_exist(place: str) -> bool:
 
 def _identity(folder: str) -> tuple[int, int] | None:
     try:
-        status = os.stat(os.path.join(folder, HIDDEN))
+        status = os.stat(os.path.join(folder, HIDDEN_FOLDER))
     except OSError:
         return None
     return status.st_dev, status.st_ino

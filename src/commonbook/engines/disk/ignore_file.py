@@ -6,7 +6,7 @@ import re
 from fnmatch import translate
 
 
-class Ignored:
+class IgnorePatterns:
     """The patterns of an ignore file, one a line; `#` begins a comment, a final `/` matches only folders.
 
     A pattern without another `/` matches a name at any depth; one with it matches from the root of the home.

@@ -19,7 +19,7 @@ from typing import Final, Literal
 
 from commonbook.engines.disk import archives
 from commonbook.engines.disk.archives import MARKER, MARKER_TEXT, MAX_FILE_BYTES, finding, is_markdown, too_large
-from commonbook.engines.disk.ignore_file import Ignored
+from commonbook.engines.disk.ignore_file import IgnorePatterns
 from commonbook.errors import BadInput, CommonbookError, Conflict, DiskFull, NotFound
 from commonbook.model.reports import Finding
 from commonbook.ports.files import ExportTarget, SourceFile
@@ -119,12 +119,12 @@ class ExternalFolder:
                         places[path] = entry.path
 
 
-def _read_ignore_file(top: str) -> Ignored:
+def _read_ignore_file(top: str) -> IgnorePatterns:
     try:
         with open(os.path.join(top, _IGNORE_FILE), encoding="utf-8", errors="replace") as file:
-            return Ignored(file.read())
+            return IgnorePatterns(file.read())
     except OSError:
-        return Ignored("")
+        return IgnorePatterns("")
 
 
 def _printable(path: str) -> str:

@@ -6,7 +6,7 @@ import os
 import unicodedata
 from typing import Final
 
-from commonbook.engines.disk.ignore_file import Ignored
+from commonbook.engines.disk.ignore_file import IgnorePatterns
 
 _IGNORE_FILE: Final = ".commonbookignore"
 _NOT_UTF8: Final = "its name is not UTF-8"
@@ -73,10 +73,10 @@ class MarkdownTree:
             os.close(descriptor)
         return subfolders
 
-    def _read_ignore_file(self) -> Ignored | None:
+    def _read_ignore_file(self) -> IgnorePatterns | None:
         try:
             with open(os.path.join(self._home, _IGNORE_FILE), encoding="utf-8", errors="replace") as file:
-                return Ignored(file.read())
+                return IgnorePatterns(file.read())
         except (FileNotFoundError, PermissionError, IsADirectoryError):
             return None
 
@@ -94,7 +94,7 @@ class MarkdownTree:
         # On a disk that normalises names, both spellings are one file; on any other they are two.
         return composed if os.path.lexists(own_place) and os.path.samefile(composed_place, own_place) else path
 
-    def known_as(self, path: str) -> str:
+    def canonical_path(self, path: str) -> str:
         """Return the path as a walk would spell it."""
         return path if path.isascii() else self._compose(path)
 
@@ -113,7 +113,7 @@ class MarkdownTree:
             return False
         return not any(os.path.islink(self.at(place)) for place in [*parents, path])
 
-    def odd(self) -> dict[str, str]:
+    def unreadable_paths(self) -> dict[str, str]:
         """Return the paths that the last walk could not read, with the reason."""
         return dict(self._unreadable)
 

@@ -37,11 +37,11 @@ class NoFiles:
         """Return False: there are no files."""
         return False
 
-    def known_as(self, path: str) -> str:
+    def canonical_path(self, path: str) -> str:
         """Return the path unchanged."""
         return path
 
-    def odd(self) -> dict[str, str]:
+    def unreadable_paths(self) -> dict[str, str]:
         """Return nothing: every path is readable."""
         return {}
 
@@ -68,35 +68,35 @@ class NoFiles:
         """Never called: a book without files writes none."""
         raise NotImplementedError
 
-    def shift(self, old: str, new: str) -> bool:
+    def rename_if_free(self, old: str, new: str) -> bool:
         """Never called: a book without files writes none."""
         raise NotImplementedError
 
-    def secure(self, path: str) -> None:
+    def sync_later(self, path: str) -> None:
         """Do nothing: there are no files to sync."""
 
     def flush(self) -> None:
         """Do nothing: there are no files to sync."""
 
-    def came_out(self) -> list[tuple[str, str]]:
+    def displaced_files(self) -> list[tuple[str, str]]:
         """Return nothing: no file was displaced."""
         return []
 
-    def is_tidy(self) -> bool:
+    def has_no_leftovers(self) -> bool:
         """Return True: no write is in progress."""
         return True
 
-    def sweep(self) -> None:
+    def remove_unfinished(self) -> None:
         """Do nothing: there are no unfinished files."""
 
-    def read_out(self, name: str) -> bytes | None:  # noqa: ARG002 - there is none of any name
+    def read_displaced(self, name: str) -> bytes | None:  # noqa: ARG002 - there is none of any name
         """There are no displaced files."""
         return None
 
-    def drop_out(self, name: str) -> None:
+    def drop_displaced(self, name: str) -> None:
         """There are no displaced files."""
 
-    def put_back(self, name: str, path: str) -> None:
+    def restore_displaced(self, name: str, path: str) -> None:
         """There are no displaced files."""
 
     def prune(self, path: str) -> None:
@@ -110,7 +110,7 @@ class NoFiles:
         """Return the size of the database."""
         return self._bytes_used()
 
-    def present(self) -> bool:
+    def is_present(self) -> bool:
         """Return False: there is no home folder."""
         return False
 

@@ -27,10 +27,10 @@ Bytes: TypeAlias = npt.NDArray[np.int8]
 
 TABLE: Final = Path(__file__).parents[2] / "data" / "static-table.bin"
 NEAR_WORDS: Final = TABLE.with_name("near-words.bin")
-NEAR: Final = 0.4
+MIN_NEAR_COSINE: Final = 0.4
 """The lowest cosine of two near words."""
 
-MOST_NEAR: Final = 16
+MAX_NEAR_WORDS: Final = 16
 """A word has at most so many near words."""
 
 NEAR_MAGIC: Final = b"CPNEAR01"
@@ -142,14 +142,14 @@ class StaticTable:
         vectors = self._rows[rows].astype(np.float32)
         lengths = np.maximum(np.sqrt(np.einsum("ij,ij->i", vectors, vectors)), 1e-9)
         cosines = np.einsum("ij,j->i", vectors, query) / lengths / np.linalg.norm(query)
-        near_rows = np.flatnonzero(cosines >= NEAR)
+        near_rows = np.flatnonzero(cosines >= MIN_NEAR_COSINE)
         nearest = near_rows[np.argsort(-cosines[near_rows], kind="stable")]
         pairs = (
             (other, round(cosine, 5))
             for row, cosine in zip(rows[nearest].tolist(), cosines[nearest].tolist(), strict=True)
             if (other := self.vocabulary[row]) != word and is_word(other)
         )
-        return tuple(islice(pairs, MOST_NEAR))
+        return tuple(islice(pairs, MAX_NEAR_WORDS))
 
     @cached_property
     def _near_lists(self) -> _NearLists:
@@ -196,7 +196,7 @@ class _NearLists:
         """Return the near words of a word and their cosines, the nearest first."""
         first, end = int(self._ends[piece - 1]) if piece else 0, int(self._ends[piece])
         words = [self._vocabulary[other] for other in self._others[first:end].tolist()]
-        cosines = [NEAR + NEAR_STEP * step for step in self._steps[first:end].tolist()]
+        cosines = [MIN_NEAR_COSINE + NEAR_STEP * step for step in self._steps[first:end].tolist()]
         return tuple(zip(words, cosines, strict=True))
 
 

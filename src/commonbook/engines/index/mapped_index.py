@@ -20,9 +20,9 @@ import numpy as np
 
 from commonbook.engines.index import array_files
 from commonbook.engines.index.array_files import Damaged
-from commonbook.engines.index.overlay import NO_OWNERS, OverlaidIndex, extended, merged, without
+from commonbook.engines.index.overlay import NO_OWNERS, OverlaidIndex, add_delta, mask_rows, merge_from
 from commonbook.engines.index.search import Part, search
-from commonbook.engines.index.segments import Segment, widened
+from commonbook.engines.index.segments import Segment, with_zero_vectors
 from commonbook.engines.process.fair_lock import FairLock
 from commonbook.errors import DiskFull, HomeReadOnly
 from commonbook.model.ids import new_id
@@ -104,9 +104,9 @@ class MappedIndex:
         known = dict(zip(self._view.names, (part.segment for part in self._view.parts), strict=True))
         for _ in range(3):
             try:
-                marker, names = _read_manifest(self._folder)
-                segments = [known.get(name) or self._open(name, marker.dimensions) for name in names]
-                return _View(stamp, marker, names, _with_live_rows(segments))
+                state, names = _read_manifest(self._folder)
+                segments = [known.get(name) or self._open(name, state.dimensions) for name in names]
+                return _View(stamp, state, names, _with_live_rows(segments))
             except (Damaged, OSError) as error:
                 newer = self._stamp()
                 if newer == stamp and isinstance(error, Damaged):
@@ -119,7 +119,7 @@ class MappedIndex:
         segment = Segment(array_files.read(os.path.join(self._folder, name)))
         if segment.dimensions not in (0, dimensions):
             raise Damaged(f"{name} has vectors of another length")
-        return widened(segment, dimensions)
+        return with_zero_vectors(segment, dimensions)
 
 
 class _View:
@@ -128,12 +128,12 @@ class _View:
     def __init__(
         self,
         stamp: _ManifestStamp | None,
-        marker: IndexState | None,
+        state: IndexState | None,
         names: tuple[str, ...],
         parts: tuple[Part, ...],
     ) -> None:
         self.stamp: Final = stamp
-        self.marker: Final = marker
+        self.state: Final = state
         self.names: Final = names
         self.parts: Final = parts
         self._overlay: Final = OverlaidIndex(parts)
@@ -149,40 +149,40 @@ class _Writer:
     def __init__(self, folder: str, view: _View) -> None:
         """Start from this view."""
         self._folder = folder
-        self._marker = view.marker
+        self._state = view.state
         self._names: list[str | None] = list(view.names)
         self._parts = view.parts
 
     @property
-    def marker(self) -> IndexState | None:
+    def state(self) -> IndexState | None:
         """The state of the index before this commit."""
-        return self._marker
+        return self._state
 
     def clear(self) -> None:
         """Start from an empty index."""
-        self._marker, self._names, self._parts = None, [], ()
+        self._state, self._names, self._parts = None, [], ()
 
     def add(self, layer: Delta) -> None:
         """Build a segment from a delta, and merge if the policy asks for it."""
-        self._parts = extended(self._parts, layer)
+        self._parts = add_delta(self._parts, layer)
         self._names.append(None)
         self._merge()
 
-    def commit(self, marker: IndexState) -> None:
+    def commit(self, state: IndexState) -> None:
         """Write new segments, then the manifest; delete files that the manifest no longer names."""
         if self._names.count(None) > 1:
             # One commit adds one segment, since every query searches each segment separately.
             since = self._names.index(None)
-            self._parts, self._names[since:] = merged(self._parts, since), [None]
+            self._parts, self._names[since:] = merge_from(self._parts, since), [None]
         sizes = [part.segment.rows or len(part.segment.killed) for part in self._parts]
         self._names = [name for name, size in zip(self._names, sizes, strict=True) if size]
         self._parts = tuple(part for part, size in zip(self._parts, sizes, strict=True) if size)
         names = [name or self._write(part.segment) for name, part in zip(self._names, self._parts, strict=True)]
         unembedded = sum(int((part.segment.scales[part.alive] == 0).sum()) for part in self._parts)
         dimensions = max((part.segment.dimensions for part in self._parts), default=0)
-        marker = marker._replace(unembedded=unembedded, dimensions=dimensions)
-        _write_manifest(self._folder, marker, names)
-        self._names, self._marker = list(names), marker
+        state = state._replace(unembedded=unembedded, dimensions=dimensions)
+        _write_manifest(self._folder, state, names)
+        self._names, self._state = list(names), state
         for other in os.listdir(self._folder):
             if other not in (MANIFEST, *names):
                 with suppress(OSError):
@@ -196,7 +196,7 @@ class _Writer:
     def _merge(self) -> None:
         """Merge the newest segments while a tier is full, and rewrite segments with too many deleted rows."""
         while (since := self._merge_start()) is not None:
-            self._parts = merged(self._parts, since)
+            self._parts = merge_from(self._parts, since)
             self._names[since:] = [None]
 
     def _merge_start(self) -> int | None:
@@ -226,7 +226,7 @@ def _with_live_rows(segments: Sequence[Segment]) -> tuple[Part, ...]:
     parts: list[Part] = []
     killed = NO_OWNERS
     for segment in reversed(segments):
-        parts.append(Part(segment, without(np.ones(segment.rows, np.bool_), segment.owned_by(killed))))
+        parts.append(Part(segment, mask_rows(np.ones(segment.rows, np.bool_), segment.owned_by(killed))))
         killed = np.concatenate([killed, segment.killed])
     return tuple(reversed(parts))
 
@@ -243,21 +243,21 @@ def _read_manifest(folder: str) -> tuple[IndexState, tuple[str, ...]]:
     if manifest.pop("check", None) != _checksum(manifest):
         raise Damaged(f"{MANIFEST} says something else than was written")
     try:
-        marker, names = _marker(manifest), manifest["segments"]
+        state, names = _state(manifest), manifest["segments"]
     except (KeyError, TypeError, AttributeError) as error:
         raise Damaged(f"{MANIFEST} lacks what it should say") from error
-    if not isinstance(names, list) or not _is_typed(marker, names):
+    if not isinstance(names, list) or not _is_typed(state, names):
         raise Damaged(f"{MANIFEST} says what makes no sense")
-    return marker, tuple(names)
+    return state, tuple(names)
 
 
 def _checksum(manifest: Mapping[str, Any]) -> int:
     return zlib.crc32(json.dumps(manifest, sort_keys=True).encode())
 
 
-def _write_manifest(folder: str, marker: IndexState, names: Sequence[str]) -> None:
+def _write_manifest(folder: str, state: IndexState, names: Sequence[str]) -> None:
     path = os.path.join(folder, MANIFEST)
-    manifest = {**marker._asdict(), "format": FORMAT, "segments": names}
+    manifest = {**state._asdict(), "format": FORMAT, "segments": names}
     with open(path + ".new", "w", encoding="utf-8") as file:
         json.dump({**manifest, "check": _checksum(manifest)}, file)
         file.flush()
@@ -270,16 +270,16 @@ def _write_manifest(folder: str, marker: IndexState, names: Sequence[str]) -> No
         os.close(directory)
 
 
-def _marker(manifest: Mapping[str, Any]) -> IndexState:
+def _state(manifest: Mapping[str, Any]) -> IndexState:
     applied = {space: SpacePosition(*position) for space, position in manifest["applied"].items()}
     return IndexState(**{**{name: manifest[name] for name in IndexState._fields}, "applied": applied})
 
 
-def _is_typed(marker: IndexState, names: Sequence[object]) -> bool:
-    positions = marker.applied.values()
-    texts = (marker.home, marker.rules, marker.embedder, *(position.hash for position in positions), *names)
+def _is_typed(state: IndexState, names: Sequence[object]) -> bool:
+    positions = state.applied.values()
+    texts = (state.home, state.rules, state.embedder, *(position.hash for position in positions), *names)
     counters = (number for position in positions for number in (position.number, position.seq))
-    numbers = (marker.unembedded, marker.dimensions, *counters)
+    numbers = (state.unembedded, state.dimensions, *counters)
     return all(isinstance(text, str) for text in texts) and all(type(number) is int for number in numbers)
 
 

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from commonbook.engines.index.search import Part
-from commonbook.engines.index.segments import Bools, Hashes, Rows, build, hashed, merge, widened
+from commonbook.engines.index.segments import Bools, Hashes, Rows, build, hash_text, merge, with_zero_vectors
 from commonbook.ports.index import Delta, PendingDeltas
 
 NO_OWNERS: Final[Hashes] = np.zeros(0, np.uint64)
@@ -30,25 +30,25 @@ class OverlaidIndex:
         if len(known) > len(tail) or any(delta is not other for delta, other in zip(known, tail, strict=False)):
             known, overlaid = (), self._parts
         for delta in tail[len(known) :]:
-            overlaid = extended(overlaid, delta)
+            overlaid = add_delta(overlaid, delta)
             if len(overlaid) > len(self._parts) + _MAX_SEPARATE_DELTAS:
-                overlaid = merged(overlaid, len(self._parts))
+                overlaid = merge_from(overlaid, len(self._parts))
         self._extended = (tail, overlaid)
         return overlaid
 
 
-def extended(parts: tuple[Part, ...], delta: Delta) -> tuple[Part, ...]:
+def add_delta(parts: tuple[Part, ...], delta: Delta) -> tuple[Part, ...]:
     """Return the parts with a delta as one more, and with the rows that it replaces masked."""
     owners = delta.gone | {entry.owner for entry in delta.entries}
-    owner_hashes = np.array(sorted(hashed(owner) for owner in owners), np.uint64)
+    owner_hashes = np.array(sorted(hash_text(owner) for owner in owners), np.uint64)
     older, killed = [], [NO_OWNERS]
     for segment, alive in parts:
         rows = segment.owned_by(owner_hashes)
         killed.append(segment.column("owner")[rows])
-        older.append(Part(segment, without(alive, rows)))
+        older.append(Part(segment, mask_rows(alive, rows)))
     dimensions = _dimensions(parts, delta)
     newest = build(delta.entries, killed=np.unique(np.concatenate(killed)), dimensions=dimensions)
-    widened_parts = (Part(widened(segment, dimensions), alive) for segment, alive in older)
+    widened_parts = (Part(with_zero_vectors(segment, dimensions), alive) for segment, alive in older)
     return (*widened_parts, Part(newest, np.ones(newest.rows, np.bool_)))
 
 
@@ -58,14 +58,14 @@ def _dimensions(parts: tuple[Part, ...], delta: Delta) -> int:
     return existing or next((len(entry.vector) for entry in delta.entries if entry.vector is not None), 0)
 
 
-def merged(parts: tuple[Part, ...], since: int) -> tuple[Part, ...]:
+def merge_from(parts: tuple[Part, ...], since: int) -> tuple[Part, ...]:
     """Return the parts with those from `since` on merged into one, which keeps their deletions in older ones."""
     killed = np.unique(np.concatenate([part.segment.killed for part in parts[since:]])) if since else NO_OWNERS
     segment = merge([(part.segment, part.alive) for part in parts[since:]], killed=killed)
     return (*parts[:since], Part(segment, np.ones(segment.rows, np.bool_)))
 
 
-def without(alive: Bools, rows: Rows) -> Bools:
+def mask_rows(alive: Bools, rows: Rows) -> Bools:
     """Return the mask of live rows with these rows deleted."""
     if not len(rows):
         return alive

@@ -12,8 +12,14 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from commonbook.engines.index.segments import Bools, Floats, Hashes, Rows, Segment, hashes, tag_term
-from commonbook.engines.index.vector_distance import cosines, embedded, near_by_sketch, rough_cosines, roughness
+from commonbook.engines.index.segments import Bools, Floats, Hashes, Rows, Segment, hash_texts, tag_term
+from commonbook.engines.index.vector_distance import (
+    cosines,
+    near_by_sketch,
+    rough_cosines,
+    rough_error,
+    rows_with_vectors,
+)
 from commonbook.model.memory import KINDS
 from commonbook.ports.index import FOREVER, IS_CHAT, CandidatePool, IndexQuery, IndexResult
 
@@ -23,7 +29,7 @@ _ESSENTIAL_ROWS_FACTOR: Final = 2
 _ROUGH_ROWS_FACTOR: Final = 4
 """This many times the rows needed are compared exactly, if there are more."""
 
-PARTS_OF_ONE: Final = 3
+MAX_PARTS_PER_MEMORY: Final = 3
 """At most so many parts of one memory are candidates, since it becomes one hit anyway."""
 
 _NO_KEYS: Final = np.zeros(0, np.uint64)
@@ -46,26 +52,26 @@ class _SegmentView(NamedTuple):
     wanted: Bools
 
 
-class Counts(NamedTuple):
+class TermCounts(NamedTuple):
     """The number of live passages in the spaces of the query, and of those that have each term."""
 
     total: int
-    having: tuple[int, ...]
+    document_frequencies: tuple[int, ...]
 
     @property
     def weights(self) -> list[float]:
         """The inverse document frequency of each term, as BM25 has it."""
-        return [float(np.log(1 + (self.total - df + 0.5) / (df + 0.5))) for df in self.having]
+        return [float(np.log(1 + (self.total - df + 0.5) / (df + 0.5))) for df in self.document_frequencies]
 
 
-def count(parts: Sequence[Part], query: IndexQuery) -> Counts:
+def count(parts: Sequence[Part], query: IndexQuery) -> TermCounts:
     """Count the live passages in the spaces of the query, whether they pass its filters or not."""
     views = [_view_segment(part, query) for part in parts]
     return _count_terms(views, _postings(views, query), query)
 
 
 def search(
-    parts: Sequence[Part], query: IndexQuery, counts: Counts | None = None, *, exactly: bool = False
+    parts: Sequence[Part], query: IndexQuery, counts: TermCounts | None = None, *, exactly: bool = False
 ) -> IndexResult:
     """Return the candidates with all features that scoring needs.
 
@@ -76,10 +82,10 @@ def search(
     postings = _postings(views, query)
     term_counts = counts or _count_terms(views, postings, query)
     chosen = _choose(views, postings, term_counts, query, exactly=exactly)
-    return IndexResult(term_counts.total, term_counts.having, _pool(views, chosen, query))
+    return IndexResult(term_counts.total, term_counts.document_frequencies, _pool(views, chosen, query))
 
 
-def candidates(parts: Sequence[Part], query: IndexQuery, counts: Counts) -> list[tuple[int, int]]:
+def candidates(parts: Sequence[Part], query: IndexQuery, counts: TermCounts) -> list[tuple[int, int]]:
     """Return the threads and positions of the candidates in these parts, by the counts of all."""
     views = [_view_segment(part, query) for part in parts]
     chosen = _choose(views, _postings(views, query), counts, query, exactly=True)
@@ -94,7 +100,7 @@ def _postings(views: Sequence[_SegmentView], query: IndexQuery) -> list[list[Row
     return [view.segment.with_terms(query.terms) for view in views]
 
 
-def _count_terms(views: Sequence[_SegmentView], postings: Sequence[Sequence[Rows]], query: IndexQuery) -> Counts:
+def _count_terms(views: Sequence[_SegmentView], postings: Sequence[Sequence[Rows]], query: IndexQuery) -> TermCounts:
     total, having = 0, [0] * len(query.terms)
     for view, rows_of in zip(views, postings, strict=True):
         visible_rows = int(np.count_nonzero(view.visible))
@@ -102,13 +108,13 @@ def _count_terms(views: Sequence[_SegmentView], postings: Sequence[Sequence[Rows
         for at, rows in enumerate(rows_of):
             # Usually every row is visible: then the rows of the term need not be tested.
             having[at] += len(rows) if visible_rows == view.segment.rows else int(np.count_nonzero(view.visible[rows]))
-    return Counts(total, tuple(having))
+    return TermCounts(total, tuple(having))
 
 
 def _choose(
     views: Sequence[_SegmentView],
     postings: Sequence[Sequence[Rows]],
-    counts: Counts,
+    counts: TermCounts,
     query: IndexQuery,
     *,
     exactly: bool,
@@ -223,7 +229,7 @@ def _candidates_by_vector(views: Sequence[_SegmentView], query: IndexQuery, *, e
         return [np.zeros(0, np.intp) for _ in views]
     wanted = [(view.segment, view.wanted) for view in views]
     if exactly:
-        near = [(segment, embedded(segment, rows, vector)) for segment, rows in wanted]
+        near = [(segment, rows_with_vectors(segment, rows, vector)) for segment, rows in wanted]
         best_of = [_nearest(segment, rows, vector, query.first) for segment, rows in near]
     else:
         best_of = [
@@ -241,7 +247,7 @@ def _nearest(segment: Segment, rows: Rows, vector: Floats, limit: int) -> tuple[
         compared = rows
         if len(rows) > rough_limit:
             least = -np.partition(-rough, rough_limit - 1)[rough_limit - 1]
-            compared = rows[rough >= least - roughness(vector)]
+            compared = rows[rough >= least - rough_error(vector)]
         nearest = (
             _best_of_segment(segment, compared, cosines(segment.vectors[compared], vector), limit) or _NO_SCORED_ROWS
         )
@@ -330,14 +336,14 @@ def _best_of_segment(
 def _limit_parts(keys: _SortKeys) -> Rows:
     """Return the places of the rows to keep: every message, and the best parts of each other memory."""
     sorted_threads = np.sort(keys.threads)
-    if not (sorted_threads[PARTS_OF_ONE:] == sorted_threads[:-PARTS_OF_ONE]).any():
+    if not (sorted_threads[MAX_PARTS_PER_MEMORY:] == sorted_threads[:-MAX_PARTS_PER_MEMORY]).any():
         return np.arange(len(sorted_threads))
     order = np.lexsort((keys.positions, ~keys.orders, -keys.scores, keys.threads))
     threads = keys.threads[order]
     begins = np.flatnonzero(np.concatenate([np.ones(min(len(order), 1), np.bool_), threads[1:] != threads[:-1]]))
     rank = np.arange(len(order)) - np.repeat(begins, np.diff(np.append(begins, len(order))))
     chat = (keys.flags[order] & IS_CHAT) > 0
-    return np.sort(order[chat | (rank < PARTS_OF_ONE)])
+    return np.sort(order[chat | (rank < MAX_PARTS_PER_MEMORY)])
 
 
 def _top_rows(segment: Segment, rows: Rows, scores: Any, limit: int) -> tuple[Rows, Any]:  # noqa: ANN401 - an array
@@ -450,7 +456,7 @@ def _number_threads(threads: Hashes) -> Any:  # noqa: ANN401 - an array
 def _term_entries(
     pairs: Sequence[tuple[Segment, Rows]], sorting: Rows | None, query: IndexQuery
 ) -> tuple[Any, Any, Any]:
-    term_hashes = hashes(query.terms + query.near)
+    term_hashes = hash_texts(query.terms + query.near)
     entries = [(_NO_ROWS, _NO_ROWS, _NO_ROWS)]
     row_offset = 0
     for segment, rows in pairs:

@@ -27,10 +27,10 @@ Rows: TypeAlias = npt.NDArray[np.intp]
 Floats: TypeAlias = npt.NDArray[np.float32]
 Hashes: TypeAlias = npt.NDArray[np.uint64]
 
-SPREAD: Final = 24
+POSITION_BITS: Final = 24
 """The bits of a row's key that hold its position; the others hold its thread."""
 
-_MAX_POSITION: Final = (1 << SPREAD) - 1
+_MAX_POSITION: Final = (1 << POSITION_BITS) - 1
 _OWN_ID: Final = re.compile(rf"{UUID_PATTERN}(?:#|\Z)")
 _NO_MEMORY_FLAG: Final = 128
 """The flag of a passage that belongs to no memory."""
@@ -40,10 +40,10 @@ _HASH_CACHE: dict[str, int] = {}
 
 # The columns with one value for each row: name, type, and how to compute it from a passage.
 _COLUMNS: Final[tuple[tuple[str, type, Callable[[IndexedPassage], object]], ...]] = (
-    ("thread", np.uint64, lambda entry: hashed(entry.thread)),
+    ("thread", np.uint64, lambda entry: hash_text(entry.thread)),
     ("position", np.int64, lambda entry: entry.position),
-    ("owner", np.uint64, lambda entry: hashed(entry.owner)),
-    ("order", np.uint64, lambda entry: order_of(entry.passage)),
+    ("owner", np.uint64, lambda entry: hash_text(entry.owner)),
+    ("order", np.uint64, lambda entry: tie_break_of(entry.passage)),
     ("kind", np.uint8, lambda entry: KINDS.index(entry.kind)),
     ("flags", np.uint8, lambda entry: entry.flags | _NO_MEMORY_FLAG * (not entry.memory)),
     ("length", np.int32, lambda entry: entry.length),
@@ -59,7 +59,7 @@ _COLUMNS: Final[tuple[tuple[str, type, Callable[[IndexedPassage], object]], ...]
 _TABLES: Final = ("space", "speaker")
 
 
-def hashed(text: str) -> int:
+def hash_text(text: str) -> int:
     """Return the hash of 64 bits of a text."""
     value = _HASH_CACHE.get(text)
     if value is None:
@@ -69,9 +69,9 @@ def hashed(text: str) -> int:
     return value
 
 
-def hashes(texts: Sequence[str]) -> Hashes:
+def hash_texts(texts: Sequence[str]) -> Hashes:
     """Return the hash of 64 bits of each text."""
-    return np.fromiter(map(hashed, texts), np.uint64, len(texts))
+    return np.fromiter(map(hash_text, texts), np.uint64, len(texts))
 
 
 def tag_term(tag: str) -> str:
@@ -79,10 +79,10 @@ def tag_term(tag: str) -> str:
     return "\0" + tag
 
 
-def order_of(passage: str) -> int:
+def tie_break_of(passage: str) -> int:
     """Return the number that breaks ties of one score: the time in a UUID of ours, else a hash."""
     if _OWN_ID.match(passage) is None:
-        return hashed(passage)
+        return hash_text(passage)
     return int(passage[:8] + passage[9:13] + passage[14:18], 16)
 
 
@@ -147,7 +147,7 @@ class Segment:
 
     def with_terms(self, terms: Sequence[str]) -> list[Rows]:
         """Return the rows that have each of these terms."""
-        places, known = self._find_terms(hashes(terms))
+        places, known = self._find_terms(hash_texts(terms))
         start, rows = self.bundle.arrays["posting_start"], self.bundle.arrays["posting_row"]
         first, last = start[places].tolist(), start[places + known].tolist()
         return [rows[begin:end].astype(np.intp) for begin, end in zip(first, last, strict=True)]
@@ -243,7 +243,7 @@ def build(entries: Iterable[IndexedPassage], *, killed: Hashes, dimensions: int)
     arrays["id_start"] = _starts([len(encoded) for encoded in ids])
     terms_of_entries = [{**entry.terms, **{tag_term(tag): 1 for tag in entry.tags}} for entry in entries]
     arrays["entry_start"] = _starts([len(terms) for terms in terms_of_entries])
-    hashes = np.array([hashed(term) for terms in terms_of_entries for term in terms], np.uint64)
+    hashes = np.array([hash_text(term) for terms in terms_of_entries for term in terms], np.uint64)
     arrays["term"], places_of = np.unique(hashes, return_inverse=True)
     arrays["entry_term"] = places_of.astype(np.uint32)
     arrays["entry_count"] = np.array(
@@ -257,7 +257,7 @@ def build(entries: Iterable[IndexedPassage], *, killed: Hashes, dimensions: int)
     return _finish(arrays, about, killed)
 
 
-def widened(segment: Segment, dimensions: int) -> Segment:
+def with_zero_vectors(segment: Segment, dimensions: int) -> Segment:
     """Give a segment without vectors zero vectors of the same length as those of the other segments."""
     if segment.dimensions:
         return segment
@@ -266,7 +266,7 @@ def widened(segment: Segment, dimensions: int) -> Segment:
     return Segment(segment.bundle._replace(arrays=arrays))
 
 
-def compact(segment: Segment) -> Segment:
+def copy_columns(segment: Segment) -> Segment:
     """Copy the columns of a segment that is searched often: contiguous, and without references to larger arrays."""
     arrays = {name: np.array(array, order="C") for name, array in segment.bundle.arrays.items()}
     return Segment(segment.bundle._replace(arrays=arrays))
@@ -353,7 +353,7 @@ def _join_ragged(
 
 
 def _key(entry: IndexedPassage) -> int:
-    return hashed(entry.thread) >> SPREAD << SPREAD | min(entry.position, _MAX_POSITION)
+    return hash_text(entry.thread) >> POSITION_BITS << POSITION_BITS | min(entry.position, _MAX_POSITION)
 
 
 def _starts(lengths: Sequence[int] | Array) -> Array:
@@ -381,12 +381,12 @@ _ROW_TYPE: Final = np.dtype(
 )
 
 
-def columns_of_a_row() -> np.dtype[np.void]:
+def row_type() -> np.dtype[np.void]:
     """Return the record type of the columns of a row, without terms, vector and texts."""
     return _ROW_TYPE
 
 
-class Loose(NamedTuple):
+class StoredRows(NamedTuple):
     """Rows in any order, as read from another store: columns, tables of texts, ids, and terms.
 
     `records` has a field for each column of a row; `columns` are further columns. The bytes of ids, the terms and the
@@ -403,7 +403,7 @@ class Loose(NamedTuple):
     sizes: Array
 
 
-def restored(loose: Loose) -> Segment:
+def build_from_rows(loose: StoredRows) -> Segment:
     """Build a segment from rows of another store, for exact comparison: without sketches and the index by owner."""
     keys = _keys(loose.records["thread"], loose.records["position"])
     sorting = np.lexsort((loose.records["position"], keys))
@@ -430,4 +430,4 @@ def _reorder_ragged(values: Array, sizes: Array, sorting: Rows) -> tuple[Array, 
 
 def _keys(threads: Hashes, positions: Array) -> Hashes:
     low = np.minimum(positions, _MAX_POSITION).astype(np.uint64)
-    return threads >> np.uint64(SPREAD) << np.uint64(SPREAD) | low
+    return threads >> np.uint64(POSITION_BITS) << np.uint64(POSITION_BITS) | low

@@ -24,7 +24,7 @@ _BLOCK_ROWS: Final = 256
 _NO_ROWS: Final = np.zeros(0, np.int64)
 
 
-def embedded(segment: Segment, wanted: Bools, vector: Floats) -> Rows:
+def rows_with_vectors(segment: Segment, wanted: Bools, vector: Floats) -> Rows:
     """Return the wanted rows that have a vector of the same length as the query."""
     return np.flatnonzero(wanted & (segment.scales > 0) & (segment.dimensions == len(vector)))
 
@@ -52,7 +52,7 @@ def rough_cosines(segment: Segment, query: Floats) -> Any:  # noqa: ANN401 - an 
     return products / np.maximum(segment.lengths, np.float32(1e-9))
 
 
-def roughness(vector: Floats) -> float:
+def rough_error(vector: Floats) -> float:
     """Return an upper bound of the difference at which two rough cosines may be in the wrong order."""
     return 4 * (len(vector) + 8) * float(np.finfo(np.float32).eps)
 

@@ -20,7 +20,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import ConnStatus, PipelineStatus, TransactionStatus
 
 from commonbook.engines.postgres.pipeline import Connection, Pipeline
-from commonbook.engines.process.fork_gate import Gate
+from commonbook.engines.process.fork_gate import ForkGate
 from commonbook.errors import (
     BadInput,
     Busy,
@@ -90,7 +90,7 @@ class ConnectionPool:
         self._slots = threading.BoundedSemaphore(most)
         self._idle: list[PooledConnection] = []
         self._closed = False
-        self._gate = Gate(self.close_idle)
+        self._gate = ForkGate(self.close_idle)
 
     @contextmanager
     def line(self) -> Iterator[PooledConnection]:
@@ -314,7 +314,7 @@ def translate_error(error: psycopg.Error) -> CommonbookError:
             "another writer has held a lock that this needs for too long",
             fix="try again; find out which transaction holds the lock",
         )
-        busy.one_thing = True
+        busy.single_lock = True
         return busy
     if isinstance(error, pg.QueryCanceled | pg.DeadlockDetected | pg.SerializationFailure):
         reason = (

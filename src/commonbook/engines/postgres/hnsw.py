@@ -265,9 +265,9 @@ class GraphMaintainer:
     def _maintenance(self, connection: Connection) -> _Maintenance:
         """Return the maintenance that is due."""
         with suppress(pg.UndefinedTable):
-            row = connection.execute(_MAINTENANCE, {"above": self._above}).fetchone()
-            if row:
-                building, dimensions, above_limit, above_half, names, valid = row
+            counts = connection.execute(_MAINTENANCE, {"above": self._above}).fetchone()
+            if counts:
+                building, dimensions, above_limit, above_half, names, valid = counts
                 if building:
                     # Invalid indexes may be those of another process that builds them; after a crash nobody does.
                     return _Maintenance(0, (), ())

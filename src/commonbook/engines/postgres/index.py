@@ -25,16 +25,16 @@ from commonbook.engines.index.search import search
 from commonbook.engines.postgres.connections import PooledConnection
 from commonbook.engines.postgres.hnsw import GraphMaintainer, drop_graphs, end_builds, has_graphs
 from commonbook.engines.postgres.index_schema import (
+    CREATE_INDEXES,
     CREATE_ROWS,
     CREATE_STATE,
     DROP_ALL,
     DROP_ROWS,
     FORMAT,
-    INDEX,
     TABLES,
 )
 from commonbook.engines.postgres.passage_cache import PassageCache
-from commonbook.engines.postgres.passage_rows import PASSAGE_COLUMNS, POSTING_COLUMNS, pack_passages, signed
+from commonbook.engines.postgres.passage_rows import PASSAGE_COLUMNS, POSTING_COLUMNS, pack_passages, signed_hash
 from commonbook.engines.postgres.pipeline import Connection, Pipeline
 from commonbook.engines.postgres.search import Search, SearchResources
 from commonbook.errors import Busy, HomeDamaged, HomeIsNewer
@@ -199,7 +199,7 @@ class PostgresIndex:
 
     def damage(self) -> list[str]:
         """Check all rows, and return the inconsistencies."""
-        if self.view().marker is None:
+        if self.view().state is None:
             return []
         with self._check_out() as pooled, pooled.pipeline as pipeline:
             pipeline.send(_READ)
@@ -226,7 +226,7 @@ class _View:
         overlay: OverlaidIndex | None = None,
     ) -> None:
         self.generation: Final = generation
-        self.marker: Final = state
+        self.state: Final = state
         self._check_out = check_out
         self._resources = resources
         self._overlay: Final = OverlaidIndex() if overlay is None else overlay
@@ -234,20 +234,20 @@ class _View:
 
     def as_known(self) -> _View:
         """Return a copy whose search accepts exactly this generation."""
-        view = _View(self._check_out, self._resources, self.generation, self.marker, self._overlay)
+        view = _View(self._check_out, self._resources, self.generation, self.state, self._overlay)
         view._max_generation = self.generation
         return view
 
     def search(self, query: IndexQuery, pending: PendingDeltas, tx: Reading | None = None) -> IndexResult:
         """Search the pending deltas, and the database in a snapshot that is not older than this view."""
         parts = self._overlay.under(pending)
-        if self.marker is None:
+        if self.state is None:
             return search(parts, query)
         owners = frozenset(owner for delta in pending for owner in delta.gone)
         owners |= {passage.owner for delta in pending for passage in delta.entries}
         if isinstance(tx, HasPipeline):
             try:
-                generation, result = Search(tx.pipeline, query, parts, owners, self._resources).run(self.marker)
+                generation, result = Search(tx.pipeline, query, parts, owners, self._resources).run(self.state)
             except (pg.UndefinedTable, pg.UndefinedColumn, pg.DeadlockDetected) as error:
                 raise _changed_error() from error
             if not self.generation <= generation <= self._max_generation:
@@ -255,7 +255,7 @@ class _View:
             return result
         with self._check_out() as pooled, pooled.pipeline as pipeline:
             pipeline.send(_READ)
-            generation, result = Search(pipeline, query, parts, owners, self._resources).run(self.marker)
+            generation, result = Search(pipeline, query, parts, owners, self._resources).run(self.state)
             pipeline.send("ROLLBACK")
         if generation != self.generation:
             raise _changed_error()
@@ -278,7 +278,7 @@ class _Writer:
         self._added_count = self._committed_count = 0
 
     @property
-    def marker(self) -> IndexState | None:
+    def state(self) -> IndexState | None:
         """The state of the index before this commit."""
         return self._state
 
@@ -348,7 +348,7 @@ class _Writer:
         """Commit the added passages and the new index state in one step."""
         self._ensure_begun()
         if self._unindexed:
-            self._connection.execute(INDEX)
+            self._connection.execute(CREATE_INDEXES)
         with self._connection.cursor() as cursor:
             self._add_counts(cursor)
             before = self._state.applied if self._state else {}
@@ -377,9 +377,9 @@ class _Writer:
         if self._empty and owners.isdisjoint(self._added_owners):
             return
         if self._unindexed:
-            self._connection.execute(INDEX)
+            self._connection.execute(CREATE_INDEXES)
             self._unindexed = False
-        params = {"owners": [signed(owner) for owner in owners]}
+        params = {"owners": [signed_hash(owner) for owner in owners]}
         deleted = self._connection.execute(_DELETE_OWNERS, params).fetchall()
         with self._connection.cursor() as cursor:
             # Passages that this transaction has added itself are not counted yet.
@@ -395,7 +395,7 @@ class _Writer:
     def _add_counts(self, cursor: psycopg.Cursor[tuple[Any, ...]]) -> None:
         counts = [
             {
-                "space": signed(space),
+                "space": signed_hash(space),
                 "name": space,
                 "passages": size,
                 "unembedded": unembedded,
@@ -427,7 +427,7 @@ class _Writer:
 
 
 def _position_params(space: str, position: SpacePosition) -> dict[str, object]:
-    return {"space": signed(space), "name": space, **position._asdict()}
+    return {"space": signed_hash(space), "name": space, **position._asdict()}
 
 
 def _read_state(connection: Connection) -> tuple[int, IndexState | None]:
@@ -453,14 +453,14 @@ def _ensure_tables(connection: Connection) -> None:
             missing, lost = connection.execute(_MISSING, {"tables": list(TABLES)}).fetchone() or (0, 0)
             if missing == len(TABLES):
                 with connection.transaction():
-                    connection.execute(f"{CREATE_STATE}; {CREATE_ROWS}; {INDEX}")
+                    connection.execute(f"{CREATE_STATE}; {CREATE_ROWS}; {CREATE_INDEXES}")
             elif not missing and not lost and not _is_older(connection, "SELECT format FROM recall_index"):
                 return
             else:
                 end_builds(connection)
                 with connection.transaction():
                     if missing or lost or _is_older(connection, "SELECT format FROM recall_index FOR UPDATE"):
-                        connection.execute(f"{DROP_ALL}; {CREATE_STATE}; {CREATE_ROWS}; {INDEX}")
+                        connection.execute(f"{DROP_ALL}; {CREATE_STATE}; {CREATE_ROWS}; {CREATE_INDEXES}")
     raise _busy_error("other processes that create it again")
 
 

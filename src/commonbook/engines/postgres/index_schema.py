@@ -68,7 +68,7 @@ CREATE_ROWS: Final = f"""
     CREATE TABLE recall_posting (space bigint NOT NULL, term bigint NOT NULL, id uuid NOT NULL) WITH ({_VACUUM})
 """
 # The filter columns and the position among neighbours are in the primary key's index: no second look-up is needed.
-INDEX: Final = """
+CREATE_INDEXES: Final = """
     ALTER TABLE recall_passage ADD PRIMARY KEY (space, id)
       INCLUDE (thread, position, kind, flags, time, valid_from, valid_until, superseded, expires);
     ALTER TABLE recall_posting ADD PRIMARY KEY (space, term, id);

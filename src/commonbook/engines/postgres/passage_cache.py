@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from commonbook.engines.index.search import Part
-from commonbook.engines.index.segments import Segment, hashes
+from commonbook.engines.index.segments import Segment, hash_texts
 
 MAX_SPACES: Final = 16
 """A search in more spaces than this bypasses the cache: each cached space is searched one by one."""
@@ -147,7 +147,7 @@ class PassageCache:
 
 def live_part(segment: Segment, owners: Iterable[str]) -> Part:
     """Return the passages of a cached space, without those of owners that a pending delta replaces."""
-    replaced = hashes(tuple(owners))
+    replaced = hash_texts(tuple(owners))
     if not len(replaced):
         return Part(segment, np.ones(segment.rows, np.bool_))
     return Part(segment, ~np.isin(segment.column("owner"), replaced))

@@ -15,7 +15,15 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from commonbook.engines.index.segments import Loose, Segment, build, columns_of_a_row, hashed, hashes, restored
+from commonbook.engines.index.segments import (
+    Segment,
+    StoredRows,
+    build,
+    build_from_rows,
+    hash_text,
+    hash_texts,
+    row_type,
+)
 from commonbook.ports.index import IndexedPassage
 
 PASSAGE_COLUMNS: Final = (
@@ -34,7 +42,7 @@ FETCHED: Final = ", ".join(
 ID_TYPE: Final = np.dtype([("newest", ">u8"), ("rest", ">u8")])
 """An id as two numbers that sort in the order of its bytes."""
 
-_SEGMENT_COLUMNS: Final = columns_of_a_row()
+_SEGMENT_COLUMNS: Final = row_type()
 _COLUMNS: Final = np.dtype(
     [
         *((name, _SEGMENT_COLUMNS[name]) for name in _SEGMENT_COLUMNS.names or ()),
@@ -70,9 +78,9 @@ _MAX_POSITION: Final = (1 << 16) - 1
 _DIGEST_BYTES: Final = 4
 
 
-def signed(text: str) -> int:
+def signed_hash(text: str) -> int:
     """Return the hash of a space, owner, thread or term as a signed 64-bit integer: the same bits as in segments."""
-    number = hashed(text)
+    number = hash_text(text)
     return number - (1 << 64) if number >= 1 << 63 else number
 
 
@@ -183,9 +191,11 @@ def _packed_columns(segment: Segment, name_sizes: Sequence[int]) -> npt.NDArray[
     columns = np.zeros(segment.rows, _COLUMNS)
     for name in _SEGMENT_COLUMNS.names or ():
         columns[name] = segment.column(name)
-    columns["space"] = np.array([signed(space) for space in segment.table("space")], np.int64)[segment.column("space")]
+    columns["space"] = np.array([signed_hash(space) for space in segment.table("space")], np.int64)[
+        segment.column("space")
+    ]
     speakers = segment.table("speaker")
-    columns["speaker"] = np.array([hashed(speaker) for speaker in speakers], np.uint64)[segment.column("speaker")]
+    columns["speaker"] = np.array([hash_text(speaker) for speaker in speakers], np.uint64)[segment.column("speaker")]
     columns["speaker_size"] = np.array([len(speaker.encode()) for speaker in speakers])[segment.column("speaker")]
     columns["entries"] = np.diff(segment.column("entry_start"))
     columns["name_size"] = name_sizes
@@ -195,7 +205,7 @@ def _packed_columns(segment: Segment, name_sizes: Sequence[int]) -> npt.NDArray[
 def _posting_rows(segment: Segment, ids: Sequence[bytes]) -> bytes:
     starts = segment.column("entry_start")
     rows = np.repeat(np.arange(segment.rows), np.diff(starts))
-    spaces = np.array([signed(space) for space in segment.table("space")], np.int64)
+    spaces = np.array([signed_hash(space) for space in segment.table("space")], np.int64)
     postings = np.zeros(len(rows), _POSTING)
     postings["fields"], postings["space_size"], postings["term_size"], postings["id_size"] = 3, 8, 8, 16
     postings["space"] = spaces[segment.column("space")[rows]] if len(rows) else 0
@@ -240,11 +250,11 @@ def unpack_rows(
     sizes = columns["entries"].astype(np.int64)
     selected = np.frombuffer(entries, _ENTRY)
     if terms is not None:
-        indexes, selected = _filter_entries(entries, np.sort(hashes(terms)))
+        indexes, selected = _filter_entries(entries, np.sort(hash_texts(terms)))
         rows = np.searchsorted(np.cumsum(sizes), indexes, "right")
         sizes = np.bincount(rows, minlength=len(columns))
-    return restored(
-        Loose(
+    return build_from_rows(
+        StoredRows(
             records=columns,
             columns=arrays,
             tables={"space": [spaces[number] for number in numbers.tolist()], "speaker": speaker_table},

@@ -56,8 +56,7 @@ class PipelineResult:
 
     def row(self) -> Row | None:
         """Return the first row, or None."""
-        rows = self._pipeline.rows(self._wait(), limit=1)
-        return rows[0] if rows else None
+        return next(iter(self._pipeline.rows(self._wait(), limit=1)), None)
 
     def count(self) -> int:
         """Return how many rows the statement touched."""

@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from commonbook.engines.index.search import PARTS_OF_ONE, Counts, Part, candidates, count, search
-from commonbook.engines.index.segments import Floats, Segment, compact, tag_term, widened
+from commonbook.engines.index.search import MAX_PARTS_PER_MEMORY, Part, TermCounts, candidates, count, search
+from commonbook.engines.index.segments import Floats, Segment, copy_columns, tag_term, with_zero_vectors
 from commonbook.engines.postgres import hnsw
 from commonbook.engines.postgres.passage_cache import (
     MAX_SPACES,
@@ -30,7 +30,7 @@ from commonbook.engines.postgres.passage_rows import (
     ID_TYPE,
     decode_ids,
     decode_ints,
-    signed,
+    signed_hash,
     unpack_rows,
 )
 from commonbook.engines.postgres.pipeline import Binary, Pipeline, PipelineResult, Row
@@ -118,7 +118,7 @@ _NEIGHBOURS: Final = f"""
       ) p
     ), few AS MATERIALIZED (
       SELECT which, thread, position, row_number() OVER (PARTITION BY which ORDER BY place) AS place
-      FROM wanted WHERE chat OR nth <= {PARTS_OF_ONE} OR %(newest)s
+      FROM wanted WHERE chat OR nth <= {MAX_PARTS_PER_MEMORY} OR %(newest)s
     ), places AS (
       SELECT thread, position FROM few WHERE place <= %(first)s
       UNION SELECT * FROM unnest(%(threads)s::bigint[], %(positions)s::bigint[])
@@ -187,12 +187,12 @@ class Search:
         self._query = query
         self._pending = pending
         self._owners = owners
-        self._spaces: Final = {signed(space): space for space in query.spaces}
+        self._spaces: Final = {signed_hash(space): space for space in query.spaces}
         self._queried: Sequence[int] = ()
         self._params: Final[dict[str, Any]] = {
             "every": _array_literal(self._spaces),
-            "terms": _array_literal(map(signed, query.terms)),
-            "owners": _array_literal(map(signed, owners)),
+            "terms": _array_literal(map(signed_hash, query.terms)),
+            "owners": _array_literal(map(signed_hash, owners)),
             "first": query.first,
             "far": 2 * query.reach,
             "newest": query.newest,
@@ -212,7 +212,7 @@ class Search:
         if self._queried:
             counts, fetched = self._run_second_round(state, first, term_shares, parts)
             parts = [Part(fetched, np.ones(fetched.rows, np.bool_)), *parts]
-        wide = [Part(widened(part.segment, state.dimensions), part.alive) for part in parts]
+        wide = [Part(with_zero_vectors(part.segment, state.dimensions), part.alive) for part in parts]
         return first.generation, search(wide, self._query, counts, exactly=True)
 
     def _run_first_round(self, state: IndexState) -> tuple[_FirstRound, dict[str, float], list[Segment]]:
@@ -239,14 +239,14 @@ class Search:
 
     def _run_second_round(
         self, state: IndexState, first: _FirstRound, term_shares: Mapping[str, float], parts: Sequence[Part]
-    ) -> tuple[Counts, Segment]:
+    ) -> tuple[TermCounts, Segment]:
         """Fetch the best candidates with their neighbours; return the counts of all, and the fetched segment."""
         passages = sum(first.versions.get(space, NO_PASSAGES).passages for space in self._queried)
         matched = _match_terms(self._query.terms, first.postings, first.replaced)
         matched = matched.with_estimates([round(passages * term_shares.get(term, 0)) for term in self._query.terms])
         local = count(parts, self._query)
-        having = tuple(map(sum, zip(matched.having, local.having, strict=True)))
-        counts = Counts(passages - len(first.replaced) + local.total, having)
+        having = tuple(map(sum, zip(matched.document_frequencies, local.document_frequencies, strict=True)))
+        counts = TermCounts(passages - len(first.replaced) + local.total, having)
         rows = self._fetch_best(matched.weigh(counts.weights), first.nearest, counts, parts)
         terms = (*self._query.terms, *self._query.near, *map(tag_term, self._query.tags))
         return counts, unpack_rows(rows, spaces=self._spaces, terms=terms, dimensions=state.dimensions)
@@ -257,9 +257,9 @@ class Search:
         if len(self._query.terms) <= max_terms:
             return {}
         frequencies = {term: (having, passages) for term, having, passages in self._send(_TERM_FREQUENCIES).rows()}
-        shares = {term: frequencies.get(signed(term), (0, 1)) for term in self._query.terms}
+        shares = {term: frequencies.get(signed_hash(term), (0, 1)) for term in self._query.terms}
         by_rarity = sorted(self._query.terms, key=lambda term: shares[term][0])
-        self._params["terms"] = _array_literal(map(signed, by_rarity[:max_terms]))
+        self._params["terms"] = _array_literal(map(signed_hash, by_rarity[:max_terms]))
         return {term: shares[term][0] / shares[term][1] for term in by_rarity[max_terms:]}
 
     def _query_first_round(
@@ -280,10 +280,10 @@ class Search:
         nearest = self._query_nearest(depth, filtered=self._selective) if spaces and by_distance else None
         replaced = self._send(_REPLACED) if spaces and self._exclusion else None
         whole_result = self._send(_WHOLE_SPACE, space=whole) if whole is not None else None
-        row = state_result.row()
-        if row is None:
+        columns = state_result.row()
+        if columns is None:
             raise Busy("the index was dropped during the search", fix="search again")
-        generation, embedder, dimensions, *arrays, graphs = row
+        generation, embedder, dimensions, *arrays, graphs = columns
         numbers, sizes, versions = map(decode_ints, arrays)
         if self._graphs.update_known(graphs, self._spaces, self._dimensions) and nearest:
             # Another server has built or dropped a graph, which is known from now on.
@@ -330,7 +330,9 @@ class Search:
         override = {} if spaces is None else {"spaces": _array_literal(spaces)}
         return self._pipeline.send(statement, {**query.params, **override}, binary=True)
 
-    def _fetch_best(self, matched: _Weighted, nearest: list[Row], counts: Counts, parts: Sequence[Part]) -> list[Row]:
+    def _fetch_best(
+        self, matched: _Weighted, nearest: list[Row], counts: TermCounts, parts: Sequence[Part]
+    ) -> list[Row]:
         """Return the best by terms and by vector with their neighbours, and those of the candidates of other parts."""
         first, depth = self._query.first, self._query.first + _EXTRA_CANDIDATES
         local = candidates(parts, self._query, counts)
@@ -362,7 +364,7 @@ class Search:
         return by_terms, by_vector, [tuple(columns) for _, _, *columns in rows]
 
     def _unpack_space(self, rows: list[Row], state: IndexState) -> Segment:
-        return compact(unpack_rows(rows, spaces=self._spaces, terms=None, dimensions=state.dimensions))
+        return copy_columns(unpack_rows(rows, spaces=self._spaces, terms=None, dimensions=state.dimensions))
 
     def _send(self, statement: str, **params: object) -> PipelineResult:
         return self._pipeline.send(statement, {**self._params, **params}, binary=True)
@@ -411,14 +413,16 @@ class _Weighted(NamedTuple):
 class _TermMatches(NamedTuple):
     """Pairs of terms and passages that have them, in the order of the terms."""
 
-    having: tuple[int, ...]
+    document_frequencies: tuple[int, ...]
     terms: Any
     spaces: Any
     ids: Any
 
     def with_estimates(self, estimates: Sequence[int]) -> _TermMatches:
         """Return this with the estimated counts of the terms that were not looked up."""
-        return self._replace(having=tuple(map(sum, zip(self.having, estimates, strict=True))))
+        return self._replace(
+            document_frequencies=tuple(map(sum, zip(self.document_frequencies, estimates, strict=True)))
+        )
 
     def weigh(self, weights: Sequence[float]) -> _Weighted:
         """Sum the weights of each passage in the order of the terms, so that sums are identical everywhere."""
@@ -429,7 +433,7 @@ class _TermMatches(NamedTuple):
 
 def _match_terms(terms: Sequence[str], postings: Sequence[Row], replaced: Any) -> _TermMatches:  # noqa: ANN401 - ids
     """Decode the postings of each term, without the passages that are replaced."""
-    term_index = {signed(term): index for index, term in enumerate(terms)}
+    term_index = {signed_hash(term): index for index, term in enumerate(terms)}
     runs = sorted(
         ((term_index[term], space, decode_ids(ids), size) for space, term, ids, size in postings),
         key=lambda run: run[0],
@@ -450,7 +454,7 @@ def _match_terms(terms: Sequence[str], postings: Sequence[Row], replaced: Any) -
         having[index] = 0 if size is not None else having[index]
     for index, _, _, size in runs:
         having[index] += size or 0
-    return matches._replace(having=tuple(having.tolist()))
+    return matches._replace(document_frequencies=tuple(having.tolist()))
 
 
 def _hash_ids(ids: Any) -> Any:  # noqa: ANN401 - arrays
@@ -477,7 +481,7 @@ def _filter_condition(query: IndexQuery, params: dict[str, Any]) -> tuple[str, b
             "EXISTS (SELECT FROM recall_posting t WHERE t.space = p.space AND t.id = p.id"
             f" AND t.term = %(tag{index})s::bigint)"
         )
-        params[f"tag{index}"] = signed(tag_term(tag))
+        params[f"tag{index}"] = signed_hash(tag_term(tag))
     bounds = (
         ("time", ">=", "since", query.since, query.since > -FOREVER),
         ("time", "<=", "until", query.until, query.until < FOREVER),

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from commonbook.errors import Busy
-from commonbook.runtime.fork_safety import renewed_in_child
+from commonbook.runtime.fork_safety import reset_in_child
 
 _HOLDER_BYTES: Final = 200
 _FIRST_PAUSE_SECONDS: Final = 0.000_05
@@ -39,7 +39,7 @@ class FairLock:
         self._thread_lock = threading.Lock()
         self._files: _FilePair | None = None
         self._queued_files: list[_FilePair] = []
-        renewed_in_child(self)
+        reset_in_child(self)
 
     @contextmanager
     def hold(self, wait: float) -> Iterator[None]:
@@ -77,7 +77,7 @@ class FairLock:
         with suppress(AttributeError, OSError):
             self.close()
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """Close the parent's files in a forked child: otherwise the parent's lock would outlive the parent."""
         self._thread_lock = threading.Lock()
         self.close()

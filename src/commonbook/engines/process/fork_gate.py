@@ -21,7 +21,7 @@ from commonbook.runtime import lazy_modules  # noqa: F401
 _DRAIN_SECONDS: Final = 30.0
 
 
-class Gate:
+class ForkGate:
     """Lets any number of threads use a resource, and shuts while the process forks."""
 
     def __init__(self, release: Callable[[], None]) -> None:
@@ -77,10 +77,10 @@ class Gate:
         self._is_shut = False
 
 
-_GATES: Final[WeakSet[Gate]] = WeakSet()
+_GATES: Final[WeakSet[ForkGate]] = WeakSet()
 
 
-def _for_each_gate(action: Callable[[Gate], None]) -> Callable[[], None]:
+def _for_each_gate(action: Callable[[ForkGate], None]) -> Callable[[], None]:
     def handler() -> None:
         for gate in list(_GATES):
             action(gate)
@@ -89,7 +89,7 @@ def _for_each_gate(action: Callable[[Gate], None]) -> Callable[[], None]:
 
 
 os.register_at_fork(
-    before=_for_each_gate(Gate.shut),
-    after_in_parent=_for_each_gate(Gate.open_again),
-    after_in_child=_for_each_gate(Gate.open_in_child),
+    before=_for_each_gate(ForkGate.shut),
+    after_in_parent=_for_each_gate(ForkGate.open_again),
+    after_in_child=_for_each_gate(ForkGate.open_in_child),
 )

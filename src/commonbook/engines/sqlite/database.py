@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Final
 
 from commonbook.engines.process.fair_lock import FairLock
-from commonbook.engines.process.fork_gate import Gate
+from commonbook.engines.process.fork_gate import ForkGate
 from commonbook.errors import Busy, CommonbookError, DiskFull, HomeDamaged, HomeError, HomeIsNewer, HomeReadOnly
 from commonbook.model.reports import Change
 from commonbook.ports.database import Result, Row, Transaction
@@ -47,7 +47,7 @@ class SqliteDatabase:
         self._durable = True
         self._owner_thread: int | None = None
         self._closed = False
-        self._gate = Gate(self._close_all)
+        self._gate = ForkGate(self._close_all)
         with _translated_errors(path):
             self._open()
 
@@ -226,8 +226,7 @@ class SqliteReading:
 
     def row(self, sql: str, /, **params: object) -> Row | None:
         """Return the first row of a query, or None."""
-        rows = self.rows(sql, **params)
-        return rows[0] if rows else None
+        return next(iter(self.rows(sql, **params)), None)
 
     def defer(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
         """Run a query, and return a function that returns its rows; here there is nothing to wait for."""

@@ -142,7 +142,7 @@ def record_outcome(tx: SqliteTransaction, batch: OutboxBatch, outcome: DeliveryO
         now=now,
         due=now + outcome.pause,
         pause=outcome.pause,
-        asked=outcome.asked,
+        asked=outcome.requested_by_server,
         session=batch.session,
         token=batch.token,
     )

@@ -105,7 +105,7 @@ def _triage_json(report: TriageReport) -> dict[str, Any]:
     return {
         "id": report.id,
         "verdict": report.verdict,
-        "resolved": report.settled,
+        "resolved": report.resolved,
         "version": report.version,
         "space": report.space,
         "path": report.path,

@@ -131,7 +131,7 @@ def _rule_json(rule: SharingRule) -> dict[str, Any]:
         "id": rule.id,
         "space": rule.space.name or None,
         "from": rule.source.name or None,
-        "created_by": rule.maker,
+        "created_by": rule.created_by,
         "kinds": list(rule.kinds),
         "tags": list(rule.tags),
         "importance": rule.importance,
@@ -149,9 +149,9 @@ def _request_json(request: ShareRequest) -> dict[str, Any]:
         "memory": request.memory,
         "rule": request.rule,
         "refresh": request.refresh,
-        "on_behalf_of": request.name,
-        "requested_by": request.asked_by,
-        "requested_at": json_values.time_or_none(request.asked_at),
+        "on_behalf_of": request.on_behalf_of,
+        "requested_by": request.requested_by,
+        "requested_at": json_values.time_or_none(request.requested_at),
         "state": request.state,
         "decided_by": request.decided_by,
         "decided_at": json_values.time_or_none(request.decided_at),
@@ -173,7 +173,7 @@ def _show_rules(out: Output, rules: Sequence[SharingRule]) -> None:
             rule.space.name or "?",
             rule.source.name or "?",
             _filter_text(rule),
-            rule.maker,
+            rule.created_by,
             rule.idle or "active",
         )
         for rule in rules
@@ -193,8 +193,8 @@ def _show_requests(out: Output, requests: Sequence[ShareRequest]) -> None:
             request.id,
             request.space,
             request.title or request.memory,
-            request.asked_by,
-            out.moment(request.asked_at),
+            request.requested_by,
+            out.moment(request.requested_at),
             _state(request),
         )
         for request in requests

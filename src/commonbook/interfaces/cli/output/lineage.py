@@ -52,7 +52,7 @@ def _row(receipt: ShareReceipt) -> tuple[str, ...]:
 def show_lineage(out: Output, lineage: Lineage) -> None:
     """Draw the chain from the root to a memory, and below it the tree of its copies."""
     out.tree(_branches(out, lineage))
-    if lineage.cut:
+    if lineage.truncated:
         out.note("there is more: the lineage is truncated at this depth, at a cycle, or at 10,000 copies")
 
 

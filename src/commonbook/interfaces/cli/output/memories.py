@@ -20,7 +20,7 @@ def show_receipt(out: Output, verb: str, receipt: Receipt) -> None:
         out.note(f"note: {receipt.copies} {'copy has' if receipt.copies == 1 else 'copies have'} changed with it")
     if receipt.duplicate_of:
         out.note(f"note: {out.name(receipt.duplicate_of)} says the same")
-    for other in receipt.near:
+    for other in receipt.near_duplicates:
         if other != receipt.duplicate_of:
             out.note(f"note: much like {out.name(other)}: commonbook show {out.name(other)}")
 
@@ -176,7 +176,7 @@ def show_status(out: Output, status: Status) -> None:
             ),
         ]
     )
-    show_findings(out, status.wrong, fine="nothing is wrong")
+    show_findings(out, status.findings, fine="nothing is wrong")
 
 
 def _sizes(status: Status) -> Iterator[tuple[str, str]]:

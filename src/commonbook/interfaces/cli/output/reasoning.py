@@ -56,10 +56,10 @@ def show_reinstated(out: Output, report: SupersedeReport) -> None:
 
 def show_triage_report(out: Output, report: TriageReport) -> None:
     """Show a decision about a suspect memory."""
-    resolved = f"{report.settled} broken {'dependency' if report.settled == 1 else 'dependencies'} resolved"
+    resolved = f"{report.resolved} broken {'dependency' if report.resolved == 1 else 'dependencies'} resolved"
     out.report(
         f"{_VERDICT_VERBS[report.verdict]} {out.name(report.id)}: {resolved}",
-        [(report.id, report.verdict, str(report.settled), report.space, report.path, str(report.version))],
+        [(report.id, report.verdict, str(report.resolved), report.space, report.path, str(report.version))],
     )
 
 

@@ -102,18 +102,18 @@ def _text(cell: Cell) -> Text:
     return Text(one_line(text), style)
 
 
-def _tree_lines(rows: Sequence[Branch], index: int) -> str:
+def _tree_lines(branches: Sequence[Branch], index: int) -> str:
     """Return the lines drawn before a branch of a tree: one bar for each open level above it, then its own corner."""
-    top, depth = rows[0].depth, rows[index].depth
+    top, depth = branches[0].depth, branches[index].depth
     if depth == top:
         return ""
-    steps = ("│  " if _has_sibling_below(rows, index, step) else "   " for step in range(top + 1, depth))
-    return "".join(steps) + ("├─ " if _has_sibling_below(rows, index, depth) else "└─ ")
+    steps = ("│  " if _has_sibling_below(branches, index, step) else "   " for step in range(top + 1, depth))
+    return "".join(steps) + ("├─ " if _has_sibling_below(branches, index, depth) else "└─ ")
 
 
-def _has_sibling_below(rows: Sequence[Branch], index: int, depth: int) -> bool:
+def _has_sibling_below(branches: Sequence[Branch], index: int, depth: int) -> bool:
     """Tell whether another branch of this depth follows below the same parent."""
-    for below in rows[index + 1 :]:
+    for below in branches[index + 1 :]:
         if below.depth <= depth:
             return below.depth == depth
     return False
