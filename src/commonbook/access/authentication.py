@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from commonbook.errors import BadInput, NotAllowed
 from commonbook.model.spaces import Actor
-from commonbook.ports.engines import Engines
 from commonbook.tables import api_keys
 from commonbook.text import validation
+
+if TYPE_CHECKING:
+    from commonbook.ports.engines import Engines
 
 KEY_PREFIX: Final = "cbk_"
 """The prefix of every secret, by which masking and secret scanners recognise one."""

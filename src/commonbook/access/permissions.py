@@ -6,12 +6,14 @@ Every read and write asks here which spaces the actor may reach, in the same tra
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from commonbook.errors import NotAllowed
 from commonbook.model.spaces import ADMIN, FILESYSTEM, LOCAL_OWNER, READER, ROLES, WRITER, Actor, Space, SpaceScope
-from commonbook.ports.database import Reading
 from commonbook.tables import api_keys, grants
+
+if TYPE_CHECKING:
+    from commonbook.ports.database import Reading
 
 _OWNERS: Final = frozenset({LOCAL_OWNER, FILESYSTEM})
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from commonbook.access import permissions
 from commonbook.errors import TooMany
-from commonbook.model.spaces import Actor
-from commonbook.ports.database import Transaction
 from commonbook.tables import rate_limits
+
+if TYPE_CHECKING:
+    from commonbook.model.spaces import Actor
+    from commonbook.ports.database import Transaction
 
 
 def count(tx: Transaction, actor: Actor, action: str) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from commonbook.access import permissions
 from commonbook.model.spaces import Actor, Space, SpaceScope
-from commonbook.ports.database import Reading
 from commonbook.tables import spaces
 from commonbook.text import space_paths
+
+if TYPE_CHECKING:
+    from commonbook.ports.database import Reading
 
 
 def readable(tx: Reading, actor: Actor, name: str | None = None) -> SpaceScope:

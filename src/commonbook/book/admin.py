@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from commonbook.book.base import BookBase
-from commonbook.model.spaces import ApiKey, Grant, NewKey, Space
 from commonbook.ports.database import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
 
@@ -15,13 +14,12 @@ if TYPE_CHECKING:
     from commonbook.admin import api_keys
     from commonbook.admin import grants as admin_grants
     from commonbook.admin import spaces as admin_spaces
-    from commonbook.memories import read
+    from commonbook.model.spaces import ApiKey, Grant, NewKey, Space
 else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
     admin_grants = LazyModule("commonbook.admin.grants")
     admin_spaces = LazyModule("commonbook.admin.spaces")
     api_keys = LazyModule("commonbook.admin.api_keys")
-    read = LazyModule("commonbook.memories.read")
 
 
 class AdminVerbs(BookBase):

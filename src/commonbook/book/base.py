@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from commonbook.access import permissions
 from commonbook.model.reports import OutboxStatus
-from commonbook.model.spaces import Actor
-from commonbook.ports.engines import Engines, RecallService, TransferService
 from commonbook.recall import prefetch
 from commonbook.settings import default_space as settings_default_space
-from commonbook.settings.settings import Settings
 
 if TYPE_CHECKING:
+    from commonbook.model.spaces import Actor
+    from commonbook.ports.engines import Engines, RecallService, TransferService
     from commonbook.sessions.append import Appender
+    from commonbook.settings.settings import Settings
 
 
 class BookBase:

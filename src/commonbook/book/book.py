@@ -18,11 +18,9 @@ from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
     from commonbook.access import authentication
-    from commonbook.admin import grants
 else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
     authentication = LazyModule("commonbook.access.authentication")
-    grants = LazyModule("commonbook.admin.grants")
 
 
 class Book(MemoryVerbs, SessionVerbs, SharingVerbs, SharingRuleVerbs, ReasoningVerbs, AdminVerbs, MaintenanceVerbs):

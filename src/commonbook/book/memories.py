@@ -15,14 +15,12 @@ if TYPE_CHECKING:
     from commonbook.memories import edit as memories_edit
     from commonbook.memories import read
     from commonbook.memories import remember as memories_remember
-    from commonbook.sharing import share
     from commonbook.text import validation
 else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
     memories_edit = LazyModule("commonbook.memories.edit")
     memories_remember = LazyModule("commonbook.memories.remember")
     read = LazyModule("commonbook.memories.read")
-    share = LazyModule("commonbook.sharing.share")
     validation = LazyModule("commonbook.text.validation")
 
 

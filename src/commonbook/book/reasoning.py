@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from commonbook.book.base import BookBase
 from commonbook.model.memory import Draft, Receipt
-from commonbook.model.spaces import Space
 from commonbook.ports.database import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
 
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from commonbook.admin import spaces
     from commonbook.memories import remember
     from commonbook.model.reasoning import Dependent, Inbox, SupersedeReport, TriageReport
+    from commonbook.model.spaces import Space
     from commonbook.reasoning import dependents as reasoning_dependents
     from commonbook.reasoning import inbox as reasoning_inbox
     from commonbook.reasoning import supersede as reasoning_supersede

@@ -15,15 +15,11 @@ from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.text.space_paths import PERSONAL
 
 if TYPE_CHECKING:
-    from commonbook.memories import read
     from commonbook.recall import prefetch as recall_prefetch
-    from commonbook.sessions import append
     from commonbook.sessions import read as sessions_read
     from commonbook.text import validation
 else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
-    append = LazyModule("commonbook.sessions.append")
-    read = LazyModule("commonbook.memories.read")
     recall_prefetch = LazyModule("commonbook.recall.prefetch")
     sessions_read = LazyModule("commonbook.sessions.read")
     validation = LazyModule("commonbook.text.validation")

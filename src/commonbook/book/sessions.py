@@ -16,13 +16,12 @@ from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
     from commonbook.maintenance import worker
-    from commonbook.sessions import append, find_or_create, read
+    from commonbook.sessions import find_or_create, read
     from commonbook.sessions import settle as settling
     from commonbook.sessions import switch as sessions_switch
     from commonbook.text import validation
 else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
-    append = LazyModule("commonbook.sessions.append")
     find_or_create = LazyModule("commonbook.sessions.find_or_create")
     read = LazyModule("commonbook.sessions.read")
     sessions_switch = LazyModule("commonbook.sessions.switch")

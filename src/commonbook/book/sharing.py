@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from commonbook.book.base import BookBase
-from commonbook.model.memory import Receipt
 from commonbook.ports.database import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
+    from commonbook.model.memory import Receipt
     from commonbook.model.sharing import CopyNode, Lineage, ShareReceipt
     from commonbook.sharing import lineage as lineages
     from commonbook.sharing import manage_copy

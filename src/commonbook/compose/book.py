@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from commonbook.book.book import Book
-from commonbook.compose.client import outbox_status
 from commonbook.compose.lazy import Lazy, LazyRecall
 from commonbook.engines.disk.durable_files import make_folders
 from commonbook.engines.disk.home_folder import HIDDEN_FOLDER, HomeFolder
@@ -24,11 +23,7 @@ from commonbook.errors import DatabaseUnfit, HomeReadOnly, KeyMissing, Moved, Ne
 from commonbook.model.ids import format_time, new_id
 from commonbook.model.reports import Progress, no_progress
 from commonbook.model.spaces import OWNER_ACTOR
-from commonbook.ports.database import Database, Transaction
 from commonbook.ports.engines import Engines, RecallService, TransferService
-from commonbook.ports.files import ExternalFiles, Watcher, Yaml
-from commonbook.ports.index import Index
-from commonbook.ports.keys import Clock, Keys
 from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.settings.settings import DatabaseChoice, Settings
 from commonbook.tables import home
@@ -37,6 +32,11 @@ from commonbook.text import dates
 if TYPE_CHECKING:
     from commonbook.compose import write_steps
     from commonbook.engines.postgres.database import PostgresDatabase
+    from commonbook.model.reports import OutboxStatus
+    from commonbook.ports.database import Database, Transaction
+    from commonbook.ports.files import ExternalFiles, Watcher, Yaml
+    from commonbook.ports.index import Index
+    from commonbook.ports.keys import Clock, Keys
     from commonbook.sessions.append import Appender
 else:
     # A home that is only read is opened without the modules that write.
@@ -67,7 +67,7 @@ def open_book(settings: Settings, *, clock: Clock | None = None, progress: Progr
         transfer_service=cast("TransferService", Lazy(_transfer_service)),
         recall_service=cast("RecallService", LazyRecall(make_recall)),
         appender=_appender(engines),
-        outbox_status=lambda: outbox_status(settings, clock),
+        outbox_status=lambda: _outbox_status(settings, clock),
     )
     # A book that was migrated away can still be read, but applies no more changes.
     with suppress(Moved):
@@ -229,6 +229,12 @@ def _lazy_keys(folder: str) -> Keys:
         return instances[0]
 
     return cast("Keys", Lazy(make))
+
+
+def _outbox_status(settings: Settings, clock: Clock) -> OutboxStatus:
+    from commonbook.compose.client import outbox_status
+
+    return outbox_status(settings, clock)
 
 
 def _appender(engines: Engines) -> Appender:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 from commonbook.engines.process.clock import SystemClock
 from commonbook.errors import CommonbookError
 from commonbook.model.reports import Finding, OutboxStatus
-from commonbook.ports.keys import Clock
-from commonbook.settings.settings import Settings
 
 if TYPE_CHECKING:
     from commonbook.client.client import Client, Mask
     from commonbook.engines.sqlite.outbox import OutboxFile
+    from commonbook.ports.keys import Clock
     from commonbook.ports.outbox import Transport
+    from commonbook.settings.settings import Settings
 
 
 _MAX_NAMED_MESSAGES: Final = 20

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from commonbook.ports.engines import RecallService
 from commonbook.runtime.fork_safety import reset_in_child
 from commonbook.runtime.lazy_modules import loading
+
+if TYPE_CHECKING:
+    from commonbook.ports.engines import RecallService
 
 
 class Lazy:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from commonbook.compose.book import open_book, prepare_home, wire_home, wire_server
 from commonbook.engines.disk.durable_files import make_folders
 from commonbook.engines.disk.home_folder import HIDDEN_FOLDER
 from commonbook.engines.process.clock import SystemClock
 from commonbook.model.reports import MigrationReport, Progress, no_progress
-from commonbook.ports.engines import Engines, RecallService
-from commonbook.ports.keys import Clock
 from commonbook.settings.settings import DatabaseChoice, Settings, require_address
+
+if TYPE_CHECKING:
+    from commonbook.ports.engines import Engines, RecallService
+    from commonbook.ports.keys import Clock
 
 
 def make_keys(folder: str) -> str:

@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from commonbook.files import journal
-from commonbook.ports.engines import AfterCommit, BeforeFinalize
 from commonbook.reasoning import notices
 from commonbook.sharing import apply_rules, propagate
 from commonbook.write.context import step
+
+if TYPE_CHECKING:
+    from commonbook.ports.engines import AfterCommit, BeforeFinalize
 
 BEFORE_FINALIZE: Final[tuple[BeforeFinalize, ...]] = (
     step(propagate.propagate_to_copies),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from commonbook.markdown import transcript
-from commonbook.model.memory import Memory
 from commonbook.model.session import Message, Session
 from commonbook.tables import sessions
-from commonbook.write.context import WriteContext
+
+if TYPE_CHECKING:
+    from commonbook.model.memory import Memory
+    from commonbook.write.context import WriteContext
 
 _MAX_SEQ: Final = 10**12
 """A larger number is a typing error; a session that went on from it would soon exceed what a transcript can hold."""

@@ -8,12 +8,11 @@ history and does not overwrite it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from commonbook.errors import BadFile, FileInTheWay, TooLarge
 from commonbook.files import episode_files
 from commonbook.files.save_order import SaveOrder, place_in_history
-from commonbook.files.write_out import ConcurrentSave
 from commonbook.markdown.front_matter import VERBATIM_FIELDS, Document
 from commonbook.markdown.memory_conversion import (
     copy_info_of,
@@ -26,12 +25,15 @@ from commonbook.markdown.memory_conversion import (
 from commonbook.model.ids import new_id
 from commonbook.model.memory import Memory, Revision
 from commonbook.model.spaces import FILESYSTEM, FILESYSTEM_ACTOR, Space
-from commonbook.ports.files import FileStat
 from commonbook.tables import files, links, memories, revisions
 from commonbook.text import space_paths, titles
 from commonbook.write import revise
-from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import new_memory
+
+if TYPE_CHECKING:
+    from commonbook.files.write_out import ConcurrentSave
+    from commonbook.ports.files import FileStat
+    from commonbook.write.context import WriteContext
 
 Outcome = Literal["new", "edited", "moved", "restored", "malformed", "known", "copied", "none"]
 """How a file was applied: "known" changed nothing, "none" found no file."""

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final
 from commonbook.errors import Busy, DiskFull
 from commonbook.files import write_out
 from commonbook.model.spaces import FILESYSTEM_ACTOR
-from commonbook.ports.engines import Engines
 from commonbook.runtime.batches import in_batches
 from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.tables import files, memories
-from commonbook.tables.files import WrittenFile
 
 if TYPE_CHECKING:
     from commonbook.files import hand_edits
+    from commonbook.ports.engines import Engines
+    from commonbook.tables.files import WrittenFile
     from commonbook.write import transaction
     from commonbook.write.context import WriteContext
 else:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import TYPE_CHECKING
 
-from commonbook.tables.files import JournalEntry
+if TYPE_CHECKING:
+    from commonbook.tables.files import JournalEntry
 
 
 class SaveOrder(Enum):

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from commonbook.errors import CommonbookError, HomeIsNewer
 from commonbook.model.reports import Progress, SyncReport, no_progress
 from commonbook.model.spaces import FILESYSTEM_ACTOR, Actor
-from commonbook.ports.engines import Engines
 from commonbook.runtime.batches import in_batches
 from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.tables import files
@@ -27,6 +26,7 @@ from commonbook.text.space_paths import INVALIDATIONS
 
 if TYPE_CHECKING:
     from commonbook.files import hand_edits, journal
+    from commonbook.ports.engines import Engines
     from commonbook.write import transaction
     from commonbook.write.context import WriteContext
 else:

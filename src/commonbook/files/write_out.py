@@ -8,14 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from commonbook.errors import FileInTheWay, HomeError
-from commonbook.markdown.memory_conversion import render_memory
-from commonbook.ports.database import Reading
-from commonbook.ports.engines import Engines
+from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.tables import files, memories, spaces
 from commonbook.tables.files import JournalEntry, SyncedFile, WrittenFile
+
+if TYPE_CHECKING:
+    from commonbook.markdown import memory_conversion
+    from commonbook.ports.database import Reading
+    from commonbook.ports.engines import Engines
+else:
+    # A home with an empty journal is opened without the modules of the file format.
+    memory_conversion = LazyModule("commonbook.markdown.memory_conversion")
 
 _LOCK_WAIT_SECONDS: Final = 10.0
 
@@ -107,7 +113,7 @@ def _contents(
             outdated.append(memory_id)
     if outdated:
         for memory_id, memory in memories.get_many(tx, spaces.get_all(tx), outdated).items():
-            data = render_memory(memory, engines)
+            data = memory_conversion.render_memory(memory, engines)
             # A content that was never enqueued would not be recognised as ours: it waits until it is enqueued.
             if files.content_hash(data) == entries[memory_id].hash:
                 contents[memory_id] = data

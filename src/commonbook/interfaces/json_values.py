@@ -9,25 +9,27 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from commonbook.errors import CommonbookError, TooMany
 from commonbook.model.ids import format_time
-from commonbook.model.invalidation import Notice
-from commonbook.model.memory import CopyInfo, Deleted, Link, Memory, Page, Receipt, Revision
-from commonbook.model.recall import Hit, RecallResult
 from commonbook.model.reports import Finding, LogEntry, LogReport, MigrationReport, Status, SyncReport, TransferReport
-from commonbook.model.session import (
-    AppendReceipt,
-    Message,
-    MessagePage,
-    MessageReceipt,
-    Session,
-    SettleReport,
-    WorkReport,
-)
-from commonbook.model.sharing import Ancestor, CopyNode, Lineage, ShareReceipt
-from commonbook.model.spaces import ApiKey, Grant, Space
+
+if TYPE_CHECKING:
+    from commonbook.model.invalidation import Notice
+    from commonbook.model.memory import CopyInfo, Deleted, Link, Memory, Page, Receipt, Revision
+    from commonbook.model.recall import Hit, RecallResult
+    from commonbook.model.session import (
+        AppendReceipt,
+        Message,
+        MessagePage,
+        MessageReceipt,
+        Session,
+        SettleReport,
+        WorkReport,
+    )
+    from commonbook.model.sharing import Ancestor, CopyNode, Lineage, ShareReceipt
+    from commonbook.model.spaces import ApiKey, Grant, Space
 
 
 def dumps(value: object, *, encoding: str | None) -> str:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from commonbook.access import scope
 from commonbook.errors import BadInput, NotFound
 from commonbook.log import chain, verify
-from commonbook.model.reports import LogEntry, LogReport, Progress
-from commonbook.model.spaces import Actor
-from commonbook.ports.database import Reading
-from commonbook.ports.engines import Engines
 from commonbook.tables import spaces
 from commonbook.text import space_paths
+
+if TYPE_CHECKING:
+    from commonbook.model.reports import LogEntry, LogReport, Progress
+    from commonbook.model.spaces import Actor
+    from commonbook.ports.database import Reading
+    from commonbook.ports.engines import Engines
 
 _MAX_SEQ: Final = 1 << 62
 

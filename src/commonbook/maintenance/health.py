@@ -7,22 +7,23 @@ from typing import TYPE_CHECKING, Final
 
 from commonbook.access import permissions, scope
 from commonbook.log import chain
-from commonbook.maintenance.audit import verify_log
 from commonbook.model.reports import Finding, OutboxStatus, Progress, Status
-from commonbook.model.spaces import Actor, SpaceScope
-from commonbook.ports.database import Reading
-from commonbook.ports.engines import Engines
 from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.tables import copies, files, jobs, memories, sessions
 from commonbook.version import __version__
 
 if TYPE_CHECKING:
+    from commonbook.maintenance import audit
+    from commonbook.model.spaces import Actor, SpaceScope
+    from commonbook.ports.database import Reading
+    from commonbook.ports.engines import Engines
     from commonbook.reasoning import notices
     from commonbook.sessions import settle
     from commonbook.sharing import apply_rules, propagate
 else:
-    # Loaded only to explain a failed job, so that `status` starts fast.
+    # Loaded only by `doctor`, and to explain a failed job, so that `status` starts fast.
     apply_rules = LazyModule("commonbook.sharing.apply_rules")
+    audit = LazyModule("commonbook.maintenance.audit")
     notices = LazyModule("commonbook.reasoning.notices")
     propagate = LazyModule("commonbook.sharing.propagate")
     settle = LazyModule("commonbook.sessions.settle")
@@ -74,7 +75,7 @@ def doctor(engines: Engines, actor: Actor, *, progress: Progress) -> tuple[Findi
     with engines.db.reading() as tx:
         failures = _job_findings(tx, scope.readable(tx, actor))
         troubles = (*_file_findings(tx), *_content_findings(tx, engines, progress), *failures)
-    log = verify_log(engines, actor, None, progress=progress).findings
+    log = audit.verify_log(engines, actor, None, progress=progress).findings
     return (*troubles, *_left_out_findings(engines), *log, *_key_findings(engines))
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from commonbook.files import scan
 from commonbook.log import chain
-from commonbook.model.reports import Progress, SyncReport
 from commonbook.model.spaces import FILESYSTEM_ACTOR
-from commonbook.ports.engines import Engines
 from commonbook.tables import copies, files, links, memories, spaces
-from commonbook.write.context import WriteContext
 from commonbook.write.transaction import write
+
+if TYPE_CHECKING:
+    from commonbook.model.reports import Progress, SyncReport
+    from commonbook.ports.engines import Engines
+    from commonbook.write.context import WriteContext
 
 _BATCH: Final = 500
 

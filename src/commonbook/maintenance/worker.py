@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from commonbook.access import permissions
 from commonbook.model.session import SettleReport, WorkReport
-from commonbook.model.spaces import Actor, SpaceScope
 from commonbook.ports.database import Reading, Transaction, retry_read
-from commonbook.ports.embedding import Similarity
-from commonbook.ports.engines import Engines
 from commonbook.reasoning import notices
 from commonbook.sessions import episode_boundaries, settle
 from commonbook.sharing import apply_rules, propagate, refresh
 from commonbook.tables import jobs, spaces
 from commonbook.tables.jobs import Job
-from commonbook.write.context import WriteContext
 from commonbook.write.transaction import write
+
+if TYPE_CHECKING:
+    from commonbook.model.spaces import Actor, SpaceScope
+    from commonbook.ports.embedding import Similarity
+    from commonbook.ports.engines import Engines
+    from commonbook.write.context import WriteContext
 
 _SETTLE_MARGIN: Final = timedelta(seconds=1)
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from commonbook.model.memory import Link, Memory
-from commonbook.model.spaces import SpaceScope
-from commonbook.ports.database import Reading
-from commonbook.ports.engines import Engines
 from commonbook.reasoning import invalidations as graph
 from commonbook.reasoning.invalidations import is_outdated
 from commonbook.sharing import freshness
 from commonbook.tables import files, memories, spaces, supersession
+
+if TYPE_CHECKING:
+    from commonbook.model.memory import Link, Memory
+    from commonbook.model.spaces import SpaceScope
+    from commonbook.ports.database import Reading
+    from commonbook.ports.engines import Engines
 
 
 def with_marks(

@@ -9,13 +9,12 @@ import posixpath
 import re
 from contextlib import suppress
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from commonbook.access.scope import readable
 from commonbook.errors import BadInput, CommonbookError
 from commonbook.memories.marks import live_ids, with_marks
 from commonbook.model.memory import KINDS, LAZY, Filter, Link, Memory, Page, Revision
-from commonbook.model.spaces import Actor
-from commonbook.ports.engines import Engines
 from commonbook.sharing import freshness, refresh
 from commonbook.sharing.freshness import STALE
 from commonbook.tables import links, memories, revisions, spaces
@@ -23,6 +22,10 @@ from commonbook.tables.memories import page_cursor, read_cursor
 from commonbook.text import dates, space_paths, validation
 from commonbook.text.validation import validate_kinds
 from commonbook.write.context import no_memory
+
+if TYPE_CHECKING:
+    from commonbook.model.spaces import Actor
+    from commonbook.ports.engines import Engines
 
 # --- reading
 

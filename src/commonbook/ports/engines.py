@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import tzinfo
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from commonbook.model.recall import RecallRequest, RecallResult
-from commonbook.model.reports import Finding, Progress, TransferReport
-from commonbook.model.spaces import Actor
-from commonbook.ports.database import Database
-from commonbook.ports.files import ExternalFiles, Folder, Watcher, Yaml
-from commonbook.ports.keys import Clock, Keys
+if TYPE_CHECKING:
+    from commonbook.model.recall import RecallRequest, RecallResult
+    from commonbook.model.reports import Finding, Progress, TransferReport
+    from commonbook.model.spaces import Actor
+    from commonbook.ports.database import Database
+    from commonbook.ports.files import ExternalFiles, Folder, Watcher, Yaml
+    from commonbook.ports.keys import Clock, Keys
 
 
 class TransferService(Protocol):

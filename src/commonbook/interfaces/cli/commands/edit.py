@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from commonbook.errors import BadInput, CommonbookError
 from commonbook.interfaces.cli.input import text as input_text
-from commonbook.model.memory import Receipt
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book
+    from commonbook.model.memory import Receipt
 
 
 def edit_in_editor(book: Book, memory_id: str, editor: str, *, expected_version: int | None) -> Receipt:

@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from commonbook.compose.migration import make_keys, migrate_book
 from commonbook.interfaces import json_values
 from commonbook.interfaces.cli.output import memories
 
@@ -72,11 +71,15 @@ def _log(call: Call) -> int:
 
 
 def _make_keys(call: Call) -> int:
+    from commonbook.compose.migration import make_keys
+
     folder, key = os.path.abspath(call.args.folder), make_keys(call.args.folder)
     return call.print_answer({"folder": folder, "key_id": key}, lambda out: out.line(f"The key {key} is in {folder}."))
 
 
 def _migrate(call: Call) -> int:
+    from commonbook.compose.migration import migrate_book
+
     with call.progress:
         report = migrate_book(call.settings, call.args.to, progress=call.progress)
     return call.print_answer(

@@ -12,10 +12,10 @@ from commonbook.interfaces.cli.commands.inbox import any_expired
 from commonbook.interfaces.cli.input import text as input_text
 from commonbook.interfaces.cli.output import memories, reasoning
 from commonbook.model.ids import format_time
-from commonbook.model.reasoning import Dependent, Inbox, InboxItem, MemoryReference, SupersedeReport, TriageReport
 
 if TYPE_CHECKING:
     from commonbook.interfaces.cli.call import Call, Command
+    from commonbook.model.reasoning import Dependent, Inbox, InboxItem, MemoryReference, SupersedeReport, TriageReport
 
 
 _PAGE: Final = 100

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 from commonbook.errors import BadInput
 from commonbook.interfaces import json_values
 from commonbook.model.ids import format_time
-from commonbook.model.sharing import RateLimit, ShareRequest, SharingRule
 
 if TYPE_CHECKING:
     from commonbook.interfaces.cli.call import Call, Command
     from commonbook.interfaces.cli.output.plain import Output
+    from commonbook.model.sharing import RateLimit, ShareRequest, SharingRule
 
     Add = Callable[[Any, str, str], argparse.ArgumentParser]
     """Adds a command, or an action of a command, with the common options."""

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final, Self
 from commonbook.errors import Busy, DiskFull
 from commonbook.interfaces import json_values
 from commonbook.interfaces.cli.output import sessions
-from commonbook.model.session import WorkReport
 
 if TYPE_CHECKING:
     from commonbook.interfaces.cli.call import Call, Command
+    from commonbook.model.session import WorkReport
 
 
 _TURN_SECONDS: Final = 1.0

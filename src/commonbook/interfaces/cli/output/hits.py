@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from commonbook.interfaces.cli.output.lineage import styled_freshness
 from commonbook.interfaces.cli.output.plain import Output, one_line
-from commonbook.model.recall import Hit, RecallResult
+
+if TYPE_CHECKING:
+    from commonbook.model.recall import Hit, RecallResult
 
 _INDENT: Final = 2
 _MAX_NEIGHBOUR_CHARS: Final = 150

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from commonbook.interfaces.cli.output.plain import Branch, Cell, Output
-from commonbook.model.sharing import Ancestor, CopyNode, Lineage, ShareReceipt
+
+if TYPE_CHECKING:
+    from commonbook.model.sharing import Ancestor, CopyNode, Lineage, ShareReceipt
 
 _UNREADABLE: Final = "not readable for you"
 _UNKNOWN: Final = "unknown, or not readable for you"

@@ -5,12 +5,23 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from commonbook.interfaces.cli.output.lineage import styled_freshness
 from commonbook.interfaces.cli.output.plain import Cell, Output, words
-from commonbook.model.memory import Deleted, Link, Memory, Page, Receipt, Revision
-from commonbook.model.reports import Finding, LogEntry, LogReport, MigrationReport, Status, SyncReport, TransferReport
-from commonbook.model.spaces import Space
+
+if TYPE_CHECKING:
+    from commonbook.model.memory import Deleted, Link, Memory, Page, Receipt, Revision
+    from commonbook.model.reports import (
+        Finding,
+        LogEntry,
+        LogReport,
+        MigrationReport,
+        Status,
+        SyncReport,
+        TransferReport,
+    )
+    from commonbook.model.spaces import Space
 
 
 def show_receipt(out: Output, verb: str, receipt: Receipt) -> None:

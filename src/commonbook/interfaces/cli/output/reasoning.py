@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 from commonbook.errors import NotFound
 from commonbook.interfaces.cli.output.plain import Branch, Cell, Output, one_line
 from commonbook.model.invalidation import DELETED, DISMISS, KEEP, RETRACT, SUPERSEDE, Decision, Invalidation
-from commonbook.model.reasoning import Dependent, Inbox, InboxItem, MemoryReference, SupersedeReport, TriageReport
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book
     from commonbook.model.memory import Memory
+    from commonbook.model.reasoning import Dependent, Inbox, InboxItem, MemoryReference, SupersedeReport, TriageReport
     from commonbook.model.sharing import Lineage
 
 

@@ -6,10 +6,12 @@ Only headings begin at the left edge, so that no text of a message can look like
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from commonbook.interfaces.cli.output.plain import Output, one_line
-from commonbook.model.session import AppendReceipt, Message, MessagePage, Session, SettleReport, WorkReport
+
+if TYPE_CHECKING:
+    from commonbook.model.session import AppendReceipt, Message, MessagePage, Session, SettleReport, WorkReport
 
 _INDENT: Final = 2
 _ROLE_STYLES: Final = {"user": "bold cyan", "assistant": "bold green"}
