@@ -17,6 +17,7 @@ from commonbook.runtime.lazy_modules import LazyModule
 if TYPE_CHECKING:
     from commonbook.maintenance import worker
     from commonbook.sessions import find_or_create, read
+    from commonbook.sessions import rewind as sessions_rewind
     from commonbook.sessions import settle as settling
     from commonbook.sessions import switch as sessions_switch
     from commonbook.text import validation
@@ -24,6 +25,7 @@ else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
     find_or_create = LazyModule("commonbook.sessions.find_or_create")
     read = LazyModule("commonbook.sessions.read")
+    sessions_rewind = LazyModule("commonbook.sessions.rewind")
     sessions_switch = LazyModule("commonbook.sessions.switch")
     settling = LazyModule("commonbook.sessions.settle")
     validation = LazyModule("commonbook.text.validation")
@@ -91,7 +93,7 @@ class SessionVerbs(BookBase):
         The log of the session keeps them, marked as rewound. `after=0` rewinds all.
         """
         self._prefetcher.drop(session)
-        return sessions_switch.rewind(self._engines, self._actor, session, after)
+        return sessions_rewind.rewind(self._engines, self._actor, session, after)
 
     def settle(self, session: str) -> SettleReport:
         """Make episodes of all unsettled messages of a session now; otherwise a worker does so in time."""

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from commonbook.ports.engines import Engines
-from commonbook.ports.index import IS_CHAT, IndexQuery, IndexResult
+from commonbook.ports.index import IndexQuery, IndexResult
 from commonbook.recall import indexed_passages, scoring
+from commonbook.recall.newest import newest_first
 from commonbook.recall.query import MAX_QUERY_CHARS, ParsedQuery
 from commonbook.text import time_expressions
 
@@ -21,14 +22,19 @@ _DAY_MICROS: Final = 86_400_000_000
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 
 
-def rank_candidates(
+def order_candidates(
     engines: Engines,
     query: ParsedQuery,
     index_query: IndexQuery,
     result: IndexResult,
     expansions: list[scoring.ExpandedTerm],
 ) -> tuple[Sequence[int], scoring.Scores]:
-    """Return the eligible rows of the candidate pool, best first, and the scores of all rows."""
+    """Return the eligible rows of the candidate pool, best first, and the scores of all rows.
+
+    Without a question, the newest come first.
+    """
+    if query.is_empty:
+        return newest_first(result)
     question = scoring.Question(
         idf=[scoring.idf(result.total, having) for having in result.document_frequencies],
         words=frozenset(re.findall(r"\w+", query.request.query[:MAX_QUERY_CHARS].lower())),
@@ -75,14 +81,3 @@ def _local_day(engines: Engines, time: int) -> date:
 
 
 # --- without a query
-
-
-def newest_first(result: IndexResult) -> tuple[Sequence[int], scoring.Scores]:
-    """Return messages and first passages of memories, newest first, with a score of zero.
-
-    Of equal times, the later position in its thread comes first.
-    """
-    pool = result.pool
-    listed = pool.eligible & (((pool.flags & IS_CHAT) > 0) | (pool.positions == 0))
-    last_first = np.lexsort((pool.orders, pool.positions, pool.times))[::-1]
-    return last_first[listed[last_first]].tolist(), scoring.Scores(np.zeros(len(listed)), {})

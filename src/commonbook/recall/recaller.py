@@ -26,7 +26,7 @@ from commonbook.ports.embedding import Embedder, Thesaurus
 from commonbook.ports.engines import Engines
 from commonbook.ports.index import FOREVER, Index, IndexQuery, IndexView
 from commonbook.recall import embed_missing, index_updater, indexed_passages, scoring
-from commonbook.recall.candidate_order import newest_first, rank_candidates
+from commonbook.recall.candidate_order import order_candidates
 from commonbook.recall.hits import HitBuilder, within_budget
 from commonbook.recall.query import ParsedQuery, parse
 from commonbook.recall.query_expansion import QueryExpansion
@@ -114,11 +114,7 @@ class Recaller:
             except Busy as error:
                 raise RetryTransaction from error
             watch.lap("search")
-            rows, scores = (
-                newest_first(result)
-                if query.is_empty
-                else rank_candidates(engines, query, index_query, result, expansions)
-            )
+            rows, scores = order_candidates(engines, query, index_query, result, expansions)
             watch.lap("rank")
             readable = scope.LazyScope(partial(scope.readable, tx, actor))
             builder = HitBuilder(engines, tx, allowed, query, result.pool, scores, readable=readable)

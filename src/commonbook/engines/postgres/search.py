@@ -18,6 +18,7 @@ import numpy as np
 from commonbook.engines.index.search import MAX_PARTS_PER_MEMORY, Part, TermCounts, candidates, count, search
 from commonbook.engines.index.segments import Floats, Segment, copy_columns, tag_term, with_zero_vectors
 from commonbook.engines.postgres import hnsw
+from commonbook.engines.postgres.filters import array_literal, filter_condition
 from commonbook.engines.postgres.passage_cache import (
     MAX_SPACES,
     NO_PASSAGES,
@@ -35,8 +36,7 @@ from commonbook.engines.postgres.passage_rows import (
 )
 from commonbook.engines.postgres.pipeline import Binary, Pipeline, PipelineResult, Row
 from commonbook.errors import Busy
-from commonbook.model.memory import KINDS
-from commonbook.ports.index import FOREVER, IS_CHAT, IndexQuery, IndexResult, IndexState
+from commonbook.ports.index import IS_CHAT, IndexQuery, IndexResult, IndexState
 
 _EXTRA_CANDIDATES: Final = 10
 """So many more candidates than wanted are taken at first: some are filtered out, or parts of one memory."""
@@ -190,16 +190,16 @@ class Search:
         self._spaces: Final = {signed_hash(space): space for space in query.spaces}
         self._queried: Sequence[int] = ()
         self._params: Final[dict[str, Any]] = {
-            "every": _array_literal(self._spaces),
-            "terms": _array_literal(map(signed_hash, query.terms)),
-            "owners": _array_literal(map(signed_hash, owners)),
+            "every": array_literal(self._spaces),
+            "terms": array_literal(map(signed_hash, query.terms)),
+            "owners": array_literal(map(signed_hash, owners)),
             "first": query.first,
             "far": 2 * query.reach,
             "newest": query.newest,
             "least": self._graphs.max_passages_without,
         }
         self._dimensions = 0
-        self._filters, self._selective = _filter_condition(query, self._params)
+        self._filters, self._selective = filter_condition(query, self._params)
         self._exclusion = " AND p.owner <> ALL(%(owners)s::bigint[])" if owners else ""
 
     def run(self, state: IndexState) -> tuple[int, IndexResult]:
@@ -259,7 +259,7 @@ class Search:
         frequencies = {term: (having, passages) for term, having, passages in self._send(_TERM_FREQUENCIES).rows()}
         shares = {term: frequencies.get(signed_hash(term), (0, 1)) for term in self._query.terms}
         by_rarity = sorted(self._query.terms, key=lambda term: shares[term][0])
-        self._params["terms"] = _array_literal(map(signed_hash, by_rarity[:max_terms]))
+        self._params["terms"] = array_literal(map(signed_hash, by_rarity[:max_terms]))
         return {term: shares[term][0] / shares[term][1] for term in by_rarity[max_terms:]}
 
     def _query_first_round(
@@ -267,7 +267,7 @@ class Search:
     ) -> tuple[_FirstRound, dict[str, float]]:
         """Query the counts, postings, nearest and replaced passages of these spaces, and all passages of `whole`."""
         self._queried = spaces
-        self._params["spaces"] = _array_literal(spaces)
+        self._params["spaces"] = array_literal(spaces)
         self._params["embedder"] = state.embedder
         self._dimensions = state.dimensions
         vector = self._query.vector
@@ -327,7 +327,7 @@ class Search:
         statement = _NEAREST.format(
             column=query.column, wanted=query.filters, others=query.exclusion, distance=distance
         )
-        override = {} if spaces is None else {"spaces": _array_literal(spaces)}
+        override = {} if spaces is None else {"spaces": array_literal(spaces)}
         return self._pipeline.send(statement, {**query.params, **override}, binary=True)
 
     def _fetch_best(
@@ -354,11 +354,11 @@ class Search:
         ids = b"".join([id_ for _, id_ in passages]).hex()
         rows = self._send(
             _NEIGHBOURS.format(wanted=self._filters, others=self._exclusion),
-            which=_array_literal([0] * len(best) + [1] * len(nearest)),
-            of=_array_literal([space for space, _ in passages]),
-            ids=_array_literal([ids[start : start + 32] for start in range(0, len(ids), 32)]),
-            threads=_array_literal(thread - (1 << 64) if thread >= 1 << 63 else thread for thread, _ in local),
-            positions=_array_literal(position for _, position in local),
+            which=array_literal([0] * len(best) + [1] * len(nearest)),
+            of=array_literal([space for space, _ in passages]),
+            ids=array_literal([ids[start : start + 32] for start in range(0, len(ids), 32)]),
+            threads=array_literal(thread - (1 << 64) if thread >= 1 << 63 else thread for thread, _ in local),
+            positions=array_literal(position for _, position in local),
         ).rows()
         by_terms, by_vector, *_ = next(iter(rows), (0, 0))
         return by_terms, by_vector, [tuple(columns) for _, _, *columns in rows]
@@ -368,11 +368,6 @@ class Search:
 
     def _send(self, statement: str, **params: object) -> PipelineResult:
         return self._pipeline.send(statement, {**self._params, **params}, binary=True)
-
-
-def _array_literal(items: Iterable[object]) -> str:
-    """Return numbers or ids as an array literal, which is many times as fast as adaptation by the driver."""
-    return "{" + ",".join(map(str, items)) + "}"
 
 
 def _encode_halfvec(vector: Floats | None) -> bytes:
@@ -460,42 +455,3 @@ def _match_terms(terms: Sequence[str], postings: Sequence[Row], replaced: Any) -
 def _hash_ids(ids: Any) -> Any:  # noqa: ANN401 - arrays
     """Return a 64-bit hash of each id, enough to tell ids apart."""
     return ids["newest"].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) ^ ids["rest"].astype(np.uint64)
-
-
-# --- filters
-
-
-def _filter_condition(query: IndexQuery, params: dict[str, Any]) -> tuple[str, bool]:
-    """Return the filter condition of a query, and whether it excludes more than a few passages."""
-    allowed = [
-        index
-        for index, kind in enumerate(KINDS)
-        if (not query.kinds or kind in query.kinds) and kind not in query.without
-    ]
-    conditions, selective = [], bool(query.kinds or query.tags)
-    if len(allowed) < len(KINDS):
-        conditions.append("p.kind = ANY(%(kinds)s::smallint[])")
-        params["kinds"] = _array_literal(allowed)
-    for index, tag in enumerate(query.tags):
-        conditions.append(
-            "EXISTS (SELECT FROM recall_posting t WHERE t.space = p.space AND t.id = p.id"
-            f" AND t.term = %(tag{index})s::bigint)"
-        )
-        params[f"tag{index}"] = signed_hash(tag_term(tag))
-    bounds = (
-        ("time", ">=", "since", query.since, query.since > -FOREVER),
-        ("time", "<=", "until", query.until, query.until < FOREVER),
-        ("valid_from", "<=", "as_of", query.as_of, query.as_of is not None),
-        ("valid_until", ">", "as_of", query.as_of, query.as_of is not None),
-    )
-    for column, operator, name, value, applies in bounds:
-        if applies:
-            conditions.append(f"p.{column} {operator} %({name})s::bigint")
-            params[name], selective = value, True
-    if query.alive_at > -FOREVER:
-        conditions.append("p.expires > %(alive_at)s::bigint")
-        params["alive_at"] = query.alive_at
-    if not query.superseded:
-        conditions.append("p.superseded > %(superseded)s::bigint")
-        params["superseded"] = FOREVER - 1 if query.as_of is None else query.as_of
-    return " AND ".join(conditions) or "true", selective

@@ -1,0 +1,74 @@
+"""Rewinds a session: its later messages leave recall and episodes, and the session log keeps them, marked."""
+
+from __future__ import annotations
+
+from commonbook.errors import BadInput, FileInTheWay, NotFound
+from commonbook.files import hand_edits, scan
+from commonbook.markdown import transcript
+from commonbook.model.session import Message, Session
+from commonbook.model.spaces import Actor
+from commonbook.ports.engines import Engines
+from commonbook.sessions.find_or_create import require_writable
+from commonbook.tables import memories, sessions
+from commonbook.text import validation
+from commonbook.write import revise
+from commonbook.write.context import WriteContext
+
+
+def rewind(engines: Engines, actor: Actor, session_id: str, after: int | str) -> tuple[Message, ...]:
+    """Rewind a session: remove all messages after one (its number or id) from recall and episodes, not from the log."""
+    session_id = validation.validate_session_id(session_id)
+
+    def operation(ctx: WriteContext, *, scanned: bool) -> tuple[Message, ...]:
+        session = require_writable(ctx, session_id)
+        rewound = sessions.rewind(ctx.tx, session, after=_seq(ctx, session, after))
+        for episode in dict.fromkeys(message.episode for message in rewound if message.episode):
+            removed = frozenset(message.id for message in rewound if message.episode == episode)
+            _remove_from_episode(ctx, episode, removed, scanned=scanned)
+        sessions.next_generation(ctx.tx, session)
+        ctx.touch(session.space, (message.id for message in rewound))
+        ctx.log(session.space, "session.rewind", (), session=session.id, seqs=[message.seq for message in rewound])
+        return tuple(rewound)
+
+    return scan.write_with_scan(engines, actor, operation)
+
+
+def _seq(ctx: WriteContext, session: Session, after: int | str) -> int:
+    if isinstance(after, int):
+        if not 0 <= after <= session.last:
+            raise BadInput(
+                f"the session {session.id} has no message {after}", fix=f"give a number from 0 to {session.last}"
+            )
+        return after
+    message_id: object = after
+    is_valid = isinstance(message_id, str) and validation.is_unicode(message_id) and "\0" not in message_id
+    ids = [after] if is_valid else []
+    message, _ = sessions.get_many(ctx.tx, {session.space.id: session.space}, ids).get(after, (None, ""))
+    if message is None or message.session != session.id:
+        raise NotFound(
+            f"the session {session.id} has no message {after}", fix="`commonbook session show` lists its messages"
+        )
+    return message.seq
+
+
+def _remove_from_episode(ctx: WriteContext, episode: str, removed: frozenset[str], *, scanned: bool) -> None:
+    """Remove messages from an episode by a new revision; an episode without messages is deleted."""
+    ctx.lock([episode])
+    memory = memories.find(ctx.tx, ctx.spaces, episode)
+    if memory is None or memory.deleted is not None:
+        return
+    try:
+        memory = hand_edits.with_file_changes(ctx, memory, scanned=scanned)
+    except FileInTheWay:
+        # A person is editing the file, which is not overwritten. Recall goes by the stored messages all the same.
+        ctx.touch(memory.space, [memory.id])
+        return
+    parsed = transcript.parse(memory.text)
+    remaining = [message for message in parsed.messages if message.id not in removed]
+    if len(remaining) == len(parsed.messages):
+        return
+    if remaining:
+        revised = memory._replace(text=transcript.render(remaining, introduction=parsed.introduction))
+        revise.store_revision(ctx, memory, revised, ["text"], how="rewind")
+    else:
+        revise.delete(ctx, memory, how="rewind")
