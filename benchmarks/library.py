@@ -38,7 +38,7 @@ from uuid import UUID
 
 from commonbook.engines.embedders.static_table import TABLE
 from commonbook.model.memory import Draft
-from commonbook.text.space_paths import PERSONAL
+from commonbook.text.space_names import PERSONAL
 from commonbook.text.terms import query_words
 
 QUESTION_WORDS: Final = 7

@@ -29,7 +29,7 @@ from commonbook.engines.postgres.index_schema import CREATE_INDEXES
 from commonbook.engines.postgres.passage_rows import signed_hash
 from commonbook.recall import indexed_passages
 from commonbook.text import terms
-from commonbook.text.space_paths import PERSONAL
+from commonbook.text.space_names import PERSONAL
 from tests.support.postgres_server import TEMPLATE, Server
 
 _K: Final = 10

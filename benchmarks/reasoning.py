@@ -17,7 +17,7 @@ from benchmarks.library import shelves
 from benchmarks.recalling import recall_times
 from commonbook.book.book import Book
 from commonbook.model.memory import Draft
-from commonbook.text.space_paths import PERSONAL
+from commonbook.text.space_names import PERSONAL
 
 _BAR: Final = Bar(AT_MOST, 1.2)
 _SUSPECT_SHARE: Final = 0.1

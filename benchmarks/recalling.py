@@ -23,7 +23,7 @@ from benchmarks.figures import AT_LEAST, AT_MOST, Bar, Figure, in_turns
 from benchmarks.library import CHAT, SHARED, as_in_a_chat, by_frequency, from_a_passage
 from benchmarks.starting import command
 from commonbook.book.book import Book
-from commonbook.text.space_paths import PERSONAL
+from commonbook.text.space_names import PERSONAL
 from commonbook.text.terms import query_words
 
 _K: Final = 10

@@ -20,7 +20,7 @@ from benchmarks.recalling import recall_times
 from commonbook.book.book import Book
 from commonbook.model.ids import new_id
 from commonbook.model.memory import Draft
-from commonbook.text.space_paths import PERSONAL
+from commonbook.text.space_names import PERSONAL
 
 _BAR: Final = Bar(AT_MOST, 1.3)
 _SHARE_COPIED: Final = 0.3

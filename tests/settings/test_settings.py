@@ -17,7 +17,7 @@ from commonbook.ports.embedding import EmbedderChoice
 from commonbook.settings import git_repository
 from commonbook.settings.default_space import default_space
 from commonbook.settings.settings import Settings
-from commonbook.text import space_paths
+from commonbook.text import space_names
 
 
 @pytest.fixture
@@ -382,7 +382,7 @@ def test_names_in_other_scripts_come_out_legal_stable_and_different(user):
 @given(st.text(min_size=1, max_size=300))
 def test_any_repository_name_comes_out_as_a_legal_space_name(name):
     made = f"projects/{git_repository.as_space_name(name)}"
-    assert space_paths.require_space_name(made) == made
+    assert space_names.require_space_name(made) == made
 
 
 @pytest.mark.parametrize(("folder", "name"), [("foo..bar", "foo.bar"), ("notes.md", "notes-md"), ("x" * 64, "x" * 64)])
@@ -393,7 +393,7 @@ def test_a_repository_whose_name_no_space_may_have_gets_a_name_beside_it(user, f
 def test_two_long_names_that_begin_alike_are_two_spaces(user):
     spaces = {space_at(user, repository(user / ("x" * 70 + end))) for end in ("", "y")}
     assert len(spaces) == 2
-    assert all(space_paths.require_space_name(space) for space in spaces)
+    assert all(space_names.require_space_name(space) for space in spaces)
 
 
 @pytest.mark.parametrize("space", ["a..b", "notes.md", "x" * 65, "a/b/c/d/e/f/g/h"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from commonbook.access import permissions
 from commonbook.model.spaces import Actor, Space, SpaceScope
 from commonbook.tables import spaces
-from commonbook.text import space_paths
+from commonbook.text import space_names
 
 if TYPE_CHECKING:
     from commonbook.ports.database import Reading
@@ -24,7 +24,7 @@ def scope_of(tx: Reading, actor: Actor, names: Sequence[str]) -> SpaceScope:
 
     A name that selects nothing is refused, unless the actor may create that space.
     """
-    tops = {name: name if name == "/" else space_paths.require_query_name(name.removesuffix("/")) for name in names}
+    tops = {name: name if name == "/" else space_names.require_query_name(name.removesuffix("/")) for name in names}
     exact = permissions.is_owner(actor) and not any(name.endswith("/") for name in names)
     known = spaces.find_by_names(tx, tuple(tops.values())) if exact else spaces.get_all(tx)
     allowed = permissions.readable(tx, actor, known)
@@ -63,4 +63,4 @@ class LazyScope(Mapping[str, Space]):
 def _selects(name: str, top: str, space: Space) -> bool:
     if name == "/":
         return True
-    return space_paths.is_within(space.name, top) if name.endswith("/") else space.name == top
+    return space_names.is_within(space.name, top) if name.endswith("/") else space.name == top

@@ -19,7 +19,7 @@ from commonbook.model.spaces import Actor, ApiKey, NewKey
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.tables import api_keys
-from commonbook.text import space_paths, validation
+from commonbook.text import space_names, validation
 from commonbook.write.context import HOME_SPACE, WriteContext, readable_space
 from commonbook.write.transaction import write
 
@@ -43,7 +43,7 @@ def create_key(
     allowed = (
         None
         if limits is None
-        else [(space_paths.require_space_name(name), require_role(role)) for name, role in limits]
+        else [(space_names.require_space_name(name), require_role(role)) for name, role in limits]
     )
     secret = KEY_PREFIX + base64.urlsafe_b64encode(os.urandom(32)).decode().rstrip("=")
 

@@ -11,7 +11,7 @@ from commonbook.log import chain
 from commonbook.model.spaces import FILESYSTEM, LOCAL_OWNER, ROLES, Actor, Grant
 from commonbook.ports.engines import Engines
 from commonbook.tables import grants, spaces
-from commonbook.text import dates, space_paths
+from commonbook.text import dates, space_names
 from commonbook.write.context import WriteContext, administered_space
 from commonbook.write.transaction import write
 
@@ -21,7 +21,7 @@ def grant(
 ) -> Grant:
     """Grant a principal a role on a space and all spaces below it, in place of an earlier grant on the space."""
     principal = _require_grantee(principal)
-    space_paths.require_space_name(space)
+    space_names.require_space_name(space)
     require_role(role)
 
     def operation(ctx: WriteContext) -> Grant:
@@ -39,7 +39,7 @@ def grant(
 def revoke(engines: Engines, actor: Actor, principal: str, space: str) -> None:
     """Revoke the grant of a principal on a space; grants on the spaces above it stay."""
     principal = _require_grantee(principal)
-    space_paths.require_space_name(space)
+    space_names.require_space_name(space)
 
     def operation(ctx: WriteContext) -> None:
         _lock_space(ctx, space)
@@ -58,7 +58,7 @@ def list_grants(engines: Engines, actor: Actor, *, space: str | None = None) -> 
     with engines.db.reading() as tx:
         known = spaces.get_all(tx)
         if space is not None:
-            chosen = permissions.require_admin(tx, actor, known, space_paths.require_space_name(space))
+            chosen = permissions.require_admin(tx, actor, known, space_names.require_space_name(space))
             return tuple(grants.on_spaces(tx, {chosen.id: chosen}))
         administered = permissions.administered(tx, actor, known)
         readable = permissions.readable(tx, actor, known)

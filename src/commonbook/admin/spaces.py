@@ -15,7 +15,7 @@ from commonbook.model.memory import Memory
 from commonbook.model.spaces import Actor, Space
 from commonbook.ports.engines import Engines
 from commonbook.tables import memories, spaces
-from commonbook.text import space_paths
+from commonbook.text import file_paths, space_names
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import free_path
 from commonbook.write.transaction import write
@@ -23,7 +23,7 @@ from commonbook.write.transaction import write
 
 def create(engines: Engines, actor: Actor, name: str) -> Space:
     """Create a space; SpaceExists if there is one of that name."""
-    space_paths.require_space_name(name)
+    space_names.require_space_name(name)
 
     def operation(ctx: WriteContext) -> Space:
         if spaces.find_by_name(ctx.tx, name) is not None:
@@ -36,16 +36,16 @@ def create(engines: Engines, actor: Actor, name: str) -> Space:
 
 def rename(engines: Engines, actor: Actor, old: str, new: str) -> Space:
     """Rename a space and all spaces below it, and move their files; ids stay."""
-    space_paths.require_space_name(old)
-    space_paths.require_space_name(new)
-    if space_paths.is_within(new, old):
+    space_names.require_space_name(old)
+    space_names.require_space_name(new)
+    if space_names.is_within(new, old):
         raise BadInput(f"{new!r} is inside {old!r}", fix="choose a name outside of it")
     return scan.write_with_scan(engines, actor, partial(_rename, old=old, new=new))
 
 
 def _rename(ctx: WriteContext, *, old: str, new: str, scanned: bool) -> Space:
     _lock_all(ctx)
-    moving = [space for space in ctx.spaces.values() if space_paths.is_within(space.name, old)]
+    moving = [space for space in ctx.spaces.values() if space_names.is_within(space.name, old)]
     if old not in {space.name for space in moving}:
         permissions.require_create(ctx.tx, ctx.actor, ctx.spaces, old)
         raise NotFound(f"there is no space {old!r}", fix="`commonbook space list` shows the spaces")
@@ -60,7 +60,7 @@ def _rename(ctx: WriteContext, *, old: str, new: str, scanned: bool) -> Space:
     renamed = {}
     for space in sorted(moving, key=lambda space: space.name):
         # The spaces of notices are renamed along with the spaces that they are about.
-        name = space_paths.require_query_name(new + space.name.removeprefix(old))
+        name = space_names.require_query_name(new + space.name.removeprefix(old))
         if name in taken:
             raise SpaceExists(
                 f"the space {name!r} is there already", fix="choose another name, or move the memories one by one"
@@ -92,7 +92,7 @@ def _live_memories(ctx: WriteContext, space: Space) -> Iterator[Memory]:
 
 
 def _relocate(ctx: WriteContext, memory: Memory, old: Space, new: Space) -> Memory:
-    path = free_path(ctx, space_paths.moved_path(memory.path, old.name, new.name))
+    path = free_path(ctx, file_paths.moved_path(memory.path, old.name, new.name))
     ctx.record_move(memory, path)
     memories.relocate(ctx.tx, memory, path)
     return memory._replace(path=path)
@@ -111,7 +111,7 @@ def set_depth(engines: Engines, actor: Actor, name: str, depth: int | None) -> S
     """Set how many levels reflections may have in a space and below it; None: as in its parent space."""
     if depth is not None and (isinstance(depth, bool) or not 1 <= depth <= MAX_DEPTH):
         raise BadInput(f"a depth of {depth} is out of range", fix=f"give 1 to {MAX_DEPTH}")
-    space_paths.require_space_name(name)
+    space_names.require_space_name(name)
 
     def operation(ctx: WriteContext) -> Space:
         if name not in {space.name for space in ctx.spaces.values()}:

@@ -12,7 +12,7 @@ from commonbook.model.recall import RecallRequest, RecallResult
 from commonbook.model.reports import Progress, no_progress
 from commonbook.ports.database import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
-from commonbook.text.space_paths import PERSONAL
+from commonbook.text.space_names import PERSONAL
 
 if TYPE_CHECKING:
     from commonbook.recall import prefetch as recall_prefetch

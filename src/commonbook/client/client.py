@@ -29,7 +29,7 @@ from commonbook.ports.outbox import (
     StoredMessage,
     Transport,
 )
-from commonbook.text import space_paths, validation
+from commonbook.text import space_names, validation
 
 __all__ = [
     "Client",
@@ -200,7 +200,7 @@ def _check_time(value: object) -> None:
 def _context(space: str | None, parent: str | None, tags: Iterable[str]) -> SessionContext:
     if space is not None:
         _require_text(space, "space")
-        space_paths.require_space_name(space)
+        space_names.require_space_name(space)
     if parent is not None:
         validation.validate_session_id(parent)
     tag_list = validation.validate_list(tags, "tags")

@@ -26,8 +26,8 @@ from commonbook.model.ids import new_id
 from commonbook.model.memory import Memory, Revision
 from commonbook.model.spaces import FILESYSTEM, FILESYSTEM_ACTOR, Space
 from commonbook.tables import files, links, memories, revisions
-from commonbook.text import space_paths, titles
-from commonbook.write import revise
+from commonbook.text import file_paths, titles
+from commonbook.write import store_revision
 from commonbook.write.new_memory import new_memory
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ def _parse_or_plain(ctx: WriteContext, data: bytes) -> Document:
 
 def _add(ctx: WriteContext, path: str, stat: FileStat, hash_: str, document: Document, *, fresh_id: bool) -> Outcome:
     memory_id = document.id if document.id and not fresh_id else new_id()
-    space = ctx.space(space_paths.space_of(path), origin="folder")
+    space = ctx.space(file_paths.space_of(path), origin="folder")
     same_id = document.id == memory_id
     memory = new_memory(
         ctx,
@@ -247,7 +247,7 @@ def _add(ctx: WriteContext, path: str, stat: FileStat, hash_: str, document: Doc
         shared=copy_info_of(document),
     )
     # A file that somebody copied was not shared: it does not follow the source of the copied file.
-    memory = revise.bind_arrived(ctx, memory) if same_id else revise.detached(memory)
+    memory = store_revision.bind_arrived(ctx, memory) if same_id else store_revision.detached(memory)
     memories.add(ctx.tx, [memory])
     links.add(ctx.tx, space.id, memory.links)
     episode_files.adopt_messages(ctx, memory)
@@ -292,7 +292,7 @@ def _move_or_restore(ctx: WriteContext, memory: Memory, path: str, document: Doc
         files.drop_synced(ctx.tx, memory.path, memory.id)
     files.clear_former_path(ctx.tx, path)
     revised = memory if document is None else memory_from_document(memory, document)
-    space = ctx.space(space_paths.space_of(path), origin="folder")
+    space = ctx.space(file_paths.space_of(path), origin="folder")
     seen = memory.version if document is None else document.version
     _revise(ctx, memory, revised._replace(path=path, deleted=None), to=space, seen=seen)
     _check_copy(ctx, memory.id)
@@ -335,7 +335,7 @@ def handle_missing_file(ctx: WriteContext, path: str, memory_id: str | None) -> 
         or files.journal_entries(ctx.tx, [memory.id])
     ):
         return False
-    revise.delete(ctx, memory, how="file")
+    store_revision.delete(ctx, memory, how="file")
     return True
 
 
@@ -366,7 +366,7 @@ def _revise(ctx: WriteContext, old: Memory, new: Memory, *, seen: int | None, to
     if old.deleted is not None:
         changed.append("deleted")
     if changed:
-        revise.store_revision(ctx, old, new._replace(space=space), changed, how="file", seen=seen)
+        store_revision.store_revision(ctx, old, new._replace(space=space), changed, how="file", seen=seen)
         return
     if new.path != old.path:
         memories.relocate(ctx.tx, old, new.path)

@@ -22,7 +22,7 @@ from commonbook.runtime.batches import in_batches
 from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.tables import files
 from commonbook.tables.files import MISSING
-from commonbook.text.space_paths import INVALIDATIONS
+from commonbook.text.space_names import INVALIDATIONS
 
 if TYPE_CHECKING:
     from commonbook.files import hand_edits, journal

@@ -8,7 +8,7 @@ from commonbook.access import scope
 from commonbook.errors import BadInput, NotFound
 from commonbook.log import chain, verify
 from commonbook.tables import spaces
-from commonbook.text import space_paths
+from commonbook.text import space_names
 
 if TYPE_CHECKING:
     from commonbook.model.reports import LogEntry, LogReport, Progress
@@ -31,7 +31,7 @@ def list_entries(engines: Engines, actor: Actor, space: str, *, after: int, limi
     if not 1 <= limit <= _MAX_SEQ or not 0 <= after <= _MAX_SEQ:
         raise BadInput("there is no such page of the log", fix="ask for one or more entries after a number from 0 on")
     with engines.db.reading() as tx:
-        (chosen,) = _require_spaces(tx, actor, space_paths.require_query_name(space))
+        (chosen,) = _require_spaces(tx, actor, space_names.require_query_name(space))
         return tuple(chain.entries(tx, chosen, after=after, limit=limit))
 
 

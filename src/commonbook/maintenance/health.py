@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from commonbook.ports.engines import Engines
     from commonbook.reasoning import notices
     from commonbook.sessions import settle
-    from commonbook.sharing import apply_rules, propagate
+    from commonbook.sharing import apply_rules, propagate, refresh
 else:
     # Loaded only by `doctor`, and to explain a failed job, so that `status` starts fast.
     apply_rules = LazyModule("commonbook.sharing.apply_rules")
     audit = LazyModule("commonbook.maintenance.audit")
     notices = LazyModule("commonbook.reasoning.notices")
     propagate = LazyModule("commonbook.sharing.propagate")
+    refresh = LazyModule("commonbook.sharing.refresh")
     settle = LazyModule("commonbook.sessions.settle")
 
 _FIX_FRONT_MATTER: Final = "correct the front matter (docs/FRONT-MATTER.md), or take the file out of the home"
@@ -127,7 +128,7 @@ def _job_kinds() -> Mapping[str, tuple[str, str]]:
     return {
         settle.SETTLE_JOB: ("session", "its messages could not be settled"),
         propagate.PROPAGATE_JOB: ("memory", "its copies could not be brought up to date with it"),
-        propagate.REFRESH_JOB: ("memory", "this copy could not follow its source"),
+        refresh.REFRESH_JOB: ("memory", "this copy could not follow its source"),
         apply_rules.APPLY_RULES_JOB: ("space", "sharing rules could not be applied to what was written there"),
         apply_rules.RETRY_RULE_JOB: ("memory", "a sharing rule could not be applied to it"),
         notices.NOTIFY_JOB: ("memory", "the memories that depend on it could not be notified that it no longer holds"),

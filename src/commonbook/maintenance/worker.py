@@ -188,7 +188,7 @@ def _notify_dependents(context: WorkContext, job: Job) -> Outcome:
 JOB_KINDS: Final[Mapping[str, JobKind]] = {
     settle.SETTLE_JOB: JobKind(_settle_session, priority=0),
     propagate.PROPAGATE_JOB: JobKind(_refresh_copies),
-    propagate.REFRESH_JOB: JobKind(_refresh_copy),
+    refresh.REFRESH_JOB: JobKind(_refresh_copy),
     apply_rules.APPLY_RULES_JOB: JobKind(_apply_rules),
     apply_rules.RETRY_RULE_JOB: JobKind(_retry_rules),
     notices.NOTIFY_JOB: JobKind(_notify_dependents),

@@ -19,7 +19,7 @@ from commonbook.sharing import freshness, refresh
 from commonbook.sharing.freshness import STALE
 from commonbook.tables import links, memories, revisions, spaces
 from commonbook.tables.memories import page_cursor, read_cursor
-from commonbook.text import dates, space_paths, validation
+from commonbook.text import dates, space_names, validation
 from commonbook.text.validation import validate_kinds
 from commonbook.write.context import no_memory
 
@@ -103,7 +103,7 @@ def list_page(engines: Engines, actor: Actor, chosen: Filter, *, limit: int, aft
 
 def _default_kinds(space: str | None) -> tuple[str, ...]:
     """Return the kinds of a filter that names none: all but notices, except in a space that holds only notices."""
-    if space is not None and space.removesuffix("/").rpartition("/")[2] == space_paths.INVALIDATIONS:
+    if space is not None and space.removesuffix("/").rpartition("/")[2] == space_names.INVALIDATIONS:
         return ()
     return tuple(kind for kind in KINDS if kind != "notice")
 

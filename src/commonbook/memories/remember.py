@@ -17,7 +17,7 @@ from commonbook.model.spaces import Actor, Space
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks
 from commonbook.tables import duplicates, idempotency, links, memories
-from commonbook.text import dates, space_paths, titles, validation
+from commonbook.text import dates, space_names, titles, validation
 from commonbook.write.context import WriteContext, no_memory
 from commonbook.write.new_memory import new_memory
 from commonbook.write.transaction import logging_refusal, write
@@ -65,7 +65,7 @@ def _validate(draft: Draft) -> Draft:
     return draft._replace(
         text=text,
         title=title or titles.derive_title(text),
-        space=space_paths.require_space_name(draft.space or space_paths.PERSONAL),
+        space=space_names.require_space_name(draft.space or space_names.PERSONAL),
         kind=validation.validate_kind(draft.kind),
         tags=validation.validate_tags(draft.tags),
         importance=validation.validate_importance(draft.importance),
@@ -85,7 +85,7 @@ def _remember_all(ctx: WriteContext, drafts: Sequence[Draft]) -> list[Receipt]:
     # Spaces are created in a fixed order, so that two transactions that create the same ones cannot deadlock.
     for index in sorted(range(len(drafts)), key=lambda index: drafts[index].space or ""):
         with validation.error_item(index):
-            ctx.space(drafts[index].space or space_paths.PERSONAL)
+            ctx.space(drafts[index].space or space_names.PERSONAL)
     for index, draft in enumerate(drafts):
         with validation.error_item(index):
             receipt, memory = _remember_one(ctx, draft, compare=compare)
@@ -98,7 +98,7 @@ def _remember_all(ctx: WriteContext, drafts: Sequence[Draft]) -> list[Receipt]:
 
 def _remember_one(ctx: WriteContext, draft: Draft, *, compare: bool) -> tuple[Receipt, Memory | None]:
     """Store one memory without its file; or return the first receipt of its key and no memory."""
-    space = ctx.space(draft.space or space_paths.PERSONAL)
+    space = ctx.space(draft.space or space_names.PERSONAL)
     if draft.key is None:
         return _store(ctx, draft, space, compare=compare)
     request = {

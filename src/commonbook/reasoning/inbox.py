@@ -15,7 +15,7 @@ from commonbook.ports.engines import Engines
 from commonbook.reasoning import invalidations as graph
 from commonbook.reasoning import notices
 from commonbook.tables import memories, spaces
-from commonbook.text import space_paths, validation
+from commonbook.text import space_names, validation
 
 
 def inbox(engines: Engines, actor: Actor, *, space: str | None, expired: bool, limit: int, after: str | None) -> Inbox:
@@ -35,11 +35,11 @@ def inbox(engines: Engines, actor: Actor, *, space: str | None, expired: bool, l
 def _notice_spaces(readable: SpaceScope, selected: SpaceScope) -> SpaceScope:
     """Return the readable spaces that hold the notices about memories of the selected spaces."""
     own = {space.name for space in selected.values()}
-    names = own | {f"{name}/{space_paths.INVALIDATIONS}" for name in own}
+    names = own | {f"{name}/{space_names.INVALIDATIONS}" for name in own}
     return {
         id_: space
         for id_, space in readable.items()
-        if space.name in names and space.name.rpartition("/")[2] == space_paths.INVALIDATIONS
+        if space.name in names and space.name.rpartition("/")[2] == space_names.INVALIDATIONS
     }
 
 

@@ -23,8 +23,8 @@ from commonbook.ports.database import Reading
 from commonbook.reasoning import invalidations as graph
 from commonbook.reasoning.dependents import dependents_of
 from commonbook.tables import files, links, memories
-from commonbook.text import space_paths
-from commonbook.write import revise
+from commonbook.text import file_paths, space_names
+from commonbook.write import store_revision
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import new_memory
 
@@ -218,7 +218,7 @@ def _new_notice(ctx: WriteContext, id_: str, dependent: Memory, invalidation: In
         ctx,
         memory_id=id_,
         space=space,
-        path=space_paths.memory_path(space.name, now, "invalidation", id_, taken=True),
+        path=file_paths.memory_path(space.name, now, "invalidation", id_, taken=True),
         how="notify",
         kind="notice",
         title=f"invalidation: {invalidation.invalidated} -> {dependent.id}",
@@ -249,7 +249,7 @@ def _shorten(path: Sequence[str | None]) -> Sequence[str | None]:
 
 
 def _notice_space_name(space: Space) -> str:
-    return f"{space.name}/{space_paths.INVALIDATIONS}"
+    return f"{space.name}/{space_names.INVALIDATIONS}"
 
 
 def _reopen(ctx: WriteContext, withdrawn: Memory, notice: Memory) -> Memory:
@@ -268,7 +268,7 @@ def _move_notice(ctx: WriteContext, header: Memory, to: Space) -> None:
     """Move a notice after its dependent was moved to another space."""
     notice = memories.get_many(ctx.tx, ctx.spaces, [header.id])[header.id]
     space = ctx.system_space(_notice_space_name(to))
-    path = space_paths.memory_path(space.name, notice.created, "invalidation", notice.id, taken=True)
+    path = file_paths.memory_path(space.name, notice.created, "invalidation", notice.id, taken=True)
     moved = notice._replace(space=space, path=_free_path(ctx, notice._replace(path=path)), version=notice.version + 1)
     ctx.record_move(notice, moved.path)
     _store(ctx, notice, moved)
@@ -340,4 +340,4 @@ def record_decision(
     changed = ["decisions", *also]
     # A front matter without room for the decision is refused before anything is changed.
     render_memory(decided, ctx.engines)
-    return revise.store_revision(ctx, memory, decided, changed, how="triage")
+    return store_revision.store_revision(ctx, memory, decided, changed, how="triage")

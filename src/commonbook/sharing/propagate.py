@@ -9,28 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from commonbook.errors import FileInTheWay, TooLarge
-from commonbook.files import hand_edits
-from commonbook.markdown.memory_conversion import render_memory
-from commonbook.model.memory import LIVE, MAX_FRONT_BYTES, Memory
-from commonbook.model.spaces import FILESYSTEM_ACTOR, Actor
-from commonbook.sharing import freshness, make_copy
+from commonbook.errors import TooLarge
+from commonbook.model.memory import LIVE, Memory
+from commonbook.sharing import make_copy, refresh
 from commonbook.tables import copies, jobs, memories
-from commonbook.write import revise
 from commonbook.write.context import WriteContext
 
 PROPAGATE_JOB: Final = "refresh"
 """Refreshes the copies that exceeded the limit of one transaction; its subject is the source."""
 
-REFRESH_JOB: Final = "renew"
-"""Refreshes one copy: a lazy one that was served stale, or a live one that failed; its subject is the copy."""
-
 MAX_PER_WRITE: Final = 100
 """Maximum number of copies that are refreshed in the transaction of their source."""
 
 _BATCH: Final = 200
-_MAX_LINK_BYTES: Final = 64
-
 CopyOperation: TypeAlias = Callable[[WriteContext, Memory], Memory]
 """An operation on a copy within a write."""
 
@@ -72,60 +63,10 @@ def _refresh_copies(ctx: WriteContext, ids: Sequence[str], source: Memory) -> li
     refreshed: list[Memory | None] = []
     for copy in make_copy.locked_memories(ctx, ids):
         try:
-            refreshed.append(refresh_copy(ctx, copy, source))
+            refreshed.append(refresh.refresh_copy(ctx, copy, source))
         except TooLarge:
-            jobs.enqueue(ctx.tx, space=copy.space.id, kind=REFRESH_JOB, subject=copy.id, due=ctx.tx.now)
+            jobs.enqueue(ctx.tx, space=copy.space.id, kind=refresh.REFRESH_JOB, subject=copy.id, due=ctx.tx.now)
     return [copy for copy in refreshed if copy is not None]
-
-
-def refresh_copy(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | None:
-    """Refresh a copy from its source; return it, or None if it is current already or may not follow.
-
-    Raises TooLarge, with nothing changed, if the copy's file has no room for it.
-    """
-    if copy.shared is None or not copies.is_bound(copy) or copy.shared.claimed or source.deleted is not None:
-        return None
-    sharer = Actor(copy.shared.by)
-    if not freshness.is_stale(copy, source) or not ctx.permissions_of(sharer).may_read(source.space, ctx.spaces):
-        return None
-    try:
-        ctx.engines.folder.require_place(copy.path)
-        copy = hand_edits.with_file_changes(ctx.acting_as(FILESYSTEM_ACTOR), copy, scanned=False)
-    except (FileInTheWay, hand_edits.FileNotInPlace):
-        # The file is malformed, moved or removed: the copy is refreshed once a scan has resolved that.
-        return None
-    if not copies.is_bound(copy) or freshness.has_diverged(copy):
-        return None
-    return overwrite_copy(ctx, copy, source)
-
-
-def overwrite_copy(ctx: WriteContext, copy: Memory, source: Memory) -> Memory:
-    """Store the source's title and text as a new revision of a copy, by its sharer, even if the copy has diverged.
-
-    A claimed copy becomes an ordinary one, shared by the actor.
-    """
-    shared, link = copies.require_copy(copy)
-    if shared.claimed:
-        shared = shared._replace(by=ctx.actor.principal, at=ctx.tx.now, claimed=False)
-    changed = [name for name in ("title", "text") if getattr(copy, name) != getattr(source, name)]
-    overwritten = copy._replace(
-        title=source.title,
-        text=source.text,
-        links=tuple(other._replace(revision=source.revision) if other == link else other for other in copy.links),
-        shared=shared._replace(own=copy.revision + bool(changed)),
-    )
-    _require_room(ctx, overwritten)
-    return revise.store_revision(ctx.acting_as(Actor(shared.by)), copy, overwritten, [*changed, "links"], how="refresh")
-
-
-def _require_room(ctx: WriteContext, copy: Memory) -> None:
-    """Raise TooLarge if the front matter of a copy's file has no room, beside the fields that people added."""
-    hand_written_bytes = 4 * len(copy.layout) + _MAX_LINK_BYTES * len(copy.links)
-    # Our own fields take less than half of the limit, so that most copies need not be rendered to find out.
-    if ctx.engines.folder.keeps_files and hand_written_bytes > MAX_FRONT_BYTES // 2:
-        render_memory(
-            copy._replace(revision=copy.revision + 1, version=copy.version + 1, updated=ctx.tx.now), ctx.engines
-        )
 
 
 class PropagationProgress(NamedTuple):

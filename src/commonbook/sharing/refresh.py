@@ -5,15 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
+from typing import Final
 
-from commonbook.model.memory import LAZY, LIVE, Memory
-from commonbook.model.spaces import OWNER_ACTOR
+from commonbook.errors import FileInTheWay
+from commonbook.files import hand_edits
+from commonbook.markdown.memory_conversion import render_memory
+from commonbook.model.memory import LAZY, LIVE, MAX_FRONT_BYTES, Memory
+from commonbook.model.spaces import FILESYSTEM_ACTOR, OWNER_ACTOR, Actor
 from commonbook.ports.database import Transaction
 from commonbook.ports.engines import Engines
-from commonbook.sharing import freshness, propagate
+from commonbook.sharing import freshness
 from commonbook.tables import copies, jobs, memories, spaces
+from commonbook.write import store_revision
 from commonbook.write.context import WriteContext
 from commonbook.write.transaction import write
+
+REFRESH_JOB: Final = "renew"
+"""Refreshes one copy: a lazy one that was served stale, or a live one that failed; its subject is the copy."""
+
+_MAX_LINK_BYTES: Final = 64
 
 
 def refresh_lazy(engines: Engines, copy_id: str) -> None:
@@ -24,14 +34,14 @@ def refresh_lazy(engines: Engines, copy_id: str) -> None:
 def enqueue_refresh(engines: Engines, stale: Sequence[Memory]) -> None:
     """Request a refresh job for each of these copies; nothing is written if all of them are queued already."""
     with engines.db.reading() as tx:
-        queued = jobs.already_queued(tx, propagate.REFRESH_JOB, [copy.id for copy in stale])
+        queued = jobs.already_queued(tx, REFRESH_JOB, [copy.id for copy in stale])
         stale = freshness.needing_refresh(tx, spaces.get_all(tx), [copy for copy in stale if copy.id not in queued])
     # Always in the order of ids, so that two concurrent requests cannot deadlock.
     missing = sorted((copy.id, copy.space.id) for copy in stale)
 
     def enqueue(tx: Transaction) -> None:
         for copy_id, space in missing:
-            jobs.enqueue(tx, space=space, kind=propagate.REFRESH_JOB, subject=copy_id, due=tx.now)
+            jobs.enqueue(tx, space=space, kind=REFRESH_JOB, subject=copy_id, due=tx.now)
 
     if missing:
         engines.db.write(enqueue, durable=False)
@@ -42,7 +52,7 @@ def refresh_chain(ctx: WriteContext, copy_id: str) -> None:
     for source_id, id_ in pairwise(lock_chain(ctx, copy_id)):
         source, copy = (memories.find(ctx.tx, ctx.spaces, memory_id) for memory_id in (source_id, id_))
         if source is not None and copy is not None:
-            propagate.refresh_copy(ctx, copy, source)
+            refresh_copy(ctx, copy, source)
 
 
 def lock_chain(ctx: WriteContext, copy_id: str) -> list[str]:
@@ -63,3 +73,55 @@ def lock_chain(ctx: WriteContext, copy_id: str) -> list[str]:
     for id_ in ids:
         ctx.lock([id_])
     return ids
+
+
+def refresh_copy(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | None:
+    """Refresh a copy from its source; return it, or None if it is current already or may not follow.
+
+    Raises TooLarge, with nothing changed, if the copy's file has no room for it.
+    """
+    if copy.shared is None or not copies.is_bound(copy) or copy.shared.claimed or source.deleted is not None:
+        return None
+    sharer = Actor(copy.shared.by)
+    if not freshness.is_stale(copy, source) or not ctx.permissions_of(sharer).may_read(source.space, ctx.spaces):
+        return None
+    try:
+        ctx.engines.folder.require_place(copy.path)
+        copy = hand_edits.with_file_changes(ctx.acting_as(FILESYSTEM_ACTOR), copy, scanned=False)
+    except (FileInTheWay, hand_edits.FileNotInPlace):
+        # The file is malformed, moved or removed: the copy is refreshed once a scan has resolved that.
+        return None
+    if not copies.is_bound(copy) or freshness.has_diverged(copy):
+        return None
+    return overwrite_copy(ctx, copy, source)
+
+
+def overwrite_copy(ctx: WriteContext, copy: Memory, source: Memory) -> Memory:
+    """Store the source's title and text as a new revision of a copy, by its sharer, even if the copy has diverged.
+
+    A claimed copy becomes an ordinary one, shared by the actor.
+    """
+    shared, link = copies.require_copy(copy)
+    if shared.claimed:
+        shared = shared._replace(by=ctx.actor.principal, at=ctx.tx.now, claimed=False)
+    changed = [name for name in ("title", "text") if getattr(copy, name) != getattr(source, name)]
+    overwritten = copy._replace(
+        title=source.title,
+        text=source.text,
+        links=tuple(other._replace(revision=source.revision) if other == link else other for other in copy.links),
+        shared=shared._replace(own=copy.revision + bool(changed)),
+    )
+    _require_room(ctx, overwritten)
+    return store_revision.store_revision(
+        ctx.acting_as(Actor(shared.by)), copy, overwritten, [*changed, "links"], how="refresh"
+    )
+
+
+def _require_room(ctx: WriteContext, copy: Memory) -> None:
+    """Raise TooLarge if the front matter of a copy's file has no room, beside the fields that people added."""
+    hand_written_bytes = 4 * len(copy.layout) + _MAX_LINK_BYTES * len(copy.links)
+    # Our own fields take less than half of the limit, so that most copies need not be rendered to find out.
+    if ctx.engines.folder.keeps_files and hand_written_bytes > MAX_FRONT_BYTES // 2:
+        render_memory(
+            copy._replace(revision=copy.revision + 1, version=copy.version + 1, updated=ctx.tx.now), ctx.engines
+        )

@@ -18,7 +18,7 @@ from commonbook.ports.engines import Engines
 from commonbook.sharing import make_copy
 from commonbook.tables import memories, sharing_requests, sharing_rules, spaces
 from commonbook.tables import rate_limits as rate_limit_rows
-from commonbook.text import space_paths, validation
+from commonbook.text import space_names, validation
 from commonbook.write import context
 from commonbook.write.context import WriteContext
 from commonbook.write.transaction import write
@@ -35,7 +35,7 @@ def create_request(engines: Engines, actor: Actor, memory_id: str, to: str, *, r
     """
     memory_id = validation.validate_memory_id(memory_id)
     make_copy.require_mode(refresh)
-    space_paths.require_space_name(to)
+    space_names.require_space_name(to)
 
     def operation(ctx: WriteContext) -> ShareRequest:
         space = context.readable_space(ctx, to)
@@ -72,7 +72,7 @@ def list_requests(engines: Engines, actor: Actor, *, space: str | None, decided:
         all_spaces = spaces.get_all(tx)
         administered = permissions.administered(tx, actor, all_spaces)
         if space is not None:
-            target = permissions.require_admin(tx, actor, all_spaces, space_paths.require_space_name(space))
+            target = permissions.require_admin(tx, actor, all_spaces, space_names.require_space_name(space))
             into = sharing_requests.into_spaces(tx, {target.id: target}, decided=decided)
             return tuple(_with_text(tx, all_spaces, request) for request in into)
         readable = permissions.readable(tx, actor, all_spaces)

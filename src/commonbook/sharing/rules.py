@@ -13,7 +13,7 @@ from commonbook.model.spaces import Actor, Space
 from commonbook.ports.engines import Engines
 from commonbook.sharing import apply_rules, make_copy
 from commonbook.tables import sharing_requests, sharing_rules, spaces
-from commonbook.text import space_paths, validation
+from commonbook.text import space_names, validation
 from commonbook.write import context
 from commonbook.write.context import WriteContext
 from commonbook.write.transaction import write
@@ -47,8 +47,8 @@ def parse_options(
 
 def add(engines: Engines, actor: Actor, space: str, from_space: str, options: RuleOptions) -> SharingRule:
     """Add a rule by which a space copies memories written to another one from now on, on behalf of the actor."""
-    space_paths.require_space_name(space)
-    space_paths.require_space_name(from_space)
+    space_names.require_space_name(space)
+    space_names.require_space_name(from_space)
     if space == from_space:
         raise BadInput("a rule cannot share a space with itself", fix="name another source space")
 
@@ -87,7 +87,7 @@ def list_rules(engines: Engines, actor: Actor, *, space: str | None) -> tuple[Sh
         all_spaces = spaces.get_all(tx)
         administered = permissions.administered(tx, actor, all_spaces)
         if space is not None:
-            target = permissions.require_admin(tx, actor, all_spaces, space_paths.require_space_name(space))
+            target = permissions.require_admin(tx, actor, all_spaces, space_names.require_space_name(space))
             administered = {target.id: target}
         readable = permissions.readable(tx, actor, all_spaces)
 

@@ -15,7 +15,7 @@ from commonbook.ports.engines import Engines
 from commonbook.sharing import make_copy
 from commonbook.tables import grants
 from commonbook.tables import rate_limits as rate_limit_rows
-from commonbook.text import space_paths, validation
+from commonbook.text import space_names, validation
 from commonbook.write.context import WriteContext
 from commonbook.write.transaction import write
 
@@ -26,7 +26,7 @@ def share(engines: Engines, actor: Actor, memory_id: str, to: str, *, refresh: s
     """Copy a memory into a space, bound to its source; if the space has its root already, return that unchanged."""
     memory_id = validation.validate_memory_id(memory_id)
     make_copy.require_mode(refresh)
-    space_paths.require_space_name(to)
+    space_names.require_space_name(to)
 
     def operation(ctx: WriteContext) -> ShareReceipt:
         space = ctx.space(to)
@@ -44,7 +44,7 @@ def share_many(
     if len(ids) > MAX_SHARED_AT_ONCE:
         raise TooLarge(f"{len(ids)} memories are too many at once", fix=f"share at most {MAX_SHARED_AT_ONCE} at a time")
     make_copy.require_mode(refresh)
-    space_paths.require_space_name(to)
+    space_names.require_space_name(to)
     return tuple(_share_or_error(engines, actor, memory_id, to, refresh) for memory_id in ids)
 
 
@@ -76,7 +76,7 @@ def share_with(engines: Engines, actor: Actor, memory_id: str, principal: str, *
 def _space_between(ctx: WriteContext, principal: str) -> Space:
     """Return the space that only the actor and a principal can read; create it, with grants for both, if needed."""
     both = sorted({ctx.actor.principal, principal})
-    name = f"{space_paths.SHARED_BETWEEN}/{blake2b(' '.join(both).encode(), digest_size=8).hexdigest()}"
+    name = f"{space_names.SHARED_BETWEEN}/{blake2b(' '.join(both).encode(), digest_size=8).hexdigest()}"
     exists = any(space.name == name for space in ctx.spaces.values())
     space = ctx.system_space(name)
     if not exists:

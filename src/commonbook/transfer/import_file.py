@@ -30,8 +30,8 @@ from commonbook.model.memory import MAX_FRONT_BYTES, MAX_TAGS, MAX_TITLE, CopyIn
 from commonbook.ports.engines import Engines
 from commonbook.ports.files import SourceFile
 from commonbook.tables import files, idempotency, links, memories, revisions
-from commonbook.text import space_paths, titles
-from commonbook.write import revise
+from commonbook.text import file_paths, titles
+from commonbook.write import store_revision
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import free_path, new_memory
 
@@ -183,7 +183,7 @@ def _free_bytes(document: Document) -> int:
 
 def has_place(path: str, engines: Engines) -> bool:
     """Tell whether the home can have a file at this path, or at least in the folder of its space."""
-    return engines.folder.is_ours(path) and _can_be_written(engines, f"{space_paths.space_of(path)}/-.md")
+    return engines.folder.is_ours(path) and _can_be_written(engines, f"{file_paths.space_of(path)}/-.md")
 
 
 def target_path(space: str | None, path: str) -> str:
@@ -244,7 +244,7 @@ def _create_memory(ctx: WriteContext, imported: ImportedFile, memory_id: str) ->
     memory = new_memory(
         ctx,
         memory_id=memory_id,
-        space=ctx.space(space_paths.space_of(imported.home_path), origin="import"),
+        space=ctx.space(file_paths.space_of(imported.home_path), origin="import"),
         path=imported.home_path,
         how="import",
         title=document.title or "",
@@ -366,7 +366,7 @@ def _add(ctx: WriteContext, plan: ImportPlan, targets: Sequence[LinkTarget], add
         return plan
     memory = _with_links(plan.proposed, targets)
     memory = memory._replace(path=free_path(ctx, _usable_path(ctx, memory)))
-    memory = revise.bind_arrived(ctx, memory)
+    memory = store_revision.bind_arrived(ctx, memory)
     memories.add(ctx.tx, [memory])
     episode_files.adopt_messages(ctx, memory)
     links.add(ctx.tx, memory.space.id, memory.links)
@@ -386,11 +386,11 @@ def _update(ctx: WriteContext, plan: ImportPlan, targets: Sequence[LinkTarget]) 
     if old.deleted:
         changed = [*changed, "deleted"]
         # Its space may have been renamed since it was deleted.
-        name = space_paths.space_of(old.path)
-        path = old.path if name == old.space.name else space_paths.moved_path(old.path, name, old.space.name)
+        name = file_paths.space_of(old.path)
+        path = old.path if name == old.space.name else file_paths.moved_path(old.path, name, old.space.name)
         new_state = new_state._replace(path=free_path(ctx, path))
         files.clear_former_path(ctx.tx, new_state.path)
-    new = revise.store_revision(ctx, old, new_state, changed, how="import") if changed else old
+    new = store_revision.store_revision(ctx, old, new_state, changed, how="import") if changed else old
     linked = _record_import(ctx, plan, new, new.version, [target.memory for target in targets])
     before = {link.target for link in old.links if link.relation == _RELATED}
     return plan._replace(outcome="updated" if changed else "unchanged", linked=linked, new_links=len(linked - before))
@@ -421,7 +421,7 @@ def _usable_path(ctx: WriteContext, memory: Memory) -> str:
     # A folder with the name of a Markdown file would conflict with a file of that name.
     if short and not any(part.endswith(".md") for part in parts[:-1]) and _can_be_written(ctx.engines, memory.path):
         return memory.path
-    return space_paths.memory_path(memory.space.name, memory.created, titles.slug(memory.title), memory.id)
+    return file_paths.memory_path(memory.space.name, memory.created, titles.slug(memory.title), memory.id)
 
 
 def _can_be_written(engines: Engines, path: str) -> bool:
@@ -452,7 +452,7 @@ def add_links(ctx: WriteContext, record: ImportRecord, targets: Sequence[LinkTar
     known = memories.get_many(ctx.tx, ctx.readable, [target.memory for target in targets])
     live = [target for target in targets if target.memory in known and known[target.memory].deleted is None]
     linked = _with_links(memory, live)
-    new = revise.store_revision(ctx, memory, linked, ["links"], how="import") if linked != memory else memory
+    new = store_revision.store_revision(ctx, memory, linked, ["links"], how="import") if linked != memory else memory
     # A memory that was changed here since the import must still count as changed.
     version = new.version if record.version == memory.version else record.version
     targets_done = tuple(dict.fromkeys((*record.links, *(target.memory for target in live))))

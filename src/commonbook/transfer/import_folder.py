@@ -28,7 +28,7 @@ from commonbook.ports.engines import Engines
 from commonbook.ports.files import SourceFile
 from commonbook.runtime.batches import in_batches
 from commonbook.tables import files, idempotency, memories, spaces
-from commonbook.text import space_paths
+from commonbook.text import space_names
 from commonbook.transfer import import_file
 from commonbook.transfer.import_file import ImportedFile, ImportPlan, ImportRecord, LinkTarget, Note
 from commonbook.write.context import WriteContext
@@ -78,7 +78,7 @@ def import_folder(
     """Import a folder, a Markdown file or an archive, as if it were in the home or in the folder of the space."""
     permissions.require_owner(actor, "read folders of this machine")
     if space is not None:
-        space_paths.require_space_name(space)
+        space_names.require_space_name(space)
     prefix = _prefix(engines, space, engines.external_files.source(folder))
     run = _Import(engines=engines, actor=actor, folder=folder, space=space, dry_run=dry_run, prefix=prefix)
     _read_notes(run, progress)

@@ -22,7 +22,7 @@ from commonbook.model.spaces import READER, WRITER, Actor, Space, SpaceScope
 from commonbook.ports.database import RetryTransaction, Transaction
 from commonbook.ports.engines import BeforeFinalize, Engines
 from commonbook.tables import files, memories, sessions, spaces
-from commonbook.text import dates, space_paths
+from commonbook.text import dates, space_names
 from commonbook.write.pending import Pending
 
 _DISK_RESERVE_BYTES: Final = 2 * 1024 * 1024
@@ -145,10 +145,10 @@ class WriteContext:
                 if space.id not in self.writable:
                     raise permissions.refusal(self.actor, name)
                 return space
-        if origin in {"folder", "import"} and space_paths.is_system(name):
+        if origin in {"folder", "import"} and space_names.is_system(name):
             # A file that this program wrote, in a home whose database was lost or in an exported folder.
             return self._add_space(name, origin)
-        return self._create(space_paths.require_space_name(name), origin)
+        return self._create(space_names.require_space_name(name), origin)
 
     def system_space(self, name: str) -> Space:
         """Return a space of the system, created if needed, without a check of permissions: no caller asked for it."""

@@ -11,7 +11,7 @@ from commonbook.model.invalidation import Notice
 from commonbook.model.memory import Link, Memory
 from commonbook.model.spaces import Space
 from commonbook.tables import memories
-from commonbook.text import space_paths, titles
+from commonbook.text import file_paths, titles
 from commonbook.write.context import WriteContext
 
 
@@ -81,9 +81,9 @@ def first_version(
 def _path_for(ctx: WriteContext, space: Space, title: str, memory_id: str) -> str:
     """Return the default path of a new file; if it is taken, one with more digits of the id."""
     slug = titles.slug(title)
-    path = space_paths.memory_path(space.name, ctx.tx.now, slug, memory_id)
+    path = file_paths.memory_path(space.name, ctx.tx.now, slug, memory_id)
     if memories.at_path(ctx.tx, path):
-        path = space_paths.memory_path(space.name, ctx.tx.now, slug, memory_id, taken=True)
+        path = file_paths.memory_path(space.name, ctx.tx.now, slug, memory_id, taken=True)
     return path
 
 

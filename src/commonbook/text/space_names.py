@@ -1,9 +1,8 @@
-"""Names of spaces and paths of files: validate a name, place a memory's file, find the space of a path."""
+"""Names of spaces: their rules, the names of the system, and which space lies below which."""
 
 from __future__ import annotations
 
 import re
-from datetime import datetime
 from typing import Final
 
 from commonbook.errors import BadSpaceName
@@ -15,7 +14,9 @@ SHARED_BETWEEN: Final = "_between"
 INVALIDATIONS: Final = "_invalidations"
 """The folder of a space's notices, below the space."""
 
-_SYSTEM_PARTS: Final = frozenset({SHARED_BETWEEN, INVALIDATIONS})
+SYSTEM_PARTS: Final = frozenset({SHARED_BETWEEN, INVALIDATIONS})
+"""Parts of names that only the system uses."""
+
 MAX_LEVELS: Final = 7
 _LEGAL: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}\Z")
 _MONTH: Final = re.compile(r"[0-9]{4}-[0-9]{2}\Z")
@@ -49,37 +50,9 @@ def require_space_name(name: str) -> str:
     return name
 
 
-def space_of(path: str) -> str:
-    """Return the space of a file: the leading legal and system parts of its path, else personal."""
-    legal: list[str] = []
-    for part in path.split("/")[:-1]:
-        # A space at the deepest level has notices too.
-        is_full = len(legal) == MAX_LEVELS and part != INVALIDATIONS
-        if is_full or not (is_legal(part) or part in _SYSTEM_PARTS) or legal[-1:] == [INVALIDATIONS]:
-            break
-        legal.append(part)
-    return "/".join(legal) or PERSONAL
-
-
 def is_system(name: str) -> bool:
     """Tell whether a space is one of the system's own."""
     return any(part.startswith("_") for part in name.split("/"))
-
-
-def memory_path(space: str, created: datetime, slug: str, memory_id: str, *, taken: bool = False) -> str:
-    """Return the path of a new memory's file: space, month, slug and the random tail of its id."""
-    tail = memory_id.replace("-", "")[-12 if taken else -8 :]
-    return f"{space}/{created:%Y-%m}/{slug}--{tail}.md"
-
-
-def moved_path(path: str, old: str, new: str) -> str:
-    """Return the new path of a file when its space moves from `old` to `new`: the rest of its path stays.
-
-    Folders below the deepest level of a space would become spaces at a higher level: then only the file's name stays.
-    """
-    rest = path.removeprefix(old + "/")
-    moved_path = f"{new}/{rest}"
-    return moved_path if space_of(moved_path) == new else f"{new}/{rest.rpartition('/')[2]}"
 
 
 def is_within(name: str, top: str) -> bool:
