@@ -405,13 +405,13 @@ def test_a_deep_chain_is_cut_where_it_was_asked_to(book, source):
     for number in range(9):
         chain.append(book.share(chain[-1], f"s{number}").id)
     found = book.lineage(chain[-1], depth=3)
-    assert ([one.id for one in found.ancestors], found.cut) == (chain[-2:-5:-1], True)
+    assert ([one.id for one in found.ancestors], found.truncated) == (chain[-2:-5:-1], True)
     forward = book.lineage(source, depth=3)
-    assert forward.cut
+    assert forward.truncated
     assert [one.depth for one in book.lineage(source, depth=2).copies] == [1]
     nothing = book.lineage(chain[4], depth=0)
-    assert (nothing.ancestors, nothing.copies, nothing.cut) == ((), (), True)
-    assert not book.lineage(chain[-1]).cut
+    assert (nothing.ancestors, nothing.copies, nothing.truncated) == ((), (), True)
+    assert not book.lineage(chain[-1]).truncated
     for wrong in (-1, 33):
         with pytest.raises(BadInput):
             book.lineage(source, depth=wrong)

@@ -335,7 +335,7 @@ def wrong_with_fan_out(book: Book, source: str, copies: list[str], text: str) ->
 CRASH = """
 import os, signal, sys
 import commonbook
-from commonbook.sharing import refresh
+from commonbook.sharing import propagate, refresh
 place, source, point = sys.argv[1], sys.argv[2], int(sys.argv[3])
 real, done = refresh.overwrite_copy, 0
 def overwrite_copy(*args):

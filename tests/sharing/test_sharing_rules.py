@@ -172,7 +172,7 @@ def test_a_rule_needs_admin_where_it_takes_in_and_reader_where_it_takes_from(tea
         with pytest.raises(NotAllowed):
             refused()
     assert team.rules() == ()
-    assert alice.add_rule("team", "lab").maker == ALICE
+    assert alice.add_rule("team", "lab").created_by == ALICE
 
 
 def test_a_rule_whose_maker_lost_a_right_does_nothing_and_says_so(team):
@@ -301,7 +301,7 @@ def waiting(team):
 def test_what_waits_is_listed_to_those_who_may_decide_with_what_it_says(team, waiting):
     for who in (ALICE, BOB):
         (seen,) = team.acting_as(who).pending()
-        assert (seen.space, seen.asked_by, seen.name, seen.state) == ("team", CAROL, ALICE, "waiting")
+        assert (seen.space, seen.requested_by, seen.on_behalf_of, seen.state) == ("team", CAROL, ALICE, "waiting")
         assert (seen.title, seen.text) == ("may I come in?", "may I come in?")
     assert texts(team, "team") == []
     assert team.acting_as(CAROL).pending() == ()
@@ -368,7 +368,7 @@ def test_the_owner_cannot_approve_what_it_wrote_by_hand(home, book):
     (home / "lab" / "note.md").write_text("by hand\n", encoding="utf-8")
     book.sync()
     (waiting,) = book.pending()
-    assert waiting.asked_by == "user:filesystem"
+    assert waiting.requested_by == "user:filesystem"
     with pytest.raises(NotAllowed):
         book.approve(waiting.id)
     assert book.acting_as(BOB).approve(waiting.id).state == "approved"
@@ -437,7 +437,7 @@ def test_a_reader_asks_and_an_admin_who_cannot_read_the_source_agrees(team, read
         carol.approve(waiting.id)
     bob = team.acting_as(BOB)
     (seen,) = bob.pending()
-    assert (seen.text, seen.asked_by, seen.rule) == ("of use to the team", CAROL, None)
+    assert (seen.text, seen.requested_by, seen.rule) == ("of use to the team", CAROL, None)
     with pytest.raises(NotFound):
         bob.get(note)
     done = bob.approve(waiting.id)

@@ -27,7 +27,7 @@ from commonbook.model.memory import Memory, Revision
 from commonbook.model.spaces import FILESYSTEM, FILESYSTEM_ACTOR, Space
 from commonbook.tables import files, links, memories, revisions
 from commonbook.text import file_paths, titles
-from commonbook.write import store_revision
+from commonbook.write import store_version
 from commonbook.write.new_memory import new_memory
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ def _add(ctx: WriteContext, path: str, stat: FileStat, hash_: str, document: Doc
         shared=copy_info_of(document),
     )
     # A file that somebody copied was not shared: it does not follow the source of the copied file.
-    memory = store_revision.bind_arrived(ctx, memory) if same_id else store_revision.detached(memory)
+    memory = store_version.bind_arrived(ctx, memory) if same_id else store_version.detached(memory)
     memories.add(ctx.tx, [memory])
     links.add(ctx.tx, space.id, memory.links)
     episode_files.adopt_messages(ctx, memory)
@@ -335,7 +335,7 @@ def handle_missing_file(ctx: WriteContext, path: str, memory_id: str | None) -> 
         or files.journal_entries(ctx.tx, [memory.id])
     ):
         return False
-    store_revision.delete(ctx, memory, how="file")
+    store_version.delete(ctx, memory, how="file")
     return True
 
 
@@ -366,7 +366,7 @@ def _revise(ctx: WriteContext, old: Memory, new: Memory, *, seen: int | None, to
     if old.deleted is not None:
         changed.append("deleted")
     if changed:
-        store_revision.store_revision(ctx, old, new._replace(space=space), changed, how="file", seen=seen)
+        store_version.store_version(ctx, old, new._replace(space=space), changed, how="file", seen=seen)
         return
     if new.path != old.path:
         memories.relocate(ctx.tx, old, new.path)

@@ -18,7 +18,7 @@ from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks
 from commonbook.sharing import propagate
 from commonbook.text import file_paths, space_names, titles, validation
-from commonbook.write import store_revision
+from commonbook.write import store_version
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import free_path
 from commonbook.write.transaction import logging_refusal
@@ -32,7 +32,7 @@ def edit(engines: Engines, actor: Actor, memory_id: str, changes: Changes, *, ex
     def operation(ctx: WriteContext, memory: Memory) -> Memory:
         edited = _apply_changes(ctx, memory, changes)
         changed = [name for name in Changes._fields if getattr(edited, name) != getattr(memory, name)]
-        return store_revision.store_revision(ctx, memory, edited, changed, how="edit") if changed else memory
+        return store_version.store_version(ctx, memory, edited, changed, how="edit") if changed else memory
 
     return _change(engines, actor, memory_id, operation, expected_version=expected_version)
 
@@ -49,9 +49,7 @@ def move(engines: Engines, actor: Actor, memory_id: str, to: str, *, expected_ve
             raise BadInput("a notice stays where the memory is that it is about", fix="move that memory")
         path = free_path(ctx, file_paths.moved_path(memory.path, memory.space.name, space.name))
         ctx.record_move(memory, path)
-        return store_revision.store_revision(
-            ctx, memory, memory._replace(space=space, path=path), ["space"], how="move"
-        )
+        return store_version.store_version(ctx, memory, memory._replace(space=space, path=path), ["space"], how="move")
 
     return _change(engines, actor, memory_id, operation, expected_version=expected_version)
 
@@ -70,7 +68,7 @@ def link(engines: Engines, actor: Actor, source: str, relation: str, target: str
         added = resolve_links(ctx, memory.id, [(relation, target)])
         link_checks.require_valid_links(ctx, memory, added)
         linked = memory._replace(links=(*memory.links, *added))
-        return store_revision.store_revision(ctx, memory, linked, ["links"], how="link")
+        return store_version.store_version(ctx, memory, linked, ["links"], how="link")
 
     with logging_refusal(engines, actor, "supersede", [target] if relation == "supersedes" else []):
         return _change(engines, actor, source, operation, also=target)
@@ -88,7 +86,7 @@ def unlink(engines: Engines, actor: Actor, source: str, relation: str, target: s
             raise NotFound(
                 f"memory {memory.id} has no link {relation} to {target}", fix="`commonbook show` lists its links"
             )
-        return store_revision.store_revision(ctx, memory, memory._replace(links=remaining), ["links"], how="unlink")
+        return store_version.store_version(ctx, memory, memory._replace(links=remaining), ["links"], how="unlink")
 
     return _change(engines, actor, source, operation)
 
@@ -116,7 +114,7 @@ def delete(
             memory = hand_edits.with_file_changes(ctx, ctx.require(memory_id), scanned=scanned)
             _require_version(memory, expected_version)
             if not dry_run:
-                store_revision.delete(ctx, memory, how="delete")
+                store_version.delete(ctx, memory, how="delete")
         return Deleted(ids=unique, dry_run=dry_run)
 
     return scan.write_with_scan(engines, actor, operation)

@@ -24,7 +24,7 @@ from commonbook.reasoning import invalidations as graph
 from commonbook.reasoning.dependents import dependents_of
 from commonbook.tables import files, links, memories
 from commonbook.text import file_paths, space_names
-from commonbook.write import store_revision
+from commonbook.write import store_version
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import new_memory
 
@@ -340,4 +340,4 @@ def record_decision(
     changed = ["decisions", *also]
     # A front matter without room for the decision is refused before anything is changed.
     render_memory(decided, ctx.engines)
-    return store_revision.store_revision(ctx, memory, decided, changed, how="triage")
+    return store_version.store_version(ctx, memory, decided, changed, how="triage")

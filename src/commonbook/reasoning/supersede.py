@@ -15,7 +15,7 @@ from commonbook.reasoning import link_checks, notices
 from commonbook.tables import links, memories
 from commonbook.text import validation
 from commonbook.text.validation import validate_line
-from commonbook.write import store_revision
+from commonbook.write import store_version
 from commonbook.write.context import WriteContext
 from commonbook.write.transaction import logging_refusal
 
@@ -47,7 +47,7 @@ def record_supersession(ctx: WriteContext, old: Memory, new: Memory, why: str) -
     superseding = new._replace(
         links=(*new.links, link), supersede_reasons=(*reasons, SupersedeReason(old.id, why)) if why else reasons
     )
-    store_revision.store_revision(ctx, new, superseding, ["links"], how="supersede", superseded=old.id)
+    store_version.store_version(ctx, new, superseding, ["links"], how="supersede", superseded=old.id)
     if old.space.id != new.space.id:
         ctx.log(old.space, "superseded", (old.id,), by=new.id)
     added = notices.update_notices(ctx)
@@ -83,7 +83,7 @@ def _reinstate(ctx: WriteContext, *, old_id: str, by: str | None, scanned: bool)
             links=tuple(link for link in new.links if (link.relation, link.target) != ("supersedes", old.id)),
             supersede_reasons=tuple(reason for reason in new.supersede_reasons if reason.superseded != old.id),
         )
-        store_revision.store_revision(ctx, new, without, ["links"], how="reinstate", superseded=old.id)
+        store_version.store_version(ctx, new, without, ["links"], how="reinstate", superseded=old.id)
     readable = ctx.readable
     visible = [memory.id for memory in live if memory.space.id in readable]
     return SupersedeReport(old.id, visible[0] if visible else "", new=False, notified=0)

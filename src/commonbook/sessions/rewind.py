@@ -11,7 +11,7 @@ from commonbook.ports.engines import Engines
 from commonbook.sessions.find_or_create import require_writable
 from commonbook.tables import memories, sessions
 from commonbook.text import validation
-from commonbook.write import store_revision
+from commonbook.write import store_version
 from commonbook.write.context import WriteContext
 
 
@@ -69,6 +69,6 @@ def _remove_from_episode(ctx: WriteContext, episode: str, removed: frozenset[str
         return
     if remaining:
         revised = memory._replace(text=transcript.render(remaining, introduction=parsed.introduction))
-        store_revision.store_revision(ctx, memory, revised, ["text"], how="rewind")
+        store_version.store_version(ctx, memory, revised, ["text"], how="rewind")
     else:
-        store_revision.delete(ctx, memory, how="rewind")
+        store_version.delete(ctx, memory, how="rewind")

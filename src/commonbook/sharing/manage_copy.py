@@ -15,7 +15,7 @@ from commonbook.sharing import refresh as sharing_refresh
 from commonbook.sharing.freshness import DIVERGED, REVOKED, SOURCE_DELETED
 from commonbook.tables import copies, memories
 from commonbook.text import validation
-from commonbook.write import store_revision
+from commonbook.write import store_version
 from commonbook.write.context import WriteContext, no_memory
 
 
@@ -23,7 +23,7 @@ def unshare(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
     """Delete a copy; copies made from it stay, with the freshness `source_deleted`."""
 
     def operation(ctx: WriteContext, copy: Memory) -> Memory:
-        store_revision.delete(ctx, copy, how="unshare")
+        store_version.delete(ctx, copy, how="unshare")
         return copy
 
     return _with_copy(engines, actor, copy_id, operation)
@@ -52,7 +52,7 @@ def detach(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
         if copy.shared is None or copy.shared.mode == DETACHED:
             return copy
         detached = copy._replace(shared=copy.shared._replace(mode=DETACHED))
-        return store_revision.store_revision(ctx, copy, detached, ["shared"], how="detach")
+        return store_version.store_version(ctx, copy, detached, ["shared"], how="detach")
 
     return _with_copy(engines, actor, copy_id, operation)
 

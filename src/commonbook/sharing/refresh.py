@@ -16,7 +16,7 @@ from commonbook.ports.database import Transaction
 from commonbook.ports.engines import Engines
 from commonbook.sharing import freshness
 from commonbook.tables import copies, jobs, memories, spaces
-from commonbook.write import store_revision
+from commonbook.write import store_version
 from commonbook.write.context import WriteContext
 from commonbook.write.transaction import write
 
@@ -112,7 +112,7 @@ def overwrite_copy(ctx: WriteContext, copy: Memory, source: Memory) -> Memory:
         shared=shared._replace(own=copy.revision + bool(changed)),
     )
     _require_room(ctx, overwritten)
-    return store_revision.store_revision(
+    return store_version.store_version(
         ctx.acting_as(Actor(shared.by)), copy, overwritten, [*changed, "links"], how="refresh"
     )
 

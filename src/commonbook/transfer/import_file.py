@@ -31,7 +31,7 @@ from commonbook.ports.engines import Engines
 from commonbook.ports.files import SourceFile
 from commonbook.tables import files, idempotency, links, memories, revisions
 from commonbook.text import file_paths, titles
-from commonbook.write import store_revision
+from commonbook.write import store_version
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import free_path, new_memory
 
@@ -366,7 +366,7 @@ def _add(ctx: WriteContext, plan: ImportPlan, targets: Sequence[LinkTarget], add
         return plan
     memory = _with_links(plan.proposed, targets)
     memory = memory._replace(path=free_path(ctx, _usable_path(ctx, memory)))
-    memory = store_revision.bind_arrived(ctx, memory)
+    memory = store_version.bind_arrived(ctx, memory)
     memories.add(ctx.tx, [memory])
     episode_files.adopt_messages(ctx, memory)
     links.add(ctx.tx, memory.space.id, memory.links)
@@ -390,7 +390,7 @@ def _update(ctx: WriteContext, plan: ImportPlan, targets: Sequence[LinkTarget]) 
         path = old.path if name == old.space.name else file_paths.moved_path(old.path, name, old.space.name)
         new_state = new_state._replace(path=free_path(ctx, path))
         files.clear_former_path(ctx.tx, new_state.path)
-    new = store_revision.store_revision(ctx, old, new_state, changed, how="import") if changed else old
+    new = store_version.store_version(ctx, old, new_state, changed, how="import") if changed else old
     linked = _record_import(ctx, plan, new, new.version, [target.memory for target in targets])
     before = {link.target for link in old.links if link.relation == _RELATED}
     return plan._replace(outcome="updated" if changed else "unchanged", linked=linked, new_links=len(linked - before))
@@ -452,7 +452,7 @@ def add_links(ctx: WriteContext, record: ImportRecord, targets: Sequence[LinkTar
     known = memories.get_many(ctx.tx, ctx.readable, [target.memory for target in targets])
     live = [target for target in targets if target.memory in known and known[target.memory].deleted is None]
     linked = _with_links(memory, live)
-    new = store_revision.store_revision(ctx, memory, linked, ["links"], how="import") if linked != memory else memory
+    new = store_version.store_version(ctx, memory, linked, ["links"], how="import") if linked != memory else memory
     # A memory that was changed here since the import must still count as changed.
     version = new.version if record.version == memory.version else record.version
     targets_done = tuple(dict.fromkeys((*record.links, *(target.memory for target in live))))

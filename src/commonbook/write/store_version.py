@@ -17,7 +17,7 @@ _REASONING_RELATIONS: Final = frozenset((*REASONING, "supersedes", "shared_from"
 """Relations whose change may need a notice to dependents."""
 
 
-def store_revision(
+def store_version(
     ctx: WriteContext,
     old: Memory,
     new: Memory,
