@@ -272,7 +272,7 @@ def test_a_stopped_process_that_holds_the_files_does_not_keep_others_from_writin
     id_, file = _remembered(home)
     book = commonbook.open(home)
     child = stopped(home, point, {"verb": "edit", "id": id_, "text": "from the stopped one"})
-    monkeypatch.setattr(write_out, "_WAIT", 0.3)
+    monkeypatch.setattr(write_out, "_LOCK_WAIT_SECONDS", 0.3)
     begun = time.monotonic()
     book.edit(id_, text="newer")
     other = book.remember("quite another", space="b")

@@ -564,5 +564,5 @@ def test_the_last_of_a_chain_of_a_hundred_is_current_or_says_that_it_is_not(book
         ("the first words", "stale") if mode == "snapshot" else ("the second words", "fresh")
     )
     found = book.lineage(chain[-1])
-    assert ([one.id for one in found.ancestors], found.cut) == (chain[-2:-34:-1], True)
+    assert ([one.id for one in found.ancestors], found.truncated) == (chain[-2:-34:-1], True)
     assert len(book.copies(chain[0])) == 32

@@ -87,8 +87,14 @@ def _stop() -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
+def _replace(owner: Any, name: str, value: object) -> None:
+    """Set an attribute that exists: a name that is gone must not pass unnoticed."""
+    getattr(owner, name)
+    setattr(owner, name, value)
+
+
 def _instead(owner: Any, name: str, at: Callable[..., object]) -> None:
-    setattr(owner, name, at)
+    _replace(owner, name, at)
 
 
 def _after(owner: Any, name: str, then: Callable[[], object]) -> None:
@@ -149,9 +155,9 @@ POINTS: dict[str, Callable[[], None]] = {
     "with an empty file": lambda: _write_part_of_file(0),
     "half way through the file": lambda: _write_part_of_file(0.9),
     "before the exchange": lambda: _each(_instead, home_folder, "exchange", "rename_new"),
-    "before the file is taken away": lambda: _each(_instead, HomeFolder, "take", "shift"),
-    "after the file is taken away": lambda: _each(_after, HomeFolder, "take", "shift"),
-    "before what came out is dropped": lambda: _before(HomeFolder, "drop_out", _die),
+    "before the file is taken away": lambda: _each(_instead, HomeFolder, "take", "rename_if_free"),
+    "after the file is taken away": lambda: _each(_after, HomeFolder, "take", "rename_if_free"),
+    "before what came out is dropped": lambda: _before(HomeFolder, "drop_displaced", _die),
     "before the flush": lambda: _before(HomeFolder, "flush", _die),
     "after the flush": lambda: _after(HomeFolder, "flush", _die),
     "during the strike-off": lambda: _while_marking_done(_die),
@@ -185,7 +191,7 @@ def crash(home: str) -> None:
 def stop(home: str, point: str, wait: str) -> None:
     """Run one operation and stop in the middle of it, until a signal continues the process."""
     op = json.load(sys.stdin)
-    vars(write_out)["_WAIT"] = float(wait)
+    _replace(write_out, "_LOCK_WAIT_SECONDS", float(wait))
     book = commonbook.open(home)
     match point:
         case "in the transaction":
