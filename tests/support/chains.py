@@ -38,6 +38,7 @@ SEED = bytes(range(32))
 class Sqlite:
     """The part of a Transaction that the log needs."""
 
+    has_concurrent_writers = False
     for_update = skip_locked = no_wait = ""
 
     def __init__(self, path: Path, tables: str = TABLES) -> None:

@@ -74,7 +74,7 @@ def _lock_space(ctx: WriteContext, name: str) -> None:
 
     Otherwise a principal could grant itself a role again while another revokes it.
     """
-    if ctx.tx.for_update:
+    if ctx.tx.has_concurrent_writers:
         chain.lock(ctx.tx, [space.id for space in ctx.spaces.values() if space.name == name])
 
 

@@ -76,7 +76,7 @@ def _rename(ctx: WriteContext, *, old: str, new: str, scanned: bool) -> Space:
 def _lock_all(ctx: WriteContext) -> None:
     """Lock all spaces until the transaction ends, and read those that were created or renamed since it began."""
     spaces.lock(ctx.tx)
-    if ctx.tx.for_update:
+    if ctx.tx.has_concurrent_writers:
         ctx.spaces.update(spaces.get_all(ctx.tx))
 
 

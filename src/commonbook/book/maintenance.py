@@ -96,7 +96,7 @@ class MaintenanceVerbs(RecallVerbs):
         return report
 
     def accept_deletions(self) -> int:
-        """Delete the memories whose files are gone; return how many.
+        """Delete the memories whose files are missing; return the number of deleted memories.
 
         When many files vanish at once, `sync` does not delete their memories until a person agrees by this call.
         """

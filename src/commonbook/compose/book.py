@@ -219,14 +219,10 @@ def _record_book(tx: Transaction, zone: str, keys: str) -> dict[str, str]:
 
 
 def _lazy_keys(folder: str) -> Keys:
-    instances: list[Keys] = []
-
     def make() -> Keys:
-        if not instances:
-            from commonbook.engines.disk.signing_keys import KeyFiles
+        from commonbook.engines.disk.signing_keys import KeyFiles
 
-            instances.append(KeyFiles(folder))
-        return instances[0]
+        return KeyFiles(folder)
 
     return cast("Keys", Lazy(make))
 
@@ -238,14 +234,10 @@ def _outbox_status(settings: Settings, clock: Clock) -> OutboxStatus:
 
 
 def _appender(engines: Engines) -> Appender:
-    instances: list[Appender] = []
-
     def make() -> Appender:
-        if not instances:
-            from commonbook.sessions.append import Appender
+        from commonbook.sessions.append import Appender
 
-            instances.append(Appender(engines))
-        return instances[0]
+        return Appender(engines)
 
     return cast("Appender", Lazy(make))
 

@@ -14,15 +14,21 @@ if TYPE_CHECKING:
 
 
 class Lazy:
-    """A proxy that makes its engine at the first access to an attribute; methods are cached."""
+    """A proxy that makes its engine at the first access to an attribute, once for all threads; methods are cached.
+
+    A forked child keeps the engine of its parent, since a fork waits until the engine is made.
+    """
 
     def __init__(self, make: Callable[[], object]) -> None:
         """Make nothing yet."""
         self._make = make
+        self._instance: object | None = None
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the engine has under that name
         with loading():
-            value = getattr(self._make(), name)
+            if self._instance is None:
+                self._instance = self._make()
+            value = getattr(self._instance, name)
         setattr(self, name, value) if callable(value) else None
         return value
 

@@ -113,7 +113,7 @@ class FileNotInPlace(Exception):
 def with_file_changes(ctx: WriteContext, memory: Memory, *, scanned: bool) -> Memory:
     """Apply what a person did to the file of a memory that is about to be changed; return the memory with it.
 
-    Raise FileGone if there is no file and the folder was not scanned for it yet (`looked`).
+    Raise FileNotInPlace if there is no file and the folder was not scanned for it yet (`scanned`).
     """
     if not ctx.engines.folder.keeps_files:
         return memory
@@ -403,6 +403,7 @@ def _record_earlier(ctx: WriteContext, memory: Memory, document: Document) -> No
         text=document.text,
         author=FILESYSTEM,
         at=ctx.tx.now,
+        # This text, and the payload keys below, are stored in the histories and signed logs of existing books.
         how="file, overtaken",
     )
     revisions.add(ctx.tx, memory, earlier)

@@ -112,7 +112,7 @@ def watch(engines: Engines, stop: Event, noticed: Callable[[SyncReport], None]) 
 class Operation(Protocol[Result_co]):
     """An operation on memories whose files may have been moved by hand.
 
-    `looked` says that the folder was scanned since: a file that is still not in its place is then gone.
+    `scanned` says that the folder was scanned since: a file that is still not in its place is then gone.
     """
 
     def __call__(self, ctx: WriteContext, *, scanned: bool) -> Result_co:
@@ -130,14 +130,13 @@ def write_with_scan(engines: Engines, actor: Actor, operation: Operation[Result_
 
 
 def accept_deletions(engines: Engines) -> int:
-    """Delete the memories of all missing files, however many, as a person confirmed. Return how many."""
+    """Delete the memories of all missing files, however many, as a person confirmed; return how many it deleted."""
     outcomes: Counter[str] = Counter()
     missing: Sequence[str] = _scan_once(engines, outcomes, no_progress)
     if missing:
         missing = _still_missing(engines, missing, outcomes)
-    for batch in in_batches(missing, _BATCH):
-        transaction.write(engines, FILESYSTEM_ACTOR, partial(_delete, paths=batch))
-    return len(missing)
+    batches = in_batches(missing, _BATCH)
+    return sum(transaction.write(engines, FILESYSTEM_ACTOR, partial(_delete, paths=batch)) for batch in batches)
 
 
 def _scan_once(engines: Engines, outcomes: Counter[str], progress: Progress) -> list[str]:

@@ -167,7 +167,7 @@ def _read_decisions(value: object) -> tuple[Decision, ...]:
 
 
 def parse_decision(line: str) -> Decision:
-    """Parse a line of `decision_line`; raises ValueError for any other line."""
+    """Parse a line that `format_decision` wrote; raises ValueError for any other line."""
     verdict, invalidated, invalidating, by, at, *note = line.split(" ", 5)
     if verdict not in VERDICTS:
         raise ValueError(line)

@@ -53,10 +53,12 @@ class Transaction(Reading, Protocol):
 
     None stands for the space of a memory that `finalize` looks up.
     """
+    has_concurrent_writers: bool
+    """Whether other transactions may write meanwhile: rows that are read without a lock may then change before use."""
     for_update: str
     """The SQL that ends a SELECT to lock its rows until the transaction ends (`FOR UPDATE`).
 
-    Empty where only one transaction writes at a time. Rows that are read without it may change before they are used.
+    Empty where there are no concurrent writers.
     """
     skip_locked: str
     """The same, but rows that another transaction has locked are left out (`FOR UPDATE SKIP LOCKED`)."""

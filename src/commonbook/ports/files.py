@@ -1,8 +1,8 @@
 """The file ports: the home folder, its watcher, YAML, and folders and archives outside the home.
 
 `Folder` writes by atomic exchange: `put` and `take` swap or move a file in one step, and keep the content that was
-there before as a displaced content with a name. `came_out`, `read_out`, `drop_out` and `put_back` handle displaced
-contents, so that a save of a person is never lost, not even in a crash.
+there before as a displaced content with a name. `displaced_files`, `read_displaced`, `drop_displaced` and
+`restore_displaced` handle displaced contents, so that a save of a person is never lost, not even in a crash.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Folder(Protocol):
         ...
 
     def flush(self) -> None:
-        """Make durable every put, take and shift since the last flush."""
+        """Make durable every `put`, `take` and `rename_if_free` since the last flush."""
         ...
 
     def displaced_files(self) -> list[tuple[str, str]]:

@@ -61,7 +61,7 @@ def _lock_dependencies(ctx: WriteContext, changed: Sequence[Memory]) -> None:
 
     So no concurrent transaction invalidates those ancestors, or adds dependents of the superseded memories.
     """
-    if ctx.tx.for_update:
+    if ctx.tx.has_concurrent_writers:
         ctx.lock({target for memory in changed for target in _superseded(memory)})
         graph.ancestors_of(ctx.tx, ctx.spaces, changed, lock=ctx.lock)
 

@@ -7,24 +7,24 @@ from typing import Final, Protocol
 from weakref import WeakSet
 
 
-class Renewable(Protocol):
+class ForkResettable(Protocol):
     """An object with state that must not be inherited by a forked child: threads, locks, open files."""
 
     def reset_after_fork(self) -> None:
         """Discard the state of the parent. Use no other object: it may not have been reset yet."""
 
 
-_RENEWABLES: Final[WeakSet[Renewable]] = WeakSet()
+_RESETTABLES: Final[WeakSet[ForkResettable]] = WeakSet()
 
 
-def reset_in_child(renewable: Renewable) -> None:
-    """Call `begin_anew` of an object in each child that this process forks, for as long as the object lives."""
-    _RENEWABLES.add(renewable)
+def reset_in_child(resettable: ForkResettable) -> None:
+    """Call `reset_after_fork` of an object in each child that this process forks, for as long as the object lives."""
+    _RESETTABLES.add(resettable)
 
 
-def _begin_all_anew() -> None:
-    for renewable in list(_RENEWABLES):
-        renewable.reset_after_fork()
+def _reset_all() -> None:
+    for resettable in list(_RESETTABLES):
+        resettable.reset_after_fork()
 
 
-os.register_at_fork(after_in_child=_begin_all_anew)
+os.register_at_fork(after_in_child=_reset_all)

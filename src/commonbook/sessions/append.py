@@ -228,6 +228,7 @@ def _store(ctx: WriteContext, session: Session, new: Sequence[tuple[Message, str
         session=session.id,
         first=new[0][0].seq,
         last=new[-1][0].seq,
+        # The payload key, for a keyed hash of the texts, is part of the signed logs of existing books.
         said=ctx.engines.keys.keyed_hash(*(message.text for message, _ in new)),
     )
     # A settle job runs at once when the first boundary may exist, and whenever the size alone makes one; not at every

@@ -21,10 +21,16 @@ from commonbook.tables import jobs, sharing_requests, sharing_rules
 from commonbook.write.context import WriteContext
 
 APPLY_RULES_JOB: Final = "rules"
-"""Applies rules to the memories that exceeded the limit of one transaction; its subject is the space written to."""
+"""Applies rules to the memories that exceeded the limit of one transaction; its subject is the space written to.
+
+The value is stored in existing books and predates the name.
+"""
 
 RETRY_RULE_JOB: Final = "rule"
-"""Applies rules again after a conflict; its subject is the memory."""
+"""Applies rules again after a conflict; its subject is the memory.
+
+The value is stored in existing books and predates the name.
+"""
 
 MAX_PER_WRITE: Final = 100
 """Maximum number of copies and requests that rules make in the transaction of the write."""

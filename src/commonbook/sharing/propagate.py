@@ -16,7 +16,10 @@ from commonbook.tables import copies, jobs, memories
 from commonbook.write.context import WriteContext
 
 PROPAGATE_JOB: Final = "refresh"
-"""Refreshes the copies that exceeded the limit of one transaction; its subject is the source."""
+"""Refreshes the copies that exceeded the limit of one transaction; its subject is the source.
+
+The value is stored in existing books and predates the name.
+"""
 
 MAX_PER_WRITE: Final = 100
 """Maximum number of copies that are refreshed in the transaction of their source."""

@@ -21,7 +21,10 @@ from commonbook.write.context import WriteContext
 from commonbook.write.transaction import write
 
 REFRESH_JOB: Final = "renew"
-"""Refreshes one copy: a lazy one that was served stale, or a live one that failed; its subject is the copy."""
+"""Refreshes one copy: a lazy one that was served stale, or a live one that failed; its subject is the copy.
+
+The value is stored in existing books and predates the name.
+"""
 
 _MAX_LINK_BYTES: Final = 64
 

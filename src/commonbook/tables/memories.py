@@ -84,7 +84,7 @@ def lock(tx: Transaction, ids: Iterable[str]) -> set[str]:
     transaction can write at a time, nothing is locked and the result is empty.
     """
     wanted = sorted(set(ids))
-    if not tx.for_update or not wanted:
+    if not tx.has_concurrent_writers or not wanted:
         return set()
     rows = tx.rows(
         "SELECT memory.id, memory.space FROM place JOIN memory ON memory.space = place.space AND memory.id = place.id"

@@ -151,7 +151,7 @@ class LockedSession:
         rows: Callable[[], list[Row]] | None = None,
     ) -> None:
         """Send the queries; `rows` reads the row of the session if its query was sent already."""
-        lock_clause = f"{tx.for_update} OF session" if tx.for_update else ""
+        lock_clause = f"{tx.for_update} OF session" if tx.has_concurrent_writers else ""
         self._rows = rows or tx.defer(_FIND.format(also="") + lock_clause, id=session_id)
         first, *others = dict.fromkeys(client_ids) or [None]
         # Sent after the lock: a statement that waits for the lock sees the messages as they were before it waited.
@@ -213,7 +213,7 @@ def lock(tx: Transaction, ids: Iterable[str]) -> set[str]:
     Rows are locked in the order of their ids. Where only one transaction can write at a time, nothing is locked and the
     result is empty.
     """
-    if not tx.for_update:
+    if not tx.has_concurrent_writers:
         return set()
     rows = tx.rows(
         "SELECT session.space FROM session_place JOIN session"

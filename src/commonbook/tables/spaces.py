@@ -94,7 +94,7 @@ def names_deferred(tx: Transaction, ids: Sequence[str]) -> Callable[[], dict[str
 
 def lock(tx: Transaction) -> None:
     """Lock the table, so that nobody creates or renames a space until the transaction ends."""
-    if tx.for_update:
+    if tx.has_concurrent_writers:
         tx.run("LOCK TABLE space IN SHARE ROW EXCLUSIVE MODE")
 
 

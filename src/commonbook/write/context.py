@@ -28,7 +28,7 @@ from commonbook.write.pending import Pending
 _DISK_RESERVE_BYTES: Final = 2 * 1024 * 1024
 
 HOME_SPACE: Final = "_home"
-"""The space whose log holds the entries that belong to no other space: those of API keys."""
+"""The space whose log holds the entries that belong to no other space: those of API keys and rate limits."""
 
 
 class WriteContext:
@@ -191,6 +191,7 @@ class WriteContext:
         content = self.engines.keys.keyed_hash(memory.title, memory.text)
         self.touch_superseded(memory)
         self.pending.note_changed_id(memory.id, space=memory.space.id, principal=self.actor.principal)
+        # The payload key "said", a keyed hash of the content, is part of the signed logs of existing books.
         versions = {"revision": memory.revision, "version": memory.version, "said": content}
         self.log(memory.space, action, (memory.id, *others), **versions, **payload)
 
@@ -248,7 +249,7 @@ class WriteContext:
 
 
 def step(run: Callable[[WriteContext], object]) -> BeforeFinalize:
-    """Turn a function of the write context into a step for `Engines.before_seal`, whose type takes any object.
+    """Turn a function of the write context into a step for `Engines.before_finalize`, whose type takes any object.
 
     The port cannot name `WriteContext`, which is defined above it; so the type is checked here, when the step runs.
     """

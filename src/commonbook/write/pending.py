@@ -13,13 +13,13 @@ from commonbook.model.memory import Memory
 from commonbook.ports.database import Row
 
 
-class EarlyLocks(NamedTuple):
-    """Deferred answers to a request to lock the logs of some spaces, made before `finalize` needs them."""
+class LogLocks(NamedTuple):
+    """Deferred answers to a request to lock the logs of some spaces."""
 
-    ends: Callable[[], dict[str, tuple[int, str]]]
+    last_entries: Callable[[], dict[str, tuple[int, str]]]
     """Waits for the locks; returns the last entry (number, hash) of each locked log."""
-    moved_to: Callable[[], list[Row]]
-    """Returns the facts of the home that say whether the book was moved elsewhere."""
+    migration_facts: Callable[[], list[Row]]
+    """Returns the facts of the home that say whether the book was moved elsewhere, or is still being moved here."""
 
 
 class ChangedIn(NamedTuple):
@@ -51,7 +51,7 @@ class Pending:
         """
         self.files_to_write: dict[str, bytes | None] = {}
         """Contents of files by the ids of their memories; None for a file to remove."""
-        self.early_locks: list[EarlyLocks] = []
+        self.early_locks: list[LogLocks] = []
         """Locks of spaces that were requested before `finalize`."""
 
     def of_another_actor(self) -> Pending:
@@ -127,7 +127,7 @@ class Pending:
         """Return the size of all files to write."""
         return sum(len(data) for data in self.files_to_write.values() if data)
 
-    def early_locks_on(self, spaces_: Iterable[str]) -> EarlyLocks | None:
+    def early_locks_on(self, spaces_: Iterable[str]) -> LogLocks | None:
         """Return an early request that locked all of these spaces, if there is one."""
         wanted = set(spaces_)
-        return next((lock for lock in self.early_locks if lock.ends().keys() >= wanted), None)
+        return next((lock for lock in self.early_locks if lock.last_entries().keys() >= wanted), None)

@@ -3,11 +3,12 @@
 The steps of a write, in order:
 
 1. The operation runs; it changes rows and records each change (`WriteContext.log`).
-2. The steps of `Engines.before_seal` complete its changes, once for each actor. `compose` lists them and explains the
-   order.
-3. `finalize`, the seal of the write, numbers the changes of each touched space, appends them to its signed log, and
-   checks again that names and permissions are as the operation read them.
-4. The database commits. `RetryTransaction`, raised anywhere before, starts again at step 1.
+2. The steps of `Engines.before_finalize` complete its changes, once for each actor. `compose` lists them and explains
+   the order.
+3. `finalize` numbers the changes of each touched space, appends them to its signed log, and checks again that names
+   and permissions are as the operation read them.
+4. The database commits. `RetryTransaction`, raised anywhere before, starts again at step 1. On SQLite nothing can
+   change meanwhile, so nothing raises it.
 5. The step `Engines.after_commit` writes the files. Until it has, the file journal keeps them.
 """
 
@@ -26,7 +27,7 @@ from commonbook.ports.database import Result, RetryTransaction, Transaction
 from commonbook.ports.engines import Engines
 from commonbook.tables import changes, home, memories, spaces
 from commonbook.write.context import WriteContext
-from commonbook.write.pending import EarlyLocks, Pending
+from commonbook.write.pending import LogLocks, Pending
 
 
 def write(engines: Engines, actor: Actor, operation: Callable[[WriteContext], Result]) -> Result:
@@ -47,7 +48,8 @@ def write_all(
 ) -> Result:
     """Run an operation of several actors as one atomic write, with a context for each of them.
 
-    `expecting` names the spaces that the operation will probably use: if it uses no others, only these are read.
+    `expected_spaces` are the ids of the spaces that the operation will probably use: if it uses no others, only these
+    are read.
     """
     result, files = _commit(engines, actors, operation, expected_spaces)
     # The change is committed: a file that cannot be written now stays in the journal, and `status` counts it.
@@ -117,7 +119,7 @@ def _commit(
 
 
 def finalize(contexts: Sequence[WriteContext]) -> None:
-    """Seal the write: lock the log of each touched space, number and log its changes, and check for races.
+    """Finalize the write: lock the log of each touched space, number and log its changes, and check for races.
 
     From the lock until the commit nobody else writes to these spaces. Two things that the operation read are checked
     under the lock, and raise RetryTransaction if they changed meanwhile:
@@ -142,25 +144,27 @@ def finalize(contexts: Sequence[WriteContext]) -> None:
         locks = _request_locks(tx, touched_spaces)
     names = _request_names(contexts, by_space)
     # Where only one transaction writes at a time, permissions cannot change meanwhile.
-    permissions = [snapshot for snapshot in ctx.permissions.values() if tx.for_update]
+    permissions = [snapshot for snapshot in ctx.permissions.values() if tx.has_concurrent_writers]
     current_permissions = [snapshot.read_again() for snapshot in permissions]
     # Everything that needs no answer is done before the first wait, not while others wait for these spaces.
     for space in touched_spaces:
         subjects = dict.fromkeys(change.subjects[0] for change in by_space.get(space, ()) if change.subjects)
-        subjects.update(dict.fromkeys(subject for subject, place in touched.items() if place == space))
+        subjects.update(
+            dict.fromkeys(subject for subject, space_of_subject in touched.items() if space_of_subject == space)
+        )
         if subjects:
             changes.assign_numbers(tx, space, tuple(subjects))
     serialized = {space: chain.serialized_changes(changed) for space, changed in by_space.items()}
-    ends = locks.ends()
+    last_entries = locks.last_entries()
     if any(ctx.spaces[space].name != name for space, name in names().items()):
         raise RetryTransaction
     if any(now.has_less_than(before) for now, before in zip(current_permissions, permissions, strict=True)):
         raise RetryTransaction
-    home.require_not_moved(locks.moved_to())
+    home.require_not_moved(locks.migration_facts())
     for space, changed in sorted(by_space.items()):
-        end = ends.get(space, chain.BEGINNING)
+        end = last_entries.get(space, chain.BEGINNING)
         seq, digest = chain.append(tx, ctx.engines.keys, space, changed, serialized=serialized[space], end=end)
-        if space in ends:
+        if space in last_entries:
             # We hold the lock of this log: a later search for the entry waits until this transaction has ended.
             tx.commit_check = partial(chain.is_logged, space=space, seq=seq, digest=digest)
 
@@ -172,15 +176,15 @@ def lock_early(ctx: WriteContext, wanted: Sequence[str]) -> Callable[[], Collect
     A space that another transaction has locked is left out: waiting for it here would hold the other locks during the
     whole operation. The returned function waits, and returns the spaces that were locked.
     """
-    if not ctx.tx.for_update:
+    if not ctx.tx.has_concurrent_writers:
         return lambda: wanted
     locks = _request_locks(ctx.tx, wanted, if_free=True)
     ctx.pending.early_locks.append(locks)
-    return locks.ends
+    return locks.last_entries
 
 
-def _request_locks(tx: Transaction, spaces_: Sequence[str], *, if_free: bool = False) -> EarlyLocks:
-    return EarlyLocks(chain.lock_deferred(tx, spaces_, if_free=if_free), home.moved_deferred(tx))
+def _request_locks(tx: Transaction, spaces_: Sequence[str], *, if_free: bool = False) -> LogLocks:
+    return LogLocks(chain.lock_deferred(tx, spaces_, if_free=if_free), home.moved_deferred(tx))
 
 
 def _request_names(
@@ -191,7 +195,7 @@ def _request_names(
     If an actor is not the owner, every changed space is checked: its permissions depend on the names.
     """
     tx = contexts[0].tx
-    if not tx.for_update:
+    if not tx.has_concurrent_writers:
         return dict
     any_granted = not all(access_permissions.is_owner(ctx.actor) for ctx in contexts)
     wanted = (space for space, changed in by_space.items() if any_granted or any(change.subjects for change in changed))

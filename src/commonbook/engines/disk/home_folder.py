@@ -234,7 +234,7 @@ class HomeFolder:
             self._unsynced_folders.add(place)
 
     def flush(self) -> None:
-        """Sync the folders of every put, take and shift since the lock was acquired."""
+        """Sync the folders of every `put`, `take` and `rename_if_free` since the lock was acquired."""
         in_parallel(sync_folder, sorted(self._unsynced_folders))
         self._unsynced_folders.clear()
         self._durable_folders |= self._checked_folders

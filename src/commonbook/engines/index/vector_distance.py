@@ -42,7 +42,7 @@ def cosines(vectors: Any, query: Floats) -> Any:  # noqa: ANN401 - arrays
 
 
 def rough_cosines(segment: Segment, query: Floats) -> Any:  # noqa: ANN401 - an array
-    """Return the cosine of each row with the query, with an error below `roughness`; many times faster."""
+    """Return the cosine of each row with the query, with an error below `rough_error`; many times faster."""
     unit_query = query / np.float32(max(float(np.linalg.norm(query)), 1e-9))
     products = np.empty(segment.rows, np.float32)
     # A few rows at a time: the converted rows are still in the processor's cache when they are multiplied.

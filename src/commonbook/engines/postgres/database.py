@@ -289,6 +289,7 @@ class PostgresReading:
 class PostgresTransaction(PostgresReading):
     """The write transaction."""
 
+    has_concurrent_writers = True
     for_update = " FOR UPDATE"
     skip_locked = " FOR UPDATE SKIP LOCKED"
     no_wait = ", set_config('lock_timeout', '200ms', true)"

@@ -238,6 +238,7 @@ class SqliteTransaction(SqliteReading):
     """The write transaction."""
 
     # There is only ever one writer: no row needs a lock.
+    has_concurrent_writers = False
     for_update = skip_locked = no_wait = ""
 
     def __init__(self, connection: sqlite3.Connection, now: datetime) -> None:
