@@ -202,15 +202,15 @@ def test_what_two_processes_carry_out_at_once_is_not_taken_for_a_persons_text(ho
             writing.wait(20)
         return real_put(*args, **named)
 
-    def mark_done(tx, carried):
+    def mark_done(tx, written):
         if threading.current_thread() is not edit and not saved.is_set():
             marked_done.set()
             time.sleep(0.3)  # The writer reads the journal now, while our mark_done is not committed.
-            real_mark_done(tx, carried)
+            real_mark_done(tx, written)
             save(file, "hand")
             saved.set()
         else:
-            real_mark_done(tx, carried)
+            real_mark_done(tx, written)
 
     edit = threading.Thread(target=lambda: writer.edit(id_, text="by the program"))
     monkeypatch.setattr(write_out, "write_out", write_out_meanwhile)

@@ -315,7 +315,7 @@ def many_copies(book: Book, count: int) -> tuple[str, list[str]]:
 
 def _shared_into(ctx: WriteContext, *, source: str, names: list[str]) -> list[str]:
     memory = ctx.require_readable(source)
-    return [make_copy.make_copy(ctx, memory, ctx.space(name), LIVE).id for name in names]
+    return [make_copy.make_copy(ctx, memory, ctx.require_writable_space(name), LIVE).id for name in names]
 
 
 def wrong_with_fan_out(book: Book, source: str, copies: list[str], text: str) -> list[str]:

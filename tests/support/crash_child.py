@@ -138,10 +138,10 @@ def _write_part_of_file(share: float) -> None:
 def _while_marking_done(then: Callable[[], object]) -> None:
     real = files.mark_done
 
-    def strike_off(tx: Any, carried: Any) -> None:
-        carried = list(carried)
-        real(tx, carried)
-        if carried:
+    def strike_off(tx: Any, written: Any) -> None:
+        written = list(written)
+        real(tx, written)
+        if written:
             then()
 
     files.mark_done = strike_off

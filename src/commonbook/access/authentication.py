@@ -29,7 +29,7 @@ def principal_name(name: str) -> str:
     return name
 
 
-def with_key(engines: Engines, secret: str) -> Actor:
+def actor_of_key(engines: Engines, secret: str) -> Actor:
     """Return the actor of this secret; unknown, expired and revoked keys get one and the same refusal."""
     refused = NotAllowed("the key opens nothing here", fix="check it, or ask for a new one: `commonbook key create`")
     if not secret.startswith(KEY_PREFIX) or not validation.is_unicode(secret):

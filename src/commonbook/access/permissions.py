@@ -83,13 +83,13 @@ class PermissionSnapshot:
         """Tell whether the actor may read a space."""
         return space.id in self.with_role(READER, with_ancestors(spaces, [space]))
 
-    def has_less_than(self, before: PermissionSnapshot) -> bool:
-        """Tell whether another transaction revoked something since `before` was read, or changed the key."""
+    def lost_permissions_since(self, earlier: PermissionSnapshot) -> bool:
+        """Tell whether another transaction revoked something since `earlier` was read, or changed the key."""
         granted = self._granted() if self._granted else ()
-        earlier = before._granted_at_first() if before._granted_at_first else ()
-        earlier = [(space, role) for space, role in earlier if space not in before._changed_here]
-        key, earlier_key = (snapshot._key() if snapshot._key else None for snapshot in (self, before))  # noqa: SLF001 - same class
-        return not set(earlier) <= set(granted) or key != earlier_key
+        granted_before = earlier._granted_at_first() if earlier._granted_at_first else ()
+        granted_before = [(space, role) for space, role in granted_before if space not in earlier._changed_here]
+        key, earlier_key = (snapshot._key() if snapshot._key else None for snapshot in (self, earlier))  # noqa: SLF001 - same class
+        return not set(granted_before) <= set(granted) or key != earlier_key
 
 
 def with_role(role: str, tx: Reading, actor: Actor, spaces: SpaceScope) -> SpaceScope:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from commonbook.ports.database import Transaction
 
 
-def count(tx: Transaction, actor: Actor, action: str) -> None:
+def count_use(tx: Transaction, actor: Actor, action: str) -> None:
     """Count one use of the action in the transaction of the use itself; raise TooMany above the limit."""
     if permissions.is_owner(actor):
         return

@@ -14,8 +14,12 @@ if TYPE_CHECKING:
     from commonbook.ports.database import Reading
 
 
-def readable(tx: Reading, actor: Actor, name: str | None = None) -> SpaceScope:
-    """Return the spaces that a name selects: that space, with a final '/' all below it too, or all spaces ('/')."""
+def select(tx: Reading, actor: Actor, name: str | None = None) -> SpaceScope:
+    """Return the spaces that a name selects and the actor may read; refuse a name that selects none.
+
+    A name selects the space of that name, with a final '/' all below it too; '/' and None select all spaces. A name of
+    a space that the actor may create is not refused: it selects nothing yet.
+    """
     return scope_of(tx, actor, ["/" if name is None else name])
 
 

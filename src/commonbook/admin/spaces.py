@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from commonbook.access import permissions
-from commonbook.access.scope import readable
+from commonbook.access import permissions, scope
 from commonbook.errors import BadInput, NotFound, SpaceExists
 from commonbook.files import hand_edits, scan
 from commonbook.log import chain
@@ -29,7 +28,7 @@ def create(engines: Engines, actor: Actor, name: str) -> Space:
         if spaces.find_by_name(ctx.tx, name) is not None:
             permissions.require_create(ctx.tx, actor, ctx.spaces, name)
             raise SpaceExists(f"the space {name!r} is there already", fix="use it, or choose another name")
-        return ctx.space(name)
+        return ctx.require_writable_space(name)
 
     return write(engines, actor, operation)
 
@@ -101,7 +100,7 @@ def _relocate(ctx: WriteContext, memory: Memory, old: Space, new: Space) -> Memo
 def list_spaces(engines: Engines, actor: Actor) -> tuple[Space, ...]:
     """Return the spaces that the actor may read, by name."""
     with engines.db.reading() as tx:
-        return tuple(sorted(readable(tx, actor).values(), key=lambda space: space.name))
+        return tuple(sorted(scope.select(tx, actor).values(), key=lambda space: space.name))
 
 
 MAX_DEPTH: Final = 10

@@ -43,7 +43,7 @@ class Book(MemoryVerbs, SessionVerbs, SharingVerbs, SharingRuleVerbs, ReasoningV
 
         Closing the view does not close the book.
         """
-        return self._as_actor(authentication.with_key(self._engines, secret))
+        return self._as_actor(authentication.actor_of_key(self._engines, secret))
 
     def _as_actor(self, actor: Actor) -> Book:
         book = Book(

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from commonbook.ports.files import FileStat
     from commonbook.write.context import WriteContext
 
-Outcome = Literal["new", "edited", "moved", "restored", "malformed", "known", "copied", "none"]
-"""How a file was applied: "known" changed nothing, "none" found no file."""
+Outcome = Literal["new", "edited", "moved", "restored", "malformed", "unchanged", "copied", "no file"]
+"""How a file was applied: "unchanged" if it changed nothing, "copied" if it became a memory with an id of its own."""
 
 _LARGE_NUMBER: Final = 10**12
 """Stands for the revision and version that front matter must leave room for."""
@@ -59,20 +59,20 @@ def apply_file(ctx: WriteContext, path: str) -> Outcome:
     synced = files.synced_file(ctx.tx, path)
     stat = ctx.engines.folder.stat(path)
     if stat is None:
-        return "none"
+        return "no file"
     try:
         data = ctx.engines.folder.read(path)
     except OSError as error:
         return _mark_malformed(ctx, path, stat, "", synced, f"cannot be read: {error.strerror}")
     if data is None:
-        return "none"
+        return "no file"
     hash_ = files.content_hash(data)
     if synced is not None and synced.hash == hash_:
         trouble = None if synced.trouble == files.MISSING else synced.trouble
         files.set_synced(ctx.tx, path, stat, hash_, memory=synced.memory, version=synced.version, trouble=trouble)
         if trouble is None:
             _check_copy_after_trouble(ctx, synced)
-        return "known"
+        return "unchanged"
     try:
         document = parse_file(data, ctx.engines)
     except BadFile as error:
@@ -81,9 +81,9 @@ def apply_file(ctx: WriteContext, path: str) -> Outcome:
         reason = "the front matter is too long: no room is left for our fields"
         return _mark_malformed(ctx, path, stat, hash_, synced, reason)
     _check_copy_after_trouble(ctx, synced)
-    memory, match = _match_memory(ctx, path, synced, document)
+    memory, is_copied_file = _match_memory(ctx, path, synced, document)
     if memory is None:
-        return _add(ctx, path, stat, hash_, document, fresh_id=match == "copied")
+        return _add(ctx, path, stat, hash_, document, fresh_id=is_copied_file)
     return _update(ctx, memory, path, stat, hash_, document)
 
 
@@ -135,7 +135,7 @@ def with_file_changes(ctx: WriteContext, memory: Memory, *, scanned: bool) -> Me
             f"{memory.path} does not parse, and this program does not overwrite a file that a person is correcting",
             fix=f"correct the front matter of {memory.path}; `commonbook doctor` says what is wrong with it",
         )
-    return ctx.require(memory.id)
+    return ctx.require_writable(memory.id)
 
 
 def _in_trouble(ctx: WriteContext, path: str) -> bool:
@@ -183,8 +183,11 @@ def _mark_malformed(
 
 def _match_memory(
     ctx: WriteContext, path: str, synced: files.SyncedFile | None, document: Document
-) -> tuple[Memory | None, str]:
-    """Decide which memory a file belongs to: a known path keeps its memory, a moved file the one that its id names."""
+) -> tuple[Memory | None, bool]:
+    """Decide which memory a file belongs to: a known path keeps its memory, a moved file the one that its id names.
+
+    The second value tells that the file is a copy of the file of another memory, whose id it must not keep.
+    """
     at_path = memories.find(ctx.tx, ctx.spaces, synced.memory) if synced and synced.memory else None
     if at_path is not None and at_path.deleted is not None:
         at_path = None
@@ -192,19 +195,17 @@ def _match_memory(
     if named is not None and at_path is not None and named.id != at_path.id:
         # An id edited by hand is put back, unless the file that it belongs to was really moved over this one.
         moved_over = named.deleted is not None or not _is_in_place(ctx, named)
-        return (named, "moved") if moved_over else (at_path, "known")
+        return (named if moved_over else at_path), False
     if at_path is not None:
-        return at_path, "known"
-    if named is None:
-        return None, "new"
-    if named.deleted is not None:
-        return named, "restored"
+        return at_path, False
+    if named is None or named.deleted is not None:
+        return named, False
     pending = files.journal_entries(ctx.tx, [named.id]).get(named.id)
     if named.path == path or (pending and path in pending.paths) or files.moved_from(ctx.tx, path) == named.id:
-        return named, "known"
+        return named, False
     if pending or _is_in_place(ctx, named):
-        return None, "copied"
-    return named, "moved"
+        return None, True
+    return named, False
 
 
 def _is_in_place(ctx: WriteContext, memory: Memory) -> bool:
@@ -230,8 +231,9 @@ def _parse_or_plain(ctx: WriteContext, data: bytes) -> Document:
 
 
 def _add(ctx: WriteContext, path: str, stat: FileStat, hash_: str, document: Document, *, fresh_id: bool) -> Outcome:
+    """Store a file that belongs to no memory as a new one, with the id that the file names unless `fresh_id` is set."""
     memory_id = document.id if document.id and not fresh_id else new_id()
-    space = ctx.space(file_paths.space_of(path), origin="folder")
+    space = ctx.require_writable_space(file_paths.space_of(path), origin="folder")
     same_id = document.id == memory_id
     memory = new_memory(
         ctx,
@@ -247,7 +249,7 @@ def _add(ctx: WriteContext, path: str, stat: FileStat, hash_: str, document: Doc
         shared=copy_info_of(document),
     )
     # A file that somebody copied was not shared: it does not follow the source of the copied file.
-    memory = store_version.bind_arrived(ctx, memory) if same_id else store_version.detached(memory)
+    memory = store_version.bind_copy_from_file(ctx, memory) if same_id else store_version.detached(memory)
     memories.add(ctx.tx, [memory])
     links.add(ctx.tx, space.id, memory.links)
     episode_files.adopt_messages(ctx, memory)
@@ -264,6 +266,12 @@ def _add(ctx: WriteContext, path: str, stat: FileStat, hash_: str, document: Doc
 
 
 def _update(ctx: WriteContext, memory: Memory, path: str, stat: FileStat, hash_: str, document: Document) -> Outcome:
+    """Apply the file of a known memory, by comparing the file, the journal and the memory as it is now.
+
+    A file at another path moves the memory, or restores a deleted one. A content that the journal issued, or an older
+    text that another process wrote out late, is no edit. Any other content is an edit: it becomes the newest
+    revision, or goes into the history if it was saved before a newer change.
+    """
     unchanged = hash_ == files.content_hash(render_memory(memory, ctx.engines))
     if path != memory.path or memory.deleted is not None:
         if files.moved_from(ctx.tx, path) == memory.id and memory.deleted is None and _is_in_place(ctx, memory):
@@ -272,13 +280,13 @@ def _update(ctx: WriteContext, memory: Memory, path: str, stat: FileStat, hash_:
         return _move_or_restore(ctx, memory, path, None if unchanged else document)
     journal = files.journal_entries(ctx.tx, [memory.id]).get(memory.id)
     if journal is not None and hash_ in journal.hashes:
-        return "known"
+        return "unchanged"
     _claim_path(ctx, path, stat, hash_, memory)
     if unchanged:
-        return "known"
+        return "unchanged"
     if journal is not None and _is_written_late(ctx, memory, document):
         ctx.enqueue_files([memory], seen=journal.seen)
-        return "known"
+        return "unchanged"
     if place_in_history(version=document.version, row_version=memory.version, journal=journal) is SaveOrder.EARLIER:
         _record_earlier(ctx, memory, document)
     else:
@@ -292,7 +300,7 @@ def _move_or_restore(ctx: WriteContext, memory: Memory, path: str, document: Doc
         files.drop_synced(ctx.tx, memory.path, memory.id)
     files.clear_former_path(ctx.tx, path)
     revised = memory if document is None else memory_from_document(memory, document)
-    space = ctx.space(file_paths.space_of(path), origin="folder")
+    space = ctx.require_writable_space(file_paths.space_of(path), origin="folder")
     seen = memory.version if document is None else document.version
     _revise(ctx, memory, revised._replace(path=path, deleted=None), to=space, seen=seen)
     _check_copy(ctx, memory.id)
@@ -314,7 +322,7 @@ def _check_copy(ctx: WriteContext, memory_id: str | None) -> None:
     link = memory.source if memory else None
     source = memories.find(ctx.tx, ctx.spaces, link.target) if link else None
     if source is not None and source.deleted is None:
-        ctx.pending.check_copies(source)
+        ctx.pending.note_source_to_check(source)
 
 
 def _claim_path(ctx: WriteContext, path: str, stat: FileStat, hash_: str, memory: Memory) -> None:

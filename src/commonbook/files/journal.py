@@ -61,19 +61,19 @@ def mark_done(engines: Engines, written: Sequence[WrittenFile]) -> None:
     """
     if written:
         with suppress(Busy, DiskFull):
-            engines.db.write(partial(files.mark_done, carried=written), durable=False)
+            engines.db.write(partial(files.mark_done, written=written), durable=False)
 
 
 def write_pending(engines: Engines) -> None:
     """Write all files of the journal, and apply saves that were displaced when a process crashed."""
-    saves = write_out.leftovers(engines)
+    saves = write_out.saves_left_by_crash(engines)
     if saves:
         transaction.write(engines, FILESYSTEM_ACTOR, partial(hand_edits.apply_concurrent_saves, saves=saves))
         write_out.drop(engines, saves)
     with engines.db.reading() as tx:
         waiting = files.pending(tx)
     for batch in in_batches(waiting, _BATCH):
-        report = write_out.write_out(engines, dict.fromkeys(batch), again=True)
+        report = write_out.write_out(engines, dict.fromkeys(batch), recovering=True)
         mark_done(engines, report.done)
         if report.saves or report.stale:
             transaction.write(engines, FILESYSTEM_ACTOR, partial(_apply_report, report=report))

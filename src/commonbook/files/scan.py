@@ -1,4 +1,4 @@
-"""The scan of the home folder: writes out the journal, applies every changed file, then deletes for missing files.
+"""The scan of the home folder: writes out the journal, applies changed files, deletes the memories of missing ones.
 
 A file has changed if its size or modification time differs from the last synchronised state. A path counts as missing
 only if two scans a moment apart do not find it. If many files are missing at once, their memories are kept until a
@@ -42,8 +42,8 @@ _BATCH: Final = 200
 _RESCAN_SECONDS: Final = 0.25
 _FULL_SCAN_SECONDS: Final = 60.0
 _MAX_UNCONFIRMED_DELETIONS: Final = 10
-_CONFIRMED_SHARE: Final = 10
-"""More deletions than `_MAX_UNCONFIRMED_DELETIONS` need a confirmation if they are over a tenth of all files."""
+_MAX_UNCONFIRMED_FRACTION: Final = 0.1
+"""More deletions than `_MAX_UNCONFIRMED_DELETIONS` need a confirmation if they are over this fraction of all files."""
 
 
 def scan(engines: Engines, *, progress: Progress = no_progress) -> SyncReport:
@@ -56,7 +56,7 @@ def scan(engines: Engines, *, progress: Progress = no_progress) -> SyncReport:
     if missing:
         # Editors save by removing a file and creating it again, and a move has a moment with no file: scan twice.
         missing = _still_missing(engines, missing, outcomes)
-    held_back = _remove(engines, missing, outcomes) if missing else 0
+    held_back = _delete_or_hold_back(engines, missing, outcomes) if missing else 0
     return _report(outcomes, held_back)
 
 
@@ -109,7 +109,7 @@ def watch(engines: Engines, stop: Event, noticed: Callable[[SyncReport], None]) 
         last_full_scan = time.monotonic() if full else last_full_scan
 
 
-class Operation(Protocol[Result_co]):
+class ScanAwareOperation(Protocol[Result_co]):
     """An operation on memories whose files may have been moved by hand.
 
     `scanned` says that the folder was scanned since: a file that is still not in its place is then gone.
@@ -120,7 +120,7 @@ class Operation(Protocol[Result_co]):
         ...
 
 
-def write_with_scan(engines: Engines, actor: Actor, operation: Operation[Result_co]) -> Result_co:
+def write_with_scan(engines: Engines, actor: Actor, operation: ScanAwareOperation[Result_co]) -> Result_co:
     """Run an operation; if a file that it changes is not in its place, scan the folder and run it again."""
     try:
         return transaction.write(engines, actor, partial(operation, scanned=False))
@@ -173,15 +173,15 @@ def _apply_batch(ctx: WriteContext, paths: Sequence[str]) -> list[hand_edits.Out
     return [hand_edits.apply_file(ctx, path) for path in paths]
 
 
-def _remove(engines: Engines, missing: Sequence[str], outcomes: Counter[str]) -> int:
-    """Delete the memories of missing files; if there are very many, mark them instead and return how many.
+def _delete_or_hold_back(engines: Engines, missing: Sequence[str], outcomes: Counter[str]) -> int:
+    """Delete the memories of missing files; if there are very many, mark the files and return how many were held back.
 
     Marked files wait for a person to confirm; while any waits, every further deletion waits too.
     """
     with engines.db.reading() as tx:
         total, _ = files.counts(tx)
         waiting = files.any_missing(tx)
-    if waiting or (len(missing) > _MAX_UNCONFIRMED_DELETIONS and len(missing) * _CONFIRMED_SHARE > total):
+    if waiting or (len(missing) > _MAX_UNCONFIRMED_DELETIONS and len(missing) > _MAX_UNCONFIRMED_FRACTION * total):
         transaction.write(engines, FILESYSTEM_ACTOR, lambda ctx: _mark_missing(ctx, missing))
         return len(missing)
     for batch in in_batches(missing, _BATCH):

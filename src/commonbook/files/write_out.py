@@ -47,12 +47,12 @@ class WriteOutReport(NamedTuple):
     stale: tuple[str, ...] = ()
 
 
-def write_out(engines: Engines, wanted: Mapping[str, bytes | None], *, again: bool = False) -> WriteOutReport:
+def write_out(engines: Engines, wanted: Mapping[str, bytes | None], *, recovering: bool = False) -> WriteOutReport:
     """Write the files of these memories as their journal entries ask.
 
     `wanted` has the contents as committed; if another process changed an entry since, its memory is rendered again.
-    With `again`, for a journal that another process left, a file that is right already is not touched, and neither is
-    one that a person has saved meanwhile: the following scan applies it. If `files.lock` cannot be had in time, the
+    With `recovering`, for a journal that another process left, a file that is right already is not touched, and neither
+    is one that a person has saved meanwhile: the following scan applies it. If `files.lock` cannot be had in time, the
     journal stays as it is for the next run.
     """
     written: list[WrittenFile] = []
@@ -65,17 +65,18 @@ def write_out(engines: Engines, wanted: Mapping[str, bytes | None], *, again: bo
             entries = files.journal_entries(tx, tuple(wanted))
             synced = files.synced_files_of(tx, tuple(entries))
             contents = _contents(tx, engines, entries, wanted)
-        jobs = [
-            _Job(entry, contents.get(id_), tuple(synced.get(id_, ())), again=again) for id_, entry in entries.items()
+        writes = [
+            _FileWrite(entry, contents.get(id_), tuple(synced.get(id_, ())), recovering=recovering)
+            for id_, entry in entries.items()
         ]
-        engines.folder.prepare([prepared for job in jobs for prepared in job.to_prepare])
-        for job in jobs:
-            if job.entry.path is not None and job.data is None:
-                stale.append(job.entry.memory)
+        engines.folder.prepare([prepared for write in writes for prepared in write.to_prepare])
+        for write in writes:
+            if write.entry.path is not None and write.data is None:
+                stale.append(write.entry.memory)
             else:
                 # The change is committed: a file that cannot be written now stays in the journal, and status says so.
                 with suppress(OSError, HomeError, FileInTheWay):
-                    written.extend(_write_file(engines, job, saves))
+                    written.extend(_write_file(engines, write, saves))
         engines.folder.flush()
     return WriteOutReport(tuple(written), tuple(saves), tuple(stale))
 
@@ -86,7 +87,7 @@ def drop(engines: Engines, saves: Iterable[ConcurrentSave]) -> None:
         engines.folder.drop_displaced(save.name)
 
 
-def leftovers(engines: Engines) -> list[ConcurrentSave]:
+def saves_left_by_crash(engines: Engines) -> list[ConcurrentSave]:
     """Return displaced contents of a crashed process; the lock makes sure that no process is still at work on them."""
     if engines.folder.has_no_leftovers():
         return []
@@ -120,24 +121,24 @@ def _contents(
     return contents
 
 
-class _Job(NamedTuple):
+class _FileWrite(NamedTuple):
     """The journal entry of a memory, the content that it asks for, and its files as last synchronised."""
 
     entry: JournalEntry
     data: bytes | None
     synced: tuple[SyncedFile, ...]
-    again: bool
+    recovering: bool
 
     @property
-    def ours(self) -> frozenset[str]:
+    def known_hashes(self) -> frozenset[str]:
         """Hashes of every content that is no save of a person still to be applied."""
-        return self.entry.hashes | files.readable_hashes(self.synced)
+        return self.entry.hashes | files.agreed_hashes(self.synced)
 
     @property
     def to_prepare(self) -> tuple[tuple[str, bytes, str], ...]:
         """The file that will certainly be written: none if it may be right already, or is only to be renamed."""
         entry, renamed = self.entry, any(synced.hash == self.entry.hash for synced in self.synced)
-        if self.again or renamed or not entry.path or not self.data:
+        if self.recovering or renamed or not entry.path or not self.data:
             return ()
         return ((entry.path, self.data, entry.memory),)
 
@@ -147,31 +148,32 @@ class _Job(NamedTuple):
         return frozenset({*self.entry.paths, *(synced.path for synced in self.synced)})
 
 
-def _write_file(engines: Engines, job: _Job, saves: list[ConcurrentSave]) -> Iterator[WrittenFile]:
+def _write_file(engines: Engines, write: _FileWrite, saves: list[ConcurrentSave]) -> Iterator[WrittenFile]:
     """Write one file and remove it from former paths; yield it if that is done, and note a displaced save."""
-    entry, stat = job.entry, None
-    if job.again:
+    entry, stat = write.entry, None
+    if write.recovering:
         # The process that began this may have died before its work was durable.
-        for path in job.paths:
+        for path in write.paths:
             engines.folder.sync_later(path)
     if entry.seen is not None and entry.path is not None and not engines.folder.exists(entry.path):
         # Only a person's save was to be written back, and the person has removed the file since: the next scan finds
         # it missing.
         yield WrittenFile(memory=entry.memory, version=entry.version, path=entry.path, stat=None, hash=None)
         return
-    if entry.path is not None and job.data is not None:
-        if _rename(engines, entry, job.synced) or job.again:
+    if entry.path is not None and write.data is not None:
+        if _rename(engines, entry, write.synced) or write.recovering:
             present = engines.folder.read(entry.path)
             present_hash = None if present is None else files.content_hash(present)
-            if present_hash is not None and present_hash not in job.ours:
+            if present_hash is not None and present_hash not in write.known_hashes:
                 return
             stat = engines.folder.stat(entry.path) if present_hash == entry.hash else None
         if stat is None:
-            stat, name = engines.folder.put(entry.path, job.data, owner=entry.memory)
+            stat, name = engines.folder.put(entry.path, write.data, owner=entry.memory)
             if name is not None:
-                _check_displaced(engines, ConcurrentSave(entry.memory, entry.path, name, entry), job.ours, saves)
-    for path in job.paths - {entry.path}:
-        _remove_former(engines, entry.memory, path, job.ours)
+                displaced = ConcurrentSave(entry.memory, entry.path, name, entry)
+                _check_displaced(engines, displaced, write.known_hashes, saves)
+    for path in write.paths - {entry.path}:
+        _remove_former(engines, entry.memory, path, write.known_hashes)
     yield WrittenFile(memory=entry.memory, version=entry.version, path=entry.path, stat=stat, hash=entry.hash)
 
 
@@ -186,26 +188,26 @@ def _rename(engines: Engines, entry: JournalEntry, synced_files: Collection[Sync
 
 
 def _check_displaced(
-    engines: Engines, displaced: ConcurrentSave, ours: Collection[str], saves: list[ConcurrentSave]
+    engines: Engines, displaced: ConcurrentSave, known_hashes: Collection[str], saves: list[ConcurrentSave]
 ) -> None:
     """Delete a displaced content of ours; add any other to the saves."""
     data = engines.folder.read_displaced(displaced.name)
-    if data is None or files.content_hash(data) in ours:
+    if data is None or files.content_hash(data) in known_hashes:
         engines.folder.drop_displaced(displaced.name)
     else:
         saves.append(displaced)
 
 
-def _remove_former(engines: Engines, memory: str, path: str, ours: Collection[str]) -> None:
+def _remove_former(engines: Engines, memory: str, path: str, known_hashes: Collection[str]) -> None:
     """Remove a file of ours from a former path; a save of a person there stays for the next scan."""
     present = engines.folder.read(path)
-    if present is None or files.content_hash(present) not in ours:
+    if present is None or files.content_hash(present) not in known_hashes:
         return
     name = engines.folder.take(path, owner=memory)
     if name is None:
         return
     data = engines.folder.read_displaced(name)
-    if data is not None and files.content_hash(data) not in ours:
+    if data is not None and files.content_hash(data) not in known_hashes:
         engines.folder.restore_displaced(name, path)
     else:
         engines.folder.drop_displaced(name)

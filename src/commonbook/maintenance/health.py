@@ -36,7 +36,7 @@ _UNKNOWN_KIND: Final = ("subject", "the work on it could not be done")
 def status(engines: Engines, actor: Actor, home: str, unsent: OutboxStatus) -> Status:
     """Return the state of the home in numbers, with pending work and findings."""
     with engines.db.reading() as tx:
-        allowed = scope.readable(tx, actor)
+        allowed = scope.select(tx, actor)
         kinds, deleted, link_count = memories.counts(tx, allowed)
         session_count, messages, unsettled = sessions.counts(tx, allowed)
         waiting, failed = jobs.counts(tx, allowed)
@@ -74,7 +74,7 @@ def doctor(engines: Engines, actor: Actor, *, progress: Progress) -> tuple[Findi
     if damaged:
         return damaged
     with engines.db.reading() as tx:
-        failures = _job_findings(tx, scope.readable(tx, actor))
+        failures = _job_findings(tx, scope.select(tx, actor))
         troubles = (*_file_findings(tx), *_content_findings(tx, engines, progress), *failures)
     log = audit.verify_log(engines, actor, None, progress=progress).findings
     return (*troubles, *_left_out_findings(engines), *log, *_key_findings(engines))

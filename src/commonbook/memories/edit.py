@@ -42,7 +42,7 @@ def move(engines: Engines, actor: Actor, memory_id: str, to: str, *, expected_ve
     space_names.require_space_name(to)
 
     def operation(ctx: WriteContext, memory: Memory) -> Memory:
-        space = ctx.space(to)
+        space = ctx.require_writable_space(to)
         if space.id == memory.space.id:
             return memory
         if memory.notice is not None:
@@ -111,7 +111,7 @@ def delete(
     def operation(ctx: WriteContext, *, scanned: bool) -> Deleted:
         ctx.lock(unique)
         for memory_id in unique:
-            memory = hand_edits.with_file_changes(ctx, ctx.require(memory_id), scanned=scanned)
+            memory = hand_edits.with_file_changes(ctx, ctx.require_writable(memory_id), scanned=scanned)
             _require_version(memory, expected_version)
             if not dry_run:
                 store_version.delete(ctx, memory, how="delete")
@@ -134,7 +134,7 @@ def _change(
 
     def locked_change(ctx: WriteContext, *, scanned: bool) -> Receipt:
         ctx.lock(id_ for id_ in (memory_id, also) if id_)
-        memory = hand_edits.with_file_changes(ctx, ctx.require(memory_id), scanned=scanned)
+        memory = hand_edits.with_file_changes(ctx, ctx.require_writable(memory_id), scanned=scanned)
         _require_version(memory, expected_version)
         receipt = receipt_of(operation(ctx, memory), new=False)
         updated = propagate.propagate_to_copies(ctx)

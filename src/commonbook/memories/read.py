@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from commonbook.access.scope import readable
+from commonbook.access import scope
 from commonbook.errors import BadInput, CommonbookError
 from commonbook.memories.marks import live_ids, with_marks
 from commonbook.model.memory import KINDS, LAZY, Filter, Link, Memory, Page, Revision
@@ -48,7 +48,7 @@ def get_stored(engines: Engines, actor: Actor, memory_id: str) -> Memory:
     """Return one memory with its links and marks."""
     memory_id = validation.validate_memory_id(memory_id)
     with engines.db.reading() as tx:
-        allowed = readable(tx, actor)
+        allowed = scope.select(tx, actor)
         memory = memories.find(tx, allowed, memory_id)
         if memory is None or memory.deleted is not None:
             raise no_memory(memory_id)
@@ -63,7 +63,7 @@ def find_id(engines: Engines, actor: Actor, part: str) -> str:
     if not validation.is_unicode(part) or "\0" in part:
         return validation.validate_memory_id(part)
     with engines.db.reading() as tx:
-        allowed = readable(tx, actor)
+        allowed = scope.select(tx, actor)
         memory_id = name if validation.is_memory_id(name) else memories.at_path(tx, posixpath.normpath(part.strip()))
         if memory_id is not None and memories.find(tx, allowed, memory_id) is not None:
             return memory_id
@@ -86,7 +86,7 @@ def list_page(engines: Engines, actor: Actor, chosen: Filter, *, limit: int, aft
         tags=validation.validate_tags(chosen.tags), kinds=chosen.kinds or _default_kinds(chosen.space)
     )
     with engines.db.reading() as tx:
-        allowed = readable(tx, actor, chosen.space)
+        allowed = scope.select(tx, actor, chosen.space)
         rows = memories.page(
             tx,
             allowed,
@@ -96,7 +96,7 @@ def list_page(engines: Engines, actor: Actor, chosen: Filter, *, limit: int, aft
             after=cursor,
             limit=limit + 1,
         )
-        items = with_marks(engines, tx, readable(tx, actor), rows[:limit], engines.clock.now())
+        items = with_marks(engines, tx, scope.select(tx, actor), rows[:limit], engines.clock.now())
     following = page_cursor(items[-1]) if len(rows) > limit else None
     return Page(tuple(items), following)
 
@@ -112,7 +112,7 @@ def history(engines: Engines, actor: Actor, memory_id: str) -> tuple[Revision, .
     """Return every title and text that a memory has had, oldest first; a deleted memory keeps its history."""
     memory_id = validation.validate_memory_id(memory_id)
     with engines.db.reading() as tx:
-        memory = memories.find(tx, readable(tx, actor), memory_id)
+        memory = memories.find(tx, scope.select(tx, actor), memory_id)
         if memory is None:
             raise no_memory(memory_id)
         past = revisions.past_revisions(tx, memory)
@@ -132,8 +132,8 @@ def list_links(engines: Engines, actor: Actor, memory_id: str) -> tuple[Link, ..
     """Return the links of a memory in both directions, outgoing links first."""
     memory = get_stored(engines, actor, memory_id)
     with engines.db.reading() as tx:
-        incoming = links.incoming(tx, readable(tx, actor), [memory.id])
-        live = live_ids(tx, readable(tx, actor), [link.source for link in incoming])
+        incoming = links.incoming(tx, scope.select(tx, actor), [memory.id])
+        live = live_ids(tx, scope.select(tx, actor), [link.source for link in incoming])
     return (*memory.links, *(link for link in incoming if link.source in live))
 
 

@@ -85,7 +85,7 @@ def _remember_all(ctx: WriteContext, drafts: Sequence[Draft]) -> list[Receipt]:
     # Spaces are created in a fixed order, so that two transactions that create the same ones cannot deadlock.
     for index in sorted(range(len(drafts)), key=lambda index: drafts[index].space or ""):
         with validation.error_item(index):
-            ctx.space(drafts[index].space or space_names.PERSONAL)
+            ctx.require_writable_space(drafts[index].space or space_names.PERSONAL)
     for index, draft in enumerate(drafts):
         with validation.error_item(index):
             receipt, memory = _remember_one(ctx, draft, compare=compare)
@@ -98,7 +98,7 @@ def _remember_all(ctx: WriteContext, drafts: Sequence[Draft]) -> list[Receipt]:
 
 def _remember_one(ctx: WriteContext, draft: Draft, *, compare: bool) -> tuple[Receipt, Memory | None]:
     """Store one memory without its file; or return the first receipt of its key and no memory."""
-    space = ctx.space(draft.space or space_names.PERSONAL)
+    space = ctx.require_writable_space(draft.space or space_names.PERSONAL)
     if draft.key is None:
         return _store(ctx, draft, space, compare=compare)
     request = {

@@ -25,7 +25,7 @@ def inbox(engines: Engines, actor: Actor, *, space: str | None, expired: bool, l
     now = engines.clock.now()
     with engines.db.reading() as tx:
         readable = permissions.readable(tx, actor, spaces.get_all(tx))
-        notice_spaces = _notice_spaces(readable, scope.readable(tx, actor, space))
+        notice_spaces = _notice_spaces(readable, scope.select(tx, actor, space))
         page = memories.page(tx, notice_spaces, Filter(kinds=("notice",)), after=cursor, limit=limit + 1)
         current = [memory for memory in page[:limit] if expired or memory.expires is None or memory.expires > now]
         items = _items(tx, readable, [memory for memory in current if notices.is_open(memory)], now)

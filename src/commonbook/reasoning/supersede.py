@@ -30,8 +30,8 @@ def supersede(engines: Engines, actor: Actor, old_id: str, *, by: str, reason: s
 
 def _supersede(ctx: WriteContext, *, old_id: str, by: str, why: str, scanned: bool) -> SupersedeReport:
     ctx.lock([old_id])
-    old = ctx.require(old_id)
-    new = hand_edits.with_file_changes(ctx, ctx.require(by), scanned=scanned)
+    old = ctx.require_writable(old_id)
+    new = hand_edits.with_file_changes(ctx, ctx.require_writable(by), scanned=scanned)
     return record_supersession(ctx, old, new, why)
 
 
@@ -68,7 +68,7 @@ def _reinstate(ctx: WriteContext, *, old_id: str, by: str | None, scanned: bool)
     The right to write to the old memory is enough: its successors lose nothing but that link.
     """
     ctx.lock([old_id])
-    old = ctx.require(old_id)
+    old = ctx.require_writable(old_id)
     incoming = links.incoming_any_space(ctx.tx, [old.id], relations=("supersedes",))
     ids = sorted({link.source for link in incoming if by is None or link.source == by} - {old.id})
     ctx.lock(ids)

@@ -39,14 +39,15 @@ def _triage(
 ) -> TriageReport:
     subject = ctx.require_readable(memory_id)
     notice = subject.notice if notices.is_open(subject) else None
-    memory = hand_edits.with_file_changes(ctx, ctx.require(notice.dependent if notice else subject.id), scanned=scanned)
+    memory = ctx.require_writable(notice.dependent if notice else subject.id)
+    memory = hand_edits.with_file_changes(ctx, memory, scanned=scanned)
     invalidations = _locked_invalidations(ctx, memory)
     settled = [invalidation for invalidation in invalidations if notice is None or invalidation.key == notice.key]
     ancestors = graph.ancestors_of(ctx.tx, ctx.spaces, [memory])
     outdated = notice is None and verdict == KEEP and graph.is_outdated(memory, ancestors.known)
     if not settled and not outdated:
         raise Conflict(f"memory {memory.id} is not suspect", fix="`commonbook inbox` shows what waits for a decision")
-    successor = hand_edits.with_file_changes(ctx, ctx.require(by), scanned=scanned) if by else None
+    successor = hand_edits.with_file_changes(ctx, ctx.require_writable(by), scanned=scanned) if by else None
     fields = _changed_fields(ctx, memory, verdict, ancestors.known)
     memory = notices.record_decision(ctx, memory, settled, verdict, note, **fields)
     keys = {invalidation.key for invalidation in settled}

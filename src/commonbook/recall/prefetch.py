@@ -11,8 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from commonbook.access import permissions
-from commonbook.access.scope import readable
+from commonbook.access import permissions, scope
 from commonbook.errors import CommonbookError
 from commonbook.model.recall import Hit, RecallResult
 from commonbook.model.spaces import Actor
@@ -101,7 +100,7 @@ def may_read_hits(engines: Engines, actor: Actor, hits: Sequence[Hit]) -> bool:
     if permissions.is_owner(actor):
         return True
     with engines.db.reading() as tx:
-        allowed = readable(tx, actor)
+        allowed = scope.select(tx, actor)
         memory_spaces = memories.spaces_of(tx, sorted({hit.memory for hit in hits if hit.memory}))
         session_ids = {hit.session for hit in hits if hit.session and not hit.memory}
         session_spaces = {sessions.space_of(tx, session) for session in session_ids}

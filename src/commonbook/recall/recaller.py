@@ -116,7 +116,7 @@ class Recaller:
             watch.lap("search")
             rows, scores = order_candidates(engines, query, index_query, result, expansions)
             watch.lap("rank")
-            readable = scope.LazyScope(partial(scope.readable, tx, actor))
+            readable = scope.LazyScope(partial(scope.select, tx, actor))
             builder = HitBuilder(engines, tx, allowed, query, result.pool, scores, readable=readable)
             hits = tuple(within_budget(builder.hits(rows), request.budget_tokens))
             watch.lap("tell")

@@ -42,7 +42,7 @@ def find_or_create(
         _require_no_cycle(ctx.tx, session_id, context.parent)
         session = Session(
             id=session_id,
-            space=ctx.space(context.space),
+            space=ctx.require_writable_space(context.space),
             parent=context.parent,
             tags=context.tags,
             created=ctx.tx.now,

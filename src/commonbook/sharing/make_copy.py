@@ -12,7 +12,7 @@ from commonbook.model.spaces import Space
 from commonbook.ports.database import RetryTransaction
 from commonbook.tables import copies, links, memories
 from commonbook.write.context import WriteContext
-from commonbook.write.new_memory import first_version
+from commonbook.write.new_memory import identity_fields
 
 
 def make_copy(ctx: WriteContext, source: Memory, to: Space, refresh: str, **payload: object) -> ShareReceipt:
@@ -61,7 +61,7 @@ def existing_copy(ctx: WriteContext, source: Memory, to: Space) -> Memory | None
 def _new_copy(ctx: WriteContext, source: Memory, to: Space, refresh: str) -> Memory:
     copy_id = new_id()
     return source._replace(
-        **first_version(ctx, memory_id=copy_id, space=to, title=source.title, how="share"),
+        **identity_fields(ctx, memory_id=copy_id, space=to, title=source.title, how="share"),
         links=(Link(copy_id, "shared_from", source.id, source.revision),),
         session=None,
         shared=CopyInfo(refresh, source.root, ctx.actor.principal, ctx.tx.now, own=1),

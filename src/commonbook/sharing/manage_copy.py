@@ -51,8 +51,7 @@ def detach(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
     def operation(ctx: WriteContext, copy: Memory) -> Memory:
         if copy.shared is None or copy.shared.mode == DETACHED:
             return copy
-        detached = copy._replace(shared=copy.shared._replace(mode=DETACHED))
-        return store_version.store_version(ctx, copy, detached, ["shared"], how="detach")
+        return store_version.store_version(ctx, copy, store_version.detached(copy), ["shared"], how="detach")
 
     return _with_copy(engines, actor, copy_id, operation)
 
@@ -90,7 +89,7 @@ def _with_copy(
 
     def run(ctx: WriteContext, *, scanned: bool) -> Receipt:
         lock(ctx, copy_id)
-        copy = hand_edits.with_file_changes(ctx, ctx.require(copy_id), scanned=scanned)
+        copy = hand_edits.with_file_changes(ctx, ctx.require_writable(copy_id), scanned=scanned)
         copies.require_copy(copy)
         return receipt_of(operation(ctx, copy), new=False)
 

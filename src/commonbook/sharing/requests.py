@@ -40,7 +40,7 @@ def create_request(engines: Engines, actor: Actor, memory_id: str, to: str, *, r
     def operation(ctx: WriteContext) -> ShareRequest:
         space = context.readable_space(ctx, to)
         source = ctx.require_readable(memory_id)
-        rate_limits.count(ctx.tx, ctx.actor, rate_limit_rows.REQUEST)
+        rate_limits.count_use(ctx.tx, ctx.actor, rate_limit_rows.REQUEST)
         make_copy.require_shareable(source)
         existing = make_copy.existing_copy(ctx, source, space)
         if existing is not None:

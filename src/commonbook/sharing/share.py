@@ -29,9 +29,9 @@ def share(engines: Engines, actor: Actor, memory_id: str, to: str, *, refresh: s
     space_names.require_space_name(to)
 
     def operation(ctx: WriteContext) -> ShareReceipt:
-        space = ctx.space(to)
+        space = ctx.require_writable_space(to)
         source = ctx.require_readable(memory_id)
-        rate_limits.count(ctx.tx, ctx.actor, rate_limit_rows.SHARE)
+        rate_limits.count_use(ctx.tx, ctx.actor, rate_limit_rows.SHARE)
         return make_copy.make_copy(ctx, source, space, refresh)
 
     return write(engines, actor, operation)
@@ -67,7 +67,7 @@ def share_with(engines: Engines, actor: Actor, memory_id: str, principal: str, *
 
     def operation(ctx: WriteContext) -> ShareReceipt:
         source = ctx.require_readable(memory_id)
-        rate_limits.count(ctx.tx, ctx.actor, rate_limit_rows.SHARE)
+        rate_limits.count_use(ctx.tx, ctx.actor, rate_limit_rows.SHARE)
         return make_copy.make_copy(ctx, source, _space_between(ctx, principal), refresh)
 
     return write(engines, actor, operation)

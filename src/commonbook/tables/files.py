@@ -28,7 +28,8 @@ _COARSE_TICK_NS: Final = 2_000_000_000
 class SyncedFile(NamedTuple):
     """A file as last synchronised (a tuple: there are many of them).
 
-    `young` is 1 if the file must be read whatever its time says; `trouble` says what is wrong with it, or `missing`.
+    `young` is 1 if the file must be read again, since its modification time is too recent to trust (`is_young`), or a
+    full read was requested (`force_read`). `trouble` says what is wrong with the file, or `missing`.
     """
 
     path: str
@@ -58,7 +59,7 @@ class JournalEntry(NamedTuple):
 
     @property
     def hashes(self) -> frozenset[str]:
-        """The hashes of all contents that were to be file."""
+        """The hashes of all contents issued since the entry was last done."""
         return frozenset(hash_ for _, hash_ in self.issued)
 
     @property
@@ -82,8 +83,8 @@ def content_hash(data: bytes) -> str:
     return sha256(data).hexdigest()
 
 
-def is_recent(stat: FileStat, now_ns: int) -> bool:
-    """Tell whether a file was changed so recently that a second change could leave the same time on it."""
+def is_young(stat: FileStat, now_ns: int) -> bool:
+    """Tell whether a file must be read again: it changed so recently that a second change could leave the same time."""
     tick = _COARSE_TICK_NS if stat.mtime_ns % 1_000_000_000 == 0 else _FINE_TICK_NS
     return now_ns - stat.mtime_ns < tick
 
@@ -118,10 +119,10 @@ def synced_file(tx: Reading, path: str) -> SyncedFile | None:
 def known_hashes(tx: Reading, memory: str) -> frozenset[str]:
     """Return the hashes of a memory's file that are no save of a person: synchronised or written by us."""
     entry = journal_entries(tx, [memory]).get(memory)
-    return readable_hashes(synced_files_of(tx, [memory]).get(memory, [])) | (entry.hashes if entry else frozenset())
+    return agreed_hashes(synced_files_of(tx, [memory]).get(memory, [])) | (entry.hashes if entry else frozenset())
 
 
-def readable_hashes(synced: Iterable[SyncedFile]) -> frozenset[str]:
+def agreed_hashes(synced: Iterable[SyncedFile]) -> frozenset[str]:
     """Return the hashes on which files and memories agreed, without those of files that could not be parsed."""
     return frozenset(file.hash for file in synced if file.trouble in {None, MISSING})
 
@@ -160,7 +161,7 @@ def set_synced(
     now_ns: int | None = None,
 ) -> None:
     """Record that a file and its memory agree, unless a newer version of the memory is recorded already."""
-    young = is_recent(stat, time.time_ns() if now_ns is None else now_ns)
+    young = is_young(stat, time.time_ns() if now_ns is None else now_ns)
     tx.run(
         "INSERT INTO file (path, memory, size, mtime_ns, young, hash, version, trouble)"
         " VALUES (:path, :memory, :size, :mtime_ns, :young, :hash, :version, :trouble)"
@@ -263,12 +264,12 @@ def pending(tx: Reading) -> list[str]:
     return [memory for (memory,) in tx.rows("SELECT memory FROM file_journal ORDER BY memory")]
 
 
-def mark_done(tx: Transaction, carried: Iterable[WrittenFile]) -> None:
+def mark_done(tx: Transaction, written: Iterable[WrittenFile]) -> None:
     """Remove the entries that were written out from the journal, and record their files as synchronised.
 
     An entry that has another version or path by now stays: it was replaced or removed since.
     """
-    for file in carried:
+    for file in written:
         removed = tx.run(
             "DELETE FROM file_journal WHERE memory = :memory AND version = :version"
             " AND coalesce(path, '') = coalesce(:path, '')",

@@ -25,7 +25,7 @@ def export(engines: Engines, actor: Actor, target: str, *, space: str | None, pr
     foreign: list[Finding] = []
     ids: list[str] = []
     with engines.db.reading() as tx:
-        chosen = scope.readable(tx, actor, space)
+        chosen = scope.select(tx, actor, space)
         if space is not None and not chosen:
             raise NotFound(f"there is no space {space!r}", fix="`commonbook space list` shows the spaces")
         paths = _paths(tx, chosen)

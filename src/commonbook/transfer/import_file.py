@@ -244,7 +244,7 @@ def _create_memory(ctx: WriteContext, imported: ImportedFile, memory_id: str) ->
     memory = new_memory(
         ctx,
         memory_id=memory_id,
-        space=ctx.space(file_paths.space_of(imported.home_path), origin="import"),
+        space=ctx.require_writable_space(file_paths.space_of(imported.home_path), origin="import"),
         path=imported.home_path,
         how="import",
         title=document.title or "",
@@ -297,7 +297,7 @@ def plan_import(
         return ImportPlan(imported=imported, outcome="done", target=target, proposed=proposed)
     if present.deleted is None:
         try:
-            present = hand_edits.with_file_changes(ctx, ctx.require(present.id), scanned=scanned)
+            present = hand_edits.with_file_changes(ctx, ctx.require_writable(present.id), scanned=scanned)
         except FileInTheWay:
             return ImportPlan(imported=imported, outcome="in the way", target=LinkTarget(present.id, present.revision))
     outcome = _compare(ctx, imported, record, present)
@@ -366,7 +366,7 @@ def _add(ctx: WriteContext, plan: ImportPlan, targets: Sequence[LinkTarget], add
         return plan
     memory = _with_links(plan.proposed, targets)
     memory = memory._replace(path=free_path(ctx, _usable_path(ctx, memory)))
-    memory = store_version.bind_arrived(ctx, memory)
+    memory = store_version.bind_copy_from_file(ctx, memory)
     memories.add(ctx.tx, [memory])
     episode_files.adopt_messages(ctx, memory)
     links.add(ctx.tx, memory.space.id, memory.links)

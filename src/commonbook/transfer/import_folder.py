@@ -329,14 +329,14 @@ class _Rollback(Exception):
     """Raised to roll back the transaction of a dry run."""
 
 
-def _write(run: _Import, operation: scan.Operation[Result_co]) -> Result_co:
+def _write(run: _Import, operation: scan.ScanAwareOperation[Result_co]) -> Result_co:
     """Run an operation in a transaction, which a dry run rolls back; return its result."""
     if run.dry_run:
         return _run_dry(run, operation)
     return scan.write_with_scan(run.engines, run.actor, operation)
 
 
-def _run_dry(run: _Import, operation: scan.Operation[Result_co]) -> Result_co:
+def _run_dry(run: _Import, operation: scan.ScanAwareOperation[Result_co]) -> Result_co:
     results: list[Result_co] = []
 
     def roll_back(ctx: WriteContext) -> None:

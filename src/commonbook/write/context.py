@@ -99,7 +99,7 @@ class WriteContext:
             pending=pending,
         )
 
-    def require(self, memory_id: str) -> Memory:
+    def require_writable(self, memory_id: str) -> Memory:
         """Lock a live memory that the actor may write to, and return it.
 
         A memory that the actor may not even read is reported as not found.
@@ -138,8 +138,8 @@ class WriteContext:
         if not self.spaces.keys() >= set(space_ids):
             raise RetryTransaction
 
-    def space(self, name: str, *, origin: str = "new") -> Space:
-        """Return the space of that name, which the actor must be allowed to write to or to create."""
+    def require_writable_space(self, name: str, *, origin: str = "new") -> Space:
+        """Return the space of that name, created if needed; the actor must be allowed to write to it or create it."""
         for space in self.spaces.values():
             if space.name == name:
                 if space.id not in self.writable:
@@ -270,7 +270,7 @@ def no_memory(memory_id: str) -> NotFound:
 def administered_space(ctx: WriteContext, name: str) -> Space:
     """Return the space of that name, which the actor must administer or be allowed to create."""
     if all(space.name != name for space in ctx.spaces.values()):
-        return ctx.space(name)
+        return ctx.require_writable_space(name)
     return permissions.require_admin(ctx.tx, ctx.actor, ctx.spaces, name)
 
 

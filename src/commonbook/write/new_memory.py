@@ -39,9 +39,9 @@ def new_memory(
 
     Without `memory_id` it gets a new id; without `path` it gets the default path for its title.
     """
-    first = first_version(ctx, memory_id=memory_id or new_id(), space=space, title=title, how=how, path=path)
+    identity = identity_fields(ctx, memory_id=memory_id or new_id(), space=space, title=title, how=how, path=path)
     return Memory(
-        **first,
+        **identity,
         kind=kind,
         title=title,
         text=text,
@@ -58,7 +58,7 @@ def new_memory(
     )
 
 
-def first_version(
+def identity_fields(
     ctx: WriteContext, *, memory_id: str, space: Space, title: str, how: str, path: str | None = None
 ) -> dict[str, Any]:
     """Return the fields that a new memory never takes from another, even if it is a copy: identity, place, history."""

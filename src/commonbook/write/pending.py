@@ -67,8 +67,8 @@ class Pending:
         """Note that the copies of a memory must take over its present text."""
         self.changed_texts[memory.id] = memory
 
-    def check_copies(self, source: Memory) -> None:
-        """Have the copies of a source checked, although its text did not change in this operation."""
+    def note_source_to_check(self, source: Memory) -> None:
+        """Note a source whose copies must be checked, although its text did not change in this operation."""
         self.changed_texts.setdefault(source.id, source)
 
     def take_changed_texts(self) -> dict[str, Memory]:

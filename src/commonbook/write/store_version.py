@@ -21,7 +21,7 @@ def store_version(
     ctx: WriteContext,
     old: Memory,
     new: Memory,
-    changed: Sequence[str],
+    changed_fields: Sequence[str],
     *,
     how: str,
     seen: int | None = None,
@@ -29,11 +29,12 @@ def store_version(
 ) -> Memory:
     """Store a changed memory as a new version; if title or text changed, archive the old revision and start a new one.
 
-    `changed` names the changed fields, `how` the verb for the history. `logged` is added to the payload of the log.
+    `how` is the verb for the history; `logged` is added to the payload of the log. `seen` is given for a person's save:
+    the version that the saved file named.
     """
     new = _without_stale_reasons(new._replace(version=old.version + 1, updated=ctx.tx.now))
     new = _rebind(ctx, old, new)
-    if "title" in changed or "text" in changed:
+    if "title" in changed_fields or "text" in changed_fields:
         revisions.archive(ctx.tx, old)
         new = new._replace(
             revision=old.revision + 1, revised_by=ctx.actor.principal, revised_at=ctx.tx.now, revised_how=how
@@ -51,7 +52,7 @@ def store_version(
         ctx.pending.note_changed_text(new)
     if _reasoning_differs(old, new):
         ctx.note_reasoning_change(old, new)
-    ctx.log_memory(new, _action(old, new, how), fields=sorted(changed), **logged)
+    ctx.log_memory(new, _action(old, new, how), fields=sorted(changed_fields), **logged)
     ctx.enqueue_files([new], seen=seen)
     return new
 
@@ -102,7 +103,7 @@ def _binding_key(memory: Memory) -> tuple[object, ...]:
     return memory.space.id, memory.deleted, memory.shared and memory.shared.mode
 
 
-def bind_arrived(ctx: WriteContext, memory: Memory) -> Memory:
+def bind_copy_from_file(ctx: WriteContext, memory: Memory) -> Memory:
     """Bind a memory that came as a file, if it is a copy; detach it if its space has another copy of that root."""
     if memory.shared is None or not copies.is_bound(memory):
         return memory

@@ -158,7 +158,7 @@ def finalize(contexts: Sequence[WriteContext]) -> None:
     last_entries = locks.last_entries()
     if any(ctx.spaces[space].name != name for space, name in names().items()):
         raise RetryTransaction
-    if any(now.has_less_than(before) for now, before in zip(current_permissions, permissions, strict=True)):
+    if any(now.lost_permissions_since(earlier) for now, earlier in zip(current_permissions, permissions, strict=True)):
         raise RetryTransaction
     home.require_not_moved(locks.migration_facts())
     for space, changed in sorted(by_space.items()):
