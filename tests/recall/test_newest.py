@@ -1,4 +1,4 @@
-"""Recall without a question: what happened last, as a question would find it, before and after settling."""
+"""Recall without a query: the newest first, as a query would find it, before and after settling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranking puts the passages that answer a question best first."""
+"""Ranking puts the passages that answer a query best first."""
 
 from __future__ import annotations
 

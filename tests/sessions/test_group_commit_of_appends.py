@@ -74,14 +74,14 @@ def test_who_sends_by_itself_what_cannot_be_is_refused_at_once(crowd, book):
 
 
 def test_what_is_damaged_for_one_is_told_to_it_alone(crowd, book, monkeypatch):
-    append = Appender._append
+    append = Appender._append_to_session
 
     def damaged(self, ctx, request, locked=None):
         if request.session_id == "b":
             raise HomeDamaged("the session cannot be read", fix="restore it")
         return append(self, ctx, request, locked)
 
-    monkeypatch.setattr(Appender, "_append", damaged)
+    monkeypatch.setattr(Appender, "_append_to_session", damaged)
     futures = crowd.keep_two() + [crowd.append(name, "It rains.") for name in "abc"]
     crowd.go_on()
     assert receipts_of([*futures[:3], futures[4]])[2:] == [("a", 2, True), ("c", 2, True)]

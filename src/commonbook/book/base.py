@@ -39,7 +39,7 @@ class BookBase:
         self._prefetcher = prefetch.Prefetcher()
         self._settings = settings
         self._actor = actor
-        self._borrowed = False
+        self._is_view = False
         # The outbox of this machine belongs to the owner alone.
         self._outbox_status = outbox_status if permissions.is_owner(actor) else OutboxStatus
 

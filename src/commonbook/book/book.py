@@ -55,12 +55,12 @@ class Book(MemoryVerbs, SessionVerbs, SharingVerbs, SharingRuleVerbs, ReasoningV
             appender=self._appender,
         )
         # Closing a borrowed view must not close the engines, which the book owns.
-        book._borrowed = True
+        book._is_view = True
         return book
 
     def close(self) -> None:
         """Close the database, the index and the files. Nothing is lost without it: all writes are durable already."""
-        if self._borrowed:
+        if self._is_view:
             return
         self._recall_service.close()
         self._engines.db.close()

@@ -28,8 +28,8 @@ class SharingVerbs(BookBase):
     def share(self, memory_id: str, to: str, *, refresh: str = "live") -> ShareReceipt:
         """Copy a memory into a space; the copy stays bound to its source.
 
-        With `refresh="live"` it follows the source at once, with `lazy` when it is read, and a `snapshot` never. If the
-        space has a copy already, that one is returned, unchanged.
+        With `refresh="live"` it follows the source at once, with `lazy` when it is read, and a `snapshot` never by
+        itself. If the space has a copy already, that one is returned, unchanged.
         """
         return sharing_share.share(self._engines, self._actor, memory_id, to, refresh=refresh)
 
@@ -71,5 +71,8 @@ class SharingVerbs(BookBase):
 
     @retry_read
     def copies(self, memory_id: str) -> tuple[CopyNode, ...]:
-        """Return every copy of a memory, and the copies of these, as a tree."""
+        """Return every copy of a memory, direct or not, as a flat list in depth-first order.
+
+        `lineage` returns the tree.
+        """
         return lineages.all_copies(self._engines, self._actor, memory_id)

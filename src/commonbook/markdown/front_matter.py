@@ -127,7 +127,7 @@ def _read_session(value: object) -> str:
 
 
 def _read_shared(value: object) -> CopyInfo:
-    shared = CopyInfo.read(_read_line(value))
+    shared = CopyInfo.parse(_read_line(value))
     return shared._replace(root=_read_id(shared.root), by=_read_author(shared.by))
 
 
@@ -226,7 +226,7 @@ def _quoted(value: str) -> str:
 
 
 def _write_shared(shared: CopyInfo) -> str:
-    return f" {shared.written()}"
+    return f" {shared.serialize()}"
 
 
 def _write_number(number: float) -> str:

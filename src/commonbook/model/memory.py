@@ -64,7 +64,7 @@ class CopyInfo(NamedTuple):
     own: int
     claimed: bool = False
 
-    def written(self) -> str:
+    def serialize(self) -> str:
         """Serialize it on one line, as rows and files store it."""
         words = (
             self.mode,
@@ -77,8 +77,8 @@ class CopyInfo(NamedTuple):
         return " ".join(words)
 
     @classmethod
-    def read(cls, line: str) -> CopyInfo:
-        """Parse the line of `written`; raise ValueError for anything else."""
+    def parse(cls, line: str) -> CopyInfo:
+        """Parse the line that `serialize` returned; raise ValueError for anything else."""
         mode, root, by, at, own, *claimed = line.split(" ")
         if mode not in (*MODES, DETACHED) or claimed not in ([], ["claimed"]):
             raise ValueError(line)

@@ -56,9 +56,13 @@ class IndexedPassage(NamedTuple):
 
 
 IS_CHAT: Final = 1
+"""Flag: the passage is a message, alone or within an episode."""
 IS_QUESTION: Final = 2
+"""Flag: the passage is a message that is a short question."""
 TELLS_TIME: Final = 4
+"""Flag: the passage names a time."""
 BY_USER: Final = 8
+"""Flag: the passage is a message with the role `user`."""
 
 
 class IndexQuery(NamedTuple):
@@ -143,7 +147,10 @@ class IndexState(NamedTuple):
 
 
 class Delta(NamedTuple):
-    """A set of changes: the present passages of some owners, and owners whose older passages are gone."""
+    """A set of changes: the present passages of some owners, and all owners whose older passages they replace.
+
+    An owner that is only among `gone` was deleted.
+    """
 
     entries: tuple[IndexedPassage, ...] = ()
     gone: frozenset[str] = frozenset()

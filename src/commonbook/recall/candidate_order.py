@@ -31,11 +31,11 @@ def order_candidates(
 ) -> tuple[Sequence[int], scoring.Scores]:
     """Return the eligible rows of the candidate pool, best first, and the scores of all rows.
 
-    Without a question, the newest come first.
+    Without a query, the newest come first.
     """
     if query.is_empty:
         return newest_first(result)
-    question = scoring.Question(
+    features = scoring.Question(
         idf=[scoring.idf(result.total, having) for having in result.document_frequencies],
         words=frozenset(re.findall(r"\w+", query.request.query[:MAX_QUERY_CHARS].lower())),
         asks_when=time_expressions.asks_when(query.request.query[:MAX_QUERY_CHARS]),
@@ -43,7 +43,7 @@ def order_candidates(
     )
     named = time_expressions.named_dates(query.request.query[:MAX_QUERY_CHARS])
     date_matches = match_days(engines, named, result.pool.times) if named else None
-    rows, scores = scoring.rank(question, result.pool, expansions=expansions, date_matches=date_matches)
+    rows, scores = scoring.rank(features, result.pool, expansions=expansions, date_matches=date_matches)
     return rows.tolist(), scores
 
 
@@ -78,6 +78,3 @@ def _local_day(engines: Engines, time: int) -> date:
         return moment.astimezone(engines.zone).date()
     except OverflowError:
         return moment.date()
-
-
-# --- without a query

@@ -17,7 +17,7 @@ from commonbook.errors import CommonbookError
 from commonbook.log import chain
 from commonbook.model.reports import Progress, no_progress
 from commonbook.model.spaces import SpaceScope
-from commonbook.ports.database import Reading, RetryTransaction
+from commonbook.ports.database import Reading
 from commonbook.ports.embedding import Embedder
 from commonbook.ports.engines import Engines
 from commonbook.ports.index import (
@@ -42,7 +42,7 @@ NO_LIMIT: Final = sys.maxsize
 """Any number of changes."""
 
 MAX_PENDING: Final = 128
-"""Up to this many changed memories are searched directly; more are written into the index first."""
+"""Up to this many changed memories and messages are searched directly; more are written into the index first."""
 
 _BATCH: Final = 500
 _LOCK_SECONDS: Final = 60.0
@@ -51,6 +51,10 @@ _RECALL_LOCK_SECONDS: Final = 0.5
 
 _RETRY_SECONDS: Final = 30.0
 """After a failed write of the index, recalls do not try again for this long."""
+
+
+class ViewOutdated(Exception):
+    """The index was replaced since this view of it was taken, or has too many changes pending."""
 
 
 class _OwnerPassages(NamedTuple):
@@ -108,7 +112,7 @@ class IndexUpdater:
         """Return the changes that this transaction sees and this view of the index does not have.
 
         `total` is the number of all changes in the book: while it stays the same, the last answer is still right.
-        Raises RetryTransaction if more than `limit` changes are pending, and the index may be written.
+        Raises ViewOutdated if more than `limit` changes are pending, and the index may be written.
         """
         with self._guard:
             is_same_index = self._pending_from is not None and self._pending_from[0] == view.state
@@ -129,9 +133,9 @@ class IndexUpdater:
             return pending
 
     def _within_limit(self, pending: PendingDeltas, changed: Sequence[str], limit: int) -> PendingDeltas:
-        """Return the pending deltas; RetryTransaction if they are too many with these changes, and may be written."""
+        """Return the pending deltas; ViewOutdated if they are too many with these changes, and may be written."""
         if len(frozenset(changed).union(*(delta.gone for delta in pending))) > limit and self._may_write():
-            raise RetryTransaction
+            raise ViewOutdated
         return pending
 
     def _may_write(self) -> bool:

@@ -1,4 +1,4 @@
-"""The order of a recall without a question: what happened last comes first."""
+"""Orders the results of a recall without a query: the newest first."""
 
 from __future__ import annotations
 

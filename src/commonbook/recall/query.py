@@ -23,7 +23,7 @@ def parse(engines: Engines, request: RecallRequest) -> ParsedQuery:
     """Validate every argument of a request, and parse its times and words."""
     _require_types(request)
     if not validation.is_unicode(request.query):
-        raise BadInput("the question has characters that are no text", fix="send UTF-8")
+        raise BadInput("the query has characters that are no text", fix="send UTF-8")
     if not 1 <= request.k <= MAX_HITS:
         raise BadInput(f"k {request.k} is out of range", fix=f"ask for 1 to {MAX_HITS} hits")
     if request.budget_tokens is not None and request.budget_tokens < 1:
@@ -53,7 +53,7 @@ def _require_types(request: RecallRequest) -> None:
     """Refuse arguments of a wrong type, before any code fails on them."""
     texts = (request.query, *request.spaces, *request.kinds, *request.tags, *request.include)
     if not all(isinstance(text, str) for text in texts):
-        raise BadInput("a question, space, kind, tag or include is no text", fix="give strings")
+        raise BadInput("a query, space, kind, tag or include is no text", fix="give strings")
     optional = (request.min_score, request.budget_tokens)
     numbers: list[object] = [request.k, *(number for number in optional if number is not None)]
     has_wrong_type = any(isinstance(number, bool) or not isinstance(number, int | float) for number in numbers)

@@ -21,13 +21,13 @@ from commonbook.model.memory import Memory
 from commonbook.model.recall import RecallRequest, RecallResult
 from commonbook.model.reports import Finding, Progress
 from commonbook.model.spaces import Actor, SpaceScope
-from commonbook.ports.database import RetryTransaction
 from commonbook.ports.embedding import Embedder, Thesaurus
 from commonbook.ports.engines import Engines
 from commonbook.ports.index import FOREVER, Index, IndexQuery, IndexView
 from commonbook.recall import embed_missing, index_updater, indexed_passages, scoring
 from commonbook.recall.candidate_order import order_candidates
 from commonbook.recall.hits import HitBuilder, within_budget
+from commonbook.recall.index_updater import ViewOutdated
 from commonbook.recall.query import ParsedQuery, parse
 from commonbook.recall.query_expansion import QueryExpansion
 from commonbook.sharing import refresh
@@ -73,14 +73,14 @@ class Recaller:
         query = parse(engines, request)
         # The view of the last recall is enough unless too much has changed since, and costs no look at the index.
         last_view = self._updater.last_view()
-        watch.lap("follow")
+        watch.lap("index view")
         if last_view is not None:
-            with suppress(RetryTransaction):
+            with suppress(ViewOutdated):
                 return self._answer(engines, actor, query, last_view, watch, limit=index_updater.MAX_PENDING)
         for _ in range(_MAX_ATTEMPTS):
             view = self._updater.view(engines, progress)
-            watch.lap("follow")
-            with suppress(RetryTransaction):
+            watch.lap("index view")
+            with suppress(ViewOutdated):
                 return self._answer(engines, actor, query, view, watch)
         # Other processes rewrite the index all the time: without it the answer is the same, and takes longer.
         return self._answer(engines, actor, query, self._index.nothing(), watch)
@@ -97,7 +97,7 @@ class Recaller:
     ) -> RecallResult:
         """Answer from one view of the index.
 
-        Raises RetryTransaction if the view is no longer available, or more than `limit` changes are pending.
+        Raises ViewOutdated if the view is no longer available, or more than `limit` changes are pending.
         """
         request, notes = query.request, list[str]()
         vector = None if query.is_empty else self._query_vector(request.query, view, notes)
@@ -106,20 +106,20 @@ class Recaller:
             total_changes = changes.total_deferred(tx)
             allowed = scope.scope_of(tx, actor, request.spaces)
             pending = self._updater.pending(tx, view, total_changes(), limit=limit)
-            watch.lap("tail")
+            watch.lap("pending")
             index_query, expansions = self._index_query(query, allowed, vector)
-            watch.lap("near")
+            watch.lap("expansion")
             try:
                 result = view.search(index_query, pending, tx)
             except Busy as error:
-                raise RetryTransaction from error
+                raise ViewOutdated from error
             watch.lap("search")
             rows, scores = order_candidates(engines, query, index_query, result, expansions)
             watch.lap("rank")
             readable = scope.LazyScope(partial(scope.select, tx, actor))
             builder = HitBuilder(engines, tx, allowed, query, result.pool, scores, readable=readable)
             hits = tuple(within_budget(builder.hits(rows), request.budget_tokens))
-            watch.lap("tell")
+            watch.lap("hits")
         self._request_refresh(engines, builder.stale)
         return RecallResult(hits, watch.total, watch.steps if request.explain else {}, tuple(notes))
 
@@ -139,9 +139,9 @@ class Recaller:
             vector = self._text_vectors[text] = self._thesaurus.embed(inputs)[0].astype(np.float64)
         return vector
 
-    def similarity(self, some: Sequence[str], others: Sequence[str]) -> float:
+    def similarity(self, texts: Sequence[str], others: Sequence[str]) -> float:
         """Return the similarity in meaning of two groups of texts: the cosine of the sums of their vectors."""
-        first, second = (np.sum([self._text_vector(text) for text in texts], axis=0) for texts in (some, others))
+        first, second = (np.sum([self._text_vector(text) for text in group], axis=0) for group in (texts, others))
         norms = float(np.linalg.norm(first) * np.linalg.norm(second))
         return float(first @ second) / norms if norms else 1.0
 

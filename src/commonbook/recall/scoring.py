@@ -123,7 +123,7 @@ def is_short_question(text: str, words: int) -> bool:
 
 
 def rank(
-    question: Question,
+    query: Question,
     pool: CandidatePool,
     *,
     expansions: Iterable[ExpandedTerm] = (),
@@ -136,12 +136,12 @@ def rank(
     """
     slots = _slots(pool)
     parts = np.zeros((len(PARTS), len(pool.positions)))
-    parts[0] = _lexical(question, pool, slots, expansions)
-    parts[1] = _SEMANTIC_WEIGHT * _semantic(question, pool, slots)
-    parts[2] = _SPEAKER_WEIGHT * _by_asked_speaker(question, pool)
+    parts[0] = _lexical(query, pool, slots, expansions)
+    parts[1] = _SEMANTIC_WEIGHT * _semantic(query, pool, slots)
+    parts[2] = _SPEAKER_WEIGHT * _by_asked_speaker(query, pool)
     parts[3] = _QUESTION_WEIGHT * _has_flag(pool, IS_QUESTION)
     parts[4] = _LENGTH_WEIGHT * _length_feature(pool) * _has_flag(pool, IS_CHAT)
-    parts[5] = _TIME_WEIGHT * question.asks_when * _has_flag(pool, TELLS_TIME)
+    parts[5] = _TIME_WEIGHT * query.asks_when * _has_flag(pool, TELLS_TIME)
     parts[6] = _DATE_WEIGHT * (date_matches if date_matches is not None else 0.0)
     # Supporting features count only in proportion to the evidence: the right speaker alone answers nothing.
     parts[2:6] *= np.clip((parts[0] + parts[1] + parts[6]) / _FULL_EVIDENCE, 0, 1)
@@ -206,19 +206,19 @@ def _pool_neighbours(values: Numbers, slots: Ints) -> Numbers:
 # --- the lexical feature
 
 
-def _lexical(question: Question, pool: CandidatePool, slots: Ints, expansions: Iterable[ExpandedTerm]) -> Numbers:
+def _lexical(query: Question, pool: CandidatePool, slots: Ints, expansions: Iterable[ExpandedTerm]) -> Numbers:
     """Return the saturated counts of the query terms, weighted by idf, as a share of all idf in the query."""
     rows, terms, counts = pool.entries
     size = len(pool.positions)
     lengths = np.minimum(pool.lengths[rows], _MAX_LENGTH)
     shares = counts / (1 - _LENGTH_SLOPE + _LENGTH_SLOPE * lengths / _PIVOT_LENGTH)
     present = np.bincount(terms, minlength=int(terms.max(initial=0)) + 1) > 0
-    weights = _term_weights(len(question.idf), len(present), expansions, present)
+    weights = _term_weights(len(query.idf), len(present), expansions, present)
     frequencies = np.zeros((size, max(len(weights), 1)))
     for place, weight in enumerate(weights):
         frequencies[:, place] = np.bincount(rows, shares * weight[terms], minlength=size)
     pooled = _pool_neighbours(frequencies, slots)
-    rarity = np.array(question.idf or [0.0])
+    rarity = np.array(query.idf or [0.0])
     lexical: Numbers = np.einsum("ij,j->i", pooled / (pooled + _SATURATION), rarity) / max(float(rarity.sum()), 1e-9)
     return lexical
 
@@ -243,18 +243,18 @@ def _term_weights(
 # --- the semantic feature
 
 
-def _semantic(question: Question, pool: CandidatePool, slots: Ints) -> Numbers:
+def _semantic(query: Question, pool: CandidatePool, slots: Ints) -> Numbers:
     """Return the cosine between the query's vector and each passage's, pooled with its neighbours'.
 
     Vectors of passages are signed bytes with a scale. Their products are whole numbers, which floats add up exactly in
     any order.
     """
     size = len(pool.positions)
-    if question.vector is None or pool.vectors is None or pool.scales is None or not question.vector.any():
+    if query.vector is None or pool.vectors is None or pool.scales is None or not query.vector.any():
         return np.zeros(size)
     vectors = pool.vectors.astype(np.float32)
     scales = pool.scales.astype(np.float64)
-    coarse, fine, step = _quantize(question.vector)
+    coarse, fine, step = _quantize(query.vector)
     products = (vectors @ np.stack([coarse, fine], axis=1)).astype(np.float64)
     dots = _pool_neighbours((products[:, 0] + products[:, 1] / _RESIDUAL_SCALE) * scales, slots) * step
     norms = np.sqrt(np.maximum(_squared_norms(vectors, scales, slots), 0))
@@ -344,16 +344,16 @@ def _length_feature(pool: CandidatePool) -> Numbers:
     return np.minimum(1, np.log(1 + pool.lengths) / log(_FULL_LENGTH))
 
 
-def _by_asked_speaker(question: Question, pool: CandidatePool) -> Numbers:
+def _by_asked_speaker(query: Question, pool: CandidatePool) -> Numbers:
     """Return 1 for passages of the only speaker that the query names.
 
     If it names none or several, and is in the first person, return 1 for passages of users.
     """
-    speaker = _only_speaker(question, pool.speakers, pool.speaker)
+    speaker = _only_speaker(query, pool.speakers, pool.speaker)
     if speaker is not None:
         by_speaker: Numbers = (pool.speaker == speaker).astype(np.float64)
         return by_speaker
-    return _has_flag(pool, BY_USER) * (not question.words.isdisjoint(_FIRST_PERSON))
+    return _has_flag(pool, BY_USER) * (not query.words.isdisjoint(_FIRST_PERSON))
 
 
 # A few speakers occur again and again.
@@ -363,8 +363,8 @@ def _name_words(name: str) -> frozenset[str]:
     return frozenset(re.findall(r"\w+", name.lower())) - _ROLES
 
 
-def _only_speaker(question: Question, names: Sequence[str], spoken: Ints) -> int | None:
+def _only_speaker(query: Question, names: Sequence[str], spoken: Ints) -> int | None:
     """Return the one speaker whose name is in the query; None if it names none or several."""
     speakers = np.flatnonzero(np.bincount(spoken)).tolist()
-    named = [speaker for speaker in speakers if question.words & _name_words(names[speaker])]
+    named = [speaker for speaker in speakers if query.words & _name_words(names[speaker])]
     return named[0] if len(named) == 1 else None

@@ -54,9 +54,6 @@ class _AppendRequest(NamedTuple):
         return tuple(message.sent.client_id for message in self.messages if message.sent.client_id)
 
 
-# --- append
-
-
 class Appender:
     """Appends messages to sessions, with group commit: concurrent appends of one process share a transaction.
 
@@ -87,7 +84,7 @@ class Appender:
         space_hint = self.session_spaces.get(session_id, "")
         request = _AppendRequest(actor, session_id, space_hint, masked, context)
         if not space_hint:
-            return write(self._engines, actor, partial(self._append, request=request))
+            return write(self._engines, actor, partial(self._append_to_session, request=request))
         return self.group_commit.submit(space_hint, request, self._append_all, key=session_id, size=len(messages))
 
     def _append_all(
@@ -126,7 +123,7 @@ class Appender:
         ((ctx, request),) = zip(contexts, requests, strict=True)
         locked = sessions.LockedSession(ctx.tx, request.session_id, request.client_ids)
         lock_early(ctx, spaces)
-        return [self._append(ctx, request, locked)]
+        return [self._append_to_session(ctx, request, locked)]
 
     def _append_unlocked(
         self,
@@ -149,7 +146,7 @@ class Appender:
             raise RetryAlone
         try:
             return [
-                self._append(ctx, request, locked) if locked else DEFERRED
+                self._append_to_session(ctx, request, locked) if locked else DEFERRED
                 for ctx, request, locked in zip(contexts, requests, locks, strict=True)
             ]
         except CommonbookError as error:
@@ -157,13 +154,14 @@ class Appender:
                 raise
             raise RetryAlone from error
 
-    def _append(
+    def _append_to_session(
         self, ctx: WriteContext, request: _AppendRequest, locked: sessions.LockedSession | None = None
     ) -> AppendReceipt:
+        """Append to the session of a request, created if it does not exist, and remember its space."""
         locked = locked or sessions.LockedSession(ctx.tx, request.session_id, request.client_ids)
         session = find_or_create(ctx, request.session_id, request.context, locked)
         self._note_space(session)
-        return _append(ctx, session, request.messages, locked)
+        return _store_new_and_report_repeats(ctx, session, request.messages, locked)
 
     def _note_space(self, session: Session) -> None:
         if len(self.session_spaces) >= _MAX_SESSION_HINTS and session.id not in self.session_spaces:
@@ -182,9 +180,13 @@ def _mask(sent: NewMessage) -> _MaskedMessage:
     return _MaskedMessage(sent, text, masked, sent.role)
 
 
-def _append(
+def _store_new_and_report_repeats(
     ctx: WriteContext, session: Session, masked: Sequence[_MaskedMessage], locked: sessions.LockedSession
 ) -> AppendReceipt:
+    """Store the messages whose client id is new; return a receipt for every message.
+
+    A client id that was used before must come with the same message as then.
+    """
     known = locked.repeated()
     receipts: list[MessageReceipt] = []
     new: dict[str, tuple[Message, str | None]] = {}
@@ -218,6 +220,7 @@ def _append(
 
 
 def _store(ctx: WriteContext, session: Session, new: Sequence[tuple[Message, str | None]]) -> None:
+    """Store new messages, open their session again if it is closed, and enqueue its settle job if one is needed."""
     sessions.append(ctx.tx, session, new)
     reopen(ctx, session)
     ctx.touch(session.space, (message.id for message, _ in new))

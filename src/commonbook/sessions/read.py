@@ -11,8 +11,6 @@ from commonbook.ports.engines import Engines
 from commonbook.tables import sessions
 from commonbook.text import validation
 
-# --- reading
-
 
 def no_session(session_id: str) -> NotFound:
     """Return the one error for a session that does not exist or may not be read."""

@@ -106,7 +106,7 @@ def _apply_rule(ctx: WriteContext, rule: SharingRule, memory: Memory, *, raise_c
     return int(new)
 
 
-def _request_approval(as_maker: WriteContext, rule: SharingRule, memory: Memory, asked_by: str) -> None:
+def _request_approval(as_maker: WriteContext, rule: SharingRule, memory: Memory, requested_by: str) -> None:
     request = ShareRequest(
         id=new_id(),
         space=rule.space.name,
@@ -115,12 +115,13 @@ def _request_approval(as_maker: WriteContext, rule: SharingRule, memory: Memory,
         rule=rule.id,
         refresh=rule.refresh,
         on_behalf_of=rule.created_by,
-        requested_by=asked_by,
+        requested_by=requested_by,
         requested_at=as_maker.tx.now,
     )
     if sharing_requests.add(as_maker.tx, request, memory.root):
         # Readers of this log may not learn who writes in the other space, so it gets a keyed hash.
-        writer = as_maker.engines.keys.keyed_hash("principal", asked_by)
+        writer = as_maker.engines.keys.keyed_hash("principal", requested_by)
+        # "share.ask" and `asked_by` are stored in existing logs.
         as_maker.log(rule.space, "share.ask", (), request=request.id, memory=memory.id, rule=rule.id, asked_by=writer)
 
 

@@ -40,9 +40,9 @@ class _Sources(NamedTuple):
     readable: Mapping[str, Collection[str]]
 
 
-def states_of(tx: Reading, spaces: SpaceScope, found: Iterable[Memory]) -> dict[str, CopyState]:
+def states_of(tx: Reading, spaces: SpaceScope, candidates: Iterable[Memory]) -> dict[str, CopyState]:
     """Return the state of each copy among these memories; `spaces` are all spaces of the book."""
-    copies = [memory for memory in found if memory.source is not None]
+    copies = [memory for memory in candidates if memory.source is not None]
     if not copies:
         return {}
     sources = _load_sources(tx, spaces, copies)
@@ -77,9 +77,9 @@ def _state_of(copy: Memory, sources: _Sources) -> CopyState:
     return CopyState(STALE if _is_chain_stale(copy, sources) else FRESH)
 
 
-def needing_refresh(tx: Reading, spaces: SpaceScope, found: Iterable[Memory]) -> list[Memory]:
+def needing_refresh(tx: Reading, spaces: SpaceScope, candidates: Iterable[Memory]) -> list[Memory]:
     """Return the copies that a refresh of the chain would change: the copy itself, or one between it and its root."""
-    copies = [memory for memory in found if memory.source is not None]
+    copies = [memory for memory in candidates if memory.source is not None]
     sources = _load_sources(tx, spaces, copies) if copies else None
     return [copy for copy in copies if sources is not None and _needs_refresh(copy, sources)]
 

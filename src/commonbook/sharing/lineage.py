@@ -36,7 +36,7 @@ def lineage(engines: Engines, actor: Actor, memory_id: str, *, depth: int = MAX_
             id=memory.id,
             ancestors=tuple(ancestors),
             copies=walk.forward(memory, depth),
-            truncated=walk.cut,
+            truncated=walk.truncated,
             title=memory.title,
             space=memory.space.name,
             deleted=memory.deleted,
@@ -65,7 +65,7 @@ class _LineageWalk:
         self._tx = tx
         self._all_spaces: SpaceScope = spaces.get_all(tx)
         self.readable = permissions.readable(tx, actor, self._all_spaces)
-        self.cut = False
+        self.truncated = False
         self._copies_left = MAX_COPIES
 
     def back(self, memory: Memory, depth: int) -> list[Ancestor]:
@@ -76,7 +76,7 @@ class _LineageWalk:
             source = memories.find(self._tx, self._all_spaces, link.target)
             chain[link.target] = source
             link = source.source if source else None
-        self.cut = self.cut or link is not None
+        self.truncated = self.truncated or link is not None
         states = freshness.states_of(self._tx, self._all_spaces, [source for source in chain.values() if source])
         ancestors: list[Ancestor] = []
         claimed = False
@@ -109,7 +109,7 @@ class _LineageWalk:
         while sources:
             level = self._next_level(sources, seen)
             if level and len(levels) == depth:
-                self.cut = True
+                self.truncated = True
                 break
             if level:
                 levels.append(level)
@@ -121,7 +121,7 @@ class _LineageWalk:
         source_by_id = copies.copies_of(self._tx, sources, limit=self._copies_left + len(seen) + 1)
         unseen = {id_: source for id_, source in source_by_id.items() if id_ not in seen}
         if len(unseen) > self._copies_left:
-            self.cut = True
+            self.truncated = True
         level = dict(list(unseen.items())[: self._copies_left])
         self._copies_left -= len(level)
         seen.update(level)

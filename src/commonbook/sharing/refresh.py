@@ -30,7 +30,7 @@ _MAX_LINK_BYTES: Final = 64
 
 
 def refresh_lazy(engines: Engines, copy_id: str) -> None:
-    """Refresh a copy from its source, in the name of the principal that shared it."""
+    """Refresh a copy and the copies between it and its root, each in the name of the principal that shared it."""
     write(engines, OWNER_ACTOR, partial(refresh_chain, copy_id=copy_id))
 
 

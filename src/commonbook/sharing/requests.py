@@ -46,7 +46,7 @@ def create_request(engines: Engines, actor: Actor, memory_id: str, to: str, *, r
         if existing is not None:
             raise Conflict(f"the space {to!r} has this already, as {existing.id}", fix=f"read {existing.id}")
         principal = actor.principal
-        made = ShareRequest(
+        request = ShareRequest(
             id=new_id(),
             space=space.name,
             space_id=space.id,
@@ -57,11 +57,12 @@ def create_request(engines: Engines, actor: Actor, memory_id: str, to: str, *, r
             requested_by=principal,
             requested_at=ctx.tx.now,
         )
-        if sharing_requests.add(ctx.tx, made, source.root):
-            ctx.log(space, "share.ask", (), request=made.id, memory=source.id)
+        if sharing_requests.add(ctx.tx, request, source.root):
+            # The action is stored in existing logs.
+            ctx.log(space, "share.ask", (), request=request.id, memory=source.id)
         else:
-            made = sharing_requests.waiting_for(ctx.tx, {space.id: space}, source.root, principal) or made
-        return made._replace(title=source.title, text=source.text)
+            request = sharing_requests.waiting_for(ctx.tx, {space.id: space}, source.root, principal) or request
+        return request._replace(title=source.title, text=source.text)
 
     return write(engines, actor, operation)
 
@@ -118,7 +119,7 @@ def approve(engines: Engines, actor: Actor, request_id: str, *, note: str = "") 
 
 
 def reject(engines: Engines, actor: Actor, request_id: str, *, note: str = "") -> ShareRequest:
-    """Reject a request; the requester withdraws it by this."""
+    """Reject a request; for the principal that made it, withdraw it."""
     request_id, note = validation.validate_memory_id(request_id), _require_note(note)
 
     def operation(ctx: WriteContext) -> ShareRequest:

@@ -415,7 +415,7 @@ def _values(memory: Memory) -> dict[str, object]:
         "digest": digest(memory.text),
         "deleted": _format_optional(memory.deleted),
         "session": memory.session,
-        "shared": memory.shared.written() if memory.shared else None,
+        "shared": memory.shared.serialize() if memory.shared else None,
         "judged": _judgements(memory),
     }
 
@@ -462,7 +462,7 @@ def _memory(row: Row, spaces: SpaceScope) -> Memory:
         layout=layout,
         deleted=_parse_optional(deleted),
         session=session,
-        shared=CopyInfo.read(shared) if shared else None,
+        shared=CopyInfo.parse(shared) if shared else None,
     )
     if judged is None:
         return memory

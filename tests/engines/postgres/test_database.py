@@ -49,7 +49,7 @@ def opened(address: str, *, busy_seconds: float = 20, connections: int = 20, mig
 @pytest.fixture
 def db(postgres_book: tuple[str, str]) -> Iterator[PostgresDatabase]:
     database = opened(postgres_book[0])
-    with database.line() as pooled:
+    with database.connection() as pooled:
         pooled.connection.execute(KEPT)
     yield database
     database.close()
@@ -202,7 +202,7 @@ def test_what_can_never_be_there_twice_ends_in_an_error(db, monkeypatch):
 def test_who_waits_too_long_for_a_lock_is_told_so(postgres_book, db):
     db.write(lambda tx: tx.run("INSERT INTO kept (a) VALUES (1)"))
     impatient = opened(postgres_book[0], busy_seconds=0.2)
-    with db.line() as pooled, pooled.connection.transaction():
+    with db.connection() as pooled, pooled.connection.transaction():
         pooled.connection.execute("UPDATE kept SET b = 5")
         with pytest.raises(Busy, match="held a lock that this needs"):
             impatient.write(lambda tx: tx.run("UPDATE kept SET b = 6"))
@@ -274,7 +274,7 @@ def killing(db: PostgresDatabase) -> Callable[[Any], None]:
 
     def kill(tx) -> None:
         (pid,) = tx.row("SELECT pg_backend_pid()")
-        with db.line() as pooled:
+        with db.connection() as pooled:
             pooled.connection.execute("SELECT pg_terminate_backend(%s, 5000)", (pid,))
 
     return kill
@@ -477,7 +477,7 @@ def test_connections_that_a_server_ended_while_nobody_used_them_are_made_anew(po
     def end_all() -> None:
         with ExitStack() as used:
             for _ in range(4):
-                used.enter_context(db.line())
+                used.enter_context(db.connection())
         with psycopg.connect(postgres_book[0], autocommit=True) as other:
             ended = other.execute(
                 "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
@@ -489,7 +489,7 @@ def test_connections_that_a_server_ended_while_nobody_used_them_are_made_anew(po
         end_all()
         assert everything(db) == []
         end_all()
-        with db.line() as pooled:
+        with db.connection() as pooled:
             assert pooled.connection.execute("SELECT 1").fetchone() == (1,)
 
 
@@ -512,7 +512,7 @@ def test_a_server_that_restarts_is_waited_for():
     with Server.started(fsync="on") as server:
         server.make_template()
         db = opened(server.make_database("x", template=TEMPLATE))
-        with db.line() as pooled:
+        with db.connection() as pooled:
             pooled.connection.execute(KEPT)
         for number in range(3):
             db.write(partial(_insert, a=number))
@@ -621,7 +621,7 @@ def test_a_server_that_would_not_make_commits_durable_is_overruled(postgres):
     address = postgres.make_database("lazy", template=TEMPLATE)
     postgres.run("ALTER DATABASE lazy SET synchronous_commit = off")
     db = opened(address)
-    with db.line() as pooled:
+    with db.connection() as pooled:
         assert pooled.connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
     assert db.write(lambda tx: tx.row("SHOW synchronous_commit"), durable=False) == ("off",)
     db.close()
@@ -755,10 +755,10 @@ def test_what_is_no_address_is_refused_without_being_shown():
 
 def test_statements_that_somebody_dropped_are_prepared_on_a_new_connection(db):
     db.write(partial(_insert, a=1))
-    with db.line() as pooled:
+    with db.connection() as pooled:
         pooled.connection.execute("DEALLOCATE ALL")
     db.write(partial(_insert, a=2))
-    with db.line() as pooled:
+    with db.connection() as pooled:
         pooled.connection.execute("DEALLOCATE ALL")
     with pytest.raises(ServerLost, match="lost its prepared statements"), db.reading() as tx:
         tx.row("SELECT 1")
@@ -787,7 +787,7 @@ def test_statements_about_what_was_made_anew_are_prepared_on_a_new_connection(po
 
 def test_a_pooler_that_lends_one_connection_to_several_is_named(postgres_book):
     database = opened(postgres_book[0])
-    with database.line() as pooled:
+    with database.connection() as pooled:
         pooled.connection.execute("PREPARE commonbook_1 AS SELECT 1")
     with pytest.raises(DatabaseUnfit, match="others use the same connection") as caught:
         database.write(lambda tx: tx.row("SELECT 1"))

@@ -229,7 +229,7 @@ def test_whose_right_is_taken_while_it_writes_is_refused_and_the_others_are_stor
     key = book.create_key("agent:ada", label="writes")
     ada = book.with_key(key.secret) if how == "key" else book.acting_as("agent:ada")
     first = threading.Lock()
-    append = Appender._append
+    append = Appender._append_to_session
 
     def revoking(self, ctx, request, locked=None):
         answer = append(self, ctx, request, locked)
@@ -241,7 +241,7 @@ def test_whose_right_is_taken_while_it_writes_is_refused_and_the_others_are_stor
                     pool.submit(other.revoke_key, key.key.id).result(60)
         return answer
 
-    monkeypatch.setattr(Appender, "_append", revoking)
+    monkeypatch.setattr(Appender, "_append_to_session", revoking)
     futures = [*crowd.keep_two(), crowd.append("c", "It rains.", key="1")]
     bad = crowd.append("a", "Ada was here.", book=ada)
     if how == "key":

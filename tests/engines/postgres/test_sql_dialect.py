@@ -20,7 +20,7 @@ SEEN = "INSERT INTO seen (a) SELECT count(*) FROM one WHERE a > :a"
 @pytest.fixture
 def db(postgres_book: tuple[str, str]) -> Iterator[PostgresDatabase]:
     database = PostgresDatabase(postgres_book[0], migrations=MIGRATIONS, clock=SystemClock(), busy_seconds=20)
-    with database.line() as pooled:
+    with database.connection() as pooled:
         pooled.connection.execute("CREATE TABLE one (a BIGINT PRIMARY KEY); CREATE TABLE two (a BIGINT, b BIGINT)")
         pooled.connection.execute("CREATE TABLE seen (a BIGINT); INSERT INTO two VALUES (1, 0)")
     yield database

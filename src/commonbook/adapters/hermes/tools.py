@@ -53,7 +53,7 @@ SCHEMAS: Final[list[dict[str, Any]]] = [
 
 
 def recall(book: Book, args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return passages for a question of the model, fenced as data."""
+    """Return passages for a query of the model, fenced as data."""
     limit = args.get("limit", 8)
     if not isinstance(limit, int) or isinstance(limit, bool):
         raise BadInput("limit is not a number", fix="leave it out, or give one from 1 to 30")

@@ -53,7 +53,7 @@ class MappedIndex:
         self._view = self._empty
 
     def known(self) -> _View:
-        """Return the current view: that costs one `stat` of the manifest."""
+        """Return the current view: opening it costs one `stat` of the manifest, so there is nothing to save."""
         return self.view()
 
     def nothing(self) -> _View:

@@ -93,7 +93,7 @@ class ConnectionPool:
         self._gate = ForkGate(self.close_idle)
 
     @contextmanager
-    def line(self) -> Iterator[PooledConnection]:
+    def connection(self) -> Iterator[PooledConnection]:
         """Check out a connection; raise ServerLost if it is lost meanwhile, at whatever point."""
         with self._gate.inside(), self._slot():
             pooled = self._pop_idle() or self._connect()

@@ -62,7 +62,7 @@ class PostgresDatabase:
         self._writes = 0
         with ExitStack() as on_failure:
             on_failure.callback(self._pool.close)
-            with _translated_errors(), self._pool.line() as pooled:
+            with _translated_errors(), self._pool.connection() as pooled:
                 _require_fit(pooled.connection)
                 self._migrate(pooled.connection)
             on_failure.pop_all()
@@ -78,12 +78,12 @@ class PostgresDatabase:
 
     def bytes_used(self) -> int:
         """Return the size of the database."""
-        with self.line() as pooled:
+        with self.connection() as pooled:
             (size,) = pooled.connection.execute("SELECT pg_database_size(current_database())").fetchone() or (0,)
         return int(size)
 
     @contextmanager
-    def line(self) -> Iterator[PooledConnection]:
+    def connection(self) -> Iterator[PooledConnection]:
         """Check out a connection in autocommit mode, for work outside the book's own transactions."""
         with _translated_errors(), ExitStack() as checked_out:
             yield self._live_connection(checked_out)
@@ -107,7 +107,7 @@ class PostgresDatabase:
         while True:
             try:
                 with ExitStack() as attempt:
-                    pooled = attempt.enter_context(self._pool.line())
+                    pooled = attempt.enter_context(self._pool.connection())
                     connections.require_alive(pooled)
                     checked_out.push(attempt.pop_all())
                     return pooled
@@ -123,7 +123,7 @@ class PostgresDatabase:
         while True:
             retry.begin()
             try:
-                with self._outermost(), self._pool.line() as pooled:
+                with self._outermost(), self._pool.connection() as pooled:
                     result = self._run_attempt(pooled, retry, durable=durable)
                 break
             except DatabaseUnreachable as error:
@@ -172,7 +172,7 @@ class PostgresDatabase:
         self._writes += 1
         if self._writes % _WRITES_PER_TIDY == 0:
             # The write itself is committed, whether this succeeds or not.
-            with suppress(CommonbookError, psycopg.Error), self._pool.line() as pooled:
+            with suppress(CommonbookError, psycopg.Error), self._pool.connection() as pooled:
                 self._tidy(pooled.connection)
 
     @staticmethod

@@ -144,14 +144,14 @@ class HasPipeline(Protocol):
 class PostgresIndex:
     """The Index port in the database that the book is in."""
 
-    def __init__(self, check_out: CheckOut, *, kept: int, graph_above: int) -> None:
-        """Use connections from `check_out`, and up to `kept` bytes as a cache; the first write creates the tables.
+    def __init__(self, check_out: CheckOut, *, cache_bytes: int, graph_above: int) -> None:
+        """Use connections from `check_out`, and a cache of up to `cache_bytes`; the first write creates the tables.
 
         A space of more than `graph_above` passages gets an HNSW graph; 0 means that none does.
         """
         self._check_out = check_out
         self._thread_lock = threading.Lock()
-        self._resources: Final = SearchResources(PassageCache(kept), GraphMaintainer(graph_above))
+        self._resources: Final = SearchResources(PassageCache(cache_bytes), GraphMaintainer(graph_above))
         self._empty_view = _View(self._check_out, self._resources, 0, None)
         self._view = self._empty_view
 

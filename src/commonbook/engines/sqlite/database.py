@@ -45,7 +45,7 @@ class SqliteDatabase:
         self._readers: list[sqlite3.Connection] = []
         self._writer: sqlite3.Connection | None = None
         self._durable = True
-        self._owner_thread: int | None = None
+        self._writer_thread: int | None = None
         self._closed = False
         self._gate = ForkGate(self._close_all)
         with _translated_errors(path):
@@ -93,10 +93,10 @@ class SqliteDatabase:
     @contextmanager
     def writing(self, *, durable: bool = True) -> Iterator[SqliteTransaction]:
         """Open the write transaction, exclusive among all processes."""
-        if self._owner_thread == threading.get_ident():
+        if self._writer_thread == threading.get_ident():
             raise RuntimeError("a writing transaction was opened inside another")
         with self._lock.hold(self._busy_seconds), self._gate.inside(), _translated_errors(self._path):
-            self._owner_thread = threading.get_ident()
+            self._writer_thread = threading.get_ident()
             try:
                 connection = self._writer_for(durable=durable)
                 connection.execute("BEGIN IMMEDIATE")
@@ -108,7 +108,7 @@ class SqliteDatabase:
                     if connection.in_transaction:
                         connection.execute("ROLLBACK")
             finally:
-                self._owner_thread = None
+                self._writer_thread = None
 
     def _writer_for(self, *, durable: bool) -> sqlite3.Connection:
         if self._writer is None:
@@ -202,6 +202,7 @@ class SqliteDatabase:
         if self._readers or self._writer:
             with suppress(Busy), self._lock.hold(_CLOSE_LOCK_SECONDS):
                 self._close_all()
+            # Close them without the lock, if it could not be had.
             self._close_all()
         self._lock.close()
 

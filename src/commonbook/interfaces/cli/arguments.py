@@ -152,7 +152,7 @@ def _list(to: Parser) -> None:
 
 
 def _recall(to: Parser) -> None:
-    to.add_argument("query", metavar="QUERY", nargs="*", help="the question; - reads it from standard input")
+    to.add_argument("query", metavar="QUERY", nargs="*", help="the query; - reads it from standard input")
     to.add_argument("-k", type=int, default=10, metavar="N", help="at most N hits (10)")
     _filter(to)
     to.add_argument("--as-of", metavar="TIME", help="only what was valid at this time, with the present texts")
@@ -443,7 +443,7 @@ _ADDERS: Final[Mapping[str, Any]] = {"actions": _actions, "add": _command}
 _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
     "remember": ("store a new memory", _remember),
     "recall": (
-        "find memories and messages that answer a question, best first; without a question, the newest",
+        "find memories and messages that answer a query, best first; without a query, the newest",
         _recall,
     ),
     "show": ("show one memory", _id),

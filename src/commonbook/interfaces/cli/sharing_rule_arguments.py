@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from commonbook.model.memory import MODES
 
 if TYPE_CHECKING:
-    from commonbook.interfaces.cli.commands.sharing_rules import Add
+    Add = Callable[[Any, str, str], argparse.ArgumentParser]
+    """Adds a command, or an action of a command, with the common options."""
 
 
 _REFRESH_HELP: Final = "when the copy follows its source: live (at once), lazy (when it is opened) or snapshot (never)"

@@ -105,8 +105,8 @@ def _changed_tags(
     if isinstance(tags, Unset):
         memory = call.book.get(memory_id)
         tags, expected = list(memory.tags), memory.version if expected is None else expected
-    fewer = set(input_text.tags(call.args.remove_tag))
-    return [tag for tag in (*tags, *input_text.tags(call.args.add_tag)) if tag not in fewer], expected
+    removed = set(input_text.tags(call.args.remove_tag))
+    return [tag for tag in (*tags, *input_text.tags(call.args.add_tag)) if tag not in removed], expected
 
 
 def _move(call: Call) -> int:
@@ -194,7 +194,7 @@ def _recall(call: Call) -> int:
     selection = _filter(args)
     spaces = ([args.space] if args.space else []) + args.spaces
     result = call.book.recall(
-        _question(args.query),
+        _query_text(args.query),
         spaces=spaces,
         k=args.k,
         kinds=selection.kinds,
@@ -216,7 +216,7 @@ def _recall(call: Call) -> int:
     )
 
 
-def _question(words: list[str]) -> str:
+def _query_text(words: list[str]) -> str:
     return input_text.read_text(input_text.standard_input(), input_text.STDIN) if words == ["-"] else " ".join(words)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,9 +13,6 @@ if TYPE_CHECKING:
     from commonbook.interfaces.cli.call import Call, Command
     from commonbook.interfaces.cli.output.plain import Output
     from commonbook.model.sharing import RateLimit, ShareRequest, SharingRule
-
-    Add = Callable[[Any, str, str], argparse.ArgumentParser]
-    """Adds a command, or an action of a command, with the common options."""
 
 
 # --- commands
