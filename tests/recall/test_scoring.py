@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonbook.ports.index import BY_USER, IS_CHAT, IS_QUESTION, TELLS_TIME, CandidatePool
+from commonbook.ports.index import BY_USER, IS_MESSAGE, IS_QUESTION, TELLS_TIME, CandidatePool
 from commonbook.recall.scoring import (
     PARTS,
     ExpandedTerm,
-    Question,
+    QueryFeatures,
     Scores,
     idf,
     is_short_question,
@@ -26,7 +26,7 @@ from commonbook.recall.scoring import (
 TERMS = ("bill", "alic")
 """The query terms; expansion terms get the places behind them."""
 
-BILLING = Question(idf=[2.0, 1.0])
+BILLING = QueryFeatures(idf=[2.0, 1.0])
 
 
 class Passage(NamedTuple):
@@ -78,7 +78,7 @@ def pool_of(passages: Sequence[Passage], near: Sequence[str] = ()) -> tuple[Cand
         return np.array(values, np.int64)
 
     pool = CandidatePool(
-        name=lambda row: (rows[row].name, rows[row].thread),
+        ids_of=lambda row: (rows[row].name, rows[row].thread),
         speakers=speakers,
         speaker=numbers([speakers.index(one.speaker) for one in rows]),
         eligible=np.array([one.eligible for one in rows], np.bool_),
@@ -98,7 +98,7 @@ def pool_of(passages: Sequence[Passage], near: Sequence[str] = ()) -> tuple[Cand
     return pool, rows
 
 
-def ranked(question: Question, *passages: Passage, near: Sequence[tuple[str, str, float]] = ()) -> Ranked:
+def ranked(question: QueryFeatures, *passages: Passage, near: Sequence[tuple[str, str, float]] = ()) -> Ranked:
     others = list(dict.fromkeys(other for _, other, _ in near))
     pool, rows = pool_of(passages, others)
     terms = [*TERMS, *others]
@@ -116,8 +116,8 @@ def ranked(question: Question, *passages: Passage, near: Sequence[tuple[str, str
 
 def test_nothing_gives_nothing():
     assert ranked(BILLING).order == []
-    assert ranked(Question(idf=[]), passage("a", "x")).scores == {"a": 0}
-    assert ranked(Question(idf=[], vector=np.ones(4, np.float32))).order == []
+    assert ranked(QueryFeatures(idf=[]), passage("a", "x")).scores == {"a": 0}
+    assert ranked(QueryFeatures(idf=[], vector=np.ones(4, np.float32))).order == []
 
 
 def test_more_and_rarer_terms_win():
@@ -126,7 +126,7 @@ def test_more_and_rarer_terms_win():
 
 
 def test_the_score_is_the_sum_of_its_parts_and_each_is_what_it_should_be():
-    flags = IS_CHAT | IS_QUESTION | TELLS_TIME | BY_USER
+    flags = IS_MESSAGE | IS_QUESTION | TELLS_TIME | BY_USER
     chat = passage("a", "bill", "x", flags=flags, date=1.5, vector=(1, 1, 1, 1))
     question = BILLING._replace(words=frozenset({"my"}), asks_when=True, vector=np.ones(4, np.float32))
     found = ranked(question, chat)
@@ -232,8 +232,8 @@ def test_length_counts_in_chats_alone():
     long = ["bill"] * 20 + ["x"] * 60
     note, chat, short = (
         passage("note", *long),
-        passage("chat", *long, flags=IS_CHAT),
-        passage("s", "bill", flags=IS_CHAT),
+        passage("chat", *long, flags=IS_MESSAGE),
+        passage("s", "bill", flags=IS_MESSAGE),
     )
     found = ranked(BILLING, note, chat, short).parts
     assert found["note"]["length"] == 0
@@ -242,7 +242,7 @@ def test_length_counts_in_chats_alone():
 
 
 def test_what_is_only_likely_of_a_passage_counts_as_far_as_there_is_a_ground_for_it():
-    flags = IS_CHAT | IS_QUESTION | TELLS_TIME | BY_USER
+    flags = IS_MESSAGE | IS_QUESTION | TELLS_TIME | BY_USER
     question = BILLING._replace(words=frozenset({"my", "ann"}), asks_when=True)
     nothing = passage("nothing", *["x"] * 30, flags=flags, speaker="Ann")
     little = passage("little", *["x"] * 3, thread="s", position=0, flags=flags, speaker="Ann")
@@ -321,7 +321,7 @@ FOUND = st.lists(
         st.lists(st.sampled_from(["bill", "alic", "payment", "x"]), max_size=4),
         st.tuples(*[st.integers(-127, 127)] * 3).filter(any) | st.none(),
         st.integers(0, 3),
-        st.sampled_from([0, IS_CHAT, IS_CHAT | BY_USER, IS_QUESTION]),
+        st.sampled_from([0, IS_MESSAGE, IS_MESSAGE | BY_USER, IS_QUESTION]),
     ),
     max_size=12,
     unique_by=lambda one: one.name,

@@ -13,23 +13,25 @@ from hypothesis import strategies as st
 
 from commonbook.engines.embedders.static_table import Floats, StaticTable
 from commonbook.recall.indexed_passages import embedding_input
-from commonbook.sessions.episode_boundaries import Limits, Message, Segment, cohesion, segments, tokens
+from commonbook.sessions.episode_boundaries import BoundaryInput, Limits, Segment, cohesion, estimate_tokens, segments
 
 START = datetime(2026, 5, 4, 9, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 LATER = timedelta(days=30)
 
 
-def chat(*texts: str, role: str = "", every: timedelta = MINUTE, after: Sequence[Message] = ()) -> list[Message]:
+def chat(
+    *texts: str, role: str = "", every: timedelta = MINUTE, after: Sequence[BoundaryInput] = ()
+) -> list[BoundaryInput]:
     """Messages in turn by a user and an assistant, unless a role is given."""
     first, start = (after[-1].seq + 1, after[-1].time + every) if after else (1, START)
     return [*after] + [
-        Message(first + at, role or ("user", "assistant")[at % 2], start + at * every, text)
+        BoundaryInput(first + at, role or ("user", "assistant")[at % 2], start + at * every, text)
         for at, text in enumerate(texts)
     ]
 
 
-def cut(messages: Sequence[Message], *, wait: timedelta = timedelta(0), **more) -> list[tuple[int, int, str]]:
+def cut(messages: Sequence[BoundaryInput], *, wait: timedelta = timedelta(0), **more) -> list[tuple[int, int, str]]:
     found = segments(messages, now=messages[-1].time + wait, **more)
     return [(run.first, run.last, run.reason) for run in found]
 
@@ -54,13 +56,13 @@ def test_a_question_waits_longer_for_its_answer():
     assert cut(question, wait=timedelta(hours=12)) == [(1, 3, "gap")]
     answered = chat("It is.", role="assistant", every=timedelta(hours=3), after=question)
     assert cut(answered, wait=timedelta(hours=1)) == [(1, 4, "gap")]
-    called = [*question[:2], Message(3, "tool_call", START + 2 * MINUTE, "run the tests")]
-    result = [*called, Message(4, "tool", START + timedelta(hours=4), "all passed")]
+    called = [*question[:2], BoundaryInput(3, "tool_call", START + 2 * MINUTE, "run the tests")]
+    result = [*called, BoundaryInput(4, "tool", START + timedelta(hours=4), "all passed")]
     assert cut(result, wait=timedelta(hours=1)) == [(1, 4, "gap")]
 
 
 def test_clocks_that_go_backwards_end_nothing():
-    messages = [Message(at, "assistant", START - at * timedelta(hours=2), "tick") for at in range(5)]
+    messages = [BoundaryInput(at, "assistant", START - at * timedelta(hours=2), "tick") for at in range(5)]
     assert segments(messages, now=START) != []
     assert segments(messages[:-1], now=messages[-2].time) == []
 
@@ -84,10 +86,10 @@ def test_a_message_larger_than_the_limit_is_a_run_of_its_own():
 
 
 def test_tokens_are_guessed_from_the_bytes():
-    assert tokens("") == 1
-    assert tokens("four letters and more of them") == 8
-    assert tokens("\u65e5\u672c\u8a9e" * 4) == 10
-    assert tokens("\ud800") == 1
+    assert estimate_tokens("") == 1
+    assert estimate_tokens("four letters and more of them") == 8
+    assert estimate_tokens("\u65e5\u672c\u8a9e" * 4) == 10
+    assert estimate_tokens("\ud800") == 1
 
 
 def test_a_call_keeps_its_answer_and_a_question_its_reply():
@@ -104,7 +106,7 @@ def test_a_call_keeps_its_answer_and_a_question_its_reply():
         "tool",
         "assistant",
     ]
-    messages = [Message(at, role, START, "text") for at, role in enumerate(roles)]
+    messages = [BoundaryInput(at, role, START, "text") for at, role in enumerate(roles)]
     assert [cohesion(before, after) for before, after in pairwise(messages)] == [1, 2, 0, 2, 2, 0, 0, 1, 2, 0]
     assert cut(messages, limits=Limits(messages=5))[0] == (0, 2, "size")
     assert cut(messages, limits=Limits(messages=6))[0] == (0, 5, "size")
@@ -198,8 +200,8 @@ def similarity(before: Sequence[str], after: Sequence[str]) -> float:
     return float(one @ other / max(np.linalg.norm(one) * np.linalg.norm(other), 1e-9))
 
 
-def in_sessions(gap: timedelta) -> list[Message]:
-    messages: list[Message] = []
+def in_sessions(gap: timedelta) -> list[BoundaryInput]:
+    messages: list[BoundaryInput] = []
     for session in SESSIONS:
         resumed = chat(*session, role="user", after=messages)
         messages = messages + [
@@ -256,11 +258,11 @@ def overlap(before: Sequence[str], after: Sequence[str]) -> float:
 SIMILARITIES = st.sampled_from([overlap, None])
 
 
-def messages_of(turns: list[tuple[str, str, timedelta]]) -> list[Message]:
+def messages_of(turns: list[tuple[str, str, timedelta]]) -> list[BoundaryInput]:
     now, messages = START, []
     for at, (role, text, step) in enumerate(turns):
         now += step
-        messages.append(Message(10 + 3 * at, role, now, text))
+        messages.append(BoundaryInput(10 + 3 * at, role, now, text))
     return messages
 
 
@@ -311,7 +313,7 @@ def test_no_run_is_too_large_and_none_parts_what_belongs_together(turns, limits,
     place = {message.seq: at for at, message in enumerate(messages)}
     for run in segments(messages, now=START, similarity=similarity, limits=limits, flush=True):
         first, after = place[run.first], place[run.last] + 1
-        sizes = [tokens(message.text) for message in messages[first:after]]
+        sizes = [estimate_tokens(message.text) for message in messages[first:after]]
         assert len(sizes) == 1 or (len(sizes) <= limits.messages and sum(sizes) <= limits.tokens)
         if run.reason == "topic":
             assert cohesion(*messages[after - 1 : after + 1]) == 0
@@ -320,6 +322,6 @@ def test_no_run_is_too_large_and_none_parts_what_belongs_together(turns, limits,
             reply = messages[after - 1].role in ("user", "tool_call") and messages[after].role in ("assistant", "tool")
             assert silence >= (limits.answer_gap if reply else limits.gap)
         elif run.reason == "size" and after < len(messages):
-            alone = max(sizes[-1], tokens(messages[after].text)) > limits.tokens
+            alone = max(sizes[-1], estimate_tokens(messages[after].text)) > limits.tokens
             parted = [cohesion(*messages[at - 1 : at + 1]) for at in range(first + 1, after + 1)]
             assert alone or parted[-1] == min(parted)

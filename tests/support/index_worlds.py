@@ -29,7 +29,7 @@ from commonbook.errors import Busy
 from commonbook.model.memory import KINDS
 from commonbook.ports.index import (
     FOREVER,
-    IS_CHAT,
+    IS_MESSAGE,
     CandidatePool,
     Delta,
     Index,
@@ -182,17 +182,17 @@ class Maker:
             vector=dice.choice((None, vector(), *self.directions)),
             spaces=frozenset(some(SPACES, 0.7)),
             kinds=frozenset(some(KINDS) if dice.random() < 0.3 else ()),
-            without=frozenset(some(KINDS, 0.2) if dice.random() < 0.3 else ()),
+            excluded_kinds=frozenset(some(KINDS, 0.2) if dice.random() < 0.3 else ()),
             tags=tuple(some(TAGS) if dice.random() < 0.3 else ()),
             since=dice.choice((-FOREVER, -FOREVER, 0)),
             until=dice.choice((FOREVER, FOREVER, 1_000)),
             as_of=dice.choice((None, None, -10, 1_200, 1_600)),
             alive_at=dice.choice((-FOREVER, 1_700, 1_800)),
             superseded=dice.random() < 0.3,
-            first=dice.choice((1, 3, 10, 50)),
+            max_candidates=dice.choice((1, 3, 10, 50)),
             reach=dice.choice((0, 1, 4)),
         )
-        query = query._replace(near=tuple(word for word in some(WORDS) if word not in query.terms))
+        query = query._replace(expansion_terms=tuple(word for word in some(WORDS) if word not in query.terms))
         return query._replace(**given)
 
 
@@ -246,7 +246,7 @@ def answer(found: IndexResult, sought: IndexQuery) -> Answer:
     rows: Counter[tuple[object, ...]] = Counter()
     entries: dict[int, list[tuple[str, int]]] = {}
     for row, term, count in zip(*(column.tolist() for column in pool.entries), strict=True):
-        entries.setdefault(row, []).append(((sought.terms + sought.near)[term], count))
+        entries.setdefault(row, []).append(((sought.terms + sought.expansion_terms)[term], count))
     for row in range(len(pool.positions)):
         rows[(*_columns(pool, row), tuple(sorted(entries.get(row, ()))), *_vector(pool, row))] += 1
     return Answer(
@@ -260,7 +260,7 @@ def answer(found: IndexResult, sought: IndexQuery) -> Answer:
 def _columns(pool: CandidatePool, row: int) -> tuple[object, ...]:
     columns = (pool.positions, pool.orders, pool.starts, pool.ends, pool.seqs, pool.times, pool.flags, pool.lengths)
     numbers = (int(column[row]) for column in columns)
-    return (*pool.name(row), bool(pool.eligible[row]), pool.speakers[pool.speaker[row]], *numbers)
+    return (*pool.ids_of(row), bool(pool.eligible[row]), pool.speakers[pool.speaker[row]], *numbers)
 
 
 def _vector(pool: CandidatePool, row: int) -> tuple[object, ...]:
@@ -313,7 +313,7 @@ def _wanted(one: IndexedPassage, sought: IndexQuery) -> bool:
     ended = one.superseded <= sought.as_of if sought.as_of is not None else one.superseded < FOREVER
     return (
         (not sought.kinds or one.kind in sought.kinds)
-        and one.kind not in sought.without
+        and one.kind not in sought.excluded_kinds
         and all(tag in one.tags for tag in sought.tags)
         and sought.since <= one.time <= sought.until
         and one.expires > sought.alive_at
@@ -333,13 +333,13 @@ def _by_terms(
             score += weight if term in one.terms else 0.0
         if score:
             scored.append((score, one))
-    return _first(scored, sought.first)
+    return _first(scored, sought.max_candidates)
 
 
 def _by_time(wanted: Sequence[IndexedPassage], sought: IndexQuery) -> list[IndexedPassage]:
-    listed = [one for one in wanted if one.flags & IS_CHAT or one.position == 0]
+    listed = [one for one in wanted if one.flags & IS_MESSAGE or one.position == 0]
     listed.sort(key=lambda one: (one.time, one.position, tie_break_of(one.passage)), reverse=True)
-    return listed[: sought.first]
+    return listed[: sought.max_candidates]
 
 
 def _by_vector(wanted: Sequence[IndexedPassage], sought: IndexQuery) -> list[IndexedPassage]:
@@ -356,7 +356,7 @@ def _by_vector(wanted: Sequence[IndexedPassage], sought: IndexQuery) -> list[Ind
     near.sort(key=lambda candidate: candidate[0])
     limit = near[_FIRST_PASS - 1][0] if len(near) >= _FIRST_PASS else DIMENSIONS
     scored = [(round(_cosine(rounded, query_vector), 9), one) for differing, rounded, one in near if differing <= limit]
-    return _first(scored, sought.first)
+    return _first(scored, sought.max_candidates)
 
 
 def _first(scored: Sequence[tuple[float, IndexedPassage]], first: int) -> list[IndexedPassage]:
@@ -369,7 +369,7 @@ def _first(scored: Sequence[tuple[float, IndexedPassage]], first: int) -> list[I
     better: Counter[str] = Counter()
     kept = []
     for _, one in sorted(scored, key=place):
-        if one.flags & IS_CHAT or better[one.thread] < _PARTS_OF_ONE:
+        if one.flags & IS_MESSAGE or better[one.thread] < _PARTS_OF_ONE:
             kept.append(one)
         better[one.thread] += 1
     return kept[:first]
@@ -401,7 +401,13 @@ def _row(one: IndexedPassage, sought: IndexQuery, *, eligible: bool) -> tuple[ob
         one.time,
         one.flags | NOWHERE * (not one.memory),
         one.length,
-        tuple(sorted((term, min(one.terms[term], 65535)) for term in sought.terms + sought.near if term in one.terms)),
+        tuple(
+            sorted(
+                (term, min(one.terms[term], 65535))
+                for term in sought.terms + sought.expansion_terms
+                if term in one.terms
+            )
+        ),
         np.array(rounded, np.int8).tobytes() if with_vector else None,
         scale if with_vector else None,
     )
@@ -432,7 +438,7 @@ def left_of(layers: Iterable[Delta]) -> list[IndexedPassage]:
     """Return what is there after all of these changes, each of one owner at most."""
     there: dict[str, tuple[IndexedPassage, ...]] = {}
     for layer in layers:
-        for owner in layer.gone:
+        for owner in layer.replaced_owners:
             there.pop(owner, None)
         there |= {one.owner: layer.entries for one in layer.entries}
     return [one for passages in there.values() for one in passages]
@@ -477,7 +483,7 @@ def commit(index: Index, number: int) -> None:
         writer.commit(marker(number))
 
 
-ASKED: Final = IndexQuery(WORDS, vector=vector(1, 1), spaces=frozenset(SPACES), first=20, reach=1)
+ASKED: Final = IndexQuery(WORDS, vector=vector(1, 1), spaces=frozenset(SPACES), max_candidates=20, reach=1)
 
 
 def wrong_with(view: IndexView) -> str | None:

@@ -51,7 +51,7 @@ class SessionVerbs(BookBase):
         """
         validation.require_message_list(messages)
         sent = [NewMessage(message) if isinstance(message, str) else message for message in messages]
-        return self._appender.append(self._actor, session, sent, self._context(space, parent, tags))
+        return self._appender.append(self._actor, session, sent, self._new_session_options(space, parent, tags))
 
     @retry_read
     def messages(self, session: str, *, after: int = 0, limit: int = 100) -> MessagePage:
@@ -82,9 +82,9 @@ class SessionVerbs(BookBase):
         old one, unless others are given.
         """
         self._prefetcher.drop(old)
-        context = self._context(space, None, tags)
+        options = self._new_session_options(space, None, tags)
         return sessions_switch.switch(
-            self._engines, self._actor, old, new, reason=reason, context=context, similarity=self._similarity
+            self._engines, self._actor, old, new, reason=reason, options=options, similarity=self._similarity
         )
 
     def rewind(self, session: str, after: int | str) -> tuple[Message, ...]:
@@ -148,10 +148,12 @@ class SessionVerbs(BookBase):
             stop.set()
             thread.join()
 
-    def _context(self, space: str | None, parent: str | None, tags: Iterable[str]) -> find_or_create.Context:
-        return find_or_create.Context(
+    def _new_session_options(
+        self, space: str | None, parent: str | None, tags: Iterable[str]
+    ) -> find_or_create.NewSessionOptions:
+        return find_or_create.NewSessionOptions(
             space=space or self.default_space,
-            named=space is not None,
+            space_is_explicit=space is not None,
             parent=None if parent is None else validation.validate_session_id(parent),
             tags=validation.validate_tags(validation.validate_list(tags, "tags")),
         )

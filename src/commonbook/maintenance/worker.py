@@ -164,7 +164,7 @@ def _refresh_batch(ctx: WriteContext, *, job: Job, after: str) -> propagate.Prop
 
 
 def _refresh_copy(context: WorkContext, job: Job) -> Outcome:
-    refresh.refresh_lazy(context.engines, job.subject)
+    refresh.refresh_now(context.engines, job.subject)
     return FINISHED
 
 

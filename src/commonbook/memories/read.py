@@ -40,7 +40,7 @@ def get(engines: Engines, actor: Actor, memory_id: str) -> Memory:
             return memory
     # A full or busy home must not prevent reading: the copy is returned as it is, marked as stale.
     with suppress(CommonbookError):
-        refresh.refresh_lazy(engines, memory.id)
+        refresh.refresh_now(engines, memory.id)
     return get_stored(engines, actor, memory_id)
 
 

@@ -55,7 +55,7 @@ class IndexedPassage(NamedTuple):
     vector: Floats | None
 
 
-IS_CHAT: Final = 1
+IS_MESSAGE: Final = 1
 """Flag: the passage is a message, alone or within an episode."""
 IS_QUESTION: Final = 2
 """Flag: the passage is a message that is a short question."""
@@ -68,23 +68,23 @@ BY_USER: Final = 8
 class IndexQuery(NamedTuple):
     """A query to an index. A passage must pass every given filter before it can be a candidate.
 
-    `near` are the terms of the query expansion. With `newest`, nothing is compared: the candidates are the latest
-    passages.
+    Passages of `excluded_kinds` are left out. `max_candidates` limits the candidates by words, and those by vectors.
+    With `newest`, nothing is compared: the candidates are the latest passages.
     """
 
     terms: tuple[str, ...]
-    near: tuple[str, ...] = ()
+    expansion_terms: tuple[str, ...] = ()
     vector: Floats | None = None
     spaces: frozenset[str] = frozenset()
     kinds: frozenset[str] = frozenset()
-    without: frozenset[str] = frozenset()
+    excluded_kinds: frozenset[str] = frozenset()
     tags: tuple[str, ...] = ()
     since: int = -FOREVER
     until: int = FOREVER
     as_of: int | None = None
     alive_at: int = -FOREVER
     superseded: bool = False
-    first: int = 50
+    max_candidates: int = 50
     reach: int = 4
     newest: bool = False
 
@@ -93,12 +93,12 @@ class CandidatePool(NamedTuple):
     """The features of candidates and of the passages around them, one row a passage, by thread and position.
 
     Candidates and their neighbours are `eligible` as hits; the neighbours of those only add to scores. Three fields are
-    not arrays of rows: `name` returns the passage and the memory of a row; `speakers` are the names that the numbers in
-    `speaker` point to; `entries` has (row, index of the term in `IndexQuery.terms + IndexQuery.near`, frequency) for
-    each term of a row.
+    not arrays of rows: `ids_of` returns the ids of a row's passage and memory; `speakers` are the names that the
+    numbers in `speaker` point to; `entries` has (row, index of the term in `IndexQuery.terms +
+    IndexQuery.expansion_terms`, frequency) for each term of a row.
     """
 
-    name: Callable[[int], tuple[str, str]]
+    ids_of: Callable[[int], tuple[str, str]]
     speakers: Sequence[str]
     speaker: Ints
     eligible: Flags
@@ -149,11 +149,11 @@ class IndexState(NamedTuple):
 class Delta(NamedTuple):
     """A set of changes: the present passages of some owners, and all owners whose older passages they replace.
 
-    An owner that is only among `gone` was deleted.
+    An owner that is only among `replaced_owners` was deleted.
     """
 
     entries: tuple[IndexedPassage, ...] = ()
-    gone: frozenset[str] = frozenset()
+    replaced_owners: frozenset[str] = frozenset()
 
 
 PendingDeltas: TypeAlias = tuple[Delta, ...]
@@ -204,14 +204,14 @@ class Index(Protocol):
         """Open a snapshot of the present index."""
         ...
 
-    def known(self) -> IndexView:
+    def last_view(self) -> IndexView:
         """Return the last opened snapshot, without opening another if that takes long.
 
         Its search raises Busy if the index has been replaced since.
         """
         ...
 
-    def nothing(self) -> IndexView:
+    def empty_view(self) -> IndexView:
         """Return a snapshot of an empty index."""
         ...
 

@@ -35,7 +35,7 @@ def order_candidates(
     """
     if query.is_empty:
         return newest_first(result)
-    features = scoring.Question(
+    features = scoring.QueryFeatures(
         idf=[scoring.idf(result.total, having) for having in result.document_frequencies],
         words=frozenset(re.findall(r"\w+", query.request.query[:MAX_QUERY_CHARS].lower())),
         asks_when=time_expressions.asks_when(query.request.query[:MAX_QUERY_CHARS]),

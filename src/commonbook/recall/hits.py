@@ -17,7 +17,7 @@ from commonbook.model.session import Message
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
-from commonbook.ports.index import IS_CHAT, CandidatePool
+from commonbook.ports.index import IS_MESSAGE, CandidatePool
 from commonbook.recall import indexed_passages, scoring
 from commonbook.recall.query import ParsedQuery
 from commonbook.tables import memories, sessions, supersession
@@ -88,7 +88,7 @@ class HitBuilder:
             if len(chosen) == limit or self._scores.total[row] < self._min_score:
                 break
             passage, memory = self._ids_of(row)
-            is_message = bool(self._pool.flags[row] & IS_CHAT)
+            is_message = bool(self._pool.flags[row] & IS_MESSAGE)
             chosen.setdefault(passage if is_message else memory, row)
         return list(chosen.values())
 
@@ -122,7 +122,7 @@ class HitBuilder:
         """Return the ids of a row's passage and of its memory; the memory's is "" for a message without an episode."""
         ids = self._ids.get(row)
         if ids is None:
-            ids = self._ids[row] = self._pool.name(row)
+            ids = self._ids[row] = self._pool.ids_of(row)
         return ids
 
     def _load(self, rows: Sequence[int]) -> None:
@@ -180,7 +180,7 @@ class HitBuilder:
     def _hit(self, memory: Memory, passage: str, row: int) -> Hit:
         """Return the hit of a passage, or of a message in an episode."""
         pool = self._pool
-        is_message = bool(pool.flags[row] & IS_CHAT)
+        is_message = bool(pool.flags[row] & IS_MESSAGE)
         text = self._text(memory, row)
         before, after = self._neighbour_text(row, -1), self._neighbour_text(row, 1)
         # A message has the time at which it was sent, not that of the episode.
@@ -205,7 +205,7 @@ class HitBuilder:
 
     def _text(self, memory: Memory, row: int) -> str:
         start, end = int(self._pool.starts[row]), int(self._pool.ends[row])
-        if memory.kind == "episode" and self._pool.flags[row] & IS_CHAT:
+        if memory.kind == "episode" and self._pool.flags[row] & IS_MESSAGE:
             return transcript.message_at(memory.text, start, end)
         return memory.text[start:end]
 

@@ -85,7 +85,7 @@ class IndexUpdater:
 
     def last_view(self) -> IndexView | None:
         """Return the index as it was last seen, if its state was verified then."""
-        view = self._index.known()
+        view = self._index.last_view()
         return view if view.state is not None and view.state == self._trusted else None
 
     def view(self, engines: Engines, progress: Progress = no_progress) -> IndexView:
@@ -106,7 +106,7 @@ class IndexUpdater:
         with engines.db.reading() as tx:
             positions = self._positions(tx, view.state)
             changed = len(changes.since(tx, positions, changes.last_numbers(tx)))
-        return (view if positions or view.state is None else self._index.nothing()), changed
+        return (view if positions or view.state is None else self._index.empty_view()), changed
 
     def pending(self, tx: Reading, view: IndexView, total: int, *, limit: int = NO_LIMIT) -> PendingDeltas:
         """Return the changes that this transaction sees and this view of the index does not have.
@@ -134,7 +134,7 @@ class IndexUpdater:
 
     def _within_limit(self, pending: PendingDeltas, changed: Sequence[str], limit: int) -> PendingDeltas:
         """Return the pending deltas; ViewOutdated if they are too many with these changes, and may be written."""
-        if len(frozenset(changed).union(*(delta.gone for delta in pending))) > limit and self._may_write():
+        if len(frozenset(changed).union(*(delta.replaced_owners for delta in pending))) > limit and self._may_write():
             raise ViewOutdated
         return pending
 

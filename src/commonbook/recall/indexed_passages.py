@@ -11,7 +11,7 @@ from commonbook.markdown import transcript
 from commonbook.model.memory import Memory
 from commonbook.model.session import Message
 from commonbook.ports.embedding import Embedder, EmbeddingInput
-from commonbook.ports.index import BY_USER, FOREVER, IS_CHAT, IS_QUESTION, TELLS_TIME, IndexedPassage
+from commonbook.ports.index import BY_USER, FOREVER, IS_MESSAGE, IS_QUESTION, TELLS_TIME, IndexedPassage
 from commonbook.recall import scoring
 from commonbook.tables import vectors
 from commonbook.text import passages, stopwords, time_expressions, titles
@@ -218,7 +218,7 @@ def _flags(piece: Passage, length: int) -> int:
     """Return the flags that ranking uses; `length` is the number of terms."""
     flags = TELLS_TIME * time_expressions.tells_time(piece.text)
     if piece.message is not None:
-        flags |= IS_CHAT | BY_USER * (piece.message.role == "user")
+        flags |= IS_MESSAGE | BY_USER * (piece.message.role == "user")
         flags |= IS_QUESTION * scoring.is_short_question(piece.text, length)
     return flags
 

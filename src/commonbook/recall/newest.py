@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from commonbook.ports.index import IS_CHAT, IndexResult
+from commonbook.ports.index import IS_MESSAGE, IndexResult
 from commonbook.recall import scoring
 
 
@@ -16,6 +16,6 @@ def newest_first(result: IndexResult) -> tuple[Sequence[int], scoring.Scores]:
     Of equal times, the later position in its thread comes first.
     """
     pool = result.pool
-    listed = pool.eligible & (((pool.flags & IS_CHAT) > 0) | (pool.positions == 0))
+    listed = pool.eligible & (((pool.flags & IS_MESSAGE) > 0) | (pool.positions == 0))
     last_first = np.lexsort((pool.orders, pool.positions, pool.times))[::-1]
     return last_first[listed[last_first]].tolist(), scoring.Scores(np.zeros(len(listed)), {})

@@ -83,7 +83,7 @@ class Recaller:
             with suppress(ViewOutdated):
                 return self._answer(engines, actor, query, view, watch)
         # Other processes rewrite the index all the time: without it the answer is the same, and takes longer.
-        return self._answer(engines, actor, query, self._index.nothing(), watch)
+        return self._answer(engines, actor, query, self._index.empty_view(), watch)
 
     def _answer(
         self,
@@ -193,18 +193,18 @@ class Recaller:
         kinds = query.request.kinds
         index_query = IndexQuery(
             terms=terms,
-            near=expansion_terms,
+            expansion_terms=expansion_terms,
             vector=vector,
             spaces=frozenset(allowed),
             kinds=frozenset(kinds),
-            without=frozenset() if "notices" in include or "notice" in kinds else frozenset({"notice"}),
+            excluded_kinds=frozenset() if "notices" in include or "notice" in kinds else frozenset({"notice"}),
             tags=query.request.tags,
             since=indexed_passages.micros(query.since) if query.since else -FOREVER,
             until=indexed_passages.micros(query.until) if query.until else FOREVER,
             as_of=indexed_passages.micros(query.as_of) if query.as_of else None,
             alive_at=-FOREVER if "expired" in include else indexed_passages.micros(query.now),
             superseded="superseded" in include,
-            first=max(_MIN_CANDIDATES, query.request.k),
+            max_candidates=max(_MIN_CANDIDATES, query.request.k),
             reach=scoring.REACH,
             newest=query.is_empty,
         )

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
-from commonbook.ports.index import BY_USER, IS_CHAT, IS_QUESTION, TELLS_TIME, CandidatePool
+from commonbook.ports.index import BY_USER, IS_MESSAGE, IS_QUESTION, TELLS_TIME, CandidatePool
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -75,7 +75,7 @@ PARTS: Final = ("lexical", "meaning", "speaker", "question", "length", "time", "
 """The features whose sum is the score."""
 
 
-class Question(NamedTuple):
+class QueryFeatures(NamedTuple):
     """A query: the inverse document frequency of each term, and all its words as they stand, lower-cased."""
 
     idf: Sequence[float]
@@ -123,7 +123,7 @@ def is_short_question(text: str, words: int) -> bool:
 
 
 def rank(
-    query: Question,
+    query: QueryFeatures,
     pool: CandidatePool,
     *,
     expansions: Iterable[ExpandedTerm] = (),
@@ -140,7 +140,7 @@ def rank(
     parts[1] = _SEMANTIC_WEIGHT * _semantic(query, pool, slots)
     parts[2] = _SPEAKER_WEIGHT * _by_asked_speaker(query, pool)
     parts[3] = _QUESTION_WEIGHT * _has_flag(pool, IS_QUESTION)
-    parts[4] = _LENGTH_WEIGHT * _length_feature(pool) * _has_flag(pool, IS_CHAT)
+    parts[4] = _LENGTH_WEIGHT * _length_feature(pool) * _has_flag(pool, IS_MESSAGE)
     parts[5] = _TIME_WEIGHT * query.asks_when * _has_flag(pool, TELLS_TIME)
     parts[6] = _DATE_WEIGHT * (date_matches if date_matches is not None else 0.0)
     # Supporting features count only in proportion to the evidence: the right speaker alone answers nothing.
@@ -206,7 +206,7 @@ def _pool_neighbours(values: Numbers, slots: Ints) -> Numbers:
 # --- the lexical feature
 
 
-def _lexical(query: Question, pool: CandidatePool, slots: Ints, expansions: Iterable[ExpandedTerm]) -> Numbers:
+def _lexical(query: QueryFeatures, pool: CandidatePool, slots: Ints, expansions: Iterable[ExpandedTerm]) -> Numbers:
     """Return the saturated counts of the query terms, weighted by idf, as a share of all idf in the query."""
     rows, terms, counts = pool.entries
     size = len(pool.positions)
@@ -243,7 +243,7 @@ def _term_weights(
 # --- the semantic feature
 
 
-def _semantic(query: Question, pool: CandidatePool, slots: Ints) -> Numbers:
+def _semantic(query: QueryFeatures, pool: CandidatePool, slots: Ints) -> Numbers:
     """Return the cosine between the query's vector and each passage's, pooled with its neighbours'.
 
     Vectors of passages are signed bytes with a scale. Their products are whole numbers, which floats add up exactly in
@@ -344,7 +344,7 @@ def _length_feature(pool: CandidatePool) -> Numbers:
     return np.minimum(1, np.log(1 + pool.lengths) / log(_FULL_LENGTH))
 
 
-def _by_asked_speaker(query: Question, pool: CandidatePool) -> Numbers:
+def _by_asked_speaker(query: QueryFeatures, pool: CandidatePool) -> Numbers:
     """Return 1 for passages of the only speaker that the query names.
 
     If it names none or several, and is in the first person, return 1 for passages of users.
@@ -363,7 +363,7 @@ def _name_words(name: str) -> frozenset[str]:
     return frozenset(re.findall(r"\w+", name.lower())) - _ROLES
 
 
-def _only_speaker(query: Question, names: Sequence[str], spoken: Ints) -> int | None:
+def _only_speaker(query: QueryFeatures, names: Sequence[str], spoken: Ints) -> int | None:
     """Return the one speaker whose name is in the query; None if it names none or several."""
     speakers = np.flatnonzero(np.bincount(spoken)).tolist()
     named = [speaker for speaker in speakers if query.words & _name_words(names[speaker])]

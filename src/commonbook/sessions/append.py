@@ -16,7 +16,7 @@ from commonbook.model.session import MAX_MESSAGES, AppendReceipt, Message, Messa
 from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
 from commonbook.sessions import episode_boundaries, settle
-from commonbook.sessions.find_or_create import Context, find_or_create, reopen
+from commonbook.sessions.find_or_create import NewSessionOptions, find_or_create, reopen
 from commonbook.sessions.group_commit import DEFERRED, Deferred, GroupCommit, RetryAlone, error_for_each
 from commonbook.tables import jobs, sessions
 from commonbook.text import masking, validation
@@ -47,7 +47,7 @@ class _AppendRequest(NamedTuple):
     space_hint: str
     """The space in which the session was last seen; empty if this process does not know the session."""
     messages: Sequence[_MaskedMessage]
-    context: Context
+    options: NewSessionOptions
 
     @property
     def client_ids(self) -> tuple[str, ...]:
@@ -67,7 +67,9 @@ class Appender:
         """The space in which each session was last seen: a hint for early locks, always checked before it is used."""
         self.group_commit = GroupCommit()
 
-    def append(self, actor: Actor, session_id: str, messages: Sequence[NewMessage], context: Context) -> AppendReceipt:
+    def append(
+        self, actor: Actor, session_id: str, messages: Sequence[NewMessage], options: NewSessionOptions
+    ) -> AppendReceipt:
         """Store messages in the order given, all or none; a client id that was sent before marks a repeat."""
         session_id = validation.validate_session_id(session_id)
         if not messages:
@@ -82,7 +84,7 @@ class Appender:
                 masked.append(_mask(message))
         # Looked up once: another thread may clear the hints meanwhile.
         space_hint = self.session_spaces.get(session_id, "")
-        request = _AppendRequest(actor, session_id, space_hint, masked, context)
+        request = _AppendRequest(actor, session_id, space_hint, masked, options)
         if not space_hint:
             return write(self._engines, actor, partial(self._append_to_session, request=request))
         return self.group_commit.submit(space_hint, request, self._append_all, key=session_id, size=len(messages))
@@ -159,7 +161,7 @@ class Appender:
     ) -> AppendReceipt:
         """Append to the session of a request, created if it does not exist, and remember its space."""
         locked = locked or sessions.LockedSession(ctx.tx, request.session_id, request.client_ids)
-        session = find_or_create(ctx, request.session_id, request.context, locked)
+        session = find_or_create(ctx, request.session_id, request.options, locked)
         self._note_space(session)
         return _store_new_and_report_repeats(ctx, session, request.messages, locked)
 

@@ -20,7 +20,7 @@ WindowSimilarity: TypeAlias = Callable[[Sequence[str], Sequence[str]], float]
 """Returns how similar two neighbouring windows of texts are: 1 for the same topic. It must be deterministic."""
 
 
-class Message(NamedTuple):
+class BoundaryInput(NamedTuple):
     """The fields of a message that decide about boundaries."""
 
     seq: int
@@ -66,7 +66,7 @@ _CUT_OFFSETS: Final = (0, -1, 1, -2, 2)
 
 
 def segments(
-    messages: Sequence[Message],
+    messages: Sequence[BoundaryInput],
     *,
     now: datetime,
     similarity: WindowSimilarity | None = None,
@@ -88,23 +88,23 @@ def segments(
     return decided
 
 
-def tokens(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """Estimate the number of tokens of a text, in any script, as a quarter of its UTF-8 bytes."""
     return len(text.encode("utf-8", "surrogatepass")) // 4 + 1
 
 
-def cohesion(before: Message, after: Message) -> int:
+def cohesion(before: BoundaryInput, after: BoundaryInput) -> int:
     """Rate how strongly two neighbours belong together: 2 tool call and result, 1 question and reply, 0 neither."""
     if after.role in _TOOL_RESULT_ROLES or before.role in _TOOL_CALL_ROLES:
         return 2
     return int(_is_question(before) or (before.role in _USER_ROLES and after.role not in _USER_ROLES))
 
 
-def _is_question(message: Message) -> bool:
+def _is_question(message: BoundaryInput) -> bool:
     return message.text.rstrip().endswith(_QUESTION_MARKS)
 
 
-def _expects_answer(message: Message) -> bool:
+def _expects_answer(message: BoundaryInput) -> bool:
     """Tell whether an answer may follow, by this message alone; a message without text may be a bare tool call."""
     return message.role in _USER_ROLES | _TOOL_CALL_ROLES or _is_question(message) or not message.text.strip()
 
@@ -112,11 +112,11 @@ def _expects_answer(message: Message) -> bool:
 class _Segmenter:
     """Decides the segments of some messages; token counts and similarities are computed once."""
 
-    def __init__(self, messages: Sequence[Message], similarity: WindowSimilarity | None, limits: Limits) -> None:
+    def __init__(self, messages: Sequence[BoundaryInput], similarity: WindowSimilarity | None, limits: Limits) -> None:
         self._messages: Final = messages
         self._similarity: Final = similarity
         self._limits: Final = limits
-        self._tokens: Final = [tokens(message.text) for message in messages]
+        self._tokens: Final = [estimate_tokens(message.text) for message in messages]
         self._similarities: Final[dict[int, float]] = {}
 
     def next_end(self, start: int, now: datetime) -> tuple[int, Reason | None]:

@@ -15,11 +15,11 @@ from commonbook.tables import sessions
 from commonbook.write.context import WriteContext
 
 
-class Context(NamedTuple):
+class NewSessionOptions(NamedTuple):
     """The properties of a session if it is new: its space, the session that it continues (parent), its tags."""
 
     space: str
-    named: bool = False
+    space_is_explicit: bool = False
     """Whether the caller has named the space; if not, an existing session may be in another."""
     parent: str | None = None
     tags: tuple[str, ...] = ()
@@ -33,18 +33,18 @@ def reopen(ctx: WriteContext, session: Session) -> None:
 
 
 def find_or_create(
-    ctx: WriteContext, session_id: str, context: Context, locked: sessions.LockedSession | None = None
+    ctx: WriteContext, session_id: str, options: NewSessionOptions, locked: sessions.LockedSession | None = None
 ) -> Session:
     """Return the session, created if it does not exist; the space and parent of an existing one cannot be changed."""
     session = ctx.locked_session(locked or sessions.LockedSession(ctx.tx, session_id))
     if session is None:
         _require_new(ctx, session_id)
-        _require_no_cycle(ctx.tx, session_id, context.parent)
+        _require_no_cycle(ctx.tx, session_id, options.parent)
         session = Session(
             id=session_id,
-            space=ctx.require_writable_space(context.space),
-            parent=context.parent,
-            tags=context.tags,
+            space=ctx.require_writable_space(options.space),
+            parent=options.parent,
+            tags=options.tags,
             created=ctx.tx.now,
             closed=None,
             generation=sessions.FIRST_GENERATION,
@@ -55,12 +55,12 @@ def find_or_create(
         return session
     if session.space.id not in ctx.writable:
         raise permissions.refusal(ctx.actor, session.space.name)
-    if context.named and not _has_or_had_name(ctx.tx, session.space, context.space):
+    if options.space_is_explicit and not _has_or_had_name(ctx.tx, session.space, options.space):
         raise Conflict(
-            f"the session {session_id} is in the space {session.space.name}, not in {context.space}",
+            f"the session {session_id} is in the space {session.space.name}, not in {options.space}",
             fix=f"append to it in {session.space.name}, or use another session",
         )
-    if context.parent is not None and context.parent != session.parent:
+    if options.parent is not None and options.parent != session.parent:
         raise Conflict(
             f"the session {session_id} goes on from {session.parent or 'no other'}, which cannot be changed",
             fix="leave the parent out, or use another session",

@@ -35,7 +35,7 @@ class Plan(NamedTuple):
     """The segments that become episodes, decided outside the transaction."""
 
     segments: tuple[episode_boundaries.Segment, ...]
-    open_seqs: tuple[int, ...] | None
+    unsettled_seqs: tuple[int, ...] | None
     """The `seq`s of all unsettled messages when the plan was made, if it is to cover them all."""
 
 
@@ -53,7 +53,7 @@ def settle(engines: Engines, actor: Actor, session_id: str, *, flush: bool, simi
         if session is None or plan is None:
             return SettleReport(session_id, (), 0)
         episodes = make_episodes(ctx, session, plan)
-        return SettleReport(session_id, episodes, sessions.count_open(ctx.tx, session.space.id, session.id))
+        return SettleReport(session_id, episodes, sessions.count_unsettled(ctx.tx, session.space.id, session.id))
 
     return with_plan(engines, actor, session_id, similarity, operation, flush=flush)
 
@@ -102,11 +102,11 @@ def _plan(engines: Engines, actor: Actor, session_id: str, similarity: Similarit
 def _current_plan(ctx: WriteContext, session_id: str, plan: Plan | None, *, last: bool) -> Plan | None:
     """Return the plan if it still holds; in the `last` attempt, else one made here, without comparing topics."""
     session = sessions.find(ctx.tx, ctx.writable, session_id)
-    if session is None or (plan is not None and plan.open_seqs is None):
+    if session is None or (plan is not None and plan.unsettled_seqs is None):
         return plan
     unsettled = sessions.unsettled(ctx.tx, session)
     seqs_now = tuple(message.seq for message in unsettled)
-    if plan is not None and plan.open_seqs == seqs_now:
+    if plan is not None and plan.unsettled_seqs == seqs_now:
         return plan
     if not last:
         raise _PlanOutdated
@@ -114,8 +114,10 @@ def _current_plan(ctx: WriteContext, session_id: str, plan: Plan | None, *, last
     return Plan(tuple(segments), seqs_now)
 
 
-def _boundary_inputs(messages: Sequence[Message]) -> list[episode_boundaries.Message]:
-    return [episode_boundaries.Message(message.seq, message.role, message.time, message.text) for message in messages]
+def _boundary_inputs(messages: Sequence[Message]) -> list[episode_boundaries.BoundaryInput]:
+    return [
+        episode_boundaries.BoundaryInput(message.seq, message.role, message.time, message.text) for message in messages
+    ]
 
 
 def make_episodes(ctx: WriteContext, session: Session, plan: Plan) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from commonbook.model.spaces import Actor
 from commonbook.ports.embedding import Similarity
 from commonbook.ports.engines import Engines
 from commonbook.sessions import settle
-from commonbook.sessions.find_or_create import Context, find_or_create, reopen, require_writable
+from commonbook.sessions.find_or_create import NewSessionOptions, find_or_create, reopen, require_writable
 from commonbook.tables import sessions
 from commonbook.text import validation
 from commonbook.write.context import WriteContext
@@ -20,7 +20,14 @@ REASONS: Final[tuple[str, ...]] = get_args(Reason)
 
 
 def switch(
-    engines: Engines, actor: Actor, old: str, new: str, *, reason: str, context: Context, similarity: Similarity
+    engines: Engines,
+    actor: Actor,
+    old: str,
+    new: str,
+    *,
+    reason: str,
+    options: NewSessionOptions,
+    similarity: Similarity,
 ) -> SettleReport:
     """Settle the unsettled messages of the old session and begin or resume the new one, in one transaction."""
     old, new = validation.validate_session_id(old), validation.validate_session_id(new)
@@ -31,28 +38,28 @@ def switch(
 
     def operation(ctx: WriteContext, plan: settle.Plan | None) -> SettleReport:
         # An unknown session is created and closed here, so that its new generation voids what was prefetched for it.
-        previous = find_or_create(ctx, old, context._replace(named=False))
+        previous = find_or_create(ctx, old, options._replace(space_is_explicit=False))
         episodes = settle.make_episodes(ctx, previous, plan) if plan else ()
         sessions.next_generation(ctx.tx, previous)
         if reason != "branch":
             sessions.close(ctx.tx, previous, ctx.tx.now)
-        _switch_to(ctx, new, old, reason, _inherit_context(context, previous))
+        _switch_to(ctx, new, old, reason, _inherit_options(options, previous))
         ctx.log(previous.space, "session.switch", (), session=old, to=new, reason=reason)
-        return SettleReport(old, episodes, sessions.count_open(ctx.tx, previous.space.id, old))
+        return SettleReport(old, episodes, sessions.count_unsettled(ctx.tx, previous.space.id, old))
 
     return settle.with_plan(engines, actor, old, similarity, operation, flush=True, also=(new,))
 
 
-def _inherit_context(context: Context, previous: Session) -> Context:
-    """Return the context of a session that follows another: the same space and tags, unless others are named."""
-    space = context.space if context.named else previous.space.name
-    return context._replace(space=space, tags=context.tags or previous.tags)
+def _inherit_options(options: NewSessionOptions, previous: Session) -> NewSessionOptions:
+    """Return the options of a session that follows another: the same space and tags, unless others are named."""
+    space = options.space if options.space_is_explicit else previous.space.name
+    return options._replace(space=space, tags=options.tags or previous.tags)
 
 
-def _switch_to(ctx: WriteContext, new: str, old: str, reason: str, context: Context) -> None:
+def _switch_to(ctx: WriteContext, new: str, old: str, reason: str, options: NewSessionOptions) -> None:
     if sessions.space_of(ctx.tx, new) is None:
         parent = None if reason == "resume" else old
-        session = find_or_create(ctx, new, context._replace(parent=parent, named=False))
+        session = find_or_create(ctx, new, options._replace(parent=parent, space_is_explicit=False))
     else:
         session = require_writable(ctx, new)
         reopen(ctx, session)
@@ -68,7 +75,7 @@ def close(engines: Engines, actor: Actor, session_id: str, *, similarity: Simila
         if session.closed is None:
             sessions.close(ctx.tx, session, ctx.tx.now)
             ctx.log(session.space, "session.close", (), session=session.id)
-        return SettleReport(session.id, episodes, sessions.count_open(ctx.tx, session.space.id, session.id))
+        return SettleReport(session.id, episodes, sessions.count_unsettled(ctx.tx, session.space.id, session.id))
 
     return settle.with_plan(
         engines, actor, validation.validate_session_id(session_id), similarity, operation, flush=True

@@ -29,7 +29,7 @@ The value is stored in existing books and predates the name.
 _MAX_LINK_BYTES: Final = 64
 
 
-def refresh_lazy(engines: Engines, copy_id: str) -> None:
+def refresh_now(engines: Engines, copy_id: str) -> None:
     """Refresh a copy and the copies between it and its root, each in the name of the principal that shared it."""
     write(engines, OWNER_ACTOR, partial(refresh_chain, copy_id=copy_id))
 

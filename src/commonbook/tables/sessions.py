@@ -53,7 +53,7 @@ class _MessageRow(NamedTuple):
 # Other columns of a SELECT come before these.
 _SESSION: Final = ", ".join(f"session.{name}" for name in _SessionRow._fields)
 _MESSAGE: Final = ", ".join(f"message.{name}" for name in _MessageRow._fields)
-_OPEN: Final = "episode IS NULL AND taken_back IS NULL"
+_UNSETTLED: Final = "episode IS NULL AND taken_back IS NULL"
 
 _FIND: Final = (
     f"SELECT {{also}}{_SESSION}"
@@ -62,7 +62,7 @@ _FIND: Final = (
 )
 _OPEN_MESSAGES: Final = (
     "(SELECT {columns} FROM message"
-    f" WHERE message.space = session_place.space AND message.session = session_place.id AND {_OPEN})"
+    f" WHERE message.space = session_place.space AND message.session = session_place.id AND {_UNSETTLED})"
 )
 _FIND_WITH_COUNT: Final = _FIND.format(also=f"{_OPEN_MESSAGES.format(columns='count(*)')}, ")
 _FIND_REPEAT: Final = (
@@ -238,13 +238,13 @@ def page(tx: Reading, spaces: SpaceScope, *, after: tuple[str, str] | None, limi
         id=session_id,
     )
     page_rows = map(_SessionRow._make, rows)
-    return [_session(row, spaces, unsettled=count_open(tx, row.space, row.id)) for row in page_rows]
+    return [_session(row, spaces, unsettled=count_unsettled(tx, row.space, row.id)) for row in page_rows]
 
 
-def count_open(tx: Reading, space: str, session_id: str) -> int:
+def count_unsettled(tx: Reading, space: str, session_id: str) -> int:
     """Return how many messages of a session are open."""
     (count,) = tx.row(
-        f"SELECT count(*) FROM message WHERE space = :space AND session = :session AND {_OPEN}",
+        f"SELECT count(*) FROM message WHERE space = :space AND session = :session AND {_UNSETTLED}",
         space=space,
         session=session_id,
     ) or (0,)
@@ -257,7 +257,7 @@ def counts(tx: Reading, spaces: SpaceScope) -> tuple[int, int, int]:
         return 0, 0, 0
     totals = [
         tx.row(f"SELECT count(*) FROM {table} WHERE space IN :spaces{also}", spaces=tuple(spaces)) or (0,)
-        for table, also in (("session", ""), ("message", ""), ("message", f" AND {_OPEN}"))
+        for table, also in (("session", ""), ("message", ""), ("message", f" AND {_UNSETTLED}"))
     ]
     sessions, messages, unsettled = (int(count) for (count,) in totals)
     return sessions, messages, unsettled
@@ -341,7 +341,7 @@ def sequence_numbers(tx: Reading, session: Session) -> frozenset[int]:
 def unsettled(tx: Reading, session: Session) -> list[Message]:
     """Return the open messages of a session, in order."""
     rows = tx.rows(
-        f"SELECT {_MESSAGE} FROM message WHERE space = :space AND session = :session AND {_OPEN} ORDER BY seq",
+        f"SELECT {_MESSAGE} FROM message WHERE space = :space AND session = :session AND {_UNSETTLED} ORDER BY seq",
         space=session.space.id,
         session=session.id,
     )
@@ -385,7 +385,7 @@ def settle(tx: Transaction, session: Session, episode: str, *, first: int, last:
     """Assign the open messages of a range to an episode; return how many."""
     return tx.run(
         "UPDATE message SET episode = :episode WHERE space = :space AND session = :session"
-        f" AND seq BETWEEN :first AND :last AND {_OPEN}",
+        f" AND seq BETWEEN :first AND :last AND {_UNSETTLED}",
         episode=episode,
         space=session.space.id,
         session=session.id,

@@ -472,7 +472,7 @@ def test_how_long_vectors_are_does_not_follow_from_the_first_who_has_none(folder
 
 
 def _memories(found: IndexResult) -> list[str]:
-    return [found.pool.name(row)[1] for row in range(len(found.pool.positions))]
+    return [found.pool.ids_of(row)[1] for row in range(len(found.pool.positions))]
 
 
 def test_who_met_three_commits_in_a_row_looks_again(written, index, monkeypatch):

@@ -28,7 +28,7 @@ from commonbook.engines.index.segments import (
     with_zero_vectors,
 )
 from commonbook.model.memory import KINDS
-from commonbook.ports.index import FOREVER, IS_CHAT, Delta, IndexedPassage, IndexQuery
+from commonbook.ports.index import FOREVER, IS_MESSAGE, Delta, IndexedPassage, IndexQuery
 from tests.support.index_worlds import (
     DIMENSIONS,
     MARKER,
@@ -100,7 +100,7 @@ def test_a_search_finds_what_a_look_at_every_passage_finds(lay, seed, owners):
     for _ in range(4):
         sought = maker.sought()
         _check(_found(parts, sought), expected(entries, sought))
-        newest = maker.sought(terms=(), near=(), vector=None, newest=True)
+        newest = maker.sought(terms=(), expansion_terms=(), vector=None, newest=True)
         _check(_found(parts, newest), expected(entries, newest))
 
 
@@ -124,7 +124,7 @@ def test_neither_segments_nor_merges_nor_a_tail_change_what_is_found(
     monkeypatch.setattr(mapped_index, "_SMALLEST_TIER_ROWS", maker.dice.choice((1, 4, 256)))
     parts = lay(maker.history(world, steps), unwritten=min(unwritten, steps))
     whole = lay(_spread(entries))
-    newest = {"terms": (), "near": (), "vector": None, "newest": True}
+    newest = {"terms": (), "expansion_terms": (), "vector": None, "newest": True}
     for given_ in ({}, {}, {}, newest):
         sought = maker.sought(**given_)
         found = _found(parts, sought)
@@ -168,9 +168,9 @@ def test_of_many_equal_matches_the_newest_are_the_candidates_in_any_layout(lay, 
         ((), near, 50),
         (("apple",), -near, 1000),
     ):
-        sought = IndexQuery(terms, vector=query_vector, spaces=ALL, first=first, reach=4)
+        sought = IndexQuery(terms, vector=query_vector, spaces=ALL, max_candidates=first, reach=4)
         _check(_found(parts, sought), expected(entries, sought))
-    newest = _found(parts, IndexQuery(("apple",), spaces=ALL, first=3, reach=0))
+    newest = _found(parts, IndexQuery(("apple",), spaces=ALL, max_candidates=3, reach=0))
     assert {row[0] for row in newest.rows} == {
         f"{memory_id(700)}#0",
         f"{memory_id(700)}#50",
@@ -185,7 +185,7 @@ def test_the_nearest_by_vector_are_found_among_more_than_a_first_look_keeps(lay)
     for steps in (1, 10):
         parts = lay(_spread(entries, steps))
         for target in (3, 700, 1_499):
-            sought = IndexQuery((), vector=vectors[target], spaces=ALL, first=20, reach=0)
+            sought = IndexQuery((), vector=vectors[target], spaces=ALL, max_candidates=20, reach=0)
             found = _found(parts, sought)
             _check(found, expected(entries, sought))
             assert f"{memory_id(target)}#0" in {row[0] for row in found.rows}
@@ -211,7 +211,7 @@ def test_common_words_that_need_not_be_read_change_no_candidate(lay, seed, piece
     laid = lay(_spread(entries, pieces, seed))
     for _ in range(4):
         terms = tuple(dict.fromkeys(_by_frequency(dice, 5)))
-        sought = IndexQuery(terms=terms, spaces=ALL, first=first, reach=0, tags=())
+        sought = IndexQuery(terms=terms, spaces=ALL, max_candidates=first, reach=0, tags=())
         _check(_found(laid, sought), expected(entries, sought))
 
 
@@ -235,7 +235,7 @@ def test_common_words_are_not_read_where_rare_ones_suffice_and_are_where_they_do
         ]
         segment = build(entries, killed=NOBODY, dimensions=0)
         part = Part(segment, np.ones(segment.rows, np.bool_))
-        search([part], IndexQuery(terms=("common", "rare"), spaces=ALL, first=4))
+        search([part], IndexQuery(terms=("common", "rare"), spaces=ALL, max_candidates=4))
 
     search_words(of_rare=0)
     assert read == [1]
@@ -250,7 +250,9 @@ def test_a_guess_where_the_first_pass_ends_changes_no_candidate(lay, monkeypatch
     dice = random.Random(seed)
     entries = [entry(number, vector=vector(*(dice.gauss(0, 1) for _ in range(DIMENSIONS)))) for number in range(600)]
     laid = lay(_spread(entries, pieces, seed))
-    sought = IndexQuery(terms=(), vector=vector(*(dice.gauss(0, 1) for _ in range(DIMENSIONS))), spaces=ALL, first=10)
+    sought = IndexQuery(
+        terms=(), vector=vector(*(dice.gauss(0, 1) for _ in range(DIMENSIONS))), spaces=ALL, max_candidates=10
+    )
     with monkeypatch.context() as patched:
         patched.setattr(vector_distance, "_FIRST_PASS_ROWS", 100)
         found = []
@@ -266,7 +268,9 @@ def test_a_nearest_passage_that_a_filter_leaves_out_takes_nobodys_place(lay):
     entries = [entry(number, kind="notice", vector=near) for number in range(1_000)]
     entries += [entry(2_000 + number, vector=far, terms={"apple": 1}) for number in range(3)]
     parts = lay(_spread(entries, 3))
-    sought = IndexQuery(("apple",), vector=near, spaces=ALL, without=frozenset({"notice"}), first=5, reach=0)
+    sought = IndexQuery(
+        ("apple",), vector=near, spaces=ALL, excluded_kinds=frozenset({"notice"}), max_candidates=5, reach=0
+    )
     found = _found(parts, sought)
     assert {row[0] for row in found.rows} == {f"{memory_id(2_000 + number)}#0" for number in range(3)}
     # And yet they are counted: how rare a term is does not depend on the question.
@@ -286,10 +290,10 @@ def test_rough_sums_leave_out_nobody_who_is_among_the_nearest(seed, spread):
     ]
     part = Part(built := build(entries, killed=NOBODY, dimensions=DIMENSIONS), np.ones(400, np.bool_))
     query_vector = vector(*middle)
-    sought = IndexQuery(terms=(), vector=query_vector, spaces=ALL, first=dice.choice([1, 7, 40]), reach=0)
+    sought = IndexQuery(terms=(), vector=query_vector, spaces=ALL, max_candidates=dice.choice([1, 7, 40]), reach=0)
     found = answer(search([part], sought, exactly=True), sought)
     cosines = vector_distance.cosines(built.vectors, query_vector)
-    best = np.lexsort((built.thread, ~built.order, -cosines))[: sought.first]
+    best = np.lexsort((built.thread, ~built.order, -cosines))[: sought.max_candidates]
     assert {row[0] for row in found.rows} == {built.passage(row) for row in best}
 
 
@@ -298,7 +302,7 @@ def test_a_long_memory_whose_parts_are_all_nearest_leaves_room_for_others_among_
     entries = [entry(1, position=at, vector=near) for at in range(300)]
     entries += [entry(2 + number, vector=less) for number in range(300)]
     built = build(entries, killed=NOBODY, dimensions=DIMENSIONS)
-    sought = IndexQuery(terms=(), vector=near, spaces=ALL, first=10, reach=0)
+    sought = IndexQuery(terms=(), vector=near, spaces=ALL, max_candidates=10, reach=0)
     found = answer(search([Part(built, np.ones(600, np.bool_))], sought, exactly=True), sought)
     assert len({row[1] for row in found.rows}) == 1 + 10 - index_search.MAX_PARTS_PER_MEMORY
 
@@ -318,7 +322,7 @@ def test_a_long_memory_takes_nobodys_place(lay, query, pieces):
     """Three of its parts are candidates, however many would do; what else is there is found beside them."""
     entries = [entry(9, position=50 * at, terms={"apple": 1}, vector=vector(1, 1)) for at in range(500)]
     entries += [entry(number, terms={"apple": 1}, vector=vector(1, 1)) for number in range(1, 6)]
-    sought = query._replace(spaces=ALL, first=8, reach=0)
+    sought = query._replace(spaces=ALL, max_candidates=8, reach=0)
     found = _found(lay(_spread(entries, pieces)), sought)
     _check(found, expected(entries, sought))
     assert _names(found) == {f"{memory_id(9)}#{at}" for at in (0, 50, 100)} | {
@@ -334,7 +338,7 @@ def test_the_best_parts_of_a_memory_are_its_candidates(lay):
 
 
 def test_every_message_of_a_talk_may_be_a_candidate(lay):
-    entries = [entry(1, position=50 * at, terms={"apple": 1}, flags=IS_CHAT) for at in range(20)]
+    entries = [entry(1, position=50 * at, terms={"apple": 1}, flags=IS_MESSAGE) for at in range(20)]
     assert len(_found(lay(_spread(entries)), IndexQuery(("apple",), spaces=ALL, reach=0)).rows) == 20
 
 
@@ -365,7 +369,7 @@ def test_neighbours_are_found_across_segments_and_in_one_thread_alone(lay):
     entries += [entry(100 + number, thread="another", position=number) for number in range(10)]
     for pieces in (1, 3, 10):
         found = lay(_spread(entries, pieces)).search(IndexQuery(("apple",), spaces=ALL, reach=2))
-        assert [found.pool.name(row)[1] for row in range(9)] == [memory_id(number) for number in range(1, 10)]
+        assert [found.pool.ids_of(row)[1] for row in range(9)] == [memory_id(number) for number in range(1, 10)]
         assert len(found.pool.positions) == 9
 
 
@@ -394,7 +398,7 @@ def test_a_thread_at_the_end_of_all_hashes_has_its_neighbours(lay, monkeypatch):
     real = hash_text
     monkeypatch.setattr(segments, "hash_text", lambda text: 2**64 - 1 if text == "last" else real(text))
     entries = [entry(number, thread="last", position=number, terms={"apple": 1}) for number in range(8)]
-    sought = IndexQuery(("apple",), spaces=ALL, first=1, reach=4)
+    sought = IndexQuery(("apple",), spaces=ALL, max_candidates=1, reach=4)
     _check(_found(lay(_spread(entries, 3)), sought), expected(entries, sought))
 
 
@@ -508,8 +512,8 @@ def test_a_deleted_owner_stays_deleted_through_any_merges(lay, monkeypatch, few)
     layers += [Delta((entry(200 + at),)) for at in range(9)]
     for upto in range(2, len(layers) + 1):
         parts = lay(layers[:upto])
-        found = parts.search(IndexQuery(("apple", "brook"), spaces=ALL, first=200))
-        names = [found.pool.name(row)[1] for row in range(len(found.pool.positions))]
+        found = parts.search(IndexQuery(("apple", "brook"), spaces=ALL, max_candidates=200))
+        names = [found.pool.ids_of(row)[1] for row in range(len(found.pool.positions))]
         assert gone not in names
         assert found.document_frequencies == ((98, 0) if upto < 3 else (98, 1))
         assert names.count(back) == (0 if upto < 3 else 1)
@@ -541,7 +545,7 @@ def test_a_segment_that_is_written_anew_goes_on_killing_in_older_ones(lay):
 @pytest.mark.parametrize("empty", [0, 1, 3])
 def test_where_there_is_nothing_nothing_is_found(lay, query_vector, empty):
     layers = [Delta()] * empty
-    sought = IndexQuery(("apple",), near=("brook",), vector=query_vector, spaces=ALL, tags=("red",), as_of=5)
+    sought = IndexQuery(("apple",), expansion_terms=("brook",), vector=query_vector, spaces=ALL, tags=("red",), as_of=5)
     for unwritten in range(empty + 1):
         laid = lay(layers, unwritten=unwritten)
         found = laid.search(sought)
@@ -557,7 +561,8 @@ def test_an_empty_segment_is_searched_and_merged_as_any_other():
     parts = [Part(empty, np.zeros(0, np.bool_))] * 2
     for query_vector in (None, vector(1)):
         found = search(
-            parts, IndexQuery(("apple",), near=("brook",), vector=query_vector, spaces=ALL, tags=("red",), as_of=5)
+            parts,
+            IndexQuery(("apple",), expansion_terms=("brook",), vector=query_vector, spaces=ALL, tags=("red",), as_of=5),
         )
         assert (found.total, found.document_frequencies, len(found.pool.positions)) == (0, (0,), 0)
         found = search((), IndexQuery(("apple",), vector=query_vector, spaces=ALL))
@@ -635,7 +640,7 @@ def test_of_passages_with_one_time_in_their_ids_the_same_are_candidates_in_any_l
         entry(1, passage=f"{memory}#0", memory=memory, owner=memory, thread=memory, terms={"apple": 1})
         for memory in (f"00000001-0000-7000-8000-{number:012x}" for number in range(30))
     ]
-    sought = IndexQuery(("apple",), spaces=ALL, first=5, reach=0)
+    sought = IndexQuery(("apple",), spaces=ALL, max_candidates=5, reach=0)
     found = [_found(lay(_spread(entries, pieces, seed)), sought).rows for pieces in (1, 3, 10) for seed in range(3)]
     assert all(one == found[0] for one in found)
 
@@ -661,7 +666,7 @@ def test_a_memory_whose_id_is_all_zeros_is_named(lay):
     nil = "00000000-0000-0000-0000-000000000000"
     one = entry(1, passage=f"{nil}#0", memory=nil, owner=nil, thread=nil, terms={"apple": 1})
     found = lay([Delta((one,))]).search(IndexQuery(("apple",), spaces=ALL))
-    assert found.pool.name(0) == (f"{nil}#0", nil)
+    assert found.pool.ids_of(0) == (f"{nil}#0", nil)
 
 
 def test_nothing_is_near_to_a_vector_that_says_nothing(lay):
@@ -674,7 +679,7 @@ def test_nothing_is_near_to_a_vector_that_says_nothing(lay):
 def test_a_vector_of_another_length_is_not_compared(lay, length):
     laid = lay([Delta((entry(1, terms={"apple": 1}, vector=vector(1)), entry(2, vector=vector(1))))])
     found = laid.search(IndexQuery(("apple",), vector=np.ones(length, np.float32), spaces=ALL))
-    assert [found.pool.name(row)[1] for row in range(len(found.pool.positions))] == [memory_id(1)]
+    assert [found.pool.ids_of(row)[1] for row in range(len(found.pool.positions))] == [memory_id(1)]
     assert found.pool.vectors is None
 
 
@@ -687,7 +692,7 @@ def test_passages_without_vectors_are_found_by_their_words(beside):
     every = [with_zero_vectors(bare, DIMENSIONS) if beside else bare, *others]
     parts = [Part(one, np.ones(one.rows, np.bool_)) for one in every]
     found = search(parts, IndexQuery(("apple",), vector=vector(1), spaces=ALL))
-    names = {found.pool.name(row)[1] for row in range(len(found.pool.positions))}
+    names = {found.pool.ids_of(row)[1] for row in range(len(found.pool.positions))}
     assert names == {memory_id(number) for number in range(1, 2 + beside)}
     assert merge(parts, killed=NOBODY).scales.tolist().count(0) == 1
 

@@ -122,11 +122,11 @@ def large(index: Any, graphs: Callable[[], dict[str, bool]]) -> Any:
 
 def names(index: Any, sought: IndexQuery, tail: Sequence[Delta] = ()) -> set[str]:
     pool = index.view().search(sought, tuple(tail)).pool
-    return {pool.name(row)[1] for row in range(len(pool.positions)) if pool.eligible[row]}
+    return {pool.ids_of(row)[1] for row in range(len(pool.positions)) if pool.eligible[row]}
 
 
 def near(vector: Any, **given: Any) -> IndexQuery:
-    return IndexQuery((), vector=vector, **{"spaces": OURS, "first": 60, "reach": 0, **given})
+    return IndexQuery((), vector=vector, **{"spaces": OURS, "max_candidates": 60, "reach": 0, **given})
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ def test_what_a_filter_lets_through_is_found_behind_thousands_that_are_nearer(in
     far = -vectors[0]
     add(index, (*passages(vectors), *passages([far], first=9_000, **needle)))
     eventually(graphs, {name_of("ours"): True})
-    assert names(index, near(vectors[0], first=5, **filters)) == {memory_id(9_000)}
+    assert names(index, near(vectors[0], max_candidates=5, **filters)) == {memory_id(9_000)}
     assert bool(by_graph) is ("tags" not in filters)
 
 
@@ -243,7 +243,7 @@ def test_behind_what_is_superseded_there_are_as_many_as_are_wanted(index, graphs
 def test_what_a_tail_replaces_takes_nobodys_place(large, exact):
     vectors = directions(2_000)
     query = near(vectors[0])
-    replaced = names(exact, near(vectors[0], first=300))
+    replaced = names(exact, near(vectors[0], max_candidates=300))
     tail = [Delta((), frozenset(replaced))]
     found = names(large, query, tail)
     assert len(found) == 60
@@ -253,12 +253,12 @@ def test_what_a_tail_replaces_takes_nobodys_place(large, exact):
 
 def test_the_nearest_of_a_graph_and_of_other_spaces_are_chosen_together(large, exact):
     for vector in (*directions(5, seed=2), *directions(5)):
-        query = near(vector, spaces=BOTH, first=30)
+        query = near(vector, spaces=BOTH, max_candidates=30)
         assert answer(large.view().search(query, ()), query) == answer(exact.view().search(query, ()), query)
 
 
 def test_what_other_spaces_hold_changes_nothing_to_the_last_digit(large, graphs):
-    queries = [near(vector, first=20) for vector in directions(10, seed=3)]
+    queries = [near(vector, max_candidates=20) for vector in directions(10, seed=3)]
     before = [answer(large.view().search(one, ()), one) for one in queries]
     others = passages(directions(900), first=20_000, space="theirs")
     add(large, (*others, *passages(directions(50), first=30_000, space="other")))

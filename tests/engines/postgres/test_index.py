@@ -270,7 +270,7 @@ def test_vectors_of_another_embedder_are_not_compared_though_the_index_changed_i
         writer.commit(marker(2)._replace(embedder="another"))
     with _moment(place) as tx:
         found = view.search(IndexQuery(("apple",), vector=vector(1), spaces=ALL), (), tx)
-        assert [found.pool.name(row)[1] for row in range(len(found.pool.positions))] == [memory_id(1)]
+        assert [found.pool.ids_of(row)[1] for row in range(len(found.pool.positions))] == [memory_id(1)]
         assert found.pool.vectors is None
 
 
@@ -417,8 +417,8 @@ def test_a_vector_too_long_for_an_index_of_the_database_is_found(place, index):
     with index.writing(wait=5) as writer:
         writer.add(Delta(tuple(entry(number, vector=one) for number, one in enumerate(vectors))))
         writer.commit(marker(1))
-    found = index.view().search(IndexQuery((), vector=vectors[7], spaces=ALL, first=1, reach=0), ())
-    assert [found.pool.name(row)[1] for row in range(len(found.pool.positions))] == [memory_id(7)]
+    found = index.view().search(IndexQuery((), vector=vectors[7], spaces=ALL, max_candidates=1, reach=0), ())
+    assert [found.pool.ids_of(row)[1] for row in range(len(found.pool.positions))] == [memory_id(7)]
     assert found.pool.vectors is not None
     assert found.pool.vectors.shape == (1, 3_072)
 
@@ -440,7 +440,7 @@ def test_over_a_thousand_matches_answers_are_the_same_with_and_without_others_an
     )
     deleted = lay([Delta((*ours, *gone)), Delta((), frozenset(one.owner for one in gone))])
     for terms in (("apple",), ("apple", "brook"), ()):
-        sought = IndexQuery(terms, vector=maker.directions[2], spaces=frozenset({"ours"}), first=50)
+        sought = IndexQuery(terms, vector=maker.directions[2], spaces=frozenset({"ours"}), max_candidates=50)
         wanted = answer(alone.search(sought), sought)
         assert answer(beside.search(sought), sought) == wanted
         assert answer(deleted.search(sought), sought) == wanted
@@ -462,7 +462,7 @@ def test_five_hundred_spaces_are_asked_at_once(place, index):
     with index.writing(wait=5) as writer:
         writer.add(Delta((*entries, ELSEWHERE)))
         writer.commit(marker(1))
-    sought = IndexQuery(("apple", "rare"), vector=vector(1, 250, 1), spaces=frozenset(spaces), first=50)
+    sought = IndexQuery(("apple", "rare"), vector=vector(1, 250, 1), spaces=frozenset(spaces), max_candidates=50)
     found, wanted = answer(index.view().search(sought, ()), sought), expected(entries, sought)
     assert (found.total, found.document_frequencies) == (2_000, (2_000, 1))
     assert found.rows == wanted.rows
@@ -480,9 +480,9 @@ def test_a_long_question_to_very_many_spaces_is_asked_by_its_rarest_terms(place,
     with index.writing(wait=5) as writer:
         writer.add(Delta(tuple(entries)))
         writer.commit(marker(1))
-    sought = IndexQuery((*common, "rare"), spaces=frozenset(spaces), first=1, reach=0)
+    sought = IndexQuery((*common, "rare"), spaces=frozenset(spaces), max_candidates=1, reach=0)
     found = index.view().search(sought, ())
-    assert [found.pool.name(row)[1] for row in range(len(found.pool.positions))] == [memory_id(318)]
+    assert [found.pool.ids_of(row)[1] for row in range(len(found.pool.positions))] == [memory_id(318)]
     assert found.total == 600
     assert found.document_frequencies == (600,) * 30 + (1,)
     few = sought._replace(spaces=frozenset(spaces[:300]))

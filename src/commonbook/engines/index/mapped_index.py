@@ -52,11 +52,11 @@ class MappedIndex:
         self._empty = _View(None, None, (), ())
         self._view = self._empty
 
-    def known(self) -> _View:
+    def last_view(self) -> _View:
         """Return the current view: opening it costs one `stat` of the manifest, so there is nothing to save."""
         return self.view()
 
-    def nothing(self) -> _View:
+    def empty_view(self) -> _View:
         """Return a view of an empty index."""
         return self._empty
 

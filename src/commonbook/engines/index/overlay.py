@@ -39,7 +39,7 @@ class OverlaidIndex:
 
 def add_delta(parts: tuple[Part, ...], delta: Delta) -> tuple[Part, ...]:
     """Return the parts with a delta as one more, and with the rows that it replaces masked."""
-    owners = delta.gone | {entry.owner for entry in delta.entries}
+    owners = delta.replaced_owners | {entry.owner for entry in delta.entries}
     owner_hashes = np.array(sorted(hash_text(owner) for owner in owners), np.uint64)
     older, killed = [], [NO_OWNERS]
     for segment, alive in parts:

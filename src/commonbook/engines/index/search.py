@@ -21,7 +21,7 @@ from commonbook.engines.index.vector_distance import (
     rows_with_vectors,
 )
 from commonbook.model.memory import KINDS
-from commonbook.ports.index import FOREVER, IS_CHAT, CandidatePool, IndexQuery, IndexResult
+from commonbook.ports.index import FOREVER, IS_MESSAGE, CandidatePool, IndexQuery, IndexResult
 
 _ESSENTIAL_ROWS_FACTOR: Final = 2
 """Essential terms have this many times the rows needed, before other terms are left out: a row may have several."""
@@ -142,8 +142,8 @@ def _view_segment(part: Part, query: IndexQuery) -> _SegmentView:
 def _filter_masks(segment: Segment, query: IndexQuery) -> list[Bools]:
     """Return a mask for each filter of the query, except those that all rows are known to pass."""
     conditions: list[Any] = []
-    if query.kinds or query.without:
-        allowed = [(not query.kinds or kind in query.kinds) and kind not in query.without for kind in KINDS]
+    if query.kinds or query.excluded_kinds:
+        allowed = [(not query.kinds or kind in query.kinds) and kind not in query.excluded_kinds for kind in KINDS]
         if not all(allowed[kind] for kind in segment.bundle.about["kinds"]):
             conditions.append(np.array(allowed, np.bool_)[segment.column("kind")])
     for tag in query.tags:
@@ -173,13 +173,15 @@ def _candidates_by_terms(
     """Return the rows with the largest sum of the weights of their terms, by MaxScore."""
     best_of = []
     for view, rows_of in zip(views, postings, strict=True):
-        essential, bound = _essential_terms(rows_of, weights, query.first)
-        best = _best_of_segment(view.segment, *_score_rows(view, rows_of, weights, essential), query.first, bound=bound)
+        essential, bound = _essential_terms(rows_of, weights, query.max_candidates)
+        best = _best_of_segment(
+            view.segment, *_score_rows(view, rows_of, weights, essential), query.max_candidates, bound=bound
+        )
         if best is None:
             scored = _score_rows(view, rows_of, weights, range(len(weights)))
-            best = _best_of_segment(view.segment, *scored, query.first)
+            best = _best_of_segment(view.segment, *scored, query.max_candidates)
         best_of.append(best or _NO_SCORED_ROWS)
-    return _merge_best(views, best_of, query.first)
+    return _merge_best(views, best_of, query.max_candidates)
 
 
 def _essential_terms(postings: Sequence[Rows], weights: Sequence[float], limit: int) -> tuple[Collection[int], float]:
@@ -230,13 +232,14 @@ def _candidates_by_vector(views: Sequence[_SegmentView], query: IndexQuery, *, e
     wanted = [(view.segment, view.wanted) for view in views]
     if exactly:
         near = [(segment, rows_with_vectors(segment, rows, vector)) for segment, rows in wanted]
-        best_of = [_nearest(segment, rows, vector, query.first) for segment, rows in near]
+        best_of = [_nearest(segment, rows, vector, query.max_candidates) for segment, rows in near]
     else:
         best_of = [
-            _best_of_segment(segment, rows, cosines(segment.vectors[rows], vector), query.first) or _NO_SCORED_ROWS
+            _best_of_segment(segment, rows, cosines(segment.vectors[rows], vector), query.max_candidates)
+            or _NO_SCORED_ROWS
             for (segment, _), rows in zip(wanted, near_by_sketch(wanted, vector), strict=True)
         ]
-    return _merge_best(views, best_of, query.first)
+    return _merge_best(views, best_of, query.max_candidates)
 
 
 def _nearest(segment: Segment, rows: Rows, vector: Floats, limit: int) -> tuple[Rows, Any]:
@@ -259,7 +262,7 @@ def _nearest(segment: Segment, rows: Rows, vector: Floats, limit: int) -> tuple[
 
 def _candidates_by_time(views: Sequence[_SegmentView], query: IndexQuery) -> list[Rows]:
     """Return the newest rows: messages, and one row of each other memory. Ties of one time break by position."""
-    rows_of = [_newest_of_segment(view, query.first) for view in views]
+    rows_of = [_newest_of_segment(view, query.max_candidates) for view in views]
     if not rows_of:
         return rows_of
     orders, positions, times = (
@@ -267,14 +270,14 @@ def _candidates_by_time(views: Sequence[_SegmentView], query: IndexQuery) -> lis
         for name in ("order", "position", "time")
     )
     owners = np.repeat(np.arange(len(rows_of)), [len(rows) for rows in rows_of])
-    newest = np.lexsort((orders, positions, times))[::-1][: query.first]
+    newest = np.lexsort((orders, positions, times))[::-1][: query.max_candidates]
     rows = np.concatenate(rows_of)[newest]
     return [rows[owners[newest] == at] for at in range(len(rows_of))]
 
 
 def _newest_of_segment(view: _SegmentView, limit: int) -> Rows:
     """Return at least the newest rows of one segment, and few others."""
-    rows = np.flatnonzero(view.wanted & (((view.segment.flags & IS_CHAT) > 0) | (view.segment.position == 0)))
+    rows = np.flatnonzero(view.wanted & (((view.segment.flags & IS_MESSAGE) > 0) | (view.segment.position == 0)))
     times = view.segment.column("time")[rows]
     return rows if len(rows) <= limit else rows[times >= np.partition(times, -limit)[-limit]]
 
@@ -342,8 +345,8 @@ def _limit_parts(keys: _SortKeys) -> Rows:
     threads = keys.threads[order]
     begins = np.flatnonzero(np.concatenate([np.ones(min(len(order), 1), np.bool_), threads[1:] != threads[:-1]]))
     rank = np.arange(len(order)) - np.repeat(begins, np.diff(np.append(begins, len(order))))
-    chat = (keys.flags[order] & IS_CHAT) > 0
-    return np.sort(order[chat | (rank < MAX_PARTS_PER_MEMORY)])
+    is_message = (keys.flags[order] & IS_MESSAGE) > 0
+    return np.sort(order[is_message | (rank < MAX_PARTS_PER_MEMORY)])
 
 
 def _top_rows(segment: Segment, rows: Rows, scores: Any, limit: int) -> tuple[Rows, Any]:  # noqa: ANN401 - an array
@@ -395,13 +398,13 @@ def _assemble_pool(
     def joined(name: str) -> Any:  # noqa: ANN401 - an array
         return in_order([segment.column(name)[rows] for segment, rows in pairs] or [_NO_ROWS])
 
-    names_of = [(len(rows), segment.names(rows)) for segment, rows in pairs if len(rows)]
+    id_readers = [(len(rows), segment.id_reader(rows)) for segment, rows in pairs if len(rows)]
 
-    def name(row: int) -> tuple[str, str]:
+    def ids_of(row: int) -> tuple[str, str]:
         at = row if sorting is None else int(sorting[row])
-        for size, name_of in names_of:
+        for size, ids_at in id_readers:
             if at < size:
-                return name_of(at)
+                return ids_at(at)
             at -= size
         raise IndexError(row)
 
@@ -415,7 +418,7 @@ def _assemble_pool(
     vector = query.vector
     with_vectors = bool(pairs) and vector is not None and all(part.dimensions == len(vector) for part, _ in pairs)
     return CandidatePool(
-        name=name,
+        ids_of=ids_of,
         speakers=speakers,
         speaker=in_order([_NO_ROWS, *speaker_columns]),
         eligible=in_order([np.zeros(0, np.bool_), *near]),
@@ -456,7 +459,7 @@ def _number_threads(threads: Hashes) -> Any:  # noqa: ANN401 - an array
 def _term_entries(
     pairs: Sequence[tuple[Segment, Rows]], sorting: Rows | None, query: IndexQuery
 ) -> tuple[Any, Any, Any]:
-    term_hashes = hash_texts(query.terms + query.near)
+    term_hashes = hash_texts(query.terms + query.expansion_terms)
     entries = [(_NO_ROWS, _NO_ROWS, _NO_ROWS)]
     row_offset = 0
     for segment, rows in pairs:

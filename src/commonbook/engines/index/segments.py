@@ -184,7 +184,7 @@ class Segment:
         is_first[1:] = near_rows[1:] != near_rows[:-1]
         return near_rows[is_first], (packed[is_first] & 1) == 0
 
-    def names(self, rows: Rows) -> Callable[[int], tuple[str, str]]:
+    def id_reader(self, rows: Rows) -> Callable[[int], tuple[str, str]]:
         """Return a function from an index in `rows` to the ids of the passage and of its memory."""
         # Read in bulk: single items of an array are slow to access.
         start = self.bundle.arrays["id_start"]
@@ -194,13 +194,13 @@ class Segment:
         no_memory = (self.flags[rows] & _NO_MEMORY_FLAG).tolist()
         positions = self.position[rows].tolist()
 
-        def name_of(at: int) -> tuple[str, str]:
+        def ids_at(at: int) -> tuple[str, str]:
             own = digits[32 * at : 32 * at + 32]
             memory = "" if no_memory[at] else f"{own[:8]}-{own[8:12]}-{own[12:16]}-{own[16:20]}-{own[20:]}"
             passage = own_ids[ends[at - 1] if at else 0 : ends[at]].decode()
             return passage or f"{memory}#{positions[at]}", memory
 
-        return name_of
+        return ids_at
 
     def passage(self, row: int) -> str:
         """Return the id of the passage in a row."""

@@ -16,7 +16,7 @@ def filter_condition(query: IndexQuery, params: dict[str, Any]) -> tuple[str, bo
     allowed = [
         index
         for index, kind in enumerate(KINDS)
-        if (not query.kinds or kind in query.kinds) and kind not in query.without
+        if (not query.kinds or kind in query.kinds) and kind not in query.excluded_kinds
     ]
     conditions, selective = [], bool(query.kinds or query.tags)
     if len(allowed) < len(KINDS):

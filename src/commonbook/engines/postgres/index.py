@@ -155,11 +155,11 @@ class PostgresIndex:
         self._empty_view = _View(self._check_out, self._resources, 0, None)
         self._view = self._empty_view
 
-    def known(self) -> _View:
+    def last_view(self) -> _View:
         """Return the last view without a query; a search in a read transaction checks whether it is current."""
         return self._view.as_known()
 
-    def nothing(self) -> _View:
+    def empty_view(self) -> _View:
         """Return a view of an empty index."""
         return self._empty_view
 
@@ -243,7 +243,7 @@ class _View:
         parts = self._overlay.under(pending)
         if self.state is None:
             return search(parts, query)
-        owners = frozenset(owner for delta in pending for owner in delta.gone)
+        owners = frozenset(owner for delta in pending for owner in delta.replaced_owners)
         owners |= {passage.owner for delta in pending for passage in delta.entries}
         if isinstance(tx, HasPipeline):
             try:
@@ -332,7 +332,7 @@ class _Writer:
         """Delete the owners that a delta replaces, and copy its passages."""
         self._ensure_begun()
         owners = {passage.owner for passage in delta.entries}
-        self._delete_owners(delta.gone | owners)
+        self._delete_owners(delta.replaced_owners | owners)
         self._added_owners |= owners
         lengths = (len(passage.vector) for passage in delta.entries if passage.vector is not None)
         self._dimensions = self._dimensions or next(lengths, 0)

@@ -36,7 +36,7 @@ from commonbook.engines.postgres.passage_rows import (
 )
 from commonbook.engines.postgres.pipeline import Binary, Pipeline, PipelineResult, Row
 from commonbook.errors import Busy
-from commonbook.ports.index import IS_CHAT, IndexQuery, IndexResult, IndexState
+from commonbook.ports.index import IS_MESSAGE, IndexQuery, IndexResult, IndexState
 
 _EXTRA_CANDIDATES: Final = 10
 """So many more candidates than wanted are taken at first: some are filtered out, or parts of one memory."""
@@ -99,7 +99,7 @@ _NEAREST: Final = """
 _NEWEST: Final = f"""
     SELECT space, uuid_send(id) FROM unnest(%(spaces)s::bigint[]) AS asked CROSS JOIN LATERAL (
       SELECT space, id, time, position FROM recall_passage p
-      WHERE space = asked AND (flags & {IS_CHAT} > 0 OR position = 0) AND {{wanted}}{{others}}
+      WHERE space = asked AND (flags & {IS_MESSAGE} > 0 OR position = 0) AND {{wanted}}{{others}}
       ORDER BY time DESC, position DESC, id LIMIT %(depth)s
     ) p
     ORDER BY time DESC, position DESC, id LIMIT %(depth)s
@@ -110,7 +110,7 @@ _NEIGHBOURS: Final = f"""
       SELECT * FROM unnest(%(which)s::smallint[], %(of)s::bigint[], %(ids)s::uuid[])
         WITH ORDINALITY AS a (which, space, id, place)
     ), wanted AS (
-      SELECT which, place, p.thread, p.position, p.flags & {IS_CHAT} > 0 AS chat,
+      SELECT which, place, p.thread, p.position, p.flags & {IS_MESSAGE} > 0 AS is_message,
         row_number() OVER (PARTITION BY which, p.thread ORDER BY place) AS nth
       FROM asked a CROSS JOIN LATERAL (
         SELECT thread, position, flags FROM recall_passage p
@@ -118,7 +118,7 @@ _NEIGHBOURS: Final = f"""
       ) p
     ), few AS MATERIALIZED (
       SELECT which, thread, position, row_number() OVER (PARTITION BY which ORDER BY place) AS place
-      FROM wanted WHERE chat OR nth <= {MAX_PARTS_PER_MEMORY} OR %(newest)s
+      FROM wanted WHERE is_message OR nth <= {MAX_PARTS_PER_MEMORY} OR %(newest)s
     ), places AS (
       SELECT thread, position FROM few WHERE place <= %(first)s
       UNION SELECT * FROM unnest(%(threads)s::bigint[], %(positions)s::bigint[])
@@ -193,7 +193,7 @@ class Search:
             "every": array_literal(self._spaces),
             "terms": array_literal(map(signed_hash, query.terms)),
             "owners": array_literal(map(signed_hash, owners)),
-            "first": query.first,
+            "first": query.max_candidates,
             "far": 2 * query.reach,
             "newest": query.newest,
             "least": self._graphs.max_passages_without,
@@ -248,7 +248,7 @@ class Search:
         having = tuple(map(sum, zip(matched.document_frequencies, local.document_frequencies, strict=True)))
         counts = TermCounts(passages - len(first.replaced) + local.total, having)
         rows = self._fetch_best(matched.weigh(counts.weights), first.nearest, counts, parts)
-        terms = (*self._query.terms, *self._query.near, *map(tag_term, self._query.tags))
+        terms = (*self._query.terms, *self._query.expansion_terms, *map(tag_term, self._query.tags))
         return counts, unpack_rows(rows, spaces=self._spaces, terms=terms, dimensions=state.dimensions)
 
     def _drop_common_terms(self) -> dict[str, float]:
@@ -276,7 +276,7 @@ class Search:
         term_shares = self._drop_common_terms()
         state_result = self._send(_STATE)
         postings = self._send(self._postings_statement()) if spaces and self._query.terms else None
-        depth = self._query.first + _EXTRA_CANDIDATES
+        depth = self._query.max_candidates + _EXTRA_CANDIDATES
         nearest = self._query_nearest(depth, filtered=self._selective) if spaces and by_distance else None
         replaced = self._send(_REPLACED) if spaces and self._exclusion else None
         whole_result = self._send(_WHOLE_SPACE, space=whole) if whole is not None else None
@@ -334,7 +334,7 @@ class Search:
         self, matched: _Weighted, nearest: list[Row], counts: TermCounts, parts: Sequence[Part]
     ) -> list[Row]:
         """Return the best by terms and by vector with their neighbours, and those of the candidates of other parts."""
-        first, depth = self._query.first, self._query.first + _EXTRA_CANDIDATES
+        first, depth = self._query.max_candidates, self._query.max_candidates + _EXTRA_CANDIDATES
         local = candidates(parts, self._query, counts)
         while True:
             best = matched.best(depth)
