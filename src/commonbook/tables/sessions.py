@@ -3,7 +3,8 @@
 A row of `session` is an append-only log of messages with a generation, which grows when the session is switched or
 rewound. A row of `session_place` says in which space a session is. A row of `message` is one message, numbered by `seq`
 within its session; `episode` is the memory that holds it once it is settled, and `taken_back` the time at which it was
-rewound. A message with neither is open. A client id identifies a message of a session, so that a repeat is recognised.
+rewound. A message with neither is unsettled. A client id identifies a message of a session, so that a repeat is
+recognised.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class _MessageRow(NamedTuple):
     client_id: str | None
     masked: int
     episode: str | None
+    # The stored name of the time at which the message was rewound.
     taken_back: str | None
 
 
@@ -71,8 +73,8 @@ _FIND_REPEAT: Final = (
     " AND message.client_id = :client_id WHERE session_place.id = :id"
 )
 _REPEAT: Final = _FIND_REPEAT.format(columns=f"message.sent, {_MESSAGE}", join="JOIN")
-# LEFT JOIN: the number of the first open message is selected even if no message has the client id.
-_FIRST_OPEN_AND_REPEAT: Final = _FIND_REPEAT.format(
+# LEFT JOIN: the number of the first unsettled message is selected even if no message has the client id.
+_FIRST_UNSETTLED_AND_REPEAT: Final = _FIND_REPEAT.format(
     columns=f"{_OPEN_MESSAGES.format(columns='min(seq)')}, message.sent, {_MESSAGE}", join="LEFT JOIN"
 )
 
@@ -155,15 +157,15 @@ class LockedSession:
         self._rows = rows or tx.defer(_FIND.format(also="") + lock_clause, id=session_id)
         first, *others = dict.fromkeys(client_ids) or [None]
         # Sent after the lock: a statement that waits for the lock sees the messages as they were before it waited.
-        self._first = tx.defer(_FIRST_OPEN_AND_REPEAT, id=session_id, client_id=first)
+        self._first = tx.defer(_FIRST_UNSETTLED_AND_REPEAT, id=session_id, client_id=first)
         # One query for each key: one query for all of them might read the whole session.
         self._others = [tx.defer(_REPEAT, id=session_id, client_id=other) for other in others]
 
     def session(self, spaces: SpaceScope) -> Session | None:
         """Return the session, or None if there is none; RetryTransaction if its space is not among the spaces.
 
-        `spaces` has all spaces that the transaction knows. `unsettled` is not counted: all messages from the first open
-        one on count as unsettled.
+        `spaces` has all spaces that the transaction knows. `unsettled` is not counted: all messages from the first
+        unsettled one on count as unsettled.
         """
         for row in map(_SessionRow._make, self._rows()):
             if row.space not in spaces:
@@ -242,7 +244,7 @@ def page(tx: Reading, spaces: SpaceScope, *, after: tuple[str, str] | None, limi
 
 
 def count_unsettled(tx: Reading, space: str, session_id: str) -> int:
-    """Return how many messages of a session are open."""
+    """Return how many messages of a session are unsettled."""
     (count,) = tx.row(
         f"SELECT count(*) FROM message WHERE space = :space AND session = :session AND {_UNSETTLED}",
         space=space,
@@ -252,7 +254,7 @@ def count_unsettled(tx: Reading, space: str, session_id: str) -> int:
 
 
 def counts(tx: Reading, spaces: SpaceScope) -> tuple[int, int, int]:
-    """Return the number of sessions, of messages and of open messages."""
+    """Return the number of sessions, of messages and of unsettled messages."""
     if not spaces:
         return 0, 0, 0
     totals = [
@@ -339,7 +341,7 @@ def sequence_numbers(tx: Reading, session: Session) -> frozenset[int]:
 
 
 def unsettled(tx: Reading, session: Session) -> list[Message]:
-    """Return the open messages of a session, in order."""
+    """Return the unsettled messages of a session, in order."""
     rows = tx.rows(
         f"SELECT {_MESSAGE} FROM message WHERE space = :space AND session = :session AND {_UNSETTLED} ORDER BY seq",
         space=session.space.id,
@@ -382,7 +384,7 @@ def messages_of_episodes(tx: Reading, episodes: Sequence[str]) -> dict[str, dict
 
 
 def settle(tx: Transaction, session: Session, episode: str, *, first: int, last: int) -> int:
-    """Assign the open messages of a range to an episode; return how many."""
+    """Assign the unsettled messages of a range to an episode; return how many."""
     return tx.run(
         "UPDATE message SET episode = :episode WHERE space = :space AND session = :session"
         f" AND seq BETWEEN :first AND :last AND {_UNSETTLED}",
