@@ -12,7 +12,7 @@ class SharingRule(NamedTuple):
     """A rule that shares new memories of one space (`source`) into another (`space`).
 
     It selects by kinds, by tags (all must be present) and by a minimum of importance. It acts with the permissions of
-    its maker. `idle` is the reason why it does nothing at present, if there is one.
+    its creator. `idle` is the reason why it does nothing at present, if there is one.
     """
 
     id: str

@@ -61,12 +61,12 @@ def apply_rules(ctx: WriteContext, *, raise_conflicts: bool = False) -> None:
     return None
 
 
-def reason_idle(rule: SharingRule, maker: permissions.PermissionSnapshot, spaces: SpaceScope) -> str:
-    """Return why a rule is idle: its maker has lost a permission that the rule needs; empty if the rule is active."""
-    if rule.source.id not in maker.with_role(READER, spaces):
-        return "its maker may no longer read the source space"
-    if rule.space.id not in maker.with_role(WRITER, spaces):
-        return "its maker may no longer write to the target space"
+def reason_idle(rule: SharingRule, creator: permissions.PermissionSnapshot, spaces: SpaceScope) -> str:
+    """Return why a rule is idle: its creator has lost a permission that the rule needs; empty if the rule is active."""
+    if rule.source.id not in creator.with_role(READER, spaces):
+        return "its creator may no longer read the source space"
+    if rule.space.id not in creator.with_role(WRITER, spaces):
+        return "its creator may no longer write to the target space"
     return ""
 
 
@@ -89,14 +89,14 @@ def _matching_rules(ctx: WriteContext, rules: Sequence[SharingRule], memory: Mem
 
 
 def _apply_rule(ctx: WriteContext, rule: SharingRule, memory: Memory, *, raise_conflicts: bool) -> int:
-    """Copy a memory, or request approval for it, on behalf of the rule's maker; return 1 if there was no copy yet."""
-    as_maker = ctx.acting_as(Actor(rule.created_by))
-    new = make_copy.existing_copy(as_maker, memory, rule.space) is None
+    """Copy a memory, or request approval for it, on behalf of the rule's creator; return 1 if there was no copy yet."""
+    as_creator = ctx.acting_as(Actor(rule.created_by))
+    new = make_copy.existing_copy(as_creator, memory, rule.space) is None
     if new and rule.approval:
-        _request_approval(as_maker, rule, memory, ctx.pending.changed_ids[memory.id].principal)
+        _request_approval(as_creator, rule, memory, ctx.pending.changed_ids[memory.id].principal)
     elif new:
         try:
-            make_copy.make_copy(as_maker, memory, rule.space, rule.refresh, rule=rule.id)
+            make_copy.make_copy(as_creator, memory, rule.space, rule.refresh, rule=rule.id)
         except Conflict:
             if raise_conflicts:
                 raise
@@ -106,7 +106,7 @@ def _apply_rule(ctx: WriteContext, rule: SharingRule, memory: Memory, *, raise_c
     return int(new)
 
 
-def _request_approval(as_maker: WriteContext, rule: SharingRule, memory: Memory, requested_by: str) -> None:
+def _request_approval(as_creator: WriteContext, rule: SharingRule, memory: Memory, requested_by: str) -> None:
     request = ShareRequest(
         id=new_id(),
         space=rule.space.name,
@@ -116,13 +116,13 @@ def _request_approval(as_maker: WriteContext, rule: SharingRule, memory: Memory,
         refresh=rule.refresh,
         on_behalf_of=rule.created_by,
         requested_by=requested_by,
-        requested_at=as_maker.tx.now,
+        requested_at=as_creator.tx.now,
     )
-    if sharing_requests.add(as_maker.tx, request, memory.root):
+    if sharing_requests.add(as_creator.tx, request, memory.root):
         # Readers of this log may not learn who writes in the other space, so it gets a keyed hash.
-        writer = as_maker.engines.keys.keyed_hash("principal", requested_by)
+        writer = as_creator.engines.keys.keyed_hash("principal", requested_by)
         # "share.ask" and `asked_by` are stored in existing logs.
-        as_maker.log(rule.space, "share.ask", (), request=request.id, memory=memory.id, rule=rule.id, asked_by=writer)
+        as_creator.log(rule.space, "share.ask", (), request=request.id, memory=memory.id, rule=rule.id, asked_by=writer)
 
 
 # --- in the background

@@ -29,7 +29,7 @@ MAX_NOTE_CHARS: Final = 1000
 
 
 def create_request(engines: Engines, actor: Actor, memory_id: str, to: str, *, refresh: str = LIVE) -> ShareRequest:
-    """Ask the admins of a space to take a memory in; the actor must be able to read both.
+    """Ask the admins of a space for a memory to be shared into it; the actor must be able to read both.
 
     Repeating an undecided request returns the first one.
     """
@@ -96,7 +96,7 @@ def _with_text(tx: Reading, known: SpaceScope, request: ShareRequest) -> ShareRe
 
 
 def approve(engines: Engines, actor: Actor, request_id: str, *, note: str = "") -> ShareRequest:
-    """Approve a request and share the memory, on behalf of the requester or of the rule's maker."""
+    """Approve a request and share the memory, on behalf of the requester or of the rule's creator."""
     request_id, note = validation.validate_memory_id(request_id), _require_note(note)
 
     def operation(ctx: WriteContext) -> ShareRequest:

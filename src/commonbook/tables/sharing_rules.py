@@ -1,8 +1,8 @@
 """Sharing rules: the tables `rule`, `rule_taken` and `rule_waiting`.
 
-A row of `rule` says which memories of a source space are shared into a space, in the name of the rule's maker. A row of
-`rule_taken` says that a rule has shared a root memory, or requested it: each rule does so once for each root. A row of
-`rule_waiting` is a memory in the queue of those that no rule has been applied to yet.
+A row of `rule` says which memories of a source space are shared into a space, in the name of the rule's creator. A row
+of `rule_taken` says that a rule has shared a root memory, or requested it: each rule does so once for each root. A row
+of `rule_waiting` is a memory in the queue of those that no rule has been applied to yet.
 """
 
 from __future__ import annotations

@@ -310,7 +310,7 @@ def _refresh_mode(to: Parser) -> None:
         choices=MODES,
         default=MODES[0],
         metavar="HOW",
-        help="when the copy follows its source: live (at once; default), lazy (when it is opened) or snapshot (never)",
+        help="when the copy follows its source: live (at once; default), lazy (when opened) or snapshot (by `refresh`)",
     )
 
 
@@ -454,19 +454,19 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
     "history": ("show the revisions of a memory, and who changed it", _history),
     "link": ("link a memory to another", _link),
     "unlink": ("remove a link", _link),
-    "share": ("copy memories into another space; the copies stay tied to their sources", _share),
-    "pull": ("copy a memory of others into a space of yours; the copy stays tied to its source", _pull),
+    "share": ("copy memories into another space; the copies stay bound to their sources", _share),
+    "pull": ("copy a memory of others into a space of yours; the copy stays bound to its source", _pull),
     "unshare": ("remove a copy", _id),
     "refresh": ("update a copy to the present text of its source", _id),
-    "detach": ("end the tie between a copy and its source", _id),
+    "detach": ("stop a copy from following its source", _id),
     "adopt": ("give up the edits of a copy and follow its source again", _id),
     "lineage": ("show the sources and the copies of a memory as a tree", _lineage),
     "copies": ("list the copies of a memory, and their copies", _id),
     "rules": (
-        "list, add and remove rules by which a space takes in memories of others",
+        "list, add and remove rules that share memories of one space into another",
         partial(rules_arguments, **_ADDERS),
     ),
-    "request": ("ask a space to take a memory in", request_arguments),
+    "request": ("ask for a memory to be shared into a space", request_arguments),
     "pending": ("list share requests that wait for approval, of all spaces or of --space", pending_arguments),
     "approve": ("approve a share request", approve_arguments),
     "reject": ("reject a share request, or withdraw your own", approve_arguments),

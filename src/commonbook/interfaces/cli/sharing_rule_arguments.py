@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     """Adds a command, or an action of a command, with the common options."""
 
 
-_REFRESH_HELP: Final = "when the copy follows its source: live (at once), lazy (when it is opened) or snapshot (never)"
+_REFRESH_HELP: Final = (
+    "when the copy follows its source: live (at once), lazy (when it is opened) or snapshot (by `refresh`)"
+)
 
 
 def rules_arguments(to: argparse.ArgumentParser, actions: Callable[[Any], Any], add: Add) -> None:
@@ -21,7 +23,7 @@ def rules_arguments(to: argparse.ArgumentParser, actions: Callable[[Any], Any], 
     of_rules = actions(to)
     add(of_rules, "list", "list the rules into and from your spaces, or those of --space")
     new = add(of_rules, "add", "let --space take in the memories that another space writes from now on")
-    new.add_argument("source", metavar="FROM", help="the space to take from")
+    new.add_argument("source", metavar="FROM", help="the space whose memories are shared")
     new.add_argument("--kind", action="append", default=[], metavar="KIND", help="of this kind (repeatable: of any)")
     new.add_argument("--tag", action="append", default=[], metavar="TAG", help="with this tag (repeatable: with all)")
     new.add_argument("--importance", type=float, metavar="0..1", help="with at least this importance")
