@@ -25,7 +25,7 @@ from commonbook.errors import VersionConflict
 from commonbook.files import write_out
 from commonbook.model.memory import Revision
 from commonbook.model.spaces import FILESYSTEM, LOCAL_OWNER
-from commonbook.tables import files
+from commonbook.tables import file_journal
 from tests.support import crashing
 from tests.support.crashing import look_at, save, start
 
@@ -182,7 +182,7 @@ def test_what_two_processes_carry_out_at_once_is_not_taken_for_a_persons_text(ho
     writer, scanner = commonbook.open(home), commonbook.open(home)
     id_, file = _remembered(writer)
     committed, marked_done, writing, saved = (threading.Event() for _ in range(4))
-    real_write_out, real_put, real_mark_done = write_out.write_out, HomeFolder.put, files.mark_done
+    real_write_out, real_put, real_mark_done = write_out.write_out, HomeFolder.put, file_journal.mark_done
 
     def write_out_meanwhile(*args, **named):
         if threading.current_thread() is edit and not committed.is_set():
@@ -215,7 +215,7 @@ def test_what_two_processes_carry_out_at_once_is_not_taken_for_a_persons_text(ho
     edit = threading.Thread(target=lambda: writer.edit(id_, text="by the program"))
     monkeypatch.setattr(write_out, "write_out", write_out_meanwhile)
     monkeypatch.setattr(HomeFolder, "put", put)
-    monkeypatch.setattr(files, "mark_done", mark_done)
+    monkeypatch.setattr(file_journal, "mark_done", mark_done)
     edit.start()
     assert committed.wait(10)
     scanner.sync()

@@ -23,7 +23,7 @@ from commonbook.engines.sqlite.database import SqliteDatabase
 from commonbook.errors import CommonbookError
 from commonbook.files import write_out
 from commonbook.model.memory import Draft
-from commonbook.tables import files
+from commonbook.tables import file_journal
 from commonbook.write import transaction
 from tests.support.crashing import do, text_of
 
@@ -136,7 +136,7 @@ def _write_part_of_file(share: float) -> None:
 
 
 def _while_marking_done(then: Callable[[], object]) -> None:
-    real = files.mark_done
+    real = file_journal.mark_done
 
     def strike_off(tx: Any, written: Any) -> None:
         written = list(written)
@@ -144,7 +144,7 @@ def _while_marking_done(then: Callable[[], object]) -> None:
         if written:
             then()
 
-    files.mark_done = strike_off
+    file_journal.mark_done = strike_off
 
 
 POINTS: dict[str, Callable[[], None]] = {

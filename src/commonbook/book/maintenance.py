@@ -20,7 +20,7 @@ from commonbook.model.reports import (
     TransferReport,
     no_progress,
 )
-from commonbook.ports.database import retry_read
+from commonbook.ports.retry_read import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from commonbook.access import permissions
 from commonbook.book.base import BookBase
 from commonbook.model.recall import RecallRequest, RecallResult
 from commonbook.model.reports import Progress, no_progress
-from commonbook.ports.database import retry_read
+from commonbook.ports.retry_read import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.text.space_names import PERSONAL
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from commonbook.runtime.fork_safety import reset_in_child
+from commonbook.runtime.fork_reset import reset_in_child
 from commonbook.runtime.lazy_modules import loading
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from commonbook.markdown.memory_conversion import (
 from commonbook.model.ids import new_id
 from commonbook.model.memory import Memory, Revision
 from commonbook.model.spaces import FILESYSTEM, FILESYSTEM_ACTOR, Space
-from commonbook.tables import files, links, memories, revisions
+from commonbook.tables import file_journal, links, memories, revisions
 from commonbook.text import file_paths, titles
 from commonbook.write import store_version
 from commonbook.write.new_memory import new_memory
@@ -56,7 +56,7 @@ _FIELDS: Final = (
 
 def apply_file(ctx: WriteContext, path: str) -> Outcome:
     """Apply the file at a path to the book, and return how it was applied."""
-    synced = files.synced_file(ctx.tx, path)
+    synced = file_journal.synced_file(ctx.tx, path)
     stat = ctx.engines.folder.stat(path)
     if stat is None:
         return "no file"
@@ -66,10 +66,12 @@ def apply_file(ctx: WriteContext, path: str) -> Outcome:
         return _mark_malformed(ctx, path, stat, "", synced, f"cannot be read: {error.strerror}")
     if data is None:
         return "no file"
-    hash_ = files.content_hash(data)
+    hash_ = file_journal.content_hash(data)
     if synced is not None and synced.hash == hash_:
-        trouble = None if synced.trouble == files.MISSING else synced.trouble
-        files.set_synced(ctx.tx, path, stat, hash_, memory=synced.memory, version=synced.version, trouble=trouble)
+        trouble = None if synced.trouble == file_journal.MISSING else synced.trouble
+        file_journal.set_synced(
+            ctx.tx, path, stat, hash_, memory=synced.memory, version=synced.version, trouble=trouble
+        )
         if trouble is None:
             _check_copy_after_trouble(ctx, synced)
         return "unchanged"
@@ -117,7 +119,7 @@ def with_file_changes(ctx: WriteContext, memory: Memory, *, scanned: bool) -> Me
     """
     if not ctx.engines.folder.keeps_files:
         return memory
-    synced = files.synced_file(ctx.tx, memory.path)
+    synced = file_journal.synced_file(ctx.tx, memory.path)
     try:
         stat = ctx.engines.folder.stat(memory.path)
     except OSError as error:
@@ -125,7 +127,7 @@ def with_file_changes(ctx: WriteContext, memory: Memory, *, scanned: bool) -> Me
             f"{memory.path} cannot be accessed: {error.strerror}", fix="give this user the right to read it"
         ) from error
     if stat is None:
-        if synced is not None and not scanned and not files.journal_entries(ctx.tx, [memory.id]):
+        if synced is not None and not scanned and not file_journal.journal_entries(ctx.tx, [memory.id]):
             raise FileNotInPlace
         return memory
     if synced is not None and synced.matches(stat) and synced.trouble is None:
@@ -139,7 +141,7 @@ def with_file_changes(ctx: WriteContext, memory: Memory, *, scanned: bool) -> Me
 
 
 def _in_trouble(ctx: WriteContext, path: str) -> bool:
-    synced = files.synced_file(ctx.tx, path)
+    synced = file_journal.synced_file(ctx.tx, path)
     return synced is not None and synced.trouble is not None
 
 
@@ -159,7 +161,7 @@ def apply_concurrent_saves(ctx: WriteContext, saves: Sequence[ConcurrentSave]) -
             # The file of another memory was at our path: it is put beside it, where the next scan finds it.
             ctx.engines.folder.restore_displaced(save.name, save.path or memory.path)
             continue
-        if files.content_hash(data) in files.known_hashes(ctx.tx, memory.id):
+        if file_journal.content_hash(data) in file_journal.known_hashes(ctx.tx, memory.id):
             continue
         if document.version != memory.version and _is_known(ctx, memory, document):
             # The history has this text: another process wrote it out late, or a person went back to it.
@@ -172,17 +174,17 @@ def apply_concurrent_saves(ctx: WriteContext, saves: Sequence[ConcurrentSave]) -
 
 
 def _mark_malformed(
-    ctx: WriteContext, path: str, stat: FileStat, hash_: str, synced: files.SyncedFile | None, reason: str
+    ctx: WriteContext, path: str, stat: FileStat, hash_: str, synced: file_journal.SyncedFile | None, reason: str
 ) -> Outcome:
     """Leave a file that does not parse as it is, and record what is wrong with it."""
     memory = synced.memory if synced else memories.at_path(ctx.tx, path)
     version = synced.version if synced else 0
-    files.set_synced(ctx.tx, path, stat, hash_, memory=memory, version=version, trouble=reason)
+    file_journal.set_synced(ctx.tx, path, stat, hash_, memory=memory, version=version, trouble=reason)
     return "malformed"
 
 
 def _match_memory(
-    ctx: WriteContext, path: str, synced: files.SyncedFile | None, document: Document
+    ctx: WriteContext, path: str, synced: file_journal.SyncedFile | None, document: Document
 ) -> tuple[Memory | None, bool]:
     """Decide which memory a file belongs to: a known path keeps its memory, a moved file the one that its id names.
 
@@ -200,8 +202,8 @@ def _match_memory(
         return at_path, False
     if named is None or named.deleted is not None:
         return named, False
-    pending = files.journal_entries(ctx.tx, [named.id]).get(named.id)
-    if named.path == path or (pending and path in pending.paths) or files.moved_from(ctx.tx, path) == named.id:
+    pending = file_journal.journal_entries(ctx.tx, [named.id]).get(named.id)
+    if named.path == path or (pending and path in pending.paths) or file_journal.moved_from(ctx.tx, path) == named.id:
         return named, False
     if pending or _is_in_place(ctx, named):
         return None, True
@@ -253,11 +255,11 @@ def _add(ctx: WriteContext, path: str, stat: FileStat, hash_: str, document: Doc
     memories.add(ctx.tx, [memory])
     links.add(ctx.tx, space.id, memory.links)
     episode_files.adopt_messages(ctx, memory)
-    files.set_synced(ctx.tx, path, stat, hash_, memory=memory.id, version=memory.version)
-    files.clear_former_path(ctx.tx, path)
+    file_journal.set_synced(ctx.tx, path, stat, hash_, memory=memory.id, version=memory.version)
+    file_journal.clear_former_path(ctx.tx, path)
     ctx.note_reasoning_change(None, memory)
     ctx.log_memory(memory, "remember", how="file")
-    if files.content_hash(render_memory(memory, ctx.engines)) != hash_:
+    if file_journal.content_hash(render_memory(memory, ctx.engines)) != hash_:
         ctx.enqueue_files([memory])
     return "copied" if fresh_id else "new"
 
@@ -272,13 +274,13 @@ def _update(ctx: WriteContext, memory: Memory, path: str, stat: FileStat, hash_:
     text that another process wrote out late, is no edit. Any other content is an edit: it becomes the newest
     revision, or goes into the history if it was saved before a newer change.
     """
-    unchanged = hash_ == files.content_hash(render_memory(memory, ctx.engines))
+    unchanged = hash_ == file_journal.content_hash(render_memory(memory, ctx.engines))
     if path != memory.path or memory.deleted is not None:
-        if files.moved_from(ctx.tx, path) == memory.id and memory.deleted is None and _is_in_place(ctx, memory):
+        if file_journal.moved_from(ctx.tx, path) == memory.id and memory.deleted is None and _is_in_place(ctx, memory):
             return _apply_at_former_path(ctx, memory, path, stat, hash_, document)
         _claim_path(ctx, path, stat, hash_, memory)
         return _move_or_restore(ctx, memory, path, None if unchanged else document)
-    journal = files.journal_entries(ctx.tx, [memory.id]).get(memory.id)
+    journal = file_journal.journal_entries(ctx.tx, [memory.id]).get(memory.id)
     if journal is not None and hash_ in journal.hashes:
         return "unchanged"
     _claim_path(ctx, path, stat, hash_, memory)
@@ -297,8 +299,8 @@ def _update(ctx: WriteContext, memory: Memory, path: str, stat: FileStat, hash_:
 def _move_or_restore(ctx: WriteContext, memory: Memory, path: str, document: Document | None) -> Outcome:
     """Move or restore a memory to the path of its file, and apply the content of the file if that is new."""
     if path != memory.path:
-        files.drop_synced(ctx.tx, memory.path, memory.id)
-    files.clear_former_path(ctx.tx, path)
+        file_journal.drop_synced(ctx.tx, memory.path, memory.id)
+    file_journal.clear_former_path(ctx.tx, path)
     revised = memory if document is None else memory_from_document(memory, document)
     space = ctx.require_writable_space(file_paths.space_of(path), origin="folder")
     seen = memory.version if document is None else document.version
@@ -307,7 +309,7 @@ def _move_or_restore(ctx: WriteContext, memory: Memory, path: str, document: Doc
     return "moved" if memory.deleted is None else "restored"
 
 
-def _check_copy_after_trouble(ctx: WriteContext, synced: files.SyncedFile | None) -> None:
+def _check_copy_after_trouble(ctx: WriteContext, synced: file_journal.SyncedFile | None) -> None:
     """Have a copy follow its source again when its file was malformed or missing before."""
     if synced is not None and synced.trouble is not None:
         _check_copy(ctx, synced.memory)
@@ -327,8 +329,8 @@ def _check_copy(ctx: WriteContext, memory_id: str | None) -> None:
 
 def _claim_path(ctx: WriteContext, path: str, stat: FileStat, hash_: str, memory: Memory) -> None:
     """Record the path as that of this memory; another memory whose file was there has lost its file."""
-    before = files.synced_file(ctx.tx, path)
-    files.set_synced(ctx.tx, path, stat, hash_, memory=memory.id, version=memory.version)
+    before = file_journal.synced_file(ctx.tx, path)
+    file_journal.set_synced(ctx.tx, path, stat, hash_, memory=memory.id, version=memory.version)
     if before is not None and before.memory not in {None, memory.id}:
         handle_missing_file(ctx, path, before.memory)
 
@@ -340,7 +342,7 @@ def handle_missing_file(ctx: WriteContext, path: str, memory_id: str | None) -> 
         memory is None
         or memory.deleted is not None
         or memory.path != path
-        or files.journal_entries(ctx.tx, [memory.id])
+        or file_journal.journal_entries(ctx.tx, [memory.id])
     ):
         return False
     store_version.delete(ctx, memory, how="file")
@@ -351,8 +353,8 @@ def _apply_at_former_path(
     ctx: WriteContext, memory: Memory, path: str, stat: FileStat, hash_: str, document: Document
 ) -> Outcome:
     """Apply a save at a former path as an edit of the moved memory; the file there is then removed by the journal."""
-    known = hash_ in files.known_hashes(ctx.tx, memory.id)
-    files.set_synced(ctx.tx, path, stat, hash_, memory=memory.id, version=memory.version)
+    known = hash_ in file_journal.known_hashes(ctx.tx, memory.id)
+    file_journal.set_synced(ctx.tx, path, stat, hash_, memory=memory.id, version=memory.version)
     if known:
         ctx.enqueue_files([memory])
     else:
@@ -378,7 +380,7 @@ def _revise(ctx: WriteContext, old: Memory, new: Memory, *, seen: int | None, to
         return
     if new.path != old.path:
         memories.relocate(ctx.tx, old, new.path)
-    if new.path == old.path or files.journal_entries(ctx.tx, [old.id]):
+    if new.path == old.path or file_journal.journal_entries(ctx.tx, [old.id]):
         ctx.enqueue_files([new])
 
 

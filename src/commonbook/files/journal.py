@@ -16,12 +16,12 @@ from commonbook.files import write_out
 from commonbook.model.spaces import FILESYSTEM_ACTOR
 from commonbook.runtime.batches import in_batches
 from commonbook.runtime.lazy_modules import LazyModule
-from commonbook.tables import files, memories
+from commonbook.tables import file_journal, memories
 
 if TYPE_CHECKING:
     from commonbook.files import hand_edits
     from commonbook.ports.engines import Engines
-    from commonbook.tables.files import WrittenFile
+    from commonbook.tables.file_journal import WrittenFile
     from commonbook.write import transaction
     from commonbook.write.context import WriteContext
 else:
@@ -61,7 +61,7 @@ def mark_done(engines: Engines, written: Sequence[WrittenFile]) -> None:
     """
     if written:
         with suppress(Busy, DiskFull):
-            engines.db.write(partial(files.mark_done, written=written), durable=False)
+            engines.db.write(partial(file_journal.mark_done, written=written), durable=False)
 
 
 def write_pending(engines: Engines) -> None:
@@ -71,7 +71,7 @@ def write_pending(engines: Engines) -> None:
         transaction.write(engines, FILESYSTEM_ACTOR, partial(hand_edits.apply_concurrent_saves, saves=saves))
         write_out.drop(engines, saves)
     with engines.db.reading() as tx:
-        waiting = files.pending(tx)
+        waiting = file_journal.pending(tx)
     for batch in in_batches(waiting, _BATCH):
         report = write_out.write_out(engines, dict.fromkeys(batch), recovering=True)
         mark_done(engines, report.done)
@@ -83,5 +83,5 @@ def write_pending(engines: Engines) -> None:
 def _apply_report(ctx: WriteContext, report: write_out.WriteOutReport) -> None:
     """Apply displaced saves, and enqueue again the files that this version of the program renders differently."""
     hand_edits.apply_concurrent_saves(ctx, report.saves)
-    stale = tuple(files.journal_entries(ctx.tx, report.stale))
+    stale = tuple(file_journal.journal_entries(ctx.tx, report.stale))
     ctx.enqueue_files(memories.get_many(ctx.tx, ctx.spaces, stale).values())

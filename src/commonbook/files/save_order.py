@@ -6,7 +6,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from commonbook.tables.files import JournalEntry
+    from commonbook.tables.file_journal import JournalEntry
 
 
 class SaveOrder(Enum):

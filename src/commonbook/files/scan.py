@@ -20,8 +20,8 @@ from commonbook.model.reports import Progress, SyncReport, no_progress
 from commonbook.model.spaces import FILESYSTEM_ACTOR, Actor
 from commonbook.runtime.batches import in_batches
 from commonbook.runtime.lazy_modules import LazyModule
-from commonbook.tables import files
-from commonbook.tables.files import MISSING
+from commonbook.tables import file_journal
+from commonbook.tables.file_journal import MISSING
 from commonbook.text.space_names import INVALIDATIONS
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def scan_paths(engines: Engines, paths: Collection[str]) -> SyncReport:
     if not engines.folder.is_present():
         return SyncReport()
     with engines.db.reading() as tx:
-        synced_files = {path: files.synced_file(tx, path) for path in map(engines.folder.canonical_path, paths)}
+        synced_files = {path: file_journal.synced_file(tx, path) for path in map(engines.folder.canonical_path, paths)}
     changed = []
     for path, synced in synced_files.items():
         try:
@@ -145,7 +145,7 @@ def _scan_once(engines: Engines, outcomes: Counter[str], progress: Progress) -> 
         return []
     present = engines.folder.walk()
     with engines.db.reading() as tx:
-        known = files.expected_stats(tx)
+        known = file_journal.expected_stats(tx)
     if present == known:
         return []
     # The order is the same everywhere, since the first of several files may decide to which memory an id belongs, or
@@ -157,7 +157,7 @@ def _scan_once(engines: Engines, outcomes: Counter[str], progress: Progress) -> 
     if changed:
         _apply_files(engines, changed, outcomes, progress)
         with engines.db.reading() as tx:
-            known = files.expected_stats(tx)
+            known = file_journal.expected_stats(tx)
     missing = [path for path in known if path not in present and not engines.folder.exists(path)]
     return sorted(missing)
 
@@ -179,8 +179,8 @@ def _delete_or_hold_back(engines: Engines, missing: Sequence[str], outcomes: Cou
     Marked files wait for a person to confirm; while any waits, every further deletion waits too.
     """
     with engines.db.reading() as tx:
-        total, _ = files.counts(tx)
-        waiting = files.any_missing(tx)
+        total, _ = file_journal.counts(tx)
+        waiting = file_journal.any_missing(tx)
     if waiting or (len(missing) > _MAX_UNCONFIRMED_DELETIONS and len(missing) > _MAX_UNCONFIRMED_FRACTION * total):
         transaction.write(engines, FILESYSTEM_ACTOR, lambda ctx: _mark_missing(ctx, missing))
         return len(missing)
@@ -191,16 +191,16 @@ def _delete_or_hold_back(engines: Engines, missing: Sequence[str], outcomes: Cou
 
 def _mark_missing(ctx: WriteContext, missing: Sequence[str]) -> None:
     for path in missing:
-        files.set_trouble(ctx.tx, path, MISSING)
+        file_journal.set_trouble(ctx.tx, path, MISSING)
 
 
 def _delete(ctx: WriteContext, paths: Sequence[str]) -> int:
     deleted = 0
     for path in paths:
-        synced = files.synced_file(ctx.tx, path)
+        synced = file_journal.synced_file(ctx.tx, path)
         if synced is None or ctx.engines.folder.exists(path):
             continue
-        files.drop_synced(ctx.tx, path, synced.memory)
+        file_journal.drop_synced(ctx.tx, path, synced.memory)
         deleted += hand_edits.handle_missing_file(ctx, path, synced.memory)
     return deleted
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from commonbook.errors import FileInTheWay, HomeError
 from commonbook.runtime.lazy_modules import LazyModule
-from commonbook.tables import files, memories, spaces
-from commonbook.tables.files import JournalEntry, SyncedFile, WrittenFile
+from commonbook.tables import file_journal, memories, spaces
+from commonbook.tables.file_journal import JournalEntry, SyncedFile, WrittenFile
 
 if TYPE_CHECKING:
     from commonbook.markdown import memory_conversion
@@ -62,8 +62,8 @@ def write_out(engines: Engines, wanted: Mapping[str, bytes | None], *, recoverin
         if not locked:
             return WriteOutReport()
         with engines.db.reading() as tx:
-            entries = files.journal_entries(tx, tuple(wanted))
-            synced = files.synced_files_of(tx, tuple(entries))
+            entries = file_journal.journal_entries(tx, tuple(wanted))
+            synced = file_journal.synced_files_of(tx, tuple(entries))
             contents = _contents(tx, engines, entries, wanted)
         writes = [
             _FileWrite(entry, contents.get(id_), tuple(synced.get(id_, ())), recovering=recovering)
@@ -108,7 +108,7 @@ def _contents(
         data = wanted[memory_id]
         if entry.path is None:
             continue
-        if data is not None and files.content_hash(data) == entry.hash:
+        if data is not None and file_journal.content_hash(data) == entry.hash:
             contents[memory_id] = data
         else:
             outdated.append(memory_id)
@@ -116,7 +116,7 @@ def _contents(
         for memory_id, memory in memories.get_many(tx, spaces.get_all(tx), outdated).items():
             data = memory_conversion.render_memory(memory, engines)
             # A content that was never enqueued would not be recognised as ours: it waits until it is enqueued.
-            if files.content_hash(data) == entries[memory_id].hash:
+            if file_journal.content_hash(data) == entries[memory_id].hash:
                 contents[memory_id] = data
     return contents
 
@@ -132,7 +132,7 @@ class _FileWrite(NamedTuple):
     @property
     def known_hashes(self) -> frozenset[str]:
         """Hashes of every content that is no save of a person still to be applied."""
-        return self.entry.hashes | files.agreed_hashes(self.synced)
+        return self.entry.hashes | file_journal.agreed_hashes(self.synced)
 
     @property
     def to_prepare(self) -> tuple[tuple[str, bytes, str], ...]:
@@ -163,7 +163,7 @@ def _write_file(engines: Engines, write: _FileWrite, saves: list[ConcurrentSave]
     if entry.path is not None and write.data is not None:
         if _rename(engines, entry, write.synced) or write.recovering:
             present = engines.folder.read(entry.path)
-            present_hash = None if present is None else files.content_hash(present)
+            present_hash = None if present is None else file_journal.content_hash(present)
             if present_hash is not None and present_hash not in write.known_hashes:
                 return
             stat = engines.folder.stat(entry.path) if present_hash == entry.hash else None
@@ -192,7 +192,7 @@ def _check_displaced(
 ) -> None:
     """Delete a displaced content of ours; add any other to the saves."""
     data = engines.folder.read_displaced(displaced.name)
-    if data is None or files.content_hash(data) in known_hashes:
+    if data is None or file_journal.content_hash(data) in known_hashes:
         engines.folder.drop_displaced(displaced.name)
     else:
         saves.append(displaced)
@@ -201,13 +201,13 @@ def _check_displaced(
 def _remove_former(engines: Engines, memory: str, path: str, known_hashes: Collection[str]) -> None:
     """Remove a file of ours from a former path; a save of a person there stays for the next scan."""
     present = engines.folder.read(path)
-    if present is None or files.content_hash(present) not in known_hashes:
+    if present is None or file_journal.content_hash(present) not in known_hashes:
         return
     name = engines.folder.take(path, owner=memory)
     if name is None:
         return
     data = engines.folder.read_displaced(name)
-    if data is not None and files.content_hash(data) not in known_hashes:
+    if data is not None and file_journal.content_hash(data) not in known_hashes:
         engines.folder.restore_displaced(name, path)
     else:
         engines.folder.drop_displaced(name)

@@ -9,7 +9,7 @@ from commonbook.access import permissions, scope
 from commonbook.log import chain
 from commonbook.model.reports import Finding, OutboxStatus, Progress, Status
 from commonbook.runtime.lazy_modules import LazyModule
-from commonbook.tables import copies, files, jobs, memories, sessions
+from commonbook.tables import copies, file_journal, jobs, memories, sessions
 from commonbook.version import __version__
 
 if TYPE_CHECKING:
@@ -53,9 +53,11 @@ def status(engines: Engines, actor: Actor, home: str, unsent: OutboxStatus) -> S
             links=link_count,
             log_entries=chain.count(tx, allowed),
             database_bytes=engines.folder.bytes_used() if owner else None,
-            markdown_bytes=files.counts(tx)[1] if owner and engines.folder.keeps_files else None,
-            pending_files=len(files.pending(tx)) if owner else 0,
-            pending_deletions=sum(file.trouble == files.MISSING for file in files.troubles(tx)) if owner else 0,
+            markdown_bytes=file_journal.counts(tx)[1] if owner and engines.folder.keeps_files else None,
+            pending_files=len(file_journal.pending(tx)) if owner else 0,
+            pending_deletions=sum(file.trouble == file_journal.MISSING for file in file_journal.troubles(tx))
+            if owner
+            else 0,
             findings=(*(_file_findings(tx) if owner else ()), *_job_findings(tx, allowed), *unsent.findings),
             sessions=session_count,
             messages=messages,
@@ -103,9 +105,9 @@ def _file_findings(tx: Reading) -> tuple[Finding, ...]:
             why="many files vanished at once, so their memories are kept until a person agrees",
             fix="bring the files back (mount the folder, check out the commit), or run `commonbook doctor --accept`",
         )
-        if file.trouble == files.MISSING
+        if file.trouble == file_journal.MISSING
         else Finding(what="malformed file", where=file.path, why=file.trouble or "", fix=_FIX_FRONT_MATTER)
-        for file in files.troubles(tx)
+        for file in file_journal.troubles(tx)
     )
 
 
@@ -138,8 +140,8 @@ def _job_kinds() -> Mapping[str, tuple[str, str]]:
 def _content_findings(tx: Reading, engines: Engines, progress: Progress) -> list[Finding]:
     """Compare the content of each file with the hash that was last synchronised."""
     findings = []
-    synced = files.synced_files(tx)
-    waiting = set(files.pending(tx))
+    synced = file_journal.synced_files(tx)
+    waiting = set(file_journal.pending(tx))
     for done, (path, file) in enumerate(sorted(synced.items()), start=1):
         if done % 100 == 0 or done == len(synced):
             progress("comparing files", done, len(synced))
@@ -158,14 +160,14 @@ def _content_findings(tx: Reading, engines: Engines, progress: Progress) -> list
     return findings
 
 
-def _difference(engines: Engines, file: files.SyncedFile) -> str | None:
+def _difference(engines: Engines, file: file_journal.SyncedFile) -> str | None:
     try:
         data = engines.folder.read(file.path)
     except OSError as error:
         return f"the file cannot be read: {error.strerror}"
     if data is None:
         return "the file is gone"
-    return None if files.content_hash(data) == file.hash else "the file is not what its memory says"
+    return None if file_journal.content_hash(data) == file.hash else "the file is not what its memory says"
 
 
 def _key_findings(engines: Engines) -> tuple[Finding, ...]:

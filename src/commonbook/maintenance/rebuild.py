@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from commonbook.files import scan
 from commonbook.log import chain
 from commonbook.model.spaces import FILESYSTEM_ACTOR
-from commonbook.tables import copies, files, links, memories, spaces
+from commonbook.tables import copies, file_journal, links, memories, spaces
 from commonbook.write.transaction import write
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def rebuild(engines: Engines, *, progress: Progress) -> SyncReport:
             after, count = write(engines, FILESYSTEM_ACTOR, partial(_derive, space=space, after=after))
             done += count
             progress("deriving", done, max(done, total))
-    write(engines, FILESYSTEM_ACTOR, lambda ctx: files.force_read(ctx.tx))
+    write(engines, FILESYSTEM_ACTOR, lambda ctx: file_journal.force_read(ctx.tx))
     return scan.scan(engines, progress=progress)
 
 

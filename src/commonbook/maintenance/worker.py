@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from commonbook.access import permissions
 from commonbook.model.session import SettleReport, WorkReport
-from commonbook.ports.database import Reading, Transaction, retry_read
+from commonbook.ports.database import Reading, Transaction
+from commonbook.ports.retry_read import retry_read
 from commonbook.reasoning import notices
 from commonbook.sessions import episode_boundaries, settle
 from commonbook.sharing import apply_rules, propagate, refresh

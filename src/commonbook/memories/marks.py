@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from commonbook.reasoning import invalidations as graph
 from commonbook.reasoning.invalidations import is_outdated
 from commonbook.sharing import freshness
-from commonbook.tables import files, memories, spaces, supersession
+from commonbook.tables import file_journal, memories, spaces, supersession
 
 if TYPE_CHECKING:
     from commonbook.model.memory import Link, Memory
@@ -36,7 +36,7 @@ def with_marks(
     all_spaces = spaces.get_all(tx) if derived else {}
     ancestors = graph.ancestors_of(tx, all_spaces, derived) if derived else graph.Ancestors({}, {})
     successors = supersession.newest(supersession.superseding(tx, allowed, ids, requested=superseded))
-    troubles = files.troubles_of(tx, ids) if engines.folder.keeps_files else {}
+    troubles = file_journal.troubles_of(tx, ids) if engines.folder.keeps_files else {}
     copy_states = freshness.states_of(tx, all_spaces, unmarked)
     marked = []
     for memory in unmarked:
@@ -79,7 +79,7 @@ def _marks(memory: Memory, now: datetime, trouble: str | None, *, superseded: bo
     if memory.valid_from and memory.valid_from > now:
         yield "not_yet"
     if trouble:
-        yield "missing" if trouble == files.MISSING else "malformed"
+        yield "missing" if trouble == file_journal.MISSING else "malformed"
 
 
 def live_ids(tx: Reading, allowed: SpaceScope, ids: Sequence[str]) -> frozenset[str]:

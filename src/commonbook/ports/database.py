@@ -9,16 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from functools import wraps
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from commonbook.errors import ServerLost
 from commonbook.model.reports import Change
 
 Row = tuple[Any, ...]
 Result = TypeVar("Result")
-_Arguments = ParamSpec("_Arguments")
-_Answer = TypeVar("_Answer")
 
 
 class Reading(Protocol):
@@ -115,16 +111,3 @@ class Database(Protocol):
     def close(self) -> None:
         """Close all connections."""
         ...
-
-
-def retry_read(verb: Callable[_Arguments, _Answer]) -> Callable[_Arguments, _Answer]:
-    """Decorate a function that only reads: it is called once more if the connection to the server is lost."""
-
-    @wraps(verb)
-    def repeated(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Answer:
-        try:
-            return verb(*args, **kwargs)
-        except ServerLost:
-            return verb(*args, **kwargs)
-
-    return repeated

@@ -22,7 +22,7 @@ from commonbook.model.spaces import FILESYSTEM, FILESYSTEM_ACTOR, Space, SpaceSc
 from commonbook.ports.database import Reading
 from commonbook.reasoning import invalidations as graph
 from commonbook.reasoning.dependents import dependents_of
-from commonbook.tables import files, links, memories
+from commonbook.tables import file_journal, links, memories
 from commonbook.text import file_paths, space_names
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
@@ -282,7 +282,7 @@ def _free_path(ctx: WriteContext, notice: Memory) -> str:
     owner = memories.at_path(ctx.tx, notice.path)
     path = notice.path if owner in {None, notice.id} else notice.path.replace("--", f"--{notice.id}--")
     if ctx.engines.folder.keeps_files:
-        files.clear_former_path(ctx.tx, path)
+        file_journal.clear_former_path(ctx.tx, path)
     return path
 
 

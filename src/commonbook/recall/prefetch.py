@@ -15,9 +15,9 @@ from commonbook.access import permissions, scope
 from commonbook.errors import CommonbookError
 from commonbook.model.recall import Hit, RecallResult
 from commonbook.model.spaces import Actor
-from commonbook.ports.database import retry_read
 from commonbook.ports.engines import Engines
-from commonbook.runtime.fork_safety import reset_in_child
+from commonbook.ports.retry_read import retry_read
+from commonbook.runtime.fork_reset import reset_in_child
 from commonbook.tables import memories, sessions
 
 _MAX_RUNNING: Final = 8

@@ -6,8 +6,9 @@ from commonbook.access import scope
 from commonbook.errors import NotFound
 from commonbook.model.session import MessagePage, Session
 from commonbook.model.spaces import Actor, SpaceScope
-from commonbook.ports.database import Reading, retry_read
+from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
+from commonbook.ports.retry_read import retry_read
 from commonbook.tables import sessions
 from commonbook.text import validation
 

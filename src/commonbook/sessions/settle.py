@@ -16,9 +16,10 @@ from commonbook.markdown import transcript
 from commonbook.model.memory import Memory
 from commonbook.model.session import Message, Session, SettleReport
 from commonbook.model.spaces import Actor
-from commonbook.ports.database import Result, retry_read
+from commonbook.ports.database import Result
 from commonbook.ports.embedding import Similarity
 from commonbook.ports.engines import Engines
+from commonbook.ports.retry_read import retry_read
 from commonbook.sessions import episode_boundaries
 from commonbook.tables import memories, sessions, spaces
 from commonbook.text import titles

@@ -29,7 +29,7 @@ from commonbook.model.ids import new_id
 from commonbook.model.memory import MAX_FRONT_BYTES, MAX_TAGS, MAX_TITLE, CopyInfo, Link, Memory
 from commonbook.ports.engines import Engines
 from commonbook.ports.files import SourceFile
-from commonbook.tables import files, idempotency, links, memories, revisions
+from commonbook.tables import file_journal, idempotency, links, memories, revisions
 from commonbook.text import file_paths, titles
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
@@ -325,7 +325,7 @@ def _compare(ctx: WriteContext, imported: ImportedFile, record: ImportRecord | N
         return "updated" if moved and record.version == present.version else "unchanged"
     if present.deleted:
         return "updated"
-    if files.content_hash(render_memory(present, ctx.engines)) == files.content_hash(imported.file.data):
+    if file_journal.content_hash(render_memory(present, ctx.engines)) == file_journal.content_hash(imported.file.data):
         return "unchanged"
     version = imported.document.version
     if version is None or version >= present.version:
@@ -370,7 +370,7 @@ def _add(ctx: WriteContext, plan: ImportPlan, targets: Sequence[LinkTarget], add
     memories.add(ctx.tx, [memory])
     episode_files.adopt_messages(ctx, memory)
     links.add(ctx.tx, memory.space.id, memory.links)
-    files.clear_former_path(ctx.tx, memory.path)
+    file_journal.clear_former_path(ctx.tx, memory.path)
     ctx.note_reasoning_change(None, memory)
     ctx.log_memory(memory, "import", source=ctx.engines.keys.keyed_hash("path", plan.path))
     added.append(memory)
@@ -389,7 +389,7 @@ def _update(ctx: WriteContext, plan: ImportPlan, targets: Sequence[LinkTarget]) 
         name = file_paths.space_of(old.path)
         path = old.path if name == old.space.name else file_paths.moved_path(old.path, name, old.space.name)
         new_state = new_state._replace(path=free_path(ctx, path))
-        files.clear_former_path(ctx.tx, new_state.path)
+        file_journal.clear_former_path(ctx.tx, new_state.path)
     new = store_version.store_version(ctx, old, new_state, changed, how="import") if changed else old
     linked = _record_import(ctx, plan, new, new.version, [target.memory for target in targets])
     before = {link.target for link in old.links if link.relation == _RELATED}

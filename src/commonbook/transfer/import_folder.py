@@ -27,7 +27,7 @@ from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.ports.files import SourceFile
 from commonbook.runtime.batches import in_batches
-from commonbook.tables import files, idempotency, memories, spaces
+from commonbook.tables import file_journal, idempotency, memories, spaces
 from commonbook.text import space_names
 from commonbook.transfer import import_file
 from commonbook.transfer.import_file import ImportedFile, ImportPlan, ImportRecord, LinkTarget, Note
@@ -122,7 +122,7 @@ def _read_notes(run: _Import, progress: Progress) -> None:
 
 def _note(run: _Import, file: SourceFile, document: Document) -> Note:
     keyed = run.engines.keys.keyed_hash
-    content = keyed("content", files.content_hash(file.data))
+    content = keyed("content", file_journal.content_hash(file.data))
     return import_file.note_of(file, document, key=run.prefix + keyed("path", file.path), content=content)
 
 

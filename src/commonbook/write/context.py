@@ -21,7 +21,7 @@ from commonbook.model.session import Session
 from commonbook.model.spaces import READER, WRITER, Actor, Space, SpaceScope
 from commonbook.ports.database import RetryTransaction, Transaction
 from commonbook.ports.engines import BeforeFinalize, Engines
-from commonbook.tables import files, memories, sessions, spaces
+from commonbook.tables import file_journal, memories, sessions, spaces
 from commonbook.text import dates, space_names
 from commonbook.write.pending import Pending
 
@@ -218,8 +218,8 @@ class WriteContext:
     def record_move(self, memory: Memory, path: str) -> None:
         """Note that the file of a memory moves from its present path to another one."""
         if self.engines.folder.keeps_files:
-            files.record_move(self.tx, memory.path, memory.id)
-            files.clear_former_path(self.tx, path)
+            file_journal.record_move(self.tx, memory.path, memory.id)
+            file_journal.clear_former_path(self.tx, path)
 
     def enqueue_files(self, changed: Iterable[Memory], *, seen: int | None = None) -> None:
         """Add journal entries that write the files of memories as they are now, or remove those of deleted ones.
@@ -236,9 +236,9 @@ class WriteContext:
             if path is not None:
                 self.engines.folder.require_place(path)
             self.pending.files_to_write[memory.id] = data
-            hash_ = None if data is None else files.content_hash(data)
+            hash_ = None if data is None else file_journal.content_hash(data)
             entries.append((memory.id, memory.version, path, hash_))
-        files.enqueue(self.tx, entries, seen=seen)
+        file_journal.enqueue(self.tx, entries, seen=seen)
         self.require_disk_space()
 
     def require_disk_space(self) -> None:

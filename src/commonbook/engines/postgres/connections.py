@@ -20,7 +20,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import ConnStatus, PipelineStatus, TransactionStatus
 
 from commonbook.engines.postgres.pipeline import Connection, Pipeline
-from commonbook.engines.process.fork_gate import ForkGate
+from commonbook.engines.process.fork_safety import ForkGate
 from commonbook.errors import (
     BadInput,
     Busy,

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from commonbook.errors import Busy
-from commonbook.runtime.fork_safety import reset_in_child
+from commonbook.runtime.fork_reset import reset_in_child
 
 _HOLDER_BYTES: Final = 200
 _FIRST_PAUSE_SECONDS: Final = 0.000_05

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Final
 
 from commonbook.engines.process.fair_lock import FairLock
-from commonbook.engines.process.fork_gate import ForkGate
+from commonbook.engines.process.fork_safety import ForkGate
 from commonbook.errors import Busy, CommonbookError, DiskFull, HomeDamaged, HomeError, HomeIsNewer, HomeReadOnly
 from commonbook.model.reports import Change
 from commonbook.ports.database import Result, Row, Transaction
