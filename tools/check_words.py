@@ -119,7 +119,8 @@ def main(arguments: list[str]) -> int:
     for path in _files([Path(argument).resolve() for argument in arguments]):
         text = path.read_text(encoding="utf-8")
         check = check_page if path.suffix == ".md" else check_code
-        for finding in check(str(path.relative_to(ROOT)), text):
+        shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+        for finding in check(str(shown), text):
             sys.stdout.write(f"{finding}\n")
             found += 1
     return 1 if found else 0
