@@ -194,7 +194,7 @@ def test_who_comes_second_to_make_the_same_thing_finds_it_made(db):
 
 
 def test_what_can_never_be_there_twice_ends_in_an_error(db, monkeypatch):
-    monkeypatch.setattr(database, "_MAX_CREATE_ATTEMPTS", 3)
+    monkeypatch.setattr(retry, "_MAX_COLLISIONS", 3)
     with pytest.raises(HomeDamaged, match="duplicate key"):
         db.write(lambda tx: tx.run("INSERT INTO kept (a) VALUES (1), (1)"))
 
