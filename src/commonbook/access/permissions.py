@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from commonbook.access import key_limits
 from commonbook.errors import NotAllowed
-from commonbook.model.spaces import ADMIN, FILESYSTEM, LOCAL_OWNER, READER, ROLES, WRITER, Actor, Space, SpaceScope
+from commonbook.model.spaces import ADMIN, FILESYSTEM, LOCAL_OWNER, READER, WRITER, Actor, Space, SpaceScope
 from commonbook.tables import api_keys, grants
 
 if TYPE_CHECKING:
@@ -62,15 +63,9 @@ class PermissionSnapshot:
         roles = (
             dict.fromkeys(spaces, ADMIN) if self._granted is None else grants.effective_roles(self._granted(), spaces)
         )
-        if self._key is None:
-            return roles
-        key = self._key()
-        if key is None or key.principal != self._actor.principal or not api_keys.is_valid(key, self._tx):
-            return {}
-        if key.limits is None:
-            return roles
-        limits = grants.effective_roles(key.limits, spaces)
-        return {space: min(roles[space], limits[space], key=ROLES.index) for space in roles.keys() & limits.keys()}
+        return (
+            roles if self._key is None else key_limits.within_limits(self._tx, self._key(), self._actor, roles, spaces)
+        )
 
     def with_role(self, role: str, spaces: SpaceScope) -> SpaceScope:
         """Return those of the spaces on which the actor has this role or a higher one."""

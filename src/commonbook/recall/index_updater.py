@@ -31,6 +31,7 @@ from commonbook.ports.index import (
     PendingDeltas,
     SpacePosition,
 )
+from commonbook.recall import index_trust
 from commonbook.recall.indexed_passages import embedded_texts, indexed_message, indexed_passages, micros, valid_since
 from commonbook.runtime.batches import in_batches
 from commonbook.tables import changes, home, memories, sessions, spaces, supersession, vectors
@@ -191,18 +192,11 @@ class IndexUpdater:
         progress("indexing", len(changed), len(changed))
 
     def _positions(self, tx: Reading, state: IndexState | None) -> Mapping[str, int]:
-        """Return the number of the last change applied in each space; nothing if the index is not to be trusted.
-
-        It is not to be trusted if it belongs to another home, has other rules, or has applied log entries that this
-        book's hash chains do not contain (a restored backup, for example).
-        """
+        """Return the number of the last change applied in each space; nothing if the index is not to be trusted."""
         if state is None:
             return {}
         if state != self._trusted:
-            if (state.rules, state.home) != (INDEX_RULES, home.facts(tx)["id"]):
-                return {}
-            heads = {space: (position.seq, position.hash) for space, position in state.applied.items() if position.seq}
-            if not chain.has(tx, heads):
+            if not index_trust.is_of_this_book(tx, state, rules=INDEX_RULES):
                 return {}
             self._trusted = state
         return {space: position.number for space, position in state.applied.items()}

@@ -18,11 +18,11 @@ from commonbook.engines.disk.atomic_rename import exchange, rename_new
 from commonbook.engines.disk.durable_files import (
     MAX_SEQUENTIAL_FILES,
     in_parallel,
-    read_settled,
     sync_folder,
     write_synced,
 )
 from commonbook.engines.disk.markdown_tree import MarkdownTree
+from commonbook.engines.disk.unfinished_saves import read_settled
 from commonbook.engines.process.fair_lock import FairLock
 from commonbook.errors import Busy, DiskFull, FileInTheWay, HomeError, HomeReadOnly
 from commonbook.ports.files import FileStat

@@ -1,24 +1,22 @@
 """A fair lock between processes and threads: advisory file locks (flock) on a lock file and a turnstile file.
 
 Waiters acquire it in the order of their arrival. The kernel releases it when its holder dies. The lock file names the
-process that holds it.
+process that holds it (`lock_holder`).
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from commonbook.errors import Busy
+from commonbook.engines.process import lock_holder
 from commonbook.runtime.fork_reset import reset_in_child
 
-_HOLDER_BYTES: Final = 200
 _FIRST_PAUSE_SECONDS: Final = 0.000_05
 _SPIN_SECONDS: Final = 0.01
 
@@ -46,7 +44,7 @@ class FairLock:
         """Hold the lock; raise Busy, naming the holder, when it cannot be acquired within `wait` seconds."""
         deadline = time.monotonic() + wait
         if not self._thread_lock.acquire(timeout=wait):
-            raise self._busy_error(wait)
+            raise lock_holder.busy_error(self._path, wait)
         try:
             files = self._own_files()
             try:
@@ -56,10 +54,10 @@ class FairLock:
                 self.close()
                 raise
             if not acquired:
-                raise self._busy_error(wait)
+                raise lock_holder.busy_error(self._path, wait)
             files = self._own_files()
             try:
-                os.pwrite(files[1], _describe_process().ljust(_HOLDER_BYTES), 0)
+                lock_holder.record_holder(files[1])
                 yield
             finally:
                 fcntl.flock(files[1], fcntl.LOCK_UN)
@@ -156,22 +154,7 @@ class FairLock:
                 abandoned = not acquired_event.is_set()
         return not abandoned
 
-    def _busy_error(self, wait: float) -> Busy:
-        holder = "another process"
-        with suppress(OSError), open(self._path, "rb") as file:
-            holder = file.read(_HOLDER_BYTES).decode("utf-8", "replace").strip() or holder
-        name = os.path.basename(self._path)
-        return Busy(
-            f"{name} was held for {wait:.0f} s by {holder}",
-            fix="wait for that process or end it; COMMONBOOK_BUSY_SECONDS sets how long to wait",
-        )
-
 
 def _close(files: _FilePair) -> None:
     for fd in files:
         os.close(fd)
-
-
-def _describe_process() -> bytes:
-    program = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "python"
-    return f"process {os.getpid()} ({program})".encode("utf-8", "replace")[:_HOLDER_BYTES]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from commonbook.errors import CommonbookError
 from commonbook.interfaces import json_values
 from commonbook.interfaces.cli.input import text
-from commonbook.interfaces.cli.output import plain
 from commonbook.interfaces.cli.output.progress import ProgressBar
+from commonbook.interfaces.cli.output.terminal_or_pipe import output_for
 from commonbook.model.ids import UUID_PATTERN
 from commonbook.settings.settings import Settings
 
@@ -43,11 +43,7 @@ class Call:
     @cached_property
     def out(self) -> Output:
         """The output for people: a terminal, or plain lines."""
-        if not text.is_terminal(sys.stdout):
-            return plain.Plain()
-        from commonbook.interfaces.cli.output.terminal import Screen
-
-        return Screen(colour=self.settings.colour and not self.args.no_color)
+        return output_for(sys.stdout, colour=self.settings.colour and not self.args.no_color)
 
     def print_answer(self, data: object, show: Callable[[Output], None], *, ok: bool = True) -> int:
         """Print an answer, as JSON or for people, and return the exit code."""
