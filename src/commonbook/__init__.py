@@ -68,7 +68,16 @@ if TYPE_CHECKING:
     )
     from commonbook.model.reasoning import Dependent, Inbox, InboxItem, MemoryReference, SupersedeReport, TriageReport
     from commonbook.model.recall import Hit, RecallResult
-    from commonbook.model.reports import Finding, LogEntry, LogReport, Progress, Status, SyncReport, TransferReport
+    from commonbook.model.reports import (
+        Finding,
+        LogEntry,
+        LogReport,
+        Progress,
+        SchemaMigration,
+        Status,
+        SyncReport,
+        TransferReport,
+    )
     from commonbook.model.session import (
         AppendReceipt,
         Message,
@@ -102,9 +111,9 @@ __all__ = [
     "Ancestor", "ApiKey", "AppendReceipt", "CopyInfo", "CopyNode", "Decision", "Deleted", "Dependent",
     "Finding", "Grant", "Hit", "Inbox", "InboxItem", "Invalidation", "Lineage", "Link", "LogEntry", "LogReport",
     "Memory", "MemoryReference", "Message", "MessagePage", "MessageReceipt", "NewKey", "Notice", "Page",
-    "RateLimit", "RecallResult", "Receipt", "Revision", "Session", "SettleReport", "ShareReceipt",
-    "ShareRequest", "SharingRule", "Space", "Status", "SupersedeReason", "SupersedeReport", "SyncReport",
-    "TransferReport", "TriageReport", "WorkReport",
+    "RateLimit", "RecallResult", "Receipt", "Revision", "SchemaMigration", "Session", "SettleReport",
+    "ShareReceipt", "ShareRequest", "SharingRule", "Space", "Status", "SupersedeReason", "SupersedeReport",
+    "SyncReport", "TransferReport", "TriageReport", "WorkReport",
     # the client of a remote book
     "Client", "EnqueuedMessage", "OutboxCounts", "OutboxEntry", "OutboxMessage", "OutboxReceipt",
     "SessionContext", "StoredMessage", "Transport",
@@ -139,7 +148,8 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "commonbook.model.recall": ("Hit", "RecallResult"),
     "commonbook.model.reports": (
-        "Finding", "LogEntry", "LogReport", "Progress", "Status", "SyncReport", "TransferReport",
+        "Finding", "LogEntry", "LogReport", "Progress", "SchemaMigration", "Status", "SyncReport",
+        "TransferReport",
     ),
     "commonbook.model.session": (
         "AppendReceipt", "Message", "MessagePage", "MessageReceipt", "NewMessage", "Session", "SettleReport",

@@ -15,6 +15,7 @@ from commonbook.model.reports import (
     LogEntry,
     LogReport,
     Progress,
+    SchemaMigration,
     Status,
     SyncReport,
     TransferReport,
@@ -103,6 +104,11 @@ class MaintenanceVerbs(RecallVerbs):
         permissions.require_owner(self._actor, "agree to deletions")
         return scan.accept_deletions(self._engines)
 
+    @property
+    def schema_migration(self) -> SchemaMigration | None:
+        """The migration of the schema that was done when this book was opened, or None; only the owner sees it."""
+        return self._engines.db.migration if permissions.is_owner(self._actor) else None
+
     @retry_read
     def status(self) -> Status:
         """Return counts, pending work, and known problems. It is fast; `doctor` looks closer."""
@@ -110,10 +116,16 @@ class MaintenanceVerbs(RecallVerbs):
 
     @retry_read
     def doctor(self, *, progress: Progress = no_progress) -> tuple[Finding, ...]:
-        """Check the whole book and return the problems, each with its fix. Only the owner may."""
+        """Check the whole book and return the problems, each with its fix. Only the owner may.
+
+        If there are none, the copies of the database that were made before migrations of its schema are removed.
+        """
         permissions.require_owner(self._actor, "look at everything")
         findings = health.doctor(self._engines, self._actor, progress=progress)
-        return (*findings, *self._recall_service.findings(), *self._outbox_status().findings)
+        findings = (*findings, *self._recall_service.findings(), *self._outbox_status().findings)
+        if not findings:
+            health.remove_schema_copies(self._engines)
+        return findings
 
     @retry_read
     def verify_log(self, *, space: str | None = None, progress: Progress = no_progress) -> LogReport:

@@ -79,7 +79,11 @@ def wire_home(settings: Settings, clock: Clock) -> tuple[Engines, Callable[[], R
     """Wire a book over a folder of Markdown; the second value makes recall when it is first used."""
     hidden = prepare_home(settings.home)
     database = SqliteDatabase(
-        os.path.join(hidden, "state.db"), migrations=MIGRATIONS, clock=clock, busy_seconds=settings.busy_seconds
+        os.path.join(hidden, "state.db"),
+        migrations=MIGRATIONS,
+        clock=clock,
+        busy_seconds=settings.busy_seconds,
+        copies_before_migration=True,
     )
     keys = _lazy_keys(os.path.join(hidden, "keys"))
     engines = Engines(

@@ -418,6 +418,7 @@ def status_json(status: Status) -> dict[str, Any]:
             "unsent": status.unsent,
             "refused": status.refused,
         },
+        "schema_copies": list(status.schema_copies),
         "findings": findings_json(status.findings),
     }
 

@@ -1,8 +1,9 @@
-"""The health of a home: `status` reports numbers and known problems, `doctor` checks everything. Neither writes."""
+"""The health of a home: `status` reports numbers and known problems, `doctor` checks all of it. Neither writes rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from commonbook.access import permissions, scope
@@ -67,7 +68,15 @@ def status(engines: Engines, actor: Actor, home: str, unsent: OutboxStatus) -> S
             unsent=unsent.waiting,
             refused=unsent.refused,
             copies=copies.count(tx, allowed),
+            schema_copies=tuple(engines.db.schema_copies()) if owner else (),
         )
+
+
+def remove_schema_copies(engines: Engines) -> None:
+    """Remove the copies of the database that were made before migrations: the migrated one is known to be good."""
+    # A copy that cannot be removed does no harm: `status` still names it.
+    with suppress(OSError):
+        engines.db.remove_schema_copies()
 
 
 def doctor(engines: Engines, actor: Actor, *, progress: Progress) -> tuple[Finding, ...]:

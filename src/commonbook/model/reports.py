@@ -22,6 +22,17 @@ class MigrationReport(NamedTuple):
     files: int = 0
 
 
+class SchemaMigration(NamedTuple):
+    """A migration of the schema that was done when the book was opened.
+
+    `copy` is the path of the copy that was made of the database before; None on a database server.
+    """
+
+    before: int
+    after: int
+    copy: str | None
+
+
 class Change(NamedTuple):
     """A change that an operation records, to be numbered and logged by `finalize`.
 
@@ -132,3 +143,5 @@ class Status(NamedTuple):
     unsent: int = 0
     refused: int = 0
     copies: int = 0
+    schema_copies: tuple[str, ...] = ()
+    """The copies that were made of the database before its schema was migrated; the owner alone sees them."""

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
-from commonbook.model.reports import Change
+from commonbook.model.reports import Change, SchemaMigration
 
 Row = tuple[Any, ...]
 Result = TypeVar("Result")
@@ -86,9 +86,20 @@ class RetryTransaction(Exception):
 class Database(Protocol):
     """The database of a book."""
 
+    migration: SchemaMigration | None
+    """The migration of the schema that opening the database did, or None if there was nothing to migrate."""
+
     @property
     def schema(self) -> int:
         """The version of the schema."""
+        ...
+
+    def schema_copies(self) -> list[str]:
+        """Return the paths of the copies that were made before migrations of the schema."""
+        ...
+
+    def remove_schema_copies(self) -> None:
+        """Remove the copies that were made before migrations of the schema."""
         ...
 
     def damage(self) -> list[str]:

@@ -38,7 +38,7 @@ def test_status_has_counts_sizes_versions_what_is_pending_and_what_is_wrong(cli,
     cli.remember("one", "--kind", "fact")
     cli("delete", cli.remember("two")["id"])
     status = cli("status", "--json").json
-    assert status.keys() == {"home", "versions", "counts", "sizes", "pending", "findings"}
+    assert status.keys() == {"home", "versions", "counts", "sizes", "pending", "schema_copies", "findings"}
     assert status["home"] == (chosen.database.place if chosen.database else chosen.home)
     assert status["versions"].keys() == {"program", "schema"}
     assert status["counts"].keys() == {

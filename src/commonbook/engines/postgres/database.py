@@ -22,7 +22,7 @@ from commonbook.engines.postgres.pipeline import Connection, Pipeline, PipelineR
 from commonbook.engines.postgres.retry import DELETE_OLD_MARKS, Backoff, TransactionRetry
 from commonbook.engines.postgres.sql_dialect import PendingStatements, translate
 from commonbook.errors import CommonbookError, DatabaseUnfit, DatabaseUnreachable, HomeIsNewer, NotReplicated
-from commonbook.model.reports import Change
+from commonbook.model.reports import Change, SchemaMigration
 from commonbook.ports.database import Result, RetryTransaction, Row, Transaction
 from commonbook.ports.keys import Clock
 
@@ -54,6 +54,7 @@ class PostgresDatabase:
         connections: int = 20,
     ) -> None:
         """Connect, check the server, and migrate the schema; whatever is unfit is reported now."""
+        self.migration: SchemaMigration | None = None
         self._pool = ConnectionPool(address, most=connections, wait=busy_seconds)
         self._migrations = tuple(migrations)
         self._clock = clock
@@ -75,6 +76,13 @@ class PostgresDatabase:
     def damage(self) -> list[str]:
         """Return nothing: a server checks its own pages."""
         return []
+
+    def schema_copies(self) -> list[str]:
+        """Return nothing: back-ups of a server are made by those who run it."""
+        return []
+
+    def remove_schema_copies(self) -> None:
+        """Do nothing: there are no copies."""
 
     def bytes_used(self) -> int:
         """Return the size of the database."""
@@ -213,6 +221,8 @@ class PostgresDatabase:
                     connection.execute(script)
                 connection.execute("DELETE FROM schema_version")
                 connection.execute("INSERT INTO schema_version (version) VALUES (%s)", (self.schema,))
+            if 0 < version < self.schema:
+                self.migration = SchemaMigration(before=version, after=self.schema, copy=None)
         self._tidy(connection)
 
     @staticmethod

@@ -17,8 +17,9 @@ from typing import Final
 
 from commonbook.engines.process.fair_lock import FairLock
 from commonbook.engines.process.fork_safety import ForkGate
+from commonbook.engines.sqlite import schema_copies
 from commonbook.errors import Busy, CommonbookError, DiskFull, HomeDamaged, HomeError, HomeIsNewer, HomeReadOnly
-from commonbook.model.reports import Change
+from commonbook.model.reports import Change, SchemaMigration
 from commonbook.ports.database import Result, Row, Transaction
 from commonbook.ports.keys import Clock
 
@@ -34,9 +35,18 @@ class SqliteDatabase:
     """
 
     def __init__(
-        self, path: str, *, migrations: Sequence[str], clock: Clock, busy_seconds: float, lock: str = "write.lock"
+        self,
+        path: str,
+        *,
+        migrations: Sequence[str],
+        clock: Clock,
+        busy_seconds: float,
+        lock: str = "write.lock",
+        copies_before_migration: bool = False,
     ) -> None:
         """Open or create the database and bring its schema up to date; `lock` names the lock file beside it."""
+        self.migration: SchemaMigration | None = None
+        self._copies_before_migration = copies_before_migration
         self._path = path
         self._migrations = tuple(migrations)
         self._clock = clock
@@ -60,6 +70,14 @@ class SqliteDatabase:
         """Return the faults that SQLite's integrity check reports."""
         with self.reading() as tx:
             return [fault for (fault,) in tx.rows("PRAGMA integrity_check(20)") if fault != "ok"]
+
+    def schema_copies(self) -> list[str]:
+        """Return the copies that were made before migrations of the schema, oldest first."""
+        return schema_copies.find_copies(self._path)
+
+    def remove_schema_copies(self) -> None:
+        """Remove the copies that were made before migrations of the schema."""
+        schema_copies.remove_copies(self._path)
 
     # --- reading
 
@@ -171,14 +189,27 @@ class SqliteDatabase:
             version = self._version(connection)
             if version > len(self._migrations):
                 raise self._newer_error(version)
+            migration = self._prepare_migration(version)
             for number, script in enumerate(self._migrations[version:], start=version + 1):
                 for statement in _split_statements(script):
                     connection.execute(statement)
                 connection.execute(f"PRAGMA user_version={number}")
             connection.execute("COMMIT")
+            self.migration = migration
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
+
+    def _prepare_migration(self, version: int) -> SchemaMigration | None:
+        """Copy the database aside before the first statement of a migration; a new database has nothing to copy."""
+        if version in {0, len(self._migrations)}:
+            return None
+        copy = None
+        if self._copies_before_migration:
+            copy = schema_copies.copy_before_migration(
+                self._path, len(self._migrations), busy_seconds=self._busy_seconds
+            )
+        return SchemaMigration(before=version, after=len(self._migrations), copy=copy)
 
     @staticmethod
     def _version(connection: sqlite3.Connection) -> int:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from commonbook.book.book import Book
     from commonbook.interfaces.cli.output.plain import Output
+    from commonbook.model.reports import SchemaMigration
 
 
 _WORK_SECONDS: Final = 0.2
@@ -53,6 +54,19 @@ class Call:
         else:
             show(self.out)
         return 0 if ok else 1
+
+    def report_migration(self, migration: SchemaMigration | None) -> None:
+        """Say on standard error that the schema was migrated, and where the database of before is."""
+        if migration is None:
+            return
+        from commonbook.interfaces.cli.output import plain
+
+        self.progress.pause()
+        copy = f"; the former database is {migration.copy}" if migration.copy else ""
+        print(
+            f"commonbook: the schema was migrated from {migration.before} to {migration.after}{plain.clean(copy)}",
+            file=sys.stderr,
+        )
 
     def flush(self) -> None:
         """Flush standard output."""

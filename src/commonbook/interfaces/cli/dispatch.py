@@ -25,6 +25,7 @@ def run(args: Namespace) -> int:
     if name in _WITHOUT_BOOK:
         return command(call)
     with call.progress, open_book(call.settings, progress=call.progress) as book:
+        call.report_migration(book.schema_migration)
         call.book = _for_actor(book, call)
         return command(call)
 

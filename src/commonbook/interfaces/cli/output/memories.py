@@ -185,6 +185,7 @@ def show_status(out: Output, status: Status) -> None:
                 if status.unsent or status.refused
                 else ()
             ),
+            *(("copy before migration", path) for path in status.schema_copies),
         ]
     )
     show_findings(out, status.findings, fine="nothing is wrong")
