@@ -67,7 +67,7 @@ if TYPE_CHECKING:
         Unset,
     )
     from commonbook.model.reasoning import Dependent, Inbox, InboxItem, MemoryReference, SupersedeReport, TriageReport
-    from commonbook.model.recall import Hit, RecallResult
+    from commonbook.model.recall import CopyPlace, Hit, RecallResult
     from commonbook.model.reports import (
         Finding,
         LogEntry,
@@ -108,7 +108,7 @@ __all__ = [
     # values that callers pass in
     "Draft", "Filter", "NewMessage", "Progress", "UNSET", "Unset",
     # values that methods return
-    "Ancestor", "ApiKey", "AppendReceipt", "CopyInfo", "CopyNode", "Decision", "Deleted", "Dependent",
+    "Ancestor", "ApiKey", "AppendReceipt", "CopyInfo", "CopyNode", "CopyPlace", "Decision", "Deleted", "Dependent",
     "Finding", "Grant", "Hit", "Inbox", "InboxItem", "Invalidation", "Lineage", "Link", "LogEntry", "LogReport",
     "Memory", "MemoryReference", "Message", "MessagePage", "MessageReceipt", "NewKey", "Notice", "Page",
     "RateLimit", "RecallResult", "Receipt", "Revision", "SchemaMigration", "Session", "SettleReport",
@@ -146,7 +146,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "commonbook.model.reasoning": (
         "Dependent", "Inbox", "InboxItem", "MemoryReference", "SupersedeReport", "TriageReport",
     ),
-    "commonbook.model.recall": ("Hit", "RecallResult"),
+    "commonbook.model.recall": ("CopyPlace", "Hit", "RecallResult"),
     "commonbook.model.reports": (
         "Finding", "LogEntry", "LogReport", "Progress", "SchemaMigration", "Status", "SyncReport",
         "TransferReport",

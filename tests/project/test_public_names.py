@@ -24,6 +24,7 @@ RESULTS = {
     "AppendReceipt",
     "CopyInfo",
     "CopyNode",
+    "CopyPlace",
     "Decision",
     "Deleted",
     "Dependent",

@@ -29,6 +29,7 @@ from commonbook.errors import Busy
 from commonbook.model.memory import KINDS
 from commonbook.ports.index import (
     FOREVER,
+    IS_COPY,
     IS_MESSAGE,
     CandidatePool,
     Delta,
@@ -87,7 +88,8 @@ def entry(number: int, *, position: int = 0, **given: Any) -> IndexedPassage:
         terms={},
         vector=None,
     )
-    return usual._replace(**given)
+    made = usual._replace(**given)
+    return made if "wording" in given else made._replace(wording=f"{made.memory} {made.owner}")
 
 
 def vector(*numbers: float) -> Any:
@@ -117,7 +119,23 @@ class Maker:
         thread = memory_id(number) if dice.random() < 0.6 else f"thread {number // 3}"
         first = 10 * (number % 3) if thread.startswith("thread") else 0
         space = dice.choice(SPACES)
-        return tuple(self._passage(number, thread, first + at, space) for at in range(dice.choice((1, 1, 1, 2, 3, 7))))
+        size = dice.choice((1, 1, 1, 2, 3, 7))
+        passages = tuple(self._passage(number, thread, first + at, space) for at in range(size))
+        return passages if first or thread != memory_id(number) else self._as_copy(number, passages)
+
+    def _as_copy(self, number: int, passages: tuple[IndexedPassage, ...]) -> tuple[IndexedPassage, ...]:
+        """Return these passages as those of a root or, often, of a copy; some copies say what their root says."""
+        root = max(number // 7, 1) * 7
+        wording = f"{root} {self.dice.choice('aab')}"
+        copied = number != root
+        return tuple(
+            one._replace(
+                root=memory_id(root) if copied else "",
+                wording=wording,
+                flags=one.flags & ~IS_MESSAGE | IS_COPY * copied,
+            )
+            for one in passages
+        )
 
     def _passage(self, number: int, thread: str, position: int, space: str) -> IndexedPassage:
         dice = self.dice
@@ -338,8 +356,8 @@ def _by_terms(
 
 def _by_time(wanted: Sequence[IndexedPassage], sought: IndexQuery) -> list[IndexedPassage]:
     listed = [one for one in wanted if one.flags & IS_MESSAGE or one.position == 0]
-    listed.sort(key=lambda one: (one.time, one.position, tie_break_of(one.passage)), reverse=True)
-    return listed[: sought.max_candidates]
+    listed.sort(key=lambda one: (one.time, one.position, order_of(one)), reverse=True)
+    return _of_first_memory(listed)[: sought.max_candidates]
 
 
 def _by_vector(wanted: Sequence[IndexedPassage], sought: IndexQuery) -> list[IndexedPassage]:
@@ -364,7 +382,7 @@ def _first(scored: Sequence[tuple[float, IndexedPassage]], first: int) -> list[I
 
     def place(candidate: tuple[float, IndexedPassage]) -> tuple[float, int, int, int]:
         score, one = candidate
-        return -score, -tie_break_of(one.passage), segments.hash_text(one.thread), one.position
+        return -score, -order_of(one), segments.hash_text(one.thread), one.position
 
     better: Counter[str] = Counter()
     kept = []
@@ -372,7 +390,22 @@ def _first(scored: Sequence[tuple[float, IndexedPassage]], first: int) -> list[I
         if one.flags & IS_MESSAGE or better[one.thread] < _PARTS_OF_ONE:
             kept.append(one)
         better[one.thread] += 1
-    return kept[:first]
+    return _of_first_memory(kept)[:first]
+
+
+def _of_first_memory(best_first: Sequence[IndexedPassage]) -> list[IndexedPassage]:
+    """Return all messages, and of each wording the passages of the memory that comes first."""
+    first: dict[str, str] = {}
+    return [
+        one for one in best_first if one.flags & IS_MESSAGE or first.setdefault(one.wording, one.thread) == one.thread
+    ]
+
+
+def order_of(one: IndexedPassage) -> int:
+    """Return the number that breaks ties: of a copy, one below that of its root."""
+    if not one.root:
+        return tie_break_of(one.passage)
+    return max(tie_break_of(one.root) - 1 - segments.hash_text(one.owner) % (1 << 16), 0)
 
 
 def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
@@ -394,7 +427,7 @@ def _row(one: IndexedPassage, sought: IndexQuery, *, eligible: bool) -> tuple[ob
         eligible,
         one.speaker,
         one.position,
-        tie_break_of(one.passage),
+        order_of(one),
         one.start,
         one.end,
         one.seq,

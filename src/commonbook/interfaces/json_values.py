@@ -171,6 +171,7 @@ def _hit(hit: Hit, *, explain: bool) -> dict[str, Any]:
         "freshness": hit.freshness,
         "successor": hit.successor,
         "shared": _shared(hit.shared, hit.shared_from),
+        "also_in": [{"space": place.space, "id": place.id} for place in hit.also_in],
         "suspect": hit.suspect,
         "superseded_by": hit.superseded_by,
         "marks": list(hit.marks),

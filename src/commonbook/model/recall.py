@@ -26,10 +26,18 @@ class RecallRequest(NamedTuple):
     explain: bool = False
 
 
+class CopyPlace(NamedTuple):
+    """A space that has the same memory as a hit, and the id of that copy or source there."""
+
+    space: str
+    id: str
+
+
 class Hit(NamedTuple):
     """A passage that answers a query, with its place and the properties of its memory.
 
     `passage` is the matching text, `before` and `after` are the texts around it; `text` is the whole message or memory.
+    `also_in` names the other searched spaces that have a copy of the same root, which is no hit of its own.
     """
 
     type: str
@@ -60,6 +68,7 @@ class Hit(NamedTuple):
     shared: CopyInfo | None = None
     shared_from: Link | None = None
     successor: str | None = None
+    also_in: tuple[CopyPlace, ...] = ()
 
 
 class RecallResult(NamedTuple):

@@ -30,6 +30,8 @@ class IndexedPassage(NamedTuple):
 
     `owner` is the unit that is replaced as a whole: the memory, or a message that is not in an episode yet. `thread`
     and `position` determine the neighbours of a passage; `start` and `end` are its place in the text of the memory.
+    `root` is the first source of a copy, and empty for other passages. `wording` is the same for a root and for those
+    of its copies that have its title and text: only the first of these memories is a candidate.
     """
 
     passage: str
@@ -53,6 +55,8 @@ class IndexedPassage(NamedTuple):
     length: int
     terms: Mapping[str, int]
     vector: Floats | None
+    root: str = ""
+    wording: str = ""
 
 
 IS_MESSAGE: Final = 1
@@ -63,6 +67,8 @@ TELLS_TIME: Final = 4
 """Flag: the passage names a time."""
 BY_USER: Final = 8
 """Flag: the passage is a message with the role `user`."""
+IS_COPY: Final = 16
+"""Flag: the passage is of a copy that follows its source."""
 
 
 class IndexQuery(NamedTuple):

@@ -6,21 +6,21 @@ for suspect memories and outdated copies are applied here, since only the rows t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from commonbook.markdown import transcript
 from commonbook.memories import marks
 from commonbook.model.memory import LAZY, Memory
-from commonbook.model.recall import Hit
+from commonbook.model.recall import CopyPlace, Hit
 from commonbook.model.session import Message
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
-from commonbook.ports.index import IS_MESSAGE, CandidatePool
-from commonbook.recall import indexed_passages, scoring
+from commonbook.ports.index import IS_COPY, IS_MESSAGE, CandidatePool
+from commonbook.recall import collapse, indexed_passages, scoring
 from commonbook.recall.query import ParsedQuery
-from commonbook.tables import memories, sessions, supersession
+from commonbook.tables import copies, memories, sessions, supersession
 from commonbook.text import terms, titles
 
 _MAX_TEXT_CHARS: Final = 8_000
@@ -58,28 +58,66 @@ class HitBuilder:
         self._messages: dict[str, tuple[Message, str]] = {}
         self._ids: dict[int, tuple[str, str]] = {}
         self._tags: dict[str, tuple[str, ...]] = {}
+        self._loaded_rows: set[int] = set()
+        self._member_requests: list[collapse.Members] = []
         # Lists: reading single numbers from an array is slow, and these are read many times.
         self._threads: list[int] = pool.threads.tolist()
         self._positions: list[int] = pool.positions.tolist()
 
     def hits(self, rows: Sequence[int]) -> Iterator[Hit]:
-        """Yield the best hits: each message by itself, and each memory once with its best passage."""
-        k = self._query.request.k
-        chosen = self._select(rows, k)
-        self._load(chosen)
-        if any(self._penalty(row) for row in chosen):
-            # A row with a penalty may have to give way to one of the next k rows, which then scores higher.
-            lowest = min(self._score(row) for row in chosen)
-            runners_up = [row for row in self._select(rows, 2 * k)[k:] if self._score(row) > lowest]
-            self._load(runners_up)
-            chosen = sorted([*chosen, *runners_up], key=lambda row: -self._score(row))[:k]
-            chosen = [row for row in chosen if self._score(row) >= self._min_score]
+        """Yield the best hits: each message by itself, and each memory once with its best passage.
+
+        Of the copies of one root, the best is a hit; if several are equal, the root itself.
+        """
+        chosen = self._choose(rows)
+        places = self._other_places(chosen)
         for row in chosen:
             passage, memory = self._ids_of(row)
             if memory in self._memories:
-                yield self._hit(self._memories[memory], passage, row)
+                yield self._hit(self._memories[memory], passage, row)._replace(also_in=places.get(memory, ()))
             elif passage in self._messages:
                 yield self._message_hit(*self._messages[passage], row)
+
+    def _choose(self, rows: Sequence[int]) -> list[int]:
+        """Return the rows of the best hits, at most k; copies do not take the places of others."""
+        limit = k = self._query.request.k
+        while True:
+            selected = self._select(rows, limit)
+            ranked = self._rank(rows, selected, limit)
+            distinct = self._collapse(ranked)
+            if len(distinct) >= k or len(selected) < limit:
+                return [row for row in distinct[:k] if not self._penalty(row) or self._score(row) >= self._min_score]
+            limit *= 2
+
+    def _rank(self, rows: Sequence[int], selected: list[int], limit: int) -> list[int]:
+        """Load the selected rows, and return them by score, with the rows that a penalty of one lets go before it."""
+        self._load(selected)
+        if not any(self._penalty(row) for row in selected):
+            return selected
+        # A row with a penalty may have to give way to one of the next rows, which then scores higher.
+        lowest = min(self._score(row) for row in selected)
+        runners_up = [row for row in self._select(rows, 2 * limit)[limit:] if self._score(row) > lowest]
+        self._load(runners_up)
+        ranked = sorted([*selected, *runners_up], key=lambda row: -self._score(row))
+        return ranked if self._has_copies(ranked) else ranked[:limit]
+
+    def _has_copies(self, rows: Sequence[int]) -> bool:
+        return any(self._pool.flags[row] & IS_COPY for row in rows)
+
+    def _collapse(self, rows: list[int]) -> list[int]:
+        if not self._has_copies(rows):
+            return rows
+        return collapse.collapse(rows, lambda row: self._memories.get(self._ids_of(row)[1]))
+
+    def _other_places(self, rows: Sequence[int]) -> Mapping[str, tuple[CopyPlace, ...]]:
+        """Return the other searched spaces that have the memory of each row."""
+        ids = dict.fromkeys(self._ids_of(row)[1] for row in rows)
+        chosen = [self._memories[id_] for id_ in ids if id_ in self._memories]
+        alive_at = None if "expired" in self._query.request.include else self._query.now
+        return collapse.other_places(self._tx, self._allowed, chosen, self._members, alive_at)
+
+    def _members(self) -> list[tuple[str, str, str]]:
+        return [member for request in self._member_requests for member in request()]
 
     def _select(self, rows: Sequence[int], limit: int) -> list[int]:
         """Return the first rows that become hits: messages, and the best passage of each memory."""
@@ -127,12 +165,15 @@ class HitBuilder:
 
     def _load(self, rows: Sequence[int]) -> None:
         """Read the memories and messages of these rows and of their neighbours, in addition to those read before."""
+        rows = [row for row in rows if row not in self._loaded_rows]
+        self._loaded_rows.update(rows)
         if not rows:
             return
         window = {other for row in rows for other in (row - 1, row, row + 1) if self._is_neighbour(row, other)}
         ids = [self._ids_of(row) for row in sorted(window)]
         own = {self._ids_of(row)[1] for row in rows}
         superseded = supersession.request_links(self._tx, self._readable, tuple(own - {""}))
+        self._member_requests.append(copies.request_members(self._tx, sorted(own - {""})))
         loaded = memories.get_many(self._tx, self._allowed, tuple({memory for _, memory in ids if memory}))
         unmarked = [memory for memory in loaded.values() if memory.id in own]
         marked = marks.with_marks(

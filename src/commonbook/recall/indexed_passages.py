@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
 from typing import Final, NamedTuple, TypeAlias
 
 from commonbook.markdown import transcript
 from commonbook.model.memory import Memory
 from commonbook.model.session import Message
 from commonbook.ports.embedding import Embedder, EmbeddingInput
-from commonbook.ports.index import BY_USER, FOREVER, IS_MESSAGE, IS_QUESTION, TELLS_TIME, IndexedPassage
+from commonbook.ports.index import BY_USER, FOREVER, IS_COPY, IS_MESSAGE, IS_QUESTION, TELLS_TIME, IndexedPassage
 from commonbook.recall import scoring
 from commonbook.tables import vectors
 from commonbook.text import passages, stopwords, time_expressions, titles
@@ -149,8 +150,11 @@ def indexed_passages(
     pieces = passages_of(memory, seq_by_message)
     texts = embedded_texts(memory, pieces)
     passage_vectors = _vectors(texts, embedder, known)
+    wording = _wording(memory)
     return [
-        _indexed(memory, piece, text_terms.terms(_searched_text(piece, text)), superseded)._replace(vector=vector)
+        _indexed(memory, piece, text_terms.terms(_searched_text(piece, text)), superseded)._replace(
+            vector=vector, wording=wording if piece.message is None else ""
+        )
         for piece, text, vector in zip(pieces, texts, passage_vectors, strict=True)
     ]
 
@@ -201,12 +205,24 @@ def _indexed(memory: Memory, piece: Passage, terms: Sequence[str], superseded: i
         start=piece.start,
         end=piece.end,
         seq=piece.message.seq if piece.message else -1,
-        flags=_flags(piece, len(terms)),
+        flags=_flags(piece, len(terms)) | IS_COPY * follows_source(memory),
         speaker=piece.message.author if piece.message else "",
         length=len(terms),
         terms=Counter(terms),
         vector=None,
+        root=memory.root if follows_source(memory) else "",
     )
+
+
+def follows_source(memory: Memory) -> bool:
+    """Tell whether a memory is a copy of a source in this book; a detached or imported one stands for itself."""
+    return memory.root != memory.id and memory.shared is not None and not memory.shared.claimed
+
+
+def _wording(memory: Memory) -> str:
+    """Return a text that is the same for a root and for its copies with the same title and text."""
+    words = blake2b(f"{memory.title}\n{memory.text}".encode(), digest_size=16).hexdigest()
+    return f"{memory.root if follows_source(memory) else memory.id} {words}"
 
 
 def valid_since(memory: Memory) -> datetime:

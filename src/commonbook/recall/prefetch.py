@@ -101,7 +101,8 @@ def may_read_hits(engines: Engines, actor: Actor, hits: Sequence[Hit]) -> bool:
         return True
     with engines.db.reading() as tx:
         allowed = scope.select(tx, actor)
-        memory_spaces = memories.spaces_of(tx, sorted({hit.memory for hit in hits if hit.memory}))
+        copies = {place.id for hit in hits for place in hit.also_in}
+        memory_spaces = memories.spaces_of(tx, sorted({hit.memory for hit in hits if hit.memory} | copies))
         session_ids = {hit.session for hit in hits if hit.session and not hit.memory}
         session_spaces = {sessions.space_of(tx, session) for session in session_ids}
     return allowed.keys() >= {*memory_spaces.values(), *session_spaces}

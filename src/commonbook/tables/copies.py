@@ -6,7 +6,7 @@ The key (space, root) makes sure that a space has at most one copy of a root. Th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from commonbook.errors import BadInput
@@ -15,6 +15,8 @@ from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading, Transaction
 
 _IDS_PER_QUERY: Final = 1000
+_MAX_MEMBERS: Final = 10_000
+"""At most so many copies of the roots of one recall are looked at."""
 
 
 def of_root(tx: Reading, root: str, space: str) -> str | None:
@@ -101,6 +103,16 @@ def copies_of(tx: Reading, sources: Sequence[str], *, limit: int) -> dict[str, s
         )
         source_of_copy |= dict(rows)
     return source_of_copy
+
+
+def request_members(tx: Reading, roots: Sequence[str]) -> Callable[[], list[tuple[str, str, str]]]:
+    """Send the query for the bound copies of these roots; the result is (root, space, memory) of each, by memory."""
+    rows = tx.defer(
+        "SELECT root, space, memory FROM copy WHERE root IN :roots ORDER BY root, memory LIMIT :limit",
+        roots=tuple(roots),
+        limit=_MAX_MEMBERS,
+    )
+    return lambda: [(root, space, memory) for root, space, memory in rows()]
 
 
 def count(tx: Reading, spaces: SpaceScope) -> int:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from commonbook.engines.index import best_rows as index_best_rows
 from commonbook.engines.index import mapped_index, overlay, segments, vector_distance
 from commonbook.engines.index import search as index_search
 from commonbook.engines.index.search import Part, search
@@ -42,6 +43,7 @@ from tests.support.index_worlds import (
     expected,
     laid_out,
     memory_id,
+    order_of,
     same_places,
     vector,
 )
@@ -304,7 +306,7 @@ def test_a_long_memory_whose_parts_are_all_nearest_leaves_room_for_others_among_
     built = build(entries, killed=NOBODY, dimensions=DIMENSIONS)
     sought = IndexQuery(terms=(), vector=near, spaces=ALL, max_candidates=10, reach=0)
     found = answer(search([Part(built, np.ones(600, np.bool_))], sought, exactly=True), sought)
-    assert len({row[1] for row in found.rows}) == 1 + 10 - index_search.MAX_PARTS_PER_MEMORY
+    assert len({row[1] for row in found.rows}) == 1 + 10 - index_best_rows.MAX_PARTS_PER_MEMORY
 
 
 # --- of one memory a few parts
@@ -428,9 +430,9 @@ def _expected_row(one: IndexedPassage) -> tuple[object, ...]:
     rounded, scale = quantise((one.vector if one.vector is not None else vector())[None, :])
     flags = one.flags | NOWHERE * (not one.memory)
     columns = (
-        hash_text(one.thread), one.position, hash_text(one.owner), tie_break_of(one.passage), KINDS.index(one.kind),
-        flags, one.length, one.start, one.end, one.seq, one.time, one.valid_from, one.valid_until, one.superseded,
-        one.expires,
+        hash_text(one.thread), one.position, hash_text(one.owner), order_of(one), hash_text(one.wording),
+        KINDS.index(one.kind), flags, one.length, one.start, one.end, one.seq, one.time, one.valid_from,
+        one.valid_until, one.superseded, one.expires,
     )  # fmt: skip
     terms = [(hash_text(term), min(count, 65535)) for term, count in one.terms.items()]
     terms += [(hash_text(tag_term(tag)), 1) for tag in one.tags]

@@ -22,7 +22,7 @@ __all__ = ["cli", "terminal"]
 HIT = {
     "type", "id", "passage_id", "memory", "session", "seq", "kind", "space", "title", "text", "passage", "before",
     "after", "author", "score", "parts", "freshness", "suspect", "superseded_by", "marks", "source", "tags", "occurred",
-    "created", "successor", "shared",
+    "created", "successor", "shared", "also_in",
 }  # fmt: skip
 CHAT = (
     "### alice (user) · 2026-01-02T03:04:00.000000Z · 1 · m-one\n\nShall we meet on Monday?\n\n"

@@ -12,6 +12,14 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from commonbook.engines.index.best_rows import (
+    NO_SCORED_ROWS,
+    SortKeys,
+    best_of_segment,
+    first_of_wordings,
+    merge_best,
+    sort_keys_of,
+)
 from commonbook.engines.index.segments import Bools, Floats, Hashes, Rows, Segment, hash_texts, tag_term
 from commonbook.engines.index.vector_distance import (
     cosines,
@@ -21,7 +29,7 @@ from commonbook.engines.index.vector_distance import (
     rows_with_vectors,
 )
 from commonbook.model.memory import KINDS
-from commonbook.ports.index import FOREVER, IS_MESSAGE, CandidatePool, IndexQuery, IndexResult
+from commonbook.ports.index import FOREVER, IS_COPY, IS_MESSAGE, CandidatePool, IndexQuery, IndexResult
 
 _ESSENTIAL_ROWS_FACTOR: Final = 2
 """Essential terms have this many times the rows needed, before other terms are left out: a row may have several."""
@@ -29,12 +37,8 @@ _ESSENTIAL_ROWS_FACTOR: Final = 2
 _ROUGH_ROWS_FACTOR: Final = 4
 """This many times the rows needed are compared exactly, if there are more."""
 
-MAX_PARTS_PER_MEMORY: Final = 3
-"""At most so many parts of one memory are candidates, since it becomes one hit anyway."""
-
 _NO_KEYS: Final = np.zeros(0, np.uint64)
 _NO_ROWS: Final = np.zeros(0, np.int64)
-_NO_SCORED_ROWS: Final[tuple[Rows, Any]] = (np.zeros(0, np.intp), np.zeros(0))
 
 
 class Part(NamedTuple):
@@ -174,14 +178,14 @@ def _candidates_by_terms(
     best_of = []
     for view, rows_of in zip(views, postings, strict=True):
         essential, bound = _essential_terms(rows_of, weights, query.max_candidates)
-        best = _best_of_segment(
+        best = best_of_segment(
             view.segment, *_score_rows(view, rows_of, weights, essential), query.max_candidates, bound=bound
         )
         if best is None:
             scored = _score_rows(view, rows_of, weights, range(len(weights)))
-            best = _best_of_segment(view.segment, *scored, query.max_candidates)
-        best_of.append(best or _NO_SCORED_ROWS)
-    return _merge_best(views, best_of, query.max_candidates)
+            best = best_of_segment(view.segment, *scored, query.max_candidates)
+        best_of.append(best or NO_SCORED_ROWS)
+    return merge_best([view.segment for view in views], best_of, query.max_candidates)
 
 
 def _essential_terms(postings: Sequence[Rows], weights: Sequence[float], limit: int) -> tuple[Collection[int], float]:
@@ -234,12 +238,17 @@ def _candidates_by_vector(views: Sequence[_SegmentView], query: IndexQuery, *, e
         near = [(segment, rows_with_vectors(segment, rows, vector)) for segment, rows in wanted]
         best_of = [_nearest(segment, rows, vector, query.max_candidates) for segment, rows in near]
     else:
+        near = [(segment, rows) for (segment, _), rows in zip(wanted, near_by_sketch(wanted, vector), strict=True)]
         best_of = [
-            _best_of_segment(segment, rows, cosines(segment.vectors[rows], vector), query.max_candidates)
-            or _NO_SCORED_ROWS
-            for (segment, _), rows in zip(wanted, near_by_sketch(wanted, vector), strict=True)
+            best_of_segment(segment, rows, cosines(segment.vectors[rows], vector), query.max_candidates)
+            or NO_SCORED_ROWS
+            for segment, rows in near
         ]
-    return _merge_best(views, best_of, query.max_candidates)
+        has_copies = any((segment.flags[rows] & IS_COPY).any() for segment, rows in near)
+        if has_copies and sum(len(rows) for rows, _ in best_of) < query.max_candidates:
+            # Copies took the places of others in the first pass, too.
+            return _candidates_by_vector(views, query, exactly=True)
+    return merge_best([view.segment for view in views], best_of, query.max_candidates)
 
 
 def _nearest(segment: Segment, rows: Rows, vector: Floats, limit: int) -> tuple[Rows, Any]:
@@ -252,11 +261,11 @@ def _nearest(segment: Segment, rows: Rows, vector: Floats, limit: int) -> tuple[
             least = -np.partition(-rough, rough_limit - 1)[rough_limit - 1]
             compared = rows[rough >= least - rough_error(vector)]
         nearest = (
-            _best_of_segment(segment, compared, cosines(segment.vectors[compared], vector), limit) or _NO_SCORED_ROWS
+            best_of_segment(segment, compared, cosines(segment.vectors[compared], vector), limit) or NO_SCORED_ROWS
         )
         if len(nearest[0]) >= limit or len(compared) == len(rows):
             return nearest
-        # Parts of a long memory took the places of others: look further down.
+        # Parts of a long memory, or copies, took the places of others: look further down.
         rough_limit *= _ROUGH_ROWS_FACTOR
 
 
@@ -265,12 +274,12 @@ def _candidates_by_time(views: Sequence[_SegmentView], query: IndexQuery) -> lis
     rows_of = [_newest_of_segment(view, query.max_candidates) for view in views]
     if not rows_of:
         return rows_of
-    orders, positions, times = (
-        np.concatenate([view.segment.column(name)[rows] for view, rows in zip(views, rows_of, strict=True)])
-        for name in ("order", "position", "time")
-    )
+    columns = [_time_keys(view.segment, rows) for view, rows in zip(views, rows_of, strict=True)]
+    keys = SortKeys(*(np.concatenate(column) for column in zip(*columns, strict=True)))
     owners = np.repeat(np.arange(len(rows_of)), [len(rows) for rows in rows_of])
-    newest = np.lexsort((orders, positions, times))[::-1][: query.max_candidates]
+    kept = first_of_wordings(keys, np.arange(len(owners)))
+    last = np.lexsort((keys.orders[kept], keys.positions[kept], keys.scores[kept]))
+    newest = kept[last[::-1][: query.max_candidates]]
     rows = np.concatenate(rows_of)[newest]
     return [rows[owners[newest] == at] for at in range(len(rows_of))]
 
@@ -279,90 +288,19 @@ def _newest_of_segment(view: _SegmentView, limit: int) -> Rows:
     """Return at least the newest rows of one segment, and few others."""
     rows = np.flatnonzero(view.wanted & (((view.segment.flags & IS_MESSAGE) > 0) | (view.segment.position == 0)))
     times = view.segment.column("time")[rows]
-    return rows if len(rows) <= limit else rows[times >= np.partition(times, -limit)[-limit]]
-
-
-class _SortKeys(NamedTuple):
-    """The columns by which candidates are sorted."""
-
-    scores: Any
-    orders: Hashes
-    threads: Hashes
-    positions: Any
-    flags: Any
-
-
-def _sort_keys_of(segment: Segment, rows: Rows, scores: Any) -> _SortKeys:  # noqa: ANN401 - an array
-    return _SortKeys(scores, segment.order[rows], segment.thread[rows], segment.position[rows], segment.flags[rows])
-
-
-def _merge_best(views: Sequence[_SegmentView], best_of: Sequence[tuple[Rows, Any]], limit: int) -> list[Rows]:
-    """Merge the best rows of each segment into the best of all, by score, then by the order of ids."""
-    sizes = [len(rows) for rows, _ in best_of]
-    # Usually one segment has all that are needed, and nothing has to be compared.
-    if sum(sizes) <= limit and np.count_nonzero(sizes) <= 1:
-        return [rows for rows, _ in best_of]
-    owners = np.repeat(np.arange(len(views)), sizes)
-    rows = np.concatenate([rows for rows, _ in best_of])
-    columns = [_sort_keys_of(view.segment, *scored) for view, scored in zip(views, best_of, strict=True)]
-    keys = _SortKeys(*(np.concatenate(column) for column in zip(*columns, strict=True)))
-    # The parts of a memory were limited per segment; a thread may lie in several segments.
-    kept = _limit_parts(keys) if np.count_nonzero(sizes) > 1 else np.arange(len(rows))
-    best = kept[np.lexsort((keys.positions[kept], keys.threads[kept], ~keys.orders[kept], -keys.scores[kept]))[:limit]]
-    return [rows[best[owners[best] == at]] for at in range(len(views))]
-
-
-def _best_of_segment(
-    segment: Segment,
-    rows: Rows,
-    scores: Any,  # noqa: ANN401 - an array
-    limit: int,
-    *,
-    bound: float = 0.0,
-) -> tuple[Rows, Any] | None:
-    """Return at least the best rows of one segment, and few others, with a limited number of parts of one memory.
-
-    `bound` is the highest score of rows that are not among these. Returns None if one of those might be among the best.
-    """
     depth = limit
     while True:
-        best, best_scores = _top_rows(segment, rows, scores, depth)
-        if bound and (len(rows) <= depth or best_scores.min() <= bound):
-            return None
-        kept = _limit_parts(_sort_keys_of(segment, best, best_scores))
-        if len(kept) >= limit or (len(best) == len(rows) and not bound):
-            return best[kept], best_scores[kept]
-        # Parts of a long memory took the places of others: look further down.
+        newest = rows if len(rows) <= depth else rows[times >= np.partition(times, -depth)[-depth]]
+        kept = first_of_wordings(_time_keys(view.segment, newest), np.arange(len(newest)))
+        if len(kept) >= limit or len(newest) == len(rows):
+            return newest[kept]
+        # Copies took the places of others: look further down.
         depth *= 4
 
 
-def _limit_parts(keys: _SortKeys) -> Rows:
-    """Return the places of the rows to keep: every message, and the best parts of each other memory."""
-    sorted_threads = np.sort(keys.threads)
-    if not (sorted_threads[MAX_PARTS_PER_MEMORY:] == sorted_threads[:-MAX_PARTS_PER_MEMORY]).any():
-        return np.arange(len(sorted_threads))
-    order = np.lexsort((keys.positions, ~keys.orders, -keys.scores, keys.threads))
-    threads = keys.threads[order]
-    begins = np.flatnonzero(np.concatenate([np.ones(min(len(order), 1), np.bool_), threads[1:] != threads[:-1]]))
-    rank = np.arange(len(order)) - np.repeat(begins, np.diff(np.append(begins, len(order))))
-    is_message = (keys.flags[order] & IS_MESSAGE) > 0
-    return np.sort(order[is_message | (rank < MAX_PARTS_PER_MEMORY)])
-
-
-def _top_rows(segment: Segment, rows: Rows, scores: Any, limit: int) -> tuple[Rows, Any]:  # noqa: ANN401 - an array
-    """Return the best rows; among those equal to the last of them, the newest."""
-    if len(rows) <= limit:
-        return rows, scores
-    # Selects from the highest score down: most rows share a few of the lowest scores, where a selection is slow.
-    least = -np.partition(-scores, limit - 1)[limit - 1]
-    better, equal = np.flatnonzero(scores > least), np.flatnonzero(scores == least)
-    missing = limit - len(better)
-    if len(equal) > missing:
-        orders = segment.order[rows[equal]]
-        newest = np.partition(orders, len(orders) - missing)[len(orders) - missing]
-        equal = equal[orders >= newest]
-    kept = np.concatenate([better, equal])
-    return rows[kept], scores[kept]
+def _time_keys(segment: Segment, rows: Rows) -> SortKeys:
+    """Return the columns by which the newest are sorted: the time stands for the score."""
+    return sort_keys_of(segment, rows, segment.column("time")[rows])
 
 
 # --- the candidate pool

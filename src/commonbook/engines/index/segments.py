@@ -35,6 +35,9 @@ _OWN_ID: Final = re.compile(rf"{UUID_PATTERN}(?:#|\Z)")
 _NO_MEMORY_FLAG: Final = 128
 """The flag of a passage that belongs to no memory."""
 
+_COPY_ORDERS: Final = 1 << 16
+"""The number of places below a root over which its copies are spread, so that they have an order of their own."""
+
 _MAX_CACHED_HASHES: Final = 200_000
 _HASH_CACHE: dict[str, int] = {}
 
@@ -43,7 +46,8 @@ _COLUMNS: Final[tuple[tuple[str, type, Callable[[IndexedPassage], object]], ...]
     ("thread", np.uint64, lambda entry: hash_text(entry.thread)),
     ("position", np.int64, lambda entry: entry.position),
     ("owner", np.uint64, lambda entry: hash_text(entry.owner)),
-    ("order", np.uint64, lambda entry: tie_break_of(entry.passage)),
+    ("order", np.uint64, lambda entry: _order_of(entry)),
+    ("wording", np.uint64, lambda entry: hash_text(entry.wording)),
     ("kind", np.uint8, lambda entry: KINDS.index(entry.kind)),
     ("flags", np.uint8, lambda entry: entry.flags | _NO_MEMORY_FLAG * (not entry.memory)),
     ("length", np.int32, lambda entry: entry.length),
@@ -84,6 +88,13 @@ def tie_break_of(passage: str) -> int:
     if _OWN_ID.match(passage) is None:
         return hash_text(passage)
     return int(passage[:8] + passage[9:13] + passage[14:18], 16)
+
+
+def _order_of(entry: IndexedPassage) -> int:
+    """Return the tie break of a passage; that of a copy is as new as its root, and comes right after it."""
+    if not entry.root:
+        return tie_break_of(entry.passage)
+    return max(tie_break_of(entry.root) - 1 - hash_text(entry.owner) % _COPY_ORDERS, 0)
 
 
 def quantise(vectors: Floats) -> tuple[npt.NDArray[np.int8], Floats]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-FORMAT: Final = 4
+FORMAT: Final = 5
 """Changes with every change of the tables, or of the meaning of their contents."""
 
 TABLES: Final = ("recall_index", "recall_space", "recall_passage", "recall_posting")
@@ -51,6 +51,7 @@ CREATE_ROWS: Final = f"""
       position    bigint NOT NULL,
       kind        smallint NOT NULL,
       flags       smallint NOT NULL,
+      wording     bigint NOT NULL,  -- the same for copies that say the same
       time        bigint NOT NULL,
       valid_from  bigint NOT NULL,
       valid_until bigint NOT NULL,
@@ -70,7 +71,7 @@ CREATE_ROWS: Final = f"""
 # The filter columns and the position among neighbours are in the primary key's index: no second look-up is needed.
 CREATE_INDEXES: Final = """
     ALTER TABLE recall_passage ADD PRIMARY KEY (space, id)
-      INCLUDE (thread, position, kind, flags, time, valid_from, valid_until, superseded, expires);
+      INCLUDE (thread, position, kind, flags, wording, time, valid_from, valid_until, superseded, expires);
     ALTER TABLE recall_posting ADD PRIMARY KEY (space, term, id);
     CREATE INDEX recall_owner ON recall_passage (owner);
     CREATE INDEX recall_newest ON recall_passage (space, time DESC, position DESC, id);

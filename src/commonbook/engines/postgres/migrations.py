@@ -178,7 +178,12 @@ INSERT INTO job (id, space, kind, subject, state, due, attempts, error, created)
   ON CONFLICT DO NOTHING;
 """
 
+VERSION_4: Final = """
+-- copies
+CREATE INDEX copy_by_root ON copy (root, memory);
+"""
+
 MIGRATIONS: Final = tuple(
-    version.replace(" TEXT", ' TEXT COLLATE "C"') for version in (VERSION_1, VERSION_2, VERSION_3)
+    version.replace(" TEXT", ' TEXT COLLATE "C"') for version in (VERSION_1, VERSION_2, VERSION_3, VERSION_4)
 )
 """Migration n takes a database from version n to version n + 1."""

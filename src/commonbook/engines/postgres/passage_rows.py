@@ -27,7 +27,7 @@ from commonbook.engines.index.segments import (
 from commonbook.ports.index import IndexedPassage
 
 PASSAGE_COLUMNS: Final = (
-    "space, id, owner, thread, position, kind, flags, time, valid_from, valid_until, superseded, expires,"
+    "space, id, owner, thread, position, kind, flags, wording, time, valid_from, valid_until, superseded, expires,"
     " terms, columns, entries, name, speaker, vector, v, w"
 )
 MAX_INDEXED_DIMENSIONS: Final = 1024
@@ -56,8 +56,8 @@ _COLUMNS: Final = np.dtype(
 _ENTRY: Final = np.dtype([("term", "<u8"), ("count", "<u2")])
 _COPY_HEADER: Final = b"PGCOPY\n\xff\r\n\0" + struct.pack("!ii", 0, 0)
 _COPY_TRAILER: Final = struct.pack("!h", -1)
-_FIXED_FIELDS: Final = struct.Struct("!hiqi16siqiqiqihihiqiqiqiqiq")
-_FIELD_COUNT: Final = 20
+_FIXED_FIELDS: Final = struct.Struct("!hiqi16siqiqiqihihiqiqiqiqiqiq")
+_FIELD_COUNT: Final = 21
 _NULL_FIELD: Final = struct.pack("!i", -1)
 _ARRAY_HEADER: Final = struct.Struct("!5i")
 _INT8_OID: Final = 20
@@ -147,11 +147,11 @@ def _row_fields(segment: Segment, ids: Sequence[bytes]) -> Iterator[bytes]:
     terms["size"], terms["value"] = 8, entries["term"].astype(np.int64)
     halves = segment.vectors.astype(">f2")
     filters = zip(*(columns[name].astype(np.int64).tolist() for name in _FILTERS), strict=True)
-    for row, (space, owner, thread, position, kind, flags, *times) in enumerate(filters):
+    for row, (space, owner, thread, position, kind, flags, *numbers) in enumerate(filters):
         span = slice(starts[row], starts[row + 1])
-        time_fields = [part for time in times for part in (8, time)]
+        number_fields = [part for number in numbers for part in (8, number)]
         yield _FIXED_FIELDS.pack(
-            _FIELD_COUNT, 8, space, 16, ids[row], 8, owner, 8, thread, 8, position, 2, kind, 2, flags, *time_fields
+            _FIELD_COUNT, 8, space, 16, ids[row], 8, owner, 8, thread, 8, position, 2, kind, 2, flags, *number_fields
         )
         yield _field(_array_header(span.stop - span.start) + terms[span].tobytes())
         yield _field(packed[row * width : (row + 1) * width])
@@ -182,7 +182,7 @@ def _array_header(items: int) -> bytes:
 
 
 _FILTERS: Final = (
-    "space", "owner", "thread", "position", "kind", "flags",
+    "space", "owner", "thread", "position", "kind", "flags", "wording",
     "time", "valid_from", "valid_until", "superseded", "expires",
 )  # fmt: skip
 

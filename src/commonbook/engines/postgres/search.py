@@ -15,7 +15,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from commonbook.engines.index.search import MAX_PARTS_PER_MEMORY, Part, TermCounts, candidates, count, search
+from commonbook.engines.index.best_rows import MAX_PARTS_PER_MEMORY
+from commonbook.engines.index.search import Part, TermCounts, candidates, count, search
 from commonbook.engines.index.segments import Floats, Segment, copy_columns, tag_term, with_zero_vectors
 from commonbook.engines.postgres import hnsw
 from commonbook.engines.postgres.filters import array_literal, filter_condition
@@ -39,7 +40,7 @@ from commonbook.errors import Busy
 from commonbook.ports.index import IS_MESSAGE, IndexQuery, IndexResult, IndexState
 
 _EXTRA_CANDIDATES: Final = 10
-"""So many more candidates than wanted are taken at first: some are filtered out, or parts of one memory."""
+"""So many more candidates than wanted are taken at first: some are filtered out, parts of one memory, or copies."""
 
 _DEPTH_FACTOR: Final = 4
 
@@ -111,14 +112,15 @@ _NEIGHBOURS: Final = f"""
         WITH ORDINALITY AS a (which, space, id, place)
     ), wanted AS (
       SELECT which, place, p.thread, p.position, p.flags & {IS_MESSAGE} > 0 AS is_message,
-        row_number() OVER (PARTITION BY which, p.thread ORDER BY place) AS nth
+        row_number() OVER (PARTITION BY which, p.thread ORDER BY place) AS nth,
+        first_value(p.thread) OVER (PARTITION BY which, p.wording ORDER BY place) AS first_thread
       FROM asked a CROSS JOIN LATERAL (
-        SELECT thread, position, flags FROM recall_passage p
+        SELECT thread, position, flags, wording FROM recall_passage p
         WHERE p.space = a.space AND p.id = a.id AND {{wanted}} OFFSET 0
       ) p
     ), few AS MATERIALIZED (
       SELECT which, thread, position, row_number() OVER (PARTITION BY which ORDER BY place) AS place
-      FROM wanted WHERE is_message OR nth <= {MAX_PARTS_PER_MEMORY} OR %(newest)s
+      FROM wanted WHERE is_message OR thread = first_thread AND (nth <= {MAX_PARTS_PER_MEMORY} OR %(newest)s)
     ), places AS (
       SELECT thread, position FROM few WHERE place <= %(first)s
       UNION SELECT * FROM unnest(%(threads)s::bigint[], %(positions)s::bigint[])
@@ -343,7 +345,7 @@ class Search:
             needs_more_nearest = by_vector < first and len(nearest) == depth
             if not needs_more_terms and not needs_more_nearest:
                 return rows
-            # Many candidates are filtered out, or parts of a long memory: take more.
+            # Many candidates are filtered out, parts of a long memory, or copies: take more.
             depth *= _DEPTH_FACTOR
             nearest = self._query_nearest(depth, filtered=True).rows() if nearest else []
 

@@ -22,6 +22,9 @@ _MAX_NEIGHBOUR_CHARS: Final = 150
 _MAX_PASSAGE_CHARS: Final = 1200
 """Most passages are shorter, but a message can have any length."""
 
+_MAX_PLACES: Final = 5
+"""The number of other copies that are named with a hit; `--json` has all."""
+
 _Phrase: TypeAlias = tuple[str, str]
 
 
@@ -81,6 +84,10 @@ def _source(out: Output, hit: Hit) -> Iterator[_Phrase]:
     text, style = styled_freshness(hit.freshness)
     yield f"{text}{by}", style
     yield ", ".join(f"#{tag}" for tag in hit.tags), "dim"
+    if hit.also_in:
+        shown = ", ".join(f"{place.space} {out.name(place.id)}" for place in hit.also_in[:_MAX_PLACES])
+        more = f" and {len(hit.also_in) - _MAX_PLACES} more" if len(hit.also_in) > _MAX_PLACES else ""
+        yield f"also in {shown}{more}", "dim"
 
 
 def _separated(phrases: Iterable[_Phrase], style: str) -> Iterator[_Phrase]:

@@ -1,0 +1,176 @@
+"""A root and its copies are one hit, which names the other searched spaces that have it."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from commonbook.model.memory import Draft
+from commonbook.model.session import NewMessage
+from tests.interfaces.cli.test_cli import cli
+
+__all__ = ["cli"]
+
+ALICE = "user:alice"
+COPIES = [f"team/{number:02}" for number in range(12)]
+OTHERS = ["brass", "copper", "silver", "golden", "wooden", "broken", "ancient", "polished", "borrowed"]
+
+
+def share_twelve_times(book, memory, **options):
+    return [book.share(memory, space, **options).id for space in COPIES]
+
+
+def add_others(book, space="team/00"):
+    return [book.remember(f"the {word} telescope is in the {word} box", space=space).id for word in OTHERS]
+
+
+def places(hit):
+    return [(place.space, place.id) for place in hit.also_in]
+
+
+@pytest.mark.parametrize("query", ["telescope", ""])
+@pytest.mark.parametrize("indexed", [False, True])
+def test_twelve_copies_take_one_place_of_ten(book, query, indexed):
+    others = add_others(book)
+    root = book.remember("the telescope of the keeper", space="team").id
+    copies = share_twelve_times(book, root)
+    if indexed:
+        book.reindex()
+    hits = book.recall(query, spaces=["team/"], k=10).hits
+    assert len(hits) == 10
+    (hit,) = [hit for hit in hits if hit.id not in others]
+    family = dict(zip([root, *copies], ["team", *COPIES], strict=True))
+    assert {hit.space: hit.id, **dict(places(hit))} == {space: id_ for id_, space in family.items()}
+    assert places(hit) == sorted(places(hit))
+    assert book.recall(query, spaces=["team/"], k=10).hits == hits
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_more_copies_than_candidates_leave_room_for_all_others(book, indexed):
+    others = add_others(book)
+    root = book.remember("the telescope, the telescope", space="team").id
+    for number in range(70):
+        book.share(root, f"many/{number}")
+    if indexed:
+        book.reindex()
+    for query in ("telescope", "the telescope of whom", ""):
+        hits = book.recall(query, spaces=["/"], k=10, min_score=0.0).hits
+        assert {hit.memory for hit in hits} > set(others)
+        assert len(hits) == 10
+
+
+def test_the_root_is_the_hit_among_equals_and_a_copy_where_the_root_is_not_searched(book):
+    root = book.remember("the telescope of the keeper", space="secret").id
+    copies = share_twelve_times(book, root)
+    for _ in range(2):
+        (hit,) = book.recall("telescope", spaces=["/"]).hits
+        assert hit.id == root
+        (hit,) = book.recall("telescope", spaces=["team/"]).hits
+        assert hit.id in copies
+        assert (hit.space, hit.id) not in places(hit)
+        assert len(hit.also_in) == len(copies) - 1
+        (hit,) = book.recall("telescope", spaces=["team/03"]).hits
+        assert (hit.id, hit.also_in) == (copies[3], ())
+        book.reindex()
+
+
+def test_only_places_are_named_that_the_caller_may_read(book):
+    root = book.remember("the telescope of the keeper", space="secret").id
+    copies = share_twelve_times(book, root)
+    book.grant(ALICE, "team/01", "reader")
+    book.grant(ALICE, "team/02", "reader")
+    (hit,) = book.acting_as(ALICE).recall("telescope", spaces=["/"]).hits
+    assert {(hit.space, hit.id), *places(hit)} == {("team/01", copies[1]), ("team/02", copies[2])}
+
+
+def test_a_copy_that_says_something_else_is_a_hit_of_its_own(book):
+    root = book.remember("the telescope of the keeper", space="team").id
+    copies = share_twelve_times(book, root)
+    book.edit(copies[0], text="the telescope of the mayor")
+    book.detach(copies[1])
+    hits = book.recall("telescope", spaces=["/"]).hits
+    assert {hit.id for hit in hits} == {root, copies[0], copies[1]}
+    by_id = {hit.id: hit for hit in hits}
+    assert {place.id for place in by_id[root].also_in} == set(copies[2:])
+    assert by_id[copies[0]].also_in == by_id[copies[1]].also_in == ()
+    assert by_id[copies[0]].freshness == "diverged"
+
+
+def test_an_older_version_gives_way_to_the_present_one(book):
+    root = book.remember("the telescope of the keeper", space="team").id
+    copies = share_twelve_times(book, root, refresh="snapshot")
+    book.edit(root, text="the telescope of the mayor")
+    for query in ("telescope", "mayor"):
+        (hit,) = book.recall(query, spaces=["/"]).hits
+        assert (hit.id, {place.id for place in hit.also_in}) == (root, set(copies))
+    (hit,) = book.recall("keeper", spaces=["/"]).hits
+    assert (hit.freshness, len(hit.also_in)) == ("stale", len(copies)), "only the older version says it"
+    (hit,) = book.recall("telescope", spaces=["team/04", "team/05"]).hits
+    assert hit.freshness == "stale"
+
+
+def test_the_copies_of_an_episode_are_no_hits_beside_its_messages(book):
+    book.append("talk", [NewMessage("where is the brass telescope"), NewMessage("the keeper hid it below the stair")])
+    (episode,) = book.settle("talk").episodes
+    copies = share_twelve_times(book, episode)
+    for query in ("telescope", "who hid it below the stair"):
+        hits = book.recall(query, spaces=["/"], k=20).hits
+        assert len({hit.memory for hit in hits}) == 1
+        assert {hits[0].memory, *(place.id for place in hits[0].also_in)} == {episode, *copies}
+    (hit,) = book.recall("telescope", spaces=["team/"]).hits
+    assert hit.type == "memory"
+
+
+def test_a_deleted_or_expired_copy_is_not_named(book):
+    root = book.remember("the telescope of the keeper", space="team").id
+    copies = share_twelve_times(book, root)
+    book.delete(copies[0])
+    book.edit(copies[1], expires="2020-01-01")
+    (hit,) = book.recall("telescope", spaces=["/"]).hits
+    assert {place.id for place in hit.also_in} == set(copies[2:])
+
+
+def test_a_long_memory_and_its_copies_are_one_hit(book):
+    text = "\n\n".join(f"Paragraph {number} on the telescope. " + "It has many words. " * 40 for number in range(9))
+    root = book.remember(text, space="team").id
+    share_twelve_times(book, root)
+    others = add_others(book)
+    hits = book.recall("telescope", spaces=["/"], k=10).hits
+    assert sorted(hit.id for hit in hits) == sorted([root, *others])
+    budget = book.recall("telescope", spaces=["/"], k=10, budget_tokens=200).hits
+    assert len(budget) > 1
+
+
+def test_without_copies_a_hit_names_no_other_place(book):
+    book.remember_many([Draft(f"the telescope {number}", space="team") for number in range(3)])
+    assert {hit.also_in for hit in book.recall("telescope", spaces=["/"]).hits} == {()}
+
+
+def test_a_prefetched_hit_is_not_handed_out_when_a_named_place_is_no_longer_readable(book):
+    root = book.remember("the telescope of the keeper", space="team").id
+    book.share(root, "open")
+    book.grant(ALICE, "team", "writer")
+    book.grant(ALICE, "open", "reader")
+    alice = book.acting_as(ALICE)
+    alice.append("s", ["hello"], space="team")
+    assert alice.prefetch("s", "telescope", spaces=["team", "open"])
+    fetched = alice.prefetched("s", "telescope", wait=30)
+    assert fetched is not None
+    assert [len(hit.also_in) for hit in fetched.hits] == [1]
+    assert alice.prefetch("s", "telescope", spaces=["team", "open"])
+    for thread in threading.enumerate():
+        if thread.name == "commonbook-prefetch":
+            thread.join(30)
+    book.revoke(ALICE, "open")
+    assert alice.prefetched("s", "telescope", wait=30) is None
+
+
+def test_the_command_line_names_the_other_places(cli):
+    root = cli("remember", "the telescope of the keeper", "--space", "team", "--json").json["id"]
+    (shared,) = cli("share", root, "--to", "open", "--json").json["items"]
+    copy = shared["id"]
+    (hit,) = cli("recall", "telescope", "--space", "/", "--json").json["hits"]
+    assert hit["id"] == root
+    assert hit["also_in"] == [{"space": "open", "id": copy}]
+    assert f"also in open {copy}" in cli("recall", "telescope", "--space", "/").out
