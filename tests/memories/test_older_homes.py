@@ -160,6 +160,9 @@ def test_the_memories_of_an_older_home_say_what_they_said(filled: Path | str):
             "The vault code is 1234",
             "The vault code is in the safe",
         ]
+        # The log knows that the first text was in another space.
+        ben = book.acting_as("user:ben")
+        assert [one.text for one in ben.history(moved.id)] == ["", "The vault code is in the safe"]
         assert not [one for one in book.list(limit=100).items if one.text == "A line that was wrong"]
 
 

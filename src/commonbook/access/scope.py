@@ -23,10 +23,10 @@ def select(tx: Reading, actor: Actor, name: str | None = None) -> SpaceScope:
     return scope_of(tx, actor, ["/" if name is None else name])
 
 
-def scope_of(tx: Reading, actor: Actor, names: Sequence[str]) -> SpaceScope:
+def scope_of(tx: Reading, actor: Actor, names: Sequence[str], *, refuse: bool = True) -> SpaceScope:
     """Return the spaces that these names select together, each once.
 
-    A name that selects nothing is refused, unless the actor may create that space.
+    A name that selects nothing is refused, unless the actor may create that space; without `refuse` it is left out.
     """
     tops = {name: name if name == "/" else space_names.require_query_name(name.removesuffix("/")) for name in names}
     exact = permissions.is_owner(actor) and not any(name.endswith("/") for name in names)
@@ -35,7 +35,7 @@ def scope_of(tx: Reading, actor: Actor, names: Sequence[str]) -> SpaceScope:
     scope: dict[str, Space] = {}
     for name, top in tops.items():
         selected = {id_: space for id_, space in allowed.items() if _selects(name, top, space)}
-        if not selected and name != "/":
+        if refuse and not selected and name != "/":
             permissions.require_create(tx, actor, known, top)
         scope |= selected
     return scope

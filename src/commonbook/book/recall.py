@@ -48,7 +48,7 @@ class RecallVerbs(BookBase):
     ) -> RecallResult:
         """Return the passages of memories and messages that answer a query best; without a query, the newest.
 
-        - `spaces`: a name or several; by default the default space and `personal`.
+        - `spaces`: a name or several; by default those of the default space and `personal` that may be read.
         - `k`: the maximum number of hits.
         - `kinds`, `tags`: only memories of one of these kinds, with all of these tags.
         - `since`, `until`: only what happened, or else was created, in this period.
@@ -64,6 +64,7 @@ class RecallVerbs(BookBase):
         request = RecallRequest(
             query=query,
             spaces=named or tuple(dict.fromkeys((self.default_space, PERSONAL))),
+            spaces_by_default=not named,
             k=k,
             kinds=validation.validate_list(kinds, "kinds"),
             tags=validation.validate_list(tags, "tags"),

@@ -199,6 +199,7 @@ def history_json(memory_id: str, revisions: Iterable[Revision], diffs: Iterable[
             "at": format_time(revision.at),
             "how": revision.how,
             "current": revision.current,
+            "readable": revision.readable,
             "diff": diff,
         }
         for revision, diff in zip(revisions, diffs, strict=True)

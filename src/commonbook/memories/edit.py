@@ -21,7 +21,7 @@ from commonbook.text import file_paths, space_names, titles, validation
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import free_path
-from commonbook.write.transaction import logging_refusal
+from commonbook.write.refusals import logging_refusal
 
 # --- change
 

@@ -109,13 +109,17 @@ def _default_kinds(space: str | None) -> tuple[str, ...]:
 
 
 def history(engines: Engines, actor: Actor, memory_id: str) -> tuple[Revision, ...]:
-    """Return every title and text that a memory has had, oldest first; a deleted memory keeps its history."""
+    """Return every title and text that a memory has had, oldest first; a deleted memory keeps its history.
+
+    Those that it had in a space that the actor may not read are left out of their revisions.
+    """
     memory_id = validation.validate_memory_id(memory_id)
     with engines.db.reading() as tx:
-        memory = memories.find(tx, scope.select(tx, actor), memory_id)
+        allowed = scope.select(tx, actor)
+        memory = memories.find(tx, allowed, memory_id)
         if memory is None:
             raise no_memory(memory_id)
-        past = revisions.past_revisions(tx, memory)
+        past = revisions.past_revisions(tx, memory, allowed)
     present = Revision(
         revision=memory.revision,
         title=memory.title,

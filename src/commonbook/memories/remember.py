@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
+from commonbook.access import permissions
 from commonbook.errors import BadInput, BadText, BadTime
 from commonbook.model.ids import format_time, new_id
 from commonbook.model.memory import Draft, Link, Memory, Receipt, receipt_of
@@ -20,7 +21,8 @@ from commonbook.tables import duplicates, idempotency, links, memories
 from commonbook.text import dates, space_names, titles, validation
 from commonbook.write.context import WriteContext, no_memory
 from commonbook.write.new_memory import new_memory
-from commonbook.write.transaction import logging_refusal, write
+from commonbook.write.refusals import logging_refusal
+from commonbook.write.transaction import write
 
 # --- reflecting
 
@@ -166,7 +168,7 @@ def resolve_links(ctx: WriteContext, source: str, wanted: Iterable[tuple[str, st
         if memory is None or memory.deleted is not None:
             raise no_memory(target)
         if relation == "supersedes" and memory.space.id not in ctx.writable:
-            raise no_memory(target)
+            raise permissions.refusal(ctx.actor, memory.space.name)
         resolved[relation, target] = Link(source, relation, target, memory.revision)
     return tuple(resolved.values())
 

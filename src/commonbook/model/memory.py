@@ -211,7 +211,11 @@ class Page(NamedTuple):
 
 
 class Revision(NamedTuple):
-    """A title and text that a memory had or has: by whom, when, and by which action (`how`)."""
+    """A title and text that a memory had or has: by whom, when, and by which action (`how`).
+
+    A past one that is not `readable` has neither title, text nor author: the memory was then in a space that the caller
+    may not read.
+    """
 
     revision: int
     title: str
@@ -220,6 +224,7 @@ class Revision(NamedTuple):
     at: datetime
     how: str
     current: bool = False
+    readable: bool = True
 
 
 class Deleted(NamedTuple):

@@ -14,6 +14,8 @@ class RecallRequest(NamedTuple):
 
     query: str = ""
     spaces: tuple[str, ...] = ()
+    spaces_by_default: bool = False
+    """Whether the caller has named no spaces; those of the default that it may not read are then left out."""
     k: int = 10
     kinds: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()

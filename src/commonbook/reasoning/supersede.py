@@ -17,7 +17,7 @@ from commonbook.text import validation
 from commonbook.text.validation import validate_line
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
-from commonbook.write.transaction import logging_refusal
+from commonbook.write.refusals import logging_refusal
 
 
 def supersede(engines: Engines, actor: Actor, old_id: str, *, by: str, reason: str = "") -> SupersedeReport:
@@ -59,7 +59,8 @@ def reinstate(engines: Engines, actor: Actor, old_id: str, *, by: str | None = N
     """Undo the supersession of a memory, by one memory or by all: it no longer invalidates its dependents."""
     old_id = validation.validate_memory_id(old_id)
     by = validation.validate_memory_id(by) if by is not None else None
-    return scan.write_with_scan(engines, actor, partial(_reinstate, old_id=old_id, by=by))
+    with logging_refusal(engines, actor, "reinstate", [old_id]):
+        return scan.write_with_scan(engines, actor, partial(_reinstate, old_id=old_id, by=by))
 
 
 def _reinstate(ctx: WriteContext, *, old_id: str, by: str | None, scanned: bool) -> SupersedeReport:

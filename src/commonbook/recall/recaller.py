@@ -104,7 +104,7 @@ class Recaller:
         watch.lap("embed")
         with engines.db.reading() as tx:
             total_changes = changes.total_deferred(tx)
-            allowed = scope.scope_of(tx, actor, request.spaces)
+            allowed = scope.scope_of(tx, actor, request.spaces, refuse=not request.spaces_by_default)
             pending = self._updater.pending(tx, view, total_changes(), limit=limit)
             watch.lap("pending")
             index_query, expansions = self._index_query(query, allowed, vector)

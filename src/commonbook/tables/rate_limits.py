@@ -1,8 +1,9 @@
-"""Rate limits by a sliding window: the tables `rate_limit` and `rate_count`, for all processes together.
+"""Rate limits by a sliding window, and counts of refusals: the tables `rate_limit`, `rate_count` and `refusal_count`.
 
 A row of `rate_limit` says how often a minute a principal may do something. A row of `rate_count` has the counts of a
 principal and action, second by second. A transaction that counts locks the row until it ends, so the window is any
-sixty seconds, and an action that was rolled back is not counted.
+sixty seconds, and an action that was rolled back is not counted. A row of `refusal_count` has the number of attempts of
+a principal on a space that were refused in one hour of the clock. All of this holds for all processes together.
 """
 
 from __future__ import annotations
@@ -19,7 +20,20 @@ REQUEST: Final = "request"
 DEFAULTS: Final = {SHARE: 600, REQUEST: 60}
 """The actions that are limited, with the limit per minute where none was set."""
 
+MAX_LOGGED_REFUSALS: Final = 20
+"""Maximum number of refusals of a principal in a space and hour that get a log entry of their own."""
+
 _WINDOW_SECONDS: Final = 60
+_HOUR_FORMAT: Final = "%Y-%m-%dT%H"
+
+
+class Refusals(NamedTuple):
+    """The number of a refusal in its hour; at the first of an hour, how many of the former one were not logged."""
+
+    number: int
+    hour: str
+    not_logged: int = 0
+    former_hour: str = ""
 
 
 class _LimitRow(NamedTuple):
@@ -99,6 +113,31 @@ def count(tx: Transaction, principal: str, action: str, per_minute: int) -> floa
         action=action,
     )
     return 0.0
+
+
+def count_refusal(tx: Transaction, *, space: str, principal: str) -> Refusals:
+    """Count an attempt of a principal on a space that was refused; the row is locked until the transaction ends."""
+    hour = tx.now.strftime(_HOUR_FORMAT)
+    key = {"space": space, "principal": principal}
+    tx.run(
+        "INSERT INTO refusal_count (space, principal, hour, refused) VALUES (:space, :principal, :hour, 0)"
+        " ON CONFLICT DO NOTHING",
+        **key,
+        hour=hour,
+    )
+    (counted_hour, refused) = tx.row(
+        f"SELECT hour, refused FROM refusal_count WHERE space = :space AND principal = :principal{tx.for_update}", **key
+    ) or (hour, 0)
+    number = refused + 1 if counted_hour == hour else 1
+    tx.run(
+        "UPDATE refusal_count SET hour = :hour, refused = :refused WHERE space = :space AND principal = :principal",
+        **key,
+        hour=hour,
+        refused=number,
+    )
+    if counted_hour == hour:
+        return Refusals(number, hour)
+    return Refusals(number, hour, not_logged=max(0, refused - MAX_LOGGED_REFUSALS), former_hour=counted_hour)
 
 
 def _recent(counts: dict[str, int], now: float) -> dict[int, int]:

@@ -1,6 +1,7 @@
 """The table `revision`: a row is the title and text that a memory had before a later revision replaced them.
 
-The current title and text are in the table `memory` alone. A past revision never changes.
+The current title and text are in the table `memory` alone. A past revision never changes. `written_in` is the space
+that the memory was in when it had the title and text last: only those who may read that space may read them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from typing import Final, NamedTuple
 
 from commonbook.model.ids import format_time, parse_time
 from commonbook.model.memory import Memory, Revision
+from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading, Transaction
 
 
@@ -21,6 +23,7 @@ class _RevisionRow(NamedTuple):
     author: str
     at: str
     how: str
+    written_in: str
 
 
 _COLUMNS: Final = ", ".join(_RevisionRow._fields)
@@ -45,8 +48,8 @@ def archive(tx: Transaction, memory: Memory) -> None:
 def add(tx: Transaction, memory: Memory, revision: Revision) -> None:
     """Store one past revision of a memory."""
     tx.run_many(
-        "INSERT INTO revision (space, memory, revision, title, text, author, at, how)"
-        " VALUES (:space, :memory, :revision, :title, :text, :author, :at, :how)",
+        "INSERT INTO revision (space, memory, revision, title, text, author, at, how, written_in)"
+        " VALUES (:space, :memory, :revision, :title, :text, :author, :at, :how, :space)",
         [
             {
                 "space": memory.space.id,
@@ -62,14 +65,20 @@ def add(tx: Transaction, memory: Memory, revision: Revision) -> None:
     )
 
 
-def past_revisions(tx: Reading, memory: Memory) -> list[Revision]:
-    """Return the past revisions of a memory, oldest first."""
+def past_revisions(tx: Reading, memory: Memory, readable: SpaceScope | None = None) -> list[Revision]:
+    """Return the past revisions of a memory, oldest first.
+
+    With `readable`, those of other spaces have no title, text and author.
+    """
     rows = tx.rows(
         f"SELECT {_COLUMNS} FROM revision WHERE space = :space AND memory = :memory ORDER BY revision",
         space=memory.space.id,
         memory=memory.id,
     )
-    return [_revision(row) for row in map(_RevisionRow._make, rows)]
+    return [
+        _revision(row) if readable is None or row.written_in in readable else _redacted(row)
+        for row in map(_RevisionRow._make, rows)
+    ]
 
 
 def _revision(row: _RevisionRow) -> Revision:
@@ -78,11 +87,15 @@ def _revision(row: _RevisionRow) -> Revision:
     )
 
 
+def _redacted(row: _RevisionRow) -> Revision:
+    return _revision(row)._replace(title="", text="", author="", readable=False)
+
+
 def move(tx: Transaction, memory: Memory, to: str) -> None:
     """Move the past revisions of a memory into another space."""
     tx.run(
-        "INSERT INTO revision (space, memory, revision, title, text, author, at, how)"
-        " SELECT :to, memory, revision, title, text, author, at, how FROM revision"
+        "INSERT INTO revision (space, memory, revision, title, text, author, at, how, written_in)"
+        " SELECT :to, memory, revision, title, text, author, at, how, written_in FROM revision"
         " WHERE space = :space AND memory = :memory",
         to=to,
         space=memory.space.id,

@@ -56,7 +56,7 @@ TABLES: Final = (
     Table("memory", memories.COLUMNS[:2], memories.COLUMNS[2:]),
     _table("memory_tag", "space tag memory"),
     _table("memory_mark", "space mark memory"),
-    _table("revision", "space memory revision", "title text author at how"),
+    _table("revision", "space memory revision", "title text author at how written_in"),
     _table("link", "space source relation target", "revision"),
     _table("idempotency", "space principal key", "content answer at"),
     _table("session", "space id", "parent tags created closed generation last"),
@@ -85,6 +85,7 @@ TABLES: Final = (
     ),
     _table("rate_limit", "principal action", "per_minute set_by set_at"),
     _table("rate_count", "principal action", "counts"),
+    _table("refusal_count", "space principal", "hour refused"),
 )
 """All tables that are copied; those of files and those of one engine alone are not."""
 

@@ -14,12 +14,12 @@ The steps of a write, in order:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 from commonbook.access import permissions as access_permissions
-from commonbook.errors import CommonbookError, NotAllowed, NotFound
+from commonbook.errors import CommonbookError
 from commonbook.log import chain
 from commonbook.model.reports import Change
 from commonbook.model.spaces import Actor
@@ -67,27 +67,6 @@ def commit(
     for a file to remove. The journal keeps them until they are written.
     """
     return _commit(engines, (actor,), _for_one_actor(operation))
-
-
-@contextmanager
-def logging_refusal(engines: Engines, actor: Actor, verb: str, ids: Iterable[str]) -> Iterator[None]:
-    """If the block raises NotAllowed or NotFound, log the refused attempt in the spaces of these memories."""
-    try:
-        yield
-    except (NotAllowed, NotFound):
-        if wanted := tuple(ids):
-            # If the home is full or busy, the caller still gets the refusal and not that error.
-            with suppress(CommonbookError):
-                write(engines, actor, partial(_note_refusal, verb=verb, ids=wanted))
-        raise
-
-
-def _note_refusal(ctx: WriteContext, *, verb: str, ids: Sequence[str]) -> None:
-    writable = ctx.writable
-    for memory_id in ids:
-        memory = memories.find(ctx.tx, ctx.spaces, memory_id)
-        if memory is not None and memory.space.id not in writable:
-            ctx.log(memory.space, "refused", (), verb=verb, memory=memory_id)
 
 
 def _commit(

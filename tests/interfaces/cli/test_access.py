@@ -161,3 +161,26 @@ def test_a_terminal_shows_grants_and_keys_as_tables(terminal, tmp_path):
     assert re.search(r"team +user:bob +reader", terminal("grant", "list").plain)
     assert re.search(r"[0-9a-f]{8} +user:bob +team=reader +just now", terminal("key", "list").plain)
     assert "user:bob no longer has a grant on team" in terminal("grant", "revoke", "user:bob", "team").plain
+
+
+# --- what others wrote
+
+
+def test_the_command_shows_no_diff_to_a_text_of_another_space(cli):
+    memory = cli.remember("the code is 1234", "--space", "vault")["id"]
+    cli("edit", memory, "ask the owner")
+    cli("grant", "add", "user:alice", "team", "reader")
+    cli("move", memory, "team")
+    cli("edit", memory, "ask Bertha")
+    for output in (
+        cli("history", memory, "--as", "user:alice").out,
+        cli("history", memory, "--as", "user:alice", "--json").out,
+    ):
+        assert "1234" not in output
+        assert "ask the owner" in output
+        assert "ask Bertha" in output
+
+
+def test_a_recall_by_the_command_without_a_space_gives_nothing_of_others(cli):
+    cli.remember("the heron is mine", "--space", "personal")
+    assert cli("recall", "heron", "--as", "user:alice", "--json").json["hits"] == []

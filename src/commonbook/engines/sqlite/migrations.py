@@ -187,6 +187,25 @@ INSERT INTO job (id, space, kind, subject, state, due, attempts, error, created)
 VERSION_4: Final = """
 -- copies
 CREATE INDEX copy_by_root ON copy (root, memory);
+
+-- revisions: the space that a memory was in when it had the text last. Of older ones the log knows: it has the revision
+-- that a memory had when it was moved out of a space.
+ALTER TABLE revision ADD COLUMN written_in TEXT;
+CREATE TABLE former_place AS
+  SELECT space, subjects, json_extract(payload, '$.revision') AS revision, time
+  FROM log_entry WHERE action = 'move.out';
+CREATE INDEX former_place_by_subjects ON former_place (subjects, revision);
+UPDATE revision SET written_in = coalesce(
+  (SELECT former_place.space FROM former_place
+    WHERE former_place.subjects = '["' || revision.memory || '"]' AND former_place.revision > revision.revision
+    ORDER BY former_place.revision, former_place.time LIMIT 1),
+  revision.space);
+DROP TABLE former_place;
+
+-- limits
+CREATE TABLE refusal_count (
+  space TEXT NOT NULL, principal TEXT NOT NULL, hour TEXT NOT NULL, refused INTEGER NOT NULL,
+  PRIMARY KEY (space, principal)) WITHOUT ROWID;
 """
 
 MIGRATIONS: Final = (VERSION_1, VERSION_2, VERSION_3, VERSION_4)

@@ -142,7 +142,9 @@ def show_history(out: Output, revisions: Sequence[Revision], diffs: Sequence[str
             f"revision {revision.revision}{current}  {out.moment(revision.at)}  {revision.author}  {revision.how}",
             "bold",
         )
-        if diff:
+        if not revision.readable:
+            out.note("  of a space that you may not read")
+        elif diff:
             out.diff(diff)
         else:
             out.line(f"  {revision.title}")
@@ -274,9 +276,11 @@ def show_migration_report(out: Output, report: MigrationReport) -> None:
 
 
 def diffs_of(revisions: Sequence[Revision]) -> list[str | None]:
-    """Return a unified diff for every revision against the one before; the first has none."""
+    """Return a unified diff for every revision against the one before; the first, and one after a gap, has none."""
     first: list[str | None] = [None] * len(revisions[:1])
-    return first + [_diff(before, after) for before, after in pairwise(revisions)]
+    return first + [
+        _diff(before, after) if before.readable and after.readable else None for before, after in pairwise(revisions)
+    ]
 
 
 def _diff(before: Revision, after: Revision) -> str:

@@ -1,0 +1,50 @@
+"""Logs refused attempts in the spaces that they aimed at; of many in one hour, the log gets the first and a summary.
+
+Anybody who knows the id of a memory can be refused as often as they like. The log of its space must not grow with that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+
+from commonbook.errors import CommonbookError, NotAllowed, NotFound
+from commonbook.model.spaces import Actor, Space
+from commonbook.ports.engines import Engines
+from commonbook.tables import memories, rate_limits
+from commonbook.tables.rate_limits import MAX_LOGGED_REFUSALS
+from commonbook.write.context import WriteContext
+from commonbook.write.transaction import write
+
+
+@contextmanager
+def logging_refusal(engines: Engines, actor: Actor, verb: str, ids: Iterable[str]) -> Iterator[None]:
+    """If the block raises NotAllowed or NotFound, log the refused attempt in the spaces of these memories."""
+    try:
+        yield
+    except (NotAllowed, NotFound):
+        if wanted := tuple(ids):
+            # If the home is full or busy, the caller still gets the refusal and not that error.
+            with suppress(CommonbookError):
+                write(engines, actor, partial(_note_refusals, verb=verb, ids=wanted))
+        raise
+
+
+def _note_refusals(ctx: WriteContext, *, verb: str, ids: Sequence[str]) -> None:
+    writable = ctx.writable
+    aimed_at = memories.get_many(ctx.tx, ctx.spaces, sorted(set(ids)))
+    # The counts are locked in the order of the spaces, against deadlocks.
+    for memory in sorted(aimed_at.values(), key=lambda memory: (memory.space.id, memory.id)):
+        if memory.space.id not in writable:
+            _note_refusal(ctx, memory.space, verb=verb, memory=memory.id)
+
+
+def _note_refusal(ctx: WriteContext, space: Space, *, verb: str, memory: str) -> None:
+    refusals = rate_limits.count_refusal(ctx.tx, space=space.id, principal=ctx.actor.principal)
+    former = {"not_logged": refusals.not_logged, "in_hour": refusals.former_hour} if refusals.not_logged else {}
+    if refusals.number <= MAX_LOGGED_REFUSALS:
+        ctx.log(space, "refused", (), verb=verb, memory=memory, **former)
+    elif refusals.number == MAX_LOGGED_REFUSALS + 1:
+        # The number of those that follow is in the first entry of a later hour.
+        ctx.log(space, "refused.more", (), logged=MAX_LOGGED_REFUSALS, in_hour=refusals.hour)
