@@ -240,6 +240,7 @@ HARMLESS = {
     "inbox",
     "prefetched",
     "rules",
+    "schema_migration",
     "sessions",
     "share_many",
     "spaces",
