@@ -17,6 +17,11 @@ MAX_PAGE: Final = 1000
 
 _UUID: Final = re.compile(rf"{UUID_PATTERN}\Z")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+# Control characters, marks that reorder the rest of a line, and code points that are no characters. Joiners, hyphens
+# and marks of direction are ordinary text: Persian, Indic and Hebrew writing and joined emoji need them.
+_NOT_IN_A_LINE: Final = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufff9-\ufffb\ufffe\uffff]"
+)
 _TAG: Final = re.compile(r"[^,\[\]{}\x00-\x1f\x7f]+\Z")
 
 
@@ -209,6 +214,11 @@ def validate_line(value: str, what: str) -> str:
     line = " ".join(validate_text(value).split())
     if len(line) > _MAX_REASON_CHARS:
         raise BadInput(f"the {what} has {len(line)} characters", fix=f"say it in {_MAX_REASON_CHARS}")
-    if not line.isprintable():
+    if not is_plain_line(line):
         raise BadInput(f"the {what} has control characters", fix="take them out")
     return line
+
+
+def is_plain_line(value: str) -> bool:
+    """Tell whether a text is one line without control characters, and without marks that reorder what follows."""
+    return _NOT_IN_A_LINE.search(value) is None

@@ -30,7 +30,7 @@ from commonbook.model.memory import MAX_FRONT_BYTES, MAX_TAGS, MAX_TITLE, CopyIn
 from commonbook.ports.engines import Engines
 from commonbook.ports.files import SourceFile
 from commonbook.tables import file_journal, idempotency, links, memories, revisions
-from commonbook.text import file_paths, titles
+from commonbook.text import file_paths, titles, validation
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import free_path, new_memory
@@ -208,7 +208,7 @@ def _title(document: Document, path: str) -> str:
     if document.title:
         return document.title
     stem = " ".join(posixpath.splitext(posixpath.basename(path))[0].split())
-    if stem.lower() in _GENERIC_NAMES or not stem.isprintable():
+    if stem.lower() in _GENERIC_NAMES or not validation.is_plain_line(stem):
         return titles.derive_title(document.text)
     return stem[:MAX_TITLE]
 
