@@ -426,3 +426,22 @@ def test_who_may_only_read_a_session_is_told_so_and_a_stranger_finds_none(book):
                 verb(who)
     assert [one.text for one in reader.messages("s").items] == ["the walrus sleeps"]
     assert [(one.id, one.closed, one.unsettled) for one in book.sessions()] == [("s", None, 1)]
+
+
+def test_a_failed_attempt_in_one_space_leaves_the_job_of_the_same_subject_in_another(queue, clock):
+    def enqueue(space):
+        queue.db.write(lambda tx: jobs.enqueue(tx, space=space, kind="settle", subject="s", due=tx.now))
+
+    enqueue("space")
+    job = queue.take()
+    enqueue("other")
+    assert queue.failed(job)
+    assert {(one.space, one.attempts) for one in queue.listed("waiting")} == {("space", 1), ("other", 0)}
+    queue.fail_for_good()
+    assert [one.space for one in queue.listed("failed")] == ["space"]
+    assert [one.space for one in queue.listed("waiting")] == ["other"]
+    other = queue.db.write(
+        lambda tx: jobs.take(tx, {"other": Space("other", "other", clock.now())}, kinds=KINDS), durable=False
+    )
+    assert queue.done(other)
+    assert [one.space for one in queue.listed("failed")] == ["space"], "the failure of another space stays"

@@ -152,7 +152,8 @@ def fail(tx: Transaction, job: Job, error: str) -> bool:
         return False
     # A job that was enqueued meanwhile is the same work: this one replaces it and keeps the count of attempts.
     tx.run(
-        "DELETE FROM job WHERE kind = :kind AND subject = :subject AND state = 'waiting'",
+        "DELETE FROM job WHERE space = :space AND kind = :kind AND subject = :subject AND state = 'waiting'",
+        space=job.space,
         kind=job.kind,
         subject=job.subject,
     )
@@ -182,7 +183,8 @@ def _delete_leased(tx: Transaction, job: Job) -> bool:
 
 def _delete_failures(tx: Transaction, job: Job) -> None:
     tx.run(
-        "DELETE FROM job WHERE kind = :kind AND subject = :subject AND state = 'failed'",
+        "DELETE FROM job WHERE space = :space AND kind = :kind AND subject = :subject AND state = 'failed'",
+        space=job.space,
         kind=job.kind,
         subject=job.subject,
     )

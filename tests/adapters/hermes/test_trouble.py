@@ -489,4 +489,4 @@ def test_what_a_server_refuses_is_told_and_stays_in_the_outbox(remote, server, c
     until = time.monotonic() + 30
     while "refused" not in caplog.text and time.monotonic() < until:
         hermes.turn(f"third {time.monotonic()}", "three")
-    assert "The server refused 1 messages" in caplog.text
+    assert "The server refused 1 message; it is in the outbox." in caplog.text

@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from commonbook.adapters.hermes.keeper import LAST_FLUSH_SECONDS, Result, StoredSession, Warn, for_outbox
+from commonbook.adapters.hermes.keeper import LAST_FLUSH_SECONDS, Result, StoredSession, Warn, count_of, for_outbox
 from commonbook.adapters.hermes.worker_thread import WorkerThread, run_aside
 from commonbook.errors import (
     BadInput,
@@ -251,7 +251,8 @@ class BookKeeper:
             return False
         counts = self._spill.counts()
         if counts.refused > self._refused_count:
-            self._warn(f"The book refused {counts.refused} messages of the spill file; see the README.")
+            messages = count_of(counts.refused, "message")
+            self._warn(f"The book refused {messages} of the spill file; see the README.")
         self._refused_count = counts.refused
         return counts.waiting > 0
 

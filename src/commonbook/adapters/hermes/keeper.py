@@ -19,6 +19,11 @@ LAST_FLUSH_SECONDS: Final = 1.0
 """Time that closing waits for an outbox to be sent."""
 
 
+def count_of(number: int, noun: str) -> str:
+    """Return a number with its noun, in the singular or plural."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 class StoredSession(NamedTuple):
     """A session as it is stored: its record if it exists, its messages, and those that wait in the spill file."""
 

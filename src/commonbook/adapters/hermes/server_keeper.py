@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from commonbook.adapters.hermes.keeper import LAST_FLUSH_SECONDS, Result, StoredSession, Warn, for_outbox
+from commonbook.adapters.hermes.keeper import LAST_FLUSH_SECONDS, Result, StoredSession, Warn, count_of, for_outbox
 from commonbook.errors import BadInput, CommonbookError
 from commonbook.model.recall import RecallResult
 from commonbook.model.session import NewMessage
@@ -30,7 +30,8 @@ class ServerKeeper:
         self._client.append(session, for_outbox(messages), space=self._space, parent=context.parent, tags=context.tags)
         refused = self._client.counts().refused
         if refused > self._refused:
-            self._warn(f"The server refused {refused} messages; they are in the outbox.")
+            where = "it is" if refused == 1 else "they are"
+            self._warn(f"The server refused {count_of(refused, 'message')}; {where} in the outbox.")
         self._refused = refused
 
     def load(self, session: str) -> StoredSession | None:

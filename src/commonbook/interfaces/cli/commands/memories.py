@@ -137,15 +137,16 @@ def _delete(call: Call) -> int:
 
 
 def _confirm_delete(call: Call, count: int) -> bool:
+    subject = f"{count} {'memory' if count == 1 else 'memories'}"
     if not input_text.is_terminal(sys.stdin):
         raise BadInput(
-            f"{count} memories would be deleted, and there is no terminal to ask for confirmation",
+            f"{subject} would be deleted, and there is no terminal to ask for confirmation",
             fix="look at them with --dry-run, then delete them with --yes",
         )
     if not count:
         return False
     call.progress.pause()
-    print(f"Delete {count} {'memory' if count == 1 else 'memories'}? [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"Delete {subject}? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 

@@ -215,7 +215,8 @@ def show_findings(out: Output, findings: Sequence[Finding], *, fine: str) -> Non
 
 def show_log_report(out: Output, report: LogReport) -> None:
     """Show the result of a verification of the log."""
-    read = f"{report.entries} entries of {report.spaces} {'space' if report.spaces == 1 else 'spaces'}"
+    entries = "1 entry" if report.entries == 1 else f"{report.entries} entries"
+    read = f"{entries} of {report.spaces} {'space' if report.spaces == 1 else 'spaces'}"
     show_findings(out, report.findings, fine=f"the log is intact: {read}")
 
 
