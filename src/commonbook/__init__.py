@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from commonbook.book.book import Book
     from commonbook.client.client import Client
     from commonbook.errors import (
+        Ambiguous,
         BadFile,
         BadInput,
         BadSpaceName,
@@ -118,7 +119,7 @@ __all__ = [
     "Client", "EnqueuedMessage", "OutboxCounts", "OutboxEntry", "OutboxMessage", "OutboxReceipt",
     "SessionContext", "StoredMessage", "Transport",
     # errors
-    "BadFile", "BadInput", "BadSpaceName", "BadText", "BadTime", "Busy", "CommonbookError", "Conflict",
+    "Ambiguous", "BadFile", "BadInput", "BadSpaceName", "BadText", "BadTime", "Busy", "CommonbookError", "Conflict",
     "DatabaseError", "DatabaseRefused", "DatabaseUnfit", "DatabaseUnreachable", "DiskFull", "EmbedderFailed",
     "FileInTheWay", "HomeDamaged", "HomeError", "HomeIsNewer", "HomeReadOnly", "KeyConflict", "KeyMissing",
     "Moved", "NetworkFileSystem", "NotAllowed", "NotFound", "NotReplicated", "Refused", "ServerBusy",
@@ -131,7 +132,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "commonbook.book.book": ("Book",),
     "commonbook.client.client": ("Client",),
     "commonbook.errors": (
-        "BadFile", "BadInput", "BadSpaceName", "BadText", "BadTime", "Busy", "CommonbookError", "Conflict",
+        "Ambiguous", "BadFile", "BadInput", "BadSpaceName", "BadText", "BadTime", "Busy", "CommonbookError", "Conflict",
         "DatabaseError", "DatabaseRefused", "DatabaseUnfit", "DatabaseUnreachable", "DiskFull",
         "EmbedderFailed", "FileInTheWay", "HomeDamaged", "HomeError", "HomeIsNewer", "HomeReadOnly",
         "KeyConflict", "KeyMissing", "Moved", "NetworkFileSystem", "NotAllowed", "NotFound", "NotReplicated",

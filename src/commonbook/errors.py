@@ -6,6 +6,7 @@ CommonbookError
 │   ├── BadText
 │   ├── TooLarge
 │   ├── BadTime
+│   ├── Ambiguous                    a name that means several things: name the space too
 │   └── BadFile                      a Markdown file that does not parse
 ├── NotFound
 ├── NotAllowed
@@ -80,6 +81,10 @@ class TooLarge(BadInput):
 
 class BadTime(BadInput):
     """A time or date that does not parse."""
+
+
+class Ambiguous(BadInput):
+    """A name that several things have, such as sessions in several spaces."""
 
 
 class BadFile(BadInput):

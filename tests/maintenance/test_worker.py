@@ -216,7 +216,7 @@ def test_each_attempt_to_settle_is_reported_and_nothing_else(timed, clock, handl
     clock.forward(days=1)
     reports.clear()
     assert timed.work(noticed=reports.append) == 1
-    assert reports == [WorkReport(SettleReport("s", (), 0), error="RuntimeError: no")]
+    assert reports == [WorkReport(SettleReport("s", (), 0, "personal"), error="RuntimeError: no")]
 
 
 def test_a_long_job_that_runs_out_of_time_is_finished_by_the_next_worker(chosen, timed, clock, monkeypatch):

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from commonbook.book.book import Book
-from commonbook.errors import DatabaseUnreachable, HomeDamaged, KeyConflict, NotAllowed, NotFound
+from commonbook.errors import DatabaseUnreachable, HomeDamaged, KeyConflict, NotAllowed
 from commonbook.sessions.append import Appender
-from tests.support.crowds import Crowd, crowding, receipts_of, stored_texts, until
+from tests.support.crowds import Crowd, crowding, receipts_of, space_of, stored_texts, until
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_each_acts_in_its_own_name_and_by_its_own_rights(crowd, book):
         eve.result(60)
     limited = book.with_key(key.secret)
     with pytest.raises(NotAllowed):
-        limited.append("a", ["By a key that only reads."])
+        limited.append("a", ["By a key that only reads."], space="room/0")
     assert [entry.actor for entry in book.log(space="room/0") if entry.action == "append"][-1] == "agent:ada"
     assert stored_texts(book, "b") == ["Good morning."]
     assert book.verify_log().findings == ()
@@ -135,7 +135,7 @@ def test_a_group_commit_checks_each_append_with_the_limits_of_its_own_key(crowd,
     sent = {name: crowd.append(name, "Ada was here.", book=callers[name]) for name in order}
     crowd.go_on()
     assert receipts_of([*kept, sent["a"]])[2:] == [("a", 2, True)]
-    with pytest.raises(NotFound):
+    with pytest.raises(NotAllowed):
         sent["b"].result(60)
     assert stored_texts(book, "b") == ["Good morning."]
     logged = [entry.actor for entry in book.log(space="room/0") if entry.action == "append"]
@@ -147,7 +147,7 @@ def test_how_many_messages_go_together_is_limited(crowd, book, monkeypatch):
     monkeypatch.setattr("commonbook.sessions.group_commit._MAX_BATCH_SIZE", 5)
     futures = crowd.keep_two()
     for name in "abc":
-        futures.append(crowd._pool.submit(book.append, name, ["It rains.", "It pours."]))
+        futures.append(crowd._pool.submit(book.append, name, ["It rains.", "It pours."], space=space_of(name)))
         until(lambda: book._appender.group_commit.waiting() == len(futures) - 2)
     crowd.go_on()
     assert receipts_of(futures)[2:] == [(name, 2, True) for name in "abc"]
@@ -157,12 +157,13 @@ def test_how_many_messages_go_together_is_limited(crowd, book, monkeypatch):
 
 def test_where_a_session_was_seen_is_never_believed(crowd, book):
     places = book._appender.session_spaces
-    places["a"], places["c"] = places["e"], "nowhere"
+    room_2 = places["room/2", "e"]
+    places["room/0", "a"], places["room/1", "c"] = room_2, "nowhere"
     futures = crowd.keep_two() + [crowd.append(name, "It rains.") for name in "ace"]
     crowd.go_on()
     assert receipts_of(futures)[2:] == [(name, 2, True) for name in "ace"]
-    places["b"] = places["e"]
-    assert book.append("b", ["In the main thread."]).messages[0].seq == 2
+    places["room/0", "b"] = room_2
+    assert book.append("b", ["In the main thread."], space="room/0").messages[0].seq == 2
     assert [entry.action for at in range(3) for entry in book.log(space=f"room/{at}")].count("append") == 10
     assert book.verify_log().findings == ()
 

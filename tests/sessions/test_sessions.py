@@ -18,8 +18,8 @@ from tests.support import hand_edits
 from tests.support.capture_child import episodes_of, logs_of, wrong_with
 
 
-def texts(book, session):
-    return [one.text for one in book.messages(session, limit=1000).items]
+def texts(book, session, **options):
+    return [one.text for one in book.messages(session, limit=1000, **options).items]
 
 
 def found(book, query, **options):
@@ -75,13 +75,12 @@ def test_sessions_are_listed_newest_first_with_what_is_unsettled(book):
     assert [one.id for one in book.sessions(space="team")] == ["b"]
 
 
-def test_space_parent_and_tags_are_fixed_when_a_session_is_made(book):
+def test_parent_and_tags_are_fixed_when_a_session_is_made(book):
     book.append("s", ["one"], space="team", parent="before", tags=["x"])
-    book.append("s", ["two"])
+    book.append("s", ["two"], space="team")
     book.append("s", ["three"], space="team", parent="before", tags=["y"])
-    for changed in ({"space": "personal"}, {"parent": "other"}):
-        with pytest.raises(Conflict):
-            book.append("s", ["never"], **changed)
+    with pytest.raises(Conflict):
+        book.append("s", ["never"], space="team", parent="other")
     session = session_of(book, "s")
     assert (session.space.name, session.parent, session.tags) == ("team", "before", ("x",))
     assert texts(book, "s") == ["one", "two", "three"]
@@ -95,10 +94,9 @@ def test_a_session_goes_on_under_a_name_that_its_space_had_before(book):
     book.rename_space("crew/backend", "crew/platform")
     for name in ("team/backend", "crew/backend", "crew/platform"):
         book.append("s", [name], space=name)
-    with pytest.raises(Conflict):
-        book.append("s", ["never"], space="team/platform")
-    assert [one.name for one in book.spaces()] == ["crew/platform"]
-    assert texts(book, "s") == ["one", "two", "team/backend", "crew/backend", "crew/platform"]
+    assert book.append("s", ["another session"], space="team/platform").space == "team/platform"
+    assert [one.name for one in book.spaces()] == ["crew/platform", "team/platform"]
+    assert texts(book, "s", space="crew/platform") == ["one", "two", "team/backend", "crew/backend", "crew/platform"]
 
 
 # --- switch
@@ -107,7 +105,7 @@ def test_a_session_goes_on_under_a_name_that_its_space_had_before(book):
 def test_a_switch_settles_three_turns_under_the_old_session_and_begins_an_empty_one(place, open_book):
     book = open_book()
     book.append("old", turns(3), space="team", parent="before", tags=["x"])
-    settled = book.switch("old", "new")
+    settled = book.switch("old", "new", space="team")
     assert (settled.session, len(settled.episodes), settled.unsettled) == ("old", 1, 0)
     episode = book.get(settled.episodes[0])
     assert (episode.session, episode.tags, episode.space.name) == ("old", ("x",), "team")
@@ -133,10 +131,11 @@ def test_a_switch_with_nothing_unsettled_makes_no_empty_episode(book):
 
 def test_a_switch_goes_where_it_is_told_and_else_where_the_old_session_is(book):
     book.append("old", ["one"], space="team", tags=["x"])
-    book.switch("old", "here")
-    book.switch("here", "there", space="personal", tags=["y"])
-    assert (session_of(book, "here").space.name, session_of(book, "here").tags) == ("team", ("x",))
-    assert (session_of(book, "there").space.name, session_of(book, "there").tags) == ("personal", ("y",))
+    book.switch("old", "here", space="team")
+    book.switch("here", "there", space="team", to_space="personal", tags=["y"])
+    here, there = session_of(book, "here"), session_of(book, "there")
+    assert (here.space.name, here.tags, here.parent_space) == ("team", ("x",), "team")
+    assert (there.space.name, there.tags, there.parent, there.parent_space) == ("personal", ("y",), "here", "team")
 
 
 @pytest.mark.parametrize("reason", switch.REASONS)
@@ -162,10 +161,10 @@ def test_a_resumed_session_keeps_its_parent_and_goes_on_where_it_was(place, open
 
 
 def test_a_switch_from_a_session_that_was_never_heard_of_begins_and_closes_it(book):
-    assert book.switch("nobody", "new", space="team") == ("nobody", (), 0)
+    assert book.switch("nobody", "new", space="team") == ("nobody", (), 0, "team")
     nobody = session_of(book, "nobody")
     assert (nobody.space.name, nobody.last, nobody.closed is None) == ("team", 0, False)
-    book.switch("new", "nobody")
+    book.switch("new", "nobody", space="team")
     assert (session_of(book, "nobody").parent, session_of(book, "nobody").closed) == (None, None)
 
 

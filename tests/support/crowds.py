@@ -48,10 +48,16 @@ class Crowd:
         return future
 
     def _append(self, session: str, text: str, book: Book, **given: str) -> Future[AppendReceipt]:
-        return self._pool.submit(book.append, session, [NewMessage(text, client_id=given.get("key"))])
+        message = NewMessage(text, client_id=given.get("key"))
+        return self._pool.submit(book.append, session, [message], space=space_of(session))
 
     def go_on(self) -> None:
         self._open.set()
+
+
+def space_of(session: str) -> str:
+    """Return the space of a session of the crowd: a and b are in the first room, and so on."""
+    return f"room/{'abcdef'.index(session) // 2}" if len(session) == 1 else f"elsewhere/{session}"
 
 
 def until(happened: Callable[[], bool]) -> None:
@@ -64,10 +70,10 @@ def until(happened: Callable[[], bool]) -> None:
 @contextmanager
 def crowding(book: Book, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crowd]:
     """Create sessions a to f, two each in three spaces, and two for the held threads; yield the crowd."""
-    for at, name in enumerate("abcdef"):
-        book.append(name, [NewMessage("Good morning.", client_id="0")], space=f"room/{at // 2}")
+    for name in "abcdef":
+        book.append(name, [NewMessage("Good morning.", client_id="0")], space=space_of(name))
     for name in ("kept-1", "kept-2"):
-        book.append(name, ["Good morning."], space=f"elsewhere/{name}")
+        book.append(name, ["Good morning."], space=space_of(name))
     with ThreadPoolExecutor(20) as pool:
         crowd = Crowd(book, pool, monkeypatch)
         yield crowd

@@ -69,6 +69,8 @@ def _rename(ctx: WriteContext, *, old: str, new: str, scanned: bool) -> Space:
         ctx.log(space, "space.rename", (), old=space.name, new=name)
     for space in moving:
         _move_files(ctx, space, renamed[space.id])
+        # Episodes that were moved away from their sessions name the space of the session in their files.
+        ctx.enqueue_files(memories.rename_session_space(ctx.tx, ctx.spaces, space.name, renamed[space.id].name))
     return next(space for space in renamed.values() if space.name == new)
 
 

@@ -78,25 +78,36 @@ class RecallVerbs(BookBase):
         )
         return self._recall_service.recall(self._engines, self._actor, request, progress=progress)
 
-    def prefetch(self, session: str, query: str, **options: Any) -> bool:  # noqa: ANN401 - as for `recall`
+    def prefetch(self, session: str, query: str, *, space: str | None = None, **options: Any) -> bool:  # noqa: ANN401 - as for `recall`
         """Begin a recall for a session in the background, to be fetched with `prefetched`.
 
-        `options` are the parameters of `recall`. Return False if too many are running, and this one is not begun.
+        `space` is the space of the session; without it, that of the only readable session of that name, else the
+        default space. `options` are the parameters of `recall`. Return False if too many are running, and this one is
+        not begun.
         """
-        generation = sessions_read.generation(self._engines, self._actor, session)
-        return self._prefetcher.begin(session, generation, query, lambda: self.recall(query, **options))
+        key, generation = self._generation(session, space)
+        return self._prefetcher.begin(key, generation, query, lambda: self.recall(query, **options))
 
-    def prefetched(self, session: str, query: str, *, wait: float = 0.0) -> RecallResult | None:
+    def prefetched(
+        self, session: str, query: str, *, space: str | None = None, wait: float = 0.0
+    ) -> RecallResult | None:
         """Return the prefetched result of this session and query, once; None if it is not ready within `wait` seconds.
 
-        A switch or a rewind of the session discards the result.
+        A switch or a rewind of the session discards the result. `space` is as for `prefetch`.
         """
-        generation = sessions_read.generation(self._engines, self._actor, session)
-        result = self._prefetcher.take(session, generation, query, wait=wait)
+        key, generation = self._generation(session, space)
+        result = self._prefetcher.take(key, generation, query, wait=wait)
         # Another process may have switched the session, or revoked a permission, while this waited.
-        if result is None or sessions_read.generation(self._engines, self._actor, session) != generation:
+        if result is None or self._generation(session, space) != (key, generation):
             return None
         return result if recall_prefetch.may_read_hits(self._engines, self._actor, result.hits) else None
+
+    def _generation(self, session: str, space: str | None) -> tuple[tuple[str, str], int]:
+        """Return the key of a session, by the name of its space, and its generation."""
+        name, generation = sessions_read.generation(
+            self._engines, self._actor, session, space=space, default=self.default_space
+        )
+        return (name, session), generation
 
     def reindex(self, *, anew: bool = False, progress: Progress = no_progress) -> int:
         """Update vectors and index now, also after a change of the embedder; with `anew`, build them from nothing.

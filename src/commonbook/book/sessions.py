@@ -46,20 +46,22 @@ class SessionVerbs(BookBase):
     ) -> AppendReceipt:
         """Append messages to a session in order, all or none; they are durable and searchable when this returns.
 
-        A session is created by its first message; `space`, `parent` and `tags` are for a new one. Secrets are masked
-        before they are stored. A message whose `client_id` was sent before is a repeat, and not stored again.
+        A session belongs to its space: without `space` it is the one in the default space. It is created by its first
+        message; `parent`, a session of the same space, and `tags` are for a new one. Secrets are masked before they are
+        stored. A message whose `client_id` was sent before is a repeat, and not stored again.
         """
         validation.require_message_list(messages)
         sent = [NewMessage(message) if isinstance(message, str) else message for message in messages]
         return self._appender.append(self._actor, session, sent, self._new_session_options(space, parent, tags))
 
     @retry_read
-    def messages(self, session: str, *, after: int = 0, limit: int = 100) -> MessagePage:
+    def messages(self, session: str, *, space: str | None = None, after: int = 0, limit: int = 100) -> MessagePage:
         """Return a page of the messages of a session after a number, in order; rewound messages are included.
 
-        Give the `next` of a page as `after` to get the following one.
+        Without `space`, it is the only readable session of that name; `Ambiguous` if there are several. Give the `next`
+        of a page as `after` to get the following one.
         """
-        return read.list_messages(self._engines, self._actor, session, after=after, limit=limit)
+        return read.list_messages(self._engines, self._actor, session, space=space, after=after, limit=limit)
 
     @retry_read
     def sessions(self, *, space: str | None = None, limit: int = 50) -> tuple[Session, ...]:
@@ -73,36 +75,54 @@ class SessionVerbs(BookBase):
         *,
         reason: str = "new",
         space: str | None = None,
+        to_space: str | None = None,
         tags: Iterable[str] = (),
     ) -> SettleReport:
         """Settle the old session and begin or resume the new one, in one transaction.
 
         The `reason` is `new`, `reset`, `resume`, `branch` or `compress`. The old session is closed, except for
-        `branch`, and is the parent of a new one, except for `resume`. A new session has the space and the tags of the
-        old one, unless others are given.
+        `branch`, and is the parent of a new one, except for `resume`. Both are in `space`, or in the default space;
+        `to_space` is for a new session elsewhere. A new session has the tags of the old one, unless others are given.
         """
         self._prefetcher.drop(old)
-        options = self._new_session_options(space, None, tags)
         return sessions_switch.switch(
-            self._engines, self._actor, old, new, reason=reason, options=options, similarity=self._similarity
+            self._engines,
+            self._actor,
+            old,
+            new,
+            reason=reason,
+            options=self._new_session_options(space, None, tags),
+            to_space=to_space,
+            similarity=self._similarity,
         )
 
-    def rewind(self, session: str, after: int | str) -> tuple[Message, ...]:
+    def rewind(self, session: str, after: int | str, *, space: str | None = None) -> tuple[Message, ...]:
         """Remove every message after one, given by its number or id, from recall and episodes; return the removed ones.
 
-        The log of the session keeps them, marked as rewound. `after=0` rewinds all.
+        The log of the session keeps them, marked as rewound. `after=0` rewinds all. Without `space`, it is the session
+        in the default space, else the only one of that name that the actor may write to.
         """
         self._prefetcher.drop(session)
-        return sessions_rewind.rewind(self._engines, self._actor, session, after)
+        return sessions_rewind.rewind(self._engines, self._actor, self._locate(session, space), after)
 
-    def settle(self, session: str) -> SettleReport:
-        """Make episodes of all unsettled messages of a session now; otherwise a worker does so in time."""
-        read.require_readable(self._engines, self._actor, session)
-        return settling.settle(self._engines, self._actor, session, flush=True, similarity=self._similarity)
+    def settle(self, session: str, *, space: str | None = None) -> SettleReport:
+        """Make episodes of all unsettled messages of a session now; otherwise a worker does so in time.
 
-    def close_session(self, session: str) -> SettleReport:
-        """Settle all messages of a session and close it; a later append opens it again."""
-        return sessions_switch.close(self._engines, self._actor, session, similarity=self._similarity)
+        Without `space`, the session is found as for `rewind`.
+        """
+        key = self._locate(session, space)
+        return settling.settle(self._engines, self._actor, key, flush=True, similarity=self._similarity)
+
+    def close_session(self, session: str, *, space: str | None = None) -> SettleReport:
+        """Settle all messages of a session and close it; a later append opens it again.
+
+        Without `space`, the session is found as for `rewind`.
+        """
+        key = self._locate(session, space)
+        return sessions_switch.close(self._engines, self._actor, key, similarity=self._similarity)
+
+    def _locate(self, session: str, space: str | None) -> tuple[str, str]:
+        return read.locate_writable(self._engines, self._actor, session, space=space, default=self.default_space)
 
     def work(
         self,
@@ -153,7 +173,6 @@ class SessionVerbs(BookBase):
     ) -> find_or_create.NewSessionOptions:
         return find_or_create.NewSessionOptions(
             space=space or self.default_space,
-            space_is_explicit=space is not None,
             parent=None if parent is None else validation.validate_session_id(parent),
             tags=validation.validate_tags(validation.validate_list(tags, "tags")),
         )

@@ -60,16 +60,19 @@ class Client:
         *,
         mask: Mask,
         clock: Clock,
+        space: str,
         background: bool = True,
         senders: int = 4,
         answer_seconds: float = 15.0,
     ) -> None:
         """Send the messages of the outbox in threads, or without `background` only while a call waits for it.
 
-        At most `senders` threads send at once. The server has `answer_seconds` for each answer. The client owns the
-        outbox and closes it.
+        `space` is the default space: that of messages which name none, also of those that an older version left. At
+        most `senders` threads send at once. The server has `answer_seconds` for each answer. The client owns the outbox
+        and closes it.
         """
-        self._outbox, self._mask, self._clock = outbox, mask, clock
+        self._outbox, self._mask, self._clock, self._space = outbox, mask, clock, space
+        outbox.assign_space(space)
         self._sender = Sender(transport, outbox, background=background, threads=senders, answer_seconds=answer_seconds)
         self._sender.wake()
 
@@ -92,18 +95,20 @@ class Client:
     ) -> OutboxReceipt:
         """Store messages for a session in the outbox, all or none, and return when they are durable.
 
-        `space`, `parent` and `tags` are for a session that the server does not have yet. With `wait`, also wait up to
-        so many seconds until the server has acknowledged the messages; the receipt's `sent` says whether it has.
+        A session belongs to its space; without `space` it is the one in the default space of this client. `parent` and
+        `tags` are for a session that the server does not have yet. With `wait`, also wait up to so many seconds until
+        the server has acknowledged the messages; the receipt's `sent` says whether it has.
         """
         self._require_open()
         validation.validate_session_id(session)
-        context = _context(space, parent, tags)
+        name = self._space if space is None else space
+        context = _context(name, parent, tags)
         validation.require_message_list(messages)
         entries = [self._entry(message, item) for item, message in enumerate(messages)]
         stored = self._outbox.add(session, entries, context=context) if entries else ()
         self._sender.wake()
-        sent = wait > 0 and self._wait_until_sent(session, stored, wait)
-        return OutboxReceipt(session, stored, durable=True, sent=sent)
+        sent = wait > 0 and self._wait_until_sent((name, session), stored, wait)
+        return OutboxReceipt(session, stored, durable=True, sent=sent, space=name)
 
     def flush(self, timeout: float) -> bool:
         """Send all waiting messages now, for at most `timeout` seconds; return whether none waits any more.
@@ -148,7 +153,7 @@ class Client:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _wait_until_sent(self, session: str, stored: Sequence[EnqueuedMessage], seconds: float) -> bool:
+    def _wait_until_sent(self, session: tuple[str, str], stored: Sequence[EnqueuedMessage], seconds: float) -> bool:
         """Wait for the server to acknowledge these messages; an error here is not raised, since they are durable."""
         ids = [message.id for message in stored]
         first, last = min(ids, default=0), max(ids, default=0)
@@ -197,10 +202,9 @@ def _check_time(value: object) -> None:
         raise BadTime(f"{value} is before the first or after the last year", fix="give another time") from error
 
 
-def _context(space: str | None, parent: str | None, tags: Iterable[str]) -> SessionContext:
-    if space is not None:
-        _require_text(space, "space")
-        space_names.require_space_name(space)
+def _context(space: str, parent: str | None, tags: Iterable[str]) -> SessionContext:
+    _require_text(space, "space")
+    space_names.require_space_name(space)
     if parent is not None:
         validation.validate_session_id(parent)
     tag_list = validation.validate_list(tags, "tags")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from commonbook.engines.process.clock import SystemClock
 from commonbook.errors import CommonbookError
 from commonbook.model.reports import Finding, OutboxStatus
+from commonbook.settings.default_space import default_space
 
 if TYPE_CHECKING:
     from commonbook.client.client import Client, Mask
@@ -39,6 +40,7 @@ def open_client(
         transport,
         mask=clean_for_storage,
         clock=clock,
+        space=default_space(settings),
         busy_seconds=settings.busy_seconds,
         background=background,
         senders=senders,
@@ -66,7 +68,7 @@ def outbox_status(settings: Settings, clock: Clock) -> OutboxStatus:
     findings = [
         Finding(
             what="refused message",
-            where=f"message {message.id} of the outbox, session {message.session}",
+            where=f"message {message.id} of the outbox, session {message.session} in {message.context.space}",
             why=message.reason,
             fix="correct the cause, then let the client `retry` it, or `discard` it",
         )
@@ -80,13 +82,17 @@ def open_outbox(
     transport: Transport,
     *,
     mask: Mask,
+    space: str,
     clock: Clock | None = None,
     busy_seconds: float = 5.0,
     background: bool = True,
     senders: int = 4,
     answer_seconds: float = 15.0,
 ) -> Client:
-    """Make a client whose outbox is this file, created if it does not exist, and send its messages."""
+    """Make a client whose outbox is this file, created if it does not exist, and send its messages.
+
+    `space` is the space of messages that name none.
+    """
     from commonbook.client.client import Client
     from commonbook.engines.sqlite.outbox import OutboxFile
 
@@ -96,6 +102,7 @@ def open_outbox(
         OutboxFile(path, clock=clock, busy_seconds=busy_seconds),
         mask=mask,
         clock=clock,
+        space=space,
         background=background,
         senders=senders,
         answer_seconds=answer_seconds,

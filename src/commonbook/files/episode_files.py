@@ -1,4 +1,8 @@
-"""Adopts messages from episode files: messages in the file that the session log lacks are appended to it."""
+"""Restores sessions from episode files, when the database is lost or older than the files.
+
+Messages of a file that the session log lacks are appended to it; those that the log has as unsettled are recorded as
+settled in the episode, so that no message ends up in two episodes.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +14,54 @@ from commonbook.tables import sessions
 
 if TYPE_CHECKING:
     from commonbook.model.memory import Memory
+    from commonbook.model.spaces import Space
     from commonbook.write.context import WriteContext
 
 _MAX_SEQ: Final = 10**12
 """A larger number is a typing error; a session that went on from it would soon exceed what a transcript can hold."""
 
 
-def adopt_messages(ctx: WriteContext, memory: Memory) -> None:
-    """Append the messages of an episode to the log of its session; messages that a session has already stay there."""
+def restore_messages(ctx: WriteContext, memory: Memory) -> None:
+    """Bring the log of an episode's session up to date with the file, which the database did not know."""
+    space = _session_space(ctx, memory)
+    if space is None or memory.session is None:
+        return
+    parsed = _numbered(memory)
+    if not parsed:
+        return
+    session = _find(ctx, space, memory.session)
+    known = sessions.get_many(ctx.tx, ctx.spaces, [message.id for message in parsed])
+    if session is not None:
+        _settle(ctx, session, memory, [message for message, space_id in known.values() if space_id == space.id])
+    unknown = _distinct([message for message in parsed if message.id not in known])
+    if unknown:
+        _append(ctx, session or _create(ctx, space, memory, memory.session), memory, unknown)
+
+
+def restore_imported(ctx: WriteContext, memory: Memory, begun: set[sessions.SessionKey]) -> None:
+    """Make the session that an imported episode names, in the space of the episode, with the messages of the episode.
+
+    `begun` are the sessions that the same import has made. Any other existing session is not changed: nobody appends
+    to a log by an import.
+    """
     if memory.kind != "episode" or not memory.session:
         return
-    parsed = [message for message in transcript.parse(memory.text).messages if 0 < message.seq <= _MAX_SEQ]
-    known = sessions.get_many(ctx.tx, ctx.spaces, [message.id for message in parsed])
-    unknown = _distinct([message for message in parsed if message.id not in known])
-    session = _session(ctx, memory, memory.session) if unknown else None
-    if session is None:
-        return
+    key = (memory.space.id, memory.session)
+    session = _find(ctx, memory.space, memory.session)
+    unknown = _unknown(ctx, _numbered(memory)) if session is None or key in begun else []
+    if unknown:
+        begun.add(key)
+        _append(ctx, session or _create(ctx, memory.space, memory, memory.session), memory, unknown)
+
+
+def _find(ctx: WriteContext, space: Space, session_id: str) -> Session | None:
+    """Lock and return a session, or None."""
+    ctx.lock_sessions((space.id, session_id))
+    return sessions.find(ctx.tx, ctx.spaces, (space.id, session_id))
+
+
+def _append(ctx: WriteContext, session: Session, memory: Memory, messages: list[transcript.TranscriptMessage]) -> None:
+    """Append messages of an episode to the log of its session, unless their numbers are taken."""
     used_numbers = sessions.sequence_numbers(ctx.tx, session)
     adopted = [
         Message(
@@ -38,12 +74,42 @@ def adopt_messages(ctx: WriteContext, memory: Memory) -> None:
             message.time,
             episode=memory.id,
         )
-        for message in unknown
+        for message in messages
         if message.seq not in used_numbers
     ]
     if adopted:
         sessions.append(ctx.tx, session, [(message, None) for message in adopted])
         ctx.log(session.space, "session.adopt", (), session=session.id, messages=len(adopted))
+
+
+def _session_space(ctx: WriteContext, memory: Memory) -> Space | None:
+    """Return the space of an episode's session: its own, unless the file names another one that exists."""
+    if memory.kind != "episode" or memory.session_space is None:
+        return memory.space if memory.kind == "episode" else None
+    return next((space for space in ctx.spaces.values() if space.name == memory.session_space), None)
+
+
+def _settle(ctx: WriteContext, session: Session, memory: Memory, known: list[Message]) -> None:
+    """Record known messages of a session that are unsettled as settled in an episode."""
+    unsettled = [
+        message.id
+        for message in known
+        if message.session == session.id and message.episode is None and message.rewound_at is None
+    ]
+    if unsettled:
+        sessions.settle_known(ctx.tx, session, memory.id, unsettled)
+        ctx.touch(session.space, unsettled)
+        ctx.log(session.space, "session.adopt", (), session=session.id, settled=len(unsettled))
+
+
+def _numbered(memory: Memory) -> list[transcript.TranscriptMessage]:
+    return [message for message in transcript.parse(memory.text).messages if 0 < message.seq <= _MAX_SEQ]
+
+
+def _unknown(ctx: WriteContext, parsed: list[transcript.TranscriptMessage]) -> list[transcript.TranscriptMessage]:
+    """Return the messages of an episode that no session has."""
+    known = sessions.get_many(ctx.tx, ctx.spaces, [message.id for message in parsed])
+    return _distinct([message for message in parsed if message.id not in known])
 
 
 def _distinct(messages: list[transcript.TranscriptMessage]) -> list[transcript.TranscriptMessage]:
@@ -57,13 +123,7 @@ def _distinct(messages: list[transcript.TranscriptMessage]) -> list[transcript.T
     return [by_seq[seq] for seq in sorted(by_seq)]
 
 
-def _session(ctx: WriteContext, memory: Memory, session_id: str) -> Session | None:
-    """Lock and return the session, created if there is none; None if the session cannot be found."""
-    if sessions.space_of(ctx.tx, session_id) is not None:
-        ctx.lock_sessions(session_id)
-        return sessions.find(ctx.tx, ctx.spaces, session_id)
-    session = Session(
-        session_id, memory.space, None, memory.tags, memory.created, None, sessions.FIRST_GENERATION, last=0
-    )
+def _create(ctx: WriteContext, space: Space, memory: Memory, session_id: str) -> Session:
+    session = Session(session_id, space, None, memory.tags, memory.created, None, sessions.FIRST_GENERATION, last=0)
     sessions.add(ctx.tx, session)
     return session

@@ -254,7 +254,7 @@ def _add(ctx: WriteContext, path: str, stat: FileStat, hash_: str, document: Doc
     memory = store_version.bind_copy_from_file(ctx, memory) if same_id else store_version.detached(memory)
     memories.add(ctx.tx, [memory])
     links.add(ctx.tx, space.id, memory.links)
-    episode_files.adopt_messages(ctx, memory)
+    episode_files.restore_messages(ctx, memory)
     file_journal.set_synced(ctx.tx, path, stat, hash_, memory=memory.id, version=memory.version)
     file_journal.clear_former_path(ctx.tx, path)
     ctx.note_reasoning_change(None, memory)

@@ -211,6 +211,7 @@ def append_receipt_json(receipt: AppendReceipt) -> dict[str, Any]:
     """Return the receipt of an append."""
     return {
         "session": receipt.session,
+        "space": receipt.space,
         "messages": [_message_receipt(message) for message in receipt.messages],
         "durable": receipt.durable,
         "searchable": receipt.searchable,
@@ -229,6 +230,7 @@ def session_json(session: Session) -> dict[str, Any]:
         "id": session.id,
         "space": session.space.name,
         "parent": session.parent,
+        "parent_space": session.parent_space,
         "tags": list(session.tags),
         "created": format_time(session.created),
         "closed": time_or_none(session.closed),
@@ -270,7 +272,12 @@ def message_page_json(page: MessagePage) -> dict[str, Any]:
 
 def settle_report_json(report: SettleReport) -> dict[str, Any]:
     """Return the episodes that were made of a session, and how many messages are not settled."""
-    return {"session": report.session, "episodes": list(report.episodes), "unsettled": report.unsettled}
+    return {
+        "session": report.session,
+        "space": report.space,
+        "episodes": list(report.episodes),
+        "unsettled": report.unsettled,
+    }
 
 
 def rewind_json(session_id: str, messages: Iterable[Message]) -> dict[str, Any]:

@@ -126,12 +126,17 @@ def _job_findings(tx: Reading, allowed: SpaceScope) -> tuple[Finding, ...]:
     return tuple(
         Finding(
             what="failed work",
-            where=f"{kinds.get(job.kind, _UNKNOWN_KIND)[0]} {job.subject}",
+            where=f"{kinds.get(job.kind, _UNKNOWN_KIND)[0]} {job.subject}{_space_of_session(job, allowed)}",
             why=f"{kinds.get(job.kind, _UNKNOWN_KIND)[1]} in {job.attempts} attempts: {job.error}",
             fix="correct what the error names, then run `commonbook worker --once --retry`",
         )
         for job in failed
     )
+
+
+def _space_of_session(job: jobs.Job, spaces: SpaceScope) -> str:
+    """Return the space of a job's session, whose name alone does not tell which session it is."""
+    return f" in {spaces[job.space].name}" if job.kind == settle.SETTLE_JOB else ""
 
 
 def _job_kinds() -> Mapping[str, tuple[str, str]]:

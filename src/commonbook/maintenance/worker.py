@@ -89,7 +89,7 @@ def work(
             outcome = _run(context, job)
             count += 1
             if noticed is not None and job.kind == settle.SETTLE_JOB:
-                noticed(WorkReport(outcome.settled or SettleReport(job.subject, (), 0), error=outcome.error))
+                noticed(WorkReport(outcome.settled or _not_settled(context, job), error=outcome.error))
     return count
 
 
@@ -142,9 +142,18 @@ def _record(tx: Transaction, job: Job, outcome: Outcome) -> None:
 
 
 def _settle_session(context: WorkContext, job: Job) -> Outcome:
-    settled = settle.settle(context.engines, context.actor, job.subject, flush=False, similarity=context.similarity)
+    key = (job.space, job.subject)
+    settled = settle.settle(context.engines, context.actor, key, flush=False, similarity=context.similarity)
     again_after = episode_boundaries.LIMITS.gap + _SETTLE_MARGIN if settled.unsettled else None
     return Outcome(again_after, settled)
+
+
+@retry_read
+def _not_settled(context: WorkContext, job: Job) -> SettleReport:
+    """Return the report on a session that could not be settled."""
+    with context.engines.db.reading() as tx:
+        space = spaces.get_all(tx).get(job.space)
+    return SettleReport(job.subject, (), 0, space.name if space else "")
 
 
 def _refresh_copies(context: WorkContext, job: Job) -> Outcome:

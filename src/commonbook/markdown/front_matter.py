@@ -38,6 +38,7 @@ class Document(NamedTuple):
     layout: str = ""
     has_front: bool = False
     session_id: str | None = None
+    session_space: str | None = None
     shared: CopyInfo | None = None
     dependent_id: str | None = None
     invalidated_id: str | None = None
@@ -294,6 +295,7 @@ KNOWN_FIELDS: Final[Mapping[str, Field]] = {
     "importance": Field("a number from 0 to 1", _read_importance, _write_number),
     "author": Field("a name such as user:alice or agent:reviewer", _read_author, _write_as_is),
     "session_id": Field("a session's id, without blanks", _read_session, _write_title),
+    "session_space": Field(_SYSTEM_VALUE, _read_session, _write_as_is),
     "links": Field(
         f"a list of `relation id` or `relation id@revision`, with a relation of {', '.join(RELATIONS)}",
         _read_links,
@@ -320,5 +322,5 @@ LIST_FIELDS: Final = ("links", "superseded_because", "invalidations_triaged")
 NOTICE_FIELDS: Final = ("dependent_id", "invalidated_id", "invalidating_id", "timestamp")
 """Fields that only a notice has: in any other file they belong to somebody else."""
 
-LENIENT_FIELDS: Final = frozenset((*NOTICE_FIELDS, "superseded_because", "invalidations_triaged"))
+LENIENT_FIELDS: Final = frozenset(("session_space", *NOTICE_FIELDS, "superseded_because", "invalidations_triaged"))
 """Names that other programs use too: a value that is not in our form is left alone, byte for byte."""

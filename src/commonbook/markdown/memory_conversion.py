@@ -54,6 +54,7 @@ def document_of(memory: Memory) -> Document:
         updated=memory.updated,
         author=memory.author,
         session_id=memory.session,
+        session_space=memory.session_space,
         shared=memory.shared,
         dependent_id=notice.dependent if notice else None,
         invalidated_id=notice.invalidated if notice else None,
@@ -105,12 +106,15 @@ def memory_from_document(memory: Memory, document: Document) -> Memory:
 
 
 def new_memory_from_document(memory: Memory, document: Document, *, same_id: bool) -> Memory:
-    """Return a new memory with the content of its file, including the session.
+    """Return a new memory with the content of its file, including the session and its space.
 
     With `same_id` the file has this memory's id, so its revision, version, notice and decisions are taken over as well.
     In a file that somebody copied they belong to the memory that it was copied from.
     """
-    memory = memory_from_document(memory, document)._replace(session=document.session_id)
+    session_space = document.session_space if document.session_space != memory.space.name else None
+    memory = memory_from_document(memory, document)._replace(
+        session=document.session_id, session_space=session_space if document.session_id else None
+    )
     if not same_id:
         return memory
     return memory._replace(

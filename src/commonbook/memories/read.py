@@ -18,8 +18,8 @@ from commonbook.model.memory import KINDS, LAZY, Filter, Link, Memory, Page, Rev
 from commonbook.sharing import freshness, refresh
 from commonbook.sharing.freshness import STALE
 from commonbook.tables import links, memories, revisions, spaces
-from commonbook.tables.memories import page_cursor, read_cursor
-from commonbook.text import dates, space_names, validation
+from commonbook.tables.memories import page_cursor
+from commonbook.text import dates, page_cursors, space_names, validation
 from commonbook.text.validation import validate_kinds
 from commonbook.write.context import no_memory
 
@@ -81,7 +81,7 @@ def list_page(engines: Engines, actor: Actor, chosen: Filter, *, limit: int, aft
     """Return a page of the memories that match a filter, newest first, with the cursor of the next page."""
     validation.require_page_limit(limit)
     validate_kinds(chosen.kinds)
-    cursor = read_cursor(after) if after else None
+    cursor = page_cursors.parse_cursor(after) if after else None
     chosen = chosen._replace(
         tags=validation.validate_tags(chosen.tags), kinds=chosen.kinds or _default_kinds(chosen.space)
     )

@@ -118,6 +118,7 @@ class Memory(NamedTuple):
     marks: tuple[str, ...] = ()
     superseded_by: str | None = None
     session: str | None = None
+    session_space: str | None = None
     shared: CopyInfo | None = None
     freshness: str | None = None
     successor: str | None = None

@@ -42,7 +42,11 @@ class Message(NamedTuple):
 
 
 class Session(NamedTuple):
-    """An ordered log of messages in a space; `generation` counts switches and rewinds, `last` is the last number."""
+    """An ordered log of messages in a space; `generation` counts switches and rewinds, `last` is the last number.
+
+    `id` is the name that its users gave it; the same name in two spaces is two sessions. `parent` is the session that
+    it goes on from, in the space `parent_space`.
+    """
 
     id: str
     space: Space
@@ -53,6 +57,7 @@ class Session(NamedTuple):
     generation: int
     last: int
     unsettled: int = 0
+    parent_space: str | None = None
 
 
 class MessageReceipt(NamedTuple):
@@ -73,6 +78,7 @@ class AppendReceipt(NamedTuple):
     durable: bool = True
     searchable: bool = True
     settled: bool = False
+    space: str = ""
 
 
 class MessagePage(NamedTuple):
@@ -89,6 +95,7 @@ class SettleReport(NamedTuple):
     session: str
     episodes: tuple[str, ...]
     unsettled: int
+    space: str = ""
 
 
 class WorkReport(NamedTuple):

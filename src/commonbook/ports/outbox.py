@@ -1,7 +1,8 @@
 """The ports of a remote client: its durable outbox, the transport to the server, and the values they exchange.
 
 A message is written to the outbox before `append` returns; senders deliver it later. A sender takes a batch of one
-session under a lease with a token, so that the messages of a session are sent in order and by one sender at a time.
+session under a lease with a token, so that the messages of a session are sent in order and by one sender at a time. A
+session belongs to its space: the same name in two spaces is two sessions.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ class OutboxMessage(NamedTuple):
 
 
 class SessionContext(NamedTuple):
-    """The space, the parent and the tags of a session, as an append gives them."""
+    """The space of a session, and its parent and tags if it is new.
+
+    The space is fixed when the outbox takes a message, and only missing for messages of an older version.
+    """
 
     space: str | None = None
     parent: str | None = None
@@ -59,6 +63,7 @@ class OutboxReceipt(NamedTuple):
     messages: tuple[EnqueuedMessage, ...]
     durable: bool = True
     sent: bool = False
+    space: str = ""
 
 
 class StoredMessage(NamedTuple):
@@ -154,8 +159,14 @@ class Outbox(Protocol):
         """Return the seconds until there may be a batch to take; None if nothing waits."""
         ...
 
-    def counts(self, *, session: str | None = None, first: int = 0, last: int | None = None) -> OutboxCounts:
-        """Count the messages, of all or of one session, from number `first` to `last`."""
+    def assign_space(self, space: str) -> None:
+        """Fix the space of messages from an older version that named none."""
+        ...
+
+    def counts(
+        self, *, session: tuple[str, str] | None = None, first: int = 0, last: int | None = None
+    ) -> OutboxCounts:
+        """Count the messages, of all or of one session (its space and id), from number `first` to `last`."""
         ...
 
     def held(self, state: str, *, limit: int) -> tuple[StoredMessage, ...]:

@@ -15,13 +15,13 @@ from commonbook.ports.engines import Engines
 from commonbook.reasoning import invalidations as graph
 from commonbook.reasoning import notices
 from commonbook.tables import memories, spaces
-from commonbook.text import space_names, validation
+from commonbook.text import page_cursors, space_names, validation
 
 
 def inbox(engines: Engines, actor: Actor, *, space: str | None, expired: bool, limit: int, after: str | None) -> Inbox:
     """Return the notices about memories that the actor may read, newest first."""
     validation.require_page_limit(limit)
-    cursor = memories.read_cursor(after) if after else None
+    cursor = page_cursors.parse_cursor(after) if after else None
     now = engines.clock.now()
     with engines.db.reading() as tx:
         readable = permissions.readable(tx, actor, spaces.get_all(tx))

@@ -57,7 +57,7 @@ class HitBuilder:
         self._penalties_by_memory: dict[str, dict[str, float]] = {}
         self._messages: dict[str, tuple[Message, str]] = {}
         self._ids: dict[int, tuple[str, str]] = {}
-        self._tags: dict[str, tuple[str, ...]] = {}
+        self._tags: dict[tuple[str, str], tuple[str, ...]] = {}
         self._loaded_rows: set[int] = set()
         self._member_requests: list[collapse.Members] = []
         # Lists: reading single numbers from an array is slow, and these are read many times.
@@ -186,7 +186,9 @@ class HitBuilder:
             }
         unsettled = [passage for passage, memory in ids if not memory]
         self._messages |= sessions.get_many(self._tx, self._allowed, unsettled)
-        self._tags = sessions.tags_of(self._tx, sorted({message.session for message, _ in self._messages.values()}))
+        self._tags = sessions.tags_of(
+            self._tx, {(space, message.session) for message, space in self._messages.values()}
+        )
 
     def _message_hit(self, message: Message, space: str, row: int) -> Hit:
         """Return the hit of a message that is not in an episode yet."""
@@ -212,7 +214,7 @@ class HitBuilder:
             superseded_by=None,
             marks=(),
             source={"session": message.session, "seq": message.seq},
-            tags=self._tags.get(message.session, ()),
+            tags=self._tags.get((space, message.session), ()),
             occurred=message.time,
             created=message.time,
             matched=self._matched(message.text) if self._query.request.explain else (),
@@ -222,6 +224,8 @@ class HitBuilder:
         """Return the hit of a passage, or of a message in an episode."""
         pool = self._pool
         is_message = bool(pool.flags[row] & IS_MESSAGE)
+        # An episode that was moved away from its session, or that only names one, is a memory of its own.
+        in_session = is_message and not indexed_passages.is_part_of(memory, passage)
         text = self._text(memory, row)
         before, after = self._neighbour_text(row, -1), self._neighbour_text(row, 1)
         # A message has the time at which it was sent, not that of the episode.
@@ -230,7 +234,7 @@ class HitBuilder:
             type="message" if is_message else "memory",
             id=passage if is_message else memory.id,
             passage_id=passage,
-            session=memory.session if is_message else None,
+            session=memory.session if in_session else None,
             seq=int(pool.seqs[row]) if is_message else None,
             text=text if is_message else self._full_text(memory, row),
             passage=text,

@@ -210,7 +210,9 @@ class IndexUpdater:
             live = [memory for memory in stored.values() if memory.deleted is None]
             ended = superseded_since(tx, [memory.id for memory in live])
             known = self._known_vectors(tx, (text for memory in live for text in embedded_texts(memory)))
-            messages = sessions.messages_of_episodes(tx, [memory.id for memory in live if memory.session])
+            messages = sessions.messages_of_episodes(
+                tx, {memory.id: memory.space.id for memory in live if memory.session}
+            )
             by_owner |= self._message_passages(tx, all_spaces, [id_ for id_ in batch if id_ not in stored])
             for memory in live:
                 seq_by_message = messages.get(memory.id, {}) if memory.session else None
@@ -233,7 +235,7 @@ class IndexUpdater:
         """Return the passages of those of these messages that are in no episode and were not rewound."""
         stored = sessions.get_many(tx, scope, ids)
         unsettled = [pair for pair in stored.values() if pair[0].episode is None and pair[0].rewound_at is None]
-        tags = sessions.tags_of(tx, sorted({message.session for message, _ in unsettled}))
+        tags = sessions.tags_of(tx, {(space, message.session) for message, space in unsettled})
         known = self._known_vectors(tx, (message.text for message, _ in unsettled))
         return {
             message.id: _OwnerPassages(
@@ -242,7 +244,7 @@ class IndexUpdater:
                     indexed_message(
                         message,
                         space=space,
-                        tags=tags.get(message.session, ()),
+                        tags=tags.get((space, message.session), ()),
                         embedder=self._embedder,
                         known=known,
                     )

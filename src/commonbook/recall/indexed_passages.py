@@ -64,6 +64,16 @@ def passages_of(memory: Memory, seq_by_message: Mapping[str, int | None] | None 
     return parts or [Passage(f"{memory.id}#0", memory.id, 0, 0, 0, "")]
 
 
+def session_thread(space: str, session: str) -> str:
+    """Return the thread of a session's messages: the same name in two spaces is two sessions."""
+    return f"{space} {session}"
+
+
+def is_part_of(memory: Memory, passage: str) -> bool:
+    """Tell whether a passage has an id of its memory, and not of a message in the log of a session."""
+    return passage.startswith(f"{memory.id}#")
+
+
 def _transcript_passages(memory: Memory, seq_by_message: Mapping[str, int | None] | None) -> list[Passage]:
     pieces: list[Passage] = []
     seen: set[str] = set()
@@ -99,7 +109,8 @@ def _message_passage(
     piece = Passage(message.id, memory.id, position, block.start, block.end, block.text, message)
     seq = seq_by_message.get(message.id) if seq_by_message else None
     if memory.session and seq is not None:
-        return piece._replace(thread=memory.session, position=seq, message=message._replace(seq=seq))
+        thread = session_thread(memory.space.id, memory.session)
+        return piece._replace(thread=thread, position=seq, message=message._replace(seq=seq))
     return piece if seq_by_message is None else piece._replace(id=f"{memory.id}#{position}")
 
 
@@ -110,14 +121,15 @@ def indexed_message(
     transcript_message = transcript.TranscriptMessage(
         message.id, message.seq, message.author, message.role, message.time, message.text
     )
-    piece = Passage(message.id, message.session, message.seq, 0, 0, message.text, transcript_message)
+    thread = session_thread(space, message.session)
+    piece = Passage(message.id, thread, message.seq, 0, 0, message.text, transcript_message)
     terms = text_terms.terms(_searched_text(piece, message.text))
     sent = micros(message.time)
     return IndexedPassage(
         passage=message.id,
         memory="",
         owner=message.id,
-        thread=message.session,
+        thread=thread,
         position=message.seq,
         space=space,
         kind="episode",

@@ -45,11 +45,14 @@ class Prefetcher:
     def reset_after_fork(self) -> None:
         """Reset the state, at first and in a forked child, where the threads of the parent do not run."""
         self._guard = threading.Lock()
-        self._fetches: dict[str, _Fetch] = {}
+        self._fetches: dict[tuple[str, str], _Fetch] = {}
         self._room = threading.BoundedSemaphore(_MAX_RUNNING)
 
-    def begin(self, session: str, generation: int, query: str, recall: Callable[[], RecallResult]) -> bool:
-        """Start a recall in the background; return False, without starting it, if too many are running."""
+    def begin(self, session: tuple[str, str], generation: int, query: str, recall: Callable[[], RecallResult]) -> bool:
+        """Start a recall in the background; return False, without starting it, if too many are running.
+
+        A session is given by the name of its space and its own id.
+        """
         if not self._room.acquire(blocking=False):
             return False
         fetch = _Fetch(generation, query, threading.Event(), [])
@@ -75,7 +78,7 @@ class Prefetcher:
             self._room.release()
             fetch.done.set()
 
-    def take(self, session: str, generation: int, query: str, *, wait: float) -> RecallResult | None:
+    def take(self, session: tuple[str, str], generation: int, query: str, *, wait: float) -> RecallResult | None:
         """Return the result for exactly these arguments, once, after at most `wait` seconds; None if there is none."""
         with self._guard:
             fetch = self._fetches.get(session)
@@ -88,10 +91,11 @@ class Prefetcher:
             del self._fetches[session]
         return fetch.result[0] if fetch.result else None
 
-    def drop(self, session: str) -> None:
-        """Discard the fetch of a session."""
+    def drop(self, session_id: str) -> None:
+        """Discard the fetches of the sessions of this id, in whichever space."""
         with self._guard:
-            self._fetches.pop(session, None)
+            for key in [key for key in self._fetches if key[1] == session_id]:
+                del self._fetches[key]
 
 
 @retry_read
@@ -103,6 +107,6 @@ def may_read_hits(engines: Engines, actor: Actor, hits: Sequence[Hit]) -> bool:
         allowed = scope.select(tx, actor)
         copies = {place.id for hit in hits for place in hit.also_in}
         memory_spaces = memories.spaces_of(tx, sorted({hit.memory for hit in hits if hit.memory} | copies))
-        session_ids = {hit.session for hit in hits if hit.session and not hit.memory}
-        session_spaces = {sessions.space_of(tx, session) for session in session_ids}
-    return allowed.keys() >= {*memory_spaces.values(), *session_spaces}
+        messages = sessions.get_many(tx, allowed, sorted({hit.id for hit in hits if not hit.memory}))
+    all_messages = all(hit.memory or hit.id in messages for hit in hits)
+    return all_messages and allowed.keys() >= set(memory_spaces.values())

@@ -16,7 +16,7 @@ from commonbook.model.session import MAX_MESSAGES, AppendReceipt, Message, Messa
 from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
 from commonbook.sessions import episode_boundaries, settle
-from commonbook.sessions.find_or_create import NewSessionOptions, find_or_create, reopen
+from commonbook.sessions.find_or_create import NewSessionOptions, find_or_create, reopen, space_of
 from commonbook.sessions.group_commit import DEFERRED, Deferred, GroupCommit, RetryAlone, error_for_each
 from commonbook.tables import jobs, sessions
 from commonbook.text import masking, validation
@@ -45,9 +45,14 @@ class _AppendRequest(NamedTuple):
     actor: Actor
     session_id: str
     space_hint: str
-    """The space in which the session was last seen; empty if this process does not know the session."""
+    """The id of the space in which the session was last seen; empty if this process does not know the session."""
     messages: Sequence[_MaskedMessage]
     options: NewSessionOptions
+
+    @property
+    def key(self) -> sessions.SessionKey:
+        """The key of the session, if the hint is right."""
+        return self.space_hint, self.session_id
 
     @property
     def client_ids(self) -> tuple[str, ...]:
@@ -63,8 +68,11 @@ class Appender:
     def __init__(self, engines: Engines) -> None:
         """Append to the sessions of this book."""
         self._engines = engines
-        self.session_spaces: dict[str, str] = {}
-        """The space in which each session was last seen: a hint for early locks, always checked before it is used."""
+        self.session_spaces: dict[tuple[str, str], str] = {}
+        """The id of the space of each session, by the name of the space and the id of the session.
+
+        It is a hint for early locks, always checked before it is used: spaces can be renamed.
+        """
         self.group_commit = GroupCommit()
 
     def append(
@@ -83,11 +91,12 @@ class Appender:
             with validation.error_item(index):
                 masked.append(_mask(message))
         # Looked up once: another thread may clear the hints meanwhile.
-        space_hint = self.session_spaces.get(session_id, "")
+        space_hint = self.session_spaces.get((options.space, session_id), "")
         request = _AppendRequest(actor, session_id, space_hint, masked, options)
         if not space_hint:
             return write(self._engines, actor, partial(self._append_to_session, request=request))
-        return self.group_commit.submit(space_hint, request, self._append_all, key=session_id, size=len(messages))
+        key = f"{space_hint} {session_id}"
+        return self.group_commit.submit(space_hint, request, self._append_all, key=key, size=len(messages))
 
     def _append_all(
         self, requests: Sequence[_AppendRequest], /, *, patient: bool, alone: bool
@@ -123,7 +132,7 @@ class Appender:
     ) -> Sequence[AppendReceipt | Deferred]:
         """Run the only append of a batch, and wait for the locks of its session and its space."""
         ((ctx, request),) = zip(contexts, requests, strict=True)
-        locked = sessions.LockedSession(ctx.tx, request.session_id, request.client_ids)
+        locked = sessions.LockedSession(ctx.tx, request.key, request.client_ids)
         lock_early(ctx, spaces)
         return [self._append_to_session(ctx, request, locked)]
 
@@ -136,14 +145,11 @@ class Appender:
         patient: bool,
     ) -> Sequence[AppendReceipt | Deferred]:
         """Run the appends whose sessions no other transaction has locked; with `patient`, wait for their spaces."""
-        client_ids = {request.session_id: request.client_ids for request in requests}
-        locked_sessions = sessions.lock_available(contexts[0].tx, spaces, client_ids, patient=patient)
+        client_ids = {request.key: request.client_ids for request in requests}
+        locked_sessions = sessions.lock_available(contexts[0].tx, client_ids, patient=patient)
         locked_spaces = lock_early(contexts[0], spaces)
-        by_space_and_id, free = locked_sessions(), spaces if patient else locked_spaces()
-        locks = [
-            by_space_and_id.get((request.space_hint, request.session_id)) if request.space_hint in free else None
-            for request in requests
-        ]
+        by_key, free = locked_sessions(), spaces if patient else locked_spaces()
+        locks = [by_key.get(request.key) if request.space_hint in free else None for request in requests]
         if not any(locks):
             raise RetryAlone
         try:
@@ -160,15 +166,21 @@ class Appender:
         self, ctx: WriteContext, request: _AppendRequest, locked: sessions.LockedSession | None = None
     ) -> AppendReceipt:
         """Append to the session of a request, created if it does not exist, and remember its space."""
-        locked = locked or sessions.LockedSession(ctx.tx, request.session_id, request.client_ids)
+        name = request.options.space
+        # Waits for the lock of the session before anything else is read.
+        hinted = locked.session(ctx.spaces) if locked else None
+        if locked is None or hinted is None or hinted.space.name != name:
+            space = space_of(ctx, request.session_id, name)
+            locked = sessions.LockedSession(ctx.tx, (space.id, request.session_id), request.client_ids)
         session = find_or_create(ctx, request.session_id, request.options, locked)
-        self._note_space(session)
+        self._note_space(name, session)
         return _store_new_and_report_repeats(ctx, session, request.messages, locked)
 
-    def _note_space(self, session: Session) -> None:
-        if len(self.session_spaces) >= _MAX_SESSION_HINTS and session.id not in self.session_spaces:
+    def _note_space(self, name: str, session: Session) -> None:
+        key = (name, session.id)
+        if len(self.session_spaces) >= _MAX_SESSION_HINTS and key not in self.session_spaces:
             self.session_spaces.clear()
-        self.session_spaces[session.id] = session.space.id
+        self.session_spaces[key] = session.space.id
 
 
 def _mask(sent: NewMessage) -> _MaskedMessage:
@@ -218,7 +230,7 @@ def _store_new_and_report_repeats(
         receipts.append(MessageReceipt(message.id, message.seq, new=False, masked=message.masked, rewound=rewound))
     if new:
         _store(ctx, session, list(new.values()))
-    return AppendReceipt(session.id, tuple(receipts), settled=settled)
+    return AppendReceipt(session.id, tuple(receipts), settled=settled, space=session.space.name)
 
 
 def _store(ctx: WriteContext, session: Session, new: Sequence[tuple[Message, str | None]]) -> None:

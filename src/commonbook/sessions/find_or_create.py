@@ -9,19 +9,20 @@ from commonbook.errors import BadInput, Conflict
 from commonbook.log import chain
 from commonbook.model.session import Session
 from commonbook.model.spaces import Space
-from commonbook.ports.database import Reading, RetryTransaction
-from commonbook.sessions.read import no_session, require
+from commonbook.ports.database import Reading
+from commonbook.sessions.read import no_session
 from commonbook.tables import sessions
+from commonbook.tables.sessions import SessionKey
 from commonbook.write.context import WriteContext
 
 
 class NewSessionOptions(NamedTuple):
-    """The properties of a session if it is new: its space, the session that it continues (parent), its tags."""
+    """The space of a session, and its properties if it is new: the session that it continues (parent), its tags."""
 
     space: str
-    space_is_explicit: bool = False
-    """Whether the caller has named the space; if not, an existing session may be in another."""
     parent: str | None = None
+    parent_space: str | None = None
+    """The id of the space of the parent; None if it is the space of the session."""
     tags: tuple[str, ...] = ()
 
 
@@ -32,35 +33,31 @@ def reopen(ctx: WriteContext, session: Session) -> None:
         ctx.log(session.space, "session.open", (), session=session.id)
 
 
+def space_of(ctx: WriteContext, session_id: str, name: str) -> Space:
+    """Return the space that a write to a session names, created if needed; the actor must be allowed to write to it.
+
+    A client's outbox may still use the name that the space of its session had before it was renamed.
+    """
+    if all(space.name != name for space in ctx.spaces.values()):
+        for session in sessions.find_by_name(ctx.tx, ctx.writable, session_id):
+            if chain.had_name(ctx.tx, session.space.id, name):
+                return session.space
+    return ctx.require_writable_space(name)
+
+
 def find_or_create(
     ctx: WriteContext, session_id: str, options: NewSessionOptions, locked: sessions.LockedSession | None = None
 ) -> Session:
-    """Return the session, created if it does not exist; the space and parent of an existing one cannot be changed."""
-    session = ctx.locked_session(locked or sessions.LockedSession(ctx.tx, session_id))
+    """Return the session, created if it does not exist; the parent of an existing one cannot be changed."""
+    space = None
+    if locked is None:
+        space = space_of(ctx, session_id, options.space)
+        locked = sessions.LockedSession(ctx.tx, (space.id, session_id))
+    session = _find(ctx, locked)
     if session is None:
-        _require_new(ctx, session_id)
-        _require_no_cycle(ctx.tx, session_id, options.parent)
-        session = Session(
-            id=session_id,
-            space=ctx.require_writable_space(options.space),
-            parent=options.parent,
-            tags=options.tags,
-            created=ctx.tx.now,
-            closed=None,
-            generation=sessions.FIRST_GENERATION,
-            last=0,
-        )
-        sessions.add(ctx.tx, session)
-        ctx.log(session.space, "session.begin", (), session=session.id, parent=session.parent)
-        return session
-    if session.space.id not in ctx.writable:
-        raise permissions.refusal(ctx.actor, session.space.name)
-    if options.space_is_explicit and not _has_or_had_name(ctx.tx, session.space, options.space):
-        raise Conflict(
-            f"the session {session_id} is in the space {session.space.name}, not in {options.space}",
-            fix=f"append to it in {session.space.name}, or use another session",
-        )
-    if options.parent is not None and options.parent != session.parent:
+        return _create(ctx, space or space_of(ctx, session_id, options.space), session_id, options)
+    parent = options.parent
+    if parent is not None and (parent, options.parent_space or session.space.id) != _parent(ctx, session):
         raise Conflict(
             f"the session {session_id} goes on from {session.parent or 'no other'}, which cannot be changed",
             fix="leave the parent out, or use another session",
@@ -68,33 +65,53 @@ def find_or_create(
     return session
 
 
-def _has_or_had_name(tx: Reading, space: Space, name: str) -> bool:
-    """Tell whether a space has this name, or had it: a client's outbox may still use the name before a rename."""
-    return space.name == name or chain.had_name(tx, space.id, name)
+def _find(ctx: WriteContext, locked: sessions.LockedSession) -> Session | None:
+    session = locked.session(ctx.spaces)
+    if session is not None and session.space.id not in ctx.writable:
+        raise permissions.refusal(ctx.actor, session.space.name)
+    return session
 
 
-def _require_no_cycle(tx: Reading, session_id: str, parent: str | None) -> None:
+def _parent(ctx: WriteContext, session: Session) -> tuple[str | None, str | None]:
+    space = next((space.id for space in ctx.spaces.values() if space.name == session.parent_space), None)
+    return session.parent, space
+
+
+def _create(ctx: WriteContext, space: Space, session_id: str, options: NewSessionOptions) -> Session:
+    key, parent = (space.id, session_id), None
+    if options.parent is not None:
+        parent = (options.parent_space or space.id, options.parent)
+        _require_no_cycle(ctx.tx, key, parent)
+    session = Session(
+        id=session_id,
+        space=space,
+        parent=options.parent,
+        tags=options.tags,
+        created=ctx.tx.now,
+        closed=None,
+        generation=sessions.FIRST_GENERATION,
+        last=0,
+        parent_space=ctx.spaces[parent[0]].name if parent else None,
+    )
+    sessions.add(ctx.tx, session, parent=parent)
+    ctx.log(session.space, "session.begin", (), session=session.id, parent=session.parent)
+    return session
+
+
+def _require_no_cycle(tx: Reading, session: SessionKey, parent: SessionKey) -> None:
     """Refuse a parent that descends from the session itself: a session may name a parent that does not exist yet."""
-    if parent is not None and sessions.descends_from(tx, parent, session_id):
+    if sessions.descends_from(tx, parent, session):
         raise BadInput(
-            f"the session {session_id} cannot go on from {parent}, which goes on from it", fix="name another parent"
+            f"the session {session[1]} cannot go on from {parent[1]}, which goes on from it", fix="name another parent"
         )
 
 
-def _require_new(ctx: WriteContext, session_id: str) -> None:
-    """Refuse a session that exists but may not be read; retry if another transaction has just created it."""
-    space_id = sessions.space_of(ctx.tx, session_id)
-    if space_id is None:
-        return
-    if space_id in ctx.spaces and space_id not in ctx.readable:
-        raise no_session(session_id)
-    raise RetryTransaction
-
-
-def require_writable(ctx: WriteContext, session_id: str) -> Session:
+def require_writable(ctx: WriteContext, key: SessionKey) -> Session:
     """Return a session that the actor may write to, locked; a session that it may not read is not found."""
-    ctx.lock_sessions(session_id)
-    session = require(ctx.tx, ctx.readable, session_id)
+    ctx.lock_sessions(key)
+    session = sessions.find(ctx.tx, ctx.readable, key)
+    if session is None:
+        raise no_session(key[1])
     if session.space.id not in ctx.writable:
         raise permissions.refusal(ctx.actor, session.space.name)
     return session

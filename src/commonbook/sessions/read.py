@@ -1,15 +1,22 @@
-"""Lists sessions and reads their messages."""
+"""Finds sessions by their names, lists them and reads their messages.
+
+A session belongs to its space. A call that names no space means the only session of that name that the actor may reach;
+where there are several, it is refused as ambiguous.
+"""
 
 from __future__ import annotations
 
-from commonbook.access import scope
-from commonbook.errors import NotFound
+from collections.abc import Sequence
+
+from commonbook.access import permissions, scope
+from commonbook.errors import Ambiguous, NotFound
 from commonbook.model.session import MessagePage, Session
-from commonbook.model.spaces import Actor, SpaceScope
+from commonbook.model.spaces import Actor
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.ports.retry_read import retry_read
-from commonbook.tables import sessions
+from commonbook.tables import sessions, spaces
+from commonbook.tables.sessions import SessionKey
 from commonbook.text import validation
 
 
@@ -18,26 +25,59 @@ def no_session(session_id: str) -> NotFound:
     return NotFound(f"there is no session {session_id}", fix="`commonbook session list` shows what there is")
 
 
-def require(tx: Reading, allowed: SpaceScope, session_id: str) -> Session:
-    """Return a session of these spaces, or raise `NotFound`."""
-    session = sessions.find(tx, allowed, validation.validate_session_id(session_id))
+def find_readable(tx: Reading, actor: Actor, session_id: str, space: str | None) -> Session | None:
+    """Return the session of this name in a space; without a space, the only one that the actor may read.
+
+    None if there is none, `Ambiguous` if there are several.
+    """
+    allowed = scope.select(tx, actor, space)
+    return _only(sessions.find_by_name(tx, allowed, validation.validate_session_id(session_id)))
+
+
+def _require_readable(tx: Reading, actor: Actor, session_id: str, space: str | None) -> Session:
+    session = find_readable(tx, actor, session_id, space)
     if session is None:
         raise no_session(session_id)
     return session
 
 
+def _only(found: Sequence[Session]) -> Session | None:
+    if len(found) > 1:
+        names = ", ".join(session.space.name for session in found)
+        raise Ambiguous(
+            f"there are sessions {found[0].id} in several spaces: {names}", fix="name the space of the one you mean"
+        )
+    return found[0] if found else None
+
+
 @retry_read
-def require_readable(engines: Engines, actor: Actor, session_id: str) -> None:
-    """Refuse a session that does not exist or may not be read."""
+def locate_writable(engines: Engines, actor: Actor, session_id: str, *, space: str | None, default: str) -> SessionKey:
+    """Return the key of the existing session that a write means, which creates none.
+
+    Without a space it is the session in the default space, else the only one of that name that the actor may write to.
+    A session never leaves its space, so its key stays valid.
+    """
+    session_id = validation.validate_session_id(session_id)
     with engines.db.reading() as tx:
-        require(tx, scope.select(tx, actor), session_id)
+        readable = scope.select(tx, actor, space)
+        found = sessions.find_by_name(tx, readable, session_id)
+        writable = permissions.writable(tx, actor, spaces.get_all(tx))
+    session = next((session for session in found if space is None and session.space.name == default), None)
+    session = session or _only([session for session in found if session.space.id in writable])
+    if session is None and not found:
+        raise no_session(session_id)
+    if session is None or session.space.id not in writable:
+        raise permissions.refusal(actor, (session or found[0]).space.name)
+    return session.space.id, session.id
 
 
-def list_messages(engines: Engines, actor: Actor, session_id: str, *, after: int, limit: int) -> MessagePage:
+def list_messages(
+    engines: Engines, actor: Actor, session_id: str, *, space: str | None, after: int, limit: int
+) -> MessagePage:
     """Return the messages of a session after a sequence number, in order."""
     validation.require_page_limit(limit)
     with engines.db.reading() as tx:
-        session = require(tx, scope.select(tx, actor), session_id)
+        session = _require_readable(tx, actor, session_id, space)
         messages = sessions.messages(tx, session, after=min(max(0, after), session.last), limit=limit + 1)
     following = messages[limit - 1].seq if len(messages) > limit else None
     return MessagePage(session, tuple(messages[:limit]), following)
@@ -51,8 +91,11 @@ def list_sessions(engines: Engines, actor: Actor, *, space: str | None, limit: i
 
 
 @retry_read
-def generation(engines: Engines, actor: Actor, session_id: str) -> int:
-    """Return the generation of a session: it grows by each switch and rewind; a new session has the first one."""
+def generation(engines: Engines, actor: Actor, session_id: str, *, space: str | None, default: str) -> tuple[str, int]:
+    """Return the space of a session and its generation, which grows by each switch and rewind.
+
+    A session that does not exist yet has the first generation, in the space that was named or in the default one.
+    """
     with engines.db.reading() as tx:
-        session = sessions.find(tx, scope.select(tx, actor), validation.validate_session_id(session_id))
-    return session.generation if session else sessions.FIRST_GENERATION
+        session = find_readable(tx, actor, session_id, space)
+    return (session.space.name, session.generation) if session else (space or default, sessions.FIRST_GENERATION)

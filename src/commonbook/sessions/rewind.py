@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from commonbook.errors import BadInput, FileInTheWay, NotFound
+from collections.abc import Sequence
+
+from commonbook.errors import BadInput, FileInTheWay, NotAllowed, NotFound
 from commonbook.files import hand_edits, scan
 from commonbook.markdown import transcript
 from commonbook.model.session import Message, Session
@@ -10,17 +12,20 @@ from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
 from commonbook.sessions.find_or_create import require_writable
 from commonbook.tables import memories, sessions
+from commonbook.tables.sessions import SessionKey
 from commonbook.text import validation
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
 
 
-def rewind(engines: Engines, actor: Actor, session_id: str, after: int | str) -> tuple[Message, ...]:
-    """Rewind a session: remove all messages after one (its number or id) from recall and episodes, not from the log."""
-    session_id = validation.validate_session_id(session_id)
+def rewind(engines: Engines, actor: Actor, key: SessionKey, after: int | str) -> tuple[Message, ...]:
+    """Rewind a session: remove all messages after one (its number or id) from recall and episodes, not from the log.
+
+    An episode that was moved into another space changes only if the actor may write to that space.
+    """
 
     def operation(ctx: WriteContext, *, scanned: bool) -> tuple[Message, ...]:
-        session = require_writable(ctx, session_id)
+        session = require_writable(ctx, key)
         rewound = sessions.rewind(ctx.tx, session, after=_seq(ctx, session, after))
         for episode in dict.fromkeys(message.episode for message in rewound if message.episode):
             removed = frozenset(message.id for message in rewound if message.episode == episode)
@@ -28,9 +33,20 @@ def rewind(engines: Engines, actor: Actor, session_id: str, after: int | str) ->
         sessions.next_generation(ctx.tx, session)
         ctx.touch(session.space, (message.id for message in rewound))
         ctx.log(session.space, "session.rewind", (), session=session.id, seqs=[message.seq for message in rewound])
-        return tuple(rewound)
+        return _without_hidden_episodes(ctx, rewound)
 
     return scan.write_with_scan(engines, actor, operation)
+
+
+def _without_hidden_episodes(ctx: WriteContext, messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return messages without the ids of episodes that the actor may not read."""
+    spaces = memories.spaces_of(ctx.tx, sorted({message.episode for message in messages if message.episode}))
+    return tuple(
+        message
+        if message.episode is None or spaces.get(message.episode) in ctx.readable
+        else message._replace(episode=None)
+        for message in messages
+    )
 
 
 def _seq(ctx: WriteContext, session: Session, after: int | str) -> int:
@@ -54,11 +70,14 @@ def _seq(ctx: WriteContext, session: Session, after: int | str) -> int:
 def _remove_from_episode(ctx: WriteContext, episode: str, removed: frozenset[str], *, scanned: bool) -> None:
     """Remove messages from an episode by a new revision; an episode without messages is deleted."""
     ctx.lock([episode])
-    memory = memories.find(ctx.tx, ctx.spaces, episode)
+    memory = memories.find(ctx.tx, ctx.writable, episode)
     if memory is None or memory.deleted is not None:
         return
     try:
         memory = hand_edits.with_file_changes(ctx, memory, scanned=scanned)
+    except (NotFound, NotAllowed):
+        # A person has moved its file into a space that the actor may not write to, or deleted it.
+        return
     except FileInTheWay:
         # A person is editing the file, which is not overwritten. Recall goes by the stored messages all the same.
         ctx.touch(memory.space, [memory.id])

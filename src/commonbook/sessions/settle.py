@@ -9,19 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from commonbook.access import permissions
 from commonbook.markdown import transcript
 from commonbook.model.memory import Memory
 from commonbook.model.session import Message, Session, SettleReport
-from commonbook.model.spaces import Actor
+from commonbook.model.spaces import Actor, SpaceScope
 from commonbook.ports.database import Result
 from commonbook.ports.embedding import Similarity
 from commonbook.ports.engines import Engines
 from commonbook.ports.retry_read import retry_read
 from commonbook.sessions import episode_boundaries
 from commonbook.tables import memories, sessions, spaces
+from commonbook.tables.sessions import SessionKey
 from commonbook.text import titles
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import new_memory
@@ -44,53 +45,66 @@ class _PlanOutdated(Exception):
     """Messages came or went after the plan was made."""
 
 
-def settle(engines: Engines, actor: Actor, session_id: str, *, flush: bool, similarity: Similarity) -> SettleReport:
+def settle(engines: Engines, actor: Actor, key: SessionKey, *, flush: bool, similarity: Similarity) -> SettleReport:
     """Make episodes of the decided segments; with `flush`, of all unsettled messages."""
 
     def operation(ctx: WriteContext, plan: Plan | None) -> SettleReport:
-        session = sessions.find(ctx.tx, ctx.spaces, session_id)
+        session = sessions.find(ctx.tx, ctx.spaces, key)
         if session is not None and session.space.id not in ctx.writable:
             raise permissions.refusal(actor, session.space.name)
         if session is None or plan is None:
-            return SettleReport(session_id, (), 0)
-        episodes = make_episodes(ctx, session, plan)
-        return SettleReport(session_id, episodes, sessions.count_unsettled(ctx.tx, session.space.id, session.id))
+            space = ctx.spaces.get(key[0])
+            return SettleReport(key[1], (), 0, space.name if space else "")
+        return report(ctx, session, make_episodes(ctx, session, plan))
 
-    return with_plan(engines, actor, session_id, similarity, operation, flush=flush)
+    return with_plan(engines, actor, lambda _: key, similarity, operation, flush=flush)
+
+
+def report(ctx: WriteContext, session: Session, episodes: tuple[str, ...]) -> SettleReport:
+    """Return the report on a session that was settled."""
+    unsettled = sessions.count_unsettled(ctx.tx, session.space.id, session.id)
+    return SettleReport(session.id, episodes, unsettled, session.space.name)
+
+
+LocateSession: TypeAlias = Callable[[SpaceScope], SessionKey | None]
+"""Returns the key of a session, given the spaces that the actor may write to; None if its space does not exist."""
 
 
 def with_plan(
     engines: Engines,
     actor: Actor,
-    session_id: str,
+    locate: LocateSession,
     similarity: Similarity,
     operation: Callable[[WriteContext, Plan | None], Result],
     *,
     flush: bool,
-    also: Sequence[str] = (),
+    also: LocateSession | None = None,
 ) -> Result:
     """Run an operation with a plan that still holds in its transaction, where no boundaries are looked for.
 
-    `also` are other sessions that the operation changes.
+    `also` locates another session that the operation changes.
     """
 
     def with_lock(ctx: WriteContext, plan: Plan | None, *, last: bool) -> Result:
-        ctx.lock_sessions(session_id, *also)
-        return operation(ctx, _current_plan(ctx, session_id, plan, last=last))
+        keys = [locate(ctx.writable), also(ctx.writable) if also else None]
+        ctx.lock_sessions(*(key for key in keys if key))
+        return operation(ctx, _current_plan(ctx, keys[0], plan, last=last))
 
     for _ in range(_MAX_ATTEMPTS - 1):
-        plan = _plan(engines, actor, session_id, similarity, flush=flush)
+        plan = _plan(engines, actor, locate, similarity, flush=flush)
         with suppress(_PlanOutdated):
             return write(engines, actor, partial(with_lock, plan=plan, last=False))
     return write(
-        engines, actor, partial(with_lock, plan=_plan(engines, actor, session_id, similarity, flush=flush), last=True)
+        engines, actor, partial(with_lock, plan=_plan(engines, actor, locate, similarity, flush=flush), last=True)
     )
 
 
 @retry_read
-def _plan(engines: Engines, actor: Actor, session_id: str, similarity: Similarity, *, flush: bool) -> Plan | None:
+def _plan(engines: Engines, actor: Actor, locate: LocateSession, similarity: Similarity, *, flush: bool) -> Plan | None:
     with engines.db.reading() as tx:
-        session = sessions.find(tx, permissions.writable(tx, actor, spaces.get_all(tx)), session_id)
+        writable = permissions.writable(tx, actor, spaces.get_all(tx))
+        key = locate(writable)
+        session = sessions.find(tx, writable, key) if key else None
         if session is None:
             return None
         unsettled = sessions.unsettled(tx, session)
@@ -100,9 +114,9 @@ def _plan(engines: Engines, actor: Actor, session_id: str, similarity: Similarit
     return Plan(tuple(segments), tuple(message.seq for message in unsettled) if flush else None)
 
 
-def _current_plan(ctx: WriteContext, session_id: str, plan: Plan | None, *, last: bool) -> Plan | None:
+def _current_plan(ctx: WriteContext, key: SessionKey | None, plan: Plan | None, *, last: bool) -> Plan | None:
     """Return the plan if it still holds; in the `last` attempt, else one made here, without comparing topics."""
-    session = sessions.find(ctx.tx, ctx.writable, session_id)
+    session = sessions.find(ctx.tx, ctx.writable, key) if key else None
     if session is None or (plan is not None and plan.unsettled_seqs is None):
         return plan
     unsettled = sessions.unsettled(ctx.tx, session)

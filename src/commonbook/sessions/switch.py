@@ -10,8 +10,9 @@ from commonbook.model.spaces import Actor
 from commonbook.ports.embedding import Similarity
 from commonbook.ports.engines import Engines
 from commonbook.sessions import settle
-from commonbook.sessions.find_or_create import NewSessionOptions, find_or_create, reopen, require_writable
+from commonbook.sessions.find_or_create import NewSessionOptions, find_or_create, reopen, require_writable, space_of
 from commonbook.tables import sessions
+from commonbook.tables.sessions import SessionKey
 from commonbook.text import validation
 from commonbook.write.context import WriteContext
 
@@ -27,56 +28,68 @@ def switch(
     *,
     reason: str,
     options: NewSessionOptions,
+    to_space: str | None,
     similarity: Similarity,
 ) -> SettleReport:
-    """Settle the unsettled messages of the old session and begin or resume the new one, in one transaction."""
+    """Settle the unsettled messages of the old session and begin or resume the new one, in one transaction.
+
+    The old session is in the space of the options, the new one in `to_space` if that is given, else there too.
+    """
     old, new = validation.validate_session_id(old), validation.validate_session_id(new)
     if reason not in REASONS:
         raise BadInput(f"{reason!r} is no reason to switch", fix=f"use one of {', '.join(REASONS)}")
-    if old == new:
+    if old == new and to_space in {None, options.space}:
         raise BadInput("a session cannot be switched to itself", fix="name another session")
 
     def operation(ctx: WriteContext, plan: settle.Plan | None) -> SettleReport:
         # An unknown session is created and closed here, so that its new generation voids what was prefetched for it.
-        previous = find_or_create(ctx, old, options._replace(space_is_explicit=False))
+        previous = find_or_create(ctx, old, options)
         episodes = settle.make_episodes(ctx, previous, plan) if plan else ()
         sessions.next_generation(ctx.tx, previous)
         if reason != "branch":
             sessions.close(ctx.tx, previous, ctx.tx.now)
-        _switch_to(ctx, new, old, reason, _inherit_options(options, previous))
+        _switch_to(ctx, new, previous, reason, options._replace(space=to_space or options.space))
         ctx.log(previous.space, "session.switch", (), session=old, to=new, reason=reason)
-        return SettleReport(old, episodes, sessions.count_unsettled(ctx.tx, previous.space.id, old))
+        return settle.report(ctx, previous, episodes)
 
-    return settle.with_plan(engines, actor, old, similarity, operation, flush=True, also=(new,))
+    return settle.with_plan(
+        engines,
+        actor,
+        _located_in(options.space, old),
+        similarity,
+        operation,
+        flush=True,
+        also=_located_in(to_space or options.space, new),
+    )
 
 
-def _inherit_options(options: NewSessionOptions, previous: Session) -> NewSessionOptions:
-    """Return the options of a session that follows another: the same space and tags, unless others are named."""
-    space = options.space if options.space_is_explicit else previous.space.name
-    return options._replace(space=space, tags=options.tags or previous.tags)
+def _located_in(space: str, session_id: str) -> settle.LocateSession:
+    """Return a function that locates a session by the name of its space."""
+    return lambda spaces: next(
+        ((candidate.id, session_id) for candidate in spaces.values() if candidate.name == space), None
+    )
 
 
-def _switch_to(ctx: WriteContext, new: str, old: str, reason: str, options: NewSessionOptions) -> None:
-    if sessions.space_of(ctx.tx, new) is None:
-        parent = None if reason == "resume" else old
-        session = find_or_create(ctx, new, options._replace(parent=parent, space_is_explicit=False))
-    else:
-        session = require_writable(ctx, new)
-        reopen(ctx, session)
+def _switch_to(ctx: WriteContext, new: str, previous: Session, reason: str, options: NewSessionOptions) -> None:
+    """Begin the new session, with the tags of the old one unless others are named, or open the existing one again."""
+    space = space_of(ctx, new, options.space)
+    if sessions.find(ctx.tx, ctx.writable, (space.id, new)) is None:
+        parent = (None, None) if reason == "resume" else (previous.id, previous.space.id)
+        options = options._replace(parent=parent[0], parent_space=parent[1], tags=options.tags or previous.tags)
+    session = find_or_create(ctx, new, options)
+    reopen(ctx, session)
     sessions.next_generation(ctx.tx, session)
 
 
-def close(engines: Engines, actor: Actor, session_id: str, *, similarity: Similarity) -> SettleReport:
+def close(engines: Engines, actor: Actor, key: SessionKey, *, similarity: Similarity) -> SettleReport:
     """Settle the unsettled messages of a session and close it; a later append opens it again."""
 
     def operation(ctx: WriteContext, plan: settle.Plan | None) -> SettleReport:
-        session = require_writable(ctx, session_id)
+        session = require_writable(ctx, key)
         episodes = settle.make_episodes(ctx, session, plan) if plan else ()
         if session.closed is None:
             sessions.close(ctx.tx, session, ctx.tx.now)
             ctx.log(session.space, "session.close", (), session=session.id)
-        return SettleReport(session.id, episodes, sessions.count_unsettled(ctx.tx, session.space.id, session.id))
+        return settle.report(ctx, session, episodes)
 
-    return settle.with_plan(
-        engines, actor, validation.validate_session_id(session_id), similarity, operation, flush=True
-    )
+    return settle.with_plan(engines, actor, lambda _: key, similarity, operation, flush=True)

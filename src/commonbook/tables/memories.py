@@ -7,24 +7,21 @@ are derived for search, like the column `digest`, and `derive` can make them aga
 
 from __future__ import annotations
 
-import base64
-import binascii
 import heapq
 import json
-import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from hashlib import blake2b
 from itertools import islice
 from typing import Final, NamedTuple
 
-from commonbook.errors import BadInput
 from commonbook.markdown import front_matter
 from commonbook.model.ids import format_time, parse_time
 from commonbook.model.invalidation import Notice, SupersedeReason
 from commonbook.model.memory import CopyInfo, Filter, Link, Memory
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading, RetryTransaction, Row, Transaction
+from commonbook.text import page_cursors
 from commonbook.text.near_duplicates import fingerprints
 
 
@@ -57,6 +54,7 @@ class _MemoryRow(NamedTuple):
     session: str | None
     shared: str | None
     judged: str | None
+    session_space: str | None
 
 
 _NAMES: Final = _MemoryRow._fields
@@ -138,6 +136,14 @@ def relocate(tx: Transaction, memory: Memory, path: str) -> None:
         space=memory.space.id,
         id=memory.id,
     )
+
+
+def rename_session_space(tx: Transaction, spaces: SpaceScope, old: str, new: str) -> list[Memory]:
+    """Give the episodes whose sessions are in another space the new name of that space; return the live ones."""
+    rows = tx.rows(f"SELECT {_COLUMNS} FROM memory WHERE session_space = :old", old=old)
+    tx.run("UPDATE memory SET session_space = :new WHERE session_space = :old", old=old, new=new)
+    renamed = [_memory(row, spaces)._replace(session_space=new) for row in rows]
+    return [memory for memory in renamed if memory.deleted is None]
 
 
 def derive(tx: Transaction, space: str, memories: Sequence[Memory], *, after: str, last: bool) -> None:
@@ -417,6 +423,7 @@ def _values(memory: Memory) -> dict[str, object]:
         "session": memory.session,
         "shared": memory.shared.serialize() if memory.shared else None,
         "judged": _judgements(memory),
+        "session_space": memory.session_space,
     }
 
 
@@ -435,7 +442,7 @@ def _memory(row: Row, spaces: SpaceScope) -> Memory:
     (
         space, id_, kind, title, text, tags, links, author, created, updated, importance, occurred, valid_from,
         valid_until, expires, revision, version, revised_by, revised_at, revised_how, path, layout, deleted,
-        session, shared, judged,
+        session, shared, judged, session_space,
     ) = row  # fmt: skip
     memory = Memory(
         space=spaces[space],
@@ -462,6 +469,7 @@ def _memory(row: Row, spaces: SpaceScope) -> Memory:
         layout=layout,
         deleted=_parse_optional(deleted),
         session=session,
+        session_space=session_space,
         shared=CopyInfo.parse(shared) if shared else None,
     )
     if judged is None:
@@ -484,16 +492,4 @@ def _parse_optional(text: str | None) -> datetime | None:
 
 def page_cursor(memory: Memory) -> str:
     """Return the cursor after a memory of a page, as text."""
-    return base64.urlsafe_b64encode(" ".join(cursor_position(memory)).encode()).decode().rstrip("=")
-
-
-def read_cursor(cursor: str) -> tuple[str, str]:
-    """Read a cursor that `page_cursor` wrote; BadInput if it is none."""
-    try:
-        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
-    except (binascii.Error, ValueError):
-        text = ""
-    created, _, memory_id = text.partition(" ")
-    if not re.fullmatch(r"[0-9T:.Z-]{27}", created) or not memory_id:
-        raise BadInput(f"{cursor!r} is not a cursor", fix="pass on the `next` of the page before, as it is")
-    return created, memory_id
+    return page_cursors.format_cursor(*cursor_position(memory))

@@ -1,7 +1,8 @@
-"""Sessions and their messages: the tables `session`, `session_place` and `message`.
+"""Sessions and their messages: the tables `session` and `message`.
 
-A row of `session` is an append-only log of messages with a generation, which grows when the session is switched or
-rewound. A row of `session_place` says in which space a session is. A row of `message` is one message, numbered by `seq`
+A session belongs to a space: the key of its row is (space, id), where `id` is the name that its users gave it. A row of
+`session` is an append-only log of messages with a generation, which grows when the session is switched or rewound. Its
+parent is keyed in the same way, by `parent_space` and `parent`. A row of `message` is one message, numbered by `seq`
 within its session; `episode` is the memory that holds it once it is settled, and `taken_back` the time at which it was
 rewound. A message with neither is unsettled. A client id identifies a message of a session, so that a repeat is
 recognised.
@@ -13,7 +14,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from commonbook.model.ids import format_time, parse_time
 from commonbook.model.session import Message, Session
@@ -27,6 +28,7 @@ class _SessionRow(NamedTuple):
 
     space: str
     id: str
+    parent_space: str | None
     parent: str | None
     tags: str
     created: str
@@ -57,20 +59,16 @@ _SESSION: Final = ", ".join(f"session.{name}" for name in _SessionRow._fields)
 _MESSAGE: Final = ", ".join(f"message.{name}" for name in _MessageRow._fields)
 _UNSETTLED: Final = "episode IS NULL AND taken_back IS NULL"
 
-_FIND: Final = (
-    f"SELECT {{also}}{_SESSION}"
-    " FROM session_place JOIN session ON session.space = session_place.space AND session.id = session_place.id"
-    " WHERE session_place.id = :id"
-)
+_FIND: Final = f"SELECT {{also}}{_SESSION} FROM session WHERE {{where}}"
+_BY_KEY: Final = "session.space = :space AND session.id = :id"
 _OPEN_MESSAGES: Final = (
     "(SELECT {columns} FROM message"
-    f" WHERE message.space = session_place.space AND message.session = session_place.id AND {_UNSETTLED})"
+    f" WHERE message.space = session.space AND message.session = session.id AND {_UNSETTLED})"
 )
-_FIND_WITH_COUNT: Final = _FIND.format(also=f"{_OPEN_MESSAGES.format(columns='count(*)')}, ")
+_COUNT: Final = f"{_OPEN_MESSAGES.format(columns='count(*)')}, "
 _FIND_REPEAT: Final = (
-    "SELECT {columns} FROM session_place {join} message"
-    " ON message.space = session_place.space AND message.session = session_place.id"
-    " AND message.client_id = :client_id WHERE session_place.id = :id"
+    "SELECT {columns} FROM session {join} message ON message.space = session.space AND message.session = session.id"
+    f" AND message.client_id = :client_id WHERE {_BY_KEY}"
 )
 _REPEAT: Final = _FIND_REPEAT.format(columns=f"message.sent, {_MESSAGE}", join="JOIN")
 # LEFT JOIN: the number of the first unsettled message is selected even if no message has the client id.
@@ -82,19 +80,23 @@ FIRST_GENERATION: Final = 1
 """The generation of a session that was never switched or rewound, even before its first message."""
 _IDS_PER_QUERY: Final = 500
 
+SessionKey: TypeAlias = tuple[str, str]
+"""The id of a session's space, and the session's own id."""
+
 
 # --- sessions
 
 
-def add(tx: Transaction, session: Session) -> None:
-    """Add a session."""
-    tx.run("INSERT INTO session_place (id, space) VALUES (:id, :space)", id=session.id, space=session.space.id)
+def add(tx: Transaction, session: Session, *, parent: SessionKey | None = None) -> None:
+    """Add a session, with the key of its parent if it has one."""
+    parent_space, parent_id = parent or (None, None)
     tx.run(
-        "INSERT INTO session (space, id, parent, tags, created, closed, generation, last)"
-        " VALUES (:space, :id, :parent, :tags, :created, :closed, :generation, :last)",
+        "INSERT INTO session (space, id, parent_space, parent, tags, created, closed, generation, last)"
+        " VALUES (:space, :id, :parent_space, :parent, :tags, :created, :closed, :generation, :last)",
         space=session.space.id,
         id=session.id,
-        parent=session.parent,
+        parent_space=parent_space,
+        parent=parent_id,
         tags=json.dumps(session.tags, ensure_ascii=False),
         created=format_time(session.created),
         closed=None,
@@ -103,35 +105,44 @@ def add(tx: Transaction, session: Session) -> None:
     )
 
 
-def space_of(tx: Reading, session_id: str) -> str | None:
-    """Return the space of a session without a check of permissions; None if there is no such session."""
-    (space,) = tx.row("SELECT space FROM session_place WHERE id = :id", id=session_id) or (None,)
-    return str(space) if space else None
-
-
-def descends_from(tx: Reading, session_id: str, other: str) -> bool:
+def descends_from(tx: Reading, session: SessionKey, other: SessionKey) -> bool:
     """Tell whether a session is another one, or continues it directly or through others."""
-    if session_id == other:
+    if session == other:
         return True
     # Most sessions have no successor, however many predecessors they have.
-    if tx.row("SELECT 1 FROM session WHERE parent = :id LIMIT 1", id=other) is None:
+    space, session_id = other
+    successor = "SELECT 1 FROM session WHERE parent_space = :space AND parent = :id LIMIT 1"
+    if tx.row(successor, space=space, id=session_id) is None:
         return False
-    seen: set[str] = set()
-    current: str | None = session_id
+    seen: set[SessionKey] = set()
+    current: SessionKey | None = session
     while current is not None and current not in seen:
         seen.add(current)
-        (current,) = tx.row(
-            "SELECT parent FROM session WHERE id = :id AND space = (SELECT space FROM session_place WHERE id = :id)",
-            id=current,
-        ) or (None,)
+        space, session_id = current
+        parent_space, parent = tx.row(
+            "SELECT parent_space, parent FROM session WHERE space = :space AND id = :id", space=space, id=session_id
+        ) or (None, None)
+        current = (parent_space, parent) if parent_space and parent else None
     return other in seen
 
 
-def find(tx: Reading, spaces: SpaceScope, session_id: str) -> Session | None:
+def find(tx: Reading, spaces: SpaceScope, key: SessionKey) -> Session | None:
     """Return a session of the given spaces, or None."""
-    row = tx.row(_FIND_WITH_COUNT, id=session_id)
-    if row is None:
+    space, session_id = key
+    if space not in spaces:
         return None
+    row = tx.row(_FIND.format(also=_COUNT, where=_BY_KEY), space=space, id=session_id)
+    return _session_with_count(row, spaces) if row else None
+
+
+def find_by_name(tx: Reading, spaces: SpaceScope, session_id: str) -> list[Session]:
+    """Return the sessions of this name in the given spaces, by the names of their spaces."""
+    rows = tx.rows(_FIND.format(also=_COUNT, where="session.id = :id"), id=session_id)
+    found = [_session_with_count(row, spaces) for row in rows]
+    return sorted((session for session in found if session), key=lambda session: session.space.name)
+
+
+def _session_with_count(row: Row, spaces: SpaceScope) -> Session | None:
     unsettled, *columns = row
     session = _SessionRow._make(columns)
     return _session(session, spaces, unsettled=unsettled) if session.space in spaces else None
@@ -147,19 +158,20 @@ class LockedSession:
     def __init__(
         self,
         tx: Transaction,
-        session_id: str,
+        key: SessionKey,
         client_ids: Iterable[str] = (),
         *,
         rows: Callable[[], list[Row]] | None = None,
     ) -> None:
         """Send the queries; `rows` reads the row of the session if its query was sent already."""
-        lock_clause = f"{tx.for_update} OF session" if tx.has_concurrent_writers else ""
-        self._rows = rows or tx.defer(_FIND.format(also="") + lock_clause, id=session_id)
+        space, session_id = key
+        lock_clause = tx.for_update if tx.has_concurrent_writers else ""
+        self._rows = rows or tx.defer(_FIND.format(also="", where=_BY_KEY) + lock_clause, space=space, id=session_id)
         first, *others = dict.fromkeys(client_ids) or [None]
         # Sent after the lock: a statement that waits for the lock sees the messages as they were before it waited.
-        self._first = tx.defer(_FIRST_UNSETTLED_AND_REPEAT, id=session_id, client_id=first)
+        self._first = tx.defer(_FIRST_UNSETTLED_AND_REPEAT, space=space, id=session_id, client_id=first)
         # One query for each key: one query for all of them might read the whole session.
-        self._others = [tx.defer(_REPEAT, id=session_id, client_id=other) for other in others]
+        self._others = [tx.defer(_REPEAT, space=space, id=session_id, client_id=other) for other in others]
 
     def session(self, spaces: SpaceScope) -> Session | None:
         """Return the session, or None if there is none; RetryTransaction if its space is not among the spaces.
@@ -184,46 +196,41 @@ class LockedSession:
 
 
 def lock_available(
-    tx: Transaction, spaces: Sequence[str], wanted: Mapping[str, Iterable[str]], *, patient: bool = True
-) -> Callable[[], dict[tuple[str, str], LockedSession]]:
+    tx: Transaction, wanted: Mapping[SessionKey, Iterable[str]], *, patient: bool = True
+) -> Callable[[], dict[SessionKey, LockedSession]]:
     """Send the query that locks these sessions, each given with client ids; call the result to read them.
 
-    The result has the sessions, by space and id, that are in these spaces and were locked by nobody else (SKIP LOCKED).
-    Unless `patient`, the transaction waits for no other lock either.
+    The result has the sessions that exist and were locked by nobody else (SKIP LOCKED). Unless `patient`, the
+    transaction waits for no other lock either.
     """
     no_wait = "" if patient else tx.no_wait
     query = tx.defer(
         f"SELECT {_SESSION}{no_wait} FROM session WHERE space IN :spaces AND id IN :ids{tx.skip_locked}",
-        spaces=tuple(spaces),
-        ids=tuple(wanted),
+        spaces=tuple(sorted({space for space, _ in wanted})),
+        ids=tuple(sorted({session_id for _, session_id in wanted})),
     )
-    rows: dict[str, list[Row]] = {}
-    sessions = {id_: LockedSession(tx, id_, ids, rows=partial(rows.__getitem__, id_)) for id_, ids in wanted.items()}
+    rows: dict[SessionKey, list[Row]] = {}
+    sessions = {key: LockedSession(tx, key, ids, rows=partial(rows.__getitem__, key)) for key, ids in wanted.items()}
 
-    def read_locked() -> dict[tuple[str, str], LockedSession]:
+    def read_locked() -> dict[SessionKey, LockedSession]:
         # The expression `no_wait` is selected after the columns, and dropped here.
         locked = [_SessionRow._make(row[: len(_SessionRow._fields)]) for row in query()]
-        rows.update({row.id: [row] for row in locked})
-        return {(row.space, row.id): sessions[row.id] for row in locked}
+        rows.update({(row.space, row.id): [row] for row in locked})
+        return {key: sessions[key] for key in rows if key in sessions}
 
     return read_locked
 
 
-def lock(tx: Transaction, ids: Iterable[str]) -> set[str]:
-    """Lock the rows of these sessions until the transaction ends, and return their spaces.
+def lock(tx: Transaction, keys: Iterable[SessionKey]) -> None:
+    """Lock the rows of these sessions until the transaction ends, in the order of their keys.
 
-    Rows are locked in the order of their ids. Where only one transaction can write at a time, nothing is locked and the
-    result is empty.
+    Where only one transaction can write at a time, nothing is locked.
     """
-    if not tx.has_concurrent_writers:
-        return set()
-    rows = tx.rows(
-        "SELECT session.space FROM session_place JOIN session"
-        " ON session.space = session_place.space AND session.id = session_place.id"
-        f" WHERE session_place.id IN :ids ORDER BY session.id{tx.for_update} OF session",
-        ids=sorted(set(ids)),
-    )
-    return {space for (space,) in rows}
+    if tx.has_concurrent_writers:
+        for space, session_id in sorted(set(keys)):
+            tx.rows(
+                f"SELECT 1 FROM session WHERE space = :space AND id = :id{tx.for_update}", space=space, id=session_id
+            )
 
 
 def page(tx: Reading, spaces: SpaceScope, *, after: tuple[str, str] | None, limit: int) -> list[Session]:
@@ -233,7 +240,7 @@ def page(tx: Reading, spaces: SpaceScope, *, after: tuple[str, str] | None, limi
     created, session_id = after or ("~", "")
     rows = tx.rows(
         f"SELECT {_SESSION} FROM session WHERE space IN :spaces"
-        " AND (created, id) < (:created, :id) ORDER BY created DESC, id DESC LIMIT :limit",
+        " AND (created, id) < (:created, :id) ORDER BY created DESC, id DESC, space LIMIT :limit",
         spaces=tuple(spaces),
         limit=limit,
         created=created,
@@ -360,27 +367,43 @@ def get_many(tx: Reading, spaces: SpaceScope, ids: Sequence[str]) -> dict[str, t
     return messages
 
 
-def tags_of(tx: Reading, ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return the tags of these sessions, by session."""
-    tags_by_session: dict[str, tuple[str, ...]] = {}
-    for batch in in_batches(ids, _IDS_PER_QUERY):
-        rows = tx.rows(
-            "SELECT session.id, session.tags FROM session_place CROSS JOIN session"
-            " WHERE session_place.id IN :ids AND session.space = session_place.space AND session.id = session_place.id",
-            ids=batch,
-        )
-        tags_by_session |= {session_id: tuple(json.loads(tags)) for session_id, tags in rows}
+def tags_of(tx: Reading, keys: Iterable[SessionKey]) -> dict[SessionKey, tuple[str, ...]]:
+    """Return the tags of these sessions."""
+    ids_by_space: dict[str, set[str]] = {}
+    for space, session_id in keys:
+        ids_by_space.setdefault(space, set()).add(session_id)
+    tags_by_session: dict[SessionKey, tuple[str, ...]] = {}
+    for space, ids in ids_by_space.items():
+        for batch in in_batches(sorted(ids), _IDS_PER_QUERY):
+            rows = tx.rows("SELECT id, tags FROM session WHERE space = :space AND id IN :ids", space=space, ids=batch)
+            tags_by_session |= {(space, session_id): tuple(json.loads(tags)) for session_id, tags in rows}
     return tags_by_session
 
 
-def messages_of_episodes(tx: Reading, episodes: Sequence[str]) -> dict[str, dict[str, int | None]]:
-    """Return the numbers of the messages that each of these episodes holds, by id; None for a rewound message."""
+def messages_of_episodes(tx: Reading, episodes: Mapping[str, str]) -> dict[str, dict[str, int | None]]:
+    """Return the numbers of the messages that each episode holds, by id; None for a rewound message.
+
+    `episodes` are given with their spaces. An episode that was moved away from its session has none: what happens in
+    the session's space does not reach it any more.
+    """
     by_episode: dict[str, dict[str, int | None]] = {}
-    for batch in in_batches(episodes, _IDS_PER_QUERY):
-        rows = tx.rows("SELECT episode, id, seq, taken_back FROM message WHERE episode IN :episodes", episodes=batch)
-        for episode, message, seq, taken_back in rows:
-            by_episode.setdefault(episode, {})[message] = seq if taken_back is None else None
+    for batch in in_batches(list(episodes), _IDS_PER_QUERY):
+        rows = tx.rows(
+            "SELECT space, episode, id, seq, taken_back FROM message WHERE episode IN :episodes", episodes=batch
+        )
+        for space, episode, message, seq, taken_back in rows:
+            if episodes[episode] == space:
+                by_episode.setdefault(episode, {})[message] = seq if taken_back is None else None
     return by_episode
+
+
+def settle_known(tx: Transaction, session: Session, episode: str, ids: Iterable[str]) -> None:
+    """Assign these unsettled messages of a session to an episode."""
+    tx.run_many(
+        "UPDATE message SET episode = :episode WHERE space = :space AND session = :session AND id = :id"
+        f" AND {_UNSETTLED}",
+        [{"episode": episode, "space": session.space.id, "session": session.id, "id": id_} for id_ in ids],
+    )
 
 
 def settle(tx: Transaction, session: Session, episode: str, *, first: int, last: int) -> int:
@@ -420,10 +443,13 @@ def rewind(tx: Transaction, session: Session, *, after: int) -> list[Message]:
 
 
 def _session(row: _SessionRow, spaces: SpaceScope, *, unsettled: int) -> Session:
+    # A parent in a space that the reader may not read is not shown, as if there were none.
+    parent_space = spaces.get(row.parent_space) if row.parent_space else None
     return Session(
         space=spaces[row.space],
         id=row.id,
-        parent=row.parent,
+        parent=row.parent if parent_space else None,
+        parent_space=parent_space.name if parent_space else None,
         tags=tuple(json.loads(row.tags)) if row.tags != "[]" else (),
         created=parse_time(row.created),
         closed=parse_time(row.closed) if row.closed else None,

@@ -255,6 +255,9 @@ def _create_memory(ctx: WriteContext, imported: ImportedFile, memory_id: str) ->
         updated=updated,
         revised_at=updated,
         shared=_claimed_copy_info(document) if same_id else None,
+        # An episode that was moved away from its session names a log of another space: an import has no say there.
+        session=None if document.session_space else document.session_id,
+        session_space=None,
     )
 
 
@@ -336,11 +339,19 @@ def _compare(ctx: WriteContext, imported: ImportedFile, record: ImportRecord | N
 
 
 def apply_plans(
-    ctx: WriteContext, plans: Sequence[ImportPlan], targets_of: Callable[[Note], list[LinkTarget]]
+    ctx: WriteContext,
+    plans: Sequence[ImportPlan],
+    targets_of: Callable[[Note], list[LinkTarget]],
+    begun_sessions: set[tuple[str, str]],
 ) -> list[ImportPlan]:
-    """Apply plans, with the links whose targets are here already; return them with their results."""
+    """Apply plans, with the links whose targets are here already; return them with their results.
+
+    `begun_sessions` has the keys of the sessions that this import has made from episodes, and gets those of new ones.
+    """
     added: list[Memory] = []
     applied = [_apply(ctx, plan, targets_of, added) for plan in plans]
+    for memory in added:
+        episode_files.restore_imported(ctx, memory, begun_sessions)
     ctx.enqueue_files(added)
     return applied
 
@@ -368,7 +379,6 @@ def _add(ctx: WriteContext, plan: ImportPlan, targets: Sequence[LinkTarget], add
     memory = memory._replace(path=free_path(ctx, _usable_path(ctx, memory)))
     memory = store_version.bind_copy_from_file(ctx, memory)
     memories.add(ctx.tx, [memory])
-    episode_files.adopt_messages(ctx, memory)
     links.add(ctx.tx, memory.space.id, memory.links)
     file_journal.clear_former_path(ctx.tx, memory.path)
     ctx.note_reasoning_change(None, memory)

@@ -70,6 +70,7 @@ class _Import:
     counts: Counter[str] = field(default_factory=Counter)
     skipped: list[Finding] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
+    begun_sessions: set[tuple[str, str]] = field(default_factory=set)
 
 
 def import_folder(
@@ -262,7 +263,7 @@ def _plan_and_apply(
         claimed.add(plan.target.memory)
         plans.append(plan)
     known = {**run.targets, **{plan.path: plan.target for plan in plans if plan.outcome not in _WHY_SKIPPED}}
-    return import_file.apply_plans(ctx, plans, lambda note: _targets(run, note, known))
+    return import_file.apply_plans(ctx, plans, lambda note: _targets(run, note, known), run.begun_sessions)
 
 
 def _memory_ids(batch: Sequence[ImportedFile], records: Mapping[str, ImportRecord]) -> Iterator[str]:

@@ -59,8 +59,7 @@ TABLES: Final = (
     _table("revision", "space memory revision", "title text author at how written_in"),
     _table("link", "space source relation target", "revision"),
     _table("idempotency", "space principal key", "content answer at"),
-    _table("session", "space id", "parent tags created closed generation last"),
-    _table("session_place", "id", "space"),
+    _table("session", "space id", "parent_space parent tags created closed generation last"),
     _table(
         "message",
         "space session seq",

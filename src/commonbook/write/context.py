@@ -17,7 +17,6 @@ from commonbook.markdown.memory_conversion import render_memory
 from commonbook.model.ids import new_id
 from commonbook.model.memory import Memory
 from commonbook.model.reports import Change
-from commonbook.model.session import Session
 from commonbook.model.spaces import READER, WRITER, Actor, Space, SpaceScope
 from commonbook.ports.database import RetryTransaction, Transaction
 from commonbook.ports.engines import BeforeFinalize, Engines
@@ -124,14 +123,9 @@ class WriteContext:
         """Lock the rows of these memories until the transaction ends."""
         self._require_known_spaces(memories.lock(self.tx, ids))
 
-    def lock_sessions(self, *ids: str) -> None:
+    def lock_sessions(self, *keys: sessions.SessionKey) -> None:
         """Lock the rows of these sessions until the transaction ends: nobody else changes them or appends to them."""
-        self._require_known_spaces(sessions.lock(self.tx, ids))
-
-    def locked_session(self, lock: sessions.LockedSession) -> Session | None:
-        """Return the session of a lock, or None if there is none that the actor may read."""
-        session = lock.session(self.spaces)
-        return session if session is not None and session.space.id in self.readable else None
+        sessions.lock(self.tx, keys)
 
     def _require_known_spaces(self, space_ids: Collection[str]) -> None:
         """Retry the transaction if a locked row is in a space that was created after the spaces were read."""

@@ -40,6 +40,7 @@ def store_version(
             revision=old.revision + 1, revised_by=ctx.actor.principal, revised_at=ctx.tx.now, revised_how=how
         )
     if new.space.id != old.space.id:
+        new = _with_session_space(old, new)
         revisions.move(ctx.tx, old, new.space.id)
         memories.move(ctx.tx, old, new)
         ctx.log_memory(new._replace(space=old.space), "move.out", to=new.space.id)
@@ -66,6 +67,14 @@ def delete(ctx: WriteContext, memory: Memory, *, how: str) -> None:
     ctx.log_memory(tombstone, "delete", how=how)
     if how != "file":
         ctx.enqueue_files([tombstone])
+
+
+def _with_session_space(old: Memory, new: Memory) -> Memory:
+    """Return a moved memory with the space of its session, which stays where it was; none if it is there again."""
+    if new.session is None:
+        return new
+    session_space = old.session_space or old.space.name
+    return new._replace(session_space=None if session_space == new.space.name else session_space)
 
 
 def _without_stale_reasons(memory: Memory) -> Memory:

@@ -18,10 +18,10 @@ from commonbook.book.book import Book
 from commonbook.engines.postgres.connections import PooledConnection
 from commonbook.engines.postgres.database import PostgresDatabase
 from commonbook.engines.postgres.pipeline import Pipeline
-from commonbook.errors import Busy, NotFound, NotReplicated
+from commonbook.errors import Busy, NotAllowed, NotReplicated
 from commonbook.sessions.append import Appender
 from commonbook.sessions.group_commit import DEFERRED, GroupCommit, RetryAlone
-from tests.support.crowds import Crowd, crowding, receipts_of, stored_texts, until
+from tests.support.crowds import Crowd, crowding, receipts_of, space_of, stored_texts, until
 from tests.support.statements import recorded
 
 HOLD_HEAD = "SELECT 1 FROM log_head JOIN space ON space.id = log_head.space WHERE name = %s FOR UPDATE OF log_head"
@@ -89,7 +89,7 @@ def gathered(monkeypatch: pytest.MonkeyPatch, books: Mapping[str, Book]) -> Call
     with monkeypatch.context() as patched:
         patched.setattr(GroupCommit, "submit", submit)
         for name, book in books.items():
-            book.append(name, ["It rains."])
+            book.append(name, ["It rains."], space=space_of(name))
     return partial(book._appender._append_all, requests, alone=False)
 
 
@@ -138,7 +138,7 @@ def test_what_is_held_for_one_who_comes_later_is_not_asked_for_again(crowd, book
 
 def test_a_session_is_not_looked_for_where_another_is(crowd, book, address, monkeypatch):
     places = book._appender.session_spaces
-    places["a"] = places["e"]
+    places["room/0", "a"] = places["room/2", "e"]
     do = gathered(monkeypatch, dict.fromkeys("abe", book))
     with held(address, HOLD_HEAD, "room/0"):
         first, second, third = do(patient=False)
@@ -167,7 +167,7 @@ def test_nobody_is_stored_with_others_behind_a_rename_that_took_the_space_out_of
 
 def test_a_job_that_a_worker_has_in_hand_keeps_nobody_from_other_spaces(crowd, address):
     futures = crowd.keep_two()
-    kept = crowd._pool.submit(crowd.book.append, "a", ["It rains."] * 40)
+    kept = crowd._pool.submit(crowd.book.append, "a", ["It rains."] * 40, space="room/0")
     until(lambda: crowd.book._appender.group_commit.waiting() == 1)
     futures += [crowd.append(name, "It rains.", key="1") for name in "cef"]
     with held(address, HOLD_JOB, "a"):
@@ -181,9 +181,9 @@ def test_a_session_that_is_taken_keeps_nobody_from_others_of_its_space(book, add
     for name in "ab":
         book.append(name, ["Good morning."], space="room")
     with ThreadPoolExecutor(2) as pool, held(address, HOLD_SESSION, "a"):
-        stuck = pool.submit(book.append, "a", ["It rains."])
+        stuck = pool.submit(book.append, "a", ["It rains."], space="room")
         wait_for_waiting(address, 1)
-        assert receipts_of([pool.submit(book.append, "b", ["It snows."])]) == [("b", 2, True)]
+        assert receipts_of([pool.submit(book.append, "b", ["It snows."], space="room")]) == [("b", 2, True)]
         assert not stuck.done()
     assert receipts_of([stuck]) == [("a", 2, True)]
 
@@ -198,9 +198,9 @@ def test_however_many_wait_for_what_is_taken_others_find_a_connection(address, m
         book.append("free", ["Good morning."], space="elsewhere")
         which = [f"s{at}" for at in range(12)] if hold == HOLD_HEAD else ["s0"] * 12
         with held(address, hold, name):
-            stuck = [pool.submit(book.append, session, ["It rains."]) for session in which]
+            stuck = [pool.submit(book.append, session, ["It rains."], space="room") for session in which]
             while not all(future.done() for future in stuck):
-                receipts_of([pool.submit(book.append, "free", ["It snows."])])
+                receipts_of([pool.submit(book.append, "free", ["It snows."], space="elsewhere")])
         assert {type(future.exception(60)) for future in stuck} == {Busy}
 
 
@@ -210,7 +210,7 @@ def test_those_who_wait_for_one_space_go_together_when_it_is_free(crowd, book, a
         crowd.go_on()
         receipts_of(futures[:2])
         until(lambda: crowd.transactions == 4)
-        place = book._appender.session_spaces["a"]
+        place = book._appender.session_spaces["room/0", "a"]
         # The first of both waits for the space by itself; those who come meanwhile wait for it together.
         until(lambda: book._appender.group_commit.waiting(place) == 1)
         more = [crowd._append(name, "It snows.", book, key="2") for name in "ab"]
@@ -250,7 +250,7 @@ def test_whose_right_is_taken_while_it_writes_is_refused_and_the_others_are_stor
         futures.append(crowd.append("d", "It rains.", book=book.with_key(second.secret)))
     crowd.go_on()
     assert receipts_of(futures)[2:] == [(name, 2, True) for name in "cd"[: len(futures) - 2]]
-    with pytest.raises(NotFound):
+    with pytest.raises(NotAllowed):
         bad.result(60)
     assert stored_texts(book, "a") == ["Good morning."]
 

@@ -19,7 +19,7 @@ SCALING = (Path(__file__).parents[3] / "docs" / "SCALING.md").read_text(encoding
 # Tables that are the same everywhere, or stay on one node: see docs/SCALING.md.
 OF_NO_SPACE = {
     "api_key", "committed", "file", "file_journal", "file_left", "home", "kept_vector", "place", "rate_count",
-    "rate_limit", "recall_index", "schema_version", "session_place", "space",
+    "rate_limit", "recall_index", "schema_version", "space",
 }  # fmt: skip
 NAMES_A_SPACE = re.compile(r"\bspace (= %|= ANY\(%|>= %)|INSERT INTO \w+ \([^)]*\bspace\b")
 NAMES_TABLES = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE|TABLE)\s+([a-z_]+)\b")

@@ -50,10 +50,15 @@ class BookKeeper:
         open_book: Callable[[], Book],
         open_spill: Callable[[Transport], Client],
         *,
+        space: str,
         write_seconds: float,
         warn: Warn,
     ) -> None:
-        """Start to open the book; `open_spill` opens the spill file when it is needed."""
+        """Start to open the book; `open_spill` opens the spill file when it is needed.
+
+        All sessions are in the one space.
+        """
+        self._space = space
         self._open_book, self._open_spill = open_book, open_spill
         self._write_seconds, self._warn = write_seconds, warn
         self._book: Book | None = None
@@ -90,7 +95,7 @@ class BookKeeper:
     def append(self, session: str, messages: Sequence[NewMessage], context: SessionContext) -> None:
         """Store messages in the book; or in the spill file, also while earlier messages wait there."""
         if not self._is_spilling():
-            future = self._writer.put(lambda: _append(self._opened_book(), session, messages, context))
+            future = self._writer.put(lambda: _append(self._opened_book(), self._space, session, messages, context))
             error = _wait_for_error(future, self._write_seconds)
             if error is None:
                 return
@@ -98,11 +103,13 @@ class BookKeeper:
             if isinstance(error, _REFUSALS) or not isinstance(error, Exception):
                 raise error
             self._warn(f"The book did not store a message ({error}); it is safe in the spill file and is stored later.")
-        self._spill_client().append(session, for_outbox(messages), parent=context.parent, tags=context.tags)
+        self._spill_client().append(
+            session, for_outbox(messages), space=self._space, parent=context.parent, tags=context.tags
+        )
 
     def load(self, session: str) -> StoredSession | None:
         """Read a session from the book, and its waiting messages from the spill file."""
-        future = self._writer.put(lambda: _read_session(self._opened_book(), session))
+        future = self._writer.put(lambda: _read_session(self._opened_book(), self._space, session))
         if _wait_for_error(future, self._write_seconds) is not None:
             future.cancel()
             return None
@@ -114,7 +121,9 @@ class BookKeeper:
     def _spilled_entries(self, session: str) -> Iterator[Any]:
         if self._spill is not None:
             with suppress(CommonbookError):
-                yield from (item for item in self._spill.pending() if item.session == session)
+                for item in self._spill.pending():
+                    if (item.context.space, item.session) == (self._space, session):
+                        yield item
 
     # --- sessions
 
@@ -126,7 +135,8 @@ class BookKeeper:
             book = self._opened_book()
             # Spilled messages wait: they are newer than the undone ones, and must not be removed with them.
             with self._append_lock:
-                book.rewind(session, _last_kept(book, session, after, removed_ids))
+                last_kept = _last_kept(book, self._space, session, after, removed_ids)
+                book.rewind(session, last_kept, space=self._space)
 
         self._wait(self._writer.put(work), "Undone messages could not be rewound, and are still recalled")
 
@@ -136,7 +146,7 @@ class BookKeeper:
         def work() -> None:
             with suppress(Busy):
                 self._flush_spill()
-            self._opened_book().switch(old, new, reason=reason, tags=tags)
+            self._opened_book().switch(old, new, reason=reason, space=self._space, tags=tags)
 
         self._wait(self._writer.put(work), f"The switch from {old} to {new} could not be made; its messages are safe")
 
@@ -148,7 +158,7 @@ class BookKeeper:
                 self._flush_spill()
             book = self._opened_book()
             with suppress(NotFound):
-                book.close_session(session) if close else book.settle(session)
+                (book.close_session if close else book.settle)(session, space=self._space)
 
         future = self._writer.put(work)
         future.add_done_callback(
@@ -183,7 +193,7 @@ class BookKeeper:
             # A late thread must not replace a recall that was started after it.
             with self._prefetch_lock:
                 if self._prefetch_numbers[session] == number:
-                    self._require_open().prefetch(session, query, **recall_options)
+                    self._require_open().prefetch(session, query, space=self._space, **recall_options)
 
         run_aside(work, "commonbook-hermes-prefetch")
 
@@ -198,9 +208,13 @@ class BookKeeper:
         """Return the recall that was started for this query, or the result of a new one."""
 
         def work(book: Book) -> RecallResult | None:
-            result = book.prefetched(session, query, wait=wait) if reuse else None
-            if result is None and self._next_prefetch(session) and book.prefetch(session, query, **recall_options):
-                result = book.prefetched(session, query, wait=wait)
+            def take() -> RecallResult | None:
+                return book.prefetched(session, query, space=self._space, wait=wait)
+
+            result = take() if reuse else None
+            if result is None and self._next_prefetch(session):
+                begun = book.prefetch(session, query, space=self._space, **recall_options)
+                result = take() if begun else None
             return result
 
         try:
@@ -272,7 +286,7 @@ class BookKeeper:
             self._writer.put(self._opened_book)
             raise Unreachable("the book is not open")
         with self._append_lock:
-            _append(self._book, session, messages, context)
+            _append(self._book, context.space or self._space, session, messages, context)
 
 
 class _BookTransport:
@@ -313,37 +327,37 @@ def _wait_for_error(future: Future[Any], seconds: float) -> BaseException | None
         return _TimedOut(f"no answer within {seconds:g} seconds", fix="check the home with `commonbook status`")
 
 
-def _append(book: Book, session: str, messages: Sequence[NewMessage], context: SessionContext) -> None:
+def _append(book: Book, space: str, session: str, messages: Sequence[NewMessage], context: SessionContext) -> None:
     try:
-        book.append(session, messages, parent=context.parent, tags=context.tags)
+        book.append(session, messages, space=space, parent=context.parent, tags=context.tags)
     except KeyConflict:
         raise
     except Conflict:
         # Another process created the session with another parent. The messages matter more than the parent.
-        book.append(session, messages)
+        book.append(session, messages, space=space)
 
 
-def _read_session(book: Book, session: str) -> tuple[Session | None, tuple[Message, ...]]:
+def _read_session(book: Book, space: str, session: str) -> tuple[Session | None, tuple[Message, ...]]:
     try:
-        messages = tuple(_messages(book, session))
-        return book.messages(session, limit=1).session, messages
+        messages = tuple(_messages(book, space, session))
+        return book.messages(session, space=space, limit=1).session, messages
     except NotFound:
         return None, ()
 
 
-def _messages(book: Book, session: str) -> Iterator[Message]:
+def _messages(book: Book, space: str, session: str) -> Iterator[Message]:
     after: int | None = 0
     while after is not None:
-        page = book.messages(session, after=after, limit=_PAGE)
+        page = book.messages(session, space=space, after=after, limit=_PAGE)
         yield from page.items
         after = page.next
 
 
-def _last_kept(book: Book, session: str, after: str | None, removed_ids: Collection[str]) -> int:
+def _last_kept(book: Book, space: str, session: str, after: str | None, removed_ids: Collection[str]) -> int:
     """Return the number of the last message to keep; raise if others than the undone ones would be removed."""
     number = 0
     later_ids: list[str] = []
-    for message in _messages(book, session):
+    for message in _messages(book, space, session):
         if after is not None and after in (message.client_id, message.id):
             number, later_ids = message.seq, []
         elif message.rewound_at is None:

@@ -14,6 +14,7 @@ from commonbook.adapters.hermes.options import Options
 from commonbook.adapters.hermes.recorder import Speakers
 from commonbook.adapters.hermes.server_keeper import ServerKeeper
 from commonbook.settings.default_space import capture_allowed as may_capture
+from commonbook.settings.default_space import default_space
 from commonbook.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -52,12 +53,17 @@ def make_keeper(config: Options, hermes_home: str, transport: Transport | None, 
             from commonbook.errors import BadInput
 
             raise BadInput(unavailable_reason(hermes_home, transport), fix="see the README of the adapter")
-        client = _client(_outbox_path(folder, "outbox", config.url), transport)
-        return ServerKeeper(client, space=config.space or None, warn=warn)
+        path = _outbox_path(folder, "outbox", config.url)
+        return ServerKeeper(_client(path, transport, space=default_space(_settings(config))), warn=warn)
     settings = _settings(config)
+    space = default_space(settings)
     spill = _outbox_path(folder, "spill", _book_identity(settings))
     keeper = BookKeeper(
-        lambda: _book(settings), lambda to_book: _client(spill, to_book), write_seconds=config.write_seconds, warn=warn
+        lambda: _book(settings),
+        lambda to_book: _client(spill, to_book, space=space),
+        space=space,
+        write_seconds=config.write_seconds,
+        warn=warn,
     )
     keeper.catch_up(spilled=spill.exists())
     return keeper
@@ -75,11 +81,11 @@ def _book(settings: Settings) -> Book:
     return open_book(settings)
 
 
-def _client(path: Path, transport: Transport) -> Client:
+def _client(path: Path, transport: Transport, *, space: str) -> Client:
     """Open an outbox without masking: its messages are masked before, so that book and outbox get the same text."""
     from commonbook.compose.client import open_outbox
 
-    return open_outbox(str(path), transport, mask=lambda text: (text, 0), answer_seconds=_ANSWER_SECONDS)
+    return open_outbox(str(path), transport, mask=lambda text: (text, 0), space=space, answer_seconds=_ANSWER_SECONDS)
 
 
 def _outbox_path(folder: Path, prefix: str, identity: str) -> Path:

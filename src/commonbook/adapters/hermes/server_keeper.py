@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 class ServerKeeper:
     """Stores messages in an outbox for a server. Nothing else is possible with a server yet."""
 
-    def __init__(self, client: Client, *, space: str | None, warn: Warn) -> None:
-        """Use the outbox of a client."""
-        self._client, self._space, self._warn = client, space, warn
+    def __init__(self, client: Client, *, warn: Warn) -> None:
+        """Use the outbox of a client, whose default space is that of all sessions."""
+        self._client, self._warn = client, warn
         self._refused = 0
 
     def append(self, session: str, messages: Sequence[NewMessage], context: SessionContext) -> None:
         """Put messages into the outbox, where they are durable."""
-        self._client.append(session, for_outbox(messages), space=self._space, parent=context.parent, tags=context.tags)
+        self._client.append(session, for_outbox(messages), parent=context.parent, tags=context.tags)
         refused = self._client.counts().refused
         if refused > self._refused:
             where = "it is" if refused == 1 else "they are"

@@ -206,6 +206,24 @@ DROP TABLE former_place;
 CREATE TABLE refusal_count (
   space TEXT NOT NULL, principal TEXT NOT NULL, hour TEXT NOT NULL, refused INTEGER NOT NULL,
   PRIMARY KEY (space, principal)) WITHOUT ROWID;
+
+-- sessions: a session belongs to its space, and the same name in two spaces is two sessions
+ALTER TABLE session ADD COLUMN parent_space TEXT;
+UPDATE session SET parent_space = coalesce(
+  (SELECT session_place.space FROM session_place WHERE session_place.id = session.parent), session.space)
+  WHERE parent IS NOT NULL;
+DROP INDEX session_by_parent;
+CREATE INDEX session_by_parent ON session (parent_space, parent) WHERE parent IS NOT NULL;
+CREATE INDEX session_by_id ON session (id);
+
+-- memories: the name of the space of an episode's session, if the episode is in another space
+ALTER TABLE memory ADD COLUMN session_space TEXT;
+UPDATE memory SET session_space = (
+  SELECT space.name FROM session_place JOIN space ON space.id = session_place.space
+  WHERE session_place.id = memory.session AND session_place.space <> memory.space)
+  WHERE session IS NOT NULL;
+CREATE INDEX memory_by_session_space ON memory (session_space) WHERE session_space IS NOT NULL;
+DROP TABLE session_place;
 """
 
 MIGRATIONS: Final = (VERSION_1, VERSION_2, VERSION_3, VERSION_4)

@@ -55,6 +55,34 @@ CREATE TABLE lane (
   tries INTEGER NOT NULL DEFAULT 0, token TEXT, taken REAL, until REAL) WITHOUT ROWID;
 """
 
+# An empty space is one that a message of version 1 did not name; `assign_space` fixes it.
+_VERSION_2: Final = """
+CREATE TABLE message_by_space (
+  position INTEGER PRIMARY KEY AUTOINCREMENT, space TEXT NOT NULL, session TEXT NOT NULL, client_id TEXT NOT NULL,
+  parent TEXT, tags TEXT NOT NULL, role TEXT NOT NULL, author TEXT, text TEXT NOT NULL, time TEXT NOT NULL,
+  masked INTEGER NOT NULL, size INTEGER NOT NULL, state TEXT NOT NULL DEFAULT 'waiting',
+  alone INTEGER NOT NULL DEFAULT 0, attempts INTEGER NOT NULL DEFAULT 0, failures INTEGER NOT NULL DEFAULT 0,
+  reason TEXT NOT NULL DEFAULT '');
+INSERT INTO message_by_space (position, space, session, client_id, parent, tags, role, author, text, time, masked, size,
+    state, alone, attempts, failures, reason)
+  SELECT position, coalesce(space, ''), session, client_id, parent, tags, role, author, text, time, masked, size,
+    state, alone, attempts, failures, reason FROM message ORDER BY position;
+UPDATE sqlite_sequence SET seq = (SELECT seq FROM sqlite_sequence WHERE name = 'message')
+  WHERE name = 'message_by_space' AND EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'message');
+DROP TABLE message;
+ALTER TABLE message_by_space RENAME TO message;
+CREATE UNIQUE INDEX message_by_client_id ON message (space, session, client_id);
+CREATE INDEX message_in_order ON message (state, space, session, position);
+CREATE TABLE lane_by_space (
+  space TEXT NOT NULL, session TEXT NOT NULL, since REAL NOT NULL, due REAL NOT NULL, asked INTEGER NOT NULL DEFAULT 0,
+  tries INTEGER NOT NULL DEFAULT 0, token TEXT, taken REAL, until REAL, PRIMARY KEY (space, session)) WITHOUT ROWID;
+INSERT INTO lane_by_space (space, session, since, due, asked, tries)
+  SELECT DISTINCT message.space, lane.session, lane.since, lane.due, lane.asked, lane.tries
+  FROM lane JOIN message ON message.session = lane.session AND message.state = 'waiting';
+DROP TABLE lane;
+ALTER TABLE lane_by_space RENAME TO lane;
+"""
+
 
 class _StoredRow(NamedTuple):
     """A stored message as it is listed: the fields are the columns, in the order of the SELECT."""
@@ -63,7 +91,7 @@ class _StoredRow(NamedTuple):
     session: str
     attempts: int
     reason: str
-    space: str | None
+    space: str
     parent: str | None
     tags: str
     client_id: str
@@ -108,7 +136,7 @@ class OutboxFile:
             _create_file(self._path)
             self._db = SqliteDatabase(
                 self._path,
-                migrations=(_VERSION_1,),
+                migrations=(_VERSION_1, _VERSION_2),
                 clock=clock,
                 busy_seconds=busy_seconds,
                 # A lock file of its own: in a home, writers of the book do not delay appends to the outbox.
@@ -124,8 +152,23 @@ class OutboxFile:
         with self._writing(durable=True) as tx:
             messages = tuple(_add(tx, session, entry, context) for entry in entries)
             if any(message.new for message in messages):
-                outbox_queue.open_queue(tx, session)
+                outbox_queue.open_queue(tx, (context.space or "", session))
         return messages
+
+    def assign_space(self, space: str) -> None:
+        """Fix the space of messages from version 1 that named none."""
+        with self._adapted_errors(), self._db.reading() as view:
+            if view.row("SELECT 1 FROM message WHERE space = '' LIMIT 1") is None:
+                return
+        with self._writing(durable=True) as tx:
+            tx.run("UPDATE message SET space = :space WHERE space = ''", space=space)
+            # A lane that exists keeps its pause.
+            tx.run(
+                "INSERT OR IGNORE INTO lane (space, session, since, due, asked, tries)"
+                " SELECT :space, session, since, due, asked, tries FROM lane WHERE space = ''",
+                space=space,
+            )
+            tx.run("DELETE FROM lane WHERE space = ''")
 
     # --- sending
 
@@ -162,14 +205,19 @@ class OutboxFile:
         with self._adapted_errors(), self._db.reading() as view:
             return outbox_queue.soonest(view, self._clock.now().timestamp())
 
-    def counts(self, *, session: str | None = None, first: int = 0, last: int | None = None) -> OutboxCounts:
+    def counts(
+        self, *, session: tuple[str, str] | None = None, first: int = 0, last: int | None = None
+    ) -> OutboxCounts:
         """Count the messages by state: of one session, from one message to another."""
+        space, session_id = session or (None, None)
         with self._adapted_errors(), self._db.reading() as view:
             by_state: dict[str, int] = dict(
                 view.rows(
-                    "SELECT state, count(*) FROM message WHERE (:session IS NULL OR session = :session)"
+                    "SELECT state, count(*) FROM message"
+                    " WHERE (:session IS NULL OR (space = :space AND session = :session))"
                     " AND position >= :first AND (:last IS NULL OR position <= :last) GROUP BY state",
-                    session=session,
+                    space=space,
+                    session=session_id,
                     first=first,
                     last=last,
                 )
@@ -252,7 +300,9 @@ def _create_file(path: str) -> None:
 
 def _add(tx: SqliteTransaction, session: str, entry: OutboxEntry, context: SessionContext) -> EnqueuedMessage:
     row = tx.row(
-        "SELECT position, role, author, text FROM message WHERE session = :session AND client_id = :client_id",
+        "SELECT position, role, author, text FROM message"
+        " WHERE space = :space AND session = :session AND client_id = :client_id",
+        space=context.space or "",
         session=session,
         client_id=entry.client_id,
     )
@@ -269,17 +319,17 @@ def _add(tx: SqliteTransaction, session: str, entry: OutboxEntry, context: Sessi
         " VALUES (:session, :size, :space, :parent, :tags, :client_id, :role, :author, :text, :time, :masked)",
         session=session,
         size=len(entry.text.encode()),
-        **{**context._asdict(), "tags": json.dumps(context.tags)},
+        **{**context._asdict(), "space": context.space or "", "tags": json.dumps(context.tags)},
         **{**entry._asdict(), "time": format_time(entry.time)},
     )
     ((position,),) = tx.rows("SELECT last_insert_rowid()")
     return EnqueuedMessage(position, entry.client_id, new=True, masked=entry.masked)
 
 
-def _refused_session(tx: SqliteTransaction, id_: int) -> str:
-    """Return the session of a refused message."""
-    row = tx.row("SELECT session FROM message WHERE position = :id AND state = 'refused'", id=id_)
+def _refused_session(tx: SqliteTransaction, id_: int) -> tuple[str, str]:
+    """Return the space and id of the session of a refused message."""
+    row = tx.row("SELECT space, session FROM message WHERE position = :id AND state = 'refused'", id=id_)
     if row is None:
         raise NotFound(f"the outbox has no refused message {id_}", fix="list the refused messages for their numbers")
-    (session,) = row
-    return str(session)
+    space, session = row
+    return str(space), str(session)

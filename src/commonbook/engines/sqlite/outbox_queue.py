@@ -16,9 +16,9 @@ from commonbook.ports.outbox import REFUSED, WAITING, DeliveryOutcome, OutboxBat
 
 # A pause or lease that begins later than now is from before the clock was set back: it is no longer valid.
 _NEXT_SESSION: Final = """
-SELECT session, tries FROM lane
+SELECT space, session, tries FROM lane
 WHERE NOT (since <= :now AND :now < due) AND NOT (token IS NOT NULL AND taken <= :now AND :now < until)
-ORDER BY CASE WHEN since > :now THEN 0 ELSE due END, session LIMIT 1"""
+ORDER BY CASE WHEN since > :now THEN 0 ELSE due END, session, space LIMIT 1"""
 _SOONEST_DUE: Final = """
 SELECT min(max(CASE WHEN since <= :now AND :now < due THEN due ELSE 0 END,
                CASE WHEN token IS NOT NULL AND taken <= :now AND :now < until THEN until ELSE 0 END)) FROM lane"""
@@ -43,13 +43,13 @@ class EntryRow(NamedTuple):
 class ContextRow(NamedTuple):
     """The columns of a stored message that form its context."""
 
-    space: str | None
+    space: str
     parent: str | None
     tags: str
 
     def read(self) -> SessionContext:
         """Return the context."""
-        return SessionContext(self.space, self.parent, tuple(json.loads(self.tags)))
+        return SessionContext(self.space or None, self.parent, tuple(json.loads(self.tags)))
 
 
 class _Head(NamedTuple):
@@ -66,10 +66,15 @@ _ENTRY_COLUMNS: Final = ", ".join(EntryRow._fields)
 _CONTEXT_COLUMNS: Final = ", ".join(ContextRow._fields)
 
 
-def open_queue(tx: SqliteTransaction, session: str) -> None:
-    """Create the queue of a session; an existing one keeps its pause."""
-    now = tx.now.timestamp()
-    tx.run("INSERT OR IGNORE INTO lane (session, since, due) VALUES (:session, :now, :now)", session=session, now=now)
+def open_queue(tx: SqliteTransaction, session: tuple[str, str]) -> None:
+    """Create the queue of a session, given by its space and id; an existing one keeps its pause."""
+    space, session_id = session
+    tx.run(
+        "INSERT OR IGNORE INTO lane (space, session, since, due) VALUES (:space, :session, :now, :now)",
+        space=space,
+        session=session_id,
+        now=tx.now.timestamp(),
+    )
 
 
 def is_due(view: SqliteReading, now: float) -> bool:
@@ -89,15 +94,16 @@ def take_batch(tx: SqliteTransaction, token: str, *, lease: float, most: int, mo
     row = tx.row(_NEXT_SESSION, now=now)
     if row is None:
         return None
-    session, tries = row
+    space, session, tries = row
     tx.run(
-        "UPDATE lane SET token = :token, taken = :now, until = :until WHERE session = :session",
+        "UPDATE lane SET token = :token, taken = :now, until = :until WHERE space = :space AND session = :session",
         token=token,
         now=now,
         until=now + lease,
+        space=space,
         session=session,
     )
-    heads = _form_batch(_heads(tx, session, most), most_bytes)
+    heads = _form_batch(_heads(tx, (space, session), most), most_bytes)
     first, *_ = heads
     texts = tx.rows(
         f"SELECT position, {_ENTRY_COLUMNS} FROM message WHERE position IN :positions ORDER BY position",
@@ -107,11 +113,13 @@ def take_batch(tx: SqliteTransaction, token: str, *, lease: float, most: int, mo
     return OutboxBatch(session, token, first.context.read(), entries, tries, failures=first.failures)
 
 
-def _heads(tx: SqliteTransaction, session: str, most: int) -> list[_Head]:
+def _heads(tx: SqliteTransaction, session: tuple[str, str], most: int) -> list[_Head]:
+    space, session_id = session
     rows = tx.rows(
         f"SELECT position, size, alone, failures, {_CONTEXT_COLUMNS} FROM message"
-        " WHERE state = 'waiting' AND session = :session ORDER BY position LIMIT :most",
-        session=session,
+        " WHERE state = 'waiting' AND space = :space AND session = :session ORDER BY position LIMIT :most",
+        space=space,
+        session=session_id,
         most=most,
     )
     return [
@@ -135,14 +143,16 @@ def _form_batch(heads: Sequence[_Head], most_bytes: int) -> list[_Head]:
 
 def record_outcome(tx: SqliteTransaction, batch: OutboxBatch, outcome: DeliveryOutcome) -> bool:
     """Record the outcome of a batch and end its lease, unless another sender has it."""
-    now = tx.now.timestamp()
+    now, space = tx.now.timestamp(), batch.context.space or ""
     has_lease = tx.run(
         "UPDATE lane SET token = NULL, since = :now, due = :due, asked = :asked,"
-        " tries = CASE WHEN :pause > 0 THEN tries + 1 ELSE 0 END WHERE session = :session AND token = :token",
+        " tries = CASE WHEN :pause > 0 THEN tries + 1 ELSE 0 END"
+        " WHERE space = :space AND session = :session AND token = :token",
         now=now,
         due=now + outcome.pause,
         pause=outcome.pause,
         asked=outcome.requested_by_server,
+        space=space,
         session=batch.session,
         token=batch.token,
     )
@@ -161,8 +171,9 @@ def record_outcome(tx: SqliteTransaction, batch: OutboxBatch, outcome: DeliveryO
             position=position,
         )
     tx.run(
-        "DELETE FROM lane WHERE session = :session AND NOT EXISTS"
-        " (SELECT 1 FROM message WHERE state = 'waiting' AND message.session = lane.session)",
+        "DELETE FROM lane WHERE space = :space AND session = :session AND NOT EXISTS (SELECT 1 FROM message"
+        " WHERE state = 'waiting' AND message.space = lane.space AND message.session = lane.session)",
+        space=space,
         session=batch.session,
     )
     return True

@@ -204,12 +204,13 @@ def _session(to: Parser) -> None:
         "--client-id", metavar="ID", help="your own id of the message: a repeat with it is not stored again"
     )
     append.add_argument("--jsonl", action="store_true", help=f"read JSON lines, each an object with {_MESSAGE_FIELDS}")
-    append.add_argument("--parent", metavar="SESSION", help="the parent of a new session")
+    append.add_argument("--parent", metavar="SESSION", help="the parent of a new session, in the same space")
     append.add_argument("--tag", action="append", default=[], metavar="TAG", help="of a new session (repeatable)")
     switch = _command(actions, "switch", "settle a session and continue in another")
     switch.add_argument("old", metavar="OLD", help="the session to settle")
     switch.add_argument("new", metavar="NEW", help="the session to create or resume")
     switch.add_argument("--reason", choices=_REASONS, default="new", metavar="WHY", help=f"{', '.join(_REASONS)} (new)")
+    switch.add_argument("--to-space", metavar="SPACE", help="the space of NEW, if it is another one")
     switch.add_argument("--tag", action="append", default=[], metavar="TAG", help="of a new session (repeatable)")
     rewind = _session_command(actions, "rewind", "rewind a session: remove all messages after one")
     rewind.add_argument("after", metavar="AFTER", help="the last message to keep: its number (0 for none) or id")
@@ -226,7 +227,7 @@ def _session(to: Parser) -> None:
 def _session_command(actions: argparse._SubParsersAction[Parser], name: str, summary: str) -> Parser:
     command = _command(actions, name, summary)
     command.add_argument(
-        "session", metavar="SESSION", help="the id of the session, chosen by you: 1 to 200 characters, no blanks"
+        "session", metavar="SESSION", help="its id, chosen by you: 1 to 200 characters, no blanks; unique in its space"
     )
     return command
 

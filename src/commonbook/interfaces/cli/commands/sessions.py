@@ -39,14 +39,21 @@ def _append(call: Call) -> int:
 
 def _switch(call: Call) -> int:
     args = call.args
-    report = call.book.switch(args.old, args.new, reason=args.reason, space=args.space, tags=text.tags(args.tag))
+    report = call.book.switch(
+        args.old,
+        args.new,
+        reason=args.reason,
+        space=args.space,
+        to_space=args.to_space,
+        tags=text.tags(args.tag),
+    )
     data = {**json_values.settle_report_json(report), "to": args.new, "reason": args.reason}
     return call.print_answer(data, lambda out: sessions.show_settle_report(out, f"Switched to {args.new};", report))
 
 
 def _rewind(call: Call) -> int:
     args = call.args
-    rewound = call.book.rewind(args.session, _parse_place(args.after))
+    rewound = call.book.rewind(args.session, _parse_place(args.after), space=args.space)
     return call.print_answer(
         json_values.rewind_json(args.session, rewound), lambda out: sessions.show_rewind(out, args.session, rewound)
     )
@@ -57,14 +64,14 @@ def _parse_place(argument: str) -> int | str:
 
 
 def _close(call: Call) -> int:
-    report = call.book.close_session(call.args.session)
+    report = call.book.close_session(call.args.session, space=call.args.space)
     return call.print_answer(
         json_values.settle_report_json(report), lambda out: sessions.show_settle_report(out, "Closed;", report)
     )
 
 
 def _flush(call: Call) -> int:
-    report = call.book.settle(call.args.session)
+    report = call.book.settle(call.args.session, space=call.args.space)
     return call.print_answer(
         json_values.settle_report_json(report), lambda out: sessions.show_settle_report(out, "", report)
     )
@@ -74,7 +81,8 @@ def _show(call: Call) -> int:
     args = call.args
     if args.jsonl:
         return _show_lines(call)
-    page = call.book.messages(args.session, after=args.after, limit=_PAGE if args.limit is None else args.limit)
+    limit = _PAGE if args.limit is None else args.limit
+    page = call.book.messages(args.session, space=args.space, after=args.after, limit=limit)
     return call.print_answer(json_values.message_page_json(page), lambda out: sessions.show_messages(out, page))
 
 
@@ -85,7 +93,7 @@ def _show_lines(call: Call) -> int:
     after: int | None = args.after
     while after is not None:
         limit = _JSONL_PAGE if args.limit is None else args.limit
-        page = call.book.messages(args.session, after=after, limit=limit)
+        page = call.book.messages(args.session, space=args.space, after=after, limit=limit)
         for message in page.items:
             print(json_values.dumps(json_values.message_json(message), encoding=getattr(sys.stdout, "encoding", None)))
         after = page.next if args.limit is None else None

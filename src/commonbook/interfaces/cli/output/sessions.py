@@ -28,7 +28,8 @@ def show_append_receipt(out: Output, receipt: AppendReceipt) -> None:
         for message in receipt.messages
     ]
     out.report(
-        f"Appended {_counted(len(new), 'message')} to {receipt.session}{_numbers([message.seq for message in new])}",
+        f"Appended {_counted(len(new), 'message')} to {receipt.session} in {receipt.space}"
+        f"{_numbers([message.seq for message in new])}",
         rows,
     )
     if repeats := len(receipt.messages) - len(new):
@@ -42,14 +43,15 @@ def show_append_receipt(out: Output, receipt: AppendReceipt) -> None:
 
 def show_settle_report(out: Output, prefix: str, report: SettleReport) -> None:
     """Show the episodes that were made of a session, and how many messages are not settled."""
-    clause = f"settled {report.session} into {_counted(len(report.episodes), 'episode')}{_unsettled(report)}"
+    count = _counted(len(report.episodes), "episode")
+    clause = f"settled {report.session} in {report.space} into {count}{_unsettled(report)}"
     sentence = f"{prefix} {clause}" if prefix else clause[:1].upper() + clause[1:]
     out.report(sentence, [(report.session, episode) for episode in report.episodes])
 
 
 def show_work_report(out: Output, report: WorkReport) -> None:
     """Show the result of one job of the worker."""
-    session, episodes = report.settled.session, report.settled.episodes
+    session, episodes = f"{report.settled.session} in {report.settled.space}", report.settled.episodes
     if report.error:
         out.line(f"{one_line(session)}: failed: {one_line(report.error)}", "red")
     elif episodes:
@@ -89,7 +91,7 @@ def _about(out: Output, session: Session) -> Iterator[_Phrase]:
     yield f", {session.unsettled} not settled" if session.unsettled else "", "dim"
     yield f"  started {out.moment(session.created)}", "dim"
     yield f", closed {out.moment(session.closed)}" if session.closed else "", "dim"
-    yield f"  parent {one_line(session.parent)}" if session.parent else "", "dim"
+    yield f"  parent {_parent(session)}" if session.parent else "", "dim"
     yield "".join(f"  #{one_line(tag)}" for tag in session.tags), "dim"
 
 
@@ -125,12 +127,20 @@ def show_sessions(out: Output, sessions: Sequence[Session]) -> None:
                 str(session.last),
                 str(session.unsettled),
                 "closed" if session.closed else "open",
-                session.parent or "",
+                _parent(session),
                 ", ".join(session.tags),
             )
             for session in sessions
         ],
     )
+
+
+def _parent(session: Session) -> str:
+    """Return the parent of a session, with its space if that is another one."""
+    if session.parent is None:
+        return ""
+    elsewhere = f" in {session.parent_space}" if session.parent_space not in {None, session.space.name} else ""
+    return f"{one_line(session.parent)}{elsewhere}"
 
 
 def _unsettled(report: SettleReport) -> str:
