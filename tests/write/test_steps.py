@@ -15,6 +15,7 @@ from commonbook.model.spaces import OWNER_ACTOR, Actor
 from commonbook.ports.database import Result, RetryTransaction, Transaction
 from commonbook.ports.engines import AfterCommit, BeforeFinalize, Engines
 from commonbook.write.context import WriteContext, step
+from commonbook.write.foreign_writes import ForeignWrite
 from commonbook.write.transaction import write, write_all
 
 
@@ -107,7 +108,7 @@ def test_a_principal_that_acts_for_an_actor_leaves_its_changes_to_the_steps_of_t
 
     def operation(contexts: Sequence[WriteContext]) -> None:
         alice, _ = contexts
-        alice.acting_as(Actor("user:carla")).log_memory(memory, "look")
+        alice.acting_as(Actor("user:carla"), ForeignWrite.SHARER).log_memory(memory, "look")
 
     write_all(book._engines, [Actor("user:alice"), Actor("user:bob")], operation)
     assert seen == [("user:alice", {memory.id: (memory.space.id, "user:carla")}), ("user:bob", {})]

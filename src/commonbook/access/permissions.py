@@ -78,6 +78,13 @@ class PermissionSnapshot:
         """Tell whether the actor may read a space."""
         return space.id in self.with_role(READER, with_ancestors(spaces, [space]))
 
+    def may_write(self, space: Space, spaces: SpaceScope) -> bool:
+        """Tell whether the actor may write to a space."""
+        if self._granted is None and self._key is None:
+            return True
+        # A rename in this transaction has changed the name by which the spaces above it are found.
+        return space.id in self.with_role(WRITER, with_ancestors(spaces, [spaces.get(space.id, space)]))
+
     def lost_permissions_since(self, earlier: PermissionSnapshot) -> bool:
         """Tell whether another transaction revoked something since `earlier` was read, or changed the key."""
         granted = self._granted() if self._granted else ()

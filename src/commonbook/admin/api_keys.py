@@ -21,6 +21,7 @@ from commonbook.ports.engines import Engines
 from commonbook.tables import api_keys
 from commonbook.text import space_names, validation
 from commonbook.write.context import HOME_SPACE, WriteContext, readable_space
+from commonbook.write.foreign_writes import ForeignWrite
 from commonbook.write.transaction import write
 
 
@@ -60,7 +61,7 @@ def create_key(
         )
         api_keys.add(ctx.tx, key, key_hash(engines, secret))
         logged_limits = None if allowed is None else [list(limit) for limit in allowed]
-        ctx.log(
+        ctx.because(ForeignWrite.OWN_KEY).log(
             ctx.system_space(HOME_SPACE),
             "key.create",
             (),
@@ -94,7 +95,8 @@ def revoke_key(engines: Engines, actor: Actor, key_id: str) -> ApiKey:
         if key.revoked is not None:
             return key
         api_keys.revoke(ctx.tx, key.id)
-        ctx.log(ctx.system_space(HOME_SPACE), "key.revoke", (), key=key.id, principal=key.principal)
+        logging = ctx.because(ForeignWrite.OWN_KEY)
+        logging.log(ctx.system_space(HOME_SPACE), "key.revoke", (), key=key.id, principal=key.principal)
         return api_keys.find(ctx.tx, key.id) or key
 
     return write(engines, actor, operation)

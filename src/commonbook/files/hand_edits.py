@@ -24,7 +24,7 @@ from commonbook.markdown.memory_conversion import (
 )
 from commonbook.model.ids import new_id
 from commonbook.model.memory import Memory, Revision
-from commonbook.model.spaces import FILESYSTEM, FILESYSTEM_ACTOR, Space
+from commonbook.model.spaces import FILESYSTEM, Space
 from commonbook.tables import file_journal, links, memories, revisions
 from commonbook.text import file_paths, titles
 from commonbook.write import store_version
@@ -132,7 +132,7 @@ def with_file_changes(ctx: WriteContext, memory: Memory, *, scanned: bool) -> Me
         return memory
     if synced is not None and synced.matches(stat) and synced.trouble is None:
         return memory
-    if apply_file(ctx.acting_as(FILESYSTEM_ACTOR), memory.path) == "malformed" or _in_trouble(ctx, memory.path):
+    if apply_file(ctx.as_filesystem(), memory.path) == "malformed" or _in_trouble(ctx, memory.path):
         raise FileInTheWay(
             f"{memory.path} does not parse, and this program does not overwrite a file that a person is correcting",
             fix=f"correct the front matter of {memory.path}; `commonbook doctor` says what is wrong with it",

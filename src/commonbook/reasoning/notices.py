@@ -18,7 +18,7 @@ from commonbook.files import hand_edits
 from commonbook.markdown.memory_conversion import render_memory
 from commonbook.model.invalidation import DELETED, DISMISS, Decision, Invalidation, Notice
 from commonbook.model.memory import Link, Memory
-from commonbook.model.spaces import FILESYSTEM, FILESYSTEM_ACTOR, Space, SpaceScope
+from commonbook.model.spaces import FILESYSTEM, Space, SpaceScope
 from commonbook.ports.database import Reading
 from commonbook.reasoning import invalidations as graph
 from commonbook.reasoning.dependents import dependents_of
@@ -26,6 +26,7 @@ from commonbook.tables import file_journal, links, memories
 from commonbook.text import file_paths, space_names
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
+from commonbook.write.foreign_writes import ForeignWrite
 from commonbook.write.new_memory import new_memory
 
 NOTIFY_JOB: Final = "notify"
@@ -45,9 +46,10 @@ def update_notices(ctx: WriteContext) -> list[Memory]:
         _lock_dependencies(ctx, [memory for states in batch.values() for memory in states if memory is not None])
         changed = _affected(ctx, {id_: states for id_, states in batch.items() if states[0] is not None})
         added = _affected(ctx, {id_: states for id_, states in batch.items() if states[0] is None})
-        created += _sync_notices(ctx, sorted(changed), withdraw=True)
+        notifying = ctx.because(ForeignWrite.NOTICE)
+        created += _sync_notices(notifying, sorted(changed), withdraw=True)
         # Files arrive one by one, so the cause of a notice may arrive after it: until then nothing is withdrawn.
-        created += _sync_notices(ctx, sorted(added - changed), withdraw=False)
+        created += _sync_notices(notifying, sorted(added - changed), withdraw=False)
     return created
 
 
@@ -324,7 +326,7 @@ def _dismiss(ctx: WriteContext, removed: Sequence[Memory]) -> None:
             FileInTheWay, hand_edits.FileNotInPlace, *([TooLarge] if ctx.actor.principal == FILESYSTEM else [])
         ):
             # If the dependent's file cannot be written, it stays suspect and the notice is created again.
-            memory = hand_edits.with_file_changes(ctx.acting_as(FILESYSTEM_ACTOR), memory, scanned=False)
+            memory = hand_edits.with_file_changes(ctx.as_filesystem(), memory, scanned=False)
             record_decision(ctx, memory, [Invalidation(*notice.key)], DISMISS, "its notice was removed")
 
 

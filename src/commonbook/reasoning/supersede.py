@@ -9,7 +9,7 @@ from commonbook.files import hand_edits, scan
 from commonbook.model.invalidation import SupersedeReason
 from commonbook.model.memory import Link, Memory
 from commonbook.model.reasoning import SupersedeReport
-from commonbook.model.spaces import FILESYSTEM_ACTOR, Actor
+from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks, notices
 from commonbook.tables import links, memories
@@ -17,6 +17,7 @@ from commonbook.text import validation
 from commonbook.text.validation import validate_line
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
+from commonbook.write.foreign_writes import ForeignWrite
 from commonbook.write.refusals import logging_refusal
 
 
@@ -79,12 +80,13 @@ def _reinstate(ctx: WriteContext, *, old_id: str, by: str | None, scanned: bool)
         by_whom = f" by {by}" if by else ""
         raise Conflict(f"memory {old.id} is not superseded{by_whom}", fix="`commonbook show` names its successor")
     for superseding in live:
-        new = hand_edits.with_file_changes(ctx.acting_as(FILESYSTEM_ACTOR), superseding, scanned=scanned)
+        new = hand_edits.with_file_changes(ctx.as_filesystem(), superseding, scanned=scanned)
         without = new._replace(
             links=tuple(link for link in new.links if (link.relation, link.target) != ("supersedes", old.id)),
             supersede_reasons=tuple(reason for reason in new.supersede_reasons if reason.superseded != old.id),
         )
-        store_version.store_version(ctx, new, without, ["links"], how="reinstate", superseded=old.id)
+        reinstating = ctx.because(ForeignWrite.REINSTATE)
+        store_version.store_version(reinstating, new, without, ["links"], how="reinstate", superseded=old.id)
     readable = ctx.readable
     visible = [memory.id for memory in live if memory.space.id in readable]
     return SupersedeReport(old.id, visible[0] if visible else "", new=False, notified=0)

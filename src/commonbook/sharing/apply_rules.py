@@ -19,6 +19,7 @@ from commonbook.model.spaces import READER, WRITER, Actor, SpaceScope
 from commonbook.sharing import make_copy
 from commonbook.tables import jobs, sharing_requests, sharing_rules
 from commonbook.write.context import WriteContext
+from commonbook.write.foreign_writes import ForeignWrite
 
 APPLY_RULES_JOB: Final = "rules"
 """Applies rules to the memories that exceeded the limit of one transaction; its subject is the space written to.
@@ -90,7 +91,7 @@ def _matching_rules(ctx: WriteContext, rules: Sequence[SharingRule], memory: Mem
 
 def _apply_rule(ctx: WriteContext, rule: SharingRule, memory: Memory, *, raise_conflicts: bool) -> int:
     """Copy a memory, or request approval for it, on behalf of the rule's creator; return 1 if there was no copy yet."""
-    as_creator = ctx.acting_as(Actor(rule.created_by))
+    as_creator = ctx.acting_as(Actor(rule.created_by), ForeignWrite.RULE_CREATOR)
     new = make_copy.existing_copy(as_creator, memory, rule.space) is None
     if new and rule.approval:
         _request_approval(as_creator, rule, memory, ctx.pending.changed_ids[memory.id].principal)

@@ -11,13 +11,14 @@ from commonbook.errors import FileInTheWay
 from commonbook.files import hand_edits
 from commonbook.markdown.memory_conversion import render_memory
 from commonbook.model.memory import LAZY, LIVE, MAX_FRONT_BYTES, Memory
-from commonbook.model.spaces import FILESYSTEM_ACTOR, OWNER_ACTOR, Actor
+from commonbook.model.spaces import OWNER_ACTOR, Actor
 from commonbook.ports.database import Transaction
 from commonbook.ports.engines import Engines
 from commonbook.sharing import freshness
 from commonbook.tables import copies, jobs, memories, spaces
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
+from commonbook.write.foreign_writes import ForeignWrite
 from commonbook.write.transaction import write
 
 REFRESH_JOB: Final = "renew"
@@ -90,7 +91,7 @@ def refresh_copy(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | No
         return None
     try:
         ctx.engines.folder.require_place(copy.path)
-        copy = hand_edits.with_file_changes(ctx.acting_as(FILESYSTEM_ACTOR), copy, scanned=False)
+        copy = hand_edits.with_file_changes(ctx.as_filesystem(), copy, scanned=False)
     except (FileInTheWay, hand_edits.FileNotInPlace):
         # The file is malformed, moved or removed: the copy is refreshed once a scan has resolved that.
         return None
@@ -115,9 +116,8 @@ def overwrite_copy(ctx: WriteContext, copy: Memory, source: Memory) -> Memory:
         shared=shared._replace(own=copy.revision + bool(changed)),
     )
     _require_room(ctx, overwritten)
-    return store_version.store_version(
-        ctx.acting_as(Actor(shared.by)), copy, overwritten, [*changed, "links"], how="refresh"
-    )
+    as_sharer = ctx.acting_as(Actor(shared.by), ForeignWrite.SHARER)
+    return store_version.store_version(as_sharer, copy, overwritten, [*changed, "links"], how="refresh")
 
 
 def _require_room(ctx: WriteContext, copy: Memory) -> None:

@@ -21,6 +21,7 @@ from commonbook.tables import rate_limits as rate_limit_rows
 from commonbook.text import space_names, validation
 from commonbook.write import context
 from commonbook.write.context import WriteContext
+from commonbook.write.foreign_writes import ForeignWrite
 from commonbook.write.transaction import write
 
 MAX_NOTE_CHARS: Final = 1000
@@ -59,7 +60,7 @@ def create_request(engines: Engines, actor: Actor, memory_id: str, to: str, *, r
         )
         if sharing_requests.add(ctx.tx, request, source.root):
             # The action is stored in existing logs.
-            ctx.log(space, "share.ask", (), request=request.id, memory=source.id)
+            ctx.because(ForeignWrite.REQUEST).log(space, "share.ask", (), request=request.id, memory=source.id)
         else:
             request = sharing_requests.waiting_for(ctx.tx, {space.id: space}, source.root, principal) or request
         return request._replace(title=source.title, text=source.text)
@@ -109,7 +110,7 @@ def approve(engines: Engines, actor: Actor, request_id: str, *, note: str = "") 
             )
         if request.space_id not in permissions.administered(ctx.tx, ctx.actor, ctx.spaces):
             raise permissions.refusal(ctx.actor, request.space)
-        as_sharer = ctx.acting_as(Actor(request.on_behalf_of))
+        as_sharer = ctx.acting_as(Actor(request.on_behalf_of), ForeignWrite.REQUESTER)
         copy = make_copy.make_copy(as_sharer, memory, ctx.spaces[request.space_id], request.refresh, request=request.id)
         sharing_requests.note_copy(ctx.tx, request, copy.id)
         ctx.log(ctx.spaces[request.space_id], "share.approve", (), request=request.id, memory=memory.id, copy=copy.id)
@@ -128,7 +129,8 @@ def reject(engines: Engines, actor: Actor, request_id: str, *, note: str = "") -
         _decide(ctx, request, state, note)
         note_hash = ctx.engines.keys.keyed_hash("note", note) if note else None
         action = "share.withdraw" if state == WITHDRAWN else "share.reject"
-        ctx.log(ctx.spaces[request.space_id], action, (), request=request.id, memory=request.memory, note=note_hash)
+        logged = {"request": request.id, "memory": request.memory, "note": note_hash}
+        ctx.because(ForeignWrite.REQUEST).log(ctx.spaces[request.space_id], action, (), **logged)
         return _reload(ctx, request)
 
     return write(engines, actor, operation)

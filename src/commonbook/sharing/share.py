@@ -17,6 +17,7 @@ from commonbook.tables import grants
 from commonbook.tables import rate_limits as rate_limit_rows
 from commonbook.text import space_names, validation
 from commonbook.write.context import WriteContext
+from commonbook.write.foreign_writes import ForeignWrite
 from commonbook.write.transaction import write
 
 MAX_SHARED_AT_ONCE: Final = 100
@@ -80,10 +81,11 @@ def _space_between(ctx: WriteContext, principal: str) -> Space:
     exists = any(space.name == name for space in ctx.spaces.values())
     space = ctx.system_space(name)
     if not exists:
+        system = ctx.because(ForeignWrite.SYSTEM_SPACE)
         for member in both:
             if member != LOCAL_OWNER:
                 grants.put(ctx.tx, Grant(member, space, WRITER, ctx.actor.principal, ctx.tx.now))
-                ctx.log(space, "grant", (), principal=member, role=WRITER, expires=None)
+                system.log(space, "grant", (), principal=member, role=WRITER, expires=None)
     if space.id not in ctx.writable:
         raise permissions.refusal(ctx.actor, name)
     return space

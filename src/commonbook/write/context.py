@@ -12,16 +12,17 @@ from datetime import datetime
 from typing import Final
 
 from commonbook.access import permissions
-from commonbook.errors import DiskFull, NotFound
+from commonbook.errors import DiskFull, NotAllowed, NotFound
 from commonbook.markdown.memory_conversion import render_memory
 from commonbook.model.ids import new_id
 from commonbook.model.memory import Memory
 from commonbook.model.reports import Change
-from commonbook.model.spaces import READER, WRITER, Actor, Space, SpaceScope
+from commonbook.model.spaces import FILESYSTEM_ACTOR, READER, WRITER, Actor, Space, SpaceScope
 from commonbook.ports.database import RetryTransaction, Transaction
 from commonbook.ports.engines import BeforeFinalize, Engines
 from commonbook.tables import file_journal, memories, sessions, spaces
 from commonbook.text import dates, space_names
+from commonbook.write.foreign_writes import ForeignWrite
 from commonbook.write.pending import Pending
 
 _DISK_RESERVE_BYTES: Final = 2 * 1024 * 1024
@@ -39,7 +40,7 @@ class WriteContext:
     again for each run.
     """
 
-    __slots__ = ("actor", "engines", "pending", "permissions", "spaces", "tx")
+    __slots__ = ("actor", "engines", "foreign", "pending", "permissions", "spaces", "tx")
 
     def __init__(
         self,
@@ -50,6 +51,7 @@ class WriteContext:
         permissions: dict[Actor, permissions.PermissionSnapshot],
         spaces: MutableMapping[str, Space],
         pending: Pending,
+        foreign: ForeignWrite | None = None,
     ) -> None:
         """Keep the parts; nothing is read yet."""
         self.tx: Final = tx
@@ -60,6 +62,8 @@ class WriteContext:
         self.spaces: Final = spaces
         """All spaces of the book by id, readable or not."""
         self.pending: Final = pending
+        self.foreign: Final = foreign
+        """The reason why this context may write to spaces that its actor may not write to; mostly there is none."""
 
     @property
     def readable(self) -> SpaceScope:
@@ -77,18 +81,26 @@ class WriteContext:
             self.permissions[actor] = permissions.PermissionSnapshot(self.tx, actor)
         return self.permissions[actor]
 
-    def acting_as(self, actor: Actor) -> WriteContext:
+    def acting_as(self, actor: Actor, reason: ForeignWrite) -> WriteContext:
         """Return a context for work that this actor causes, done with the permissions and in the name of another.
 
         Everything else is shared: its changes are pending as changes of this actor.
         """
-        return self._of(actor, self.pending)
+        return self._of(actor, self.pending, reason)
+
+    def as_filesystem(self) -> WriteContext:
+        """Return a context for what a person did to a file, before this actor changes its memory."""
+        return self.acting_as(FILESYSTEM_ACTOR, ForeignWrite.HAND_EDIT)
+
+    def because(self, reason: ForeignWrite) -> WriteContext:
+        """Return a context of the same actor for work in spaces that it may not write to."""
+        return self._of(self.actor, self.pending, reason)
 
     def beside(self, actor: Actor) -> WriteContext:
         """Return the context of another actor of the same transaction, with pending changes of its own."""
-        return self._of(actor, self.pending.of_another_actor())
+        return self._of(actor, self.pending.of_another_actor(), None)
 
-    def _of(self, actor: Actor, pending: Pending) -> WriteContext:
+    def _of(self, actor: Actor, pending: Pending, foreign: ForeignWrite | None) -> WriteContext:
         return WriteContext(
             tx=self.tx,
             engines=self.engines,
@@ -96,6 +108,7 @@ class WriteContext:
             permissions=self.permissions,
             spaces=self.spaces,
             pending=pending,
+            foreign=foreign,
         )
 
     def require_writable(self, memory_id: str) -> Memory:
@@ -159,7 +172,8 @@ class WriteContext:
         space = Space(new_id(), name, self.tx.now)
         spaces.add(self.tx, space)
         self.spaces[space.id] = space
-        self.log(space, "space.create", (), name=name, origin=origin)
+        ctx = self.because(ForeignWrite.SYSTEM_SPACE) if origin == "system" else self
+        ctx.log(space, "space.create", (), name=name, origin=origin)
         return space
 
     def parse_time(self, name: str, value: datetime | str | None) -> datetime | None:
@@ -171,8 +185,11 @@ class WriteContext:
     def log(self, space: Space, action: str, subjects: Sequence[str], **payload: object) -> None:
         """Record a change, which `finalize` numbers and appends to the log of the space.
 
-        A payload that names a principal changes the permissions of that principal, so they are read again.
+        Every change of a row is recorded here, so the right to write to the space that the row is in now is required
+        here. A payload that names a principal changes the permissions of that principal, so they are read again.
         """
+        if self.foreign is None and not self.permissions_of(self.actor).may_write(space, self.spaces):
+            raise _foreign_write(self.actor)
         for actor, snapshot in self.permissions.items():
             if actor.principal == payload.get("principal"):
                 snapshot.reload(space.id)
@@ -254,6 +271,14 @@ def step(run: Callable[[WriteContext], object]) -> BeforeFinalize:
         run(context)
 
     return run_step
+
+
+def _foreign_write(actor: Actor) -> NotAllowed:
+    """Return the error for a change in a space that the actor may not write to; it does not name the space."""
+    return NotAllowed(
+        f"{actor.principal} may not write to a space that this would change",
+        fix="ask the owner of the home for a grant",
+    )
 
 
 def no_memory(memory_id: str) -> NotFound:

@@ -15,6 +15,7 @@ from commonbook.ports.engines import Engines
 from commonbook.tables import memories, rate_limits
 from commonbook.tables.rate_limits import MAX_LOGGED_REFUSALS
 from commonbook.write.context import WriteContext
+from commonbook.write.foreign_writes import ForeignWrite
 from commonbook.write.transaction import write
 
 
@@ -42,9 +43,10 @@ def _note_refusals(ctx: WriteContext, *, verb: str, ids: Sequence[str]) -> None:
 
 def _note_refusal(ctx: WriteContext, space: Space, *, verb: str, memory: str) -> None:
     refusals = rate_limits.count_refusal(ctx.tx, space=space.id, principal=ctx.actor.principal)
+    refused = ctx.because(ForeignWrite.REFUSAL)
     former = {"not_logged": refusals.not_logged, "in_hour": refusals.former_hour} if refusals.not_logged else {}
     if refusals.number <= MAX_LOGGED_REFUSALS:
-        ctx.log(space, "refused", (), verb=verb, memory=memory, **former)
+        refused.log(space, "refused", (), verb=verb, memory=memory, **former)
     elif refusals.number == MAX_LOGGED_REFUSALS + 1:
         # The number of those that follow is in the first entry of a later hour.
-        ctx.log(space, "refused.more", (), logged=MAX_LOGGED_REFUSALS, in_hour=refusals.hour)
+        refused.log(space, "refused.more", (), logged=MAX_LOGGED_REFUSALS, in_hour=refusals.hour)
