@@ -61,6 +61,11 @@ class Pending:
         other.early_locks = self.early_locks
         return other
 
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether a text or a dependency has changed that copies or notices do not show yet."""
+        return bool(self.changed_texts or self.reasoning_changed)
+
     # --- changed texts, for copies
 
     def note_changed_text(self, memory: Memory) -> None:
