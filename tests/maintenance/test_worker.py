@@ -12,12 +12,12 @@ from commonbook.maintenance import health, worker
 from commonbook.model.ids import new_id
 from commonbook.model.memory import Draft, Filter
 from commonbook.model.session import NewMessage, SettleReport, WorkReport
-from commonbook.sessions import episode_boundaries, settle
+from commonbook.sessions import episode_boundaries
 from commonbook.sharing import apply_rules
 from commonbook.tables import jobs
 
 KINDS = tuple(worker.JOB_KINDS)
-OTHERS = tuple(kind for kind in KINDS if kind != settle.SETTLE_JOB)
+OTHERS = tuple(kind for kind in KINDS if kind != jobs.SETTLE_JOB)
 
 
 class Clock:
@@ -121,9 +121,9 @@ def test_settling_that_is_due_is_done_before_any_other_job(timed, clock, handled
         handled_by(kind, handler)
     enqueue(timed, *OTHERS)
     clock.forward(seconds=1)
-    enqueue(timed, settle.SETTLE_JOB, settle.SETTLE_JOB)
+    enqueue(timed, jobs.SETTLE_JOB, jobs.SETTLE_JOB)
     assert timed.work() == len(OTHERS) + 2
-    assert ran[:2] == [settle.SETTLE_JOB, settle.SETTLE_JOB]
+    assert ran[:2] == [jobs.SETTLE_JOB, jobs.SETTLE_JOB]
     assert sorted(ran[2:]) == sorted(OTHERS)
 
 
@@ -137,7 +137,7 @@ def test_no_job_is_taken_after_time_is_over(timed, clock, handled_by):
     enqueue(timed, *KINDS)
     assert timed.work(seconds=0) == 0
     assert timed.work(seconds=5) == 1
-    assert settle.SETTLE_JOB not in waiting(timed)
+    assert jobs.SETTLE_JOB not in waiting(timed)
     assert timed.work(seconds=15) == 2
     assert timed.work() == len(KINDS) - 3
     assert waiting(timed) == {}
@@ -211,7 +211,7 @@ def test_each_attempt_to_settle_is_reported_and_nothing_else(timed, clock, handl
     def failing(_context, _job):
         raise RuntimeError("no")
 
-    handled_by(settle.SETTLE_JOB, failing)
+    handled_by(jobs.SETTLE_JOB, failing)
     timed.append("s", ["the walrus sleeps"])
     clock.forward(days=1)
     reports.clear()
@@ -234,7 +234,7 @@ def test_a_long_job_that_runs_out_of_time_is_finished_by_the_next_worker(chosen,
     counts = [_count(timed, "team")]
     with closing(compose_book(chosen, clock=clock)) as another:
         while waiting(timed):
-            assert waiting(timed) == {apply_rules.APPLY_RULES_JOB: ""}
+            assert waiting(timed) == {jobs.APPLY_RULES_JOB: ""}
             assert len(counts) < 20
             # Time for one step of five in each turn.
             assert (timed, another)[len(counts) % 2].work(seconds=5) == 1

@@ -8,13 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from commonbook.access import key_limits
 from commonbook.errors import NotAllowed
 from commonbook.model.spaces import ADMIN, FILESYSTEM, LOCAL_OWNER, READER, WRITER, Actor, Space, SpaceScope
-from commonbook.tables import api_keys, grants
+from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
+    from commonbook.access import key_limits
     from commonbook.ports.database import Reading
+    from commonbook.tables import api_keys, grants
+else:
+    # The owner needs neither grants nor the limits of a key.
+    api_keys = LazyModule("commonbook.tables.api_keys")
+    grants = LazyModule("commonbook.tables.grants")
+    key_limits = LazyModule("commonbook.access.key_limits")
 
 _OWNERS: Final = frozenset({LOCAL_OWNER, FILESYSTEM})
 

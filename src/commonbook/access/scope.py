@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 
 from commonbook.access import permissions
 from commonbook.model.spaces import Actor, Space, SpaceScope
+from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.tables import spaces
-from commonbook.text import space_names
 
 if TYPE_CHECKING:
     from commonbook.ports.database import Reading
+    from commonbook.text import space_names
+else:
+    space_names = LazyModule("commonbook.text.space_names")
 
 
 def select(tx: Reading, actor: Actor, name: str | None = None) -> SpaceScope:

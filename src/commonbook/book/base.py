@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING
 
 from commonbook.access import permissions
 from commonbook.model.reports import OutboxStatus
-from commonbook.recall import prefetch
-from commonbook.settings import default_space as settings_default_space
+from commonbook.runtime.lazy_modules import LazyModule, loading
 
 if TYPE_CHECKING:
     from commonbook.model.spaces import Actor
     from commonbook.ports.engines import Engines, RecallService, TransferService
+    from commonbook.recall import prefetch
     from commonbook.sessions.append import Appender
+    from commonbook.settings import default_space as settings_default_space
     from commonbook.settings.settings import Settings
+else:
+    prefetch = LazyModule("commonbook.recall.prefetch")
+    settings_default_space = LazyModule("commonbook.settings.default_space")
 
 
 class BookBase:
@@ -36,12 +40,20 @@ class BookBase:
         self._transfer_service = transfer_service
         self._recall_service = recall_service
         self._appender = appender
-        self._prefetcher = prefetch.Prefetcher()
+        self._made_prefetcher: prefetch.Prefetcher | None = None
         self._settings = settings
         self._actor = actor
         self._is_view = False
         # The outbox of this machine belongs to the owner alone.
         self._outbox_status = outbox_status if permissions.is_owner(actor) else OutboxStatus
+
+    @property
+    def _prefetcher(self) -> prefetch.Prefetcher:
+        """The prefetcher of this book, made at first use."""
+        with loading():
+            if self._made_prefetcher is None:
+                self._made_prefetcher = prefetch.Prefetcher()
+            return self._made_prefetcher
 
     @property
     def home(self) -> str:

@@ -8,20 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 from commonbook.access import permissions
 from commonbook.book.base import BookBase
-from commonbook.model.recall import RecallRequest, RecallResult
 from commonbook.model.reports import Progress, no_progress
 from commonbook.ports.retry_read import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
-from commonbook.text.space_names import PERSONAL
 
 if TYPE_CHECKING:
+    from commonbook.model import recall as recall_values
+    from commonbook.model.recall import RecallResult
     from commonbook.recall import prefetch as recall_prefetch
     from commonbook.sessions import read as sessions_read
-    from commonbook.text import validation
+    from commonbook.text import space_names, validation
 else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
     recall_prefetch = LazyModule("commonbook.recall.prefetch")
+    recall_values = LazyModule("commonbook.model.recall")
     sessions_read = LazyModule("commonbook.sessions.read")
+    space_names = LazyModule("commonbook.text.space_names")
     validation = LazyModule("commonbook.text.validation")
 
 
@@ -61,9 +63,9 @@ class RecallVerbs(BookBase):
         Every restriction applies before the best hits are chosen.
         """
         named = (spaces,) if isinstance(spaces, str) else tuple(spaces or ())
-        request = RecallRequest(
+        request = recall_values.RecallRequest(
             query=query,
-            spaces=named or tuple(dict.fromkeys((self.default_space, PERSONAL))),
+            spaces=named or tuple(dict.fromkeys((self.default_space, space_names.PERSONAL))),
             spaces_by_default=not named,
             k=k,
             kinds=validation.validate_list(kinds, "kinds"),

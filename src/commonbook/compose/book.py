@@ -21,7 +21,7 @@ from commonbook.engines.sqlite.database import SqliteDatabase
 from commonbook.engines.sqlite.migrations import MIGRATIONS
 from commonbook.errors import DatabaseUnfit, HomeReadOnly, KeyMissing, Moved, NetworkFileSystem
 from commonbook.model.ids import format_time, new_id
-from commonbook.model.reports import Progress, no_progress
+from commonbook.model.reports import OutboxStatus, Progress, no_progress
 from commonbook.model.spaces import OWNER_ACTOR
 from commonbook.ports.engines import Engines, RecallService, TransferService
 from commonbook.runtime.lazy_modules import LazyModule
@@ -32,7 +32,6 @@ from commonbook.text import dates
 if TYPE_CHECKING:
     from commonbook.compose import write_steps
     from commonbook.engines.postgres.database import PostgresDatabase
-    from commonbook.model.reports import OutboxStatus
     from commonbook.ports.database import Database, Transaction
     from commonbook.ports.files import ExternalFiles, Watcher, Yaml
     from commonbook.ports.index import Index
@@ -232,6 +231,8 @@ def _lazy_keys(folder: str) -> Keys:
 
 
 def _outbox_status(settings: Settings, clock: Clock) -> OutboxStatus:
+    if not os.path.exists(settings.outbox):
+        return OutboxStatus()
     from commonbook.compose.client import outbox_status
 
     return outbox_status(settings, clock)

@@ -8,12 +8,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from commonbook.files import journal
-from commonbook.reasoning import notices
-from commonbook.sharing import apply_rules, propagate
+from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.write.context import WriteContext, step
 
 if TYPE_CHECKING:
     from commonbook.ports.engines import AfterCommit, BeforeFinalize
+    from commonbook.reasoning import notices
+    from commonbook.sharing import apply_rules, propagate
+else:
+    # Most writes of sessions leave nothing for these.
+    apply_rules = LazyModule("commonbook.sharing.apply_rules")
+    notices = LazyModule("commonbook.reasoning.notices")
+    propagate = LazyModule("commonbook.sharing.propagate")
 
 
 def complete_changes(ctx: WriteContext) -> None:
@@ -28,9 +34,12 @@ def complete_changes(ctx: WriteContext) -> None:
        makes is new: no other copy takes its text over yet, and nothing depends on it.
     """
     while True:
-        propagate.propagate_to_copies(ctx)
-        notices.update_notices(ctx)
-        apply_rules.apply_rules(ctx)
+        if ctx.pending.changed_texts:
+            propagate.propagate_to_copies(ctx)
+        if ctx.pending.reasoning_changed:
+            notices.update_notices(ctx)
+        if ctx.pending.changed_ids:
+            apply_rules.apply_rules(ctx)
         if not ctx.pending.is_incomplete:
             return
 

@@ -22,17 +22,18 @@ from commonbook.runtime.batches import in_batches
 from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.tables import file_journal
 from commonbook.tables.file_journal import MISSING
-from commonbook.text.space_names import INVALIDATIONS
 
 if TYPE_CHECKING:
     from commonbook.files import hand_edits, journal
     from commonbook.ports.engines import Engines
+    from commonbook.text import space_names
     from commonbook.write import transaction
     from commonbook.write.context import WriteContext
 else:
     # A home in which nothing has changed is opened without the modules that write.
     hand_edits = LazyModule("commonbook.files.hand_edits")
     journal = LazyModule("commonbook.files.journal")
+    space_names = LazyModule("commonbook.text.space_names")
     transaction = LazyModule("commonbook.write.transaction")
 
 
@@ -152,7 +153,7 @@ def _scan_once(engines: Engines, outcomes: Counter[str], progress: Progress) -> 
     # in which space a session is. Notices come before the memories they are about, which would else create them again.
     changed = sorted(
         (path for path, stat in present.items() if known.get(path) != stat),
-        key=lambda path: (f"/{INVALIDATIONS}/" not in path, path),
+        key=lambda path: (f"/{space_names.INVALIDATIONS}/" not in path, path),
     )
     if changed:
         _apply_files(engines, changed, outcomes, progress)

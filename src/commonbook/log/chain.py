@@ -24,13 +24,15 @@ from datetime import datetime
 from hashlib import sha256
 from json.encoder import encode_basestring
 from math import isfinite
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from commonbook.errors import BadInput, HomeDamaged
 from commonbook.model.ids import format_time
 from commonbook.model.reports import Change, LogEntry
 from commonbook.ports.database import Reading, Transaction
-from commonbook.ports.keys import Keys
+
+if TYPE_CHECKING:
+    from commonbook.ports.keys import Keys
 
 ENTRY_TAG: Final = "commonbook log entry v1"
 SIGNATURE_TAG: Final = "commonbook log entry signature v1"

@@ -18,17 +18,9 @@ if TYPE_CHECKING:
     from commonbook.model.spaces import Actor, SpaceScope
     from commonbook.ports.database import Reading
     from commonbook.ports.engines import Engines
-    from commonbook.reasoning import notices
-    from commonbook.sessions import settle
-    from commonbook.sharing import apply_rules, propagate, refresh
 else:
-    # Loaded only by `doctor`, and to explain a failed job, so that `status` starts fast.
-    apply_rules = LazyModule("commonbook.sharing.apply_rules")
+    # Loaded only by `doctor`, so that `status` starts fast.
     audit = LazyModule("commonbook.maintenance.audit")
-    notices = LazyModule("commonbook.reasoning.notices")
-    propagate = LazyModule("commonbook.sharing.propagate")
-    refresh = LazyModule("commonbook.sharing.refresh")
-    settle = LazyModule("commonbook.sessions.settle")
 
 _FIX_FRONT_MATTER: Final = "correct the front matter (docs/FRONT-MATTER.md), or take the file out of the home"
 _UNKNOWN_KIND: Final = ("subject", "the work on it could not be done")
@@ -136,18 +128,18 @@ def _job_findings(tx: Reading, allowed: SpaceScope) -> tuple[Finding, ...]:
 
 def _space_of_session(job: jobs.Job, spaces: SpaceScope) -> str:
     """Return the space of a job's session, whose name alone does not tell which session it is."""
-    return f" in {spaces[job.space].name}" if job.kind == settle.SETTLE_JOB else ""
+    return f" in {spaces[job.space].name}" if job.kind == jobs.SETTLE_JOB else ""
 
 
 def _job_kinds() -> Mapping[str, tuple[str, str]]:
     """Return for each kind of job what its subject is, and how a failure is described."""
     return {
-        settle.SETTLE_JOB: ("session", "its messages could not be settled"),
-        propagate.PROPAGATE_JOB: ("memory", "its copies could not be brought up to date with it"),
-        refresh.REFRESH_JOB: ("memory", "this copy could not follow its source"),
-        apply_rules.APPLY_RULES_JOB: ("space", "sharing rules could not be applied to what was written there"),
-        apply_rules.RETRY_RULE_JOB: ("memory", "a sharing rule could not be applied to it"),
-        notices.NOTIFY_JOB: ("memory", "the memories that depend on it could not be notified that it no longer holds"),
+        jobs.SETTLE_JOB: ("session", "its messages could not be settled"),
+        jobs.PROPAGATE_JOB: ("memory", "its copies could not be brought up to date with it"),
+        jobs.REFRESH_JOB: ("memory", "this copy could not follow its source"),
+        jobs.APPLY_RULES_JOB: ("space", "sharing rules could not be applied to what was written there"),
+        jobs.RETRY_RULE_JOB: ("memory", "a sharing rule could not be applied to it"),
+        jobs.NOTIFY_JOB: ("memory", "the memories that depend on it could not be notified that it no longer holds"),
     }
 
 

@@ -11,18 +11,28 @@ from commonbook.access import permissions
 from commonbook.model.session import SettleReport, WorkReport
 from commonbook.ports.database import Reading, Transaction
 from commonbook.ports.retry_read import retry_read
-from commonbook.reasoning import notices
-from commonbook.sessions import episode_boundaries, settle
-from commonbook.sharing import apply_rules, propagate, refresh
+from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.tables import jobs, spaces
 from commonbook.tables.jobs import Job
-from commonbook.write.transaction import write
 
 if TYPE_CHECKING:
     from commonbook.model.spaces import Actor, SpaceScope
     from commonbook.ports.embedding import Similarity
     from commonbook.ports.engines import Engines
+    from commonbook.reasoning import notices
+    from commonbook.sessions import episode_boundaries, settle
+    from commonbook.sharing import apply_rules, propagate, refresh
+    from commonbook.write import transaction
     from commonbook.write.context import WriteContext
+else:
+    # In most calls no job is due. A handler loads the modules of its own subject.
+    apply_rules = LazyModule("commonbook.sharing.apply_rules")
+    episode_boundaries = LazyModule("commonbook.sessions.episode_boundaries")
+    notices = LazyModule("commonbook.reasoning.notices")
+    propagate = LazyModule("commonbook.sharing.propagate")
+    refresh = LazyModule("commonbook.sharing.refresh")
+    settle = LazyModule("commonbook.sessions.settle")
+    transaction = LazyModule("commonbook.write.transaction")
 
 _SETTLE_MARGIN: Final = timedelta(seconds=1)
 
@@ -88,7 +98,7 @@ def work(
         while not out_of_time() and (job := _take(engines, actor, kinds)) is not None:
             outcome = _run(context, job)
             count += 1
-            if noticed is not None and job.kind == settle.SETTLE_JOB:
+            if noticed is not None and job.kind == jobs.SETTLE_JOB:
                 noticed(WorkReport(outcome.settled or _not_settled(context, job), error=outcome.error))
     return count
 
@@ -162,7 +172,7 @@ def _refresh_copies(context: WorkContext, job: Job) -> Outcome:
         # The next worker begins with the first stale copy again: stopping before any has changed would be no progress.
         if step.changed and context.out_of_time():
             return CONTINUE
-        step = write(context.engines, context.actor, partial(_refresh_batch, job=job, after=step.last))
+        step = transaction.write(context.engines, context.actor, partial(_refresh_batch, job=job, after=step.last))
     return FINISHED
 
 
@@ -179,27 +189,27 @@ def _refresh_copy(context: WorkContext, job: Job) -> Outcome:
 
 
 def _apply_rules(context: WorkContext, job: Job) -> Outcome:
-    while write(context.engines, context.actor, partial(apply_rules.apply_batch, space=job.subject)):
+    while transaction.write(context.engines, context.actor, partial(apply_rules.apply_batch, space=job.subject)):
         if context.out_of_time():
             return CONTINUE
     return FINISHED
 
 
 def _retry_rules(context: WorkContext, job: Job) -> Outcome:
-    write(context.engines, context.actor, partial(apply_rules.retry_rules, memory_id=job.subject))
+    transaction.write(context.engines, context.actor, partial(apply_rules.retry_rules, memory_id=job.subject))
     return FINISHED
 
 
 def _notify_dependents(context: WorkContext, job: Job) -> Outcome:
-    write(context.engines, context.actor, partial(notices.notify, memory_id=job.subject))
+    transaction.write(context.engines, context.actor, partial(notices.notify, memory_id=job.subject))
     return FINISHED
 
 
 JOB_KINDS: Final[Mapping[str, JobKind]] = {
-    settle.SETTLE_JOB: JobKind(_settle_session, priority=0),
-    propagate.PROPAGATE_JOB: JobKind(_refresh_copies),
-    refresh.REFRESH_JOB: JobKind(_refresh_copy),
-    apply_rules.APPLY_RULES_JOB: JobKind(_apply_rules),
-    apply_rules.RETRY_RULE_JOB: JobKind(_retry_rules),
-    notices.NOTIFY_JOB: JobKind(_notify_dependents),
+    jobs.SETTLE_JOB: JobKind(_settle_session, priority=0),
+    jobs.PROPAGATE_JOB: JobKind(_refresh_copies),
+    jobs.REFRESH_JOB: JobKind(_refresh_copy),
+    jobs.APPLY_RULES_JOB: JobKind(_apply_rules),
+    jobs.RETRY_RULE_JOB: JobKind(_retry_rules),
+    jobs.NOTIFY_JOB: JobKind(_notify_dependents),
 }

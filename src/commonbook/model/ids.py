@@ -37,3 +37,13 @@ _last_formatted: tuple[datetime | None, str] = (None, "")
 def parse_time(text: str) -> datetime:
     """Parse the text of `format_time`."""
     return datetime.fromisoformat(text)
+
+
+def format_optional_time(time: datetime | None) -> str | None:
+    """Return a time in canonical form; None for none."""
+    return None if time is None else format_time(time)
+
+
+def parse_optional_time(text: str | None) -> datetime | None:
+    """Read a time in canonical form; None for none, or for an empty text."""
+    return parse_time(text) if text else None

@@ -29,9 +29,6 @@ from commonbook.write.context import WriteContext
 from commonbook.write.foreign_writes import ForeignWrite
 from commonbook.write.new_memory import new_memory
 
-NOTIFY_JOB: Final = "notify"
-"""Creates the notices for a change that is older than notices; its subject is the superseded or deleted memory."""
-
 NOTICE_TAG: Final = "_invalidation"
 NOTICE_LIFETIME: Final = timedelta(days=7)
 _NOTICE_RELATION: Final = "related_to"

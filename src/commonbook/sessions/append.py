@@ -15,7 +15,7 @@ from commonbook.model.ids import new_id
 from commonbook.model.session import MAX_MESSAGES, AppendReceipt, Message, MessageReceipt, NewMessage, Session
 from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
-from commonbook.sessions import episode_boundaries, settle
+from commonbook.sessions import episode_boundaries
 from commonbook.sessions.find_or_create import NewSessionOptions, find_or_create, reopen, space_of
 from commonbook.sessions.group_commit import DEFERRED, Deferred, GroupCommit, RetryAlone, error_for_each
 from commonbook.tables import jobs, sessions
@@ -258,7 +258,7 @@ def _store(ctx: WriteContext, session: Session, new: Sequence[tuple[Message, str
     # While messages are unsettled, a job is queued already. It is queued again at intervals, in case it was lost.
     again = session.last // _MESSAGES_PER_SETTLE_JOB < new[-1][0].seq // _MESSAGES_PER_SETTLE_JOB
     if due_now or not session.unsettled or again:
-        jobs.enqueue(ctx.tx, space=session.space.id, kind=settle.SETTLE_JOB, subject=session.id, due=due)
+        jobs.enqueue(ctx.tx, space=session.space.id, kind=jobs.SETTLE_JOB, subject=session.id, due=due)
 
 
 def _message(ctx: WriteContext, session: Session, masked: _MaskedMessage, seq: int) -> Message:

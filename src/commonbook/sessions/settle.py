@@ -28,8 +28,6 @@ from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import new_memory
 from commonbook.write.transaction import write
 
-SETTLE_JOB: Final = "settle"
-
 _MAX_ATTEMPTS: Final = 5
 
 

@@ -21,18 +21,6 @@ from commonbook.tables import jobs, sharing_requests, sharing_rules
 from commonbook.write.context import WriteContext
 from commonbook.write.foreign_writes import ForeignWrite
 
-APPLY_RULES_JOB: Final = "rules"
-"""Applies rules to the memories that exceeded the limit of one transaction; its subject is the space written to.
-
-The value is stored in existing books and predates the name.
-"""
-
-RETRY_RULE_JOB: Final = "rule"
-"""Applies rules again after a conflict; its subject is the memory.
-
-The value is stored in existing books and predates the name.
-"""
-
 MAX_PER_WRITE: Final = 100
 """Maximum number of copies and requests that rules make in the transaction of the write."""
 
@@ -101,7 +89,7 @@ def _apply_rule(ctx: WriteContext, rule: SharingRule, memory: Memory, *, raise_c
         except Conflict:
             if raise_conflicts:
                 raise
-            jobs.enqueue(ctx.tx, space=memory.space.id, kind=RETRY_RULE_JOB, subject=memory.id, due=ctx.tx.now)
+            jobs.enqueue(ctx.tx, space=memory.space.id, kind=jobs.RETRY_RULE_JOB, subject=memory.id, due=ctx.tx.now)
             return 0
     sharing_rules.note_applied(ctx.tx, rule, memory.root)
     return int(new)
@@ -136,7 +124,7 @@ def _defer_rest(ctx: WriteContext) -> None:
         by_space.setdefault(space, {})[id_] = principal
     for space, written in sorted(by_space.items()):
         sharing_rules.enqueue(ctx.tx, space, written)
-        jobs.enqueue(ctx.tx, space=space, kind=APPLY_RULES_JOB, subject=space, due=ctx.tx.now)
+        jobs.enqueue(ctx.tx, space=space, kind=jobs.APPLY_RULES_JOB, subject=space, due=ctx.tx.now)
 
 
 def apply_batch(ctx: WriteContext, *, space: str) -> bool:

@@ -15,12 +15,6 @@ from commonbook.sharing import make_copy, refresh
 from commonbook.tables import copies, jobs, memories
 from commonbook.write.context import WriteContext
 
-PROPAGATE_JOB: Final = "refresh"
-"""Refreshes the copies that exceeded the limit of one transaction; its subject is the source.
-
-The value is stored in existing books and predates the name.
-"""
-
 MAX_PER_WRITE: Final = 100
 """Maximum number of copies that are refreshed in the transaction of their source."""
 
@@ -44,7 +38,7 @@ def propagate_to_copies(ctx: WriteContext) -> list[Memory]:
             ids = copies.outdated_copies(ctx.tx, source.id, revision=source.revision, modes=(LIVE,), limit=room + 1)
             refreshed += _refresh_copies(ctx, ids[:room], source)
             if len(ids) > room:
-                jobs.enqueue(ctx.tx, space=source.space.id, kind=PROPAGATE_JOB, subject=source.id, due=ctx.tx.now)
+                jobs.enqueue(ctx.tx, space=source.space.id, kind=jobs.PROPAGATE_JOB, subject=source.id, due=ctx.tx.now)
     return list({copy.id: copy for copy in refreshed}.values())
 
 
@@ -68,7 +62,7 @@ def _refresh_copies(ctx: WriteContext, ids: Sequence[str], source: Memory) -> li
         try:
             refreshed.append(refresh.refresh_copy(ctx, copy, source))
         except TooLarge:
-            jobs.enqueue(ctx.tx, space=copy.space.id, kind=refresh.REFRESH_JOB, subject=copy.id, due=ctx.tx.now)
+            jobs.enqueue(ctx.tx, space=copy.space.id, kind=jobs.REFRESH_JOB, subject=copy.id, due=ctx.tx.now)
     return [copy for copy in refreshed if copy is not None]
 
 

@@ -21,12 +21,6 @@ from commonbook.write.context import WriteContext
 from commonbook.write.foreign_writes import ForeignWrite
 from commonbook.write.transaction import write
 
-REFRESH_JOB: Final = "renew"
-"""Refreshes one copy: a lazy one that was served stale, or a live one that failed; its subject is the copy.
-
-The value is stored in existing books and predates the name.
-"""
-
 _MAX_LINK_BYTES: Final = 64
 
 
@@ -38,14 +32,14 @@ def refresh_now(engines: Engines, copy_id: str) -> None:
 def enqueue_refresh(engines: Engines, stale: Sequence[Memory]) -> None:
     """Request a refresh job for each of these copies; nothing is written if all of them are queued already."""
     with engines.db.reading() as tx:
-        queued = jobs.already_queued(tx, REFRESH_JOB, [copy.id for copy in stale])
+        queued = jobs.already_queued(tx, jobs.REFRESH_JOB, [copy.id for copy in stale])
         stale = freshness.needing_refresh(tx, spaces.get_all(tx), [copy for copy in stale if copy.id not in queued])
     # Always in the order of ids, so that two concurrent requests cannot deadlock.
     missing = sorted((copy.id, copy.space.id) for copy in stale)
 
     def enqueue(tx: Transaction) -> None:
         for copy_id, space in missing:
-            jobs.enqueue(tx, space=space, kind=REFRESH_JOB, subject=copy_id, due=tx.now)
+            jobs.enqueue(tx, space=space, kind=jobs.REFRESH_JOB, subject=copy_id, due=tx.now)
 
     if missing:
         engines.db.write(enqueue, durable=False)

@@ -16,6 +16,25 @@ from commonbook.model.ids import format_time, new_id, parse_time
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading, Transaction
 
+# The kinds of jobs. Some values predate their names: they are stored in existing books.
+SETTLE_JOB: Final = "settle"
+"""Settles a session, which is its subject."""
+
+PROPAGATE_JOB: Final = "refresh"
+"""Refreshes the copies that exceeded the limit of one transaction; its subject is the source."""
+
+REFRESH_JOB: Final = "renew"
+"""Refreshes one copy: a lazy one that was served stale, or a live one that failed; its subject is the copy."""
+
+APPLY_RULES_JOB: Final = "rules"
+"""Applies rules to the memories that exceeded the limit of one transaction; its subject is the space written to."""
+
+RETRY_RULE_JOB: Final = "rule"
+"""Applies rules again after a conflict; its subject is the memory."""
+
+NOTIFY_JOB: Final = "notify"
+"""Creates the notices for a change that is older than notices; its subject is the superseded or deleted memory."""
+
 LEASE_DURATION: Final = timedelta(seconds=60)
 _MAX_LEASE: Final = LEASE_DURATION + timedelta(minutes=5)
 """A lease that ends later was given before the clock went back; clocks of several machines may differ a little."""

@@ -13,16 +13,23 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from hashlib import blake2b
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from commonbook.markdown import front_matter
-from commonbook.model.ids import format_time, parse_time
+from commonbook.model.ids import format_optional_time, format_time, parse_optional_time, parse_time
 from commonbook.model.invalidation import Notice, SupersedeReason
 from commonbook.model.memory import CopyInfo, Filter, Link, Memory
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading, RetryTransaction, Row, Transaction
+from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.text import page_cursors
-from commonbook.text.near_duplicates import fingerprints
+
+if TYPE_CHECKING:
+    from commonbook.markdown import front_matter
+    from commonbook.text import near_duplicates
+else:
+    # A command that only counts memories needs neither.
+    front_matter = LazyModule("commonbook.markdown.front_matter")
+    near_duplicates = LazyModule("commonbook.text.near_duplicates")
 
 
 class _MemoryRow(NamedTuple):
@@ -186,7 +193,7 @@ def _add_marks(tx: Transaction, memories: Iterable[Memory]) -> None:
         {"space": memory.space.id, "mark": mark, "memory": memory.id}
         for memory in memories
         if memory.kind != "notice"  # all notices are alike, and nobody writes one
-        for mark in fingerprints(memory.text)
+        for mark in near_duplicates.fingerprints(memory.text)
     ]
     if marks:
         tx.run_many("INSERT INTO memory_mark (space, mark, memory) VALUES (:space, :mark, :memory)", marks)
@@ -407,10 +414,10 @@ def _values(memory: Memory) -> dict[str, object]:
         "created": format_time(memory.created),
         "updated": format_time(memory.updated),
         "importance": memory.importance,
-        "occurred": _format_optional(memory.occurred),
-        "valid_from": _format_optional(memory.valid_from),
-        "valid_until": _format_optional(memory.valid_until),
-        "expires": _format_optional(memory.expires),
+        "occurred": format_optional_time(memory.occurred),
+        "valid_from": format_optional_time(memory.valid_from),
+        "valid_until": format_optional_time(memory.valid_until),
+        "expires": format_optional_time(memory.expires),
         "revision": memory.revision,
         "version": memory.version,
         "revised_by": memory.revised_by,
@@ -419,7 +426,7 @@ def _values(memory: Memory) -> dict[str, object]:
         "path": memory.path,
         "layout": memory.layout,
         "digest": digest(memory.text),
-        "deleted": _format_optional(memory.deleted),
+        "deleted": format_optional_time(memory.deleted),
         "session": memory.session,
         "shared": memory.shared.serialize() if memory.shared else None,
         "judged": _judgements(memory),
@@ -456,10 +463,10 @@ def _memory(row: Row, spaces: SpaceScope) -> Memory:
         created=parse_time(created),
         updated=parse_time(updated),
         importance=importance,
-        occurred=_parse_optional(occurred),
-        valid_from=_parse_optional(valid_from),
-        valid_until=_parse_optional(valid_until),
-        expires=_parse_optional(expires),
+        occurred=parse_optional_time(occurred),
+        valid_from=parse_optional_time(valid_from),
+        valid_until=parse_optional_time(valid_until),
+        expires=parse_optional_time(expires),
         revision=revision,
         version=version,
         revised_by=revised_by,
@@ -467,7 +474,7 @@ def _memory(row: Row, spaces: SpaceScope) -> Memory:
         revised_how=revised_how,
         path=path,
         layout=layout,
-        deleted=_parse_optional(deleted),
+        deleted=parse_optional_time(deleted),
         session=session,
         session_space=session_space,
         shared=CopyInfo.parse(shared) if shared else None,
@@ -480,14 +487,6 @@ def _memory(row: Row, spaces: SpaceScope) -> Memory:
         decisions=tuple(front_matter.parse_decision(line) for line in decisions),
         supersede_reasons=tuple(SupersedeReason(*reason) for reason in reasons),
     )
-
-
-def _format_optional(time: datetime | None) -> str | None:
-    return format_time(time) if time else None
-
-
-def _parse_optional(text: str | None) -> datetime | None:
-    return parse_time(text) if text else None
 
 
 def page_cursor(memory: Memory) -> str:

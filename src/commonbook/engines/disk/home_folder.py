@@ -12,9 +12,8 @@ import os
 import stat as modes
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from commonbook.engines.disk.atomic_rename import exchange, rename_new
 from commonbook.engines.disk.durable_files import (
     MAX_SEQUENTIAL_FILES,
     in_parallel,
@@ -22,10 +21,17 @@ from commonbook.engines.disk.durable_files import (
     write_synced,
 )
 from commonbook.engines.disk.markdown_tree import MarkdownTree
-from commonbook.engines.disk.unfinished_saves import read_settled
 from commonbook.engines.process.fair_lock import FairLock
 from commonbook.errors import Busy, DiskFull, FileInTheWay, HomeError, HomeReadOnly
 from commonbook.ports.files import FileStat
+from commonbook.runtime.lazy_modules import LazyModule
+
+if TYPE_CHECKING:
+    from commonbook.engines.disk import atomic_rename, unfinished_saves
+else:
+    # A home whose files have not changed is opened without these.
+    atomic_rename = LazyModule("commonbook.engines.disk.atomic_rename")
+    unfinished_saves = LazyModule("commonbook.engines.disk.unfinished_saves")
 
 HIDDEN_FOLDER: Final = ".commonbook"
 _UNFINISHED: Final = "."
@@ -88,7 +94,7 @@ class HomeFolder:
 
     def read(self, path: str) -> bytes | None:
         """Return the content of a file, or None if there is none; links are not followed."""
-        return read_settled(self._place_of(path), patience=_PATIENCE_SECONDS)
+        return unfinished_saves.read_settled(self._place_of(path), patience=_PATIENCE_SECONDS)
 
     def exists(self, path: str) -> bool:
         """Return whether anything is at the path, including a placeholder of a cloud drive."""
@@ -167,9 +173,9 @@ class HomeFolder:
                 self._ensure_folder(os.path.dirname(target))
                 self._unsynced_folders.add(os.path.dirname(target))
                 try:
-                    if rename_new(ready_place, target):
+                    if atomic_rename.rename_new(ready_place, target):
                         return status, None
-                    if exchange(ready_place, target):
+                    if atomic_rename.exchange(ready_place, target):
                         return status, name
                 except FileNotFoundError:  # another process removed the empty folder
                     self._checked_folders.clear()
@@ -191,7 +197,7 @@ class HomeFolder:
         source, target = self._place_of(old), self._place_of(new)
         self._ensure_folder(os.path.dirname(target))
         try:
-            done = rename_new(source, target)
+            done = atomic_rename.rename_new(source, target)
         except FileNotFoundError:
             return False
         self._unsynced_folders |= {os.path.dirname(source), os.path.dirname(target)}
@@ -258,7 +264,7 @@ class HomeFolder:
 
     def read_displaced(self, name: str) -> bytes | None:
         """Return the content of a displaced file."""
-        return read_settled(os.path.join(self._out_folder, name), patience=_DISPLACED_PATIENCE_SECONDS)
+        return unfinished_saves.read_settled(os.path.join(self._out_folder, name), patience=_DISPLACED_PATIENCE_SECONDS)
 
     def drop_displaced(self, name: str) -> None:
         """Delete a displaced file."""
@@ -270,7 +276,7 @@ class HomeFolder:
         place, ending = os.path.splitext(self._place_of(path))
         self._ensure_folder(os.path.dirname(place))
         for suffix in ("", *(f"-{number}" for number in range(2, _MAX_ATTEMPTS))):
-            if rename_new(os.path.join(self._out_folder, name), f"{place}{suffix}{ending}"):
+            if atomic_rename.rename_new(os.path.join(self._out_folder, name), f"{place}{suffix}{ending}"):
                 return
 
     def prune(self, path: str) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from commonbook.engines.process.fair_lock import FairLock
 from commonbook.engines.process.fork_safety import ForkGate
@@ -21,7 +21,9 @@ from commonbook.engines.sqlite import schema_copies
 from commonbook.errors import Busy, CommonbookError, DiskFull, HomeDamaged, HomeError, HomeIsNewer, HomeReadOnly
 from commonbook.model.reports import Change, SchemaMigration
 from commonbook.ports.database import Result, Row, Transaction
-from commonbook.ports.keys import Clock
+
+if TYPE_CHECKING:
+    from commonbook.ports.keys import Clock
 
 _CLOSE_LOCK_SECONDS: Final = 2.0
 _PARAMETER: Final = re.compile(r":([a-z_]+)")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from commonbook.errors import CommonbookError
 from commonbook.interfaces import json_values
-from commonbook.interfaces.cli.input import text
+from commonbook.interfaces.cli.output.plain import is_terminal
 from commonbook.interfaces.cli.output.progress import ProgressBar
 from commonbook.interfaces.cli.output.terminal_or_pipe import output_for
 from commonbook.model.ids import UUID_PATTERN
@@ -39,7 +39,7 @@ class Call:
         """Read the settings; the book is opened later, if it is needed."""
         self.args = args
         self.settings = Settings.load(args.home, space=args.space)
-        self.progress = ProgressBar(bar=text.is_terminal(sys.stderr) and not args.json)
+        self.progress = ProgressBar(bar=is_terminal(sys.stderr) and not args.json)
 
     @cached_property
     def out(self) -> Output:

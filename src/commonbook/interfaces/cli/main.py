@@ -14,7 +14,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
 from commonbook.errors import CommonbookError
-from commonbook.interfaces.cli.exit_codes import exit_code
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -60,6 +59,8 @@ def _run_reporting_errors(argv: Sequence[str]) -> int:
             sys.stdout.flush()
     except CommonbookError as error:
         _print_error(error, as_json="--json" in argv)
+        from commonbook.interfaces.cli.exit_codes import exit_code
+
         return exit_code(error)
     return code
 

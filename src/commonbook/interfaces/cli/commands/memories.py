@@ -10,6 +10,7 @@ from commonbook.errors import BadInput
 from commonbook.interfaces import json_values
 from commonbook.interfaces.cli.input import text as input_text
 from commonbook.interfaces.cli.output import memories
+from commonbook.interfaces.cli.output.plain import is_terminal
 from commonbook.model.memory import UNSET, Filter, Unset
 from commonbook.settings.settings import PERSONAL
 
@@ -65,7 +66,7 @@ def _edit(call: Call) -> int:
         changes["tags"], expected = _changed_tags(call, memory_id, changes.get("tags", UNSET), expected)
     if changes:
         receipt = call.book.edit(memory_id, **changes, expected_version=expected)
-    elif input_text.is_terminal(sys.stdin) and input_text.is_terminal(sys.stdout):
+    elif is_terminal(sys.stdin) and is_terminal(sys.stdout):
         from commonbook.interfaces.cli.commands.edit import edit_in_editor
 
         receipt = edit_in_editor(call.book, memory_id, call.settings.editor or "vi", expected_version=expected)
@@ -138,7 +139,7 @@ def _delete(call: Call) -> int:
 
 def _confirm_delete(call: Call, count: int) -> bool:
     subject = f"{count} {'memory' if count == 1 else 'memories'}"
-    if not input_text.is_terminal(sys.stdin):
+    if not is_terminal(sys.stdin):
         raise BadInput(
             f"{subject} would be deleted, and there is no terminal to ask for confirmation",
             fix="look at them with --dry-run, then delete them with --yes",

@@ -11,6 +11,7 @@ from commonbook.interfaces import json_values
 from commonbook.interfaces.cli.commands.inbox import any_expired
 from commonbook.interfaces.cli.input import text as input_text
 from commonbook.interfaces.cli.output import memories, reasoning
+from commonbook.interfaces.cli.output.plain import is_terminal
 from commonbook.model.ids import format_time
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def _dependents(call: Call) -> int:
 
 def _inbox(call: Call) -> int:
     args = call.args
-    if not args.json and input_text.is_terminal(sys.stdin) and input_text.is_terminal(sys.stdout):
+    if not args.json and is_terminal(sys.stdin) and is_terminal(sys.stdout):
         from commonbook.interfaces.cli.commands.inbox import triage_interactively
 
         return triage_interactively(call)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
 from commonbook.errors import BadInput, CommonbookError, TooLarge
 from commonbook.interfaces.cli.input import text as input_text
+from commonbook.interfaces.cli.output.plain import is_terminal
 from commonbook.model.session import MAX_MESSAGE_BYTES, MAX_MESSAGES, NewMessage
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def read_messages(args: Namespace) -> MessageBatch:
         return _read_lines(input_text.standard_input())
     if args.text is not None and args.text != "-":
         return _single(args, args.text)
-    if args.text is None and input_text.is_terminal(sys.stdin):
+    if args.text is None and is_terminal(sys.stdin):
         raise _no_input()
     return _read_piped(args)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from commonbook.errors import BadInput, BadText, NotFound, TooLarge
+from commonbook.interfaces.cli.output.plain import is_terminal
 from commonbook.model.memory import MAX_TEXT_BYTES
 
 if TYPE_CHECKING:
@@ -91,8 +92,3 @@ def standard_input() -> BinaryIO:
     if sys.stdin is None:
         raise BadInput("standard input is closed", fix="give the text as an argument or with --file")
     return sys.stdin.buffer
-
-
-def is_terminal(stream: object) -> bool:
-    """Tell whether a stream is a terminal."""
-    return bool(stream is not None and stream.isatty())  # type: ignore[attr-defined]

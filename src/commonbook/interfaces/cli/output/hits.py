@@ -9,8 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from commonbook.interfaces.cli.output.lineage import styled_freshness
-from commonbook.interfaces.cli.output.plain import Output, one_line
+from commonbook.interfaces.cli.output.plain import Output, one_line, styled_freshness
 
 if TYPE_CHECKING:
     from commonbook.model.recall import Hit, RecallResult

@@ -5,27 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from commonbook.interfaces.cli.output.plain import Branch, Cell, Output
+from commonbook.interfaces.cli.output.plain import Branch, Cell, Output, styled_freshness
 
 if TYPE_CHECKING:
     from commonbook.model.sharing import Ancestor, CopyNode, Lineage, ShareReceipt
 
 _UNREADABLE: Final = "not readable for you"
 _UNKNOWN: Final = "unknown, or not readable for you"
-_STYLES: Final = {
-    "fresh": "green",
-    "stale": "yellow",
-    "diverged": "magenta",
-    "source_superseded": "yellow",
-    "source_deleted": "red",
-    "revoked": "red",
-    "detached": "dim",
-}
-
-
-def styled_freshness(freshness: str | None) -> tuple[str, str]:
-    """Return the freshness of a copy with its colour; an empty text for a memory that is no copy."""
-    return freshness or "", _STYLES.get(freshness or "", "")
 
 
 def show_share_receipts(out: Output, verb: str, receipts: Iterable[ShareReceipt]) -> None:

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from commonbook.interfaces.cli.output.lineage import styled_freshness
-from commonbook.interfaces.cli.output.plain import Cell, Output, words
+from commonbook.interfaces.cli.output.plain import Cell, Output, styled_freshness, words
 
 if TYPE_CHECKING:
     from commonbook.model.memory import Deleted, Link, Memory, Page, Receipt, Revision

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from commonbook.model.ids import format_time
 
@@ -151,3 +151,24 @@ class Plain:
         """Print id, space, path and version of a stored memory, separated by tabs."""
         del did
         self.table((), [(memory_id, space, path, str(version))])
+
+
+_FRESHNESS_STYLES: Final = {
+    "fresh": "green",
+    "stale": "yellow",
+    "diverged": "magenta",
+    "source_superseded": "yellow",
+    "source_deleted": "red",
+    "revoked": "red",
+    "detached": "dim",
+}
+
+
+def styled_freshness(freshness: str | None) -> tuple[str, str]:
+    """Return the freshness of a copy with its colour; an empty text for a memory that is no copy."""
+    return freshness or "", _FRESHNESS_STYLES.get(freshness or "", "")
+
+
+def is_terminal(stream: object) -> bool:
+    """Tell whether a stream is a terminal."""
+    return bool(stream is not None and stream.isatty())  # type: ignore[attr-defined]

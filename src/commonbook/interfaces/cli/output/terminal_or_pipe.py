@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from commonbook.interfaces.cli.input import text
 from commonbook.interfaces.cli.output import plain
 
 if TYPE_CHECKING:
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
 
 def output_for(stream: object, *, colour: bool) -> Output:
     """Return the output for this stream."""
-    if not text.is_terminal(stream):
+    if not plain.is_terminal(stream):
         return plain.Plain()
     from commonbook.interfaces.cli.output.terminal import Screen
 
