@@ -21,15 +21,15 @@ from commonbook.model.memory import CopyInfo, Filter, Link, Memory
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading, RetryTransaction, Row, Transaction
 from commonbook.runtime.lazy_modules import LazyModule
-from commonbook.text import page_cursors
 
 if TYPE_CHECKING:
     from commonbook.markdown import front_matter
-    from commonbook.text import near_duplicates
+    from commonbook.text import near_duplicates, page_cursors
 else:
-    # A command that only counts memories needs neither.
+    # A command that only counts memories needs none of these.
     front_matter = LazyModule("commonbook.markdown.front_matter")
     near_duplicates = LazyModule("commonbook.text.near_duplicates")
+    page_cursors = LazyModule("commonbook.text.page_cursors")
 
 
 class _MemoryRow(NamedTuple):
