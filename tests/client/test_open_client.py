@@ -108,7 +108,7 @@ def test_what_a_client_sends_is_in_a_book_once_with_its_author_time_and_session(
     here = opening(ToBook(book), background=False)
     for _ in range(2):
         here.append("s", [OutboxMessage("the walrus sleeps", client_id="1")], space="team", tags=["x"])
-        here.append("s", [OutboxMessage(SAID[0], role="assistant", author="Eve", client_id="2")])
+        here.append("s", [OutboxMessage(SAID[0], role="assistant", author="Eve", client_id="2")], space="team")
         assert here.flush(60)
     session, messages, _ = book.messages("s")
     assert (session.space.name, session.tags) == ("team", ("x",))
@@ -117,7 +117,7 @@ def test_what_a_client_sends_is_in_a_book_once_with_its_author_time_and_session(
         ("assistant", "Eve", "2"),
     ]
     assert SECRET not in messages[1].text
-    here.append("s", [OutboxMessage("another walrus", client_id="1")])
+    here.append("s", [OutboxMessage("another walrus", client_id="1")], space="team")
     assert here.flush(60)
     assert [one.entry.client_id for one in here.refused()] == ["1"]
 
@@ -135,7 +135,7 @@ def test_status_and_doctor_count_what_was_not_sent_and_name_what_was_refused(ope
     (wrong,) = book.doctor()
     assert book.status().findings == (wrong,)
     assert (wrong.what, wrong.why) == ("refused message", "nobody may say bad")
-    assert f"message {here.refused()[0].id} of the outbox, session s" == wrong.where
+    assert f"message {here.refused()[0].id} of the outbox, session s in personal" == wrong.where
     assert wrong.fix
     stranger = Book(
         book._engines,

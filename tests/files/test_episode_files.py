@@ -217,14 +217,86 @@ def test_of_a_lost_database_the_numbers_behind_the_last_settled_message_are_give
     assert again.append("s", ["the heron nests"]).messages[0].seq == 2
 
 
-def test_of_a_lost_database_a_session_is_where_the_first_of_its_files_is(book, open_book):
+@pytest.mark.parametrize("to", ["archive", "zoo"])
+def test_after_a_lost_database_a_session_is_in_its_space_although_an_episode_was_moved(book, open_book, to):
     _, first = settled(book, "the walrus sleeps", space="team")
-    book.append("s", ["the otter swims"])
+    book.append("s", ["the otter swims"], space="team")
     (second,) = book.settle("s").episodes
-    book.move(first, "zoo")
+    book.move(first, to)
+    assert b"session_space: team\n" in (Path(book.home) / book.get(first).path).read_bytes()
     lose(book)
     again = open_book()
     assert [one.space.name for one in again.sessions()] == ["team"]
-    assert {again.get(one).space.name for one in (first, second)} == {"team", "zoo"}
+    assert {again.get(one).space.name for one in (first, second)} == {"team", to}
+    assert (again.get(first).session_space, again.get(second).session_space) == ("team", None)
     assert [one.text for one in again.messages("s").items] == ["the walrus sleeps", "the otter swims"]
     assert again.append("s", ["the heron nests"], space="team").messages[0].seq == 3
+
+
+# --- a database that is older than the files
+
+
+def keep_database(book, folder):
+    """Close a book and copy its database away, as a back-up does."""
+    book.close()
+    shutil.copytree(Path(book.home) / ".commonbook", folder)
+
+
+def put_back(book, folder):
+    """Close a book and put an older copy of its database in the place of the present one."""
+    book.close()
+    for file in Path(book.home).glob(".commonbook/state.db*"):
+        file.unlink()
+    shutil.copy2(folder / "state.db", Path(book.home) / ".commonbook" / "state.db")
+
+
+@pytest.mark.parametrize("to", [None, "zoo", "archive"])
+def test_no_message_is_in_two_episodes_when_the_database_is_older_than_the_files(book, open_book, tmp_path, to):
+    texts = ["the walrus sleeps", "the otter swims"]
+    ids = [message.id for message in book.append("s", texts, space="team").messages]
+    keep_database(book, tmp_path / "kept")
+    later = open_book()
+    (episode,) = later.settle("s").episodes
+    if to:
+        later.move(episode, to)
+    put_back(later, tmp_path / "kept")
+    again = open_book()
+    assert [(one.id, one.episode) for one in again.messages("s").items] == [(id_, episode) for id_ in ids]
+    assert again.settle("s").episodes == ()
+    assert [one.id for one in again.list(Filter(kinds=("episode",))).items] == [episode]
+    assert len(again.recall("walrus otter", spaces="/").hits) == 2
+    assert again.append("s", ["the heron nests"], space="team").messages[0].seq == 3
+    assert len(again.settle("s").episodes) == 1
+    assert again.doctor() == ()
+
+
+def test_messages_from_after_the_back_up_are_restored_beside_those_that_it_has(book, open_book, tmp_path):
+    (walrus,) = [message.id for message in book.append("s", ["the walrus sleeps"]).messages]
+    keep_database(book, tmp_path / "kept")
+    later = open_book()
+    (otter,) = [message.id for message in later.append("s", ["the otter swims"]).messages]
+    (episode,) = later.settle("s").episodes
+    put_back(later, tmp_path / "kept")
+    again = open_book()
+    assert [(one.id, one.seq, one.episode) for one in again.messages("s").items] == [
+        (walrus, 1, episode),
+        (otter, 2, episode),
+    ]
+    assert again.settle("s") == ("s", (), 0, "personal")
+
+
+def test_a_file_of_another_space_settles_no_message(book, open_book, tmp_path):
+    """A file that only names a session settles nothing in the session of that name in another space."""
+    _, episode = settled(book, "the walrus sleeps")
+    path = file_of(book, episode)
+    other = path.read_text()
+    book.append("s", ["the otter swims"], space="team")
+    (otter,) = book.messages("s", space="team").items
+    book.close()
+    forged = path.parents[1] / "team" / "forged.md"
+    lines = [line for line in other.splitlines() if not line.startswith(("id:", "version:", "revision:"))]
+    forged.parent.mkdir(exist_ok=True)
+    forged.write_text("\n".join(lines) + "\n")
+    again = open_book()
+    assert [(one.id, one.episode) for one in again.messages("s", space="team").items] == [(otter.id, None)]
+    assert [one.episode for one in again.messages("s", space="personal").items] == [episode]

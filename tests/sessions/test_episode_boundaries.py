@@ -41,7 +41,7 @@ def cut(messages: Sequence[BoundaryInput], *, wait: timedelta = timedelta(0), **
 
 def test_a_silence_ends_a_run_and_the_last_one_stays_open():
     morning = chat("Good morning.", "Morning! What is up?", "My tap drips.", "Change the washer.")
-    evening = chat("It is dry now.", "Good.", every=timedelta(hours=5), after=morning)
+    evening = chat("Good.", after=chat("It is dry now.", every=timedelta(hours=5), after=morning))
     assert cut(evening) == [(1, 4, "gap")]
     assert cut(morning) == []
     assert cut(morning, wait=timedelta(minutes=59)) == []
@@ -50,15 +50,15 @@ def test_a_silence_ends_a_run_and_the_last_one_stays_open():
     assert segments([], now=START, flush=True) == []
 
 
-def test_a_question_waits_longer_for_its_answer():
+def test_an_hour_of_silence_ends_a_run_regardless_of_who_spoke_last():
     question = chat("Hello.", "Hello.", "Is the report done?")
-    assert cut(question, wait=timedelta(hours=11)) == []
-    assert cut(question, wait=timedelta(hours=12)) == [(1, 3, "gap")]
+    assert cut(question, wait=timedelta(minutes=59)) == []
+    assert cut(question, wait=timedelta(hours=1)) == [(1, 3, "gap")]
     answered = chat("It is.", role="assistant", every=timedelta(hours=3), after=question)
-    assert cut(answered, wait=timedelta(hours=1)) == [(1, 4, "gap")]
+    assert cut(answered, wait=timedelta(hours=1)) == [(1, 3, "gap"), (4, 4, "gap")]
     called = [*question[:2], BoundaryInput(3, "tool_call", START + 2 * MINUTE, "run the tests")]
     result = [*called, BoundaryInput(4, "tool", START + timedelta(hours=4), "all passed")]
-    assert cut(result, wait=timedelta(hours=1)) == [(1, 4, "gap")]
+    assert cut(result, wait=timedelta(hours=1)) == [(1, 3, "gap"), (4, 4, "gap")]
 
 
 def test_clocks_that_go_backwards_end_nothing():
@@ -241,7 +241,6 @@ CHATS = st.lists(st.tuples(ROLES, TEXTS, STEPS), max_size=40)
 LIMITS = st.builds(
     Limits,
     gap=st.just(Limits().gap),
-    answer_gap=st.just(Limits().answer_gap),
     messages=st.integers(1, 12),
     tokens=st.integers(5, 80),
     window=st.integers(1, 4),
@@ -318,9 +317,7 @@ def test_no_run_is_too_large_and_none_parts_what_belongs_together(turns, limits,
         if run.reason == "topic":
             assert cohesion(*messages[after - 1 : after + 1]) == 0
         elif run.reason == "gap":
-            silence = messages[after].time - messages[after - 1].time
-            reply = messages[after - 1].role in ("user", "tool_call") and messages[after].role in ("assistant", "tool")
-            assert silence >= (limits.answer_gap if reply else limits.gap)
+            assert messages[after].time - messages[after - 1].time >= limits.gap
         elif run.reason == "size" and after < len(messages):
             alone = max(sizes[-1], estimate_tokens(messages[after].text)) > limits.tokens
             parted = [cohesion(*messages[at - 1 : at + 1]) for at in range(first + 1, after + 1)]

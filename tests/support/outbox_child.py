@@ -157,7 +157,14 @@ def client(folder: Path, **options: Any) -> Client:
     transport = options.pop("transport", None) or Loopback(Server(folder))
     clock = options.pop("clock", None) or HandClock()
     outbox = OutboxFile(str(folder / "box" / "outbox.db"), clock=clock, busy_seconds=30)
-    return Client(transport, outbox, clock=clock, mask=options.pop("mask", lambda text: (text, 0)), **options)
+    return Client(
+        transport,
+        outbox,
+        clock=clock,
+        space=options.pop("space", "personal"),
+        mask=options.pop("mask", lambda text: (text, 0)),
+        **options,
+    )
 
 
 def tell(report: object) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from commonbook.errors import BadSpaceName
 from commonbook.markdown import transcript
 from commonbook.model.session import Message, Session
 from commonbook.tables import sessions
@@ -83,10 +84,13 @@ def _append(ctx: WriteContext, session: Session, memory: Memory, messages: list[
 
 
 def _session_space(ctx: WriteContext, memory: Memory) -> Space | None:
-    """Return the space of an episode's session: its own, unless the file names another one that exists."""
+    """Return the space of an episode's session: its own, unless the file names another one, which may be read later."""
     if memory.kind != "episode" or memory.session_space is None:
         return memory.space if memory.kind == "episode" else None
-    return next((space for space in ctx.spaces.values() if space.name == memory.session_space), None)
+    try:
+        return ctx.require_writable_space(memory.session_space, origin="folder")
+    except BadSpaceName:
+        return None
 
 
 def _settle(ctx: WriteContext, session: Session, memory: Memory, known: list[Message]) -> None:

@@ -40,14 +40,13 @@ class Segment(NamedTuple):
 class Limits(NamedTuple):
     """The limits at which a segment ends.
 
-    A silence of `gap` ends it, or of `answer_gap` if its last message expects an answer. It has at most `messages`
-    messages and `tokens` tokens, unless a single message has more. The topic shifts where the two windows of `window`
-    messages before and after a place are less similar than those at any place within `reach`, by at least `shift` less
-    than the mean of the highest similarities on both sides.
+    A silence of `gap` ends it, regardless of who spoke last. It has at most `messages` messages and `tokens` tokens,
+    unless a single message has more. The topic shifts where the two windows of `window` messages before and after a
+    place are less similar than those at any place within `reach`, by at least `shift` less than the mean of the
+    highest similarities on both sides.
     """
 
     gap: timedelta = timedelta(hours=1)
-    answer_gap: timedelta = timedelta(hours=12)
     messages: int = 60
     tokens: int = 6_000
     window: int = 10
@@ -104,11 +103,6 @@ def _is_question(message: BoundaryInput) -> bool:
     return message.text.rstrip().endswith(_QUESTION_MARKS)
 
 
-def _expects_answer(message: BoundaryInput) -> bool:
-    """Tell whether an answer may follow, by this message alone; a message without text may be a bare tool call."""
-    return message.role in _USER_ROLES | _TOOL_CALL_ROLES or _is_question(message) or not message.text.strip()
-
-
 class _Segmenter:
     """Decides the segments of some messages; token counts and similarities are computed once."""
 
@@ -146,14 +140,10 @@ class _Segmenter:
         return len(self._messages), None
 
     def _follows_gap(self, place: int) -> bool:
-        before, after = self._messages[place - 1], self._messages[place]
-        # Only the first may decide that it expects an answer: the second has not come yet when the silence is noticed.
-        awaited = _expects_answer(before) and cohesion(before, after) > 0
-        return after.time - before.time >= (self._limits.answer_gap if awaited else self._limits.gap)
+        return self._messages[place].time - self._messages[place - 1].time >= self._limits.gap
 
     def _has_gone_silent(self, now: datetime) -> bool:
-        last = self._messages[-1]
-        return now - last.time >= (self._limits.answer_gap if _expects_answer(last) else self._limits.gap)
+        return now - self._messages[-1].time >= self._limits.gap
 
     def _topic_shift(self, start: int, end: int) -> int | None:
         """Return the first cut at which the topic shifts, if there is one."""

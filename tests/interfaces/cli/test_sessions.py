@@ -21,7 +21,7 @@ from tests.interfaces.cli.test_terminal import terminal
 __all__ = ["cli", "terminal"]
 
 MESSAGE = {"id", "seq", "role", "author", "text", "time", "client_id", "masked", "episode", "rewound_at"}
-SESSION = {"id", "space", "parent", "tags", "created", "closed", "generation", "messages", "unsettled"}
+SESSION = {"id", "space", "parent", "parent_space", "tags", "created", "closed", "generation", "messages", "unsettled"}
 KEY = "sk-ant-api03-" + "a" * 80
 
 
@@ -39,7 +39,7 @@ def texts(cli, session: str) -> list[str]:
 def test_append_prints_the_receipt_that_others_rely_on(cli):
     result = cli("session", "append", "s1", "We ship on Tuesday", "--json")
     assert (result.code, result.err) == (0, "")
-    assert result.json.keys() == {"session", "messages", "durable", "searchable", "settled"}
+    assert result.json.keys() == {"session", "space", "messages", "durable", "searchable", "settled"}
     (message,) = result.json["messages"]
     assert message.keys() == {"id", "seq", "new", "masked"}
     assert (result.json["session"], message["seq"], message["new"], message["masked"]) == ("s1", 1, True, 0)
@@ -153,8 +153,13 @@ def test_one_time_too_many_lines_are_refused_whole(cli):
 
 def test_errors_have_their_exit_codes(cli):
     cli("session", "append", "s1", "x", "--client-id", "c", "--space", "team/x")
-    assert cli("session", "append", "s1", "other", "--client-id", "c").code == 5
-    assert cli("session", "append", "s1", "x", "--space", "team/y").code == 5
+    assert cli("session", "append", "s1", "other", "--client-id", "c", "--space", "team/x").code == 5
+    assert cli("session", "append", "s1", "x", "--parent", "s0", "--space", "team/x").code == 5
+    for space in ("team/x", "team/y"):
+        cli("session", "append", "twice", "x", "--space", space)
+    ambiguous = cli("session", "show", "twice", "--json")
+    assert (ambiguous.code, ambiguous.error["type"]) == (2, "ambiguous")
+    assert cli("session", "show", "twice", "--space", "team/y").code == 0
     assert cli("session", "append", "a b", "x").code == 2
     for args in (["show", "nope"], ["close", "nope"], ["flush", "nope"], ["rewind", "nope", "0"]):
         assert cli("session", *args).code == 3, args
@@ -274,7 +279,7 @@ def test_a_terminal_shows_a_transcript(cli, home, terminal, tmp_path):
     assert "agent:assistant  just now  2" in plain
     assert "user:local  just now  3  rewound just now" in plain
     assert all(line.startswith("  ") for line in plain if "Tuesday" in line)
-    assert "Appended 1 message to s1 (number 5)" in terminal("session", "append", "s1", "ok").plain
+    assert "Appended 1 message to s1 in personal (number 5)" in terminal("session", "append", "s1", "ok").plain
     assert "s1" in terminal("session", "list").plain
 
 
@@ -333,7 +338,7 @@ def test_a_worker_does_what_is_due_once_and_says_so(cli):
     assert (report["session"], len(report["episodes"]), report["unsettled"]) == ("s1", 3, 0)
     cli("session", "append", "s1", "hello")
     _make_due()
-    assert cli("worker", "--once").out == "s1: nothing to settle yet, 1 message not settled yet\n"
+    assert cli("worker", "--once").out == "s1 in personal: nothing to settle yet, 1 message not settled yet\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -343,7 +348,7 @@ def test_a_worker_settles_until_it_is_interrupted_and_ends_cleanly(cli, tmp_path
     try:
         _make_due()
         assert worker.stdout is not None
-        assert worker.stdout.readline().startswith(b"s1: settled into 3 episodes (")
+        assert worker.stdout.readline().startswith(b"s1 in personal: settled into 3 episodes (")
         time.sleep(0.2)
         worker.send_signal(number)
         out, err = worker.communicate(timeout=30)
@@ -394,12 +399,12 @@ def test_work_that_failed_for_good_is_shown_with_its_error_and_can_be_retried(cl
             _make_due()
             status = cli("worker", "--once")
             assert status.code == 1
-            assert "s1: failed: RuntimeError: no ␛[31mtable" in status.out
+            assert "s1 in personal: failed: RuntimeError: no ␛[31mtable" in status.out
     cli("session", "append", "s2", "another goes on")
     status = cli("status", "--json").json
     assert (status["pending"]["jobs"], status["pending"]["failed_jobs"]) == (1, 1)
     (finding,) = status["findings"]
-    assert (finding["what"], finding["where"]) == ("failed work", "session s1")
+    assert (finding["what"], finding["where"]) == ("failed work", "session s1 in personal")
     assert f"{MAX_ATTEMPTS} attempts" in finding["why"]
     assert "RuntimeError" in finding["why"]
     assert "commonbook worker --once --retry" in finding["fix"]
