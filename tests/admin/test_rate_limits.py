@@ -9,7 +9,8 @@ import pytest
 
 from commonbook.errors import BadInput, NotAllowed, NotFound, TooMany
 from commonbook.interfaces.cli.exit_codes import exit_code
-from commonbook.model.memory import Filter
+from commonbook.model.memory import Draft, Filter
+from tests.admin.test_grants import recorded
 from tests.support.writers_child import together
 
 ALICE, BOB = "user:alice", "user:bob"
@@ -106,11 +107,11 @@ def test_asking_has_a_limit_of_its_own(book, notes):
 def test_a_principals_own_limit_counts_before_everybodys_and_both_before_ours(book, notes):
     alice = book.acting_as(ALICE)
     limits = {(one.principal, one.action): one.per_minute for one in alice.limits()}
-    assert limits == {("*", "share"): 600, ("*", "request"): 60}
+    assert limits == {("*", "share"): 600, ("*", "request"): 60, ("*", "write"): None, ("*", "recall"): None}
     book.set_limit("share", 0)
     assert book.set_limit("share", 2, principal=ALICE).per_minute == 2
-    assert {(one.principal, one.per_minute) for one in book.limits()} == {("*", 0), ("*", 60), (ALICE, 2)}
-    assert [one.per_minute for one in book.acting_as(BOB).limits()] == [0, 60]
+    assert {(one.principal, one.per_minute) for one in book.limits()} == {("*", 0), ("*", 60), ("*", None), (ALICE, 2)}
+    assert [one.per_minute for one in book.acting_as(BOB).limits()] == [0, 60, None, None]
     with pytest.raises(TooMany) as refused:
         book.acting_as(BOB).share(notes[0], "bob")
     assert refused.value.retry_after == 60
@@ -137,7 +138,7 @@ def test_a_limit_that_cannot_be_is_refused(book, wrong):
         book.set_limit(*wrong)
     with pytest.raises(BadInput):
         book.set_limit("share", 5, principal="alice")
-    assert {one.per_minute for one in book.limits()} == {600, 60}
+    assert {one.per_minute for one in book.limits()} == {600, 60, None}
 
 
 def test_a_clock_that_went_back_locks_nobody_out(book, notes, at):
@@ -146,6 +147,125 @@ def test_a_clock_that_went_back_locks_nobody_out(book, notes, at):
     book.acting_as(ALICE).share(notes[0], "alice")
     at(0)
     assert book.acting_as(ALICE).share(notes[1], "alice").new
+
+
+# --- classes of verbs
+
+WRITES = {
+    "remember": lambda alice, ids: alice.remember("more", space="alice"),
+    "remember_many": lambda alice, ids: alice.remember_many([Draft("more", space="alice"), Draft("x", space="alice")]),
+    "edit": lambda alice, ids: alice.edit(ids["memory"], text="changed"),
+    "move": lambda alice, ids: alice.move(ids["memory"], "team"),
+    "link": lambda alice, ids: alice.link(ids["memory"], "related_to", ids["other"]),
+    "unlink": lambda alice, ids: alice.unlink(ids["other"], "related_to", ids["memory"]),
+    "delete": lambda alice, ids: alice.delete(ids["memory"]),
+    "delete_where": lambda alice, ids: alice.delete_where(Filter(space="alice")),
+    "reflect": lambda alice, ids: alice.reflect("so it is", [ids["memory"]], space="alice"),
+    "supersede": lambda alice, ids: alice.supersede(ids["memory"], ids["other"]),
+    "reinstate": lambda alice, ids: alice.reinstate(ids["old"]),
+    "triage": lambda alice, ids: alice.triage(ids["suspect"], "keep"),
+    "set_depth": lambda alice, ids: alice.set_depth("alice", 5),
+    "share": lambda alice, ids: alice.share(ids["memory"], "team"),
+    "share_with": lambda alice, ids: alice.share_with(ids["memory"], BOB),
+    "pull": lambda alice, ids: alice.pull(ids["memory"], "team"),
+    "unshare": lambda alice, ids: alice.unshare(ids["copy"]),
+    "refresh": lambda alice, ids: alice.refresh(ids["copy"]),
+    "detach": lambda alice, ids: alice.detach(ids["copy"]),
+    "adopt": lambda alice, ids: alice.adopt(ids["copy"]),
+    "add_rule": lambda alice, ids: alice.add_rule("alice", "team"),
+    "request_share": lambda alice, ids: alice.request_share(ids["memory"], "team"),
+    "create_space": lambda alice, ids: alice.create_space("alice/new"),
+    "rename_space": lambda alice, ids: alice.rename_space("alice/old", "alice/new"),
+    "grant": lambda alice, ids: alice.grant(BOB, "alice", "reader"),
+    "create_key": lambda alice, ids: alice.create_key(ALICE),
+    "append": lambda alice, ids: alice.append("talk", ["more"], space="alice"),
+    "rewind": lambda alice, ids: alice.rewind("talk", 1),
+    "settle": lambda alice, ids: alice.settle("talk"),
+    "switch": lambda alice, ids: alice.switch("talk", "other", space="alice"),
+    "close_session": lambda alice, ids: alice.close_session("talk"),
+}
+
+
+@pytest.fixture
+def ids(book, notes):
+    """Memories of Alice in every state that a verb needs, and a session of hers."""
+    alice = book.acting_as(ALICE)
+    book.create_space("alice/old")
+    names = ("memory", "other", "old", "new")
+    ids = {name: alice.remember(f"the {name} note", space="alice").id for name in names}
+    alice.link(ids["other"], "related_to", ids["memory"])
+    ids["copy"] = alice.share(notes[0], "alice").id
+    ids["suspect"] = alice.reflect("so it was", [ids["old"]], space="alice").id
+    alice.supersede(ids["old"], ids["new"])
+    alice.append("talk", ["one", "two"], space="alice")
+    return ids
+
+
+def test_every_verb_that_writes_counts_as_a_write(book, ids, monkeypatch):
+    monkeypatch.setenv("COMMONBOOK_SPACE", "alice")
+    alice = book.acting_as(ALICE)
+    book.set_limit("write", 0, principal=ALICE)
+    before = recorded(book)
+    for verb, call in WRITES.items():
+        with pytest.raises(TooMany, match="write 0 times a minute"):
+            call(alice, ids)
+        assert recorded(book) == before, verb
+    assert [one.error.partition(":")[0] for one in alice.share_many([ids["memory"]], "team")] == ["too_many"]
+    assert alice.get(ids["memory"]).text == "the memory note"
+    assert alice.recall("memory note", spaces=["alice"]).hits
+    book.edit(ids["memory"], text="changed by the owner")
+
+
+def test_writes_of_all_kinds_have_one_count(book, ids, at):
+    alice = book.acting_as(ALICE)
+    book.set_limit("write", 3, principal=ALICE)
+    at(0)
+    alice.edit(ids["memory"], text="changed")
+    alice.append("talk", ["three"], space="alice")
+    for _ in range(5):
+        with pytest.raises(NotFound):
+            alice.edit("0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2e", text="nothing")
+    alice.share(ids["memory"], "team")
+    with pytest.raises(TooMany) as refused:
+        alice.append("talk", ["four"], space="alice")
+    assert refused.value.retry_after == 61
+    assert book.acting_as(BOB).remember("mine", space="bob").new
+    at(62)
+    assert alice.append("talk", ["four"], space="alice").messages[0].new
+
+
+def test_the_appends_of_others_are_stored_when_one_is_over_its_limit(book, place, notes):
+    book.set_limit("write", 2, principal=ALICE)
+    results = together("append_as", place, processes=2, threads=4, times=4, principals=[ALICE, BOB])
+    stored = [who for who, was_stored in results if was_stored]
+    assert stored.count(ALICE) == 2
+    assert stored.count(BOB) == sum(who == BOB for who, _ in results)
+    assert book.verify_log().findings == ()
+
+
+def test_a_refused_attempt_is_logged_whatever_the_limit(book, ids):
+    book.set_limit("write", 1, principal=ALICE)
+    hidden = book.remember("hidden", space="vault").id
+    with pytest.raises(NotFound):
+        book.acting_as(ALICE).supersede(hidden, ids["memory"])
+    book.acting_as(ALICE).edit(ids["memory"], text="changed")
+    assert [one.actor for one in book.log(space="vault") if one.action == "refused"] == [ALICE]
+
+
+def test_recall_has_a_limit_of_its_own(book, ids, at):
+    alice = book.acting_as(ALICE)
+    book.set_limit("recall", 2)
+    at(0)
+    assert alice.recall("memory note", spaces=["alice"]).hits
+    assert alice.recall(spaces=["alice"]).hits
+    with pytest.raises(TooMany) as refused:
+        alice.recall("memory note", spaces=["alice"])
+    assert refused.value.retry_after == 61
+    assert alice.edit(ids["memory"], text="changed").version == 2
+    for _ in range(4):
+        assert book.recall("memory note", spaces=["alice"]).hits
+    at(62)
+    assert alice.recall("memory note", spaces=["alice"]).hits
 
 
 # --- with several processes

@@ -63,6 +63,17 @@ def supersede_in_vain(book: Book, who: str, at: int, shared: Any) -> Any:
     raise AssertionError("nobody refused it")
 
 
+def append_as(book: Book, who: str, at: int, shared: Any) -> Any:
+    """Append to a session of its own, in turn as one of several principals; some may be over their limit."""
+    principal = shared["principals"][at % len(shared["principals"])]
+    space = principal.partition(":")[2]
+    try:
+        book.acting_as(principal).append(f"{space}-{who}", [f"{who} {at}"], space=space)
+    except TooMany:
+        return [principal, False]
+    return [principal, True]
+
+
 def create_space(book: Book, who: str, at: int, shared: Any) -> Any:
     """Create a space that all others create too."""
     try:

@@ -1,4 +1,12 @@
-"""Rate limits: counts each use of an action, and refuses uses above the limit per minute of the principal."""
+"""Rate limits: counts each use of a class of verbs, and refuses uses above the limit per minute of the principal.
+
+| class | counted by |
+| --- | --- |
+| `write` | the write transaction of every verb that changes something, and each append |
+| `share` | each memory that is shared, besides the write |
+| `request` | each request to share, besides the write |
+| `recall` | each recall, prefetched ones too |
+"""
 
 from __future__ import annotations
 
@@ -12,6 +20,7 @@ from commonbook.tables import rate_limits
 if TYPE_CHECKING:
     from commonbook.model.spaces import Actor
     from commonbook.ports.database import Transaction
+    from commonbook.ports.engines import Engines
 
 
 def count_use(tx: Transaction, actor: Actor, action: str) -> None:
@@ -19,6 +28,9 @@ def count_use(tx: Transaction, actor: Actor, action: str) -> None:
     if permissions.is_owner(actor):
         return
     limit = rate_limits.limit_for(tx, actor.principal, action)
+    if limit.per_minute is None:
+        # Nothing is counted, so that the writes of one principal do not wait for each other.
+        return
     wait = rate_limits.count(tx, actor.principal, action, limit.per_minute)
     if wait:
         seconds = math.ceil(wait)
@@ -27,3 +39,14 @@ def count_use(tx: Transaction, actor: Actor, action: str) -> None:
             retry_after=seconds,
             fix=f"try again in {seconds} seconds",
         )
+
+
+def count_recall(engines: Engines, actor: Actor) -> None:
+    """Count one recall; raise TooMany above the limit. A principal without a limit costs a read and no write."""
+    if permissions.is_owner(actor):
+        return
+    with engines.db.reading() as tx:
+        limit = rate_limits.limit_for(tx, actor.principal, rate_limits.RECALL)
+    if limit.per_minute is not None:
+        # A count that is lost in a power cut does no harm.
+        engines.db.write(lambda tx: count_use(tx, actor, rate_limits.RECALL), durable=False)

@@ -1,4 +1,4 @@
-"""Rate limits: set and list how often principals may share or request; the owner of the home has no limit."""
+"""Rate limits: set and list how often principals may use a class of verbs; the owner of the home has no limit."""
 
 from __future__ import annotations
 

@@ -64,11 +64,11 @@ EVERYBODY: Final = "*"
 
 
 class RateLimit(NamedTuple):
-    """The number of times in a minute that a principal may do an action."""
+    """The number of times in a minute that a principal may use a class of verbs (`action`); None is no limit."""
 
     principal: str
     action: str
-    per_minute: int
+    per_minute: int | None
     set_by: str = ""
     set_at: datetime | None = None
 

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from commonbook.access import scope
+from commonbook.access import rate_limits, scope
 from commonbook.errors import Busy, CommonbookError, EmbedderFailed
 from commonbook.model.memory import Memory
 from commonbook.model.recall import RecallRequest, RecallResult
@@ -71,6 +71,7 @@ class Recaller:
         """Return the passages that answer a query best; without a query, the newest."""
         watch = _Stopwatch()
         query = parse(engines, request)
+        rate_limits.count_recall(engines, actor)
         # The view of the last recall is enough unless too much has changed since, and costs no look at the index.
         last_view = self._updater.last_view()
         watch.lap("index view")

@@ -21,7 +21,7 @@ from commonbook.sessions.group_commit import DEFERRED, Deferred, GroupCommit, Re
 from commonbook.tables import jobs, sessions
 from commonbook.text import masking, validation
 from commonbook.write.context import WriteContext
-from commonbook.write.transaction import lock_early, write, write_all
+from commonbook.write.transaction import count_write, lock_early, write, write_all
 
 _MIN_MESSAGES_FOR_BOUNDARY: Final = 40
 """With fewer unsettled messages, no boundary is looked for until the session falls silent."""
@@ -94,7 +94,7 @@ class Appender:
         space_hint = self.session_spaces.get((options.space, session_id), "")
         request = _AppendRequest(actor, session_id, space_hint, masked, options)
         if not space_hint:
-            return write(self._engines, actor, partial(self._append_to_session, request=request))
+            return write(self._engines, actor, partial(self._append_to_session, request=request), counted=False)
         key = f"{space_hint} {session_id}"
         return self.group_commit.submit(space_hint, request, self._append_all, key=key, size=len(messages))
 
@@ -172,6 +172,7 @@ class Appender:
         if locked is None or hinted is None or hinted.space.name != name:
             space = space_of(ctx, request.session_id, name)
             locked = sessions.LockedSession(ctx.tx, (space.id, request.session_id), request.client_ids)
+        count_write(ctx)
         session = find_or_create(ctx, request.session_id, request.options, locked)
         self._note_space(name, session)
         return _store_new_and_report_repeats(ctx, session, request.messages, locked)

@@ -17,8 +17,10 @@ from commonbook.ports.database import Reading, Transaction
 
 SHARE: Final = "share"
 REQUEST: Final = "request"
-DEFAULTS: Final = {SHARE: 600, REQUEST: 60}
-"""The actions that are limited, with the limit per minute where none was set."""
+WRITE: Final = "write"
+RECALL: Final = "recall"
+DEFAULTS: Final[dict[str, int | None]] = {SHARE: 600, REQUEST: 60, WRITE: None, RECALL: None}
+"""The classes of verbs that can be limited, with the limit per minute where none was set; None is no limit."""
 
 MAX_LOGGED_REFUSALS: Final = 20
 """Maximum number of refusals of a principal in a space and hour that get a log entry of their own."""

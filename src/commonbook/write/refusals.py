@@ -28,7 +28,7 @@ def logging_refusal(engines: Engines, actor: Actor, verb: str, ids: Iterable[str
         if wanted := tuple(ids):
             # If the home is full or busy, the caller still gets the refusal and not that error.
             with suppress(CommonbookError):
-                write(engines, actor, partial(_note_refusals, verb=verb, ids=wanted))
+                write(engines, actor, partial(_note_refusals, verb=verb, ids=wanted), counted=False)
         raise
 
 

@@ -19,6 +19,7 @@ from contextlib import suppress
 from functools import partial
 
 from commonbook.access import permissions as access_permissions
+from commonbook.access import rate_limits
 from commonbook.errors import CommonbookError
 from commonbook.log import chain
 from commonbook.model.reports import Change
@@ -26,17 +27,36 @@ from commonbook.model.spaces import Actor
 from commonbook.ports.database import Result, RetryTransaction, Transaction
 from commonbook.ports.engines import Engines
 from commonbook.tables import changes, home, memories, spaces
+from commonbook.tables import rate_limits as rate_limit_rows
 from commonbook.write.context import WriteContext
 from commonbook.write.pending import LogLocks, Pending
 
 
-def write(engines: Engines, actor: Actor, operation: Callable[[WriteContext], Result]) -> Result:
-    """Run an operation as one atomic write; on return it is durable, logged and written to its files."""
-    return write_all(engines, (actor,), _for_one_actor(operation))
+def write(
+    engines: Engines, actor: Actor, operation: Callable[[WriteContext], Result], *, counted: bool = True
+) -> Result:
+    """Run an operation as one atomic write; on return it is durable, logged and written to its files.
+
+    It counts against the rate limit of the actor, unless it is not `counted`.
+    """
+    return write_all(engines, (actor,), _for_one_actor(operation, counted=counted))
 
 
-def _for_one_actor(operation: Callable[[WriteContext], Result]) -> Callable[[Sequence[WriteContext]], Result]:
-    return lambda contexts: operation(contexts[0])
+def _for_one_actor(
+    operation: Callable[[WriteContext], Result], *, counted: bool = True
+) -> Callable[[Sequence[WriteContext]], Result]:
+    def run(contexts: Sequence[WriteContext]) -> Result:
+        (ctx,) = contexts
+        if counted:
+            count_write(ctx)
+        return operation(ctx)
+
+    return run
+
+
+def count_write(ctx: WriteContext) -> None:
+    """Count a write of the actor; raise TooMany above its limit."""
+    rate_limits.count_use(ctx.tx, ctx.actor, rate_limit_rows.WRITE)
 
 
 def write_all(
@@ -47,6 +67,8 @@ def write_all(
     expected_spaces: Sequence[str] = (),
 ) -> Result:
     """Run an operation of several actors as one atomic write, with a context for each of them.
+
+    The operation counts the write of each actor itself (`count_write`), so that the refusal of one stops no other.
 
     `expected_spaces` are the ids of the spaces that the operation will probably use: if it uses no others, only these
     are read.

@@ -471,7 +471,10 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
     "pending": ("list share requests that wait for approval, of all spaces or of --space", pending_arguments),
     "approve": ("approve a share request", approve_arguments),
     "reject": ("reject a share request, or withdraw your own", approve_arguments),
-    "limit": ("list and set how often principals may share and request", partial(limit_arguments, **_ADDERS)),
+    "limit": (
+        "list and set how often principals may write, share, ask and recall",
+        partial(limit_arguments, **_ADDERS),
+    ),
     "reflect": ("store a reflection: a memory that was reasoned from others", _reflect),
     "supersede": ("let a memory supersede another, whose dependents become suspect", _supersede),
     "reinstate": ("undo a supersede", _reinstate),

@@ -55,7 +55,7 @@ def limit_arguments(to: argparse.ArgumentParser, actions: Callable[[Any], Any], 
     of_limits = actions(to)
     add(of_limits, "list", "list the rate limits")
     new = add(of_limits, "set", "set how many times a minute an action is allowed")
-    new.add_argument("what", metavar="ACTION", help="share or request")
+    new.add_argument("what", metavar="ACTION", help="write, share, request or recall")
     new.add_argument("per_minute", metavar="N", help="how many a minute; `none` removes the limit")
     new.add_argument(
         "--principal", metavar="NAME", help="the principal; default: everybody without a limit of their own"

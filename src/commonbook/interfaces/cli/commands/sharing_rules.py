@@ -203,9 +203,13 @@ def _state(request: ShareRequest) -> str:
     return f"{request.state}{by}{': ' + request.note if request.note else ''}"
 
 
+def _per_minute(limit: RateLimit) -> str:
+    return "no limit" if limit.per_minute is None else str(limit.per_minute)
+
+
 def _show_limits(out: Output, limits: Sequence[RateLimit]) -> None:
     rows = [
-        (limit.action, "everybody else" if limit.principal == "*" else limit.principal, str(limit.per_minute))
+        (limit.action, "everybody else" if limit.principal == "*" else limit.principal, _per_minute(limit))
         for limit in limits
     ]
     out.table(("action", "principal", "per minute"), rows)
