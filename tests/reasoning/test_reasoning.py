@@ -215,15 +215,20 @@ def test_a_memory_with_no_room_for_a_decision_stays_in_doubt_and_stops_no_look_a
 
 
 def some_of_everything(book: Book) -> None:
-    """Create an open notice, a withdrawn one, a decided one and a dismissed one."""
+    """Create an open notice, a withdrawn one, a decided one, a dismissed one, and two whose causes are deleted."""
     old, _, reflection = suspect_reflection(book)
     book.share(reflection, "c")
     book.remember("and so are gates", space="b", links=[("derived_from", reflection)])
     kept, dismissed = (book.reflect(text, [old], space="b").id for text in ("kept", "dismissed"))
     book.triage(kept, "keep", note="it holds")
-    book.delete(*(one.id for one in book.inbox().items if one.dependent.id == dismissed))
+    book.triage(dismissed, "dismiss")
     ground, *_ = suspect_reflection(book, "b")
     book.reinstate(ground)
+    gone = book.remember("the roof is blue", space="grounds").id
+    thought = book.reflect("roofs are blue", [gone], space="b").id
+    book.remember("and so are sheds", space="c", links=[("derived_from", thought)])
+    successor = book.remember("the gate is grey", space="grounds", replaces=book.remember("the gate is white").id).id
+    book.delete(gone, successor)
 
 
 def seen(book: Book) -> list[tuple[object, ...]]:
@@ -266,7 +271,7 @@ def test_doubts_move_to_a_server_and_back(book, home, postgres, tmp_path):
     migrate_book(Settings.load(home), address)
     with open_book(server) as moved:
         assert seen(moved) == before
-        old = next(one.invalidated.id for one in moved.inbox().items)
+        old = next(one.invalidated.id for one in moved.inbox().items if one.invalidating)
         moved.reinstate(old)
         assert [one for one in inbox_rows(moved) if one[2] == old] == []
         before = seen(moved)
@@ -343,3 +348,27 @@ def test_a_key_for_one_space_sees_and_decides_only_there(book):
         alice.delete(other)
     alice.triage(notice.id, "keep")
     assert [one.dependent.id for one in book.inbox().items] == [yours]
+
+
+# --- grounds that this book does not have
+
+
+@pytest.mark.parametrize("verdict", ["keep", "retract", "supersede", "dismiss"])
+def test_every_decision_works_where_the_database_that_knew_the_ground_was_lost(book, home, verdict):
+    gone = book.remember("the roof is blue", space="grounds").id
+    thought = book.reflect("roofs are blue", [gone], space="b").id
+    book.delete(gone)
+    book.close()
+    (home / ".commonbook" / "state.db").unlink()
+    with commonbook.open(home) as again:
+        again.sync()
+        below = again.reflect("so are all houses", [thought], space="b").id
+        assert {one.id for one in again.list().items if "suspect" in one.marks} == {thought, below}
+        (notice,) = [one for one in again.inbox().items if one.dependent.id == thought]
+        by = again.remember("roofs are red", space="b").id if verdict == "supersede" else None
+        assert again.triage(notice.id, verdict, by=by).resolved == 1
+        assert "suspect" not in again.get(thought).marks
+        assert [one.dependent.id for one in again.inbox().items if one.invalidated.id == gone] == [below]
+        again.edit(thought, tags=["roofs"])
+        again.triage(below, "keep")
+        assert [one for one in again.inbox().items if one.invalidated.id == gone] == []

@@ -22,7 +22,7 @@ from commonbook.errors import BadInput, CommonbookError, Conflict, NotAllowed, N
 from commonbook.model.invalidation import Invalidation
 from commonbook.model.memory import Filter, Memory
 from commonbook.model.reasoning import InboxItem
-from commonbook.reasoning.notices import notice_id
+from commonbook.reasoning.open_notices import notice_id
 from tests.sharing.test_sharing_races import wrong_with_copies
 from tests.support.reasoning_model import CAP, OWNER, REASONING, Known, Model
 
@@ -242,12 +242,17 @@ class Histories(RuleBasedStateMachine):
 
     @rule(who=WHO, at=AT, one=st.booleans())
     def reinstate(self, who: str, at: int, one: bool) -> None:
-        gone = [each for each in self._memories() if self.model.superseding(each.id) and not each.deleted]
+        live = [each for each in self._memories() if not each.deleted]
+        gone = [each for each in live if self.model.superseding(each.id) or each.retractions]
         old, actor = self._some(at, gone, self._memories()), self.people[who]
         ended = self.model.superseding(old.id)
         by = ended[at % len(ended)] if one and ended else None
-        refused = self._refusal(actor, old) or (None if ended else Conflict)
+        taken_back = old.retractions if by is None else set()
+        refused = self._refusal(actor, old) or (None if ended or taken_back else Conflict)
         if self._do(refused, lambda: self.hands[actor].reinstate(old.id, by=by)):
+            if taken_back:
+                old.decisions -= taken_back
+                old.retracted, old.retractions = False, set()
             for id_ in [by] if by else ended:
                 del self.model.known[id_].links["supersedes", old.id]
                 self.reinstated.append((old, self.model.known[id_]))
@@ -295,7 +300,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(who=WHO, at=AT, by=AT, how=st.sampled_from(["memory", "notice", "delete"]), verdict=st.sampled_from(VERDICTS))
     def decide(self, who: str, at: int, by: int, how: str, verdict: str) -> None:
-        """Decide about all invalidations of a memory, or about one notice, or delete the notice."""
+        """Decide about all invalidations of a memory, or about one notice, or try to delete the notice."""
         if how == "memory" or not self._notices():
             self.triage_a_memory(who, at, by, verdict)
         elif how == "notice":
@@ -343,6 +348,7 @@ class Histories(RuleBasedStateMachine):
             }
         if verdict == "retract":
             memory.retracted = True
+            memory.retractions |= settled
         if by:
             successor.links.setdefault(("supersedes", memory.id), memory.revision)
 
@@ -350,8 +356,7 @@ class Histories(RuleBasedStateMachine):
         dependent, invalidated, invalidating = self._notice(at)
         memory, by = self.model.known[dependent], self.people[who]
         id_ = notice_id(dependent, Invalidation(invalidated, invalidating))
-        if self._do(self._refusal(by, memory), lambda: self.hands[by].delete(id_)):
-            memory.decisions.add((invalidated, invalidating))
+        self._do(self._refusal(by, memory) or BadInput, lambda: self.hands[by].delete(id_))
 
     # --- copies
 
@@ -469,18 +474,21 @@ class Histories(RuleBasedStateMachine):
             "marks": sorted(marks),
             "superseded_by": found.superseded_by,
             "doubts": sorted(cause.key for cause in found.invalidations),
-            "decisions": sorted(one.key for one in found.decisions),
+            "decisions": sorted(found.settled_causes),
         }
 
     def _expected(self, who: str, memory: Known) -> dict[str, Any]:
         freshness, doubts = self.model.freshness(memory), self.model.invalidations(memory.id)
-        followed = max(self.model.superseding(memory.source or ""), default=None)
+        followed = max(self.model.standing(memory.source or ""), default=None)
         named = freshness == "source_superseded" and followed and self.model.sees(who, self.model.known[followed])
-        successor = self.model.successor(who, memory.id)
+        is_superseded, successor = self.model.successor(who, memory.id)
+        chain = self.model.chain(memory.id)
         marks = {
-            "superseded": successor is not None,
-            "expired": memory.retracted,
-            "suspect": bool(doubts),
+            "superseded": is_superseded,
+            "retracted": any(member.retracted and member.retractions for member in chain),
+            "expired": self.model.expired(memory.id),
+            "suspect": any(cause != "ended" for _, cause in doubts),
+            "successor_ended": any(cause == "ended" for _, cause in doubts),
             "source_changed": self.model.outdated(memory.id),
         }
         return {
@@ -512,7 +520,8 @@ class Histories(RuleBasedStateMachine):
             self._check_notice(who, one)
 
     def _cause(self, one: InboxItem) -> tuple[str, str]:
-        return one.invalidated.id, one.invalidating.id if one.invalidating else "deleted"
+        word = "ended" if one.successor_ended else "deleted"
+        return one.invalidated.id, one.invalidating.id if one.invalidating else word
 
     def _check_notice(self, who: str, one: InboxItem) -> None:
         assert one.space == self.model.known[one.dependent.id].space
@@ -525,7 +534,8 @@ class Histories(RuleBasedStateMachine):
                 assert (mention.space, mention.title is None) == (shown, shown is None)
         for id_ in one.path[1:-1]:
             assert id_ is None or self.model.may(who, self.model.known[id_].space, "reader")
-        for at, above in zip(one.path[1:], one.path, strict=False):
+        # The ended successor of a memory is not one of its sources.
+        for at, above in zip(one.path[1:], () if one.successor_ended else one.path, strict=False):
             assert at is None or above is None or above in {to for to, _ in self.model.steps(at, own=False)}
 
     def _check_dependents(self, who: str, book: Book, memory: Known) -> None:
@@ -538,7 +548,7 @@ class Histories(RuleBasedStateMachine):
         assert [one.depth for one in dependents] == sorted(one.depth for one in dependents)
         for one in dependents:
             assert (one.suspect, one.source_changed) == (
-                bool(self.model.invalidations(one.id)),
+                any(cause != "ended" for _, cause in self.model.invalidations(one.id)),
                 self.model.outdated(one.id),
             )
             for id_ in one.path:

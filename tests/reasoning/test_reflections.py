@@ -423,24 +423,28 @@ def test_deleting_the_successor_takes_the_supersession_back(book, old, new):
     book.reflect("oil is cheap", [old], space="a")
     book.supersede(old, new)
     book.delete(new)
-    assert (inbox_rows(book), suspects(book)) == (set(), set())
+    assert (inbox_rows(book), suspects(book)) == ({(old, new, None, 0)}, set())
 
 
-def test_a_notice_removed_by_hand_is_dismissed(book, home, old, new):
+def test_a_notice_whose_file_is_removed_comes_back_since_only_triage_decides(book, home, old, new):
     dependent = book.reflect("oil is cheap", [old], space="a").id
     other = book.reflect("oil is nice", [old], space="b").id
     for at in range(12):
         book.remember(f"something else {at}", space="c")
     book.supersede(old, new)
-    by_verb, by_hand = (book.inbox(space=space).items[0] for space in ("a", "b"))
-    book.delete(by_verb.id)
-    (home / book.get(by_hand.id).path).unlink()
+    before = inbox_rows(book)
+    first, second = book.inbox().items
+    with pytest.raises(BadInput, match="only a decision removes"):
+        book.delete(first.id)
+    (home / book.get(second.id).path).unlink()
+    book.sync()
+    assert (inbox_rows(book), suspects(book)) == (before, {dependent, other})
+    assert (home / book.get(second.id).path).exists()
+    assert [one for id_ in (dependent, other) for one in book.get(id_).decisions] == []
+    for item in (first, second):
+        book.triage(item.id, "keep")
     book.sync()
     assert (inbox_rows(book), suspects(book)) == (set(), set())
-    assert [one.verdict for id_ in (dependent, other) for one in book.get(id_).decisions] == ["dismiss"] * 2
-    book.reinstate(old)
-    book.supersede(old, new)
-    assert inbox_rows(book) == set()
 
 
 def test_bad_decisions_are_refused_and_change_nothing(book, old, new):
@@ -590,7 +594,7 @@ def test_after_a_rebuild_from_files_alone_doubts_decisions_and_notices_are_the_s
     book.supersede(old, new, reason="the new price list")
     by_dependent = {one.dependent.id: one.id for one in book.inbox().items}
     book.triage(by_dependent[kept], "keep", note="it holds")
-    book.delete(by_dependent[dismissed])
+    book.triage(by_dependent[dismissed], "dismiss")
     before = (book.inbox().items, {one.id: (one.marks, one.decisions) for one in book.list(limit=100).items})
     assert before[1][open_][0] == ("suspect",)
     assert before[1][withdrawn][0] == ()

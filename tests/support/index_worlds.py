@@ -153,6 +153,7 @@ class Maker:
             valid_from=dice.choice((-FOREVER, -10, 1_000)),
             valid_until=dice.choice((FOREVER, FOREVER, 1_500)),
             superseded=dice.choice((FOREVER, FOREVER, FOREVER, 1_200)),
+            superseded_until=dice.choice((FOREVER, FOREVER, 1_750)),
             expires=dice.choice((FOREVER, FOREVER, FOREVER, 1_800)),
             start=dice.randrange(1_000),
             end=dice.randrange(1_000, 2_000),
@@ -207,6 +208,7 @@ class Maker:
             as_of=dice.choice((None, None, -10, 1_200, 1_600)),
             alive_at=dice.choice((-FOREVER, 1_700, 1_800)),
             superseded=dice.random() < 0.3,
+            now=dice.choice((-FOREVER, 1_700, 1_750, 1_800)),
             max_candidates=dice.choice((1, 3, 10, 50)),
             reach=dice.choice((0, 1, 4)),
         )
@@ -329,6 +331,7 @@ def _numbered(places: list[tuple[str, int]]) -> list[tuple[int, int]]:
 
 def _wanted(one: IndexedPassage, sought: IndexQuery) -> bool:
     ended = one.superseded <= sought.as_of if sought.as_of is not None else one.superseded < FOREVER
+    ended = ended and one.superseded_until > sought.now
     return (
         (not sought.kinds or one.kind in sought.kinds)
         and one.kind not in sought.excluded_kinds

@@ -14,12 +14,15 @@ REASONING = ("reflects_on", "derived_from")
 CAP = 3
 
 Key = tuple[str, str]
-"""The invalidated memory, and what invalidates it: an id, or the word `deleted`."""
+"""The invalidated memory, and what invalidates it: an id, or one of the words `deleted` and `ended`."""
 
 
 @dataclass
 class Known:
-    """A memory of the model; `took` is the source's revision that a copy has."""
+    """A memory of the model; `took` is the source's revision that a copy has.
+
+    `retracted` says that it has expired, `retractions` has the causes for which that was decided.
+    """
 
     id: str
     space: str
@@ -29,6 +32,7 @@ class Known:
     deleted: bool = False
     retracted: bool = False
     decisions: set[Key] = field(default_factory=set)
+    retractions: set[Key] = field(default_factory=set)
     source: str | None = None
     root: str = ""
     mode: str = ""
@@ -106,6 +110,33 @@ class Model:
     def superseding(self, id_: str) -> list[str]:
         return [one.id for one in self.known.values() if ("supersedes", id_) in one.links and not one.deleted]
 
+    def chain(self, id_: str) -> list[Known]:
+        """Return a memory and the sources along its tie."""
+        memory = self.known[id_]
+        return [memory, *(self.chain(memory.source or "") if memory.bound else [])]
+
+    def expired(self, id_: str) -> bool:
+        return any(member.retracted for member in self.chain(id_))
+
+    def ended(self, id_: str) -> bool:
+        return self.known[id_].deleted or self.expired(id_)
+
+    def direct_successors(self, id_: str) -> list[str]:
+        return [one.id for one in self.known.values() if ("supersedes", id_) in one.links]
+
+    def standing(self, id_: str) -> set[str]:
+        """Return the successors of a memory that have not ended; those of an ended one count in its place."""
+        found: set[str] = set()
+        for by in self.direct_successors(id_):
+            found |= self.standing(by) if self.ended(by) else {by}
+        return found
+
+    def endings(self, id_: str) -> set[Key]:
+        memory = self.known[id_]
+        if memory.deleted or memory.retracted or self.standing(id_):
+            return set()
+        return {(by, "ended") for by in self.direct_successors(id_) if self.ended(by)}
+
     def own_invalidations(self, id_: str) -> dict[Key, int]:
         """Return the invalidations of a memory by its own links, each with the depth."""
         depths: dict[Key, int] = {}
@@ -122,7 +153,8 @@ class Model:
         memory = self.known[id_]
         if memory.deleted:
             return {}
-        return {key: depth for key, depth in self.own_invalidations(id_).items() if key not in memory.decisions}
+        causes = {**self.own_invalidations(id_), **dict.fromkeys(self.endings(id_), 0)}
+        return {key: depth for key, depth in causes.items() if key not in memory.decisions}
 
     def invalidations(self, id_: str) -> set[Key]:
         """Return the undecided invalidations of a memory: by its own links, and by those of a copy's source."""
@@ -130,7 +162,8 @@ class Model:
         inherited = self.invalidations(memory.source or "") if memory.bound else set()
         # A successor does not invalidate itself.
         inherited = {key for key in inherited if key[1] != id_}
-        return (set(self.own_invalidations(id_)) | inherited) - memory.decisions
+        own = set(self.own_invalidations(id_)) if not memory.deleted else set()
+        return (own | inherited | self.endings(id_)) - memory.decisions
 
     def outdated(self, id_: str) -> bool:
         return any(
@@ -143,9 +176,10 @@ class Model:
         """Tell whether `other` supersedes a memory, directly or through others."""
         return any(by == other or self.supersedes_in_turn(by, other) for by in self.superseding(id_))
 
-    def successor(self, who: str, id_: str) -> str | None:
-        shown = [by for by in self.superseding(id_) if self.sees(who, self.known[by])]
-        return max(shown, default=None)
+    def successor(self, who: str, id_: str) -> tuple[bool, str | None]:
+        """Return whether a memory is superseded, by itself or through its tie, and by which that one may see."""
+        nearest = next(filter(None, (self.standing(member.id) for member in self.chain(id_))), set[str]())
+        return bool(nearest), max((by for by in nearest if self.sees(who, self.known[by])), default=None)
 
     def dependents(self, who: str, id_: str) -> dict[str, int]:
         """Return the readable dependents of a memory by links of their own, each with the depth."""
@@ -188,7 +222,7 @@ class Model:
             return "source_deleted"
         if copy.edited:
             return "diverged"
-        if self.superseding(source.id):
+        if self.standing(source.id):
             return "source_superseded"
         return "stale" if self.is_stale(copy) else "fresh"
 

@@ -68,7 +68,10 @@ class ReasoningVerbs(BookBase):
         return reasoning_supersede.supersede(self._engines, self._actor, old, by=by, reason=reason)
 
     def reinstate(self, old: str, *, by: str | None = None) -> SupersedeReport:
-        """Undo that a memory was superseded: by all memories that do, or by the one in `by`."""
+        """Undo that a memory was superseded: by all memories that do, or by the one in `by`.
+
+        Without `by`, undo also that it was retracted: it is valid again, and suspect if the cause still stands.
+        """
         return reasoning_supersede.reinstate(self._engines, self._actor, old, by=by)
 
     @retry_read

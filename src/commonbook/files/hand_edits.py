@@ -257,6 +257,7 @@ def _add(ctx: WriteContext, path: str, stat: FileStat, hash_: str, document: Doc
     episode_files.restore_messages(ctx, memory)
     file_journal.set_synced(ctx.tx, path, stat, hash_, memory=memory.id, version=memory.version)
     file_journal.clear_former_path(ctx.tx, path)
+    ctx.note_validity_change(memory)
     ctx.note_reasoning_change(None, memory)
     ctx.log_memory(memory, "remember", how="file")
     if file_journal.content_hash(render_memory(memory, ctx.engines)) != hash_:

@@ -140,6 +140,7 @@ def _job_kinds() -> Mapping[str, tuple[str, str]]:
         jobs.APPLY_RULES_JOB: ("space", "sharing rules could not be applied to what was written there"),
         jobs.RETRY_RULE_JOB: ("memory", "a sharing rule could not be applied to it"),
         jobs.NOTIFY_JOB: ("memory", "the memories that depend on it could not be notified that it no longer holds"),
+        jobs.ENDING_JOB: ("memory", "the memories that it superseded could not be notified that it has expired"),
     }
 
 

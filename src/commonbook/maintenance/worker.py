@@ -205,6 +205,11 @@ def _notify_dependents(context: WorkContext, job: Job) -> Outcome:
     return FINISHED
 
 
+def _notify_ended(context: WorkContext, job: Job) -> Outcome:
+    notify_ended = partial(notices.notify_ended, memory_id=job.subject)
+    return Outcome(transaction.write(context.engines, context.actor, notify_ended))
+
+
 JOB_KINDS: Final[Mapping[str, JobKind]] = {
     jobs.SETTLE_JOB: JobKind(_settle_session, priority=0),
     jobs.PROPAGATE_JOB: JobKind(_refresh_copies),
@@ -212,4 +217,5 @@ JOB_KINDS: Final[Mapping[str, JobKind]] = {
     jobs.APPLY_RULES_JOB: JobKind(_apply_rules),
     jobs.RETRY_RULE_JOB: JobKind(_retry_rules),
     jobs.NOTIFY_JOB: JobKind(_notify_dependents),
+    jobs.ENDING_JOB: JobKind(_notify_ended),
 }

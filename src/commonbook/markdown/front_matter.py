@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from commonbook.model.ids import UUID_PATTERN, format_time, parse_time
-from commonbook.model.invalidation import DELETED, VERDICTS, Decision, SupersedeReason
+from commonbook.model.invalidation import CAUSES_WITHOUT_ID, REINSTATE, VERDICTS, Decision, SupersedeReason
 from commonbook.model.memory import KINDS, MAX_TAG, MAX_TAGS, MAX_TITLE, RELATIONS, CopyInfo
 
 LinkTo: TypeAlias = tuple[str, str, int | None]
@@ -154,7 +154,7 @@ def _read_count(value: object) -> int:
 
 
 def _read_invalidating(value: object) -> str:
-    return DELETED if value == DELETED else _read_id(value)
+    return value if isinstance(value, str) and value in CAUSES_WITHOUT_ID else _read_id(value)
 
 
 def _read_moment(value: object) -> datetime:
@@ -170,7 +170,7 @@ def _read_decisions(value: object) -> tuple[Decision, ...]:
 def parse_decision(line: str) -> Decision:
     """Parse a line that `format_decision` wrote; raises ValueError for any other line."""
     verdict, invalidated, invalidating, by, at, *note = line.split(" ", 5)
-    if verdict not in VERDICTS:
+    if verdict not in {*VERDICTS, REINSTATE}:
         raise ValueError(line)
     return Decision(
         verdict,

@@ -15,7 +15,7 @@ from commonbook.memories.remember import require_ordered_times, resolve_links
 from commonbook.model.memory import UNSET, Changes, Deleted, Filter, Memory, Receipt, receipt_of
 from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
-from commonbook.reasoning import link_checks
+from commonbook.reasoning import link_checks, open_notices
 from commonbook.sharing import propagate
 from commonbook.text import file_paths, space_names, titles, validation
 from commonbook.write import store_version
@@ -113,6 +113,8 @@ def delete(
         for memory_id in unique:
             memory = hand_edits.with_file_changes(ctx, ctx.require_writable(memory_id), scanned=scanned)
             _require_version(memory, expected_version)
+            if open_notices.is_open(memory):
+                raise BadInput(f"{memory_id} is a notice, which only a decision removes", fix="`triage` it")
             if not dry_run:
                 store_version.delete(ctx, memory, how="delete")
         return Deleted(ids=unique, dry_run=dry_run)

@@ -2,20 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
+from commonbook.access import scope
+from commonbook.memories.validity import is_retracted
+from commonbook.model.invalidation import ENDED, Invalidation
 from commonbook.reasoning import invalidations as graph
+from commonbook.reasoning import open_notices
 from commonbook.reasoning.invalidations import is_outdated
 from commonbook.sharing import freshness
-from commonbook.tables import file_journal, memories, spaces, supersession
+from commonbook.tables import copies, file_journal, links, memories, spaces, supersession
 
 if TYPE_CHECKING:
     from commonbook.model.memory import Link, Memory
     from commonbook.model.spaces import SpaceScope
     from commonbook.ports.database import Reading
     from commonbook.ports.engines import Engines
+
+
+class _Surroundings(NamedTuple):
+    """The memories around those that are marked: sources along the ties, grounds, successors and open notices."""
+
+    sources: Mapping[str, Memory]
+    grounds: Mapping[str, Memory]
+    successors: supersession.Successors
+    noticed: Mapping[str, list[open_notices.OpenNotice]]
+    now: datetime
+
+    def chain(self, memory: Memory) -> list[Memory]:
+        """Return a memory and its sources along the tie: what is true of one of them is true of the memory."""
+        return copies.chain_of(memory, self.sources)
+
+    def newest_successor(self, memory: Memory, allowed: SpaceScope) -> tuple[bool, str | None]:
+        """Return whether a memory is superseded, and by which; one that may not be read is not named."""
+        standing = [self.successors.standing(member.id, self.now) for member in self.chain(memory)]
+        nearest = next(filter(None, standing), ())
+        return bool(nearest), max((one.id for one in nearest if one.space.id in allowed), default=None)
+
+    def endings(self, memory: Memory) -> dict[str, list[Invalidation]]:
+        """Return the successors of a memory, and of its sources along the tie, that have ended."""
+        return {member.id: graph.ended_successors(member, self.successors, self.now) for member in self.chain(memory)}
+
+    def causes(self, memory: Memory) -> set[tuple[str, str]]:
+        """Return the causes that wait for a decision about a memory."""
+        return open_notices.open_causes(memory, self.sources, self.noticed, self.endings(memory))
 
 
 def with_marks(
@@ -25,38 +58,78 @@ def with_marks(
     unmarked: Sequence[Memory],
     now: datetime,
     *,
-    superseded: Callable[[], list[Link]] | None = None,
+    incoming: Callable[[], list[Link]] | None = None,
 ) -> list[Memory]:
-    """Return the memories with their marks, successors and open invalidations.
+    """Return the memories with their marks and successors.
 
-    `superseded` is the result of `supersession.request_links`, if the caller has requested these links already.
+    `incoming` is the result of `request_links`, if the caller has requested these links already.
     """
+    all_spaces = scope.LazyScope(partial(spaces.get_all, tx))
     ids = tuple(memory.id for memory in unmarked)
-    derived = [memory for memory in unmarked if graph.has_sources(memory)]
-    all_spaces = spaces.get_all(tx) if derived else {}
-    ancestors = graph.ancestors_of(tx, all_spaces, derived) if derived else graph.Ancestors({}, {})
-    successors = supersession.newest(supersession.superseding(tx, allowed, ids, requested=superseded))
+    around = _surroundings(tx, all_spaces, unmarked, now, incoming or request_links(tx, ids))
     troubles = file_journal.troubles_of(tx, ids) if engines.folder.keeps_files else {}
     copy_states = freshness.states_of(tx, all_spaces, unmarked)
     marked = []
     for memory in unmarked:
-        trouble = troubles.get((memory.id, memory.path))
-        marks = list(_marks(memory, now, trouble, superseded=memory.id in successors))
-        invalidations = graph.open_invalidations(memory, ancestors) if memory.id in ancestors.known else ()
-        invalidations = tuple(
-            graph.visible_invalidation(invalidation, ancestors.known, allowed) for invalidation in invalidations
+        is_superseded, successor = around.newest_successor(memory, allowed)
+        marks = (
+            *_validity_marks(memory, around, is_superseded=is_superseded),
+            *_file_marks(troubles.get((memory.id, memory.path))),
+            *_reasoning_marks(memory, around),
         )
-        if invalidations:
-            marks.append("suspect")
-        if is_outdated(memory, ancestors.known):
-            marks.append("source_changed")
-        served = memory._replace(
-            marks=tuple(marks), superseded_by=successors.get(memory.id), invalidations=invalidations
-        )
+        served = memory._replace(marks=marks, superseded_by=successor)
         if memory.id in copy_states:
             served = _with_freshness(tx, allowed, served, copy_states[memory.id])
         marked.append(served)
     return marked
+
+
+def request_links(tx: Reading, ids: Sequence[str]) -> Callable[[], list[Link]]:
+    """Send the query for the links to these memories that marks depend on: from successors and from notices."""
+    relations = (*supersession.RELATIONS, open_notices.NOTICE_RELATION)
+    return links.incoming_deferred(tx, None, ids, relations=relations)
+
+
+def with_invalidations(tx: Reading, allowed: SpaceScope, marked: Sequence[Memory], now: datetime) -> list[Memory]:
+    """Return marked memories with their open invalidations, each with its path, as a reader of these spaces sees it."""
+    waiting = [memory for memory in marked if {"suspect", "successor_ended"} & set(memory.marks)]
+    if not waiting:
+        return list(marked)
+    all_spaces = spaces.get_all(tx)
+    around = _surroundings(tx, all_spaces, waiting, now, request_links(tx, [one.id for one in waiting]))
+    ancestors = graph.ancestors_of(tx, all_spaces, waiting)
+    found = {}
+    for memory in waiting:
+        walked = {one.key: one for one in graph.open_invalidations(memory, ancestors, around.endings(memory))}
+        found[memory.id] = tuple(
+            # A cause that only a notice tells of has no path but its ends.
+            graph.visible_invalidation(
+                walked.get(key, Invalidation(*key, 0, (key[0], memory.id))), ancestors.known, allowed
+            )
+            for key in sorted(around.causes(memory))
+        )
+    return [memory._replace(invalidations=found.get(memory.id, ())) for memory in marked]
+
+
+def _surroundings(
+    tx: Reading,
+    all_spaces: SpaceScope,
+    unmarked: Sequence[Memory],
+    now: datetime,
+    incoming: Callable[[], list[Link]],
+) -> _Surroundings:
+    sources = copies.sources_of(tx, all_spaces, unmarked)
+    further = sorted(sources.keys() - {memory.id for memory in unmarked})
+    of_sources = request_links(tx, further)
+    found = [*incoming(), *of_sources()]
+    grounds = sorted({id_ for memory in unmarked for id_ in graph.direct_sources(memory)})
+    return _Surroundings(
+        sources,
+        memories.get_headers_any_space(tx, all_spaces, grounds) if grounds else {},
+        supersession.successors_among(tx, all_spaces, found),
+        open_notices.among(tx, all_spaces, found),
+        now,
+    )
 
 
 def _with_freshness(tx: Reading, allowed: SpaceScope, copy: Memory, state: freshness.CopyState) -> Memory:
@@ -67,19 +140,36 @@ def _with_freshness(tx: Reading, allowed: SpaceScope, copy: Memory, state: fresh
     return copy._replace(freshness=state.freshness, successor=successor)
 
 
-def _marks(memory: Memory, now: datetime, trouble: str | None, *, superseded: bool) -> Iterable[str]:
+def _validity_marks(memory: Memory, around: _Surroundings, *, is_superseded: bool) -> Iterator[str]:
+    """Yield the marks of a memory that is no longer valid, by itself or through its tie to a source."""
+    chain, now = around.chain(memory), around.now
     if memory.deleted:
         yield "deleted"
-    if superseded:
+    if is_superseded:
         yield "superseded"
-    if memory.expires and memory.expires < now:
+    if any(is_retracted(member, now) for member in chain):
+        yield "retracted"
+    if any(member.expires and member.expires <= now for member in chain):
         yield "expired"
-    if memory.valid_until and memory.valid_until < now:
+    if any(member.valid_until and member.valid_until <= now for member in chain):
         yield "ended"
     if memory.valid_from and memory.valid_from > now:
         yield "not_yet"
+
+
+def _file_marks(trouble: str | None) -> Iterator[str]:
     if trouble:
         yield "missing" if trouble == file_journal.MISSING else "malformed"
+
+
+def _reasoning_marks(memory: Memory, around: _Surroundings) -> Iterator[str]:
+    causes = {invalidating for _, invalidating in around.causes(memory)}
+    if causes - {ENDED}:
+        yield "suspect"
+    if ENDED in causes:
+        yield "successor_ended"
+    if is_outdated(memory, around.grounds):
+        yield "source_changed"
 
 
 def live_ids(tx: Reading, allowed: SpaceScope, ids: Sequence[str]) -> frozenset[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from commonbook.access import scope
 from commonbook.errors import BadInput, CommonbookError
-from commonbook.memories.marks import live_ids, with_marks
+from commonbook.memories.marks import live_ids, with_invalidations, with_marks
 from commonbook.model.memory import KINDS, LAZY, Filter, Link, Memory, Page, Revision
 from commonbook.sharing import freshness, refresh
 from commonbook.sharing.freshness import STALE
@@ -52,7 +52,8 @@ def get_stored(engines: Engines, actor: Actor, memory_id: str) -> Memory:
         memory = memories.find(tx, allowed, memory_id)
         if memory is None or memory.deleted is not None:
             raise no_memory(memory_id)
-        return with_marks(engines, tx, allowed, [memory], engines.clock.now())[0]
+        now = engines.clock.now()
+        return with_invalidations(tx, allowed, with_marks(engines, tx, allowed, [memory], now), now)[0]
 
 
 def find_id(engines: Engines, actor: Actor, part: str) -> str:
@@ -96,7 +97,8 @@ def list_page(engines: Engines, actor: Actor, chosen: Filter, *, limit: int, aft
             after=cursor,
             limit=limit + 1,
         )
-        items = with_marks(engines, tx, scope.select(tx, actor), rows[:limit], engines.clock.now())
+        now, readable = engines.clock.now(), scope.select(tx, actor)
+        items = with_invalidations(tx, readable, with_marks(engines, tx, readable, rows[:limit], now), now)
     following = page_cursor(items[-1]) if len(rows) > limit else None
     return Page(tuple(items), following)
 

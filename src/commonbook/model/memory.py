@@ -139,6 +139,11 @@ class Memory(NamedTuple):
         return None
 
     @property
+    def settled_causes(self) -> frozenset[tuple[str, str]]:
+        """The keys of the invalidations that somebody has decided about."""
+        return frozenset(decision.key for decision in self.decisions if decision.settles)
+
+    @property
     def root(self) -> str:
         """The id of the first source of a copy; the own id of a memory that is no copy, or is detached."""
         return self.id if self.shared is None or self.shared.mode == DETACHED else self.shared.root

@@ -51,7 +51,10 @@ class MemoryReference(NamedTuple):
 
 
 class InboxItem(NamedTuple):
-    """A notice that waits for a decision: the suspect memory (`dependent`), the cause, its reason, and the path."""
+    """A notice that waits for a decision: the suspect memory (`dependent`), the cause, its reason, and the path.
+
+    With `successor_ended` the memory is not suspect: `invalidated` superseded it, and has expired or was deleted.
+    """
 
     id: str
     dependent: MemoryReference
@@ -66,6 +69,7 @@ class InboxItem(NamedTuple):
     depth: int
     path: tuple[str | None, ...]
     space: str
+    successor_ended: bool = False
 
 
 class Inbox(NamedTuple):

@@ -32,6 +32,7 @@ class IndexedPassage(NamedTuple):
     and `position` determine the neighbours of a passage; `start` and `end` are its place in the text of the memory.
     `root` is the first source of a copy, and empty for other passages. `wording` is the same for a root and for those
     of its copies that have its title and text: only the first of these memories is a candidate.
+    It is superseded from `superseded` on, and until its last successor ends.
     """
 
     passage: str
@@ -57,6 +58,7 @@ class IndexedPassage(NamedTuple):
     vector: Floats | None
     root: str = ""
     wording: str = ""
+    superseded_until: int = FOREVER
 
 
 IS_MESSAGE: Final = 1
@@ -75,7 +77,8 @@ class IndexQuery(NamedTuple):
     """A query to an index. A passage must pass every given filter before it can be a candidate.
 
     Passages of `excluded_kinds` are left out. `max_candidates` limits the candidates by words, and those by vectors.
-    With `newest`, nothing is compared: the candidates are the latest passages.
+    With `newest`, nothing is compared: the candidates are the latest passages. A passage whose last successor has ended
+    by `now` counts as not superseded.
     """
 
     terms: tuple[str, ...]
@@ -90,6 +93,7 @@ class IndexQuery(NamedTuple):
     as_of: int | None = None
     alive_at: int = -FOREVER
     superseded: bool = False
+    now: int = -FOREVER
     max_candidates: int = 50
     reach: int = 4
     newest: bool = False

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from commonbook.access import permissions
-from commonbook.model.invalidation import REASONING
-from commonbook.model.memory import Memory
+from commonbook.model.invalidation import ENDED, REASONING
+from commonbook.model.memory import Link, Memory
 from commonbook.model.reasoning import Dependent
 from commonbook.model.spaces import Actor, SpaceScope
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import invalidations as graph
-from commonbook.tables import links, memories, spaces
+from commonbook.reasoning import open_notices
+from commonbook.tables import copies, links, memories, spaces
 from commonbook.text import validation
 from commonbook.write.context import no_memory
 
@@ -44,7 +45,11 @@ def dependents(engines: Engines, actor: Actor, memory_id: str) -> tuple[Dependen
         nodes = dependents_of(tx, all_spaces, [memory.id], limit=MAX_DEPENDENTS).values()
         live = [node for node in nodes if node.own and node.memory.deleted is None and node.memory.id != memory.id]
         visible = [node for node in live if node.memory.space.id in readable][:MAX_DEPENDENTS]
-        ancestors = graph.ancestors_of(tx, all_spaces, [node.memory for node in visible])
+        headers = [node.memory for node in visible]
+        sources = copies.sources_of(tx, all_spaces, headers)
+        noticed = open_notices.about(tx, all_spaces, sorted({*sources, *(memory.id for memory in headers)}))
+        grounds = {id_ for memory in headers for id_ in graph.direct_sources(memory)}
+        known = memories.get_headers_any_space(tx, all_spaces, sorted(grounds))
         on_paths = memories.get_headers(tx, readable, sorted({id_ for node in visible for id_ in node.path}))
         return tuple(
             Dependent(
@@ -54,8 +59,11 @@ def dependents(engines: Engines, actor: Actor, memory_id: str) -> tuple[Dependen
                 kind=node.memory.kind,
                 depth=node.depth,
                 path=tuple(id_ if id_ in on_paths else None for id_ in node.path),
-                suspect=bool(graph.open_invalidations(node.memory, ancestors)),
-                source_changed=graph.is_outdated(node.memory, ancestors.known),
+                suspect=any(
+                    invalidating != ENDED
+                    for _, invalidating in open_notices.open_causes(node.memory, sources, noticed, {})
+                ),
+                source_changed=graph.is_outdated(node.memory, known),
             )
             for node in visible
         )
@@ -78,13 +86,23 @@ class _DependentSearch:
     """Breadth-first search for the dependents of some memories, level by level."""
 
     def __init__(self, tx: Reading, spaces: SpaceScope, roots: Iterable[str]) -> None:
-        self._tx = tx
-        self._spaces = spaces
         self._depth = 0
         self.level: dict[str, tuple[str, ...]] = {root: (root,) for root in roots}
         """Paths to the memories of the current level, by id."""
         self._visited = set(self.level)
         self.reached: dict[str, DependentNode] = {}
+        # All links and memories below the roots are read at once: a chain may have a thousand levels.
+        incoming = links.reaching(tx, sorted(self.level), relations=(*REASONING, *_COPY_RELATIONS))
+        self._incoming: dict[str, list[Link]] = {}
+        for link in incoming:
+            self._incoming.setdefault(link.target, []).append(link)
+        ids = sorted({link.source for link in incoming})
+        self._headers = memories.get_headers_any_space(tx, spaces, ids)
+
+    def _links_to(self, level: Iterable[str], relations: Sequence[str]) -> list[Link]:
+        """Return the links of these relations to the memories of a level, in the order of their targets."""
+        found = (link for id_ in sorted(level) for link in self._incoming.get(id_, ()))
+        return [link for link in found if link.relation in relations]
 
     def advance(self) -> None:
         """Extend the level by the copies of its memories, and go on to the direct dependents of all of them."""
@@ -96,14 +114,10 @@ class _DependentSearch:
 
     def _copies(self, level: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
         """Return the unvisited copies of some memories with their paths; a copy has the depth of its source."""
-        incoming = links.incoming_any_space(self._tx, sorted(level), relations=_COPY_RELATIONS)
-        headers = memories.get_headers_any_space(
-            self._tx, self._spaces, sorted({link.source for link in incoming} - self._visited)
-        )
         copied: dict[str, tuple[str, ...]] = {}
-        for link in incoming:
-            copy = headers.get(link.source)
-            if copy is not None and graph.copied_from(copy) == link.target and copy.id not in copied:
+        for link in self._links_to(level, _COPY_RELATIONS):
+            copy = self._headers.get(link.source) if link.source not in self._visited else None
+            if copy is not None and copies.copied_from(copy) == link.target and copy.id not in copied:
                 copied[copy.id] = (*level[link.target], copy.id)
                 if self._depth:
                     self.reached.setdefault(copy.id, DependentNode(copy, self._depth, copied[copy.id], own=False))
@@ -112,11 +126,9 @@ class _DependentSearch:
 
     def _dependents(self) -> dict[str, tuple[str, ...]]:
         """Record the direct dependents of the level; return the unvisited ones with their paths."""
-        incoming = links.incoming_any_space(self._tx, sorted(self.level), relations=REASONING)
-        headers = memories.get_headers_any_space(self._tx, self._spaces, sorted({link.source for link in incoming}))
         unvisited: dict[str, tuple[str, ...]] = {}
-        for link in incoming:
-            dependent, path = headers.get(link.source), self.level[link.target]
+        for link in self._links_to(self.level, REASONING):
+            dependent, path = self._headers.get(link.source), self.level[link.target]
             if dependent is None or dependent.id in path:
                 continue
             before = self.reached.get(dependent.id)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Final
 
 from commonbook.access import permissions, scope
-from commonbook.model.invalidation import DELETED, Invalidation, Notice
+from commonbook.model.invalidation import CAUSES_WITHOUT_ID, ENDED, Invalidation, Notice
 from commonbook.model.memory import Filter, Memory
 from commonbook.model.reasoning import Inbox, InboxItem, MemoryReference
 from commonbook.model.spaces import Actor, SpaceScope
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import invalidations as graph
-from commonbook.reasoning import notices
-from commonbook.tables import memories, spaces
+from commonbook.reasoning import open_notices
+from commonbook.tables import memories, spaces, supersession
 from commonbook.text import page_cursors, space_names, validation
+
+_MIN_BATCH: Final = 100
 
 
 def inbox(engines: Engines, actor: Actor, *, space: str | None, expired: bool, limit: int, after: str | None) -> Inbox:
@@ -26,10 +29,19 @@ def inbox(engines: Engines, actor: Actor, *, space: str | None, expired: bool, l
     with engines.db.reading() as tx:
         readable = permissions.readable(tx, actor, spaces.get_all(tx))
         notice_spaces = _notice_spaces(readable, scope.select(tx, actor, space))
-        page = memories.page(tx, notice_spaces, Filter(kinds=("notice",)), after=cursor, limit=limit + 1)
-        current = [memory for memory in page[:limit] if expired or memory.expires is None or memory.expires > now]
-        items = _items(tx, readable, [memory for memory in current if notices.is_open(memory)], now)
-    return Inbox(tuple(items), memories.page_cursor(page[limit - 1]) if len(page) > limit else None)
+        found: list[tuple[Memory, InboxItem]] = []
+        size = max(limit + 1, _MIN_BATCH)
+        # A page is filled with what matches, however many expired notices lie between.
+        while len(found) <= limit:
+            batch = memories.page(tx, notice_spaces, Filter(kinds=("notice",)), after=cursor, limit=size)
+            current = [memory for memory in batch if expired or memory.expires is None or memory.expires > now]
+            by_id = {memory.id: memory for memory in current if open_notices.is_open(memory)}
+            found += [(by_id[item.id], item) for item in _items(tx, readable, list(by_id.values()), now)]
+            if len(batch) < size:
+                break
+            cursor = memories.cursor_position(batch[-1])
+    following = memories.page_cursor(found[limit - 1][0]) if len(found) > limit else None
+    return Inbox(tuple(item for _, item in found[:limit]), following)
 
 
 def _notice_spaces(readable: SpaceScope, selected: SpaceScope) -> SpaceScope:
@@ -49,14 +61,15 @@ def _items(tx: Reading, readable: SpaceScope, open_notices: list[Memory], now: d
     live = {id_: dependent for id_, dependent in dependents.items() if dependent.deleted is None}
     all_spaces = spaces.get_all(tx)
     ancestors = graph.ancestors_of(tx, all_spaces, live.values())
+    successors = supersession.successors_of(tx, all_spaces, sorted(live))
     invalidations = {
         id_: {
             key: graph.visible_invalidation(invalidation, ancestors.known, readable)
-            for key, invalidation in graph.invalidations_of(dependent, ancestors, own=True).items()
+            for key, invalidation in graph.own_causes(dependent, ancestors, successors, now).items()
         }
         for id_, dependent in live.items()
     }
-    mentioned = sorted({id_ for _, notice in pairs for id_ in notice.key if id_ != DELETED})
+    mentioned = sorted({id_ for _, notice in pairs for id_ in notice.key} - CAUSES_WITHOUT_ID)
     headers = memories.get_headers(tx, all_spaces, mentioned)
     return [
         _item(
@@ -89,7 +102,9 @@ def _item(  # noqa: PLR0917 - one value from many
         dependent=_reference(notice.dependent, {dependent.id: dependent}, readable),
         text=dependent.text,
         invalidated=_reference(notice.invalidated, headers, readable),
-        invalidating=None if notice.invalidating == DELETED else _reference(notice.invalidating, headers, readable),
+        invalidating=None
+        if notice.invalidating in CAUSES_WITHOUT_ID
+        else _reference(notice.invalidating, headers, readable),
         reason="".join(reason.why for reason in reasons if reason.superseded == notice.invalidated),
         by=memory.author,
         at=notice.at,
@@ -98,6 +113,7 @@ def _item(  # noqa: PLR0917 - one value from many
         depth=invalidation.depth if invalidation else 0,
         path=invalidation.path if invalidation else (),
         space=dependent.space.name,
+        successor_ended=notice.invalidating == ENDED,
     )
 
 

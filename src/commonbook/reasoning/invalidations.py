@@ -7,14 +7,21 @@ source. Links made by hand may form a cycle, so every walk visits a memory once.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
-from commonbook.model.invalidation import DELETED, REASONING, Invalidation
-from commonbook.model.memory import DETACHED, Memory
-from commonbook.model.spaces import SpaceScope
+from commonbook.model.invalidation import DELETED, ENDED, REASONING, Invalidation
+from commonbook.model.memory import Memory
+from commonbook.model.spaces import Space, SpaceScope
 from commonbook.ports.database import Reading
-from commonbook.tables import memories, supersession
+from commonbook.reasoning import open_notices
+from commonbook.tables import copies, links, memories, supersession
+from commonbook.tables.supersession import Successors
+
+_DEPENDENCIES: Final = (*REASONING, "shared_from")
+_LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_outdated(memory: Memory, known: Mapping[str, Memory]) -> bool:
@@ -26,18 +33,40 @@ def is_outdated(memory: Memory, known: Mapping[str, Memory]) -> bool:
     )
 
 
-_Visit: TypeAlias = tuple[Memory, tuple[str, ...], int]
-"""A memory that a walk has reached, the path of ids to it, and the number of reasoning links on that path."""
+class _Visit(NamedTuple):
+    """A memory that a walk has reached, the visit before it, and the number of reasoning links on the path."""
+
+    memory: Memory
+    before: _Visit | None
+    depth: int
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The ids from this memory to the one at which the walk began; built only where somebody asks for it."""
+        ids: list[str] = []
+        visit: _Visit | None = self
+        while visit is not None:
+            ids.append(visit.memory.id)
+            visit = visit.before
+        return tuple(ids)
 
 
 class Ancestors(NamedTuple):
-    """All ancestors of some memories by id, those memories included, and the live memories that supersede each."""
+    """All ancestors of some memories by id, those memories included, and the live memories that supersede each.
+
+    An ancestor that this book does not have is known by `evidence`: an open notice or a decision names it as
+    invalidated, and by what. The database that knew it was lost, or only a part of the book was imported.
+    """
 
     known: Mapping[str, Memory]
     superseding: Mapping[str, tuple[str, ...]]
+    evidence: Mapping[str, frozenset[str]] = MappingProxyType({})
 
     def invalidating(self, memory: Memory) -> Iterator[str]:
         """Yield the reasons why the dependents of a memory are invalidated: `deleted`, or ids of its successors."""
+        if memory.id in self.evidence:
+            yield from sorted(self.evidence[memory.id])
+            return
         # A notice is deleted when it is settled: that does not invalidate a memory linked to it by hand.
         if memory.deleted is not None and memory.kind != "notice":
             yield DELETED
@@ -49,16 +78,9 @@ def direct_sources(memory: Memory) -> tuple[str, ...]:
     return tuple(link.target for link in memory.links if link.relation in REASONING and link.target != memory.id)
 
 
-def copied_from(memory: Memory) -> str | None:
-    """Return the source of a copy, unless it is detached."""
-    if memory.shared is None or memory.shared.mode == DETACHED:
-        return None
-    return memory.source.target if memory.source else None
-
-
 def has_sources(memory: Memory) -> bool:
     """Tell whether a memory depends on anything, so that it could be invalidated."""
-    return bool(direct_sources(memory)) or copied_from(memory) is not None
+    return bool(direct_sources(memory)) or copies.copied_from(memory) is not None
 
 
 # --- ancestors
@@ -67,31 +89,91 @@ def has_sources(memory: Memory) -> bool:
 def ancestors_of(
     tx: Reading, spaces: SpaceScope, start: Iterable[Memory], *, lock: Callable[[Iterable[str]], None] | None = None
 ) -> Ancestors:
-    """Return all ancestors of some memories, read breadth-first; a writer passes `lock` to lock them on the way.
+    """Return all ancestors of some memories, read by one recursive query; a writer passes `lock` to lock them.
 
     A memory that is given in two states, before and after a change, has the ancestors of both.
     """
-    level: Iterable[Memory] = tuple(start)
-    known = {memory.id: memory for memory in level}
-    requested = set(known)
-    while wanted := sorted({id_ for memory in level for id_ in _dependencies(memory)} - requested):
-        if lock is not None:
-            lock(wanted)
-        requested.update(wanted)
-        headers = memories.get_headers_any_space(tx, spaces, wanted)
-        known |= headers
-        level = headers.values()
-    dependency_ids = {id_ for memory in known.values() for id_ in _dependencies(memory)}
-    superseding = supersession.superseding(tx, spaces, sorted(dependency_ids), anywhere=True)
+    states = tuple(start)
+    known = {memory.id: memory for memory in states}
+    wanted = _reachable(tx, states)
+    while lock is not None and wanted:
+        # While we waited for the locks, the locked memories may have got further dependencies.
+        lock(wanted)
+        unlocked = set(_reachable(tx, states)) - set(wanted)
+        if not unlocked:
+            break
+        wanted = [*wanted, *unlocked]
+    known = {**memories.get_headers_any_space(tx, spaces, sorted(set(wanted) - known.keys())), **known}
+    evidence = _evidence(tx, spaces, known, set(wanted) - known.keys())
+    known |= {id_: _unknown(id_) for id_ in evidence}
+    superseding = supersession.superseding(tx, spaces, sorted(set(wanted) - evidence.keys()))
     return Ancestors(
-        known, {id_: tuple(successor.id for successor in successors) for id_, successors in superseding.items()}
+        known,
+        {id_: tuple(successor.id for successor in successors) for id_, successors in superseding.items()},
+        evidence,
+    )
+
+
+def _reachable(tx: Reading, states: Sequence[Memory]) -> list[str]:
+    direct = sorted({id_ for memory in states for id_ in _dependencies(memory)})
+    return links.reachable(tx, direct, relations=_DEPENDENCIES) if direct else []
+
+
+def any_invalid_ancestor(tx: Reading, candidates: Iterable[Memory]) -> bool:
+    """Tell whether one of these memories may be invalidated: if not, nobody needs to walk up from them."""
+    direct = sorted({id_ for memory in candidates for id_ in _dependencies(memory)})
+    return bool(direct) and links.any_reachable_is_invalid(tx, direct, relations=_DEPENDENCIES)
+
+
+def _evidence(
+    tx: Reading, spaces: SpaceScope, known: Mapping[str, Memory], missing: Container[str]
+) -> dict[str, frozenset[str]]:
+    """Return what invalidated those missing memories of which an open notice or a decision of a dependent tells."""
+    holders = [memory for memory in known.values() if any(id_ in missing for id_ in _dependencies(memory))]
+    if not holders:
+        return {}
+    noticed = open_notices.about(tx, spaces, sorted(memory.id for memory in holders))
+    keys = [one.notice.key for found in noticed.values() for one in found]
+    keys += [key for memory in holders for key in memory.settled_causes]
+    evidence: dict[str, frozenset[str]] = {}
+    for invalidated, invalidating in keys:
+        if invalidated in missing and invalidating != ENDED:
+            evidence[invalidated] = evidence.get(invalidated, frozenset()) | {invalidating}
+    return evidence
+
+
+def _unknown(id_: str) -> Memory:
+    """Return a tombstone for a memory that this book does not have: nobody may read it."""
+    return Memory(
+        id=id_,
+        space=Space("", "", _LONG_AGO),
+        kind="note",
+        title="",
+        text="",
+        tags=(),
+        author="",
+        created=_LONG_AGO,
+        updated=_LONG_AGO,
+        importance=None,
+        occurred=None,
+        valid_from=None,
+        valid_until=None,
+        expires=None,
+        revision=1,
+        version=1,
+        revised_by="",
+        revised_at=_LONG_AGO,
+        revised_how="",
+        path="",
+        layout="",
+        deleted=_LONG_AGO,
     )
 
 
 def _dependencies(memory: Memory) -> Iterator[str]:
     """Yield the ids of a memory's direct sources, and of the memory that it is a copy of."""
     yield from direct_sources(memory)
-    source = copied_from(memory)
+    source = copies.copied_from(memory)
     if source is not None:
         yield source
 
@@ -103,29 +185,49 @@ def invalidations_of(memory: Memory, ancestors: Ancestors, *, own: bool) -> dict
     not invalidate itself, nor a memory that depends on the superseded one only through the successor.
     """
     invalidations: dict[tuple[str, str], Invalidation] = {}
-    for ancestor, path, depth in _walk_ancestors(memory, ancestors.known, own=own):
+    for visit in _walk_ancestors(memory, ancestors.known, own=own):
+        ancestor = visit.memory
         for invalidating in ancestors.invalidating(ancestor):
             if invalidating == memory.id:
                 continue
-            by_path, steps = path, depth
-            if invalidating in path:
+            by: _Visit | None = visit
+            if invalidating in visit.path:
                 detours = _walk_ancestors(memory, ancestors.known, own=own, avoiding=invalidating)
-                by_path, steps = next(
-                    ((detour, length) for end, detour, length in detours if end.id == ancestor.id), ((), 0)
-                )
-            if by_path:
-                invalidations[ancestor.id, invalidating] = Invalidation(ancestor.id, invalidating, steps, by_path)
+                by = next((detour for detour in detours if detour.memory.id == ancestor.id), None)
+            if by is not None:
+                invalidations[ancestor.id, invalidating] = Invalidation(ancestor.id, invalidating, by.depth, by.path)
     return invalidations
 
 
-def open_invalidations(memory: Memory, ancestors: Ancestors) -> tuple[Invalidation, ...]:
+def ended_successors(memory: Memory, successors: Successors, now: datetime) -> list[Invalidation]:
+    """Return an invalidation for each successor of a memory that has ended, if nothing else stands in its place."""
+    if supersession.has_ended(memory, now) or memory.notice is not None:
+        return []
+    return [
+        Invalidation(successor.id, ENDED, 0, (successor.id, memory.id))
+        for successor in successors.ended(memory.id, now)
+    ]
+
+
+def own_causes(
+    memory: Memory, ancestors: Ancestors, successors: Successors, now: datetime
+) -> dict[tuple[str, str], Invalidation]:
+    """Return all invalidations of a memory for which it gets notices, by their keys: not those of a copy's source."""
+    endings = {ending.key: ending for ending in ended_successors(memory, successors, now)}
+    return {**invalidations_of(memory, ancestors, own=True), **endings}
+
+
+def open_invalidations(
+    memory: Memory, ancestors: Ancestors, endings: Mapping[str, Iterable[Invalidation]] = MappingProxyType({})
+) -> tuple[Invalidation, ...]:
     """Return the invalidations of a memory that have no decision.
 
-    A copy inherits those of its source, unless they were decided at the copy or at the source.
+    A copy inherits those of its source, unless they were decided at the copy or at the source. `endings` has the ended
+    successors of the memory and of its sources along the tie, by their ids.
     """
     undecided: dict[tuple[str, str], Invalidation] = {}
-    for member in reversed(_copy_chain(memory, ancestors.known)):
-        decided = {decision.key for decision in member.decisions}
+    for member in reversed(copies.chain_of(memory, ancestors.known)):
+        decided = member.settled_causes
         inherited = [
             invalidation._replace(path=(*invalidation.path, member.id))
             for invalidation in undecided.values()
@@ -133,7 +235,7 @@ def open_invalidations(memory: Memory, ancestors: Ancestors) -> tuple[Invalidati
         ]
         # The deepest come first, so that of two with the same key the shorter one remains.
         candidates = sorted(
-            [*inherited, *invalidations_of(member, ancestors, own=True).values()],
+            [*inherited, *invalidations_of(member, ancestors, own=True).values(), *endings.get(member.id, ())],
             key=lambda invalidation: invalidation.depth,
             reverse=True,
         )
@@ -151,52 +253,46 @@ def visible_invalidation(
     return invalidation._replace(path=tuple(id_ if id_ in visible else None for id_ in path))
 
 
-def _copy_chain(memory: Memory, known: Mapping[str, Memory]) -> list[Memory]:
-    """Return a memory, the memory that it is a copy of, and so on, the nearest first."""
-    chain = [memory]
-    while (source := known.get(copied_from(chain[-1]) or "")) is not None and source not in chain:
-        chain.append(source)
-    return chain
-
-
 def _walk_ancestors(memory: Memory, known: Mapping[str, Memory], *, own: bool, avoiding: str = "") -> Iterator[_Visit]:
     """Yield the ancestors of a memory breadth-first, each with the path from there to the memory.
 
     A step to the source of a copy adds no depth, so it goes to the front of the queue.
     """
-    queue: deque[_Visit] = deque([(memory, (memory.id,), 0)])
+    queue: deque[_Visit] = deque([_Visit(memory, None, 0)])
     seen: set[tuple[str, bool]] = set()
     while queue:
-        current, path, depth = queue.popleft()
+        visit = queue.popleft()
+        current, depth = visit.memory, visit.depth
         if (current.id, depth > 0) in seen or (depth and current.id == memory.id):
             continue
         seen.add((current.id, depth > 0))
         if depth:
-            yield current, path, depth
-        source = known.get(copied_from(current) or "")
+            yield visit
+        source = known.get(copies.copied_from(current) or "")
         if source is not None and source.id != avoiding and (depth or not own):
-            queue.appendleft((source, (source.id, *path), depth))
+            queue.appendleft(_Visit(source, visit, depth))
         for id_ in direct_sources(current):
             ancestor = known.get(id_)
             if ancestor is not None and ancestor.id != avoiding:
-                queue.append((ancestor, (ancestor.id, *path), depth + 1))
+                queue.append(_Visit(ancestor, visit, depth + 1))
 
 
 def path_between(memory: Memory, to: str, known: Mapping[str, Memory]) -> tuple[str, ...]:
     """Return the shortest path from an ancestor to a memory, as ids; empty if the memory does not depend on it."""
-    if memory.id == to:
-        return (to,)
-    queue: deque[tuple[str, ...]] = deque([(memory.id,)])
-    seen: set[str] = set()
-    while queue:
-        path = queue.popleft()
-        current = known.get(path[0])
-        if path[0] == to:
-            return path
-        if current is not None and current.id not in seen:
-            seen.add(current.id)
-            queue += [(id_, *path) for id_ in _dependencies(current)]
-    return ()
+    below: dict[str, str] = {memory.id: ""}
+    queue = deque([memory.id])
+    while queue and to not in below:
+        current = known.get(queue.popleft())
+        for id_ in _dependencies(current) if current is not None else ():
+            if id_ not in below:
+                below[id_] = current.id if current else ""
+                queue.append(id_)
+    path: list[str] = []
+    at = to if to in below else ""
+    while at:
+        path.append(at)
+        at = below[at]
+    return tuple(path)
 
 
 def reflection_depth(memory: Memory, known: Mapping[str, Memory], *, limit: int) -> int:
@@ -219,7 +315,7 @@ def reflection_depth(memory: Memory, known: Mapping[str, Memory], *, limit: int)
             for link in current.links
             if link.relation in REASONING
         ]
-        source = copied_from(current)
+        source = copies.copied_from(current)
         if source is not None:
             queue.append((source, depth))
     return deepest

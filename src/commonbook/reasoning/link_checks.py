@@ -20,7 +20,7 @@ def require_valid_links(ctx: WriteContext, memory: Memory, new: Sequence[Link]) 
     """
     _require_no_notice(ctx, memory, new)
     added = memory._replace(links=(*(link for link in memory.links if link not in new), *new))
-    if any(link.relation in REASONING for link in new):
+    if any(link.relation in REASONING for link in new) and _may_depend(ctx, memory, new):
         ancestors = graph.ancestors_of(ctx.tx, ctx.spaces, [added], lock=ctx.lock)
         for link in new:
             if link.relation in REASONING:
@@ -30,6 +30,11 @@ def require_valid_links(ctx: WriteContext, memory: Memory, new: Sequence[Link]) 
     for link in new:
         if link.relation == "supersedes":
             _require_no_supersession_cycle(ctx, memory.id, link.target)
+
+
+def _may_depend(ctx: WriteContext, memory: Memory, new: Sequence[Link]) -> bool:
+    """Tell whether new reasoning links can close a cycle or be too deep: not those `derived_from` of a new memory."""
+    return any(link.relation == "reflects_on" for link in new) or memories.exists(ctx.tx, memory.id)
 
 
 def _require_no_notice(ctx: WriteContext, memory: Memory, new: Sequence[Link]) -> None:

@@ -1,4 +1,6 @@
-"""Notices: a memory gets one when an ancestor is superseded or deleted, in the transaction of that change.
+"""Notices: a memory gets one when an ancestor is superseded or deleted, or when its own successor has ended.
+
+That happens in the transaction of the change; for a successor that expires, a job does it at that time.
 
 After every write, each dependent of a changed memory has exactly one notice for each of its invalidations that has no
 decision. The id of a notice is a hash of the dependent and the invalidation, so that no notice is created twice.
@@ -7,31 +9,30 @@ decision. The id of a notice is a hash of the dependent and the invalidation, so
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from datetime import timedelta
-from hashlib import sha256
 from typing import Final
 
-from commonbook.access import permissions
-from commonbook.errors import FileInTheWay, TooLarge
-from commonbook.files import hand_edits
 from commonbook.markdown.memory_conversion import render_memory
-from commonbook.model.invalidation import DELETED, DISMISS, Decision, Invalidation, Notice
+from commonbook.model.invalidation import CAUSES_WITHOUT_ID, DELETED, ENDED, Decision, Invalidation, Notice
 from commonbook.model.memory import Link, Memory
-from commonbook.model.spaces import FILESYSTEM, Space, SpaceScope
-from commonbook.ports.database import Reading
+from commonbook.model.spaces import Space
 from commonbook.reasoning import invalidations as graph
+from commonbook.reasoning import open_notices
 from commonbook.reasoning.dependents import dependents_of
-from commonbook.tables import file_journal, links, memories
+from commonbook.reasoning.open_notices import NOTICE_RELATION, notice_id
+from commonbook.tables import file_journal, jobs, links, memories, supersession
 from commonbook.text import file_paths, space_names
 from commonbook.write import store_version
+from commonbook.write.affected import affected_by
 from commonbook.write.context import WriteContext
 from commonbook.write.foreign_writes import ForeignWrite
 from commonbook.write.new_memory import new_memory
 
+_MAX_JOB_WAIT: Final = jobs.MAX_WAIT / 2
+"""A job for a later time is due after this long, and then waits again."""
+
 NOTICE_TAG: Final = "_invalidation"
 NOTICE_LIFETIME: Final = timedelta(days=7)
-_NOTICE_RELATION: Final = "related_to"
 _MAX_PATH_IDS: Final = 20
 
 
@@ -39,20 +40,15 @@ def update_notices(ctx: WriteContext) -> list[Memory]:
     """Bring the notices of all dependents of changed memories up to date; return those that are new."""
     created: list[Memory] = []
     while batch := ctx.pending.take_reasoning_changes():
-        _dismiss(ctx, [after for before, after in batch.values() if before is not None and _is_removal(before, after)])
         _lock_dependencies(ctx, [memory for states in batch.values() for memory in states if memory is not None])
         changed = _affected(ctx, {id_: states for id_, states in batch.items() if states[0] is not None})
         added = _affected(ctx, {id_: states for id_, states in batch.items() if states[0] is None})
-        notifying = ctx.because(ForeignWrite.NOTICE)
-        created += _sync_notices(notifying, sorted(changed), withdraw=True)
+        created += _sync_notices(ctx, sorted(changed), withdraw=True)
         # Files arrive one by one, so the cause of a notice may arrive after it: until then nothing is withdrawn.
-        created += _sync_notices(notifying, sorted(added - changed), withdraw=False)
+        created += _sync_notices(ctx, sorted(added - changed), withdraw=False)
+        for _, after in batch.values():
+            _enqueue_ending(ctx, after)
     return created
-
-
-def _is_removal(before: Memory, after: Memory) -> bool:
-    """Tell whether a change deleted a notice."""
-    return before.notice is not None and before.deleted is None and after.deleted is not None
 
 
 def _lock_dependencies(ctx: WriteContext, changed: Sequence[Memory]) -> None:
@@ -61,38 +57,24 @@ def _lock_dependencies(ctx: WriteContext, changed: Sequence[Memory]) -> None:
     So no concurrent transaction invalidates those ancestors, or adds dependents of the superseded memories.
     """
     if ctx.tx.has_concurrent_writers:
-        ctx.lock({target for memory in changed for target in _superseded(memory)})
+        ctx.lock({target for memory in changed for target in supersession.targets_of(memory)})
         graph.ancestors_of(ctx.tx, ctx.spaces, changed, lock=ctx.lock)
 
 
-def _superseded(memory: Memory) -> list[str]:
-    return [link.target for link in memory.links if link.relation == "supersedes"]
-
-
 def _affected(ctx: WriteContext, changes: Mapping[str, tuple[Memory | None, Memory]]) -> set[str]:
-    """Return the memories whose notices may change: the changed ones, their dependents, and those of superseded ones.
+    """Return the memories whose notices may change: the changed and the superseded ones, and the dependents of both.
 
     Each change is a pair of states, before and after.
     """
-    roots = set(changes)
-    for states in changes.values():
-        roots.update(target for memory in states if memory is not None for target in _superseded(memory))
-    if not roots:
-        return roots
-    dependents = dependents_of(ctx.tx, ctx.spaces, sorted(roots))
-    reasoned = {
-        id_
-        for id_, states in changes.items()
-        if any(memory is not None and graph.direct_sources(memory) for memory in states)
-    }
+    if not changes:
+        return set()
+    states = [memory for pair in changes.values() for memory in pair if memory is not None]
+    superseded = {target for memory in states for target in supersession.targets_of(memory)}
+    dependents = dependents_of(ctx.tx, ctx.spaces, sorted({*changes, *superseded}))
     # The file of a notice may have been moved or restored by hand: its dependent is checked too.
-    about = {
-        memory.notice.dependent
-        for states in changes.values()
-        for memory in states
-        if memory is not None and memory.notice
-    }
-    return reasoned | about | {id_ for id_, node in dependents.items() if node.own}
+    about = {memory.notice.dependent for memory in states if memory.notice}
+    own = {id_ for id_, node in dependents.items() if node.own}
+    return {*changes, *about, *own, *affected_by(ctx.tx, ctx.spaces, states)}
 
 
 def notify(ctx: WriteContext, *, memory_id: str) -> None:
@@ -102,20 +84,51 @@ def notify(ctx: WriteContext, *, memory_id: str) -> None:
     _sync_notices(ctx, sorted(id_ for id_, node in dependents.items() if node.own), withdraw=False)
 
 
+# --- successors that end
+
+
+def _enqueue_ending(ctx: WriteContext, memory: Memory) -> None:
+    """Enqueue a job for the time at which a memory expires, if others wait for that: those that it supersedes."""
+    if memory.deleted is not None or memory.expires is None or memory.expires <= ctx.tx.now:
+        return
+    if affected_by(ctx.tx, ctx.spaces, [memory]):
+        due = min(memory.expires, ctx.tx.now + _MAX_JOB_WAIT)
+        jobs.enqueue(ctx.tx, space=memory.space.id, kind=jobs.ENDING_JOB, subject=memory.id, due=due)
+
+
+def notify_ended(ctx: WriteContext, *, memory_id: str) -> timedelta | None:
+    """Create the notices that are due since a memory has ended; return how long to wait if it has not yet."""
+    ctx.lock([memory_id])
+    memory = memories.find(ctx.tx, ctx.spaces, memory_id)
+    if memory is None:
+        return None
+    if memory.deleted is None and memory.expires is not None and memory.expires > ctx.tx.now:
+        return min(memory.expires - ctx.tx.now, _MAX_JOB_WAIT)
+    affected = affected_by(ctx.tx, ctx.spaces, [memory])
+    ctx.lock(affected)
+    _sync_notices(ctx, sorted(affected), withdraw=True)
+    return None
+
+
 # --- comparing notices with invalidations
 
 
 def _sync_notices(ctx: WriteContext, ids: Sequence[str], *, withdraw: bool) -> list[Memory]:
     """Create missing notices of some memories; with `withdraw`, also remove obsolete ones and move misplaced ones."""
+    ctx = ctx.because(ForeignWrite.NOTICE)
     # Existing notices are read first: the cause of a notice that is seen here is then read below, unless it is gone.
-    existing = _open_notices(ctx.tx, ctx.spaces, ids) if withdraw else {}
+    existing = open_notices.about(ctx.tx, ctx.spaces, ids) if withdraw else {}
     dependents = memories.get_headers_any_space(ctx.tx, ctx.spaces, ids)
     live = [memory for memory in dependents.values() if memory.deleted is None and memory.notice is None]
-    ancestors = graph.ancestors_of(ctx.tx, ctx.spaces, live)
-    invalidations = {memory.id: graph.invalidations_of(memory, ancestors, own=True) for memory in live}
-    decided = {memory.id: {decision.key for decision in memory.decisions} for memory in live}
-    for memory, notice in existing.values():
-        if notice.key not in invalidations.get(notice.dependent, {}) or notice.key in decided[notice.dependent]:
+    # Most memories have no invalid ancestor: one query tells so, and nothing has to be walked.
+    invalid = graph.any_invalid_ancestor(ctx.tx, live)
+    ancestors = graph.ancestors_of(ctx.tx, ctx.spaces, live) if invalid else graph.Ancestors({}, {})
+    successors = supersession.successors_of(ctx.tx, ctx.spaces, [memory.id for memory in live])
+    invalidations = {memory.id: graph.own_causes(memory, ancestors, successors, ctx.tx.now) for memory in live}
+    decided = {memory.id: memory.settled_causes for memory in live}
+    for memory, notice in (one for found in existing.values() for one in found):
+        is_settled = notice.key in decided.get(notice.dependent, ())
+        if is_settled or not (notice.key in invalidations.get(notice.dependent, {}) or _is_last_trace(ctx, notice)):
             remove_notice(ctx, memory, how="withdraw")
         elif memory.space.name != _notice_space_name(dependents[notice.dependent].space):
             _move_notice(ctx, memory, dependents[notice.dependent].space)
@@ -132,34 +145,12 @@ def _sync_notices(ctx: WriteContext, ids: Sequence[str], *, withdraw: bool) -> l
     return _create_missing(ctx, wanted)
 
 
-def _open_notices(tx: Reading, spaces: SpaceScope, dependents: Sequence[str]) -> dict[str, tuple[Memory, Notice]]:
-    """Return the open notices about some memories by id, each with its content."""
-    incoming = links.incoming_any_space(tx, dependents, relations=(_NOTICE_RELATION,))
-    headers = memories.get_headers_any_space(tx, spaces, sorted({link.source for link in incoming}))
-    return {
-        id_: (memory, memory.notice) for id_, memory in headers.items() if memory.notice is not None and is_open(memory)
-    }
-
-
-def notices_about(tx: Reading, spaces: SpaceScope, dependent: str) -> list[Memory]:
-    """Return the open notices about a memory."""
-    return [
-        memory for memory, notice in _open_notices(tx, spaces, [dependent]).values() if notice.dependent == dependent
-    ]
-
-
-def is_open(memory: Memory) -> bool:
-    """Tell whether a memory is a notice that is not settled; its id must be the hash that we would give it."""
-    notice = memory.notice
-    if notice is None or memory.deleted is not None:
+def _is_last_trace(ctx: WriteContext, notice: Notice) -> bool:
+    """Tell whether a notice is all that is left of a successor that has ended: the database that knew it was lost."""
+    if notice.invalidating != ENDED or memories.exists(ctx.tx, notice.invalidated):
         return False
-    return memory.id == notice_id(notice.dependent, Invalidation(*notice.key))
-
-
-def notice_id(dependent: str, cause: Invalidation) -> str:
-    """Return the id of the notice about a dependent and an invalidation: a hash, the same on every machine."""
-    digits = sha256(f"{dependent} {cause.invalidated} {cause.invalidating}".encode()).hexdigest()
-    return f"{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-a{digits[17:20]}-{digits[20:32]}"
+    dependent = memories.find(ctx.tx, ctx.spaces, notice.dependent)
+    return dependent is not None and not supersession.has_ended(dependent, ctx.tx.now)
 
 
 # --- creating and moving
@@ -201,7 +192,7 @@ def _create_missing(ctx: WriteContext, wanted: Mapping[str, tuple[Memory, Invali
 def _reasons(ctx: WriteContext, invalidations: Iterable[Invalidation]) -> dict[tuple[str, str], str]:
     """Return the reasons that were given for these supersessions, by the key of the invalidation."""
     successors = memories.get_headers_any_space(
-        ctx.tx, ctx.spaces, sorted({invalidation.invalidating for invalidation in invalidations} - {DELETED})
+        ctx.tx, ctx.spaces, sorted({invalidation.invalidating for invalidation in invalidations} - CAUSES_WITHOUT_ID)
     )
     return {
         (reason.superseded, memory.id): reason.why
@@ -224,21 +215,25 @@ def _new_notice(ctx: WriteContext, id_: str, dependent: Memory, invalidation: In
         text=_notice_text(id_, dependent, invalidation, why),
         tags=(NOTICE_TAG,),
         expires=now + NOTICE_LIFETIME,
-        links=(Link(id_, _NOTICE_RELATION, dependent.id, dependent.revision),),
+        links=(Link(id_, NOTICE_RELATION, dependent.id, dependent.revision),),
         notice=Notice(dependent.id, invalidation.invalidated, invalidation.invalidating, now),
     )
 
 
 def _notice_text(id_: str, dependent: Memory, invalidation: Invalidation, why: str) -> str:
     """Return the text of a notice: ids only, since its reader may not be able to read the memories."""
+    decide = f"Decide with `commonbook triage {id_} keep`, or `retract`, `supersede` or `dismiss`."
     invalidating = invalidation.invalidating
+    if invalidating == ENDED:
+        superseded = f"{invalidation.invalidated}, which superseded {dependent.id}, has expired or was deleted."
+        return f"{superseded}\n\n{dependent.id} is recalled again.\n\n{decide}"
     change = "was deleted" if invalidating == DELETED else f"was superseded by {invalidating}"
     steps = "directly" if invalidation.depth == 1 else f"in {invalidation.depth} steps"
     path = " <- ".join(ancestor_id or "…" for ancestor_id in _shorten(invalidation.path))
     return (
         f"{invalidation.invalidated} {change}{f': {why}' if why else '.'}\n\n"
         f"{dependent.id} depends on it {steps}: {path}\n\n"
-        f"Decide with `commonbook triage {id_} keep`, or `retract`, `supersede` or `dismiss`."
+        f"{decide}"
     )
 
 
@@ -305,30 +300,15 @@ def remove_notice(ctx: WriteContext, outline: Memory, *, how: str, **logged: obj
     ctx.enqueue_files([deleted])
 
 
-def _dismiss(ctx: WriteContext, removed: Sequence[Memory]) -> None:
-    """Record the decision `dismiss` for notices that were removed by hand."""
-    for removed_notice in removed:
-        notice = removed_notice.notice
-        if notice is None:
-            continue
-        ctx.lock([notice.dependent])
-        memory = memories.find(ctx.tx, ctx.spaces, notice.dependent)
-        if memory is None or memory.deleted is not None:
-            continue
-        if notice.key in {decision.key for decision in memory.decisions}:
-            continue
-        if memory.space.id not in ctx.writable:
-            raise permissions.refusal(ctx.actor, memory.space.name)
-        with suppress(
-            FileInTheWay, hand_edits.FileNotInPlace, *([TooLarge] if ctx.actor.principal == FILESYSTEM else [])
-        ):
-            # If the dependent's file cannot be written, it stays suspect and the notice is created again.
-            memory = hand_edits.with_file_changes(ctx.as_filesystem(), memory, scanned=False)
-            record_decision(ctx, memory, [Invalidation(*notice.key)], DISMISS, "its notice was removed")
-
-
 def record_decision(
-    ctx: WriteContext, memory: Memory, settled: Sequence[Invalidation], verdict: str, note: str, **also: object
+    ctx: WriteContext,
+    memory: Memory,
+    settled: Sequence[Invalidation],
+    verdict: str,
+    note: str,
+    *,
+    also: Mapping[str, object],
+    how: str = "triage",
 ) -> Memory:
     """Store a decision about invalidations in the memory; `also` has other fields that change with it."""
     by, at = ctx.actor.principal, ctx.tx.now
@@ -339,4 +319,4 @@ def record_decision(
     changed = ["decisions", *also]
     # A front matter without room for the decision is refused before anything is changed.
     render_memory(decided, ctx.engines)
-    return store_version.store_version(ctx, memory, decided, changed, how="triage")
+    return store_version.store_version(ctx, memory, decided, changed, how=how)

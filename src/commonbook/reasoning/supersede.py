@@ -6,7 +6,7 @@ from functools import partial
 
 from commonbook.errors import BadInput, Conflict
 from commonbook.files import hand_edits, scan
-from commonbook.model.invalidation import SupersedeReason
+from commonbook.model.invalidation import REINSTATE, RETRACT, Invalidation, SupersedeReason
 from commonbook.model.memory import Link, Memory
 from commonbook.model.reasoning import SupersedeReport
 from commonbook.model.spaces import Actor
@@ -57,7 +57,7 @@ def record_supersession(ctx: WriteContext, old: Memory, new: Memory, why: str) -
 
 
 def reinstate(engines: Engines, actor: Actor, old_id: str, *, by: str | None = None) -> SupersedeReport:
-    """Undo the supersession of a memory, by one memory or by all: it no longer invalidates its dependents."""
+    """Undo the supersession of a memory, by one memory or by all, and its retraction unless `by` is given."""
     old_id = validation.validate_memory_id(old_id)
     by = validation.validate_memory_id(by) if by is not None else None
     with logging_refusal(engines, actor, "reinstate", [old_id]):
@@ -65,19 +65,16 @@ def reinstate(engines: Engines, actor: Actor, old_id: str, *, by: str | None = N
 
 
 def _reinstate(ctx: WriteContext, *, old_id: str, by: str | None, scanned: bool) -> SupersedeReport:
-    """Remove the links `supersedes`.
+    """Remove the links `supersedes`, and take a retraction back.
 
     The right to write to the old memory is enough: its successors lose nothing but that link.
     """
     ctx.lock([old_id])
     old = ctx.require_writable(old_id)
-    incoming = links.incoming_any_space(ctx.tx, [old.id], relations=("supersedes",))
-    ids = sorted({link.source for link in incoming if by is None or link.source == by} - {old.id})
-    ctx.lock(ids)
-    by_id = memories.get_many(ctx.tx, ctx.spaces, ids)
-    live = [by_id[id_] for id_ in ids if id_ in by_id and by_id[id_].deleted is None]
-    if not live:
-        by_whom = f" by {by}" if by else ""
+    live = _live_successors(ctx, old, by)
+    is_retracted = by is None and any(decision.verdict == RETRACT for decision in old.decisions)
+    if not live and not is_retracted:
+        by_whom = f" by {by}" if by else " or retracted"
         raise Conflict(f"memory {old.id} is not superseded{by_whom}", fix="`commonbook show` names its successor")
     for superseding in live:
         new = hand_edits.with_file_changes(ctx.as_filesystem(), superseding, scanned=scanned)
@@ -87,6 +84,30 @@ def _reinstate(ctx: WriteContext, *, old_id: str, by: str | None, scanned: bool)
         )
         reinstating = ctx.because(ForeignWrite.REINSTATE)
         store_version.store_version(reinstating, new, without, ["links"], how="reinstate", superseded=old.id)
+    if is_retracted:
+        _take_retraction_back(ctx, hand_edits.with_file_changes(ctx, old, scanned=scanned))
     readable = ctx.readable
     visible = [memory.id for memory in live if memory.space.id in readable]
     return SupersedeReport(old.id, visible[0] if visible else "", new=False, notified=0)
+
+
+def _live_successors(ctx: WriteContext, old: Memory, by: str | None) -> list[Memory]:
+    """Lock and return the live memories that supersede a memory: all, or the one in `by`."""
+    incoming = links.incoming_any_space(ctx.tx, [old.id], relations=("supersedes",))
+    ids = sorted({link.source for link in incoming if by is None or link.source == by} - {old.id})
+    ctx.lock(ids)
+    by_id = memories.get_many(ctx.tx, ctx.spaces, ids)
+    return [by_id[id_] for id_ in ids if id_ in by_id and by_id[id_].deleted is None]
+
+
+def _take_retraction_back(ctx: WriteContext, memory: Memory) -> None:
+    """Let a memory hold again: its decisions to retract become lines that settle nothing, and their times are removed.
+
+    If an invalidation still stands, the memory is suspect again, and gets a notice.
+    """
+    retractions = [decision for decision in memory.decisions if decision.verdict == RETRACT]
+    times = {decision.at for decision in retractions}
+    settled = [Invalidation(*decision.key) for decision in retractions]
+    ends = {name: None for name in ("expires", "valid_until") if getattr(memory, name) in times}
+    notices.record_decision(ctx, memory, settled, REINSTATE, "", also=ends, how="reinstate")
+    ctx.note_reasoning_change(memory, memory)

@@ -13,7 +13,8 @@ from commonbook.model.reasoning import TriageReport
 from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import invalidations as graph
-from commonbook.reasoning import notices, supersede
+from commonbook.reasoning import notices, open_notices, supersede
+from commonbook.tables import copies, supersession
 from commonbook.text import validation
 from commonbook.write.context import WriteContext
 
@@ -38,31 +39,36 @@ def _triage(
     ctx: WriteContext, *, memory_id: str, verdict: str, note: str, by: str | None, scanned: bool
 ) -> TriageReport:
     subject = ctx.require_readable(memory_id)
-    notice = subject.notice if notices.is_open(subject) else None
+    notice = subject.notice if open_notices.is_open(subject) else None
     memory = ctx.require_writable(notice.dependent if notice else subject.id)
     memory = hand_edits.with_file_changes(ctx, memory, scanned=scanned)
-    invalidations = _locked_invalidations(ctx, memory)
-    settled = [invalidation for invalidation in invalidations if notice is None or invalidation.key == notice.key]
-    ancestors = graph.ancestors_of(ctx.tx, ctx.spaces, [memory])
+    ancestors = graph.ancestors_of(ctx.tx, ctx.spaces, [memory], lock=ctx.lock)
+    # A notice that is open can always be decided, even if its cause is no longer known.
+    causes = {notice.key} if notice else _open_causes(ctx, memory, ancestors.known)
+    settled = [Invalidation(*key) for key in sorted(causes)]
     outdated = notice is None and verdict == KEEP and graph.is_outdated(memory, ancestors.known)
     if not settled and not outdated:
         raise Conflict(f"memory {memory.id} is not suspect", fix="`commonbook inbox` shows what waits for a decision")
     successor = hand_edits.with_file_changes(ctx, ctx.require_writable(by), scanned=scanned) if by else None
     fields = _changed_fields(ctx, memory, verdict, ancestors.known)
-    memory = notices.record_decision(ctx, memory, settled, verdict, note, **fields)
+    memory = notices.record_decision(ctx, memory, settled, verdict, note, also=fields)
     keys = {invalidation.key for invalidation in settled}
-    for about in notices.notices_about(ctx.tx, ctx.spaces, memory.id):
-        if about.notice is not None and about.notice.key in keys:
-            notices.remove_notice(ctx, about, how="triage", verdict=verdict)
+    for about in open_notices.about(ctx.tx, ctx.spaces, [memory.id]).get(memory.id, ()):
+        if about.notice.key in keys:
+            notices.remove_notice(ctx, about.memory, how="triage", verdict=verdict)
     if successor is not None:
         supersede.record_supersession(ctx, memory, successor, note)
     return TriageReport(memory.id, verdict, len(settled), memory.version, memory.space.name, memory.path)
 
 
-def _locked_invalidations(ctx: WriteContext, memory: Memory) -> tuple[Invalidation, ...]:
-    """Lock the ancestors of a memory, and return its open invalidations."""
-    ancestors = graph.ancestors_of(ctx.tx, ctx.spaces, [memory], lock=ctx.lock)
-    return graph.open_invalidations(memory, ancestors)
+def _open_causes(ctx: WriteContext, memory: Memory, ancestors: Mapping[str, Memory]) -> set[tuple[str, str]]:
+    """Return the causes that wait for a decision about a memory, by its notices and those of its sources."""
+    chain = copies.chain_of(memory, ancestors)
+    ids = [member.id for member in chain]
+    successors = supersession.successors_of(ctx.tx, ctx.spaces, ids)
+    endings = {member.id: graph.ended_successors(member, successors, ctx.tx.now) for member in chain}
+    noticed = open_notices.about(ctx.tx, ctx.spaces, ids)
+    return open_notices.open_causes(memory, ancestors, noticed, endings)
 
 
 def _changed_fields(

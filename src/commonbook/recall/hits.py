@@ -20,7 +20,7 @@ from commonbook.ports.engines import Engines
 from commonbook.ports.index import IS_COPY, IS_MESSAGE, CandidatePool
 from commonbook.recall import collapse, indexed_passages, scoring
 from commonbook.recall.query import ParsedQuery
-from commonbook.tables import copies, memories, sessions, supersession
+from commonbook.tables import copies, memories, sessions
 from commonbook.text import terms, titles
 
 _MAX_TEXT_CHARS: Final = 8_000
@@ -172,13 +172,11 @@ class HitBuilder:
         window = {other for row in rows for other in (row - 1, row, row + 1) if self._is_neighbour(row, other)}
         ids = [self._ids_of(row) for row in sorted(window)]
         own = {self._ids_of(row)[1] for row in rows}
-        superseded = supersession.request_links(self._tx, self._readable, tuple(own - {""}))
+        incoming = marks.request_links(self._tx, tuple(own - {""}))
         self._member_requests.append(copies.request_members(self._tx, sorted(own - {""})))
         loaded = memories.get_many(self._tx, self._allowed, tuple({memory for _, memory in ids if memory}))
         unmarked = [memory for memory in loaded.values() if memory.id in own]
-        marked = marks.with_marks(
-            self._engines, self._tx, self._readable, unmarked, self._query.now, superseded=superseded
-        )
+        marked = marks.with_marks(self._engines, self._tx, self._readable, unmarked, self._query.now, incoming=incoming)
         self._memories = {**loaded, **self._memories, **{memory.id: memory for memory in marked}}
         if not self._query.is_empty:
             self._penalties_by_memory |= {

@@ -15,13 +15,14 @@ from typing import Final, NamedTuple
 
 from commonbook.errors import CommonbookError
 from commonbook.log import chain
+from commonbook.memories import validity
+from commonbook.model.memory import Memory
 from commonbook.model.reports import Progress, no_progress
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading
 from commonbook.ports.embedding import Embedder
 from commonbook.ports.engines import Engines
 from commonbook.ports.index import (
-    FOREVER,
     Delta,
     Index,
     IndexedPassage,
@@ -32,11 +33,11 @@ from commonbook.ports.index import (
     SpacePosition,
 )
 from commonbook.recall import index_trust
-from commonbook.recall.indexed_passages import embedded_texts, indexed_message, indexed_passages, micros, valid_since
+from commonbook.recall.indexed_passages import embedded_texts, indexed_message, indexed_passages
 from commonbook.runtime.batches import in_batches
-from commonbook.tables import changes, home, memories, sessions, spaces, supersession, vectors
+from commonbook.tables import changes, copies, home, memories, sessions, spaces, supersession, vectors
 
-INDEX_RULES: Final = "3"
+INDEX_RULES: Final = "4"
 """The version of the passage and term rules: an index with another version is rebuilt."""
 
 NO_LIMIT: Final = sys.maxsize
@@ -61,10 +62,10 @@ class ViewOutdated(Exception):
 class _OwnerPassages(NamedTuple):
     """The passages of one owner (a memory or a message), and the version that they were made from.
 
-    The version is the memory's version, the time since which it is superseded, and the messages that it holds.
+    The version is the memory's version, when it ends and is superseded, and the messages that it holds.
     """
 
-    version: tuple[int, int, Mapping[str, int | None]]
+    version: tuple[int, validity.Validity | None, Mapping[str, int | None]]
     passages: list[IndexedPassage]
 
 
@@ -208,7 +209,7 @@ class IndexUpdater:
         for batch in in_batches(ids, _BATCH):
             stored = memories.get_many(tx, all_spaces, batch)
             live = [memory for memory in stored.values() if memory.deleted is None]
-            ended = superseded_since(tx, [memory.id for memory in live])
+            validities = _validities(tx, all_spaces, live)
             known = self._known_vectors(tx, (text for memory in live for text in embedded_texts(memory)))
             messages = sessions.messages_of_episodes(
                 tx, {memory.id: memory.space.id for memory in live if memory.session}
@@ -216,14 +217,14 @@ class IndexUpdater:
             by_owner |= self._message_passages(tx, all_spaces, [id_ for id_ in batch if id_ not in stored])
             for memory in live:
                 seq_by_message = messages.get(memory.id, {}) if memory.session else None
-                version = (memory.version, ended.get(memory.id, FOREVER), seq_by_message or {})
+                version = (memory.version, validities[memory.id], seq_by_message or {})
                 cached = self._cache.get(memory.id)
                 if cached is not None and cached.version == version and not self._embedder.slow:
                     by_owner[memory.id] = cached
                 else:
                     passages = indexed_passages(
                         memory,
-                        superseded=version[1],
+                        validity=validities[memory.id],
                         embedder=self._embedder,
                         known=known,
                         seq_by_message=seq_by_message,
@@ -239,7 +240,7 @@ class IndexUpdater:
         known = self._known_vectors(tx, (message.text for message, _ in unsettled))
         return {
             message.id: _OwnerPassages(
-                (0, 0, {}),
+                (0, None, {}),
                 [
                     indexed_message(
                         message,
@@ -269,10 +270,12 @@ def _without_vectors(delta: Delta) -> Delta:
     return delta._replace(entries=tuple(passage._replace(vector=None) for passage in delta.entries))
 
 
-def superseded_since(tx: Reading, ids: Sequence[str]) -> dict[str, int]:
-    """Return since when each of these memories is superseded: since the earliest time at which a successor is valid.
+def _validities(tx: Reading, all_spaces: SpaceScope, live: Sequence[Memory]) -> dict[str, validity.Validity]:
+    """Return when each of these memories ends, and is superseded, by memories of any space.
 
-    Successors in all spaces count, since the index has one time for a passage, regardless of the reader.
+    The index has one time for a passage, regardless of the reader.
     """
-    successors = supersession.superseding(tx, spaces.get_all(tx), ids)
-    return {id_: min(micros(valid_since(memory)) for memory in sources) for id_, sources in successors.items()}
+    sources = copies.sources_of(tx, all_spaces, live)
+    ids = sorted({*(memory.id for memory in live), *sources})
+    successors = supersession.successors_of(tx, all_spaces, ids)
+    return {memory.id: validity.validity_of(memory, sources, successors) for memory in live}

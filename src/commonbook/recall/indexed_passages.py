@@ -9,6 +9,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple, TypeAlias
 
 from commonbook.markdown import transcript
+from commonbook.memories.validity import Validity, valid_since
 from commonbook.model.memory import Memory
 from commonbook.model.session import Message
 from commonbook.ports.embedding import Embedder, EmbeddingInput
@@ -153,7 +154,7 @@ def indexed_message(
 def indexed_passages(
     memory: Memory,
     *,
-    superseded: int,
+    validity: Validity,
     embedder: Embedder,
     known: Mapping[str, bytes],
     seq_by_message: Mapping[str, int | None] | None = None,
@@ -164,7 +165,7 @@ def indexed_passages(
     passage_vectors = _vectors(texts, embedder, known)
     wording = _wording(memory)
     return [
-        _indexed(memory, piece, text_terms.terms(_searched_text(piece, text)), superseded)._replace(
+        _indexed(memory, piece, text_terms.terms(_searched_text(piece, text)), validity)._replace(
             vector=vector, wording=wording if piece.message is None else ""
         )
         for piece, text, vector in zip(pieces, texts, passage_vectors, strict=True)
@@ -198,7 +199,7 @@ def _vectors(texts: Sequence[str], embedder: Embedder, known: Mapping[str, bytes
     return [scoring.from_bytes(known.get(vectors.hash_of(text))) for text in texts]
 
 
-def _indexed(memory: Memory, piece: Passage, terms: Sequence[str], superseded: int) -> IndexedPassage:
+def _indexed(memory: Memory, piece: Passage, terms: Sequence[str], validity: Validity) -> IndexedPassage:
     happened = piece.message.time if piece.message else memory.occurred or memory.created
     return IndexedPassage(
         passage=piece.id,
@@ -211,9 +212,10 @@ def _indexed(memory: Memory, piece: Passage, terms: Sequence[str], superseded: i
         tags=memory.tags,
         time=micros(happened),
         valid_from=micros(memory.valid_from or happened if piece.message else valid_since(memory)),
-        valid_until=micros(memory.valid_until) if memory.valid_until else FOREVER,
-        superseded=superseded,
-        expires=micros(memory.expires) if memory.expires else FOREVER,
+        valid_until=_end(validity.valid_until),
+        superseded=_end(validity.superseded_since),
+        superseded_until=_end(validity.superseded_until),
+        expires=_end(validity.expires),
         start=piece.start,
         end=piece.end,
         seq=piece.message.seq if piece.message else -1,
@@ -237,9 +239,8 @@ def _wording(memory: Memory) -> str:
     return f"{memory.root if follows_source(memory) else memory.id} {words}"
 
 
-def valid_since(memory: Memory) -> datetime:
-    """Return the time from which a memory is valid: as it states, else since it occurred or was created."""
-    return memory.valid_from or min(memory.created, memory.occurred or memory.created)
+def _end(moment: datetime | None) -> int:
+    return micros(moment) if moment else FOREVER
 
 
 def _flags(piece: Passage, length: int) -> int:

@@ -205,6 +205,7 @@ class Recaller:
             as_of=indexed_passages.micros(query.as_of) if query.as_of else None,
             alive_at=-FOREVER if "expired" in include else indexed_passages.micros(query.now),
             superseded="superseded" in include,
+            now=indexed_passages.micros(query.now),
             max_candidates=max(_MIN_CANDIDATES, query.request.k),
             reach=scoring.REACH,
             newest=query.is_empty,

@@ -143,5 +143,7 @@ def _load_sources(tx: Reading, spaces: SpaceScope, copies: Sequence[Memory]) -> 
     sharers = {memory.shared.by for memory in (*copies, *sources.values()) if memory.shared}
     source_spaces = permissions.with_ancestors(spaces, {source.space for source in sources.values()})
     readable = {sharer: frozenset(permissions.readable(tx, Actor(sharer), source_spaces)) for sharer in sharers}
-    successors = supersession.newest(supersession.superseding(tx, spaces, sorted(sources)))
-    return _Sources(sources, successors, readable)
+    successors = supersession.successors_of(tx, spaces, sorted(sources))
+    standing = {id_: successors.standing(id_, tx.now) for id_ in sources}
+    newest = {id_: max(successor.id for successor in found) for id_, found in standing.items() if found}
+    return _Sources(sources, newest, readable)

@@ -6,13 +6,14 @@ The key (space, root) makes sure that a space has at most one copy of a root. Th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from commonbook.errors import BadInput
 from commonbook.model.memory import DETACHED, CopyInfo, Link, Memory
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading, Transaction
+from commonbook.tables import memories
 
 _IDS_PER_QUERY: Final = 1000
 _MAX_MEMBERS: Final = 10_000
@@ -59,6 +60,35 @@ def is_bound(memory: Memory) -> bool:
     if memory.shared is None or memory.source is None:
         return False
     return memory.deleted is None and memory.shared.mode != DETACHED
+
+
+def copied_from(memory: Memory) -> str | None:
+    """Return the source of a copy, unless it is detached."""
+    if memory.shared is None or memory.shared.mode == DETACHED:
+        return None
+    return memory.source.target if memory.source else None
+
+
+def sources_of(tx: Reading, spaces: SpaceScope, candidates: Iterable[Memory]) -> dict[str, Memory]:
+    """Return the sources along the ties of the copies among these memories, deleted ones too, without their texts.
+
+    `spaces` are all spaces that the transaction knows.
+    """
+    sources: dict[str, Memory] = {}
+    wanted = {copied_from(memory) for memory in candidates} - {None}
+    while wanted:
+        level = memories.get_headers_any_space(tx, spaces, sorted(filter(None, wanted)))
+        sources |= level
+        wanted = {copied_from(memory) for memory in level.values()} - {None} - sources.keys()
+    return sources
+
+
+def chain_of(memory: Memory, sources: Mapping[str, Memory]) -> list[Memory]:
+    """Return a memory, the memory that it is a copy of, and so on, the nearest first."""
+    chain = [memory]
+    while (source := sources.get(copied_from(chain[-1]) or "")) is not None and source not in chain:
+        chain.append(source)
+    return chain
 
 
 def outdated_copies(
@@ -121,19 +151,19 @@ def count(tx: Reading, spaces: SpaceScope) -> int:
     return int(count)
 
 
-def derive(tx: Transaction, space: str, memories: Sequence[Memory], *, after: str, last: bool) -> None:
+def derive(tx: Transaction, space: str, of_space: Sequence[Memory], *, after: str, last: bool) -> None:
     """Make the rows again for a batch of a space's memories, which come in the order of their ids."""
     tx.run(
         "DELETE FROM copy WHERE space = :space AND memory > :after AND memory <= :upto",
         space=space,
         after=after,
-        upto="\U0010ffff" if last else memories[-1].id,
+        upto="\U0010ffff" if last else of_space[-1].id,
     )
-    bind_all(tx, memories)
+    bind_all(tx, of_space)
 
 
-def bind_all(tx: Transaction, memories: Iterable[Memory]) -> None:
+def bind_all(tx: Transaction, candidates: Iterable[Memory]) -> None:
     """Bind all copies among these memories; of two copies of one root in one space, the first."""
-    for memory in memories:
+    for memory in candidates:
         if is_bound(memory):
             bind(tx, memory)

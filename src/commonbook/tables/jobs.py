@@ -35,6 +35,9 @@ RETRY_RULE_JOB: Final = "rule"
 NOTIFY_JOB: Final = "notify"
 """Creates the notices for a change that is older than notices; its subject is the superseded or deleted memory."""
 
+ENDING_JOB: Final = "ending"
+"""Creates the notices about memories whose successor has expired; its subject is the successor."""
+
 LEASE_DURATION: Final = timedelta(seconds=60)
 _MAX_LEASE: Final = LEASE_DURATION + timedelta(minutes=5)
 """A lease that ends later was given before the clock went back; clocks of several machines may differ a little."""

@@ -24,9 +24,9 @@ def incoming(
 
 
 def incoming_deferred(
-    tx: Reading, spaces: SpaceScope, targets: Sequence[str], *, relations: Sequence[str] = RELATIONS
+    tx: Reading, spaces: SpaceScope | None, targets: Sequence[str], *, relations: Sequence[str] = RELATIONS
 ) -> Callable[[], list[Link]]:
-    """Send the query of `incoming`; call the result to read the links."""
+    """Send the query of `incoming`, for any space if none is given; call the result to read the links."""
     if not targets:
         return list
     # Links of all spaces are read and then filtered: there are few of them, and there may be hundreds of spaces.
@@ -39,7 +39,7 @@ def incoming_deferred(
     return lambda: [
         Link(source, relation, target, revision)
         for space, source, relation, target, revision in rows()
-        if space in spaces
+        if spaces is None or space in spaces
     ]
 
 
@@ -55,6 +55,60 @@ def incoming_any_space(tx: Reading, targets: Sequence[str], *, relations: Sequen
         )
         incoming += [Link(source, relation, target, revision) for source, relation, target, revision in rows]
     return incoming
+
+
+# CROSS JOIN fixes the order: from a memory to its place, and from there to its links.
+_TARGETS: Final = (
+    " UNION SELECT link.target FROM reached CROSS JOIN place CROSS JOIN link WHERE place.id = reached.id"
+    " AND link.space = place.space AND link.source = place.id AND link.relation IN :relations)"
+)
+
+
+def reachable(tx: Reading, ids: Sequence[str], *, relations: Sequence[str]) -> list[str]:
+    """Return these memories and the targets of all chains of links from them, also of unknown targets, in any space."""
+    reached: dict[str, None] = dict.fromkeys(ids)
+    for at in range(0, len(ids), _IDS_PER_QUERY):
+        batch = tuple(ids[at : at + _IDS_PER_QUERY])
+        rows = tx.rows(
+            f"WITH RECURSIVE reached (id) AS (SELECT id FROM place WHERE id IN :ids {_TARGETS} SELECT id FROM reached",
+            ids=batch,
+            relations=tuple(relations),
+        )
+        reached.update(dict.fromkeys(id_ for (id_,) in rows))
+    return list(reached)
+
+
+def any_reachable_is_invalid(tx: Reading, ids: Sequence[str], *, relations: Sequence[str]) -> bool:
+    """Tell whether one of the same memories is deleted or unknown, or has a link `supersedes` to it.
+
+    The links to the given memories are stored already.
+    """
+    row = tx.row(
+        f"WITH RECURSIVE reached (id) AS (SELECT target FROM link WHERE target IN :ids {_TARGETS}"
+        " SELECT 1 FROM reached WHERE EXISTS (SELECT 1 FROM link WHERE link.target = reached.id"
+        " AND link.relation = 'supersedes') OR NOT EXISTS (SELECT 1 FROM place CROSS JOIN memory"
+        " WHERE place.id = reached.id AND memory.space = place.space AND memory.id = place.id"
+        " AND memory.deleted IS NULL) LIMIT 1",
+        ids=tuple(ids),
+        relations=tuple(relations),
+    )
+    return row is not None
+
+
+def reaching(tx: Reading, ids: Sequence[str], *, relations: Sequence[str]) -> list[Link]:
+    """Return all links of these relations on the chains of links that lead to these memories, from any space."""
+    rows = tx.rows(
+        "WITH RECURSIVE reached (id) AS ("
+        " SELECT target FROM link WHERE target IN :ids AND relation IN :relations"
+        " UNION SELECT link.source FROM reached CROSS JOIN link"
+        " WHERE link.target = reached.id AND link.relation IN :relations)"
+        " SELECT link.source, link.relation, link.target, link.revision FROM reached CROSS JOIN link"
+        " WHERE link.target = reached.id AND link.relation IN :relations"
+        " ORDER BY link.target, link.relation, link.source",
+        ids=tuple(ids),
+        relations=tuple(relations),
+    )
+    return [Link(source, relation, target, revision) for source, relation, target, revision in rows]
 
 
 def add(tx: Transaction, space: str, links: Iterable[Link]) -> None:

@@ -1,66 +1,147 @@
-"""Supersession: which live memories supersede others, by one rule for marks, copies, invalidations and the index.
+"""Supersession: which memories supersede others, and until when, by one rule for marks, copies, notices and the index.
 
 It owns no table: it reads the links `supersedes` of the table `link`.
 
 A memory is superseded by every live memory but itself that has a link `supersedes` to it. Where a single one is named,
-it is the newest: ids sort by the time they were made.
+it is the newest: ids sort by the time they were made. A successor that was deleted or has expired has *ended*: it no
+longer keeps the old memory out of recall. The successors of an ended successor count in its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Final, NamedTuple
 
 from commonbook.model.memory import Link, Memory
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading
-from commonbook.tables import links, memories
+from commonbook.tables import copies, links, memories
 
-_RELATIONS: Final = ("supersedes",)
+RELATIONS: Final = ("supersedes",)
+"""The relations of the links that `successors_among` reads."""
 
 Superseding = Mapping[str, Sequence[Memory]]
 """The live memories that supersede each memory that is superseded, by its id; without their texts."""
 
 
-def request_links(tx: Reading, spaces: SpaceScope, ids: Sequence[str]) -> Callable[[], list[Link]]:
-    """Send the query for the links that supersede these memories; the result is read by calling what is returned."""
-    return links.incoming_deferred(tx, spaces, ids, relations=_RELATIONS)
+def has_ended(memory: Memory, now: datetime) -> bool:
+    """Tell whether a memory was deleted, or has expired."""
+    return memory.deleted is not None or (memory.expires is not None and memory.expires <= now)
 
 
-def superseding(
-    tx: Reading,
-    spaces: SpaceScope,
-    ids: Sequence[str],
-    *,
-    anywhere: bool = False,
-    requested: Callable[[], list[Link]] | None = None,
-) -> Superseding:
-    """Return the live memories of the given spaces that supersede these memories.
+def may_end(memory: Memory) -> bool:
+    """Tell whether a memory has ended, or will at a known time."""
+    return memory.deleted is not None or memory.expires is not None
 
-    To show a memory to an actor, give the spaces that it may read: memories elsewhere are neither counted nor named.
-    To store or decide something for everybody, give all spaces.
 
-    `anywhere` is for a writer that decides who is notified, and may miss nothing: `spaces` are all that the transaction
-    knows, and RetryTransaction is raised if a memory is in a space that was made since. `requested` is the result of
-    `request_links` for the same memories, where the query was sent earlier.
+class Successors(NamedTuple):
+    """The memories that have links `supersedes` to some memories, deleted ones too, by the id of the superseded one.
+
+    Of a successor that has ended, or will at a known time, its own successors are here too.
     """
-    if anywhere:
-        incoming = links.incoming_any_space(tx, ids, relations=_RELATIONS)
-        sources = memories.get_headers_any_space(tx, spaces, _source_ids(incoming))
-    else:
-        incoming = (requested or request_links(tx, spaces, ids))()
-        sources = memories.get_headers(tx, spaces, _source_ids(incoming))
+
+    direct: Mapping[str, Sequence[Memory]]
+
+    def standing(self, memory_id: str, now: datetime) -> list[Memory]:
+        """Return the successors of a memory that have not ended; those of an ended one count in its place."""
+        return [
+            successor
+            for successor in self._reached(memory_id, through=lambda successor: has_ended(successor, now))
+            if not has_ended(successor, now)
+        ]
+
+    def ended(self, memory_id: str, now: datetime) -> list[Memory]:
+        """Return the direct successors of a memory that have ended, if no other memory stands in its place."""
+        direct = self.direct.get(memory_id, ())
+        if not direct or self.standing(memory_id, now):
+            return []
+        return [successor for successor in direct if has_ended(successor, now)]
+
+    def lasting(self, memory_id: str) -> list[Memory]:
+        """Return the successors of a memory that are not deleted, direct or in the place of one that may end."""
+        return [successor for successor in self._reached(memory_id, through=may_end) if successor.deleted is None]
+
+    def _reached(self, memory_id: str, *, through: Callable[[Memory], bool]) -> Iterator[Memory]:
+        """Yield the successors of a memory, each once, going on to the successors of those that `through` accepts."""
+        seen, level = {memory_id}, [memory_id]
+        while level:
+            at = level.pop()
+            for successor in self.direct.get(at, ()):
+                if successor.id not in seen:
+                    seen.add(successor.id)
+                    yield successor
+                    if through(successor):
+                        level.append(successor.id)
+
+
+def successors_of(tx: Reading, spaces: SpaceScope, ids: Sequence[str]) -> Successors:
+    """Return the successors of these memories; `spaces` are all spaces of the book, since a successor may be anywhere.
+
+    RetryTransaction is raised if one is in a space that was made since `spaces` was read.
+    """
+    return successors_among(tx, spaces, _incoming(tx, ids))
+
+
+def successors_among(tx: Reading, spaces: SpaceScope, incoming: Iterable[Link]) -> Successors:
+    """Return the same from links to the memories, which were read before."""
+    direct: dict[str, list[Memory]] = {}
+    level = [link for link in incoming if link.relation in RELATIONS and link.source != link.target]
+    while level:
+        sources = _with_ends(tx, spaces, memories.get_headers_any_space(tx, spaces, _source_ids(level)))
+        for link in level:
+            if link.source in sources:
+                direct.setdefault(link.target, []).append(sources[link.source])
+        ends = sorted(id_ for id_, source in sources.items() if may_end(source) and id_ not in direct)
+        level = [link for link in _incoming(tx, ends) if link.source != link.target]
+    return Successors(direct)
+
+
+def _incoming(tx: Reading, ids: Sequence[str]) -> list[Link]:
+    return links.incoming_any_space(tx, ids, relations=RELATIONS)
+
+
+def _with_ends(tx: Reading, spaces: SpaceScope, successors: Mapping[str, Memory]) -> dict[str, Memory]:
+    """Return memories with the time at which each expires; a copy expires with its source at the latest."""
+    sources = copies.sources_of(tx, spaces, successors.values())
+    return {
+        id_: memory._replace(
+            expires=min(filter(None, (member.expires for member in copies.chain_of(memory, sources))), default=None)
+        )
+        for id_, memory in successors.items()
+    }
+
+
+def predecessors_of(tx: Reading, spaces: SpaceScope, superseding: Iterable[Memory]) -> set[str]:
+    """Return the memories that these supersede, and those that one which may end supersedes in turn."""
+    reached: set[str] = set()
+    level = {target for memory in superseding for target in targets_of(memory)}
+    while level:
+        reached |= level
+        headers = _with_ends(tx, spaces, memories.get_headers_any_space(tx, spaces, sorted(level)))
+        level = {target for memory in headers.values() if may_end(memory) for target in targets_of(memory)} - reached
+    return reached
+
+
+def targets_of(memory: Memory) -> list[str]:
+    """Return the ids of the memories that a memory has links `supersedes` to."""
+    return [link.target for link in memory.links if link.relation == "supersedes" and link.target != memory.id]
+
+
+def superseding(tx: Reading, spaces: SpaceScope, ids: Sequence[str]) -> Superseding:
+    """Return the memories, in any space, that supersede these and are not deleted, whether they have expired or not.
+
+    It is for a writer that decides who is notified, and may miss nothing: `spaces` are all that the transaction knows,
+    and RetryTransaction is raised if a memory is in a space that was made since.
+    """
+    incoming = _incoming(tx, ids)
+    sources = memories.get_headers_any_space(tx, spaces, _source_ids(incoming))
     live: dict[str, list[Memory]] = {}
     for link in incoming:
         source = sources.get(link.source)
         if source is not None and source.deleted is None and link.source != link.target:
             live.setdefault(link.target, []).append(source)
     return live
-
-
-def newest(superseding: Superseding) -> dict[str, str]:
-    """Return the id of the newest memory that supersedes each."""
-    return {target: max(memory.id for memory in sources) for target, sources in superseding.items()}
 
 
 def _source_ids(incoming: Sequence[Link]) -> list[str]:

@@ -381,6 +381,7 @@ def _add(ctx: WriteContext, plan: ImportPlan, targets: Sequence[LinkTarget], add
     memories.add(ctx.tx, [memory])
     links.add(ctx.tx, memory.space.id, memory.links)
     file_journal.clear_former_path(ctx.tx, memory.path)
+    ctx.note_validity_change(memory)
     ctx.note_reasoning_change(None, memory)
     ctx.log_memory(memory, "import", source=ctx.engines.keys.keyed_hash("path", plan.path))
     added.append(memory)

@@ -200,20 +200,20 @@ class WriteContext:
     def log_memory(self, memory: Memory, action: str, *others: str, **payload: object) -> None:
         """Record a change of a memory; the log holds its title and text only as a keyed hash."""
         content = self.engines.keys.keyed_hash(memory.title, memory.text)
-        self.touch_superseded(memory)
+        if any(link.relation == "supersedes" for link in memory.links):
+            self.note_validity_change(memory)
         self.pending.note_changed_id(memory.id, space=memory.space.id, principal=self.actor.principal)
         # The payload key "said", a keyed hash of the content, is part of the signed logs of existing books.
         versions = {"revision": memory.revision, "version": memory.version, "said": content}
         self.log(memory.space, action, (memory.id, *others), **versions, **payload)
 
-    def touch_superseded(self, memory: Memory) -> None:
-        """Have the memories that this one supersedes numbered too, since recall now returns them differently.
+    def note_validity_change(self, *states: Memory) -> None:
+        """Note a memory, as it was and as it is, that may end at another time or supersede others than before.
 
-        Whether, or from when on, they count as superseded may have changed.
+        The memories that it supersedes and the copies of both are numbered as changed too, since recall returns them
+        differently.
         """
-        for link in memory.links:
-            if link.relation == "supersedes":
-                self.tx.touched.setdefault(link.target, None)
+        self.pending.validity_changed += states
 
     def touch(self, space: Space, subjects: Iterable[str]) -> None:
         """Have subjects of a space, such as messages, numbered as changed without a log entry of their own.

@@ -33,11 +33,13 @@ class Pending:
     """The work that an operation leaves for the steps before `finalize`, for `finalize`, and for after the commit.
 
     Each actor of a transaction has its own `changed_texts`, `changed_ids` and `reasoning_changed`, because the steps
-    before `finalize` run once for each actor. All actors share `files_to_write` and `early_locks`, because there is
-    one `finalize` and one commit.
+    before `finalize` run once for each actor. All actors share `validity_changed`, `files_to_write` and `early_locks`,
+    because there is one `finalize` and one commit.
     """
 
-    __slots__ = ("changed_ids", "changed_texts", "early_locks", "files_to_write", "reasoning_changed")
+    __slots__ = (
+        "changed_ids", "changed_texts", "early_locks", "files_to_write", "reasoning_changed", "validity_changed",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         """Start a transaction with nothing pending."""
@@ -49,6 +51,10 @@ class Pending:
         """Memories by id, as (before, after), whose dependencies or whose own validity changed: notices to dependents
         must be updated.
         """
+        self.validity_changed: list[Memory] = []
+        """Memories, before and after a change, that may end at another time, or supersede others: recall returns those
+        and all copies of them differently.
+        """
         self.files_to_write: dict[str, bytes | None] = {}
         """Contents of files by the ids of their memories; None for a file to remove."""
         self.early_locks: list[LogLocks] = []
@@ -57,6 +63,7 @@ class Pending:
     def of_another_actor(self) -> Pending:
         """Return the pending work of another actor of the same transaction: files and locks are shared."""
         other = Pending()
+        other.validity_changed = self.validity_changed
         other.files_to_write = self.files_to_write
         other.early_locks = self.early_locks
         return other

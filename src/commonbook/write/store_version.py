@@ -48,9 +48,10 @@ def store_version(
         memories.replace(ctx.tx, new)
     if new.links != old.links or new.space.id != old.space.id:
         links.replace(ctx.tx, old.space.id, new)
-        ctx.touch_superseded(old)
     if new.revision != old.revision or old.deleted is not None:
         ctx.pending.note_changed_text(new)
+    if _validity(old) != _validity(new):
+        ctx.note_validity_change(old, new)
     if _reasoning_differs(old, new):
         ctx.note_reasoning_change(old, new)
     ctx.log_memory(new, _action(old, new, how), fields=sorted(changed_fields), **logged)
@@ -63,6 +64,7 @@ def delete(ctx: WriteContext, memory: Memory, *, how: str) -> None:
     copies.unbind(ctx.tx, memory)
     tombstone = memory._replace(deleted=ctx.tx.now, version=memory.version + 1, updated=ctx.tx.now)
     memories.replace(ctx.tx, tombstone)
+    ctx.note_validity_change(memory)
     ctx.note_reasoning_change(memory, tombstone)
     ctx.log_memory(tombstone, "delete", how=how)
     if how != "file":
@@ -96,10 +98,17 @@ def _rebind(ctx: WriteContext, old: Memory, new: Memory) -> Memory:
 
 
 def _reasoning_differs(old: Memory, new: Memory) -> bool:
-    """Tell whether a change may concern dependents: other dependencies, another space, deleted or restored."""
-    if (old.deleted, old.space.id) != (new.deleted, new.space.id):
+    """Tell whether a change may need or end a notice: other dependencies, another space, another end."""
+    if (old.deleted, old.expires, old.space.id) != (new.deleted, new.expires, new.space.id):
         return True
     return _dependencies(old) != _dependencies(new)
+
+
+def _validity(memory: Memory) -> tuple[object, ...]:
+    """Return the fields that decide when a memory ends and what it supersedes, for itself and for its copies."""
+    superseded = {link.target for link in memory.links if link.relation == "supersedes"}
+    times = (memory.deleted, memory.expires, memory.valid_until, memory.valid_from, memory.occurred, memory.created)
+    return superseded, times, copies.copied_from(memory)
 
 
 def _dependencies(memory: Memory) -> tuple[object, ...]:

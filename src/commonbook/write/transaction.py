@@ -28,6 +28,7 @@ from commonbook.ports.database import Result, RetryTransaction, Transaction
 from commonbook.ports.engines import Engines
 from commonbook.tables import changes, home, memories, spaces
 from commonbook.tables import rate_limits as rate_limit_rows
+from commonbook.write.affected import affected_by
 from commonbook.write.context import WriteContext
 from commonbook.write.pending import LogLocks, Pending
 
@@ -136,6 +137,8 @@ def finalize(contexts: Sequence[WriteContext]) -> None:
     by_space: dict[str, list[Change]] = {}
     for change in tx.recorded:
         by_space.setdefault(change.space, []).append(change)
+    if ctx.pending.validity_changed:
+        tx.touched.update(dict.fromkeys(affected_by(tx, ctx.spaces, ctx.pending.validity_changed)))
     touched = {subject: space for subject, space in tx.touched.items() if space is not None}
     touched |= memories.spaces_of(tx, sorted(subject for subject, space in tx.touched.items() if space is None))
     touched_spaces = sorted({*by_space, *touched.values()})

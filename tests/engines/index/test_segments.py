@@ -432,7 +432,7 @@ def _expected_row(one: IndexedPassage) -> tuple[object, ...]:
     columns = (
         hash_text(one.thread), one.position, hash_text(one.owner), order_of(one), hash_text(one.wording),
         KINDS.index(one.kind), flags, one.length, one.start, one.end, one.seq, one.time, one.valid_from,
-        one.valid_until, one.superseded, one.expires,
+        one.valid_until, one.superseded, one.superseded_until, one.expires,
     )  # fmt: skip
     terms = [(hash_text(term), min(count, 65535)) for term, count in one.terms.items()]
     terms += [(hash_text(tag_term(tag)), 1) for tag in one.tags]

@@ -29,7 +29,7 @@ __all__ = ["terminal"]
 NOBODY = "0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2e"
 NOTICE = {
     "id", "dependent", "text", "invalidated", "invalidating", "reason", "by", "at", "expires", "expired", "depth",
-    "path", "space",
+    "path", "space", "successor_ended",
 }  # fmt: skip
 MENTION = {"id", "title", "space", "deleted"}
 DEPENDENT = {"id", "title", "space", "kind", "depth", "path", "suspect", "source_changed"}
@@ -383,7 +383,7 @@ def test_each_verdict_does_what_it_says(world, cli):
     assert cli("triage", world.m2, "dismiss", "--json").json["resolved"] == 1
     assert cli("triage", third, "supersede", "--by", better[-8:], "--note", "Bob it is", "--json").code == 0
     assert inbox(cli) == []
-    assert set(marks(cli, world.m1)) == {"expired", "ended"}
+    assert set(marks(cli, world.m1)) == {"retracted", "expired", "ended"}
     assert marks(cli, world.m2) == []
     shown = cli("show", third, "--json").json
     assert (shown["marks"], shown["superseded_by"]) == (["superseded"], better)

@@ -197,9 +197,11 @@ def test_a_copy_names_what_its_source_was_superseded_by(cli, source):
     successor = cli.remember("Bertha owns it now", "--replaces", source)["id"]
     shown = cli("show", copy, "--json").json
     assert (shown["freshness"], shown["successor"]) == ("source_superseded", successor)
-    (hit,) = cli("recall", "billing", "--space", "team", "--json").json["hits"]
+    assert cli("recall", "billing", "--space", "team", "--json").json["hits"] == []
+    recall = ("recall", "billing", "--space", "team", "--include", "superseded")
+    (hit,) = cli(*recall, "--json").json["hits"]
     assert (hit["freshness"], hit["successor"]) == ("source_superseded", successor)
-    assert f"source_superseded by {successor}" in cli("recall", "billing", "--space", "team").out
+    assert f"source_superseded by {successor}" in cli(*recall).out
     assert f"source superseded by: {successor}" in cli("show", copy).out
 
 

@@ -164,7 +164,8 @@ def _filter_masks(segment: Segment, query: IndexQuery) -> list[Bools]:
         conditions.append(segment.column("valid_from") <= query.as_of)
         conditions.append(segment.column("valid_until") > query.as_of)
     if segment.bundle.about["has_superseded"] and not query.superseded:
-        conditions.append(segment.column("superseded") > (FOREVER - 1 if query.as_of is None else query.as_of))
+        at = FOREVER - 1 if query.as_of is None else query.as_of
+        conditions.append((segment.column("superseded") > at) | (segment.column("superseded_until") <= query.now))
     return conditions
 
 

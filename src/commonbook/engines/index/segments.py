@@ -58,6 +58,7 @@ _COLUMNS: Final[tuple[tuple[str, type, Callable[[IndexedPassage], object]], ...]
     ("valid_from", np.int64, lambda entry: entry.valid_from),
     ("valid_until", np.int64, lambda entry: entry.valid_until),
     ("superseded", np.int64, lambda entry: entry.superseded),
+    ("superseded_until", np.int64, lambda entry: entry.superseded_until),
     ("expires", np.int64, lambda entry: entry.expires),
 )
 _TABLES: Final = ("space", "speaker")

@@ -42,8 +42,9 @@ def filter_condition(query: IndexQuery, params: dict[str, Any]) -> tuple[str, bo
         conditions.append("p.expires > %(alive_at)s::bigint")
         params["alive_at"] = query.alive_at
     if not query.superseded:
-        conditions.append("p.superseded > %(superseded)s::bigint")
+        conditions.append("(p.superseded > %(superseded)s::bigint OR p.superseded_until <= %(now)s::bigint)")
         params["superseded"] = FOREVER - 1 if query.as_of is None else query.as_of
+        params["now"] = query.now
     return " AND ".join(conditions) or "true", selective
 
 

@@ -57,7 +57,7 @@ VALID_GRAPHS: Final = f"SELECT string_agg(c.relname::text, ' ') {_FROM_GRAPHS} A
 # need a sort.
 _NEAREST: Final = """
     SELECT space, uuid_send(id), distance FROM (
-      SELECT space, id, owner, kind, time, valid_from, valid_until, superseded, expires,
+      SELECT space, id, owner, kind, time, valid_from, valid_until, superseded, superseded_until, expires,
         {column}::halfvec({dimensions}) <=> %(vector)s::halfvec AS distance
       FROM recall_passage WHERE space = ({space})::bigint AND vector_dims({column}) = {dimensions}
         AND (SELECT embedder FROM recall_index) = %(embedder)s

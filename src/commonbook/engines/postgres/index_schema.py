@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-FORMAT: Final = 5
+FORMAT: Final = 6
 """Changes with every change of the tables, or of the meaning of their contents."""
 
 TABLES: Final = ("recall_index", "recall_space", "recall_passage", "recall_posting")
@@ -56,6 +56,7 @@ CREATE_ROWS: Final = f"""
       valid_from  bigint NOT NULL,
       valid_until bigint NOT NULL,
       superseded  bigint NOT NULL,
+      superseded_until bigint NOT NULL,
       expires     bigint NOT NULL,
       terms       bigint[] NOT NULL,
       columns     bytea NOT NULL,  -- from here on the data for scoring, as in the embedded index
@@ -71,11 +72,13 @@ CREATE_ROWS: Final = f"""
 # The filter columns and the position among neighbours are in the primary key's index: no second look-up is needed.
 CREATE_INDEXES: Final = """
     ALTER TABLE recall_passage ADD PRIMARY KEY (space, id)
-      INCLUDE (thread, position, kind, flags, wording, time, valid_from, valid_until, superseded, expires);
+      INCLUDE (thread, position, kind, flags, wording, time, valid_from, valid_until, superseded, superseded_until,
+        expires);
     ALTER TABLE recall_posting ADD PRIMARY KEY (space, term, id);
     CREATE INDEX recall_owner ON recall_passage (owner);
     CREATE INDEX recall_newest ON recall_passage (space, time DESC, position DESC, id);
     CREATE INDEX recall_thread ON recall_passage (thread, position);
     CREATE INDEX recall_nearest ON recall_passage (space, id)
-      INCLUDE (owner, kind, time, valid_from, valid_until, superseded, expires, v) WHERE v IS NOT NULL
+      INCLUDE (owner, kind, time, valid_from, valid_until, superseded, superseded_until,
+        expires, v) WHERE v IS NOT NULL
 """

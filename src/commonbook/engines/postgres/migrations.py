@@ -218,6 +218,15 @@ UPDATE memory SET session_space = (
   WHERE session IS NOT NULL;
 CREATE INDEX memory_by_session_space ON memory (session_space) WHERE session_space IS NOT NULL;
 DROP TABLE session_place;
+
+-- jobs: notify the memories whose successors have expired or were deleted, or will expire
+INSERT INTO job (id, space, kind, subject, state, due, attempts, error, created)
+  SELECT 'ending ' || space || ' ' || id, space, 'ending', id, 'waiting',
+    '2026-01-01T00:00:00.000000Z', 0, '', '2026-01-01T00:00:00.000000Z'
+  FROM memory WHERE (deleted IS NOT NULL OR expires IS NOT NULL)
+    AND EXISTS (
+      SELECT 1 FROM link WHERE link.space = memory.space AND source = memory.id AND relation = 'supersedes')
+  ON CONFLICT DO NOTHING;
 """
 
 MIGRATIONS: Final = tuple(

@@ -27,7 +27,8 @@ from commonbook.engines.index.segments import (
 from commonbook.ports.index import IndexedPassage
 
 PASSAGE_COLUMNS: Final = (
-    "space, id, owner, thread, position, kind, flags, wording, time, valid_from, valid_until, superseded, expires,"
+    "space, id, owner, thread, position, kind, flags, wording, time, valid_from, valid_until, superseded,"
+    " superseded_until, expires,"
     " terms, columns, entries, name, speaker, vector, v, w"
 )
 MAX_INDEXED_DIMENSIONS: Final = 1024
@@ -56,8 +57,8 @@ _COLUMNS: Final = np.dtype(
 _ENTRY: Final = np.dtype([("term", "<u8"), ("count", "<u2")])
 _COPY_HEADER: Final = b"PGCOPY\n\xff\r\n\0" + struct.pack("!ii", 0, 0)
 _COPY_TRAILER: Final = struct.pack("!h", -1)
-_FIXED_FIELDS: Final = struct.Struct("!hiqi16siqiqiqihihiqiqiqiqiqiq")
-_FIELD_COUNT: Final = 21
+_FIXED_FIELDS: Final = struct.Struct("!hiqi16siqiqiqihihiqiqiqiqiqiqiq")
+_FIELD_COUNT: Final = 22
 _NULL_FIELD: Final = struct.pack("!i", -1)
 _ARRAY_HEADER: Final = struct.Struct("!5i")
 _INT8_OID: Final = 20
@@ -183,7 +184,7 @@ def _array_header(items: int) -> bytes:
 
 _FILTERS: Final = (
     "space", "owner", "thread", "position", "kind", "flags", "wording",
-    "time", "valid_from", "valid_until", "superseded", "expires",
+    "time", "valid_from", "valid_until", "superseded", "superseded_until", "expires",
 )  # fmt: skip
 
 

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Final
 
 from commonbook.errors import NotFound
 from commonbook.interfaces.cli.output.plain import Branch, Cell, Output, one_line
-from commonbook.model.invalidation import DELETED, DISMISS, KEEP, RETRACT, SUPERSEDE, Decision, Invalidation
+from commonbook.model.invalidation import (
+    CAUSES_WITHOUT_ID,
+    DELETED,
+    DISMISS,
+    ENDED,
+    KEEP,
+    RETRACT,
+    SUPERSEDE,
+    Decision,
+    Invalidation,
+)
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book
@@ -119,7 +129,7 @@ def titles_in(book: Book, memory: Memory) -> dict[str, str]:
 def titles(book: Book, ids: Iterable[str]) -> dict[str, str]:
     """Return the titles of memories by id, without those that are gone or may not be read."""
     titles_by_id = {}
-    for id_ in sorted(set(ids) - {DELETED}):
+    for id_ in sorted(set(ids) - CAUSES_WITHOUT_ID):
         with suppress(NotFound):
             titles_by_id[id_] = book.get(id_).title
     return titles_by_id
@@ -128,7 +138,8 @@ def titles(book: Book, ids: Iterable[str]) -> dict[str, str]:
 def suspicion_fields(out: Output, memory: Memory, titles: Mapping[str, str]) -> Iterator[tuple[str, Cell]]:
     """Yield the causes why a memory is suspect, and earlier decisions about it."""
     for invalidation in memory.invalidations:
-        yield "suspect because", (_cause(out, invalidation.invalidated, invalidation.invalidating, titles), "red")
+        label = "to decide, since" if invalidation.invalidating == ENDED else "suspect because"
+        yield label, (_cause(out, invalidation.invalidated, invalidation.invalidating, titles), "red")
         yield "path", " <- ".join(out.name(id_) if id_ else "…" for id_ in invalidation.path)
     for decision in memory.decisions:
         note = f": {decision.note}" if decision.note else ""
@@ -137,10 +148,13 @@ def suspicion_fields(out: Output, memory: Memory, titles: Mapping[str, str]) -> 
 
 
 def _cause(out: Output, invalidated: str, invalidating: str, titles: Mapping[str, str]) -> str:
+    name = _id_with_title(out, invalidated, titles)
+    if invalidating == ENDED:
+        return f"its successor {name} has ended"
     event = (
         "was deleted" if invalidating == DELETED else f"was superseded by {_id_with_title(out, invalidating, titles)}"
     )
-    return f"{_id_with_title(out, invalidated, titles)} {event}"
+    return f"{name} {event}"
 
 
 def _id_with_title(out: Output, id_: str, titles: Mapping[str, str]) -> str:
@@ -168,6 +182,7 @@ def show_empty_inbox(out: Output, *, expired: bool) -> None:
 
 def _row(out: Output, item: InboxItem) -> tuple[Cell, ...]:
     event = f"superseded by {_reference(out, item.invalidating)}" if item.invalidating else "deleted"
+    event = "its successor, and has ended" if item.successor_ended else event
     return (
         out.name(item.id),
         item.space,
@@ -196,8 +211,9 @@ def show_notice(out: Output, item: InboxItem, titles: Mapping[str, str]) -> None
     )
     out.styled([(_beginning(item.text), "")], indent=2)
     event = f"was superseded by {_reference(out, item.invalidating)}" if item.invalidating else "was deleted"
+    event = "has expired or was deleted" if item.successor_ended else event
     facts: list[tuple[str, Cell]] = [
-        ("depends on", (_reference(out, item.invalidated), "bold")),
+        ("was superseded by" if item.successor_ended else "depends on", (_reference(out, item.invalidated), "bold")),
         ("which", (event, "red")),
         ("reason", item.reason),
         ("by", f"{item.by}, {out.moment(item.at)}"),

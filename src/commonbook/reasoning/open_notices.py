@@ -1,0 +1,83 @@
+"""Open notices: which memories wait for a decision, and about which invalidations.
+
+A memory is suspect if a notice about it is open. So nobody has to walk up a chain of reasoning to mark what is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+from commonbook.model.invalidation import Invalidation, Notice
+from commonbook.model.memory import Link, Memory
+from commonbook.model.spaces import SpaceScope
+from commonbook.ports.database import Reading
+from commonbook.tables import copies, links, memories
+
+NOTICE_RELATION: Final = "related_to"
+"""The relation of the link from a notice to the memory that it is about."""
+
+
+class OpenNotice(NamedTuple):
+    """A notice that is not settled: the memory, without its text, and its content."""
+
+    memory: Memory
+    notice: Notice
+
+
+def about(tx: Reading, spaces: SpaceScope, dependents: Sequence[str]) -> dict[str, list[OpenNotice]]:
+    """Return the open notices about some memories, by the id of each; `spaces` are all that the transaction knows."""
+    incoming = links.incoming_any_space(tx, dependents, relations=(NOTICE_RELATION,))
+    return among(tx, spaces, incoming)
+
+
+def among(tx: Reading, spaces: SpaceScope, incoming: Iterable[Link]) -> dict[str, list[OpenNotice]]:
+    """Return the same from links to the memories, which were read before."""
+    # Many other memories may be related to one: the ids of notices look different.
+    related = [link for link in incoming if link.relation == NOTICE_RELATION and _is_notice_id(link.source)]
+    headers = memories.get_headers_any_space(tx, spaces, sorted({link.source for link in related}))
+    wanted = frozenset(link.target for link in related)
+    found: dict[str, list[OpenNotice]] = {}
+    for memory in headers.values():
+        if memory.notice is not None and memory.notice.dependent in wanted and is_open(memory):
+            found.setdefault(memory.notice.dependent, []).append(OpenNotice(memory, memory.notice))
+    return found
+
+
+def is_open(memory: Memory) -> bool:
+    """Tell whether a memory is a notice that is not settled; its id must be the hash that we would give it."""
+    notice = memory.notice
+    if notice is None or memory.deleted is not None:
+        return False
+    return memory.id == notice_id(notice.dependent, Invalidation(*notice.key))
+
+
+def notice_id(dependent: str, cause: Invalidation) -> str:
+    """Return the id of the notice about a dependent and an invalidation: a hash, the same on every machine."""
+    digits = sha256(f"{dependent} {cause.invalidated} {cause.invalidating}".encode()).hexdigest()
+    return f"{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-a{digits[17:20]}-{digits[20:32]}"
+
+
+def _is_notice_id(id_: str) -> bool:
+    """Tell whether an id has the form of `notice_id`, and not that of other memories: a UUID of version 7."""
+    return id_[14:15] == "8" and id_[19:20] == "a"
+
+
+def open_causes(
+    memory: Memory,
+    sources: Mapping[str, Memory],
+    noticed: Mapping[str, Iterable[OpenNotice]],
+    endings: Mapping[str, Iterable[Invalidation]],
+) -> set[tuple[str, str]]:
+    """Return the keys of the invalidations that wait for a decision about a memory.
+
+    A copy inherits those of its source, unless they were decided at the copy or at the source. `sources` are those
+    along the tie, `noticed` the open notices about all of them, `endings` their successors that have ended.
+    """
+    undecided: set[tuple[str, str]] = set()
+    for member in reversed(copies.chain_of(memory, sources)):
+        inherited = {key for key in undecided if key[1] != member.id}
+        own = {one.notice.key for one in noticed.get(member.id, ())}
+        undecided = (inherited | own | {ending.key for ending in endings.get(member.id, ())}) - member.settled_causes
+    return undecided
