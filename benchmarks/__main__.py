@@ -19,7 +19,7 @@ from benchmarks.capturing import append
 from benchmarks.capturing_on_postgres import postgres_append
 from benchmarks.figures import HEADING, Figure, cells, line
 from benchmarks.on_postgres import postgres_recall
-from benchmarks.reasoning import recall_suspect, supersede
+from benchmarks.reasoning import recall_suspect, supersede, suspect_chain
 from benchmarks.recalling import cold_recall, recall, recall_memory, write_then_recall
 from benchmarks.sharing import edit_shared, lineage, recall_copies
 from benchmarks.starting import cold_status, open_unchanged
@@ -40,6 +40,7 @@ BENCHMARKS: Final[dict[str, Callable[[Bench], Iterator[Figure]]]] = {
     "recall_copies": recall_copies,
     "supersede": supersede,
     "recall_suspect": recall_suspect,
+    "suspect_chain": suspect_chain,
     "postgres_recall": postgres_recall,
     "postgres_append": postgres_append,
 }

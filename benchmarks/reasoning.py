@@ -1,4 +1,4 @@
-"""Measures superseding a memory with many dependents, and recall where many memories are suspect."""
+"""Measures superseding a memory with many dependents, and recall and writes where many are suspect or in a chain."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from commonbook.model.memory import Draft
 from commonbook.text.space_names import PERSONAL
 
 _BAR: Final = Bar(AT_MOST, 1.2)
+_CHAIN_RECALL_BAR: Final = Bar(AT_MOST, 1.3)
+_CHAIN_WRITE_BAR: Final = Bar(AT_MOST, 3)
 _SUSPECT_SHARE: Final = 0.1
 _SPACES: Final = 10
 _ELSEWHERE: Final = "elsewhere"
@@ -89,3 +91,50 @@ def recall_suspect(bench: Bench) -> Iterator[Figure]:
         reference_rounds=reference,
         bar=_BAR,
     )
+
+
+def suspect_chain(bench: Bench) -> Iterator[Figure]:
+    """Measure a write at the end of a chain of n, and recall when all of it is suspect, beside both without links."""
+    n = bench.scale.middle
+    notes = list(islice((shelf.draft.text for shelf in shelves(2 * n) if len(shelf.passages) == 1), n))
+    with commonbook.open(bench.fresh("chained")) as book, commonbook.open(bench.fresh("loose")) as plain:
+        old, new = (book.remember(text, space=_ELSEWHERE).id for text in ("it was so", "it is so"))
+        last = old
+        for text in notes:
+            last = book.remember(text, space=PERSONAL, links=[("derived_from", last)]).id
+        plain.remember_many([Draft(text, space=PERSONAL) for text in notes])
+        numbers = count()
+        written, without = in_turns(
+            bench.scale.start_rounds,
+            partial(_remember, book, numbers, (("derived_from", last),)),
+            partial(_remember, plain, numbers, ()),
+        )
+        assert book.supersede(old, new).notified >= n
+        for target in (book, plain):
+            target.reindex(anew=True)
+        recalled, reference = recall_times(bench, book, plain)
+    yield Figure(
+        benchmark="suspect_chain",
+        what="write at the end of a chain of n",
+        n=n,
+        unit="ms",
+        ours_rounds=written,
+        reference_rounds=without,
+        bar=_CHAIN_WRITE_BAR,
+    )
+    yield Figure(
+        benchmark="suspect_chain",
+        what="recall among n, a chain of suspects",
+        n=n,
+        unit="ms",
+        ours_rounds=recalled,
+        reference_rounds=reference,
+        bar=_CHAIN_RECALL_BAR,
+    )
+
+
+def _remember(book: Book, numbers: Iterator[int], links: tuple[tuple[str, str], ...]) -> float:
+    text = f"a further thought {next(numbers)}"
+    begun = time.perf_counter()
+    book.remember(text, space=_ELSEWHERE, links=links)
+    return (time.perf_counter() - begun) * 1_000
