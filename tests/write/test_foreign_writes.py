@@ -92,7 +92,7 @@ CALLS: dict[str, Callable[[Book, str], Any]] = {
     "acting_as": lambda bob, id_: bob.acting_as("user:local"),
     "adopt": lambda bob, id_: bob.adopt(id_),
     "approve": lambda bob, id_: bob.approve(id_),
-    "close_session": lambda bob, id_: bob.close_session("talk"),
+    "close_session": lambda bob, id_: bob.close_session("talk", space="hr"),
     "copies": lambda bob, id_: bob.copies(id_),
     "create_key": lambda bob, id_: bob.create_key("user:local"),
     "create_space": lambda bob, id_: bob.create_space("vault/new"),
@@ -108,7 +108,7 @@ CALLS: dict[str, Callable[[Book, str], Any]] = {
     "link": lambda bob, id_: bob.link(id_, "related_to", id_),
     "links": lambda bob, id_: bob.links(id_),
     "log": lambda bob, id_: bob.log(space="vault"),
-    "messages": lambda bob, id_: bob.messages("talk"),
+    "messages": lambda bob, id_: bob.messages("talk", space="hr"),
     "move": lambda bob, id_: bob.move(id_, "hr"),
     "pull": lambda bob, id_: bob.pull(id_, "hr"),
     "recall": lambda bob, id_: bob.recall("salary oil boat", spaces=["hr"]),
@@ -124,7 +124,7 @@ CALLS: dict[str, Callable[[Book, str], Any]] = {
     "revoke": lambda bob, id_: bob.revoke("user:ana", "vault"),
     "revoke_key": lambda bob, id_: bob.revoke_key(id_),
     "set_depth": lambda bob, id_: bob.set_depth("vault", 3),
-    "settle": lambda bob, id_: bob.settle("talk"),
+    "settle": lambda bob, id_: bob.settle("talk", space="hr"),
     "share": lambda bob, id_: bob.share(id_, "hr"),
     "share_many": lambda bob, id_: bob.share_many([id_], "hr"),
     "share_with": lambda bob, id_: bob.share_with(id_, "user:ana"),
@@ -135,7 +135,7 @@ CALLS: dict[str, Callable[[Book, str], Any]] = {
     "unshare": lambda bob, id_: bob.unshare(id_),
     "work": lambda bob, id_: bob.work(),
     # These two change what Bob has in `hr`, so they come last.
-    "rewind": lambda bob, id_: bob.rewind("talk", 0),
+    "rewind": lambda bob, id_: bob.rewind("talk", 0, space="hr"),
     "delete_where": lambda bob, id_: bob.delete_where(Filter(kinds=("note", "reflection", "episode"))),
 }
 
@@ -187,11 +187,15 @@ def test_the_walk_has_every_verb():
 def test_no_verb_reaches_rows_that_are_in_a_foreign_space_now(book: Book, ids: list[str]):
     bob = book.acting_as(BOB)
     before = vault(book)
+    (episode,) = {one.episode for one in book.messages("talk").items if one.episode}
     for verb, call in CALLS.items():
         unknown = answer(call, bob, UNKNOWN) if verb in BY_ID else None
         for id_ in ids:
             reply = answer(call, bob, id_)
             assert SECRET not in reply or verb in SESSIONS, (verb, reply)
             assert unknown in (None, reply), (verb, reply)
+            assert verb not in SESSIONS or episode not in reply, (verb, reply)
         assert vault(book) == before, verb
+    # The rewind of Bob's own session was done, though its episode is elsewhere now.
+    assert all(one.rewound_at for one in bob.messages("talk", space="hr").items[:2])
     assert book.verify_log().findings == ()

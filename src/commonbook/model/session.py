@@ -24,8 +24,9 @@ class NewMessage(NamedTuple):
 class Message(NamedTuple):
     """A message of a session.
 
-    `episode` is the memory that contains it; None while it is unsettled. `rewound_at` is the time at which a rewind
-    withdrew it. `masked` is the number of secrets that were masked in its text.
+    `episode` is the memory that contains it; None while it is unsettled, and if the caller may not read that memory.
+    `rewound_at` is the time at which a rewind withdrew it. `masked` is the number of secrets that were masked in its
+    text.
     """
 
     id: str

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 from commonbook.access import permissions, scope
 from commonbook.errors import Ambiguous, NotFound
-from commonbook.model.session import MessagePage, Session
-from commonbook.model.spaces import Actor
+from commonbook.model.session import Message, MessagePage, Session
+from commonbook.model.spaces import Actor, SpaceScope
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.ports.retry_read import retry_read
-from commonbook.tables import sessions, spaces
+from commonbook.tables import memories, sessions, spaces
 from commonbook.tables.sessions import SessionKey
 from commonbook.text import validation
 
@@ -79,8 +79,16 @@ def list_messages(
     with engines.db.reading() as tx:
         session = _require_readable(tx, actor, session_id, space)
         messages = sessions.messages(tx, session, after=min(max(0, after), session.last), limit=limit + 1)
+        items = without_hidden_episodes(tx, scope.select(tx, actor), messages[:limit])
     following = messages[limit - 1].seq if len(messages) > limit else None
-    return MessagePage(session, tuple(messages[:limit]), following)
+    return MessagePage(session, items, following)
+
+
+def without_hidden_episodes(tx: Reading, readable: SpaceScope, messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return messages without the ids of episodes that may not be read: they were moved into another space."""
+    episodes = memories.spaces_of(tx, sorted({message.episode for message in messages if message.episode}))
+    hidden = {episode for episode, space in episodes.items() if space not in readable}
+    return tuple(message._replace(episode=None) if message.episode in hidden else message for message in messages)
 
 
 def list_sessions(engines: Engines, actor: Actor, *, space: str | None, limit: int) -> tuple[Session, ...]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from commonbook.errors import BadInput, FileInTheWay, NotAllowed, NotFound
 from commonbook.files import hand_edits, scan
 from commonbook.markdown import transcript
@@ -11,6 +9,7 @@ from commonbook.model.session import Message, Session
 from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
 from commonbook.sessions.find_or_create import require_writable
+from commonbook.sessions.read import without_hidden_episodes
 from commonbook.tables import memories, sessions
 from commonbook.tables.sessions import SessionKey
 from commonbook.text import validation
@@ -33,20 +32,9 @@ def rewind(engines: Engines, actor: Actor, key: SessionKey, after: int | str) ->
         sessions.next_generation(ctx.tx, session)
         ctx.touch(session.space, (message.id for message in rewound))
         ctx.log(session.space, "session.rewind", (), session=session.id, seqs=[message.seq for message in rewound])
-        return _without_hidden_episodes(ctx, rewound)
+        return without_hidden_episodes(ctx.tx, ctx.readable, rewound)
 
     return scan.write_with_scan(engines, actor, operation)
-
-
-def _without_hidden_episodes(ctx: WriteContext, messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return messages without the ids of episodes that the actor may not read."""
-    spaces = memories.spaces_of(ctx.tx, sorted({message.episode for message in messages if message.episode}))
-    return tuple(
-        message
-        if message.episode is None or spaces.get(message.episode) in ctx.readable
-        else message._replace(episode=None)
-        for message in messages
-    )
 
 
 def _seq(ctx: WriteContext, session: Session, after: int | str) -> int:
