@@ -12,7 +12,9 @@ from typing import NamedTuple
 
 from commonbook.model.invalidation import RETRACT
 from commonbook.model.memory import Memory
-from commonbook.tables import copies
+from commonbook.model.spaces import SpaceScope
+from commonbook.ports.database import Reading
+from commonbook.tables import copies, supersession
 from commonbook.tables.supersession import Successors
 
 
@@ -23,6 +25,17 @@ class Validity(NamedTuple):
     valid_until: datetime | None
     superseded_since: datetime | None
     superseded_until: datetime | None
+
+
+def validities_of(tx: Reading, spaces: SpaceScope, live: Sequence[Memory]) -> dict[str, Validity]:
+    """Return the validity of each of these memories; `spaces` are all spaces of the book.
+
+    Successors of any space count: the index has one time for a passage, regardless of the reader.
+    """
+    sources = copies.sources_of(tx, spaces, live)
+    ids = sorted({*(memory.id for memory in live), *sources})
+    successors = supersession.successors_of(tx, spaces, ids)
+    return {memory.id: validity_of(memory, sources, successors) for memory in live}
 
 
 def validity_of(memory: Memory, sources: Mapping[str, Memory], successors: Successors) -> Validity:

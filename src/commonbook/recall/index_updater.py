@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 from commonbook.errors import CommonbookError
 from commonbook.log import chain
 from commonbook.memories import validity
-from commonbook.model.memory import Memory
 from commonbook.model.reports import Progress, no_progress
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading
@@ -35,7 +34,7 @@ from commonbook.ports.index import (
 from commonbook.recall import index_trust
 from commonbook.recall.indexed_passages import embedded_texts, indexed_message, indexed_passages
 from commonbook.runtime.batches import in_batches
-from commonbook.tables import changes, copies, home, memories, sessions, spaces, supersession, vectors
+from commonbook.tables import changes, home, memories, sessions, spaces, vectors
 
 INDEX_RULES: Final = "4"
 """The version of the passage and term rules: an index with another version is rebuilt."""
@@ -209,7 +208,7 @@ class IndexUpdater:
         for batch in in_batches(ids, _BATCH):
             stored = memories.get_many(tx, all_spaces, batch)
             live = [memory for memory in stored.values() if memory.deleted is None]
-            validities = _validities(tx, all_spaces, live)
+            validities = validity.validities_of(tx, all_spaces, live)
             known = self._known_vectors(tx, (text for memory in live for text in embedded_texts(memory)))
             messages = sessions.messages_of_episodes(
                 tx, {memory.id: memory.space.id for memory in live if memory.session}
@@ -268,14 +267,3 @@ def _delta(by_owner: Mapping[str, _OwnerPassages], changed: Iterable[str]) -> De
 
 def _without_vectors(delta: Delta) -> Delta:
     return delta._replace(entries=tuple(passage._replace(vector=None) for passage in delta.entries))
-
-
-def _validities(tx: Reading, all_spaces: SpaceScope, live: Sequence[Memory]) -> dict[str, validity.Validity]:
-    """Return when each of these memories ends, and is superseded, by memories of any space.
-
-    The index has one time for a passage, regardless of the reader.
-    """
-    sources = copies.sources_of(tx, all_spaces, live)
-    ids = sorted({*(memory.id for memory in live), *sources})
-    successors = supersession.successors_of(tx, all_spaces, ids)
-    return {memory.id: validity.validity_of(memory, sources, successors) for memory in live}

@@ -389,6 +389,31 @@ def test_each_verdict_does_what_it_says(world, cli):
     assert (shown["marks"], shown["superseded_by"]) == (["superseded"], better)
 
 
+def test_a_retraction_is_taken_back_by_reinstate(world, cli):
+    supersede(cli, world.r1, world.r2)
+    cli("triage", world.m1, "retract")
+    assert cli("reinstate", world.m1, "--json").json == {"id": world.m1, "by": None, "new": False, "notified": 0}
+    assert marks(cli, world.m1) == ["suspect"]
+    assert "decided: reinstate, by user:local" in cli("show", world.m1).out
+    assert cli("reinstate", world.m1, "--json").code == 5
+
+
+def test_a_memory_whose_successor_has_ended_is_shown_so_and_decided_about(world, cli):
+    supersede(cli, world.r1, world.r2)
+    for memory in (world.m1, world.m2):
+        cli("triage", memory, "dismiss")
+    cli("delete", world.r2)
+    assert marks(cli, world.r1) == ["successor_ended"]
+    assert f"to decide, since: its successor {world.r2} has ended" in cli("show", world.r1).out
+    (notice,) = inbox(cli)
+    assert (notice["dependent"]["id"], notice["invalidated"]["id"], notice["successor_ended"]) == (
+        world.r1, world.r2, True,
+    )  # fmt: skip
+    assert "its successor, and has ended" in cli("inbox").out
+    assert cli("triage", notice["id"], "keep", "--json").json["resolved"] == 1
+    assert (marks(cli, world.r1), inbox(cli)) == ([], [])
+
+
 def test_reinstating_takes_marks_and_notices_back_and_what_was_dismissed_stays_so(world, cli):
     supersede(cli, world.r1, world.r2)
     cli("triage", world.m1, "dismiss")

@@ -477,7 +477,7 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
     ),
     "reflect": ("store a reflection: a memory that was reasoned from others", _reflect),
     "supersede": ("let a memory supersede another, whose dependents become suspect", _supersede),
-    "reinstate": ("undo a supersede", _reinstate),
+    "reinstate": ("undo a supersede, or a retraction", _reinstate),
     "dependents": ("show the memories that depend on a memory, directly or through others", _id),
     "inbox": ("go through the notices about suspect memories, one by one on a terminal; elsewhere, list them", _inbox),
     "triage": ("decide about a suspect memory", _triage),
