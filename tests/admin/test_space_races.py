@@ -176,10 +176,10 @@ def test_nobody_appends_behind_a_rename_that_took_the_space_out_of_its_reach(boo
         with held(postgres_book[0], "team/talks"):
             renamed = pool.submit(one.rename_space, "team/talks", "talks")
             wait_for_waiting(postgres_book[0], 1)
-            appended = pool.submit(alice.append, "talk", ["the otter swims"])
+            appended = pool.submit(alice.append, "talk", ["the otter swims"], space="team/talks")
             wait_for_waiting(postgres_book[0], 2)
         assert renamed.result().name == "talks"
-        with pytest.raises(NotFound):
+        with pytest.raises(NotAllowed):
             appended.result()
     assert [message.text for message in three.messages("talk").items] == ["the heron nests"]
 

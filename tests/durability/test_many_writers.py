@@ -54,16 +54,16 @@ def test_32_writers_in_4_processes_write_to_several_spaces_each_without_gap_fork
 
 def test_32_threads_in_4_processes_append_each_message_once_and_in_order(place, open_book):
     book = open_book()
-    sessions = [f"session-{at}" for at in range(9)]
-    for at, session in enumerate(sessions):
-        book.append(session, ["Good morning."], space=SPACES[at % 3])
+    sessions = [(f"session-{at}", SPACES[at % 3]) for at in range(9)]
+    for session, space in sessions:
+        book.append(session, ["Good morning."], space=space)
     results = together("append", place, threads=8, times=3 * WRITES, sessions=sessions, deadline=120 + 10 * WRITES)
     assert len(results) == 32 * 3 * WRITES
-    for session in sessions:
+    for session, space in sessions:
         acknowledged = sorted(
             (seq, id_, text) for name, parts in results if name == session for id_, seq, text in parts
         )
-        stored = [(one.seq, one.id, one.text) for one in book.messages(session, limit=1000).items[1:]]
+        stored = [(one.seq, one.id, one.text) for one in book.messages(session, space=space, limit=1000).items[1:]]
         assert stored == acknowledged
         assert [seq for seq, _, _ in stored] == list(range(2, len(stored) + 2))
     assert book.verify_log().findings == ()

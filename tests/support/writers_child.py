@@ -121,14 +121,14 @@ def rename(book: Book, who: str, at: int, shared: Any) -> Any:
 def append(book: Book, who: str, at: int, shared: Any) -> Any:
     """Append to a session that others append to as well, and sometimes send the same messages again."""
     dice = random.Random(f"{who} {at}")
-    session = dice.choice(shared["sessions"])
+    session, space = dice.choice(shared["sessions"])
     sent = [
         NewMessage(f"{who} says {at}.{number}", client_id=f"{who}.{at}.{number}")
         for number in range(dice.randint(1, 3))
     ]
-    receipt = book.append(session, sent)
+    receipt = book.append(session, sent, space=space)
     if dice.random() < 0.2:
-        again = book.append(session, sent)
+        again = book.append(session, sent, space=space)
         assert [one._replace(new=True) for one in again.messages] == list(receipt.messages)
     return [session, [[one.id, one.seq, message.text] for one, message in zip(receipt.messages, sent, strict=True)]]
 
