@@ -16,7 +16,15 @@ from hypothesis import strategies as st
 from commonbook.engines.disk.yaml_fields import PyYaml
 from commonbook.errors import BadFile, BadTime, TooLarge
 from commonbook.markdown.file_format import Dialect, parse, render
-from commonbook.markdown.front_matter import FIELDS, NOTICE_FIELDS, Document, clean_tags, clean_title
+from commonbook.markdown.front_matter import (
+    FIELDS,
+    NOTICE_FIELDS,
+    CopyLine,
+    DecisionLine,
+    Document,
+    clean_tags,
+    clean_title,
+)
 from commonbook.model.invalidation import DELETED, VERDICTS, Decision, SupersedeReason
 from commonbook.model.memory import (
     DETACHED,
@@ -66,7 +74,8 @@ EMPTY = Document(
 FULL = EMPTY._replace(
     id=ID, title="Alice owns billing", kind="fact", tags=("billing", "people"), created=MAY, updated=MAY,
     occurred=MAY, valid_from=MAY, valid_until=MAY, expires=MAY, importance=0.8, author="user:alice",
-    links=(("supersedes", OTHER, 3), ("related_to", OTHER, None)), revision=2, version=5, text="Ask her.",
+    links=(("supersedes", OTHER, "0123456789abcdef"), ("related_to", OTHER, None)), revision=2, version=5,
+    text="Ask her.",
 )  # fmt: skip
 
 FOREIGN = f"""---
@@ -130,7 +139,7 @@ def test_a_document_is_written_in_canonical_order():
         "created: 2026-05-01T00:00:00.000000Z\noccurred: 2026-05-01T00:00:00.000000Z\n"
         "valid_from: 2026-05-01T00:00:00.000000Z\nvalid_until: 2026-05-01T00:00:00.000000Z\n"
         "expires: 2026-05-01T00:00:00.000000Z\nimportance: 0.8\nauthor: user:alice\n"
-        f"links:\n  - supersedes {OTHER}@3\n  - related_to {OTHER}\n"
+        f"links:\n  - supersedes {OTHER}@0123456789abcdef\n  - related_to {OTHER}\n"
         "updated: 2026-05-01T00:00:00.000000Z\nrevision: 2\nversion: 5\n---\n\nAsk her.\n"
     )
 
@@ -181,9 +190,11 @@ SHARED = st.builds(
     root=IDS,
     by=st.from_regex(r"\A(?:user|agent):[A-Za-z0-9][A-Za-z0-9._@-]{0,20}\Z"),
     at=TIMES.filter(bool),
-    own=COUNTS,
     claimed=st.booleans(),
 )
+HASHES = st.from_regex(r"\A[0-9a-f]{16}\Z")
+NUMBERS = st.integers(1, 10**15 - 1)
+SHARED_LINES = st.builds(CopyLine, SHARED, st.none() | HASHES, st.none() | COUNTS)
 DECISIONS = st.builds(
     Decision,
     verdict=st.sampled_from(VERDICTS),
@@ -193,6 +204,7 @@ DECISIONS = st.builds(
     at=TIMES.filter(bool),
     note=st.just("") | LINES,
 )
+DECISION_LINES = st.builds(DecisionLine, DECISIONS, st.none() | HASHES)
 
 
 def only_notices_have_theirs(document: Document) -> Document:
@@ -216,19 +228,21 @@ DOCUMENTS = st.builds(
     importance=st.none() | st.floats(0, 1),
     session_id=st.none() | st.from_regex(r"\A[A-Za-z0-9#&*%@][A-Za-z0-9._:/#-]{0,30}\Z"),
     author=st.none() | st.from_regex(r"\A(?:user|agent):[A-Za-z0-9][A-Za-z0-9._@-]{0,20}\Z"),
-    links=st.lists(st.tuples(st.sampled_from(RELATIONS), IDS, st.none() | COUNTS), max_size=4, unique=True).map(tuple),
+    links=st.lists(
+        st.tuples(st.sampled_from(RELATIONS), IDS, st.none() | HASHES | NUMBERS.map(str)), max_size=4, unique=True
+    ).map(tuple),
     revision=st.none() | COUNTS,
     version=st.none() | COUNTS,
     text=BODIES,
     layout=st.just(""),
     has_front=st.just(True),
-    shared=st.none() | SHARED,
+    shared=st.none() | SHARED_LINES,
     dependent_id=st.none() | IDS,
     invalidated_id=st.none() | IDS,
     invalidating_id=st.none() | IDS | st.just(DELETED),
     timestamp=TIMES,
     superseded_because=st.lists(st.builds(SupersedeReason, superseded=IDS, why=LINES), max_size=2).map(tuple),
-    invalidations_triaged=st.lists(DECISIONS, max_size=2).map(tuple),
+    invalidations_triaged=st.lists(DECISION_LINES, max_size=2).map(tuple),
 ).map(only_notices_have_theirs)
 
 
@@ -376,7 +390,7 @@ def test_the_largest_text_can_be_written_and_read():
 
 def test_more_links_than_front_matter_may_hold_are_not_written():
     with pytest.raises(TooLarge):
-        render(FULL._replace(links=(("related_to", OTHER, 1),) * 2000), DIALECT)
+        render(FULL._replace(links=(("related_to", OTHER, "0123456789abcdef"),) * 2000), DIALECT)
 
 
 # Whatever the file, its bytes come back
@@ -469,7 +483,7 @@ def test_a_new_field_that_nothing_precedes_stands_at_the_end():
 
 def test_lines_put_into_a_windows_file_end_as_its_own_do():
     data = FOREIGN.replace("\n", "\r\n").encode()
-    document = parse(data, DIALECT)._replace(links=(("supersedes", OTHER, 1),))
+    document = parse(data, DIALECT)._replace(links=(("supersedes", OTHER, "1"),))
     inserted = f"links:\r\n  - supersedes {OTHER}@1\r\n".encode()
     assert render(document, DIALECT).replace(inserted, b"") == data
 

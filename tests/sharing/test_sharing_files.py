@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,12 @@ import pytest
 import commonbook
 from commonbook.book.book import Book
 from commonbook.errors import BadInput, Conflict, FileInTheWay, NotFound, TooLarge
-from commonbook.model.memory import MAX_FRONT_BYTES, Filter
+from commonbook.markdown import keyed_hashes
+from commonbook.model.memory import MAX_FRONT_BYTES, CopyInfo, Filter, Link
 from commonbook.sharing import propagate
 from commonbook.tables import jobs
 from tests.sharing.test_sharing_races import wrong_with_copies
+from tests.support.lost_databases import lose_database
 
 UNKNOWN = "0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2e"
 MODES = ("live", "lazy", "snapshot")
@@ -118,7 +121,7 @@ def test_with_the_database_lost_copies_come_back_with_their_ties(home, book, ope
     before = {one.id: one for one in book.list(limit=1000).items}
     lineages = {id_: [one.id for one in book.lineage(id_).ancestors] for id_ in every_kind.values()}
     book.close()
-    shutil.rmtree(home / ".commonbook")
+    lose_database(home)
     book = open_book()
     book.sync()
     after = {one.id: one for one in book.list(limit=1000).items}
@@ -140,7 +143,7 @@ def test_a_deleted_root_is_an_unknown_ancestor_after_the_loss_of_the_database(ho
     last = book.share(middle, "c").id
     book.delete(source)
     book.close()
-    shutil.rmtree(home / ".commonbook")
+    lose_database(home)
     book = open_book()
     book.sync()
     assert [(one.id, one.readable) for one in book.lineage(last).ancestors] == [(middle, True), (source, False)]
@@ -196,7 +199,7 @@ def test_what_makes_a_copy_is_not_for_editing(home, book, source, line):
     book.sync()
     after = book.get(copy)
     assert (after.shared, after.links, after.freshness) == (before.shared, before.links, "fresh")
-    assert f"shared_from {source}@1" in path.read_text()
+    assert f"shared_from {source}@{book.get(source).content_hash}" in path.read_text()
     assert other not in path.read_text()
     assert "shared: live" in path.read_text()
     book.edit(source, text="it follows still")
@@ -430,12 +433,24 @@ def by_hand(home: Path, name: str, own: str, mode: str, of: str, revision: int =
     )
 
 
+def with_a_mac(home: Path, book, name: str, own: str, mode: str, of: str) -> None:
+    """Write a file as `by_hand`, but as this home could have written it: a copy with the words of its source."""
+    by_hand(home, name, own, mode, of)
+    keys, words = book._engines.keys, f"words of {name}"
+    copy = CopyInfo(mode, of, "user:local", datetime(2026, 11, 1, 10, tzinfo=UTC))
+    source = Link(own, "shared_from", of, keyed_hashes.content_hash(keys, of, words, words))
+    mac = keyed_hashes.copy_mac(keys, own, copy, source)
+    path = home / name / f"{name}.md"
+    retype(path, f"{of}@1", f"{of}@{source.target_hash}")
+    retype(path, "00.000000Z 1", f"00.000000Z mac:{mac}")
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("length", [1, 2, 5])
 def test_a_circle_made_by_hand_has_bounded_answers(home, book, mode, length):
     ids = [UNKNOWN[:-1] + f"{at:x}" for at in range(length)]
     for at, own in enumerate(ids):
-        by_hand(home, f"s{at}", own, mode, ids[at - 1])
+        with_a_mac(home, book, f"s{at}", own, mode, ids[at - 1])
     book.sync()
     assert set(freshness_of(book, *ids)) <= {"fresh", "diverged", "stale", "detached"}
     book.edit(ids[0], text="round and round")
@@ -458,7 +473,8 @@ def test_a_circle_made_by_hand_has_bounded_answers(home, book, mode, length):
 def test_a_file_that_claims_a_revision_that_its_source_never_had_is_still_told(home, book, source):
     by_hand(home, "ahead", UNKNOWN, "live", source, revision=99)
     book.sync()
-    assert freshness_of(book, UNKNOWN) == ["fresh"]
+    assert freshness_of(book, UNKNOWN) == ["stale"]
+    assert book.get(UNKNOWN).shared.claimed
     assert book.lineage(UNKNOWN).ancestors[0].id == source
 
 
@@ -476,7 +492,8 @@ def test_imported_copies_are_claimed_and_follow_nobody_until_somebody_lets_them(
         assert [one.shared.claimed for one in found.values() if one.shared] == [True, True]
         assert [(one.id, one.claimed) for one in other.lineage(team).ancestors] == [(source, True)]
         assert [one.claimed for one in other.lineage(below).ancestors] == [True, True]
-        assert freshness_of(other, team, below) == ["fresh", "diverged"]
+        # The hashes of another home say nothing here: it is not known what the copies took over.
+        assert freshness_of(other, team, below) == ["fresh", "stale"]
         other.edit(source, text="new words")
         assert freshness_of(other, team) == ["stale"], "nobody here shared it"
         with pytest.raises(Conflict, match="was imported"):

@@ -56,12 +56,12 @@ def wrong_with_copies(book: Book, *, log: bool = True) -> list[str]:
             for memory in memories.in_space(tx, all_spaces, space, limit=10**6)
         }
         bound = {row[2]: tuple(row) for row in tx.rows("SELECT space, root, memory, source, mode FROM copy")}
-        linked = {tuple(row) for row in tx.rows("SELECT space, source, relation, target, revision FROM link")}
+        linked = {tuple(row) for row in tx.rows("SELECT space, source, relation, target, target_hash FROM link")}
         count = tx.rows("SELECT count(*) FROM copy")[0][0]
     should: dict[str, tuple[Any, ...]] = {}
     for memory in found.values():
         for link in memory.links:
-            if (memory.space.id, memory.id, link.relation, link.target, link.revision) not in linked:
+            if (memory.space.id, memory.id, link.relation, link.target, link.target_hash) not in linked:
                 wrong.append(f"{memory.id}: its link {link} is in no row")
         if memory.shared is None:
             continue
@@ -77,9 +77,9 @@ def wrong_with_copies(book: Book, *, log: bool = True) -> list[str]:
                 memory.shared.mode,
             )
         source = found[memory.source.target]
-        took = memory.shared.own == memory.revision and memory.source.revision == source.revision
+        took = memory.copy_hash == source.content_hash
         if took and memory.deleted is None and memory.shared.mode != DETACHED and memory.text != source.text:
-            wrong.append(f"{memory.id} has revision {source.revision} of its source and says {memory.text!r}")
+            wrong.append(f"{memory.id} has the hash of its source and says {memory.text!r}")
     if bound != should or count != len(should):
         wrong.append(f"copy rows: {sorted(bound.values())}\nshould be {sorted(should.values())}")
     twice = [pair for pair, times in Counter((row[0], row[1]) for row in should.values()).items() if times > 1]

@@ -9,6 +9,7 @@ import pytest
 from commonbook.model.memory import Filter
 from commonbook.model.session import NewMessage
 from tests.support.embedding_service import Service, serving
+from tests.support.lost_databases import lose_database
 
 ALICE, BOB = "user:alice", "user:bob"
 
@@ -103,7 +104,7 @@ def test_a_copied_episode_comes_back_from_its_file_without_taking_the_messages(h
     episode = talk(book)
     book.share(episode, "a-team")
     book.close()
-    (home / ".commonbook").rename(home.parent / "away")
+    lose_database(home)
     book = open_book()
     book.sync()
     assert {one.episode for one in book.messages("talk").items} == {episode}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tarfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +29,14 @@ def file_values(memory: Memory) -> tuple[Any, ...]:
     return (
         *(memory.id, memory.space.name, memory.kind, memory.title, memory.text, memory.tags, memory.author),
         *(memory.created, memory.updated, memory.importance, memory.occurred, memory.valid_from, memory.valid_until),
-        *(memory.expires, memory.revision, memory.version, memory.path, memory.links),
+        *(memory.expires, memory.revision, memory.version, memory.path),
+        *((link.relation, link.target) for link in memory.links),
     )
+
+
+def without_hashes(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return files without the content hashes of links: each home has its own key for them."""
+    return {path: re.sub(rb"(?m)^(  - \w+ [0-9a-f-]{36})@[0-9a-f]{16}$", rb"\1", data) for path, data in files.items()}
 
 
 # --- another home
@@ -62,7 +70,8 @@ def test_what_was_exported_comes_back_the_same(book: Book, folder: Folder, tmp_p
         assert {path: file_values(one) for path, one in everything(other).items()} == {
             path: file_values(one) for path, one in everything(book).items()
         }
-        assert texts(tmp_path / "other") == texts(folder())
+        assert without_hashes(texts(tmp_path / "other")) == without_hashes(texts(folder()))
+        assert all("source_changed" not in one.marks for one in everything(other).values())
         assert other.import_folder(str(tmp_path / name)).unchanged == 4
         assert book.import_folder(str(tmp_path / name)).unchanged == 4
         assert {path: one.version for path, one in everything(book).items()} == {
@@ -323,5 +332,5 @@ def test_a_folder_that_goes_through_a_book_comes_out_byte_by_byte(book: Book, tm
         for top in (tmp_path / "before", tmp_path / "after")
     )
     assert len(before) == 7
-    assert after == before
+    assert without_hashes(after) == without_hashes(before)
     assert [one.text for one in book.messages("talk").items] == ["one", "two"]

@@ -71,6 +71,7 @@ def open_book(settings: Settings, *, clock: Clock | None = None, progress: Progr
     # A book that was migrated away can still be read, but applies no more changes.
     with suppress(Moved):
         book.sync(progress=progress)
+        _write_files_with_hashes(engines)
     return book
 
 
@@ -85,6 +86,7 @@ def wire_home(settings: Settings, clock: Clock) -> tuple[Engines, Callable[[], R
         copies_before_migration=True,
     )
     keys = _lazy_keys(os.path.join(hidden, "keys"))
+    facts = _facts(database, settings, keys)
     engines = Engines(
         db=database,
         folder=HomeFolder(settings.home),
@@ -93,10 +95,11 @@ def wire_home(settings: Settings, clock: Clock) -> tuple[Engines, Callable[[], R
         keys=keys,
         yaml=cast("Yaml", Lazy(_yaml)),
         clock=clock,
-        zone=dates.require_zone(_zone(database, settings, keys)),
+        zone=dates.require_zone(settings.zone or facts["zone"]),
         before_finalize=(_run_steps_before_finalize,),
         after_commit=_run_step_after_commit,
     )
+    _fill_hashes(engines, facts)
     return engines, lambda: _recall_service(settings, lambda: _mapped_index(hidden))
 
 
@@ -109,7 +112,8 @@ def wire_server(settings: Settings, clock: Clock) -> tuple[Engines, Callable[[],
     no_files = NoFiles(database.bytes_used)
     with ExitStack() as on_error:
         on_error.callback(database.close)
-        zone = dates.require_zone(_zone(database, settings, keys))
+        facts = _facts(database, settings, keys)
+        zone = dates.require_zone(settings.zone or facts["zone"])
         on_error.pop_all()
     engines = Engines(
         db=database,
@@ -123,6 +127,7 @@ def wire_server(settings: Settings, clock: Clock) -> tuple[Engines, Callable[[],
         before_finalize=(_run_steps_before_finalize,),
         after_commit=_run_step_after_commit,
     )
+    _fill_hashes(engines, facts)
     return engines, lambda: _recall_service(settings, lambda: _postgres_index(settings, database))
 
 
@@ -198,8 +203,8 @@ def _nearest_existing(folder: str) -> str:
     return folder
 
 
-def _zone(database: Database, settings: Settings, keys: Keys) -> str:
-    """Return the time zone of the book: as set, else as recorded when it was made; record a new book now."""
+def _facts(database: Database, settings: Settings, keys: Keys) -> dict[str, str]:
+    """Return the facts about the book that were recorded when it was made; record a new book now."""
     with database.reading() as tx:
         facts = home.facts(tx)
     if "id" not in facts:
@@ -213,12 +218,30 @@ def _zone(database: Database, settings: Settings, keys: Keys) -> str:
             f"the keys in {settings.database.keys} are not those that this book was made with",
             fix="set COMMONBOOK_KEYS to the folder that the other servers of this database have",
         )
-    return settings.zone or facts["zone"]
+    return facts
 
 
 def _record_book(tx: Transaction, zone: str, keys: str) -> dict[str, str]:
-    home.record(tx, id=new_id(), created=format_time(tx.now), zone=zone, keys=keys)
+    home.record(tx, id=new_id(), created=format_time(tx.now), zone=zone, keys=keys, hashes=home.HASHES_IN_FILES)
     return home.facts(tx)
+
+
+def _fill_hashes(engines: Engines, facts: Mapping[str, str]) -> None:
+    """Fill in the hashes of a book that an earlier program wrote."""
+    if "hashes" not in facts:
+        from commonbook.maintenance import fill_hashes
+
+        fill_hashes.fill_rows(engines)
+
+
+def _write_files_with_hashes(engines: Engines) -> None:
+    """Write the files of such a book, after what people did to them was applied."""
+    with engines.db.reading() as tx:
+        facts = home.facts(tx)
+    if facts.get("hashes") == home.HASHES_IN_ROWS and "moved_to" not in facts:
+        from commonbook.maintenance import fill_hashes
+
+        fill_hashes.write_files(engines)
 
 
 def _lazy_keys(folder: str) -> Keys:

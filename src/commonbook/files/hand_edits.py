@@ -8,15 +8,16 @@ history and does not overwrite it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Literal
 
 from commonbook.errors import BadFile, FileInTheWay, TooLarge
 from commonbook.files import episode_files
+from commonbook.files.proven_lines import apply_document
 from commonbook.files.save_order import SaveOrder, place_in_history
 from commonbook.markdown.front_matter import VERBATIM_FIELDS, Document
 from commonbook.markdown.memory_conversion import (
     copy_info_of,
-    memory_from_document,
     new_memory_from_document,
     parse_file,
     render_document,
@@ -25,7 +26,7 @@ from commonbook.markdown.memory_conversion import (
 from commonbook.model.ids import new_id
 from commonbook.model.memory import Memory, Revision
 from commonbook.model.spaces import FILESYSTEM, Space
-from commonbook.tables import file_journal, links, memories, revisions
+from commonbook.tables import file_journal, memories, revisions
 from commonbook.text import file_paths, titles
 from commonbook.write import store_version
 from commonbook.write.new_memory import new_memory
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 Outcome = Literal["new", "edited", "moved", "restored", "malformed", "unchanged", "copied", "no file"]
 """How a file was applied: "unchanged" if it changed nothing, "copied" if it became a memory with an id of its own."""
 
-_LARGE_NUMBER: Final = 10**12
+_LARGE_NUMBER: Final = 10**15
 """Stands for the revision and version that front matter must leave room for."""
 
 _FIELDS: Final = (
@@ -51,6 +52,8 @@ _FIELDS: Final = (
     *VERBATIM_FIELDS,
     "links",
     "layout",
+    "shared",
+    "decisions",
 )
 
 
@@ -168,7 +171,7 @@ def apply_concurrent_saves(ctx: WriteContext, saves: Sequence[ConcurrentSave]) -
             continue
         order = place_in_history(version=document.version, row_version=memory.version, journal=save.journal)
         if save.journal is not None and order is SaveOrder.NEWER and memory.deleted is None:
-            _revise(ctx, memory, memory_from_document(memory, document), seen=document.version)
+            _revise(ctx, memory, apply_document(ctx, memory, document), seen=document.version)
         else:
             _record_earlier(ctx, memory, document)
 
@@ -246,21 +249,22 @@ def _add(ctx: WriteContext, path: str, stat: FileStat, hash_: str, document: Doc
         title=titles.derive_title(document.text),
         text=document.text,
     )
-    memory = new_memory_from_document(memory, document, same_id=same_id)._replace(
-        updated=document.updated or ctx.tx.now,
-        shared=copy_info_of(document),
-    )
-    # A file that somebody copied was not shared: it does not follow the source of the copied file.
-    memory = store_version.bind_copy_from_file(ctx, memory) if same_id else store_version.detached(memory)
-    memories.add(ctx.tx, [memory])
-    links.add(ctx.tx, space.id, memory.links)
+    memory = new_memory_from_document(
+        memory, document, ctx.engines.keys, same_id=same_id, version=store_version.version_after_loss(ctx)
+    )._replace(updated=document.updated or ctx.tx.now)
+    if not same_id:
+        # A file that somebody copied was not shared: it does not follow the source of the copied file.
+        memory = store_version.detached(memory._replace(shared=copy_info_of(document)))
+    own = document.shared.own if document.shared else None
+    memory = store_version.add_from_file(ctx, memory, readable=ctx.spaces, own=own)
     episode_files.restore_messages(ctx, memory)
     file_journal.set_synced(ctx.tx, path, stat, hash_, memory=memory.id, version=memory.version)
     file_journal.clear_former_path(ctx.tx, path)
-    ctx.note_validity_change(memory)
-    ctx.note_reasoning_change(None, memory)
     ctx.log_memory(memory, "remember", how="file")
-    if file_journal.content_hash(render_memory(memory, ctx.engines)) != hash_:
+    _check_copy(ctx, memory.id)
+    # The new version alone is no reason to write every file again after a lost database.
+    as_in_file = memory._replace(version=document.version or memory.version)
+    if file_journal.content_hash(render_memory(as_in_file, ctx.engines)) != hash_:
         ctx.enqueue_files([memory])
     return "copied" if fresh_id else "new"
 
@@ -293,7 +297,7 @@ def _update(ctx: WriteContext, memory: Memory, path: str, stat: FileStat, hash_:
     if place_in_history(version=document.version, row_version=memory.version, journal=journal) is SaveOrder.EARLIER:
         _record_earlier(ctx, memory, document)
     else:
-        _revise(ctx, memory, memory_from_document(memory, document), seen=document.version)
+        _revise(ctx, memory, apply_document(ctx, memory, document), seen=document.version)
     return "edited"
 
 
@@ -302,7 +306,7 @@ def _move_or_restore(ctx: WriteContext, memory: Memory, path: str, document: Doc
     if path != memory.path:
         file_journal.drop_synced(ctx.tx, memory.path, memory.id)
     file_journal.clear_former_path(ctx.tx, path)
-    revised = memory if document is None else memory_from_document(memory, document)
+    revised = memory if document is None else apply_document(ctx, memory, document)
     space = ctx.require_writable_space(file_paths.space_of(path), origin="folder")
     seen = memory.version if document is None else document.version
     _revise(ctx, memory, revised._replace(path=path, deleted=None), to=space, seen=seen)
@@ -319,12 +323,16 @@ def _check_copy_after_trouble(ctx: WriteContext, synced: file_journal.SyncedFile
 def _check_copy(ctx: WriteContext, memory_id: str | None) -> None:
     """Have a copy take over changes that its source got while the file of the copy was away.
 
-    The step that updates copies works by source: this marks the source, and all of its copies are checked.
+    The step that updates copies works by source: this marks the source, and all of its copies are checked. What a
+    person did to the file of the source comes first: else the copy would get an older text.
     """
     memory = memories.find(ctx.tx, ctx.spaces, memory_id) if memory_id else None
     link = memory.source if memory else None
     source = memories.find(ctx.tx, ctx.spaces, link.target) if link else None
-    if source is not None and source.deleted is None:
+    if source is None or source.deleted is not None:
+        return
+    with suppress(FileInTheWay, FileNotInPlace):
+        source = with_file_changes(ctx.as_filesystem(), source, scanned=False)
         ctx.pending.note_source_to_check(source)
 
 
@@ -359,7 +367,7 @@ def _apply_at_former_path(
     if known:
         ctx.enqueue_files([memory])
     else:
-        _revise(ctx, memory, memory_from_document(memory, document), seen=document.version)
+        _revise(ctx, memory, apply_document(ctx, memory, document), seen=document.version)
     return "edited"
 
 
@@ -371,13 +379,24 @@ def changed_fields(old: Memory, new: Memory) -> list[str]:
 def _revise(ctx: WriteContext, old: Memory, new: Memory, *, seen: int | None, to: Space | None = None) -> None:
     """Store the fields that a file changed as a new version; if none did, only note a new path and write the file."""
     changed = changed_fields(old, new)
+    version = None
+    if seen is not None and seen > old.version:
+        # The file is newer than the database, of which an older state was put back.
+        version = store_version.version_after_loss(ctx, above=seen)
+        changed.append("version")
     space = to or old.space
     if space.id != old.space.id:
         changed.append("space")
     if old.deleted is not None:
         changed.append("deleted")
     if changed:
-        store_version.store_version(ctx, old, new._replace(space=space), changed, how="file", seen=seen)
+        new = store_version.store_version(
+            ctx, old, new._replace(space=space), changed, how="file", seen=seen, version=version
+        )
+        if new.decisions != old.decisions:
+            ctx.note_reasoning_change(old, new)
+        if new.source != old.source:
+            _check_copy(ctx, new.id)
         return
     if new.path != old.path:
         memories.relocate(ctx.tx, old, new.path)
@@ -423,10 +442,7 @@ def _record_earlier(ctx: WriteContext, memory: Memory, document: Document) -> No
     present = memory._replace(
         revision=memory.revision + 2, version=memory.version + 2, updated=ctx.tx.now, revised_at=ctx.tx.now
     )
-    if present.shared is not None and present.shared.own == memory.revision:
-        # The copy has the text of its source, as before.
-        present = present._replace(shared=present.shared._replace(own=present.revision))
-    memories.replace(ctx.tx, present)
+    memories.replace(ctx.tx, ctx.engines.keys, present)
     ctx.pending.note_changed_text(present)
     ctx.log_memory(present, "edit", stands=True)
     ctx.enqueue_files([present])

@@ -89,7 +89,7 @@ def memory_json(memory: Memory) -> dict[str, Any]:
         "path": memory.path,
         "deleted": time_or_none(memory.deleted),
         "links": [
-            {"relation": link.relation, "target": link.target, "revision": link.revision} for link in memory.links
+            {"relation": link.relation, "target": link.target, "target_hash": link.target_hash} for link in memory.links
         ],
         "marks": list(memory.marks),
         "superseded_by": memory.superseded_by,
@@ -120,7 +120,7 @@ def _shared(copy: CopyInfo | None, source: Link | None) -> dict[str, Any] | None
         return None
     return {
         "source": source.target,
-        "source_revision": source.revision,
+        "source_hash": source.target_hash,
         "root": copy.root,
         "by": copy.by,
         "at": format_time(copy.at),
@@ -131,7 +131,9 @@ def _shared(copy: CopyInfo | None, source: Link | None) -> dict[str, Any] | None
 
 def memory_with_links_json(memory: Memory, incoming: Iterable[Link]) -> dict[str, Any]:
     """Return a memory together with the links that point to it."""
-    linked_from = [{"relation": link.relation, "source": link.source, "revision": link.revision} for link in incoming]
+    linked_from = [
+        {"relation": link.relation, "source": link.source, "target_hash": link.target_hash} for link in incoming
+    ]
     return {**memory_json(memory), "linked_from": linked_from}
 
 

@@ -1,4 +1,4 @@
-"""Rebuild: make the derived tables (tags, marks, digests, links, copies) again, and read every Markdown file again."""
+"""Rebuild: make the derived rows (tags, marks, hashes, links, copies) again, and read every Markdown file again."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _derive(ctx: WriteContext, space: str, after: str) -> tuple[str | None, int]
     chain.lock(ctx.tx, [space])
     batch = memories.in_space(ctx.tx, ctx.spaces, space, after=after, limit=_BATCH)
     last = len(batch) < _BATCH
-    memories.derive(ctx.tx, space, batch, after=after, last=last)
+    memories.derive(ctx.tx, ctx.engines.keys, space, batch, after=after, last=last)
     links.derive(ctx.tx, space, batch, after=after, last=last)
     copies.derive(ctx.tx, space, batch, after=after, last=last)
     return (None if last else batch[-1].id), len(batch)

@@ -12,8 +12,23 @@ from commonbook.model.ids import UUID_PATTERN, format_time, parse_time
 from commonbook.model.invalidation import CAUSES_WITHOUT_ID, REINSTATE, VERDICTS, Decision, SupersedeReason
 from commonbook.model.memory import KINDS, MAX_TAG, MAX_TAGS, MAX_TITLE, RELATIONS, CopyInfo
 
-LinkTo: TypeAlias = tuple[str, str, int | None]
-"""A link in a file: relation, target, revision of the target."""
+LinkTo: TypeAlias = tuple[str, str, str | None]
+"""A link in a file: relation, target, and the target's content hash, or its revision as digits."""
+
+
+class CopyLine(NamedTuple):
+    """The line `shared` of a file, with its MAC; `own` is a number that files of an earlier program have instead."""
+
+    copy: CopyInfo
+    mac: str | None = None
+    own: int | None = None
+
+
+class DecisionLine(NamedTuple):
+    """A line of `invalidations_triaged`, with its MAC."""
+
+    decision: Decision
+    mac: str | None = None
 
 
 class Document(NamedTuple):
@@ -39,13 +54,13 @@ class Document(NamedTuple):
     has_front: bool = False
     session_id: str | None = None
     session_space: str | None = None
-    shared: CopyInfo | None = None
+    shared: CopyLine | None = None
     dependent_id: str | None = None
     invalidated_id: str | None = None
     invalidating_id: str | None = None
     timestamp: datetime | None = None
     superseded_because: tuple[SupersedeReason, ...] = ()
-    invalidations_triaged: tuple[Decision, ...] = ()
+    invalidations_triaged: tuple[DecisionLine, ...] = ()
 
 
 def clean_title(title: str) -> str:
@@ -127,9 +142,12 @@ def _read_session(value: object) -> str:
     return _read_pattern(value, _SESSION)
 
 
-def _read_shared(value: object) -> CopyInfo:
-    shared = CopyInfo.parse(_read_line(value))
-    return shared._replace(root=_read_id(shared.root), by=_read_author(shared.by))
+def _read_shared(value: object) -> CopyLine:
+    words = _read_line(value).split(" ")
+    mac = words.pop().removeprefix(_MAC_PREFIX) if _MAC.fullmatch(words[-1]) else None
+    copy = CopyInfo.parse(" ".join(words))
+    own = _read_count(words[4]) if words[4:5] and words[4].isdecimal() else None
+    return CopyLine(copy._replace(root=_read_id(copy.root), by=_read_author(copy.by)), mac, own)
 
 
 def _read_links(value: object) -> tuple[LinkTo, ...]:
@@ -140,10 +158,15 @@ def _read_links(value: object) -> tuple[LinkTo, ...]:
 
 def _read_link(value: object) -> LinkTo:
     relation, _, target = _read_line(value).partition(" ")
-    target, at, revision = target.strip().partition("@")
+    target, at, taken = target.strip().partition("@")
     if relation not in RELATIONS:
         raise ValueError
-    return relation, _read_id(target), _read_count(revision) if at else None
+    return relation, _read_id(target), _read_taken(taken) if at else None
+
+
+def _read_taken(value: str) -> str:
+    """Read the content hash of a link's target, or the revision that an earlier program wrote in its place."""
+    return value if _HASH.fullmatch(value) else str(_read_count(value))
 
 
 def _read_count(value: object) -> int:
@@ -161,10 +184,18 @@ def _read_moment(value: object) -> datetime:
     return parse_time(_read_pattern(value, _STAMP))
 
 
-def _read_decisions(value: object) -> tuple[Decision, ...]:
+def _read_decisions(value: object) -> tuple[DecisionLine, ...]:
     if not isinstance(value, list):
         raise ValueError  # noqa: TRY004 - the caller leaves the fields of others alone
-    return tuple(parse_decision(_read_line(item)) for item in value)
+    return tuple(_read_decision(_read_line(item)) for item in value)
+
+
+def _read_decision(line: str) -> DecisionLine:
+    decision = parse_decision(line)
+    first, _, note = decision.note.partition(" ")
+    if not _MAC.fullmatch(first):
+        return DecisionLine(decision)
+    return DecisionLine(decision._replace(note=note), first.removeprefix(_MAC_PREFIX))
 
 
 def parse_decision(line: str) -> Decision:
@@ -183,7 +214,7 @@ def parse_decision(line: str) -> Decision:
 
 
 def format_decision(decision: Decision) -> str:
-    """Return a decision as one line, for a row or a file."""
+    """Return a decision as one line, for a row."""
     words = (
         decision.verdict,
         decision.invalidated,
@@ -226,8 +257,11 @@ def _quoted(value: str) -> str:
     return _NOT_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
-def _write_shared(shared: CopyInfo) -> str:
-    return f" {shared.serialize()}"
+def _write_shared(line: CopyLine) -> str:
+    words = line.copy.serialize().split(" ")
+    if line.own is not None:
+        words.insert(4, str(line.own))
+    return " ".join(("", *words, *([f"{_MAC_PREFIX}{line.mac}"] if line.mac else [])))
 
 
 def _write_number(number: float) -> str:
@@ -240,13 +274,17 @@ def _write_time(time: datetime) -> str:
 
 def _write_links(links: tuple[LinkTo, ...]) -> str:
     return "".join(
-        f"\n  - {relation} {target}" + ("" if revision is None else f"@{revision}")
-        for relation, target, revision in links
+        f"\n  - {relation} {target}" + ("" if taken is None else f"@{taken}") for relation, target, taken in links
     )
 
 
-def _write_decisions(decisions: tuple[Decision, ...]) -> str:
-    return "".join(f"\n  - {_quoted(format_decision(decision))}" for decision in decisions)
+def _write_decisions(lines: tuple[DecisionLine, ...]) -> str:
+    return "".join(f"\n  - {_quoted(_format_decision_line(line))}" for line in lines)
+
+
+def _format_decision_line(line: DecisionLine) -> str:
+    mac = f"{_MAC_PREFIX}{line.mac} " if line.mac else ""
+    return format_decision(line.decision._replace(note=mac + line.decision.note))
 
 
 def _write_because(reasons: tuple[SupersedeReason, ...]) -> str:
@@ -262,6 +300,9 @@ _AUTHOR: Final = re.compile(r"(?:user|agent):[A-Za-z0-9][A-Za-z0-9._@-]*")
 _SESSION: Final = re.compile(r"\S{1,200}")
 _STAMP: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z")
 _COUNT: Final = re.compile(r"[1-9][0-9]{0,15}")
+_HASH: Final = re.compile(r"[0-9a-f]{16}")
+_MAC_PREFIX: Final = "mac:"
+_MAC: Final = re.compile(_MAC_PREFIX + _HASH.pattern)
 # The largest whole number that every JSON reader represents exactly.
 _MAX_COUNT: Final = 2**53 - 1
 # Written without quotes: begins with a letter and has nothing with a meaning in YAML 1.1 or 1.2.
@@ -297,7 +338,7 @@ KNOWN_FIELDS: Final[Mapping[str, Field]] = {
     "session_id": Field("a session's id, without blanks", _read_session, _write_title),
     "session_space": Field(_SYSTEM_VALUE, _read_session, _write_as_is),
     "links": Field(
-        f"a list of `relation id` or `relation id@revision`, with a relation of {', '.join(RELATIONS)}",
+        f"a list of `relation id` or `relation id@hash`, with a relation of {', '.join(RELATIONS)}",
         _read_links,
         _write_links,
     ),

@@ -6,12 +6,13 @@ from datetime import datetime
 from typing import Any
 
 from commonbook.errors import BadTime
-from commonbook.markdown import file_format
+from commonbook.markdown import file_format, keyed_hashes
 from commonbook.markdown.file_format import Dialect
-from commonbook.markdown.front_matter import VERBATIM_FIELDS, Document
-from commonbook.model.invalidation import Notice
-from commonbook.model.memory import CopyInfo, Link, Memory
+from commonbook.markdown.front_matter import VERBATIM_FIELDS, CopyLine, DecisionLine, Document
+from commonbook.model.invalidation import Decision, Notice
+from commonbook.model.memory import CopyInfo, Link, Memory, is_revision_number
 from commonbook.ports.engines import Engines
+from commonbook.ports.keys import Keys
 from commonbook.text import dates, titles
 
 
@@ -34,7 +35,7 @@ def parse_file(data: bytes, engines: Engines) -> Document:
 
 def render_memory(memory: Memory, engines: Engines) -> bytes:
     """Return the content of a memory's file."""
-    return render_document(document_of(memory), engines)
+    return render_document(document_of(memory, engines.keys), engines)
 
 
 def render_document(document: Document, engines: Engines) -> bytes:
@@ -42,8 +43,8 @@ def render_document(document: Document, engines: Engines) -> bytes:
     return file_format.render(document, dialect(engines))
 
 
-def document_of(memory: Memory) -> Document:
-    """Return a memory as the document of its file."""
+def document_of(memory: Memory, keys: Keys) -> Document:
+    """Return a memory as the document of its file, with a MAC for each line that only we may write."""
     notice = memory.notice if memory.kind == "notice" else None
     return Document(
         id=memory.id,
@@ -55,14 +56,17 @@ def document_of(memory: Memory) -> Document:
         author=memory.author,
         session_id=memory.session,
         session_space=memory.session_space,
-        shared=memory.shared,
+        shared=_copy_line(memory, keys),
         dependent_id=notice.dependent if notice else None,
         invalidated_id=notice.invalidated if notice else None,
         invalidating_id=notice.invalidating if notice else None,
         timestamp=notice.at if notice else None,
         superseded_because=memory.supersede_reasons,
-        invalidations_triaged=memory.decisions,
-        links=tuple((link.relation, link.target, link.revision) for link in memory.links),
+        invalidations_triaged=tuple(
+            DecisionLine(decision, keyed_hashes.decision_mac(keys, memory.id, decision))
+            for decision in memory.decisions
+        ),
+        links=tuple((link.relation, link.target, link.target_hash) for link in memory.links),
         revision=memory.revision,
         version=memory.version,
         text=memory.text,
@@ -72,14 +76,28 @@ def document_of(memory: Memory) -> Document:
     )
 
 
+def _copy_line(memory: Memory, keys: Keys) -> CopyLine | None:
+    if memory.shared is None:
+        return None
+    mac = keyed_hashes.copy_mac(keys, memory.id, memory.shared, memory.source) if memory.source else None
+    return CopyLine(memory.shared, mac)
+
+
 def _verbatim(memory_or_file: Memory | Document) -> dict[str, Any]:
     return {name: getattr(memory_or_file, name) for name in VERBATIM_FIELDS}
 
 
-def links_of(document: Document, source: str) -> tuple[Link, ...]:
-    """Return the links of a file, each once, in the file's order."""
-    revisions = {(relation, target): revision for relation, target, revision in document.links}
-    return tuple(Link(source, relation, target, revision) for (relation, target), revision in revisions.items())
+def _links_of(document: Document, memory: Memory) -> tuple[Link, ...]:
+    """Return the links of a memory's file, each once, in the file's order.
+
+    A revision number, which an earlier program wrote, does not replace the hash that the memory has in its place.
+    """
+    known = {(link.relation, link.target): link.target_hash for link in memory.links}
+    taken: dict[tuple[str, str], str | None] = {}
+    for relation, target, hash_ in document.links:
+        is_number = hash_ is not None and is_revision_number(hash_)
+        taken[relation, target] = known.get((relation, target), hash_) if is_number else hash_
+    return tuple(Link(memory.id, relation, target, hash_) for (relation, target), hash_ in taken.items())
 
 
 def memory_from_document(memory: Memory, document: Document) -> Memory:
@@ -100,16 +118,17 @@ def memory_from_document(memory: Memory, document: Document) -> Memory:
         author=document.author or memory.author,
         created=document.created or memory.created,
         layout=document.layout,
-        links=memory.links if memory.notice else _with_source_link(memory.source, links_of(document, memory.id)),
+        links=memory.links if memory.notice else _with_source_link(memory.source, _links_of(document, memory)),
         **_verbatim(document),
     )
 
 
-def new_memory_from_document(memory: Memory, document: Document, *, same_id: bool) -> Memory:
+def new_memory_from_document(memory: Memory, document: Document, keys: Keys, *, same_id: bool, version: int) -> Memory:
     """Return a new memory with the content of its file, including the session and its space.
 
-    With `same_id` the file has this memory's id, so its revision, version, notice and decisions are taken over as well.
-    In a file that somebody copied they belong to the memory that it was copied from.
+    With `same_id` the file has this memory's id, so its revision, notice and proven decisions are taken over as well,
+    and it gets this `version` if the file names any. In a file that somebody copied they belong to the memory that it
+    was copied from.
     """
     session_space = document.session_space if document.session_space != memory.space.name else None
     memory = memory_from_document(memory, document)._replace(
@@ -119,11 +138,40 @@ def new_memory_from_document(memory: Memory, document: Document, *, same_id: boo
         return memory
     return memory._replace(
         revision=document.revision or 1,
-        version=document.version or 1,
+        version=version if document.version else 1,
         notice=notice_of(document),
         supersede_reasons=document.superseded_because,
-        decisions=document.invalidations_triaged,
+        decisions=proven_decisions(document, memory.id, keys),
+        shared=_copy_info(document, memory, keys),
     )
+
+
+def proven_decisions(document: Document, memory_id: str, keys: Keys) -> tuple[Decision, ...]:
+    """Return the decisions of a file that this home wrote: those with a valid MAC."""
+    return tuple(
+        line.decision
+        for line in document.invalidations_triaged
+        if keyed_hashes.is_valid(line.mac, keyed_hashes.decision_mac(keys, memory_id, line.decision))
+    )
+
+
+def proven_tie(document: Document, memory_id: str, keys: Keys) -> tuple[CopyInfo, Link] | None:
+    """Return the tie of a copy to its source as its file has it, if this home wrote it: if its MAC is valid."""
+    sources = [Link(memory_id, *link) for link in document.links if link[0] == "shared_from"]
+    line = document.shared
+    if line is None or len(sources) != 1:
+        return None
+    (source,) = sources
+    expected = keyed_hashes.copy_mac(keys, memory_id, line.copy, source)
+    return (line.copy, source) if keyed_hashes.is_valid(line.mac, expected) else None
+
+
+def _copy_info(document: Document, memory: Memory, keys: Keys) -> CopyInfo | None:
+    """Return the copy information of a new file, as a claim unless this home wrote it."""
+    copy = copy_info_of(document)
+    if copy is None or proven_tie(document, memory.id, keys) is not None:
+        return copy
+    return copy._replace(claimed=True)
 
 
 def _with_source_link(source: Link | None, links: tuple[Link, ...]) -> tuple[Link, ...]:
@@ -149,4 +197,4 @@ def notice_of(document: Document) -> Notice | None:
 def copy_info_of(document: Document) -> CopyInfo | None:
     """Return the copy information of a new file, if it has the link to its source."""
     is_linked = any(relation == "shared_from" for relation, _, _ in document.links)
-    return document.shared if is_linked else None
+    return document.shared.copy if document.shared and is_linked else None

@@ -68,7 +68,7 @@ def with_marks(
     ids = tuple(memory.id for memory in unmarked)
     around = _surroundings(tx, all_spaces, unmarked, now, incoming or request_links(tx, ids))
     troubles = file_journal.troubles_of(tx, ids) if engines.folder.keeps_files else {}
-    copy_states = freshness.states_of(tx, all_spaces, unmarked)
+    copy_states = freshness.states_of(tx, all_spaces, unmarked, readable=allowed)
     marked = []
     for memory in unmarked:
         is_superseded, successor = around.newest_successor(memory, allowed)

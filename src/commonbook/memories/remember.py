@@ -122,7 +122,7 @@ def _store(ctx: WriteContext, draft: Draft, space: Space, *, compare: bool) -> t
     link_checks.require_valid_links(ctx, memory, memory.links)
     duplicate = duplicates.find_same_text(ctx.tx, ctx.readable, memory.text)
     near = duplicates.find_near_texts(ctx.tx, space, memory.text) if compare and space.id in ctx.readable else ()
-    memories.add(ctx.tx, [memory])
+    memories.add(ctx.tx, ctx.engines.keys, [memory])
     links.add(ctx.tx, space.id, memory.links)
     if memory.links:
         ctx.note_reasoning_change(None, memory)
@@ -159,7 +159,7 @@ def require_ordered_times(memory: Memory) -> Memory:
 
 
 def resolve_links(ctx: WriteContext, source: str, wanted: Iterable[tuple[str, str]]) -> tuple[Link, ...]:
-    """Return links to existing memories, with the current revision of each target."""
+    """Return links to existing memories, with the content hash of each target."""
     wanted = tuple(wanted)
     ctx.lock((target for _, target in wanted))
     resolved = {}
@@ -169,7 +169,7 @@ def resolve_links(ctx: WriteContext, source: str, wanted: Iterable[tuple[str, st
             raise no_memory(target)
         if relation == "supersedes" and memory.space.id not in ctx.writable:
             raise permissions.refusal(ctx.actor, memory.space.name)
-        resolved[relation, target] = Link(source, relation, target, memory.revision)
+        resolved[relation, target] = Link(source, relation, target, memory.content_hash)
     return tuple(resolved.values())
 
 

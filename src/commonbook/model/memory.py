@@ -33,13 +33,31 @@ class Unset(Enum):
 UNSET: Final = Unset.UNSET
 
 
+UNKNOWN_HASH: Final = "0" * 16
+"""Stands for the content hash of a text that is not known: it equals no other."""
+
+
 class Link(NamedTuple):
-    """A link (source, relation, target), with the revision of the target when the link was made."""
+    """A link (source, relation, target), with the content hash of the target when it was made or last confirmed.
+
+    A link that a program of an earlier version wrote has the target's revision, as digits, until the target is known.
+    """
 
     source: str
     relation: str
     target: str
-    revision: int | None = None
+    target_hash: str | None = None
+
+    def hash_taken(self, target: Memory) -> str:
+        """Return the content hash that the link remembers of this target; `UNKNOWN_HASH` if none is known."""
+        if self.target_hash is None or not is_revision_number(self.target_hash):
+            return self.target_hash or UNKNOWN_HASH
+        return target.content_hash if int(self.target_hash) == target.revision else UNKNOWN_HASH
+
+
+def is_revision_number(target_hash: str) -> bool:
+    """Tell whether a link remembers a revision number of an earlier program, and not a hash of 16 digits."""
+    return len(target_hash) < len(UNKNOWN_HASH)
 
 
 LIVE: Final = "live"
@@ -53,15 +71,14 @@ MODES: Final = (LIVE, LAZY, SNAPSHOT)
 class CopyInfo(NamedTuple):
     """The part of a memory that is a copy: its refresh mode, the first source of all (`root`), the sharer and the time.
 
-    `own` is the revision of the copy at which it had the text of its source; a local edit raises the revision above it.
-    `claimed` means that the copy came by import, so that this book cannot prove that it was shared.
+    `claimed` means that the copy came by import, so that this book cannot prove that it was shared. The words that it
+    took over are in the link to its source, as a hash.
     """
 
     mode: str
     root: str
     by: str
     at: datetime
-    own: int
     claimed: bool = False
 
     def serialize(self) -> str:
@@ -71,18 +88,20 @@ class CopyInfo(NamedTuple):
             self.root,
             self.by,
             format_time(self.at),
-            str(self.own),
             *(("claimed",) if self.claimed else ()),
         )
         return " ".join(words)
 
     @classmethod
     def parse(cls, line: str) -> CopyInfo:
-        """Parse the line that `serialize` returned; raise ValueError for anything else."""
-        mode, root, by, at, own, *claimed = line.split(" ")
+        """Parse the line that `serialize` returned, also of an earlier program; raise ValueError for anything else."""
+        mode, root, by, at, *claimed = line.split(" ")
+        if claimed and claimed[0].isdecimal():
+            # A revision of the copy, by which an earlier program recognised an edit of it.
+            claimed = claimed[1:]
         if mode not in (*MODES, DETACHED) or claimed not in ([], ["claimed"]):
             raise ValueError(line)
-        return cls(mode, root, by, parse_time(at), int(own), claimed=bool(claimed))
+        return cls(mode, root, by, parse_time(at), claimed=bool(claimed))
 
 
 class Memory(NamedTuple):
@@ -126,10 +145,14 @@ class Memory(NamedTuple):
     decisions: tuple[Decision, ...] = ()
     supersede_reasons: tuple[SupersedeReason, ...] = ()
     invalidations: tuple[Invalidation, ...] = ()
+    content_hash: str = ""
+    """A keyed hash of id, title and text: two of one memory are equal if it says the same."""
+    copy_hash: str | None = None
+    """Of a copy: the content hash that its source would have with the copy's title and text."""
 
     @property
     def source(self) -> Link | None:
-        """The link from a copy to its source, with the revision that it took over; None if this is no copy."""
+        """The link from a copy to its source, with the hash of the words that it took over; None if it is no copy."""
         if self.shared is None:
             return None
         # A loop, since a generator would cost more than the comparison: a lineage asks this of thousands of memories.

@@ -25,11 +25,12 @@ _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_outdated(memory: Memory, known: Mapping[str, Memory]) -> bool:
-    """Tell whether a live direct source of a memory has a newer revision than the one that the memory links to."""
+    """Tell whether a live direct source of a memory says something else than when the memory was linked to it."""
     pairs = ((link, known.get(link.target)) for link in memory.links if link.relation in REASONING)
     return any(
-        target is not None and target.deleted is None and link.revision is not None and link.revision < target.revision
+        link.hash_taken(target) != target.content_hash
         for link, target in pairs
+        if target is not None and target.deleted is None and link.target_hash is not None
     )
 
 

@@ -170,7 +170,7 @@ def _create_missing(ctx: WriteContext, wanted: Mapping[str, tuple[Memory, Invali
             notice = _reopen(ctx, existing[id_], notice)
         created.append(notice)
     new = [notice for notice in created if notice.id not in existing]
-    memories.add(ctx.tx, new)
+    memories.add(ctx.tx, ctx.engines.keys, new)
     for space in {notice.space.id for notice in new}:
         links.add(ctx.tx, space, [link for notice in new if notice.space.id == space for link in notice.links])
     for notice in created:
@@ -215,7 +215,7 @@ def _new_notice(ctx: WriteContext, id_: str, dependent: Memory, invalidation: In
         text=_notice_text(id_, dependent, invalidation, why),
         tags=(NOTICE_TAG,),
         expires=now + NOTICE_LIFETIME,
-        links=(Link(id_, NOTICE_RELATION, dependent.id, dependent.revision),),
+        links=(Link(id_, NOTICE_RELATION, dependent.id, dependent.content_hash),),
         notice=Notice(dependent.id, invalidation.invalidated, invalidation.invalidating, now),
     )
 
@@ -282,9 +282,9 @@ def _free_path(ctx: WriteContext, notice: Memory) -> str:
 
 def _store(ctx: WriteContext, old: Memory, new: Memory) -> None:
     if old.space.id == new.space.id:
-        memories.replace(ctx.tx, new)
+        memories.replace(ctx.tx, ctx.engines.keys, new)
     else:
-        memories.move(ctx.tx, old, new)
+        memories.move(ctx.tx, ctx.engines.keys, old, new)
     links.replace(ctx.tx, old.space.id, new)
 
 
@@ -295,7 +295,7 @@ def remove_notice(ctx: WriteContext, outline: Memory, *, how: str, **logged: obj
     """Delete a notice that is withdrawn or decided; its content stays in the log."""
     notice = memories.get_many(ctx.tx, ctx.spaces, [outline.id])[outline.id]
     deleted = notice._replace(deleted=ctx.tx.now, version=notice.version + 1, updated=ctx.tx.now)
-    memories.replace(ctx.tx, deleted)
+    memories.replace(ctx.tx, ctx.engines.keys, deleted)
     ctx.log_memory(deleted, how, **logged)
     ctx.enqueue_files([deleted])
 

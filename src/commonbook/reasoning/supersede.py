@@ -42,7 +42,7 @@ def record_supersession(ctx: WriteContext, old: Memory, new: Memory, why: str) -
         raise BadInput("a memory cannot supersede itself", fix="name another memory, or edit this one")
     if any((link.relation, link.target) == ("supersedes", old.id) for link in new.links):
         return SupersedeReport(old.id, new.id, new=False, notified=0)
-    link = Link(new.id, "supersedes", old.id, old.revision)
+    link = Link(new.id, "supersedes", old.id, old.content_hash)
     link_checks.require_valid_links(ctx, new, [link])
     reasons = tuple(reason for reason in new.supersede_reasons if reason.superseded != old.id)
     superseding = new._replace(

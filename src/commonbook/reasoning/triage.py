@@ -76,8 +76,8 @@ def _changed_fields(
 ) -> dict[str, object]:
     """Return the fields of a memory that a verdict changes, with their new values."""
     if verdict == KEEP:
-        # The memory was confirmed against the current revisions of its sources.
-        return {"links": tuple(_at_current_revision(link, ancestors) for link in memory.links)}
+        # The memory was confirmed against what its sources say now.
+        return {"links": tuple(_confirmed(link, ancestors) for link in memory.links)}
     if verdict == RETRACT:
         now = ctx.tx.now
         ends = memory.valid_until if memory.valid_until and memory.valid_until < now else now
@@ -86,8 +86,8 @@ def _changed_fields(
     return {}
 
 
-def _at_current_revision(link: Link, ancestors: Mapping[str, Memory]) -> Link:
+def _confirmed(link: Link, ancestors: Mapping[str, Memory]) -> Link:
     target = ancestors.get(link.target)
-    if target is None or link.relation not in REASONING or link.revision is None:
+    if target is None or link.relation not in REASONING or link.target_hash is None:
         return link
-    return link._replace(revision=target.revision)
+    return link._replace(target_hash=target.content_hash)

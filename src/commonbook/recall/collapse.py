@@ -48,7 +48,7 @@ def collapse(rows: Sequence[int], memory_of: Callable[[int], Memory | None]) -> 
 
 def _root_of(memory: Memory) -> str:
     """Return the root that a memory stands for: its own id, unless it is a copy that was not edited here."""
-    return memory.root if follows_source(memory) and not freshness.has_diverged(memory) else memory.id
+    return memory.root if follows_source(memory) and not freshness.was_edited(memory) else memory.id
 
 
 def _is_same(memory: Memory, other: Memory) -> bool:

@@ -146,7 +146,7 @@ def make_episodes(ctx: WriteContext, session: Session, plan: Plan) -> tuple[str,
 
 def _episode(ctx: WriteContext, session: Session, messages: Sequence[Message], reason: str) -> str:
     memory = _memory(ctx, session, messages)
-    memories.add(ctx.tx, [memory])
+    memories.add(ctx.tx, ctx.engines.keys, [memory])
     sessions.settle(ctx.tx, session, memory.id, first=messages[0].seq, last=messages[-1].seq)
     ctx.touch(session.space, (message.id for message in messages))
     ctx.log_memory(memory, "settle", session=session.id, first=messages[0].seq, last=messages[-1].seq, reason=reason)

@@ -40,27 +40,45 @@ class _Sources(NamedTuple):
     readable: Mapping[str, Collection[str]]
 
 
-def states_of(tx: Reading, spaces: SpaceScope, candidates: Iterable[Memory]) -> dict[str, CopyState]:
-    """Return the state of each copy among these memories; `spaces` are all spaces of the book."""
+def states_of(
+    tx: Reading, spaces: SpaceScope, candidates: Iterable[Memory], *, readable: SpaceScope
+) -> dict[str, CopyState]:
+    """Return the state of each copy among these memories, for a reader of the spaces `readable`.
+
+    `spaces` are all spaces of the book.
+    """
     copies = [memory for memory in candidates if memory.source is not None]
     if not copies:
         return {}
     sources = _load_sources(tx, spaces, copies)
-    return {copy.id: _state_of(copy, sources) for copy in copies}
+    return {copy.id: _state_of(copy, sources, readable) for copy in copies}
 
 
 def is_stale(copy: Memory, source: Memory) -> bool:
-    """Tell whether the source has a newer revision than the one that the copy took over."""
-    link = copy.source
-    return link is not None and (link.revision or 0) < source.revision
+    """Tell whether a copy does not say what its source says."""
+    return copy.copy_hash != source.content_hash
 
 
-def has_diverged(copy: Memory) -> bool:
-    """Tell whether a copy was edited here since it last took over its source's text."""
-    return copy.shared is not None and copy.revision != copy.shared.own
+def has_diverged(copy: Memory, source: Memory) -> bool:
+    """Tell whether a copy was edited here: it says neither what it took over nor what its source says.
+
+    Of an imported copy it may not be known what it took over.
+    """
+    link, shared = copy.source, copy.shared
+    if link is None or shared is None or not is_stale(copy, source):
+        return False
+    return link.target_hash == source.content_hash if shared.claimed else copy.copy_hash != link.hash_taken(source)
 
 
-def _state_of(copy: Memory, sources: _Sources) -> CopyState:
+def was_edited(copy: Memory) -> bool:
+    """Tell, without its source, whether a copy says something else than it took over; False if that is not known."""
+    link, shared = copy.source, copy.shared
+    if link is None or shared is None or shared.claimed or link.target_hash is None:
+        return False
+    return copy.copy_hash != link.target_hash
+
+
+def _state_of(copy: Memory, sources: _Sources, readable: SpaceScope) -> CopyState:
     shared, link = copy.shared, copy.source
     if shared is None or link is None or shared.mode == DETACHED:
         return CopyState(DETACHED)
@@ -70,10 +88,13 @@ def _state_of(copy: Memory, sources: _Sources) -> CopyState:
     if source is None or source.deleted is not None:
         # The source of an imported copy may never have been in this book.
         return CopyState(DETACHED if shared.claimed and source is None else SOURCE_DELETED)
-    if has_diverged(copy):
+    if has_diverged(copy, source):
         return CopyState(DIVERGED)
     if source.id in sources.superseded:
         return CopyState(SOURCE_SUPERSEDED, sources.superseded[source.id])
+    if shared.claimed and link.target_hash != source.content_hash and source.space.id not in readable:
+        # Anybody could import a guess about an unreadable memory as a copy of it, and learn here whether it is right.
+        return CopyState(STALE)
     return CopyState(STALE if _is_chain_stale(copy, sources) else FRESH)
 
 
@@ -91,6 +112,8 @@ def _needs_refresh(copy: Memory, sources: _Sources) -> bool:
         source = _followed_source(copy, sources)
         if source is None or copy.shared is None or copy.shared.claimed:
             return False
+        if not _sharer_may_read(copy.shared, source, sources):
+            return False
         if is_stale(copy, source):
             return True
         if source.shared is None or source.shared.mode == SNAPSHOT:
@@ -106,7 +129,10 @@ def _sharer_may_read(shared: CopyInfo, source: Memory, sources: _Sources) -> boo
 
 
 def _is_chain_stale(copy: Memory, sources: _Sources) -> bool:
-    """Tell whether a copy, or one between it and its root, has not taken over the revision of its own source."""
+    """Tell whether a copy, or one between it and its root, does not say what its own source says.
+
+    A copy between them whose sharer may no longer read its source is compared too: it stays behind when that changes.
+    """
     seen: set[str] = set()
     for _ in range(MAX_CHAIN_LENGTH):
         source = _followed_source(copy, sources)
@@ -120,12 +146,12 @@ def _is_chain_stale(copy: Memory, sources: _Sources) -> bool:
 
 
 def _followed_source(copy: Memory, sources: _Sources) -> Memory | None:
-    """Return the source that a copy follows; None if it is detached, diverged or revoked, or the source is gone."""
+    """Return the source whose words a copy has or had; None if it is detached or diverged, or the source is gone."""
     shared, link = copy.shared, copy.source
-    if shared is None or link is None or shared.mode == DETACHED or has_diverged(copy):
+    if shared is None or link is None or shared.mode == DETACHED:
         return None
     source = sources.memories.get(link.target)
-    if source is None or source.deleted is not None or not _sharer_may_read(shared, source, sources):
+    if source is None or source.deleted is not None or has_diverged(copy, source):
         return None
     return source
 

@@ -77,7 +77,8 @@ class _LineageWalk:
             chain[link.target] = source
             link = source.source if source else None
         self.truncated = self.truncated or link is not None
-        states = freshness.states_of(self._tx, self._all_spaces, [source for source in chain.values() if source])
+        known = [source for source in chain.values() if source]
+        states = freshness.states_of(self._tx, self._all_spaces, known, readable=self.readable)
         ancestors: list[Ancestor] = []
         claimed = False
         for id_, source in chain.items():
@@ -130,7 +131,8 @@ class _LineageWalk:
 
     def _build_tree(self, root_id: str, levels: list[list[tuple[Memory, str]]]) -> tuple[CopyNode, ...]:
         """Build the nodes bottom-up, the deepest level first."""
-        states = freshness.states_of(self._tx, self._all_spaces, [copy for level in levels for copy, _ in level])
+        known = [copy for level in levels for copy, _ in level]
+        states = freshness.states_of(self._tx, self._all_spaces, known, readable=self.readable)
         children: dict[str, tuple[CopyNode, ...]] = {}
         for depth in range(len(levels), 0, -1):
             nodes: dict[str, list[CopyNode]] = {}

@@ -65,7 +65,7 @@ def adopt(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
     def operation(ctx: WriteContext, copy: Memory) -> Memory:
         source = _require_source(ctx, copy, refused=(DETACHED, REVOKED, SOURCE_DELETED))
         claimed = copies.require_copy(copy)[0].claimed
-        if not claimed and not freshness.has_diverged(copy) and not freshness.is_stale(copy, source):
+        if not claimed and not freshness.is_stale(copy, source):
             return copy
         return sharing_refresh.overwrite_copy(ctx, copy, source)
 
@@ -99,7 +99,7 @@ def _with_copy(
 def _require_source(ctx: WriteContext, copy: Memory, *, refused: Sequence[str]) -> Memory:
     """Return the source of a copy, or raise the error of its state if that is among the refused ones."""
     shared, link = copies.require_copy(copy)
-    state = freshness.states_of(ctx.tx, ctx.spaces, [copy])[copy.id].freshness
+    state = freshness.states_of(ctx.tx, ctx.spaces, [copy], readable=ctx.readable)[copy.id].freshness
     if state in refused:
         raise _ERRORS[state](copy.id)
     # The sharer of an imported copy is unknown: the actor becomes the sharer, and needs the right to read the source.

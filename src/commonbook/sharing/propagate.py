@@ -26,16 +26,18 @@ CopyOperation: TypeAlias = Callable[[WriteContext, Memory], Memory]
 def propagate_to_copies(ctx: WriteContext) -> list[Memory]:
     """Refresh the live copies of every memory revised in this transaction, and their copies; return those refreshed."""
     refreshed: list[Memory] = []
-    seen: set[tuple[str, int]] = set()
+    seen: set[tuple[str, str]] = set()
     while level := _sources_with_copies(ctx):
         for revised in level:
-            # Use the latest revision, and once per revision: in a cycle made by hand, a source may change again here.
+            # Use the latest text, and once per text: in a cycle made by hand, a source may change again here.
             source = ctx.pending.take_latest(revised)
-            if (source.id, source.revision) in seen:
+            if (source.id, source.content_hash) in seen:
                 continue
-            seen.add((source.id, source.revision))
+            seen.add((source.id, source.content_hash))
             room = MAX_PER_WRITE - len(refreshed)
-            ids = copies.outdated_copies(ctx.tx, source.id, revision=source.revision, modes=(LIVE,), limit=room + 1)
+            ids = copies.outdated_copies(
+                ctx.tx, source.id, content_hash=source.content_hash, modes=(LIVE,), limit=room + 1
+            )
             refreshed += _refresh_copies(ctx, ids[:room], source)
             if len(ids) > room:
                 jobs.enqueue(ctx.tx, space=source.space.id, kind=jobs.PROPAGATE_JOB, subject=source.id, due=ctx.tx.now)
@@ -79,5 +81,7 @@ def propagate_batch(ctx: WriteContext, *, source_id: str, after: str) -> Propaga
     source = memories.find(ctx.tx, ctx.spaces, source_id)
     if source is None or source.deleted is not None:
         return None
-    ids = copies.outdated_copies(ctx.tx, source_id, revision=source.revision, modes=(LIVE,), after=after, limit=_BATCH)
+    ids = copies.outdated_copies(
+        ctx.tx, source_id, content_hash=source.content_hash, modes=(LIVE,), after=after, limit=_BATCH
+    )
     return PropagationProgress(ids[-1], bool(_refresh_copies(ctx, ids, source))) if ids else None

@@ -81,7 +81,7 @@ def refresh_copy(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | No
     if copy.shared is None or not copies.is_bound(copy) or copy.shared.claimed or source.deleted is not None:
         return None
     sharer = Actor(copy.shared.by)
-    if not freshness.is_stale(copy, source) or not ctx.permissions_of(sharer).may_read(source.space, ctx.spaces):
+    if _is_current(copy, source) or not ctx.permissions_of(sharer).may_read(source.space, ctx.spaces):
         return None
     try:
         ctx.engines.folder.require_place(copy.path)
@@ -89,9 +89,15 @@ def refresh_copy(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | No
     except (FileInTheWay, hand_edits.FileNotInPlace):
         # The file is malformed, moved or removed: the copy is refreshed once a scan has resolved that.
         return None
-    if not copies.is_bound(copy) or freshness.has_diverged(copy):
+    if not copies.is_bound(copy) or _is_current(copy, source) or freshness.has_diverged(copy, source):
         return None
     return overwrite_copy(ctx, copy, source)
+
+
+def _is_current(copy: Memory, source: Memory) -> bool:
+    """Tell whether a copy says what its source says, and its link says so too."""
+    is_confirmed = copy.source is not None and copy.source.target_hash == source.content_hash
+    return is_confirmed and not freshness.is_stale(copy, source)
 
 
 def overwrite_copy(ctx: WriteContext, copy: Memory, source: Memory) -> Memory:
@@ -106,8 +112,10 @@ def overwrite_copy(ctx: WriteContext, copy: Memory, source: Memory) -> Memory:
     overwritten = copy._replace(
         title=source.title,
         text=source.text,
-        links=tuple(other._replace(revision=source.revision) if other == link else other for other in copy.links),
-        shared=shared._replace(own=copy.revision + bool(changed)),
+        links=tuple(
+            other._replace(target_hash=source.content_hash) if other == link else other for other in copy.links
+        ),
+        shared=shared,
     )
     _require_room(ctx, overwritten)
     as_sharer = ctx.acting_as(Actor(shared.by), ForeignWrite.SHARER)

@@ -92,18 +92,18 @@ def chain_of(memory: Memory, sources: Mapping[str, Memory]) -> list[Memory]:
 
 
 def outdated_copies(
-    tx: Reading, source: str, *, revision: int, modes: Sequence[str], after: str = "", limit: int
+    tx: Reading, source: str, *, content_hash: str, modes: Sequence[str], after: str = "", limit: int
 ) -> list[str]:
-    """Return the copies of a memory in these modes that have an earlier revision of it, in the order of their ids."""
+    """Return the copies of a memory in these modes that took over other words than these, in the order of their ids."""
     rows = tx.rows(
         "SELECT copy.memory FROM copy JOIN link ON link.space = copy.space AND link.source = copy.memory"
         " WHERE copy.source = :source AND copy.mode IN :modes AND copy.memory > :after"
-        " AND link.relation = 'shared_from' AND link.target = copy.source AND COALESCE(link.revision, 0) < :revision"
+        " AND link.relation = 'shared_from' AND link.target = copy.source AND COALESCE(link.target_hash, '') <> :hash"
         " ORDER BY copy.memory LIMIT :limit",
         source=source,
         modes=tuple(modes),
         after=after,
-        revision=revision,
+        hash=content_hash,
         limit=limit,
     )
     return [memory for (memory,) in rows]

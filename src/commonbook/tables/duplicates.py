@@ -12,8 +12,7 @@ from typing import Final
 
 from commonbook.model.spaces import Space, SpaceScope
 from commonbook.ports.database import Reading
-from commonbook.tables.memories import digest
-from commonbook.text.near_duplicates import are_near_duplicates, fingerprints, words_of
+from commonbook.text.near_duplicates import are_near_duplicates, digest, fingerprints, words_of
 
 _MAX_CANDIDATES: Final = 32
 _MAX_NEAR: Final = 5

@@ -1,4 +1,4 @@
-"""The table `link`: a row is a link from one memory to another, with a relation and the target's revision.
+"""The table `link`: a row is a link from one memory to another, with a relation and the target's content hash.
 
 The table answers which links come in to a memory. It is derived: the links that go out from a memory are in its own row
 and its file, so `derive` can make the rows again.
@@ -31,14 +31,14 @@ def incoming_deferred(
         return list
     # Links of all spaces are read and then filtered: there are few of them, and there may be hundreds of spaces.
     rows = tx.defer(
-        "SELECT space, source, relation, target, revision FROM link"
+        "SELECT space, source, relation, target, target_hash FROM link"
         " WHERE target IN :targets AND relation IN :relations ORDER BY target, relation, source",
         targets=targets,
         relations=tuple(relations),
     )
     return lambda: [
-        Link(source, relation, target, revision)
-        for space, source, relation, target, revision in rows()
+        Link(source, relation, target, target_hash)
+        for space, source, relation, target, target_hash in rows()
         if spaces is None or space in spaces
     ]
 
@@ -48,12 +48,12 @@ def incoming_any_space(tx: Reading, targets: Sequence[str], *, relations: Sequen
     incoming: list[Link] = []
     for at in range(0, len(targets), _IDS_PER_QUERY):
         rows = tx.rows(
-            "SELECT source, relation, target, revision FROM link"
+            "SELECT source, relation, target, target_hash FROM link"
             " WHERE target IN :targets AND relation IN :relations ORDER BY target, relation, source",
             targets=tuple(targets[at : at + _IDS_PER_QUERY]),
             relations=tuple(relations),
         )
-        incoming += [Link(source, relation, target, revision) for source, relation, target, revision in rows]
+        incoming += [Link(source, relation, target, target_hash) for source, relation, target, target_hash in rows]
     return incoming
 
 
@@ -102,27 +102,27 @@ def reaching(tx: Reading, ids: Sequence[str], *, relations: Sequence[str]) -> li
         " SELECT target FROM link WHERE target IN :ids AND relation IN :relations"
         " UNION SELECT link.source FROM reached CROSS JOIN link"
         " WHERE link.target = reached.id AND link.relation IN :relations)"
-        " SELECT link.source, link.relation, link.target, link.revision FROM reached CROSS JOIN link"
+        " SELECT link.source, link.relation, link.target, link.target_hash FROM reached CROSS JOIN link"
         " WHERE link.target = reached.id AND link.relation IN :relations"
         " ORDER BY link.target, link.relation, link.source",
         ids=tuple(ids),
         relations=tuple(relations),
     )
-    return [Link(source, relation, target, revision) for source, relation, target, revision in rows]
+    return [Link(source, relation, target, target_hash) for source, relation, target, target_hash in rows]
 
 
 def add(tx: Transaction, space: str, links: Iterable[Link]) -> None:
-    """Add links from memories of one space; an existing link keeps its revision."""
+    """Add links from memories of one space; an existing link keeps its hash."""
     tx.run_many(
-        "INSERT INTO link (space, source, relation, target, revision)"
-        " VALUES (:space, :source, :relation, :target, :revision) ON CONFLICT DO NOTHING",
+        "INSERT INTO link (space, source, relation, target, target_hash)"
+        " VALUES (:space, :source, :relation, :target, :target_hash) ON CONFLICT DO NOTHING",
         [
             {
                 "space": space,
                 "source": link.source,
                 "relation": link.relation,
                 "target": link.target,
-                "revision": link.revision,
+                "target_hash": link.target_hash,
             }
             for link in links
         ],

@@ -2,7 +2,8 @@
 
 A row of `memory` is the current state of a memory, deleted or not, keyed by its space and id. A row of `place` says in
 which space an id is. `memory_tag` (tags) and `memory_mark` (MinHash fingerprints) have rows of live memories only; they
-are derived for search, like the column `digest`, and `derive` can make them again.
+are derived for search, like the column `digest`; the columns `content_hash` and `copy_hash` compare what memories say.
+`derive` can make all of these again.
 """
 
 from __future__ import annotations
@@ -11,23 +12,23 @@ import heapq
 import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from hashlib import blake2b
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from commonbook.model.ids import format_optional_time, format_time, parse_optional_time, parse_time
-from commonbook.model.invalidation import Notice, SupersedeReason
 from commonbook.model.memory import CopyInfo, Filter, Link, Memory
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading, RetryTransaction, Row, Transaction
+from commonbook.ports.keys import Keys
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
-    from commonbook.markdown import front_matter
+    from commonbook.markdown import judgements, keyed_hashes
     from commonbook.text import near_duplicates, page_cursors
 else:
     # A command that only counts memories needs none of these.
-    front_matter = LazyModule("commonbook.markdown.front_matter")
+    judgements = LazyModule("commonbook.markdown.judgements")
+    keyed_hashes = LazyModule("commonbook.markdown.keyed_hashes")
     near_duplicates = LazyModule("commonbook.text.near_duplicates")
     page_cursors = LazyModule("commonbook.text.page_cursors")
 
@@ -62,6 +63,8 @@ class _MemoryRow(NamedTuple):
     shared: str | None
     judged: str | None
     session_space: str | None
+    content_hash: str
+    copy_hash: str | None
 
 
 _NAMES: Final = _MemoryRow._fields
@@ -103,33 +106,33 @@ def lock(tx: Transaction, ids: Iterable[str]) -> set[str]:
     return set(locked.values())
 
 
-def add(tx: Transaction, memories: Sequence[Memory]) -> None:
+def add(tx: Transaction, keys: Keys, memories: Sequence[Memory]) -> None:
     """Add new memories."""
     tx.run_many(
         "INSERT INTO place (id, space) VALUES (:id, :space)",
         [{"id": memory.id, "space": memory.space.id} for memory in memories],
     )
-    tx.run_many(_INSERT, [_values(memory) for memory in memories])
+    tx.run_many(_INSERT, [_values(memory, keys) for memory in memories])
     _add_tags(tx, memories)
     _add_marks(tx, memories)
 
 
-def replace(tx: Transaction, memory: Memory) -> None:
+def replace(tx: Transaction, keys: Keys, memory: Memory) -> None:
     """Replace the row of a memory and its derived rows."""
     # `run_many` returns no row count, which on PostgreSQL would cost a round trip.
-    tx.run_many(_UPDATE, [_values(memory)])
+    tx.run_many(_UPDATE, [_values(memory, keys)])
     _drop_derived(tx, memory)
     if memory.deleted is None:
         _add_tags(tx, [memory])
         _add_marks(tx, [memory])
 
 
-def move(tx: Transaction, old: Memory, new: Memory) -> None:
+def move(tx: Transaction, keys: Keys, old: Memory, new: Memory) -> None:
     """Move a memory from one space into another."""
     _drop_derived(tx, old)
     tx.run("DELETE FROM memory WHERE space = :space AND id = :id", space=old.space.id, id=old.id)
     tx.run("UPDATE place SET space = :space WHERE id = :id", space=new.space.id, id=new.id)
-    tx.run(_INSERT, **_values(new))
+    tx.run(_INSERT, **_values(new, keys))
     if new.deleted is None:
         _add_tags(tx, [new])
         _add_marks(tx, [new])
@@ -153,8 +156,23 @@ def rename_session_space(tx: Transaction, spaces: SpaceScope, old: str, new: str
     return [memory for memory in renamed if memory.deleted is None]
 
 
-def derive(tx: Transaction, space: str, memories: Sequence[Memory], *, after: str, last: bool) -> None:
-    """Make tags, marks and digests again for a batch of a space's memories, which come in the order of their ids."""
+def replace_hashes(tx: Transaction, keys: Keys, memories: Iterable[Memory]) -> None:
+    """Store the hashes of memories, their links and what makes them copies; nothing else changes."""
+    rows = [_values(memory, keys) for memory in memories]
+    names = ("links", "shared", "content_hash", "copy_hash")
+    tx.run_many(
+        f"UPDATE memory SET {', '.join(f'{name} = :{name}' for name in names)} WHERE space = :space AND id = :id",
+        [{name: row[name] for name in ("space", "id", *names)} for row in rows],
+    )
+
+
+def copy_lines(tx: Reading, space: str) -> dict[str, str]:
+    """Return the lines that make memories of a space copies, by id, as they are stored."""
+    return dict(tx.rows("SELECT id, shared FROM memory WHERE space = :space AND shared IS NOT NULL", space=space))
+
+
+def derive(tx: Transaction, keys: Keys, space: str, memories: Sequence[Memory], *, after: str, last: bool) -> None:
+    """Make tags, marks and hashes again for a batch of a space's memories, which come in the order of their ids."""
     upto = "\U0010ffff" if last else memories[-1].id
     for table in ("memory_tag", "memory_mark"):
         tx.run(
@@ -165,8 +183,9 @@ def derive(tx: Transaction, space: str, memories: Sequence[Memory], *, after: st
         )
     tx.run_many(
         "UPDATE memory SET digest = :digest WHERE space = :space AND id = :id",
-        [{"digest": digest(memory.text), "space": space, "id": memory.id} for memory in memories],
+        [{"digest": near_duplicates.digest(memory.text), "space": space, "id": memory.id} for memory in memories],
     )
+    replace_hashes(tx, keys, memories)
     live = [memory for memory in memories if memory.deleted is None]
     _add_tags(tx, live)
     _add_marks(tx, live)
@@ -289,11 +308,6 @@ def page(
     return [by_id[memory_id] for _, memory_id, _ in newest]
 
 
-def cursor_position(memory: Memory) -> tuple[str, str]:
-    """Return the cursor position (created, id) after a memory of a page."""
-    return format_time(memory.created), memory.id
-
-
 def _page_query(
     chosen: Filter, *, since: datetime | None, until: datetime | None, after: tuple[str, str] | None
 ) -> tuple[str, dict[str, object]]:
@@ -393,15 +407,11 @@ def at_path(tx: Reading, path: str) -> str | None:
     return str(memory_id) if memory_id else None
 
 
-def digest(text: str) -> str:
-    """Return a hash of a text, without white space at its ends, by which equal texts are found."""
-    return blake2b(text.strip().encode(), digest_size=16).hexdigest()
-
-
 # --- rows and values
 
 
-def _values(memory: Memory) -> dict[str, object]:
+def _values(memory: Memory, keys: Keys) -> dict[str, object]:
+    hashed = keyed_hashes.with_hashes(keys, memory)
     return {
         "space": memory.space.id,
         "id": memory.id,
@@ -409,7 +419,7 @@ def _values(memory: Memory) -> dict[str, object]:
         "title": memory.title,
         "text": memory.text,
         "tags": json.dumps(memory.tags, ensure_ascii=False),
-        "links": json.dumps([(link.relation, link.target, link.revision) for link in memory.links]),
+        "links": json.dumps([(link.relation, link.target, link.target_hash) for link in memory.links]),
         "author": memory.author,
         "created": format_time(memory.created),
         "updated": format_time(memory.updated),
@@ -425,22 +435,15 @@ def _values(memory: Memory) -> dict[str, object]:
         "revised_how": memory.revised_how,
         "path": memory.path,
         "layout": memory.layout,
-        "digest": digest(memory.text),
+        "digest": near_duplicates.digest(memory.text),
         "deleted": format_optional_time(memory.deleted),
         "session": memory.session,
         "shared": memory.shared.serialize() if memory.shared else None,
-        "judged": _judgements(memory),
+        "judged": judgements.dump(memory),
         "session_space": memory.session_space,
+        "content_hash": hashed.content_hash,
+        "copy_hash": hashed.copy_hash,
     }
-
-
-def _judgements(memory: Memory) -> str | None:
-    """Return a memory's notice, decisions and supersede reasons as JSON; None if it has none, as most do."""
-    if memory.notice is None and not memory.decisions and not memory.supersede_reasons:
-        return None
-    notice = [*memory.notice[:3], format_time(memory.notice.at)] if memory.notice else None
-    decisions = [front_matter.format_decision(decision) for decision in memory.decisions]
-    return json.dumps([notice, decisions, memory.supersede_reasons], ensure_ascii=False)
 
 
 def _memory(row: Row, spaces: SpaceScope) -> Memory:
@@ -449,7 +452,7 @@ def _memory(row: Row, spaces: SpaceScope) -> Memory:
     (
         space, id_, kind, title, text, tags, links, author, created, updated, importance, occurred, valid_from,
         valid_until, expires, revision, version, revised_by, revised_at, revised_how, path, layout, deleted,
-        session, shared, judged, session_space,
+        session, shared, judged, session_space, content_hash, copy_hash,
     ) = row  # fmt: skip
     memory = Memory(
         space=spaces[space],
@@ -478,15 +481,15 @@ def _memory(row: Row, spaces: SpaceScope) -> Memory:
         session=session,
         session_space=session_space,
         shared=CopyInfo.parse(shared) if shared else None,
+        content_hash=content_hash,
+        copy_hash=copy_hash,
     )
-    if judged is None:
-        return memory
-    notice, decisions, reasons = json.loads(judged)
-    return memory._replace(
-        notice=Notice(notice[0], notice[1], notice[2], parse_time(notice[3])) if notice else None,
-        decisions=tuple(front_matter.parse_decision(line) for line in decisions),
-        supersede_reasons=tuple(SupersedeReason(*reason) for reason in reasons),
-    )
+    return memory if judged is None else judgements.load(memory, judged)
+
+
+def cursor_position(memory: Memory) -> tuple[str, str]:
+    """Return the cursor position (created, id) after a memory of a page."""
+    return format_time(memory.created), memory.id
 
 
 def page_cursor(memory: Memory) -> str:

@@ -81,6 +81,17 @@ def past_revisions(tx: Reading, memory: Memory, readable: SpaceScope | None = No
     ]
 
 
+def find(tx: Reading, memory: Memory, revision: int) -> Revision | None:
+    """Return one past revision of a memory, or None."""
+    row = tx.row(
+        f"SELECT {_COLUMNS} FROM revision WHERE space = :space AND memory = :memory AND revision = :revision",
+        space=memory.space.id,
+        memory=memory.id,
+        revision=revision,
+    )
+    return _revision(_RevisionRow._make(row)) if row else None
+
+
 def _revision(row: _RevisionRow) -> Revision:
     return Revision(
         revision=row.revision, title=row.title, text=row.text, author=row.author, at=parse_time(row.at), how=row.how

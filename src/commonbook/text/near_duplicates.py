@@ -1,4 +1,4 @@
-"""Near-duplicate detection by MinHash over word shingles."""
+"""Detection of equal texts by a digest, and of near duplicates by MinHash over word shingles."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import heapq
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from hashlib import blake2b
 from itertools import pairwise
 from typing import Final
 from zlib import crc32
@@ -17,6 +18,11 @@ _FINGERPRINTED_WORDS: Final = 60
 _FINGERPRINT_COUNT: Final = 4
 _HASH_MULTIPLIER: Final = 2_654_435_761
 _MIN_JACCARD: Final = 0.6
+
+
+def digest(text: str) -> str:
+    """Return a hash of a text, without white space at its ends, by which equal texts are found."""
+    return blake2b(text.strip().encode(), digest_size=16).hexdigest()
 
 
 @lru_cache(maxsize=32)

@@ -15,9 +15,9 @@ from typing import Final, NamedTuple, Self
 
 from commonbook.errors import BadFile, FileInTheWay
 from commonbook.files import episode_files, hand_edits
+from commonbook.markdown import keyed_hashes
 from commonbook.markdown.front_matter import FIELDS, Document
 from commonbook.markdown.memory_conversion import (
-    copy_info_of,
     dialect,
     memory_from_document,
     new_memory_from_document,
@@ -26,10 +26,10 @@ from commonbook.markdown.memory_conversion import (
 )
 from commonbook.markdown.obsidian import hashtags, wiki_links
 from commonbook.model.ids import new_id
-from commonbook.model.memory import MAX_FRONT_BYTES, MAX_TAGS, MAX_TITLE, CopyInfo, Link, Memory
+from commonbook.model.memory import MAX_FRONT_BYTES, MAX_TAGS, MAX_TITLE, Link, Memory
 from commonbook.ports.engines import Engines
 from commonbook.ports.files import SourceFile
-from commonbook.tables import file_journal, idempotency, links, memories, revisions
+from commonbook.tables import file_journal, idempotency, memories, revisions
 from commonbook.text import file_paths, titles, validation
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
@@ -49,10 +49,10 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class LinkTarget(NamedTuple):
-    """The memory that a link leads to, with its revision."""
+    """The memory that a link leads to, with its content hash."""
 
     memory: str
-    revision: int
+    content_hash: str
 
 
 class Note(NamedTuple):
@@ -250,21 +250,22 @@ def _create_memory(ctx: WriteContext, imported: ImportedFile, memory_id: str) ->
         title=document.title or "",
         text=document.text,
     )
-    return new_memory_from_document(memory, document, same_id=same_id)._replace(
+    memory = new_memory_from_document(
+        memory, document, ctx.engines.keys, same_id=same_id, version=document.version or 1
+    )
+    memory = memory._replace(
         created=created,
         updated=updated,
         revised_at=updated,
-        shared=_claimed_copy_info(document) if same_id else None,
+        # An imported copy is claimed even if this home wrote its file: a tie that was ended here stays ended.
+        shared=memory.shared._replace(claimed=True) if memory.shared else None,
+        # Who may write here may decide here: decisions of another home are taken over.
+        decisions=tuple(line.decision for line in document.invalidations_triaged) if same_id else (),
         # An episode that was moved away from its session names a log of another space: an import has no say there.
         session=None if document.session_space else document.session_id,
         session_space=None,
     )
-
-
-def _claimed_copy_info(document: Document) -> CopyInfo | None:
-    """Return the copy information of a file, marked as claimed: this book did not see the sharing."""
-    shared = copy_info_of(document)
-    return shared._replace(claimed=True) if shared else None
+    return keyed_hashes.with_hashes(ctx.engines.keys, memory)
 
 
 def _updated_memory(memory: Memory, imported: ImportedFile) -> Memory:
@@ -296,20 +297,21 @@ def plan_import(
     if present is None:
         free = memory_id if memory_id and not memories.exists(ctx.tx, memory_id) else new_id()
         proposed = _create_memory(ctx, imported, free)
-        target = LinkTarget(free, proposed.revision)
+        target = LinkTarget(free, proposed.content_hash)
         return ImportPlan(imported=imported, outcome="done", target=target, proposed=proposed)
     if present.deleted is None:
         try:
             present = hand_edits.with_file_changes(ctx, ctx.require_writable(present.id), scanned=scanned)
         except FileInTheWay:
-            return ImportPlan(imported=imported, outcome="in the way", target=LinkTarget(present.id, present.revision))
+            return ImportPlan(
+                imported=imported, outcome="in the way", target=LinkTarget(present.id, present.content_hash)
+            )
     outcome = _compare(ctx, imported, record, present)
-    proposed = _updated_memory(present, imported)._replace(deleted=None)
-    new_revision = outcome == "updated" and (proposed.title, proposed.text) != (present.title, present.text)
+    proposed = keyed_hashes.with_hashes(ctx.engines.keys, _updated_memory(present, imported)._replace(deleted=None))
     return ImportPlan(
         imported=imported,
         outcome=outcome,
-        target=LinkTarget(present.id, present.revision + new_revision),
+        target=LinkTarget(present.id, (proposed if outcome == "updated" else present).content_hash),
         proposed=proposed,
         present=present,
         record=record,
@@ -377,12 +379,10 @@ def _add(ctx: WriteContext, plan: ImportPlan, targets: Sequence[LinkTarget], add
         return plan
     memory = _with_links(plan.proposed, targets)
     memory = memory._replace(path=free_path(ctx, _usable_path(ctx, memory)))
-    memory = store_version.bind_copy_from_file(ctx, memory)
-    memories.add(ctx.tx, [memory])
-    links.add(ctx.tx, memory.space.id, memory.links)
+    shared = plan.imported.document.shared
+    # Only what the actor may read: else a link could tell something about a memory that it may not.
+    memory = store_version.add_from_file(ctx, memory, readable=ctx.readable, own=shared.own if shared else None)
     file_journal.clear_former_path(ctx.tx, memory.path)
-    ctx.note_validity_change(memory)
-    ctx.note_reasoning_change(None, memory)
     ctx.log_memory(memory, "import", source=ctx.engines.keys.keyed_hash("path", plan.path))
     added.append(memory)
     linked = _record_import(ctx, plan, memory, memory.version, [target.memory for target in targets])
@@ -401,7 +401,10 @@ def _update(ctx: WriteContext, plan: ImportPlan, targets: Sequence[LinkTarget]) 
         path = old.path if name == old.space.name else file_paths.moved_path(old.path, name, old.space.name)
         new_state = new_state._replace(path=free_path(ctx, path))
         file_journal.clear_former_path(ctx.tx, new_state.path)
-    new = store_version.store_version(ctx, old, new_state, changed, how="import") if changed else old
+    named = plan.imported.document.version or 0
+    # A version above ours is of another book, or of a state of this one that was lost: no number of it may match.
+    version = store_version.version_after_loss(ctx, above=named) if named > old.version else None
+    new = store_version.store_version(ctx, old, new_state, changed, how="import", version=version) if changed else old
     linked = _record_import(ctx, plan, new, new.version, [target.memory for target in targets])
     before = {link.target for link in old.links if link.relation == _RELATED}
     return plan._replace(outcome="updated" if changed else "unchanged", linked=linked, new_links=len(linked - before))
@@ -446,7 +449,7 @@ def _can_be_written(engines: Engines, path: str) -> bool:
 def _with_links(memory: Memory, targets: Sequence[LinkTarget]) -> Memory:
     by_key = {(link.relation, link.target): link for link in memory.links}
     for target in targets:
-        link = Link(memory.id, _RELATED, target.memory, target.revision)
+        link = Link(memory.id, _RELATED, target.memory, target.content_hash)
         by_key.setdefault((link.relation, link.target), link)
     return memory._replace(links=tuple(by_key[key] for key in sorted(by_key)))
 

@@ -189,7 +189,7 @@ def _skip_done(run: _Import, tx: Reading) -> frozenset[str]:
             memory = by_id.get(known[path].memory)
             live = memory is not None and memory.deleted is None
             if memory is not None and live:
-                run.targets[path] = LinkTarget(memory.id, memory.revision)
+                run.targets[path] = LinkTarget(memory.id, memory.content_hash)
             if not _is_same(run.notes[path], known[path]):
                 continue
             run.counts["seen"] += 1

@@ -57,7 +57,7 @@ TABLES: Final = (
     _table("memory_tag", "space tag memory"),
     _table("memory_mark", "space mark memory"),
     _table("revision", "space memory revision", "title text author at how written_in"),
-    _table("link", "space source relation target", "revision"),
+    _table("link", "space source relation target", "target_hash"),
     _table("idempotency", "space principal key", "content answer at"),
     _table("session", "space id", "parent_space parent tags created closed generation last"),
     _table(

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from commonbook.errors import Conflict
+from commonbook.markdown import keyed_hashes
 from commonbook.model.ids import new_id
 from commonbook.model.invalidation import Notice
 from commonbook.model.memory import Link, Memory
@@ -40,7 +41,7 @@ def new_memory(
     Without `memory_id` it gets a new id; without `path` it gets the default path for its title.
     """
     identity = identity_fields(ctx, memory_id=memory_id or new_id(), space=space, title=title, how=how, path=path)
-    return Memory(
+    memory = Memory(
         **identity,
         kind=kind,
         title=title,
@@ -56,6 +57,7 @@ def new_memory(
         session=session,
         notice=notice,
     )
+    return keyed_hashes.with_hashes(ctx.engines.keys, memory)
 
 
 def identity_fields(

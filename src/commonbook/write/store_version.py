@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from commonbook.markdown import keyed_hashes
 from commonbook.model.invalidation import REASONING
 from commonbook.model.memory import DETACHED, Memory
+from commonbook.model.spaces import SpaceScope
 from commonbook.tables import copies, links, memories, revisions
+from commonbook.write import link_hashes
 from commonbook.write.context import WriteContext
 
 _REASONING_RELATIONS: Final = frozenset((*REASONING, "supersedes", "shared_from"))
@@ -25,15 +28,17 @@ def store_version(
     *,
     how: str,
     seen: int | None = None,
+    version: int | None = None,
     **logged: object,
 ) -> Memory:
     """Store a changed memory as a new version; if title or text changed, archive the old revision and start a new one.
 
     `how` is the verb for the history; `logged` is added to the payload of the log. `seen` is given for a person's save:
-    the version that the saved file named.
+    the version that the saved file named. `version` is the new version, if it is not the next one.
     """
-    new = _without_stale_reasons(new._replace(version=old.version + 1, updated=ctx.tx.now))
-    new = _rebind(ctx, old, new)
+    new = _without_stale_reasons(new._replace(version=version or old.version + 1, updated=ctx.tx.now))
+    new = link_hashes.with_known_hashes(ctx.tx, ctx.engines.keys, ctx.spaces, _rebind(ctx, old, new))
+    new = keyed_hashes.with_hashes(ctx.engines.keys, new)
     if "title" in changed_fields or "text" in changed_fields:
         revisions.archive(ctx.tx, old)
         new = new._replace(
@@ -42,10 +47,10 @@ def store_version(
     if new.space.id != old.space.id:
         new = _with_session_space(old, new)
         revisions.move(ctx.tx, old, new.space.id)
-        memories.move(ctx.tx, old, new)
+        memories.move(ctx.tx, ctx.engines.keys, old, new)
         ctx.log_memory(new._replace(space=old.space), "move.out", to=new.space.id)
     else:
-        memories.replace(ctx.tx, new)
+        memories.replace(ctx.tx, ctx.engines.keys, new)
     if new.links != old.links or new.space.id != old.space.id:
         links.replace(ctx.tx, old.space.id, new)
     if new.revision != old.revision or old.deleted is not None:
@@ -59,11 +64,19 @@ def store_version(
     return new
 
 
+def version_after_loss(ctx: WriteContext, *, above: int = 0) -> int:
+    """Return the version of a memory whose database was lost, or is older than its file: milliseconds since 1970.
+
+    No version that somebody saw before can be equal to it by accident, so that no `expected_version` from then matches.
+    """
+    return max(int(ctx.tx.now.timestamp() * 1000), above + 1)
+
+
 def delete(ctx: WriteContext, memory: Memory, *, how: str) -> None:
     """Delete a memory; a tombstone and its history stay. With `how` "file" the file is gone already."""
     copies.unbind(ctx.tx, memory)
     tombstone = memory._replace(deleted=ctx.tx.now, version=memory.version + 1, updated=ctx.tx.now)
-    memories.replace(ctx.tx, tombstone)
+    memories.replace(ctx.tx, ctx.engines.keys, tombstone)
     ctx.note_validity_change(memory)
     ctx.note_reasoning_change(memory, tombstone)
     ctx.log_memory(tombstone, "delete", how=how)
@@ -117,16 +130,33 @@ def _dependencies(memory: Memory) -> tuple[object, ...]:
 
 
 def _binding_key(memory: Memory) -> tuple[object, ...]:
-    """Return the fields that decide whether and where a copy is bound; the revision that it took over does not."""
-    return memory.space.id, memory.deleted, memory.shared and memory.shared.mode
+    """Return the fields that decide whether and where a copy is bound; the words that it took over do not."""
+    tie = (memory.shared.mode, memory.shared.root, memory.source and memory.source.target) if memory.shared else None
+    return memory.space.id, memory.deleted, tie
 
 
-def bind_copy_from_file(ctx: WriteContext, memory: Memory) -> Memory:
+def add_from_file(ctx: WriteContext, memory: Memory, *, readable: SpaceScope, own: int | None) -> Memory:
+    """Add a memory that came as a file, with the hashes of what it says, and compare it with what is here already.
+
+    The links that it has are translated if their targets are in the spaces `readable`. `own` is the number that an
+    earlier program wrote for a copy.
+    """
+    keys = ctx.engines.keys
+    memory = link_hashes.with_known_hashes(ctx.tx, keys, readable, _bind_copy_from_file(ctx, memory), own=own)
+    memory = keyed_hashes.with_hashes(keys, memory)
+    memories.add(ctx.tx, keys, [memory])
+    links.add(ctx.tx, memory.space.id, memory.links)
+    link_hashes.confirm_incoming(ctx, memory)
+    ctx.pending.note_changed_text(memory)
+    ctx.note_validity_change(memory)
+    ctx.note_reasoning_change(None, memory)
+    return memory
+
+
+def _bind_copy_from_file(ctx: WriteContext, memory: Memory) -> Memory:
     """Bind a memory that came as a file, if it is a copy; detach it if its space has another copy of that root."""
     if memory.shared is None or not copies.is_bound(memory):
         return memory
-    # If somebody removed the revision from the file, it starts again at 1; `own` must not be above it.
-    memory = memory._replace(shared=memory.shared._replace(own=min(memory.shared.own, memory.revision)))
     return memory if bind_copy(ctx, memory) else detached(memory)
 
 

@@ -15,7 +15,7 @@ from tests.interfaces.cli.test_terminal import COLOUR, pipe, terminal
 __all__ = ["cli", "terminal"]
 
 SHARING = {"id", "source", "space", "new", "refresh", "revision"}
-SHARED = {"source", "source_revision", "root", "by", "at", "refresh", "claimed"}
+SHARED = {"source", "source_hash", "root", "by", "at", "refresh", "claimed"}
 ANCESTOR = {"id", "title", "space", "deleted", "refresh", "freshness", "readable", "claimed"}
 COPY = {"id", "source", "depth", "title", "space", "refresh", "freshness", "readable"}
 NOBODY = "0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2e"

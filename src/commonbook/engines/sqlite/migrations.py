@@ -233,6 +233,14 @@ INSERT INTO job (id, space, kind, subject, state, due, attempts, error, created)
     AND EXISTS (
       SELECT 1 FROM link WHERE link.space = memory.space AND source = memory.id AND relation = 'supersedes')
   ON CONFLICT DO NOTHING;
+
+-- memories: the hashes of rows that exist already are filled in when the book is opened, since they need its key
+ALTER TABLE memory ADD COLUMN content_hash TEXT NOT NULL DEFAULT '';
+ALTER TABLE memory ADD COLUMN copy_hash TEXT;
+
+-- links
+ALTER TABLE link DROP COLUMN revision;
+ALTER TABLE link ADD COLUMN target_hash TEXT;
 """
 
 MIGRATIONS: Final = (VERSION_1, VERSION_2, VERSION_3, VERSION_4)

@@ -1,0 +1,49 @@
+"""Takes in the lines of a file that only this program may write, if their MAC proves that it wrote them.
+
+These are the tie of a copy to its source and the decisions about a suspect memory. After an older state of the database
+was put back, a file may know more of them than the database.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from commonbook.markdown import keyed_hashes
+from commonbook.markdown.memory_conversion import memory_from_document, proven_decisions, proven_tie
+
+if TYPE_CHECKING:
+    from commonbook.markdown.front_matter import Document
+    from commonbook.model.memory import Link, Memory
+    from commonbook.write.context import WriteContext
+
+
+def apply_document(ctx: WriteContext, memory: Memory, document: Document) -> Memory:
+    """Return a memory with the changes of its file, and with the lines of ours that the database does not know.
+
+    Such a line has a valid MAC, in a file that is not older than the memory: an older state of the database was put
+    back. Every other line of ours stays as the database has it.
+    """
+    edited = memory_from_document(memory, document)
+    keys = ctx.engines.keys
+    tie = proven_tie(document, memory.id, keys) if memory.shared is not None else None
+    if document.version is None or document.version < memory.version:
+        return _with_words_taken(ctx, edited, tie[1]) if tie else edited
+    decisions = {decision.key: decision for decision in memory.decisions}
+    for decision in proven_decisions(document, memory.id, keys):
+        if decision.key not in decisions or decision.at > decisions[decision.key].at:
+            decisions[decision.key] = decision
+    if tie is not None:
+        edited = _with_source(edited._replace(shared=tie[0]), tie[1])
+    return edited._replace(decisions=tuple(decisions.values()))
+
+
+def _with_words_taken(ctx: WriteContext, copy: Memory, source: Link) -> Memory:
+    """Return a copy whose file was put back to an older state: it took over what it says, so it was not edited."""
+    taken = keyed_hashes.content_hash(ctx.engines.keys, source.target, copy.title, copy.text)
+    is_same_source = copy.source is not None and copy.source.target == source.target
+    return _with_source(copy, source) if is_same_source and taken == source.target_hash else copy
+
+
+def _with_source(copy: Memory, source: Link) -> Memory:
+    """Return a copy with this link to its source, in the place of the one that it has."""
+    return copy._replace(links=tuple(source if link == copy.source else link for link in copy.links))

@@ -1,0 +1,29 @@
+"""The notice, the decisions and the supersede reasons of a memory, as one JSON text for its row."""
+
+from __future__ import annotations
+
+import json
+
+from commonbook.markdown import front_matter
+from commonbook.model.ids import format_time, parse_time
+from commonbook.model.invalidation import Notice, SupersedeReason
+from commonbook.model.memory import Memory
+
+
+def dump(memory: Memory) -> str | None:
+    """Return a memory's notice, decisions and supersede reasons as JSON; None if it has none, as most do."""
+    if memory.notice is None and not memory.decisions and not memory.supersede_reasons:
+        return None
+    notice = [*memory.notice[:3], format_time(memory.notice.at)] if memory.notice else None
+    decisions = [front_matter.format_decision(decision) for decision in memory.decisions]
+    return json.dumps([notice, decisions, memory.supersede_reasons], ensure_ascii=False)
+
+
+def load(memory: Memory, judged: str) -> Memory:
+    """Return a memory with what `dump` returned."""
+    notice, decisions, reasons = json.loads(judged)
+    return memory._replace(
+        notice=Notice(notice[0], notice[1], notice[2], parse_time(notice[3])) if notice else None,
+        decisions=tuple(front_matter.parse_decision(line) for line in decisions),
+        supersede_reasons=tuple(SupersedeReason(*reason) for reason in reasons),
+    )

@@ -1,0 +1,69 @@
+"""Keyed hashes that rows and files carry: content hashes of memories, and MACs of the lines that only we may write.
+
+Both are HMACs under the hashing key of the home, shortened to 16 hexadecimal digits. A content hash covers the id, so
+that nobody can confirm a guess about an unreadable memory by writing the guess into a memory of their own. Its first
+four digits identify the key, so that a hash of another home is not mistaken for that of another text.
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import TYPE_CHECKING, Final
+
+from commonbook.model.ids import format_time
+from commonbook.model.memory import UNKNOWN_HASH
+
+if TYPE_CHECKING:
+    from commonbook.model.invalidation import Decision
+    from commonbook.model.memory import CopyInfo, Link, Memory
+    from commonbook.ports.keys import Keys
+
+HASH_DIGITS: Final = 16
+_KEY_DIGITS: Final = 4
+
+
+def content_hash(keys: Keys, memory_id: str, title: str, text: str) -> str:
+    """Return the content hash that a memory of this id has with this title and text."""
+    return _key_digits(keys) + keys.keyed_hash("content", memory_id, title, text)[: HASH_DIGITS - _KEY_DIGITS]
+
+
+def with_hashes(keys: Keys, memory: Memory) -> Memory:
+    """Return a memory with the hashes of what it says now; every row is stored with these."""
+    source = memory.source
+    return memory._replace(
+        content_hash=content_hash(keys, memory.id, memory.title, memory.text),
+        copy_hash=content_hash(keys, source.target, memory.title, memory.text) if source else None,
+    )
+
+
+def is_foreign(keys: Keys, hash_: str) -> bool:
+    """Tell whether another home made a content hash, so that it can be compared with nothing here."""
+    return len(hash_) == HASH_DIGITS and hash_ != UNKNOWN_HASH and not hash_.startswith(_key_digits(keys))
+
+
+def _key_digits(keys: Keys) -> str:
+    return keys.keyed_hash("key of content hashes")[:_KEY_DIGITS]
+
+
+def decision_mac(keys: Keys, memory_id: str, decision: Decision) -> str:
+    """Return the MAC of a decision about a memory, over everything that its line says."""
+    return keys.keyed_hash(
+        "decision",
+        memory_id,
+        decision.verdict,
+        decision.invalidated,
+        decision.invalidating,
+        decision.by,
+        format_time(decision.at),
+        decision.note,
+    )[:HASH_DIGITS]
+
+
+def copy_mac(keys: Keys, memory_id: str, copy: CopyInfo, source: Link) -> str:
+    """Return the MAC of the tie between a copy and its source, over its line and the link to the source."""
+    return keys.keyed_hash("copy", memory_id, copy.serialize(), source.target, source.target_hash or "")[:HASH_DIGITS]
+
+
+def is_valid(mac: str | None, expected: str) -> bool:
+    """Compare a MAC that a file has with the expected one, in constant time."""
+    return mac is not None and hmac.compare_digest(mac, expected)
