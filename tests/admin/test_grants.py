@@ -299,6 +299,7 @@ def calls(
         "pull": ((memory, "team"), {}),
         "unshare": ((memory,), {}),
         "refresh": ((memory,), {}),
+        "set_refresh": ((memory, "lazy"), {}),
         "detach": ((memory,), {}),
         "adopt": ((memory,), {}),
         "lineage": ((memory,), {}),

@@ -217,6 +217,7 @@ def test_a_book_has_just_these_verbs():
         "sessions",
         "set_depth",
         "set_limit",
+        "set_refresh",
         "settle",
         "share",
         "share_many",

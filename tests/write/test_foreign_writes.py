@@ -114,6 +114,7 @@ CALLS: dict[str, Callable[[Book, str], Any]] = {
     "recall": lambda bob, id_: bob.recall("salary oil boat", spaces=["hr"]),
     "reflect": lambda bob, id_: bob.reflect("so it is", [id_], space="hr"),
     "refresh": lambda bob, id_: bob.refresh(id_),
+    "set_refresh": lambda bob, id_: bob.set_refresh(id_, "lazy"),
     "reinstate": lambda bob, id_: bob.reinstate(id_),
     "reject": lambda bob, id_: bob.reject(id_),
     "remember": lambda bob, id_: bob.remember("so it is", space="hr", replaces=id_),

@@ -29,7 +29,9 @@ class SharingVerbs(BookBase):
         """Copy a memory into a space; the copy stays bound to its source.
 
         With `refresh="live"` it follows the source at once, with `lazy` when it is read, and a `snapshot` never by
-        itself. If the space has a copy already, that one is returned, unchanged.
+        itself. If the space has a copy already, that one is returned, unchanged. But a copy that no longer follows
+        anything, since its source is gone or its sharer may not read it any more, is tied again in your name: the
+        receipt says `retied`.
         """
         return sharing_share.share(self._engines, self._actor, memory_id, to, refresh=refresh)
 
@@ -53,6 +55,10 @@ class SharingVerbs(BookBase):
         """Update a copy from its source now."""
         return manage_copy.refresh(self._engines, self._actor, copy_id)
 
+    def set_refresh(self, copy_id: str, mode: str) -> Receipt:
+        """Change when a copy follows its source: `live`, `lazy` or `snapshot`; see `share`."""
+        return manage_copy.set_refresh(self._engines, self._actor, copy_id, mode)
+
     def detach(self, copy_id: str) -> Receipt:
         """Unbind a copy from its source, which it no longer follows; its origin stays known."""
         return manage_copy.detach(self._engines, self._actor, copy_id)
@@ -60,7 +66,8 @@ class SharingVerbs(BookBase):
     def adopt(self, copy_id: str) -> Receipt:
         """Overwrite a copy that was edited here with its source; the edited text stays in its history.
 
-        An imported copy follows its source from then on, by your permissions.
+        An imported copy, and one whose sharer may no longer read the source, follow it from then on, by your
+        permissions.
         """
         return manage_copy.adopt(self._engines, self._actor, copy_id)
 
@@ -71,8 +78,8 @@ class SharingVerbs(BookBase):
 
     @retry_read
     def copies(self, memory_id: str) -> tuple[CopyNode, ...]:
-        """Return every copy of a memory, direct or not, as a flat list in depth-first order.
+        """Return every copy of a memory, direct or not and however deep, as a flat list in depth-first order.
 
-        `lineage` returns the tree.
+        `lineage` returns the tree, to a depth.
         """
         return lineages.all_copies(self._engines, self._actor, memory_id)

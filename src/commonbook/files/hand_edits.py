@@ -255,8 +255,7 @@ def _add(ctx: WriteContext, path: str, stat: FileStat, hash_: str, document: Doc
     if not same_id:
         # A file that somebody copied was not shared: it does not follow the source of the copied file.
         memory = store_version.detached(memory._replace(shared=copy_info_of(document)))
-    own = document.shared.own if document.shared else None
-    memory = store_version.add_from_file(ctx, memory, readable=ctx.spaces, own=own)
+    memory = store_version.add_from_file(ctx, memory, readable=ctx.spaces)
     episode_files.restore_messages(ctx, memory)
     file_journal.set_synced(ctx.tx, path, stat, hash_, memory=memory.id, version=memory.version)
     file_journal.clear_former_path(ctx.tx, path)

@@ -302,6 +302,8 @@ def share_receipt_json(receipt: ShareReceipt) -> dict[str, Any]:
         "new": receipt.new,
         "refresh": receipt.refresh,
         "revision": receipt.revision,
+        "retied": receipt.retied,
+        "freshness": receipt.freshness,
     }
     return {**data, "error": receipt.error} if receipt.error else data
 

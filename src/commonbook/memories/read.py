@@ -16,7 +16,7 @@ from commonbook.errors import BadInput, CommonbookError
 from commonbook.memories.marks import live_ids, with_invalidations, with_marks
 from commonbook.model.memory import KINDS, LAZY, Filter, Link, Memory, Page, Revision
 from commonbook.sharing import freshness, refresh
-from commonbook.sharing.freshness import STALE
+from commonbook.sharing.freshness import REFRESHED_BY_READING
 from commonbook.tables import links, memories, revisions, spaces
 from commonbook.tables.memories import page_cursor
 from commonbook.text import dates, page_cursors, space_names, validation
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def get(engines: Engines, actor: Actor, memory_id: str) -> Memory:
     """Return one memory; a stale lazy copy is first refreshed from its source, if that is allowed."""
     memory = get_stored(engines, actor, memory_id)
-    if memory.shared is None or memory.shared.mode != LAZY or memory.freshness != STALE:
+    if memory.shared is None or memory.shared.mode != LAZY or memory.freshness not in REFRESHED_BY_READING:
         return memory
     with engines.db.reading() as tx:
         if not freshness.needing_refresh(tx, spaces.get_all(tx), [memory]):

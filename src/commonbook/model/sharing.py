@@ -74,7 +74,11 @@ class RateLimit(NamedTuple):
 
 
 class ShareReceipt(NamedTuple):
-    """The receipt of sharing a memory: the copy, new or existing; in a batch, the error if this one failed."""
+    """The receipt of sharing a memory: the copy, new or existing; in a batch, the error if this one failed.
+
+    `retied` says that an existing copy had lost its source or the right of its sharer, and now follows in the name of
+    the one who shared. `freshness` is the state of an existing copy after that.
+    """
 
     id: str
     source: str
@@ -83,6 +87,8 @@ class ShareReceipt(NamedTuple):
     refresh: str | None = None
     revision: int = 0
     error: str = ""
+    retied: bool = False
+    freshness: str | None = None
 
 
 class Ancestor(NamedTuple):

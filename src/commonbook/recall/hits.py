@@ -154,7 +154,7 @@ class HitBuilder:
     def stale(self) -> list[Memory]:
         """The stale lazy copies among the memories that were read: they should be refreshed."""
         loaded = self._memories.values()
-        return [copy for copy in loaded if copy.freshness == "stale" and copy.shared and copy.shared.mode == LAZY]
+        return [copy for copy in loaded if copy.freshness in _OUTDATED and copy.shared and copy.shared.mode == LAZY]
 
     def _ids_of(self, row: int) -> tuple[str, str]:
         """Return the ids of a row's passage and of its memory; the memory's is "" for a message without an episode."""

@@ -21,6 +21,9 @@ SOURCE_SUPERSEDED: Final = "source_superseded"
 REVOKED: Final = "revoked"
 DIVERGED: Final = "diverged"
 
+REFRESHED_BY_READING: Final = frozenset((STALE, SOURCE_SUPERSEDED))
+"""The states in which a lazy copy may be behind its source; a superseded source may have been edited, too."""
+
 MAX_CHAIN_LENGTH: Final = 1_000
 """Maximum number of sources read along a chain; a copy with a longer chain counts as stale, since it is unknown."""
 

@@ -19,6 +19,7 @@ from commonbook.write.context import no_memory
 MAX_DEPTH: Final = 32
 MAX_COPIES: Final = 10_000
 """Maximum number of copies in the tree."""
+_NO_LIMIT: Final = 2**31
 
 
 def lineage(engines: Engines, actor: Actor, memory_id: str, *, depth: int = MAX_DEPTH) -> Lineage:
@@ -46,27 +47,35 @@ def lineage(engines: Engines, actor: Actor, memory_id: str, *, depth: int = MAX_
 
 
 def all_copies(engines: Engines, actor: Actor, memory_id: str) -> tuple[CopyNode, ...]:
-    """Return every copy of a memory, direct or not, as a flat list in depth-first order."""
-    flat: list[CopyNode] = []
+    """Return every copy of a memory, direct or not, as a flat list in depth-first order.
 
-    def collect(nodes: tuple[CopyNode, ...]) -> None:
-        for node in nodes:
-            flat.append(node._replace(copies=()) if node.copies else node)
-            collect(node.copies)
-
-    collect(lineage(engines, actor, memory_id).copies)
-    return tuple(flat)
+    There is no limit: a space has one copy of a root at most.
+    """
+    memory_id = validation.validate_memory_id(memory_id)
+    with engines.db.reading() as tx:
+        walk = _LineageWalk(tx, actor, max_copies=_NO_LIMIT)
+        memory = memories.find(tx, walk.readable, memory_id)
+        if memory is None:
+            raise no_memory(memory_id)
+        flat: list[CopyNode] = []
+        # A stack, since a chain of copies may be longer than Python lets functions call themselves.
+        stack = list(reversed(walk.forward(memory, _NO_LIMIT)))
+        while stack:
+            node = stack.pop()
+            flat.append(node._replace(copies=()))
+            stack += reversed(node.copies)
+        return tuple(flat)
 
 
 class _LineageWalk:
     """One traversal of a lineage; visits each memory once, so that it terminates on a cycle."""
 
-    def __init__(self, tx: Reading, actor: Actor) -> None:
+    def __init__(self, tx: Reading, actor: Actor, *, max_copies: int = MAX_COPIES) -> None:
         self._tx = tx
         self._all_spaces: SpaceScope = spaces.get_all(tx)
         self.readable = permissions.readable(tx, actor, self._all_spaces)
         self.truncated = False
-        self._copies_left = MAX_COPIES
+        self._copies_left = max_copies
 
     def back(self, memory: Memory, depth: int) -> list[Ancestor]:
         """Return a memory and its sources, the nearest first; a deleted one is a tombstone."""

@@ -1,4 +1,4 @@
-"""Operations on a copy: refresh, detach, adopt, unshare."""
+"""Operations on a copy: refresh, change of the mode, detach, adopt, unshare."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Final
 
 from commonbook.errors import CommonbookError, Conflict, NotAllowed, NotFound
 from commonbook.files import hand_edits, scan
-from commonbook.model.memory import DETACHED, Memory, Receipt, receipt_of
+from commonbook.model.memory import DETACHED, LIVE, Memory, Receipt, receipt_of
 from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
-from commonbook.sharing import freshness, propagate
+from commonbook.sharing import freshness, make_copy, propagate
 from commonbook.sharing import refresh as sharing_refresh
 from commonbook.sharing.freshness import DIVERGED, REVOKED, SOURCE_DELETED
 from commonbook.tables import copies, memories
@@ -59,15 +59,37 @@ def detach(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
 def adopt(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
     """Overwrite a diverged copy with its source's text; the local text stays in the history.
 
-    An imported copy follows its source from then on, shared by the actor.
+    An imported copy, and one whose sharer lost the right to read the source, follow it from then on, shared by the
+    actor.
     """
 
     def operation(ctx: WriteContext, copy: Memory) -> Memory:
-        source = _require_source(ctx, copy, refused=(DETACHED, REVOKED, SOURCE_DELETED))
-        claimed = copies.require_copy(copy)[0].claimed
-        if not claimed and not freshness.is_stale(copy, source):
+        is_revoked = _state(ctx, copy) == REVOKED
+        source = _require_source(ctx, copy, refused=(DETACHED, SOURCE_DELETED))
+        if is_revoked and source.space.id not in ctx.readable:
+            raise _revoked_error(copy.id)
+        is_tied = not is_revoked and not copies.require_copy(copy)[0].claimed
+        if is_tied and not freshness.is_stale(copy, source):
             return copy
-        return sharing_refresh.overwrite_copy(ctx, copy, source)
+        return sharing_refresh.overwrite_copy(ctx, copy, source, take_over=is_revoked)
+
+    return _with_copy(engines, actor, copy_id, operation, lock=sharing_refresh.lock_chain)
+
+
+def set_refresh(engines: Engines, actor: Actor, copy_id: str, mode: str) -> Receipt:
+    """Change when a copy follows its source; one that becomes live is brought up to date at once."""
+    make_copy.require_mode(mode)
+
+    def operation(ctx: WriteContext, copy: Memory) -> Memory:
+        shared, _ = copies.require_copy(copy)
+        if shared.mode == DETACHED:
+            raise _detached_error(copy.id)
+        if shared.mode != mode:
+            changed = copy._replace(shared=shared._replace(mode=mode))
+            copy = store_version.store_version(ctx, copy, changed, ["shared"], how="set_refresh", refresh=mode)
+        if mode == LIVE:
+            sharing_refresh.refresh_chain(ctx, copy.id)
+        return memories.find(ctx.tx, ctx.spaces, copy.id) or copy
 
     return _with_copy(engines, actor, copy_id, operation, lock=sharing_refresh.lock_chain)
 
@@ -99,7 +121,7 @@ def _with_copy(
 def _require_source(ctx: WriteContext, copy: Memory, *, refused: Sequence[str]) -> Memory:
     """Return the source of a copy, or raise the error of its state if that is among the refused ones."""
     shared, link = copies.require_copy(copy)
-    state = freshness.states_of(ctx.tx, ctx.spaces, [copy], readable=ctx.readable)[copy.id].freshness
+    state = _state(ctx, copy)
     if state in refused:
         raise _ERRORS[state](copy.id)
     # The sharer of an imported copy is unknown: the actor becomes the sharer, and needs the right to read the source.
@@ -109,6 +131,10 @@ def _require_source(ctx: WriteContext, copy: Memory, *, refused: Sequence[str]) 
     return source
 
 
+def _state(ctx: WriteContext, copy: Memory) -> str:
+    return freshness.states_of(ctx.tx, ctx.spaces, [copy], readable=ctx.readable)[copy.id].freshness
+
+
 def _detached_error(copy_id: str) -> CommonbookError:
     return Conflict(f"the copy {copy_id} was detached from its source", fix="share the source again for a new copy")
 
@@ -116,7 +142,7 @@ def _detached_error(copy_id: str) -> CommonbookError:
 def _revoked_error(copy_id: str) -> CommonbookError:
     return NotAllowed(
         f"the principal that shared the copy {copy_id} may no longer read its source",
-        fix="ask for a grant, or detach the copy",
+        fix="somebody who may read the source can share it again or `adopt` the copy; or detach it",
     )
 
 

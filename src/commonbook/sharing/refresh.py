@@ -100,13 +100,13 @@ def _is_current(copy: Memory, source: Memory) -> bool:
     return is_confirmed and not freshness.is_stale(copy, source)
 
 
-def overwrite_copy(ctx: WriteContext, copy: Memory, source: Memory) -> Memory:
+def overwrite_copy(ctx: WriteContext, copy: Memory, source: Memory, *, take_over: bool = False) -> Memory:
     """Store the source's title and text as a new revision of a copy, by its sharer, even if the copy has diverged.
 
-    A claimed copy becomes an ordinary one, shared by the actor.
+    With `take_over` the actor becomes the sharer. A claimed copy becomes an ordinary one, shared by the actor.
     """
     shared, link = copies.require_copy(copy)
-    if shared.claimed:
+    if shared.claimed or take_over:
         shared = shared._replace(by=ctx.actor.principal, at=ctx.tx.now, claimed=False)
     changed = [name for name in ("title", "text") if getattr(copy, name) != getattr(source, name)]
     overwritten = copy._replace(

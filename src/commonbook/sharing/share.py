@@ -8,34 +8,42 @@ from typing import Final
 
 from commonbook.access import authentication, permissions, rate_limits
 from commonbook.errors import BadInput, CommonbookError, TooLarge
-from commonbook.model.memory import LIVE
+from commonbook.files import scan
+from commonbook.model.memory import LIVE, Memory
 from commonbook.model.sharing import ShareReceipt
 from commonbook.model.spaces import LOCAL_OWNER, WRITER, Actor, Grant, Space
 from commonbook.ports.engines import Engines
-from commonbook.sharing import make_copy
+from commonbook.sharing import make_copy, tie_again
 from commonbook.tables import grants
 from commonbook.tables import rate_limits as rate_limit_rows
 from commonbook.text import space_names, validation
 from commonbook.write.context import WriteContext
 from commonbook.write.foreign_writes import ForeignWrite
-from commonbook.write.transaction import write
 
 MAX_SHARED_AT_ONCE: Final = 100
 
 
 def share(engines: Engines, actor: Actor, memory_id: str, to: str, *, refresh: str = LIVE) -> ShareReceipt:
-    """Copy a memory into a space, bound to its source; if the space has its root already, return that unchanged."""
+    """Copy a memory into a space, bound to its source; if the space has its root already, return that.
+
+    An existing copy stays as it is, unless it follows nothing any longer: then the actor ties it again.
+    """
     memory_id = validation.validate_memory_id(memory_id)
     make_copy.require_mode(refresh)
     space_names.require_space_name(to)
 
-    def operation(ctx: WriteContext) -> ShareReceipt:
+    def operation(ctx: WriteContext, *, scanned: bool) -> ShareReceipt:
         space = ctx.require_writable_space(to)
         source = ctx.require_readable(memory_id)
         rate_limits.count_use(ctx.tx, ctx.actor, rate_limit_rows.SHARE)
-        return make_copy.make_copy(ctx, source, space, refresh)
+        return _copy_or_tie(ctx, source, space, refresh, scanned=scanned)
 
-    return write(engines, actor, operation)
+    return scan.write_with_scan(engines, actor, operation)
+
+
+def _copy_or_tie(ctx: WriteContext, source: Memory, space: Space, refresh: str, *, scanned: bool) -> ShareReceipt:
+    receipt = make_copy.make_copy(ctx, source, space, refresh)
+    return receipt if receipt.new else tie_again.tie_again(ctx, receipt, source, refresh, scanned=scanned)
 
 
 def share_many(
@@ -66,12 +74,12 @@ def share_with(engines: Engines, actor: Actor, memory_id: str, principal: str, *
             "a memory cannot be shared with oneself", fix="name another principal, or `share` it into a space"
         )
 
-    def operation(ctx: WriteContext) -> ShareReceipt:
+    def operation(ctx: WriteContext, *, scanned: bool) -> ShareReceipt:
         source = ctx.require_readable(memory_id)
         rate_limits.count_use(ctx.tx, ctx.actor, rate_limit_rows.SHARE)
-        return make_copy.make_copy(ctx, source, _space_between(ctx, principal), refresh)
+        return _copy_or_tie(ctx, source, _space_between(ctx, principal), refresh, scanned=scanned)
 
-    return write(engines, actor, operation)
+    return scan.write_with_scan(engines, actor, operation)
 
 
 def _space_between(ctx: WriteContext, principal: str) -> Space:

@@ -19,11 +19,11 @@ from commonbook.model.ids import format_optional_time, format_time, parse_option
 from commonbook.model.memory import CopyInfo, Filter, Link, Memory
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading, RetryTransaction, Row, Transaction
-from commonbook.ports.keys import Keys
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
     from commonbook.markdown import judgements, keyed_hashes
+    from commonbook.ports.keys import Keys
     from commonbook.text import near_duplicates, page_cursors
 else:
     # A command that only counts memories needs none of these.

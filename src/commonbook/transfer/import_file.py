@@ -15,7 +15,6 @@ from typing import Final, NamedTuple, Self
 
 from commonbook.errors import BadFile, FileInTheWay
 from commonbook.files import episode_files, hand_edits
-from commonbook.markdown import keyed_hashes
 from commonbook.markdown.front_matter import FIELDS, Document
 from commonbook.markdown.memory_conversion import (
     dialect,
@@ -265,7 +264,7 @@ def _create_memory(ctx: WriteContext, imported: ImportedFile, memory_id: str) ->
         session=None if document.session_space else document.session_id,
         session_space=None,
     )
-    return keyed_hashes.with_hashes(ctx.engines.keys, memory)
+    return store_version.with_hashes(ctx, memory)
 
 
 def _updated_memory(memory: Memory, imported: ImportedFile) -> Memory:
@@ -307,7 +306,7 @@ def plan_import(
                 imported=imported, outcome="in the way", target=LinkTarget(present.id, present.content_hash)
             )
     outcome = _compare(ctx, imported, record, present)
-    proposed = keyed_hashes.with_hashes(ctx.engines.keys, _updated_memory(present, imported)._replace(deleted=None))
+    proposed = store_version.with_hashes(ctx, _updated_memory(present, imported)._replace(deleted=None))
     return ImportPlan(
         imported=imported,
         outcome=outcome,
@@ -379,9 +378,8 @@ def _add(ctx: WriteContext, plan: ImportPlan, targets: Sequence[LinkTarget], add
         return plan
     memory = _with_links(plan.proposed, targets)
     memory = memory._replace(path=free_path(ctx, _usable_path(ctx, memory)))
-    shared = plan.imported.document.shared
     # Only what the actor may read: else a link could tell something about a memory that it may not.
-    memory = store_version.add_from_file(ctx, memory, readable=ctx.readable, own=shared.own if shared else None)
+    memory = store_version.add_from_file(ctx, memory, readable=ctx.readable)
     file_journal.clear_former_path(ctx.tx, memory.path)
     ctx.log_memory(memory, "import", source=ctx.engines.keys.keyed_hash("path", plan.path))
     added.append(memory)

@@ -25,7 +25,7 @@ def with_known_hashes(tx: Reading, keys: Keys, spaces: SpaceScope, memory: Memor
 
     `own` is the revision at which a copy had the words of its source, as an earlier program recorded it.
     """
-    to_translate = [link for link in memory.links if link.target_hash and _is_unknown(keys, link.target_hash)]
+    to_translate = [link for link in memory.links if _can_be_translated(keys, memory, link)]
     if not to_translate:
         return memory
     targets = memories.get_headers(tx, spaces, sorted({link.target for link in to_translate}))
@@ -49,6 +49,16 @@ def confirm_incoming(ctx: WriteContext, target: Memory) -> None:
             memories.replace_hashes(ctx.tx, keys, [confirmed])
             links.replace(ctx.tx, confirmed.space.id, confirmed)
             ctx.enqueue_files([confirmed])
+
+
+def _can_be_translated(keys: Keys, memory: Memory, link: Link) -> bool:
+    """Tell whether a link remembers something that is not a hash of this home.
+
+    What an imported copy took over stays unknown. Else anybody could have a guess about an unreadable memory imported
+    as a copy of it, and learn from its freshness whether the guess is right.
+    """
+    is_claim = link == memory.source and memory.shared is not None and memory.shared.claimed
+    return link.target_hash is not None and _is_unknown(keys, link.target_hash) and not is_claim
 
 
 def _is_unknown(keys: Keys, target_hash: str) -> bool:

@@ -38,7 +38,7 @@ def store_version(
     """
     new = _without_stale_reasons(new._replace(version=version or old.version + 1, updated=ctx.tx.now))
     new = link_hashes.with_known_hashes(ctx.tx, ctx.engines.keys, ctx.spaces, _rebind(ctx, old, new))
-    new = keyed_hashes.with_hashes(ctx.engines.keys, new)
+    new = with_hashes(ctx, new)
     if "title" in changed_fields or "text" in changed_fields:
         revisions.archive(ctx.tx, old)
         new = new._replace(
@@ -62,6 +62,11 @@ def store_version(
     ctx.log_memory(new, _action(old, new, how), fields=sorted(changed_fields), **logged)
     ctx.enqueue_files([new], seen=seen)
     return new
+
+
+def with_hashes(ctx: WriteContext, memory: Memory) -> Memory:
+    """Return a memory with the hashes of what it says now; every row is stored with these."""
+    return keyed_hashes.with_hashes(ctx.engines.keys, memory)
 
 
 def version_after_loss(ctx: WriteContext, *, above: int = 0) -> int:
@@ -135,15 +140,14 @@ def _binding_key(memory: Memory) -> tuple[object, ...]:
     return memory.space.id, memory.deleted, tie
 
 
-def add_from_file(ctx: WriteContext, memory: Memory, *, readable: SpaceScope, own: int | None) -> Memory:
+def add_from_file(ctx: WriteContext, memory: Memory, *, readable: SpaceScope) -> Memory:
     """Add a memory that came as a file, with the hashes of what it says, and compare it with what is here already.
 
-    The links that it has are translated if their targets are in the spaces `readable`. `own` is the number that an
-    earlier program wrote for a copy.
+    The links that it has are translated if their targets are in the spaces `readable`.
     """
     keys = ctx.engines.keys
-    memory = link_hashes.with_known_hashes(ctx.tx, keys, readable, _bind_copy_from_file(ctx, memory), own=own)
-    memory = keyed_hashes.with_hashes(keys, memory)
+    memory = link_hashes.with_known_hashes(ctx.tx, keys, readable, _bind_copy_from_file(ctx, memory))
+    memory = with_hashes(ctx, memory)
     memories.add(ctx.tx, keys, [memory])
     links.add(ctx.tx, memory.space.id, memory.links)
     link_hashes.confirm_incoming(ctx, memory)

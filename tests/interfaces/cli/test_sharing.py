@@ -14,7 +14,7 @@ from tests.interfaces.cli.test_terminal import COLOUR, pipe, terminal
 
 __all__ = ["cli", "terminal"]
 
-SHARING = {"id", "source", "space", "new", "refresh", "revision"}
+SHARING = {"id", "source", "space", "new", "refresh", "revision", "retied", "freshness"}
 SHARED = {"source", "source_hash", "root", "by", "at", "refresh", "claimed"}
 ANCESTOR = {"id", "title", "space", "deleted", "refresh", "freshness", "readable", "claimed"}
 COPY = {"id", "source", "depth", "title", "space", "refresh", "freshness", "readable"}
@@ -415,3 +415,21 @@ def test_a_deleted_root_is_a_tombstone_in_the_lineage_also_after_a_rebuild(cli, 
     assert re.fullmatch(INSTANT, before[1]["deleted"])
     cli("rebuild", "--json")
     assert cli("lineage", last, "--json").json["ancestors"] == before
+
+
+def test_the_mode_of_a_copy_is_changed_by_refresh(cli):
+    source = cli.remember("oil costs five")["id"]
+    copy = cli("share", source, "--to", "team", "--json").json["items"][0]["id"]
+    assert cli("refresh", copy, "--mode", "snapshot", "--json").json["id"] == copy
+    assert cli("show", copy, "--json").json["shared"]["refresh"] == "snapshot"
+    assert cli("refresh", copy, "--mode", "often").code == 2
+
+
+def test_a_copy_whose_source_is_gone_is_tied_again_and_the_command_says_so(cli):
+    source = cli.remember("oil costs five")["id"]
+    middle = cli("share", source, "--to", "middle", "--json").json["items"][0]["id"]
+    copy = cli("share", middle, "--to", "team", "--json").json["items"][0]["id"]
+    cli("unshare", middle)
+    shared = cli("share", source, "--to", "team", "--json").json["items"][0]
+    assert (shared["id"], shared["new"], shared["retied"], shared["freshness"]) == (copy, False, True, "fresh")
+    assert cli("share", source, "--to", "team").out.rstrip("\n").split("\t")[4] == "existing"

@@ -12,6 +12,7 @@ from commonbook.interfaces.cli.sharing_rule_arguments import (
     approve_arguments,
     limit_arguments,
     pending_arguments,
+    refresh_arguments,
     request_arguments,
     rules_arguments,
 )
@@ -458,7 +459,7 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
     "share": ("copy memories into another space; the copies stay bound to their sources", _share),
     "pull": ("copy a memory of others into a space of yours; the copy stays bound to its source", _pull),
     "unshare": ("remove a copy", _id),
-    "refresh": ("update a copy to the present text of its source", _id),
+    "refresh": ("update a copy to its source now, or change when it follows", partial(refresh_arguments, add_id=_id)),
     "detach": ("stop a copy from following its source", _id),
     "adopt": ("give up the edits of a copy and follow its source again", _id),
     "lineage": ("show the sources and the copies of a memory as a tree", _lineage),

@@ -43,6 +43,17 @@ def approve_arguments(to: argparse.ArgumentParser) -> None:
     to.add_argument("--note", default="", help="the reason")
 
 
+def refresh_arguments(to: argparse.ArgumentParser, add_id: Callable[[Any], Any]) -> None:
+    """Add the arguments of `refresh`: a copy, and the mode that it gets."""
+    add_id(to)
+    to.add_argument(
+        "--mode",
+        choices=MODES,
+        metavar="HOW",
+        help="change when the copy follows its source from now on: live (at once), lazy (when opened) or snapshot",
+    )
+
+
 def request_arguments(to: argparse.ArgumentParser) -> None:
     """Add the arguments of `request`."""
     to.add_argument("id", metavar="ID", help="an id, its first or last digits, or its file's name")

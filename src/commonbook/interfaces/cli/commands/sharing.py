@@ -57,7 +57,10 @@ def _unshare(call: Call) -> int:
 
 
 def _refresh(call: Call) -> int:
-    return _print_receipt(call, "Refreshed", call.book.refresh(call.resolve_id(call.args.id)))
+    copy_id, mode = call.resolve_id(call.args.id), call.args.mode
+    if mode is not None:
+        return _print_receipt(call, f"Set to {mode}", call.book.set_refresh(copy_id, mode))
+    return _print_receipt(call, "Refreshed", call.book.refresh(copy_id))
 
 
 def _detach(call: Call) -> int:

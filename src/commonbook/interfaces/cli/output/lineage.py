@@ -25,12 +25,13 @@ def _sentence(out: Output, verb: str, receipt: ShareReceipt) -> str:
         return f"{out.name(receipt.source)}: {receipt.error}"
     if receipt.new:
         return f"{verb} {out.name(receipt.source)} into {receipt.space} as {out.name(receipt.id)} ({receipt.refresh})"
-    mode = f", {receipt.refresh}" if receipt.refresh else ""
-    return f"{receipt.space} has it already: {out.name(receipt.id)}{mode}"
+    details = [word for word in (receipt.refresh, receipt.freshness) if word and word != "fresh"]
+    copy = ", ".join((out.name(receipt.id), *details))
+    return f"Tied again in {receipt.space}: {copy}" if receipt.retied else f"{receipt.space} has it already: {copy}"
 
 
 def _row(receipt: ShareReceipt) -> tuple[str, ...]:
-    state = receipt.error or ("new" if receipt.new else "existing")
+    state = receipt.error or ("new" if receipt.new else "retied" if receipt.retied else "existing")
     return (receipt.id, receipt.source, receipt.space, receipt.refresh or "", state)
 
 

@@ -1,0 +1,57 @@
+"""Ties a copy again that had lost its source, or whose sharer had lost the right to read it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from commonbook.files import hand_edits
+from commonbook.model.memory import UNKNOWN_HASH, CopyInfo, Link, Memory
+from commonbook.model.sharing import ShareReceipt
+from commonbook.sharing import freshness
+from commonbook.sharing.freshness import REVOKED, SOURCE_DELETED
+from commonbook.tables import memories
+from commonbook.write import store_version
+from commonbook.write.context import WriteContext
+
+DEAD: Final = frozenset((REVOKED, SOURCE_DELETED))
+"""The states of a copy that no longer follows anything, although nobody detached it."""
+
+
+def tie_again(ctx: WriteContext, receipt: ShareReceipt, source: Memory, refresh: str, *, scanned: bool) -> ShareReceipt:
+    """Tie the existing copy of a receipt to a source in the name of the actor, if it is dead; tell its freshness.
+
+    The actor may read the source and write to the space of the copy.
+    """
+    ctx.lock([source.id])
+    copy = ctx.require_writable(receipt.id)
+    if copy.shared is None:
+        # The root itself is in this space.
+        return receipt
+    state = _state(ctx, copy)
+    if state not in DEAD:
+        return receipt._replace(freshness=state)
+    copy = _tied(ctx, hand_edits.with_file_changes(ctx, copy, scanned=scanned), source, refresh)
+    return receipt._replace(refresh=refresh, revision=copy.revision, retied=True, freshness=_state(ctx, copy))
+
+
+def _state(ctx: WriteContext, copy: Memory) -> str | None:
+    states = freshness.states_of(ctx.tx, ctx.spaces, [copy], readable=ctx.readable)
+    return states[copy.id].freshness if copy.id in states else None
+
+
+def _tied(ctx: WriteContext, copy: Memory, source: Memory, refresh: str) -> Memory:
+    """Store a copy with a new tie: with the words of the source, or with its own if it was edited here."""
+    old = copy.source
+    is_edited = freshness.was_edited(copy)
+    kept_hash = old.target_hash if old is not None and old.target == source.id else UNKNOWN_HASH
+    link = Link(copy.id, "shared_from", source.id, kept_hash if is_edited else source.content_hash)
+    words = copy if is_edited else source
+    tied = copy._replace(
+        title=words.title,
+        text=words.text,
+        shared=CopyInfo(refresh, source.root, ctx.actor.principal, ctx.tx.now),
+        links=(link, *(other for other in copy.links if other != old)),
+    )
+    changed = [name for name in ("title", "text", "links", "shared") if getattr(tied, name) != getattr(copy, name)]
+    stored = store_version.store_version(ctx, copy, tied, changed, how="share", source=source.id)
+    return memories.find(ctx.tx, ctx.spaces, copy.id) or stored
