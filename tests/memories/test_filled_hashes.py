@@ -24,7 +24,7 @@ _UNFILLED = (
     "UPDATE link SET target_hash = NULL",
     "DELETE FROM home WHERE name = 'hashes'",
 )
-"""The state that the migration in SQL leaves to be filled in."""
+"""Statements that restore the state before the hashes are filled in."""
 
 
 def _as_schema_3_stored_it(engine: str, place: Path | str, numbers: dict[str, int], own: dict[str, int]) -> None:
