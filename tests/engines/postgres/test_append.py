@@ -29,7 +29,7 @@ def book(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Ite
 
 def test_an_append_is_nine_statements(book, monkeypatch):
     with recorded(monkeypatch) as statements:
-        book.append("talk", [NewMessage("The bell rings at noon.", client_id="1")])
+        book.append("talk", [NewMessage("The bell rings at noon.", client_id="1")], space="green")
     assert len(statements) == 9
     assert next(one for one in statements if "log_head" in one and "FOR UPDATE" in one).endswith("SKIP LOCKED")
     assert "INSERT INTO message" in statements[-2]
@@ -41,7 +41,8 @@ def test_who_finds_a_space_taken_stores_its_rows_before_it_waits(book, postgres_
     with recorded(monkeypatch) as statements, ThreadPoolExecutor(1) as pool:
         with psycopg.connect(address) as other, psycopg.connect(address, autocommit=True) as looking:
             other.execute(HOLD)
-            appended = pool.submit(book.append, "talk", [NewMessage("The bell rings at noon.", client_id="1")])
+            message = NewMessage("The bell rings at noon.", client_id="1")
+            appended = pool.submit(book.append, "talk", [message], space="green")
             until = time.monotonic() + 60
             while looking.execute(WAITING).fetchone() is None:
                 assert time.monotonic() < until, "nobody waits"
@@ -54,11 +55,11 @@ def test_who_finds_a_space_taken_stores_its_rows_before_it_waits(book, postgres_
     assert any("log_head" in later and later.endswith("FOR UPDATE") for later in sent[stored + 1 :])
     assert not any("INSERT INTO log_entry" in one or "INTO change" in one for one in sent)
     assert book.verify_log().findings == ()
-    assert not book.append("talk", [NewMessage("The bell rings at noon.", client_id="1")]).messages[0].new
+    assert not book.append("talk", [message], space="green").messages[0].new
 
 
 def test_changes_are_numbered_without_gaps_however_many_at_once(book, postgres_book):
-    book.append("talk", [f"Bell {number} rings." for number in range(5)])
+    book.append("talk", [f"Bell {number} rings." for number in range(5)], space="green")
     book.remember("The bell was cast in 1300.", space="green")
     with psycopg.connect(postgres_book[0]) as looking:
         rows = looking.execute("SELECT space, array_agg(number ORDER BY number) FROM change GROUP BY space").fetchall()

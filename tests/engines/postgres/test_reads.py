@@ -107,7 +107,7 @@ def test_a_server_that_is_lost_while_a_settling_is_planned_is_asked_again(book, 
         if verb == "settle":
             book.settle(session)
         elif verb == "switch":
-            book.switch(session, f"next-{nth}", reason="new")
+            book.switch(session, f"next-{nth}", reason="new", space="team")
         else:
             book.work()
         if left:
