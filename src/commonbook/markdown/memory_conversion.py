@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from commonbook.errors import BadTime
-from commonbook.markdown import file_format, keyed_hashes
+from commonbook.markdown import file_format
 from commonbook.markdown.file_format import Dialect
 from commonbook.markdown.front_matter import VERBATIM_FIELDS, CopyLine, DecisionLine, Document
 from commonbook.model.invalidation import Decision, Notice
 from commonbook.model.memory import CopyInfo, Link, Memory, is_revision_number
 from commonbook.ports.engines import Engines
 from commonbook.ports.keys import Keys
+from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.text import dates, titles
+
+if TYPE_CHECKING:
+    from commonbook.markdown import keyed_hashes
+else:
+    # Most memories are neither copies nor decided about, and their files have no MAC.
+    keyed_hashes = LazyModule("commonbook.markdown.keyed_hashes")
 
 
 def dialect(engines: Engines) -> Dialect:

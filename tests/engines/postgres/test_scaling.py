@@ -106,7 +106,7 @@ def _shared(book: Book, memory: str) -> None:
     book.recall("ledger cellar", spaces=["green", "blue"])
     book.work()
     book.refresh(copy)
-    book.set_refresh(copy, "lazy")
+    book.set_refresh(copy, "live")
     book.lineage(copy)
     book.copies(memory)
     book.detach(snapshot)
