@@ -240,3 +240,15 @@ def test_all_copies_are_listed_however_long_the_chain_is(book, source):
         chain.append(last)
     assert [one.id for one in book.copies(source)] == chain
     assert book.lineage(source).truncated
+
+
+@pytest.mark.parametrize("through", ["itself", "its copy", "a copy of its copy"])
+def test_a_dead_copy_is_not_tied_to_itself_or_to_its_own_copies(book, source, through):
+    dead = pulled_by_alice(book, source)
+    copy = book.share(dead, "below").id
+    further = book.share(copy, "further", refresh="snapshot").id
+    again = book.share({"itself": dead, "its copy": copy, "a copy of its copy": further}[through], "team")
+    assert (again.id, again.retied, again.freshness) == (dead, False, "revoked")
+    assert [one.id for one in book.lineage(further).ancestors] == [copy, dead, source]
+    assert book.share(source, "team").retied
+    assert book.get(dead).freshness == "fresh"

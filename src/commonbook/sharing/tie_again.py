@@ -9,7 +9,7 @@ from commonbook.model.memory import UNKNOWN_HASH, CopyInfo, Link, Memory
 from commonbook.model.sharing import ShareReceipt
 from commonbook.sharing import freshness
 from commonbook.sharing.freshness import REVOKED, SOURCE_DELETED
-from commonbook.tables import memories
+from commonbook.tables import copies, memories
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
 
@@ -20,7 +20,8 @@ DEAD: Final = frozenset((REVOKED, SOURCE_DELETED))
 def tie_again(ctx: WriteContext, receipt: ShareReceipt, source: Memory, refresh: str, *, scanned: bool) -> ShareReceipt:
     """Tie the existing copy of a receipt to a source in the name of the actor, if it is dead; tell its freshness.
 
-    The actor may read the source and write to the space of the copy.
+    The actor may read the source and write to the space of the copy. A source that is itself a copy of the dead one
+    ties nothing.
     """
     ctx.lock([source.id])
     copy = ctx.require_writable(receipt.id)
@@ -28,10 +29,26 @@ def tie_again(ctx: WriteContext, receipt: ShareReceipt, source: Memory, refresh:
         # The root itself is in this space.
         return receipt
     state = _state(ctx, copy)
-    if state not in DEAD:
+    if state not in DEAD or _descends_from(ctx, source, copy.id):
         return receipt._replace(freshness=state)
     copy = _tied(ctx, hand_edits.with_file_changes(ctx, copy, scanned=scanned), source, refresh)
     return receipt._replace(refresh=refresh, revision=copy.revision, retied=True, freshness=_state(ctx, copy))
+
+
+def _descends_from(ctx: WriteContext, memory: Memory, ancestor: str) -> bool:
+    """Tell whether a memory is a copy, directly or through others, of an ancestor, or is that itself.
+
+    A tie to such a memory would close a cycle, in which every copy is fresh and none follows the root.
+    """
+    seen: set[str] = set()
+    current: Memory | None = memory
+    while current is not None and current.id not in seen:
+        if current.id == ancestor:
+            return True
+        seen.add(current.id)
+        source = copies.copied_from(current)
+        current = memories.find(ctx.tx, ctx.spaces, source) if source else None
+    return False
 
 
 def _state(ctx: WriteContext, copy: Memory) -> str | None:
