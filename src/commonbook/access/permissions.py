@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from commonbook.errors import NotAllowed
+from commonbook.errors import NotAllowed, NotFound
 from commonbook.model.spaces import ADMIN, FILESYSTEM, LOCAL_OWNER, READER, WRITER, Actor, Space, SpaceScope
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
     from commonbook.access import key_limits
+    from commonbook.model.memory import Memory
     from commonbook.ports.database import Reading
     from commonbook.tables import api_keys, grants
 else:
@@ -150,3 +151,27 @@ def require_create(tx: Reading, actor: Actor, spaces: SpaceScope, name: str) -> 
 def refusal(actor: Actor, name: str) -> NotAllowed:
     """Return one and the same error for a space that the actor may not use, whether it exists or not."""
     return NotAllowed(f"{actor.principal} may not use the space {name!r}", fix="ask an admin of that space for a grant")
+
+
+# --- memories
+
+
+def require_found(memory: Memory | None, memory_id: str) -> Memory:
+    """Return a live memory that was looked for among the readable ones, or raise NotFound.
+
+    A memory that may be read but not written to is found: `require_writable` refuses it with NotAllowed.
+    """
+    if memory is None or memory.deleted is not None:
+        raise no_memory(memory_id)
+    return memory
+
+
+def require_writable(actor: Actor, memory: Memory, writable: SpaceScope) -> None:
+    """Raise NotAllowed unless a memory that the actor may read is in a space that it may write to."""
+    if memory.space.id not in writable:
+        raise refusal(actor, memory.space.name)
+
+
+def no_memory(memory_id: str) -> NotFound:
+    """Return one and the same error for an id that does not exist, is deleted, or may not be read."""
+    return NotFound(f"there is no memory {memory_id}", fix="`commonbook list` shows what there is")

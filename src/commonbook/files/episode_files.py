@@ -30,38 +30,24 @@ def restore_messages(ctx: WriteContext, memory: Memory) -> None:
     parsed = _numbered(memory)
     if not parsed:
         return
-    session = _find(ctx, space, memory.session)
+    session = find_locked(ctx, space, memory.session)
     known = sessions.get_many(ctx.tx, ctx.spaces, [message.id for message in parsed])
     if session is not None:
         _settle(ctx, session, memory, [message for message, space_id in known.values() if space_id == space.id])
     unknown = _distinct([message for message in parsed if message.id not in known])
     if unknown:
-        _append(ctx, session or _create(ctx, space, memory, memory.session), memory, unknown)
+        append_messages(ctx, session or create_session(ctx, space, memory, memory.session), memory, unknown)
 
 
-def restore_imported(ctx: WriteContext, memory: Memory, begun: set[sessions.SessionKey]) -> None:
-    """Make the session that an imported episode names, in the space of the episode, with the messages of the episode.
-
-    `begun` are the sessions that the same import has made. Any other existing session is not changed: nobody appends
-    to a log by an import.
-    """
-    if memory.kind != "episode" or not memory.session:
-        return
-    key = (memory.space.id, memory.session)
-    session = _find(ctx, memory.space, memory.session)
-    unknown = _unknown(ctx, _numbered(memory)) if session is None or key in begun else []
-    if unknown:
-        begun.add(key)
-        _append(ctx, session or _create(ctx, memory.space, memory, memory.session), memory, unknown)
-
-
-def _find(ctx: WriteContext, space: Space, session_id: str) -> Session | None:
+def find_locked(ctx: WriteContext, space: Space, session_id: str) -> Session | None:
     """Lock and return a session, or None."""
     ctx.lock_sessions((space.id, session_id))
     return sessions.find(ctx.tx, ctx.spaces, (space.id, session_id))
 
 
-def _append(ctx: WriteContext, session: Session, memory: Memory, messages: list[transcript.TranscriptMessage]) -> None:
+def append_messages(
+    ctx: WriteContext, session: Session, memory: Memory, messages: list[transcript.TranscriptMessage]
+) -> None:
     """Append messages of an episode to the log of its session, unless their numbers are taken."""
     used_numbers = sessions.sequence_numbers(ctx.tx, session)
     adopted = [
@@ -110,8 +96,9 @@ def _numbered(memory: Memory) -> list[transcript.TranscriptMessage]:
     return [message for message in transcript.parse(memory.text).messages if 0 < message.seq <= _MAX_SEQ]
 
 
-def _unknown(ctx: WriteContext, parsed: list[transcript.TranscriptMessage]) -> list[transcript.TranscriptMessage]:
+def unknown_messages(ctx: WriteContext, memory: Memory) -> list[transcript.TranscriptMessage]:
     """Return the messages of an episode that no session has."""
+    parsed = _numbered(memory)
     known = sessions.get_many(ctx.tx, ctx.spaces, [message.id for message in parsed])
     return _distinct([message for message in parsed if message.id not in known])
 
@@ -127,7 +114,8 @@ def _distinct(messages: list[transcript.TranscriptMessage]) -> list[transcript.T
     return [by_seq[seq] for seq in sorted(by_seq)]
 
 
-def _create(ctx: WriteContext, space: Space, memory: Memory, session_id: str) -> Session:
+def create_session(ctx: WriteContext, space: Space, memory: Memory, session_id: str) -> Session:
+    """Create the session of an episode, without messages."""
     session = Session(session_id, space, None, memory.tags, memory.created, None, sessions.FIRST_GENERATION, last=0)
     sessions.add(ctx.tx, session)
     return session

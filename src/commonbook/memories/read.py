@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from commonbook.access import scope
+from commonbook.access import permissions, scope
 from commonbook.errors import BadInput, CommonbookError
 from commonbook.memories.marks import live_ids, with_invalidations, with_marks
 from commonbook.model.memory import KINDS, LAZY, Filter, Link, Memory, Page, Revision
@@ -21,7 +21,6 @@ from commonbook.tables import links, memories, revisions, spaces
 from commonbook.tables.memories import page_cursor
 from commonbook.text import dates, page_cursors, space_names, validation
 from commonbook.text.validation import validate_kinds
-from commonbook.write.context import no_memory
 
 if TYPE_CHECKING:
     from commonbook.model.spaces import Actor
@@ -51,7 +50,7 @@ def get_stored(engines: Engines, actor: Actor, memory_id: str) -> Memory:
         allowed = scope.select(tx, actor)
         memory = memories.find(tx, allowed, memory_id)
         if memory is None or memory.deleted is not None:
-            raise no_memory(memory_id)
+            raise permissions.no_memory(memory_id)
         now = engines.clock.now()
         return with_invalidations(tx, allowed, with_marks(engines, tx, allowed, [memory], now), now)[0]
 
@@ -72,7 +71,7 @@ def find_id(engines: Engines, actor: Actor, part: str) -> str:
             return validation.validate_memory_id(part)
         ids = memories.find_by_digits(tx, allowed, digits, limit=3)
     if not ids:
-        raise no_memory(part)
+        raise permissions.no_memory(part)
     if len(ids) > 1:
         raise BadInput(f"{part!r} means several memories: {', '.join(ids)} …", fix="give more digits of the id")
     return ids[0]
@@ -120,7 +119,7 @@ def history(engines: Engines, actor: Actor, memory_id: str) -> tuple[Revision, .
         allowed = scope.select(tx, actor)
         memory = memories.find(tx, allowed, memory_id)
         if memory is None:
-            raise no_memory(memory_id)
+            raise permissions.no_memory(memory_id)
         past = revisions.past_revisions(tx, memory, allowed)
     present = Revision(
         revision=memory.revision,

@@ -19,7 +19,7 @@ from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks
 from commonbook.tables import duplicates, idempotency, links, memories
 from commonbook.text import dates, space_names, titles, validation
-from commonbook.write.context import WriteContext, no_memory
+from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import new_memory
 from commonbook.write.refusals import logging_refusal
 from commonbook.write.transaction import write
@@ -166,7 +166,7 @@ def resolve_links(ctx: WriteContext, source: str, wanted: Iterable[tuple[str, st
     for relation, target in wanted:
         memory = memories.find(ctx.tx, ctx.readable, target)
         if memory is None or memory.deleted is not None:
-            raise no_memory(target)
+            raise permissions.no_memory(target)
         if relation == "supersedes" and memory.space.id not in ctx.writable:
             raise permissions.refusal(ctx.actor, memory.space.name)
         resolved[relation, target] = Link(source, relation, target, memory.content_hash)

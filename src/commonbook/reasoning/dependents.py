@@ -16,7 +16,6 @@ from commonbook.reasoning import invalidations as graph
 from commonbook.reasoning import open_notices
 from commonbook.tables import copies, links, memories, spaces
 from commonbook.text import validation
-from commonbook.write.context import no_memory
 
 MAX_DEPENDENTS: Final = 10_000
 """Maximum number of dependents that are returned."""
@@ -41,7 +40,7 @@ def dependents(engines: Engines, actor: Actor, memory_id: str) -> tuple[Dependen
         readable = permissions.readable(tx, actor, all_spaces)
         memory = memories.find(tx, readable, memory_id)
         if memory is None:
-            raise no_memory(memory_id)
+            raise permissions.no_memory(memory_id)
         nodes = dependents_of(tx, all_spaces, [memory.id], limit=MAX_DEPENDENTS).values()
         live = [node for node in nodes if node.own and node.memory.deleted is None and node.memory.id != memory.id]
         visible = [node for node in live if node.memory.space.id in readable][:MAX_DEPENDENTS]

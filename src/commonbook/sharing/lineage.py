@@ -14,7 +14,6 @@ from commonbook.ports.engines import Engines
 from commonbook.sharing import freshness
 from commonbook.tables import copies, memories, spaces
 from commonbook.text import validation
-from commonbook.write.context import no_memory
 
 MAX_DEPTH: Final = 32
 MAX_COPIES: Final = 10_000
@@ -31,7 +30,7 @@ def lineage(engines: Engines, actor: Actor, memory_id: str, *, depth: int = MAX_
         walk = _LineageWalk(tx, actor)
         memory = memories.find(tx, walk.readable, memory_id)
         if memory is None:
-            raise no_memory(memory_id)
+            raise permissions.no_memory(memory_id)
         own, *ancestors = walk.back(memory, depth)
         return Lineage(
             id=memory.id,
@@ -56,7 +55,7 @@ def all_copies(engines: Engines, actor: Actor, memory_id: str) -> tuple[CopyNode
         walk = _LineageWalk(tx, actor, max_copies=_NO_LIMIT)
         memory = memories.find(tx, walk.readable, memory_id)
         if memory is None:
-            raise no_memory(memory_id)
+            raise permissions.no_memory(memory_id)
         flat: list[CopyNode] = []
         # A stack, since a chain of copies may be longer than Python lets functions call themselves.
         stack = list(reversed(walk.forward(memory, _NO_LIMIT)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from commonbook.access import permissions
 from commonbook.errors import CommonbookError, Conflict, NotAllowed, NotFound
 from commonbook.files import hand_edits, scan
 from commonbook.model.memory import DETACHED, LIVE, Memory, Receipt, receipt_of
@@ -16,7 +17,7 @@ from commonbook.sharing.freshness import DIVERGED, REVOKED, SOURCE_DELETED
 from commonbook.tables import copies, memories
 from commonbook.text import validation
 from commonbook.write import store_version
-from commonbook.write.context import WriteContext, no_memory
+from commonbook.write.context import WriteContext
 
 
 def unshare(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
@@ -127,7 +128,7 @@ def _require_source(ctx: WriteContext, copy: Memory, *, refused: Sequence[str]) 
     # The sharer of an imported copy is unknown: the actor becomes the sharer, and needs the right to read the source.
     source = memories.find(ctx.tx, ctx.readable if shared.claimed else ctx.spaces, link.target)
     if source is None:
-        raise no_memory(link.target)
+        raise permissions.no_memory(link.target)
     return source
 
 

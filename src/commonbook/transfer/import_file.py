@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple, Self
 
 from commonbook.errors import BadFile, FileInTheWay
-from commonbook.files import episode_files, hand_edits
+from commonbook.files import hand_edits
 from commonbook.markdown.front_matter import FIELDS, Document
 from commonbook.markdown.memory_conversion import (
     dialect,
@@ -30,6 +30,7 @@ from commonbook.ports.engines import Engines
 from commonbook.ports.files import SourceFile
 from commonbook.tables import file_journal, idempotency, memories, revisions
 from commonbook.text import file_paths, titles, validation
+from commonbook.transfer import import_sessions
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import free_path, new_memory
@@ -352,7 +353,7 @@ def apply_plans(
     added: list[Memory] = []
     applied = [_apply(ctx, plan, targets_of, added) for plan in plans]
     for memory in added:
-        episode_files.restore_imported(ctx, memory, begun_sessions)
+        import_sessions.begin_session(ctx, memory, begun_sessions)
     ctx.enqueue_files(added)
     return applied
 

@@ -116,21 +116,14 @@ class WriteContext:
 
         A memory that the actor may not even read is reported as not found.
         """
-        self.lock([memory_id])
-        memory = memories.find(self.tx, self.readable, memory_id)
-        if memory is None or memory.deleted is not None:
-            raise no_memory(memory_id)
-        if memory.space.id not in self.writable:
-            raise permissions.refusal(self.actor, memory.space.name)
+        memory = self.require_readable(memory_id)
+        permissions.require_writable(self.actor, memory, self.writable)
         return memory
 
     def require_readable(self, memory_id: str) -> Memory:
         """Lock a live memory that the actor may read, and return it."""
         self.lock([memory_id])
-        memory = memories.find(self.tx, self.readable, memory_id)
-        if memory is None or memory.deleted is not None:
-            raise no_memory(memory_id)
-        return memory
+        return permissions.require_found(memories.find(self.tx, self.readable, memory_id), memory_id)
 
     def lock(self, ids: Iterable[str]) -> None:
         """Lock the rows of these memories until the transaction ends."""
@@ -279,11 +272,6 @@ def _foreign_write(actor: Actor) -> NotAllowed:
         f"{actor.principal} may not write to a space that this would change",
         fix="ask the owner of the home for a grant",
     )
-
-
-def no_memory(memory_id: str) -> NotFound:
-    """Return one and the same error for an id that does not exist, is deleted, or may not be read."""
-    return NotFound(f"there is no memory {memory_id}", fix="`commonbook list` shows what there is")
 
 
 def administered_space(ctx: WriteContext, name: str) -> Space:
