@@ -372,3 +372,20 @@ def test_every_decision_works_where_the_database_that_knew_the_ground_was_lost(b
         again.edit(thought, tags=["roofs"])
         again.triage(below, "keep")
         assert [one for one in again.inbox().items if one.invalidated.id == gone] == []
+
+
+def test_a_doubt_that_came_through_a_copy_outlives_the_database_and_later_changes(book, home):
+    gone = book.remember("the roof is blue", space="grounds").id
+    copy = book.share(gone, "team").id
+    thought = book.reflect("roofs are blue", [copy], space="b").id
+    book.delete(gone)
+    book.close()
+    (home / ".commonbook" / "state.db").unlink()
+    with commonbook.open(home) as again:
+        again.link(thought, "derived_from", again.remember("so are walls", space="b").id)
+        assert "suspect" in again.get(thought).marks
+        below = again.reflect("so are all houses", [thought], space="b").id
+        assert {one.dependent.id for one in again.inbox().items} == {thought, below}
+        for id_ in (thought, below):
+            assert again.triage(id_, "keep").resolved == 1
+        assert [one.id for one in again.list().items if "suspect" in one.marks] == []

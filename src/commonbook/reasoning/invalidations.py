@@ -129,13 +129,15 @@ def any_invalid_ancestor(tx: Reading, candidates: Iterable[Memory]) -> bool:
 def _evidence(
     tx: Reading, spaces: SpaceScope, known: Mapping[str, Memory], missing: Container[str]
 ) -> dict[str, frozenset[str]]:
-    """Return what invalidated those missing memories of which an open notice or a decision of a dependent tells."""
-    holders = [memory for memory in known.values() if any(id_ in missing for id_ in _dependencies(memory))]
-    if not holders:
+    """Return what invalidated those missing memories of which an open notice or a decision of a dependent tells.
+
+    All dependents count, not only the direct ones: a copy of a missing memory has no notice of its own.
+    """
+    if not any(id_ in missing for memory in known.values() for id_ in _dependencies(memory)):
         return {}
-    noticed = open_notices.about(tx, spaces, sorted(memory.id for memory in holders))
+    noticed = open_notices.about(tx, spaces, sorted(known))
     keys = [one.notice.key for found in noticed.values() for one in found]
-    keys += [key for memory in holders for key in memory.settled_causes]
+    keys += [key for memory in known.values() for key in memory.settled_causes]
     evidence: dict[str, frozenset[str]] = {}
     for invalidated, invalidating in keys:
         if invalidated in missing and invalidating != ENDED:
