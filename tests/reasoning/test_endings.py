@@ -89,6 +89,27 @@ def test_a_copy_of_a_superseded_memory_is_superseded_until_it_is_reinstated(book
     assert {old, copy, below} <= recalled(book)
 
 
+def test_a_copy_that_supersedes_its_own_source_holds_in_its_place(book, settle):
+    old = book.remember("oil costs five", space="facts").id
+    copy = book.share(old, "team").id
+    below, beside = book.share(copy, "others").id, book.share(old, "beside").id
+    settle()
+    book.edit(copy, text="oil costs seven")
+    book.supersede(old, by=copy)
+    settle()
+    assert recalled(book) == {copy, below}
+    assert {id_: (book.get(id_).freshness, book.get(id_).superseded_by) for id_ in (copy, below, beside)} == {
+        copy: ("diverged", None),
+        below: ("fresh", None),
+        beside: ("source_superseded", copy),
+    }
+    book.adopt(copy)
+    assert (book.get(copy).freshness, book.get(copy).marks) == ("fresh", ())
+    book.delete(old)
+    settle()
+    assert {copy, below} <= recalled(book)
+
+
 def test_a_copy_expires_with_its_source_as_time_passes_and_a_detached_one_does_not(book, settle, later):
     source = book.remember("oil costs five", space="facts").id
     copy, detached = (book.share(source, space).id for space in ("team", "others"))

@@ -38,8 +38,9 @@ class _Surroundings(NamedTuple):
 
     def newest_successor(self, memory: Memory, allowed: SpaceScope) -> tuple[bool, str | None]:
         """Return whether a memory is superseded, and by which; one that may not be read is not named."""
-        standing = [self.successors.standing(member.id, self.now) for member in self.chain(memory)]
-        nearest = next(filter(None, standing), ())
+        chain = self.chain(memory)
+        standing = [self.successors.standing(member.id, self.now) for member in chain]
+        nearest = next(filter(None, supersession.in_place_of_others(chain, standing)), ())
         return bool(nearest), max((one.id for one in nearest if one.space.id in allowed), default=None)
 
     def endings(self, memory: Memory) -> dict[str, list[Invalidation]]:

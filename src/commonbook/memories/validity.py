@@ -41,7 +41,8 @@ def validities_of(tx: Reading, spaces: SpaceScope, live: Sequence[Memory]) -> di
 def validity_of(memory: Memory, sources: Mapping[str, Memory], successors: Successors) -> Validity:
     """Return the validity of a memory, whose sources along the tie and their successors were read before."""
     chain = copies.chain_of(memory, sources)
-    superseding = [successor for member in chain for successor in successors.lasting(member.id)]
+    lasting = supersession.in_place_of_others(chain, [successors.lasting(member.id) for member in chain])
+    superseding = [successor for found in lasting for successor in found]
     return Validity(
         expires=_earliest(member.expires for member in chain),
         valid_until=_earliest(member.valid_until for member in chain),

@@ -39,7 +39,7 @@ class _Sources(NamedTuple):
     """All sources along the chains of some copies, their successors, and the spaces readable for each sharer."""
 
     memories: Mapping[str, Memory]
-    superseded: Mapping[str, str]
+    superseding: Mapping[str, Collection[str]]
     readable: Mapping[str, Collection[str]]
 
 
@@ -93,8 +93,10 @@ def _state_of(copy: Memory, sources: _Sources, readable: SpaceScope) -> CopyStat
         return CopyState(DETACHED if shared.claimed and source is None else SOURCE_DELETED)
     if has_diverged(copy, source):
         return CopyState(DIVERGED)
-    if source.id in sources.superseded:
-        return CopyState(SOURCE_SUPERSEDED, sources.superseded[source.id])
+    # A copy that supersedes its own source holds in its place.
+    successors = [id_ for id_ in sources.superseding[source.id] if id_ != copy.id]
+    if successors:
+        return CopyState(SOURCE_SUPERSEDED, max(successors))
     if shared.claimed and link.target_hash != source.content_hash and source.space.id not in readable:
         # Anybody could import a guess about an unreadable memory as a copy of it, and learn here whether it is right.
         return CopyState(STALE)
@@ -173,6 +175,5 @@ def _load_sources(tx: Reading, spaces: SpaceScope, copies: Sequence[Memory]) -> 
     source_spaces = permissions.with_ancestors(spaces, {source.space for source in sources.values()})
     readable = {sharer: frozenset(permissions.readable(tx, Actor(sharer), source_spaces)) for sharer in sharers}
     successors = supersession.successors_of(tx, spaces, sorted(sources))
-    standing = {id_: successors.standing(id_, tx.now) for id_ in sources}
-    newest = {id_: max(successor.id for successor in found) for id_, found in standing.items() if found}
-    return _Sources(sources, newest, readable)
+    standing = {id_: [successor.id for successor in successors.standing(id_, tx.now)] for id_ in sources}
+    return _Sources(sources, standing, readable)

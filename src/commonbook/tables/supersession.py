@@ -75,6 +75,19 @@ class Successors(NamedTuple):
                         level.append(successor.id)
 
 
+def in_place_of_others(chain: Sequence[Memory], successors: Iterable[Sequence[Memory]]) -> list[list[Memory]]:
+    """Return the successors of each member of a chain of copies, the nearest first, without the copies before it.
+
+    A copy that supersedes its own source holds in the source's place: it is not superseded by itself.
+    """
+    before: set[str] = set()
+    others = []
+    for member, found in zip(chain, successors, strict=True):
+        before.add(member.id)
+        others.append([successor for successor in found if successor.id not in before])
+    return others
+
+
 def successors_of(tx: Reading, spaces: SpaceScope, ids: Sequence[str]) -> Successors:
     """Return the successors of these memories; `spaces` are all spaces of the book, since a successor may be anywhere.
 
