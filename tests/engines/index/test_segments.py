@@ -29,7 +29,7 @@ from commonbook.engines.index.segments import (
     with_zero_vectors,
 )
 from commonbook.model.memory import KINDS
-from commonbook.ports.index import FOREVER, IS_MESSAGE, Delta, IndexedPassage, IndexQuery
+from commonbook.ports.index import FOREVER, IS_COPY, IS_MESSAGE, Delta, IndexedPassage, IndexQuery
 from tests.support.index_worlds import (
     DIMENSIONS,
     MARKER,
@@ -349,6 +349,24 @@ def test_parts_of_one_thread_are_a_few_also_when_they_lie_in_several_segments(la
     for pieces in (1, 3, 8):
         found = _found(lay(_spread(entries, pieces)), IndexQuery(("apple",), spaces=ALL, reach=0))
         assert _names(found) == {f"{memory_id(number)}#{50 * number}" for number in (6, 7, 8)}
+
+
+@pytest.mark.parametrize("query", [IndexQuery(("apple", "brook", "cedar")), IndexQuery((), vector=vector(1))])
+def test_parts_that_a_copy_in_another_segment_replaces_leave_their_places_to_others(lay, query):
+    """One part of the copy comes before three of its root, which the first look took for candidates."""
+    copy: dict[str, Any] = {"space": "theirs", "root": memory_id(9), "wording": "same", "flags": IS_COPY}
+    best, good, fair, poor = (
+        {"terms": dict.fromkeys(terms, 1), "vector": vector(1, at)}
+        for at, terms in enumerate((("apple", "brook", "cedar"), ("apple", "brook"), ("brook",), ("apple",)))
+    )
+    ours = [entry(9, position=50 * at, wording="same", **good) for at in range(3)]
+    ours += [entry(number, **fair) for number in range(1, 6)]
+    theirs = [entry(20, **copy, **best), *(entry(number, space="theirs", **poor) for number in range(10, 18))]
+    sought = query._replace(spaces=ALL, max_candidates=3, reach=0)
+    for layers in ([ours, theirs], [theirs, ours], [ours + theirs]):
+        laid = lay([Delta(tuple(layer)) for layer in layers])
+        _check(_found(laid, sought), expected(ours + theirs, sought))
+    assert _names(_found(laid, sought)) == {f"{memory_id(number)}#0" for number in (20, 5, 4)}
 
 
 # --- neighbours

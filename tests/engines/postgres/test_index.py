@@ -71,6 +71,7 @@ for _name in (
     "test_the_best_parts_of_a_memory_are_its_candidates",
     "test_every_message_of_a_talk_may_be_a_candidate",
     "test_parts_of_one_thread_are_a_few_also_when_they_lie_in_several_segments",
+    "test_parts_that_a_copy_in_another_segment_replaces_leave_their_places_to_others",
     "test_neighbours_within_reach_may_be_found_and_theirs_only_count",
     "test_neighbours_are_found_across_segments_and_in_one_thread_alone",
     "test_a_deleted_owner_stays_deleted_through_any_merges",

@@ -5,7 +5,7 @@ Of one memory, at most a few parts are kept. Of a root and its copies that have 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -16,7 +16,13 @@ from commonbook.ports.index import IS_COPY, IS_MESSAGE
 MAX_PARTS_PER_MEMORY: Final = 3
 """At most so many parts of one memory are candidates, since it becomes one hit anyway."""
 
-NO_SCORED_ROWS: Final[tuple[Rows, Any]] = (np.zeros(0, np.intp), np.zeros(0))
+ScoredRows = tuple[Rows, Any]
+"""Rows of a segment and the score of each."""
+
+Select = Callable[[int], Sequence[ScoredRows]]
+"""Returns at least so many of the best rows of each segment, or all that it has."""
+
+NO_SCORED_ROWS: Final[ScoredRows] = (np.zeros(0, np.intp), np.zeros(0))
 
 
 class SortKeys(NamedTuple):
@@ -42,20 +48,51 @@ def sort_keys_of(segment: Segment, rows: Rows, scores: Any) -> SortKeys:  # noqa
     return SortKeys(scores, *(column[rows] for column in columns))
 
 
-def merge_best(segments: Sequence[Segment], best_of: Sequence[tuple[Rows, Any]], limit: int) -> list[Rows]:
+def merge_best(segments: Sequence[Segment], select: Select, limit: int) -> list[Rows]:
     """Merge the best rows of each segment into the best of all, by score, then by the order of ids."""
+    depth = limit
+    while True:
+        merged, dropped = _merge(segments, select(depth), limit)
+        if depth >= limit + dropped:
+            return merged
+        # One row of a copy may replace several of its root in another segment: look further down there.
+        depth = limit + dropped
+
+
+def _merge(segments: Sequence[Segment], best_of: Sequence[ScoredRows], limit: int) -> tuple[list[Rows], int]:
+    """Return the best of these rows, and how many were dropped for a copy with the same words in another segment."""
     sizes = [len(rows) for rows, _ in best_of]
     # Usually one segment has all that are needed, and nothing has to be compared.
     if sum(sizes) <= limit and np.count_nonzero(sizes) <= 1:
-        return [rows for rows, _ in best_of]
+        return [rows for rows, _ in best_of], 0
     owners = np.repeat(np.arange(len(segments)), sizes)
     rows = np.concatenate([rows for rows, _ in best_of])
     columns = [sort_keys_of(segment, *scored) for segment, scored in zip(segments, best_of, strict=True)]
     keys = SortKeys(*(np.concatenate(column) for column in zip(*columns, strict=True)))
-    # Parts and copies were limited per segment; a thread, or the copies of a root, may lie in several segments.
-    kept = _limit_parts(keys) if np.count_nonzero(sizes) > 1 else np.arange(len(rows))
+    parts = kept = np.arange(len(rows))
+    if np.count_nonzero(sizes) > 1:
+        # Parts and copies were limited per segment; a thread, or the copies of a root, may lie in several segments.
+        parts = _limit_parts_of_threads(keys)
+        kept = first_of_wordings(keys, parts)
     best = keys.best_first(kept)[:limit]
-    return [rows[best[owners[best] == at]] for at in range(len(segments))]
+    return [rows[best[owners[best] == at]] for at in range(len(segments))], len(parts) - len(kept)
+
+
+def extra_depth(segment: Segment, others: Sequence[Segment]) -> int:
+    """Return how many more rows of a segment are needed since some may be dropped for copies in others.
+
+    One row may replace all parts of a memory with the same words that are candidates. The same holds the other way.
+    """
+    has_copies = bool((segment.flags & IS_COPY).any())
+    wordings = segment.column("wording")[(segment.flags & IS_MESSAGE) == 0]
+    shared = [np.zeros(0, np.uint64)]
+    for other in others:
+        # Of two memories with the same words, one at least is a copy.
+        flags = other.flags & (IS_MESSAGE if has_copies else IS_MESSAGE | IS_COPY)
+        compared = flags == (0 if has_copies else IS_COPY)
+        if compared.any():
+            shared.append(np.intersect1d(wordings, other.column("wording")[compared]))
+    return (MAX_PARTS_PER_MEMORY - 1) * len(np.unique(np.concatenate(shared)))
 
 
 def best_of_segment(
@@ -65,7 +102,7 @@ def best_of_segment(
     limit: int,
     *,
     bound: float = 0.0,
-) -> tuple[Rows, Any] | None:
+) -> ScoredRows | None:
     """Return at least the best rows of one segment, and few others, with a limited number of parts of one memory.
 
     `bound` is the highest score of rows that are not among these. Returns None if one of those might be among the best.
@@ -117,7 +154,7 @@ def _limit_parts_of_threads(keys: SortKeys) -> Rows:
     return np.sort(order[is_message | (rank < MAX_PARTS_PER_MEMORY)])
 
 
-def _top_rows(segment: Segment, rows: Rows, scores: Any, limit: int) -> tuple[Rows, Any]:  # noqa: ANN401 - an array
+def _top_rows(segment: Segment, rows: Rows, scores: Any, limit: int) -> ScoredRows:  # noqa: ANN401 - an array
     """Return the best rows; among those equal to the last of them, the newest."""
     if len(rows) <= limit:
         return rows, scores

@@ -14,6 +14,7 @@ import numpy as np
 
 from commonbook.engines.index.best_rows import (
     NO_SCORED_ROWS,
+    ScoredRows,
     SortKeys,
     best_of_segment,
     first_of_wordings,
@@ -176,17 +177,21 @@ def _candidates_by_terms(
     views: Sequence[_SegmentView], postings: Sequence[Sequence[Rows]], weights: Sequence[float], query: IndexQuery
 ) -> list[Rows]:
     """Return the rows with the largest sum of the weights of their terms, by MaxScore."""
-    best_of = []
-    for view, rows_of in zip(views, postings, strict=True):
-        essential, bound = _essential_terms(rows_of, weights, query.max_candidates)
-        best = best_of_segment(
-            view.segment, *_score_rows(view, rows_of, weights, essential), query.max_candidates, bound=bound
-        )
-        if best is None:
-            scored = _score_rows(view, rows_of, weights, range(len(weights)))
-            best = best_of_segment(view.segment, *scored, query.max_candidates)
-        best_of.append(best or NO_SCORED_ROWS)
-    return merge_best([view.segment for view in views], best_of, query.max_candidates)
+
+    def select(limit: int) -> list[ScoredRows]:
+        return [_best_by_terms(*both, weights, limit) for both in zip(views, postings, strict=True)]
+
+    return merge_best([view.segment for view in views], select, query.max_candidates)
+
+
+def _best_by_terms(view: _SegmentView, postings: Sequence[Rows], weights: Sequence[float], limit: int) -> ScoredRows:
+    essential, bound = _essential_terms(postings, weights, limit)
+    scored = _score_rows(view, postings, weights, essential)
+    best = best_of_segment(view.segment, *scored, limit, bound=bound)
+    if best is None:
+        scored = _score_rows(view, postings, weights, range(len(weights)))
+        best = best_of_segment(view.segment, *scored, limit)
+    return best or NO_SCORED_ROWS
 
 
 def _essential_terms(postings: Sequence[Rows], weights: Sequence[float], limit: int) -> tuple[Collection[int], float]:
@@ -234,25 +239,35 @@ def _candidates_by_vector(views: Sequence[_SegmentView], query: IndexQuery, *, e
     vector = query.vector
     if vector is None or not vector.any():
         return [np.zeros(0, np.intp) for _ in views]
-    wanted = [(view.segment, view.wanted) for view in views]
     if exactly:
-        near = [(segment, rows_with_vectors(segment, rows, vector)) for segment, rows in wanted]
-        best_of = [_nearest(segment, rows, vector, query.max_candidates) for segment, rows in near]
-    else:
-        near = [(segment, rows) for (segment, _), rows in zip(wanted, near_by_sketch(wanted, vector), strict=True)]
-        best_of = [
-            best_of_segment(segment, rows, cosines(segment.vectors[rows], vector), query.max_candidates)
-            or NO_SCORED_ROWS
-            for segment, rows in near
-        ]
-        has_copies = any((segment.flags[rows] & IS_COPY).any() for segment, rows in near)
-        if has_copies and sum(len(rows) for rows, _ in best_of) < query.max_candidates:
-            # Copies took the places of others in the first pass, too.
-            return _candidates_by_vector(views, query, exactly=True)
-    return merge_best([view.segment for view in views], best_of, query.max_candidates)
+        return _nearest_exactly(views, vector, query.max_candidates)
+    segments = [view.segment for view in views]
+    near = near_by_sketch([(view.segment, view.wanted) for view in views], vector)
+    scored = [
+        (segment, rows, cosines(segment.vectors[rows], vector)) for segment, rows in zip(segments, near, strict=True)
+    ]
+
+    def select(limit: int) -> list[ScoredRows]:
+        return [best_of_segment(*one, limit) or NO_SCORED_ROWS for one in scored]
+
+    nearest = merge_best(segments, select, query.max_candidates)
+    has_copies = any((segment.flags[rows] & IS_COPY).any() for segment, rows, _ in scored)
+    if has_copies and sum(map(len, nearest)) < query.max_candidates:
+        # Copies took the places of others in the first pass, too.
+        return _nearest_exactly(views, vector, query.max_candidates)
+    return nearest
 
 
-def _nearest(segment: Segment, rows: Rows, vector: Floats, limit: int) -> tuple[Rows, Any]:
+def _nearest_exactly(views: Sequence[_SegmentView], vector: Floats, max_candidates: int) -> list[Rows]:
+    near = [(view.segment, rows_with_vectors(view.segment, view.wanted, vector)) for view in views]
+
+    def select(limit: int) -> list[ScoredRows]:
+        return [_nearest(segment, rows, vector, limit) for segment, rows in near]
+
+    return merge_best([view.segment for view in views], select, max_candidates)
+
+
+def _nearest(segment: Segment, rows: Rows, vector: Floats, limit: int) -> ScoredRows:
     """Return at least the nearest of these rows; of many, only those with a high rough cosine are compared."""
     rough_limit = _ROUGH_ROWS_FACTOR * limit
     rough = rough_cosines(segment, vector)[rows] if len(rows) > rough_limit else np.zeros(0)

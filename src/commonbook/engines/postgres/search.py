@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from commonbook.engines.index.best_rows import MAX_PARTS_PER_MEMORY
+from commonbook.engines.index.best_rows import MAX_PARTS_PER_MEMORY, extra_depth
 from commonbook.engines.index.search import Part, TermCounts, candidates, count, search
 from commonbook.engines.index.segments import Floats, Segment, copy_columns, tag_term, with_zero_vectors
 from commonbook.engines.postgres import hnsw
@@ -195,7 +195,6 @@ class Search:
             "every": array_literal(self._spaces),
             "terms": array_literal(map(signed_hash, query.terms)),
             "owners": array_literal(map(signed_hash, owners)),
-            "first": query.max_candidates,
             "far": 2 * query.reach,
             "newest": query.newest,
             "least": self._graphs.max_passages_without,
@@ -212,7 +211,7 @@ class Search:
         parts = [*self._pending, *(live_part(segment, self._owners) for segment in cached)]
         counts = None
         if self._queried:
-            counts, fetched = self._run_second_round(state, first, term_shares, parts)
+            counts, fetched = self._run_second_round(first, term_shares, parts)
             parts = [Part(fetched, np.ones(fetched.rows, np.bool_)), *parts]
         wide = [Part(with_zero_vectors(part.segment, state.dimensions), part.alive) for part in parts]
         return first.generation, search(wide, self._query, counts, exactly=True)
@@ -240,7 +239,7 @@ class Search:
         return first, term_shares, segments
 
     def _run_second_round(
-        self, state: IndexState, first: _FirstRound, term_shares: Mapping[str, float], parts: Sequence[Part]
+        self, first: _FirstRound, term_shares: Mapping[str, float], parts: Sequence[Part]
     ) -> tuple[TermCounts, Segment]:
         """Fetch the best candidates with their neighbours; return the counts of all, and the fetched segment."""
         passages = sum(first.versions.get(space, NO_PASSAGES).passages for space in self._queried)
@@ -249,9 +248,7 @@ class Search:
         local = count(parts, self._query)
         having = tuple(map(sum, zip(matched.document_frequencies, local.document_frequencies, strict=True)))
         counts = TermCounts(passages - len(first.replaced) + local.total, having)
-        rows = self._fetch_best(matched.weigh(counts.weights), first.nearest, counts, parts)
-        terms = (*self._query.terms, *self._query.expansion_terms, *map(tag_term, self._query.tags))
-        return counts, unpack_rows(rows, spaces=self._spaces, terms=terms, dimensions=state.dimensions)
+        return counts, self._fetch_best(matched.weigh(counts.weights), first.nearest, counts, parts)
 
     def _drop_common_terms(self) -> dict[str, float]:
         """Leave out common terms where the look-ups would be too many; return the estimated share that has each."""
@@ -332,25 +329,32 @@ class Search:
         override = {} if spaces is None else {"spaces": array_literal(spaces)}
         return self._pipeline.send(statement, {**query.params, **override}, binary=True)
 
-    def _fetch_best(
-        self, matched: _Weighted, nearest: list[Row], counts: TermCounts, parts: Sequence[Part]
-    ) -> list[Row]:
+    def _fetch_best(self, matched: _Weighted, nearest: list[Row], counts: TermCounts, parts: Sequence[Part]) -> Segment:
         """Return the best by terms and by vector with their neighbours, and those of the candidates of other parts."""
-        first, depth = self._query.max_candidates, self._query.max_candidates + _EXTRA_CANDIDATES
+        limit = self._query.max_candidates
+        first, depth = limit, limit + _EXTRA_CANDIDATES
         local = candidates(parts, self._query, counts)
         while True:
             best = matched.best(depth)
-            by_terms, by_vector, rows = self._fetch_neighbours(best, nearest, local)
+            by_terms, by_vector, rows = self._fetch_neighbours(best, nearest, local, first)
             needs_more_terms = by_terms < first and len(best) < matched.size
             needs_more_nearest = by_vector < first and len(nearest) == depth
-            if not needs_more_terms and not needs_more_nearest:
-                return rows
-            # Many candidates are filtered out, parts of a long memory, or copies: take more.
-            depth *= _DEPTH_FACTOR
-            nearest = self._query_nearest(depth, filtered=True).rows() if nearest else []
+            if needs_more_terms or needs_more_nearest:
+                # Many candidates are filtered out, parts of a long memory, or copies: take more.
+                depth *= _DEPTH_FACTOR
+                nearest = self._query_nearest(depth, filtered=True).rows() if nearest else []
+                continue
+            fetched = self._unpack_best(rows)
+            others = () if self._query.newest else [part.segment for part in parts]
+            needed = limit + extra_depth(fetched, others)
+            if first >= needed:
+                return fetched
+            # Copies in other parts may replace several of these, or these several of theirs.
+            first = needed
+            local = candidates(parts, self._query._replace(max_candidates=first), counts)
 
     def _fetch_neighbours(
-        self, best: list[Row], nearest: list[Row], local: Sequence[tuple[int, int]]
+        self, best: list[Row], nearest: list[Row], local: Sequence[tuple[int, int]], first: int
     ) -> tuple[int, int, list[Row]]:
         passages = [*best, *nearest]
         ids = b"".join([id_ for _, id_ in passages]).hex()
@@ -359,11 +363,16 @@ class Search:
             which=array_literal([0] * len(best) + [1] * len(nearest)),
             of=array_literal([space for space, _ in passages]),
             ids=array_literal([ids[start : start + 32] for start in range(0, len(ids), 32)]),
+            first=first,
             threads=array_literal(thread - (1 << 64) if thread >= 1 << 63 else thread for thread, _ in local),
             positions=array_literal(position for _, position in local),
         ).rows()
         by_terms, by_vector, *_ = next(iter(rows), (0, 0))
         return by_terms, by_vector, [tuple(columns) for _, _, *columns in rows]
+
+    def _unpack_best(self, rows: list[Row]) -> Segment:
+        terms = (*self._query.terms, *self._query.expansion_terms, *map(tag_term, self._query.tags))
+        return unpack_rows(rows, spaces=self._spaces, terms=terms, dimensions=self._dimensions)
 
     def _unpack_space(self, rows: list[Row], state: IndexState) -> Segment:
         return copy_columns(unpack_rows(rows, spaces=self._spaces, terms=None, dimensions=state.dimensions))
