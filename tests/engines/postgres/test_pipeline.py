@@ -111,6 +111,17 @@ def test_only_so_many_statements_stay_prepared(pipe, monkeypatch):
     assert known(pipe) == 5
 
 
+def test_a_transaction_begins_however_many_statements_are_prepared(pipe, monkeypatch):
+    monkeypatch.setattr(pipeline, "_MAX_PREPARED", 5)
+    for level in ("READ COMMITTED", "REPEATABLE READ", "READ COMMITTED", "REPEATABLE READ"):
+        with pipe:
+            pipe.send(f"BEGIN ISOLATION LEVEL {level}")
+            for number in range(12):
+                assert pipe.send(f"SELECT {number}").row() == (number,)
+            pipe.send("ROLLBACK")
+    assert known(pipe) == 5
+
+
 def test_what_stood_behind_something_that_failed_is_prepared_when_it_is_sent_again(pipe):
     with pytest.raises(pg.DivisionByZero):
         sent(pipe, "SELECT 1 / %(a)s", "SELECT 'behind it'")

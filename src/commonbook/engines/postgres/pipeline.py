@@ -153,22 +153,31 @@ class Pipeline:
         result = PipelineResult(self)
         self._awaited.append(result)
         self._has_unsent = True
+        self._deallocate_oldest()
         return result
 
     def _prepare(self, sql: bytes, types: tuple[int, ...]) -> bytes:
         """Return the name of a prepared statement, sending its PREPARE first if it is new."""
         key = (sql, types)
-        if key in self._prepared_names:
-            return self._prepared_names[key]
-        if len(self._prepared_names) >= _MAX_PREPARED:
-            oldest = next(iter(self._prepared_names))
-            self._pgconn.send_query_params(b"DEALLOCATE " + self._prepared_names.pop(oldest), None)
-            self._awaited.append(PipelineResult(self))
+        if (known := self._prepared_names.pop(key, None)) is not None:
+            # The dictionary is ordered by the last use.
+            self._prepared_names[key] = known
+            return known
         self._prepared_count += 1
         name = self._prepared_names[key] = b"commonbook_%d" % self._prepared_count
         self._pgconn.send_prepare(name, sql, types)
         self._awaited.append(_PendingPrepare(key))
         return name
+
+    def _deallocate_oldest(self) -> None:
+        """Deallocate the least recently used statement if there are too many.
+
+        It follows the statement that is new: nothing may stand before a BEGIN that sets the isolation level.
+        """
+        if len(self._prepared_names) > _MAX_PREPARED:
+            oldest = next(iter(self._prepared_names))
+            self._pgconn.send_query_params(b"DEALLOCATE " + self._prepared_names.pop(oldest), None)
+            self._awaited.append(PipelineResult(self))
 
     def flush(self) -> None:
         """Send all queued statements, and let the server answer them at once."""
