@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from commonbook.access import permissions
@@ -19,7 +20,7 @@ from commonbook.tables import rate_limits
 
 if TYPE_CHECKING:
     from commonbook.model.spaces import Actor
-    from commonbook.ports.database import Transaction
+    from commonbook.ports.database import Reading, Transaction
     from commonbook.ports.engines import Engines
 
 
@@ -41,12 +42,26 @@ def count_use(tx: Transaction, actor: Actor, action: str) -> None:
         )
 
 
-def count_recall(engines: Engines, actor: Actor) -> None:
-    """Count one recall; raise TooMany above the limit. A principal without a limit costs a read and no write."""
+class NotCounted(Exception):
+    """The recalls of this principal are limited, and this one is not counted yet."""
+
+
+def require_counted(tx: Reading, actor: Actor) -> Callable[[], None]:
+    """Send the query for the limit of an actor's recalls; the result raises NotCounted if there is one.
+
+    So a recall without a limit, as most are, waits for nothing and writes nothing.
+    """
     if permissions.is_owner(actor):
-        return
-    with engines.db.reading() as tx:
-        limit = rate_limits.limit_for(tx, actor.principal, rate_limits.RECALL)
-    if limit.per_minute is not None:
-        # A count that is lost in a power cut does no harm.
-        engines.db.write(lambda tx: count_use(tx, actor, rate_limits.RECALL), durable=False)
+        return lambda: None
+    limit = rate_limits.limit_for_deferred(tx, actor.principal, rate_limits.RECALL)
+
+    def check() -> None:
+        if limit().per_minute is not None:
+            raise NotCounted
+
+    return check
+
+
+def count_recall(engines: Engines, actor: Actor) -> None:
+    """Count one recall; raise TooMany above the limit. A count that is lost in a power cut does no harm."""
+    engines.db.write(lambda tx: count_use(tx, actor, rate_limits.RECALL), durable=False)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +55,15 @@ class _Stopwatch:
         return round((time.perf_counter() - self._begun) * 1000, 3)
 
 
+class _Call(NamedTuple):
+    """One call of `recall`: who asks what; `is_counted` if a limit of the actor's recalls needs no further look."""
+
+    actor: Actor
+    query: ParsedQuery
+    watch: _Stopwatch
+    is_counted: bool = False
+
+
 class Recaller:
     """Answers recalls of one book; its state between recalls consists of caches only."""
 
@@ -71,41 +80,44 @@ class Recaller:
         """Return the passages that answer a query best; without a query, the newest."""
         watch = _Stopwatch()
         query = parse(engines, request)
-        rate_limits.count_recall(engines, actor)
+        try:
+            return self._recall(engines, _Call(actor, query, watch), progress)
+        except rate_limits.NotCounted:
+            rate_limits.count_recall(engines, actor)
+            return self._recall(engines, _Call(actor, query, watch, is_counted=True), progress)
+
+    def _recall(self, engines: Engines, call: _Call, progress: Progress) -> RecallResult:
         # The view of the last recall is enough unless too much has changed since, and costs no look at the index.
         last_view = self._updater.last_view()
-        watch.lap("index view")
+        call.watch.lap("index view")
         if last_view is not None:
             with suppress(ViewOutdated):
-                return self._answer(engines, actor, query, last_view, watch, limit=index_updater.MAX_PENDING)
+                return self._answer(engines, call, last_view, limit=index_updater.MAX_PENDING)
         for _ in range(_MAX_ATTEMPTS):
             view = self._updater.view(engines, progress)
-            watch.lap("index view")
+            call.watch.lap("index view")
             with suppress(ViewOutdated):
-                return self._answer(engines, actor, query, view, watch)
+                return self._answer(engines, call, view)
         # Other processes rewrite the index all the time: without it the answer is the same, and takes longer.
-        return self._answer(engines, actor, query, self._index.empty_view(), watch)
+        return self._answer(engines, call, self._index.empty_view())
 
     def _answer(
-        self,
-        engines: Engines,
-        actor: Actor,
-        query: ParsedQuery,
-        view: IndexView,
-        watch: _Stopwatch,
-        *,
-        limit: int = index_updater.NO_LIMIT,
+        self, engines: Engines, call: _Call, view: IndexView, *, limit: int = index_updater.NO_LIMIT
     ) -> RecallResult:
         """Answer from one view of the index.
 
         Raises ViewOutdated if the view is no longer available, or more than `limit` changes are pending.
         """
+        actor, query, watch = call.actor, call.query, call.watch
         request, notes = query.request, list[str]()
         vector = None if query.is_empty else self._query_vector(request.query, view, notes)
         watch.lap("embed")
         with engines.db.reading() as tx:
             total_changes = changes.total_deferred(tx)
+            require_counted = None if call.is_counted else rate_limits.require_counted(tx, actor)
             allowed = scope.scope_of(tx, actor, request.spaces, refuse=not request.spaces_by_default)
+            if require_counted is not None:
+                require_counted()
             pending = self._updater.pending(tx, view, total_changes(), limit=limit)
             watch.lap("pending")
             index_query, expansions = self._index_query(query, allowed, vector)

@@ -9,6 +9,7 @@ a principal on a space that were refused in one hour of the clock. All of this h
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from commonbook.model.ids import format_time, parse_time
@@ -80,13 +81,22 @@ def get_all(tx: Reading) -> list[RateLimit]:
 
 def limit_for(tx: Reading, principal: str, action: str) -> RateLimit:
     """Return the limit that applies to a principal: its own, else the general one, else the default."""
-    rows = tx.rows(
+    return limit_for_deferred(tx, principal, action)()
+
+
+def limit_for_deferred(tx: Reading, principal: str, action: str) -> Callable[[], RateLimit]:
+    """Send the query of `limit_for`; call the result to read the limit."""
+    rows = tx.defer(
         f"SELECT {_COLUMNS} FROM rate_limit WHERE action = :action AND principal IN :principals",
         action=action,
         principals=(principal, EVERYBODY),
     )
-    limits = {row.principal: _limit(row) for row in map(_LimitRow._make, rows)}
-    return limits.get(principal) or limits.get(EVERYBODY) or RateLimit(EVERYBODY, action, DEFAULTS[action])
+
+    def read_limit() -> RateLimit:
+        limits = {row.principal: _limit(row) for row in map(_LimitRow._make, rows())}
+        return limits.get(principal) or limits.get(EVERYBODY) or RateLimit(EVERYBODY, action, DEFAULTS[action])
+
+    return read_limit
 
 
 def count(tx: Transaction, principal: str, action: str, per_minute: int) -> float:
