@@ -49,6 +49,8 @@ _MAX_GENERATION: Final = 1 << 63
 _VACUUM_MIN_SHARE: Final = 0.05
 """A commit of at least so many passages and this share of all is followed by VACUUM; others wait for autovacuum."""
 
+_VACUUMED: Final = "recall_passage, recall_posting, recall_space"
+
 _READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WRITE: Final = """
     BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
@@ -420,8 +422,10 @@ class _Writer:
         (timeout,) = self._connection.execute("SELECT current_setting('statement_timeout')").fetchone() or ("0",)
         try:
             self._connection.execute("SET statement_timeout TO 0")
+            # First, since it commits synchronously: VACUUM marks no rows as visible whose commit is not yet on disk.
+            self._connection.execute(f"ANALYZE (SKIP_LOCKED) {_VACUUMED}")
             # Tables that another process vacuums at this moment are skipped.
-            self._connection.execute("VACUUM (ANALYZE, SKIP_LOCKED) recall_passage, recall_posting, recall_space")
+            self._connection.execute(f"VACUUM (SKIP_LOCKED) {_VACUUMED}")
         finally:
             self._connection.execute("SELECT set_config('statement_timeout', %s, false)", (timeout,))
 
