@@ -552,7 +552,8 @@ def towers(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> I
         yield book
 
 
-# Begin, version, changes in all, spaces, three of the first question, neighbours, what supersedes, memories, end.
+# Begin, version, changes in all, spaces, three of the first question, neighbours, what supersedes, memories, copies,
+# end.
 STATEMENTS = 12
 _OF_A_SEARCH = 3
 """Postings, the nearest, and the best with their neighbours: not queried where every space is cached."""
