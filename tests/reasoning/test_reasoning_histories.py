@@ -479,7 +479,7 @@ class Histories(RuleBasedStateMachine):
 
     def _expected(self, who: str, memory: Known) -> dict[str, Any]:
         freshness, doubts = self.model.freshness(memory), self.model.invalidations(memory.id)
-        followed = max(self.model.standing(memory.source or ""), default=None)
+        followed = max(self.model.standing(memory.source or "") - {memory.id}, default=None)
         named = freshness == "source_superseded" and followed and self.model.sees(who, self.model.known[followed])
         is_superseded, successor = self.model.successor(who, memory.id)
         chain = self.model.chain(memory.id)

@@ -178,7 +178,11 @@ class Model:
 
     def successor(self, who: str, id_: str) -> tuple[bool, str | None]:
         """Return whether a memory is superseded, by itself or through its tie, and by which that one may see."""
-        nearest = next(filter(None, (self.standing(member.id) for member in self.chain(id_))), set[str]())
+        nearest, before = set[str](), set[str]()
+        for member in self.chain(id_):
+            # A copy that supersedes one of its sources is not superseded by itself.
+            before.add(member.id)
+            nearest = nearest or self.standing(member.id) - before
         return bool(nearest), max((by for by in nearest if self.sees(who, self.known[by])), default=None)
 
     def dependents(self, who: str, id_: str) -> dict[str, int]:
@@ -222,7 +226,8 @@ class Model:
             return "source_deleted"
         if copy.edited:
             return "diverged"
-        if self.standing(source.id):
+        # A copy that supersedes its own source holds in its place.
+        if self.standing(source.id) - {copy.id}:
             return "source_superseded"
         return "stale" if self.is_stale(copy) else "fresh"
 
