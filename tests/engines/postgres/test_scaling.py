@@ -104,6 +104,8 @@ def _shared(book: Book, memory: str) -> None:
     book.edit(memory, text="Carol keeps the ledger in the cellar.")
     book.get(live)
     book.recall("ledger cellar", spaces=["green", "blue"])
+    # Both copies are one hit: the lazy one is served, and then refreshed, where it is the only one.
+    book.recall("ledger cellar", spaces="green")
     book.work()
     book.refresh(copy)
     book.set_refresh(copy, "live")

@@ -368,7 +368,7 @@ def test_history_shows_what_each_revision_changed(cli):
     history = cli("history", receipt["id"][-8:], "--json").json
     assert history.keys() == {"id", "revisions"}
     first, second, third = history["revisions"]
-    assert first.keys() == {"revision", "title", "text", "author", "at", "how", "current", "diff"}
+    assert first.keys() == {"revision", "title", "text", "author", "at", "how", "current", "readable", "diff"}
     assert (first["diff"], first["current"], third["current"], second["author"]) == (None, False, True, "user:local")
     assert "-Alice owns billing\n+Bob owns billing\n since May" in second["diff"]
     assert third["diff"] == "--- revision 2: Billing\n+++ revision 3: Who owns billing"
